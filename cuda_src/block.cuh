@@ -1,0 +1,165 @@
+// What the threads of one warp and of one block do together.
+//
+// Every function is called by all threads of its warp or block, in uniform control flow.
+// A block is one-dimensional and a multiple of 32 threads. No function relies on threads
+// of a warp running in step: values pass by shuffles or over a barrier.
+
+#pragma once
+
+constexpr int warp_threads = 32;
+constexpr int max_warps = 32;
+constexpr unsigned whole_warp = 0xffffffffu;
+
+__device__ __forceinline__ int lane_index() {
+    return threadIdx.x % warp_threads;
+}
+
+__device__ __forceinline__ int warp_index() {
+    return threadIdx.x / warp_threads;
+}
+
+__device__ __forceinline__ int warp_count() {
+    return blockDim.x / warp_threads;
+}
+
+// ---- operators: associative, commutative, with an identity --------------------------
+
+template <class T>
+struct Add {
+    static __device__ __forceinline__ T identity() { return T(0); }
+    __device__ __forceinline__ T operator()(T a, T b) const { return a + b; }
+};
+
+/// Maximum of values that are not negative.
+template <class T>
+struct MaxMagnitude {
+    static __device__ __forceinline__ T identity() { return T(0); }
+    __device__ __forceinline__ T operator()(T a, T b) const { return a < b ? b : a; }
+};
+
+/// A value and where it stands; `index` is -1 where there is none.
+template <class T>
+struct Located {
+    T value;
+    int index;
+};
+
+/// The larger value; of equal ones the first.
+template <class T>
+struct ArgMax {
+    static __device__ __forceinline__ Located<T> identity() { return {T(0), -1}; }
+    __device__ __forceinline__ Located<T> operator()(Located<T> a, Located<T> b) const {
+        if (a.index < 0) return b;
+        if (b.index < 0) return a;
+        if (a.value == b.value) return a.index < b.index ? a : b;
+        return a.value < b.value ? b : a;
+    }
+};
+
+// ---- warp ---------------------------------------------------------------------------
+
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T value, int distance) {
+    return __shfl_xor_sync(whole_warp, value, distance);
+}
+
+template <class T>
+__device__ __forceinline__ Located<T> shuffle_xor(Located<T> a, int distance) {
+    return {shuffle_xor(a.value, distance), shuffle_xor(a.index, distance)};
+}
+
+/// The reduction of the 32 values, in every lane, the same to the last bit.
+template <class T, class Op>
+__device__ __forceinline__ T warp_reduce(T value, Op op) {
+    for (int distance = warp_threads / 2; distance > 0; distance /= 2)
+        value = op(value, shuffle_xor(value, distance));
+    return value;
+}
+
+// ---- block --------------------------------------------------------------------------
+
+/// Reductions over a block of any size, by shuffles, with one barrier each.
+///
+/// The warps' partial results lie in one of two rows of `Storage`, by turns: a thread
+/// that is already at the next reduction writes the row that nobody reads any more.
+template <class T>
+class BlockReduce {
+  public:
+    struct Storage {
+        T partial[2][max_warps];
+    };
+
+    __device__ explicit BlockReduce(Storage& storage) : storage_(storage) {}
+
+    /// The reduction of one value per thread, in every thread, the same to the last bit.
+    template <class Op>
+    __device__ T operator()(T value, Op op) {
+        T* partial = storage_.partial[turn_];
+        turn_ ^= 1;
+        value = warp_reduce(value, op);
+        if (lane_index() == 0) partial[warp_index()] = value;
+        __syncthreads();
+        value = lane_index() < warp_count() ? partial[lane_index()] : Op::identity();
+        return warp_reduce(value, op);
+    }
+
+  private:
+    Storage& storage_;
+    int turn_ = 0;
+};
+
+/// The sum of 512 values in shared memory, by 512 threads, in every thread.
+///
+/// Algorithm 4 of Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on
+/// Multi-Core Architectures". The document's last six steps count on a warp running in
+/// step, which no GPU since Volta promises: here each step reads, then a barrier of the
+/// warp, then writes. `BlockReduce` needs one barrier where this needs five, and any
+/// number of warps; this is kept to be studied and measured.
+template <class T>
+__device__ T reduce512(T* values, int thread) {
+    __syncthreads();
+    for (int half = 256; half >= warp_threads; half /= 2) {
+        if (thread < half) values[thread] += values[thread + half];
+        __syncthreads();
+    }
+    if (thread < warp_threads) {
+        for (int half = warp_threads / 2; half > 0; half /= 2) {
+            T other = values[thread + half];
+            __syncwarp();
+            values[thread] += other;
+            __syncwarp();
+        }
+    }
+    __syncthreads();
+    return values[0];
+}
+
+// ---- many reductions by one block ---------------------------------------------------
+
+/// result[o] = op over i < length of term(o, i), for every o < outputs, given to
+/// `store(o, result)` by one thread each.
+///
+/// Two mappings. A warp to an output: its lanes stride over i, then shuffle; best where
+/// neighbouring i are neighbours in memory, or the outputs are few. A thread to an
+/// output: neighbouring threads read neighbouring o; best where those are contiguous.
+/// Ends without a barrier.
+template <class T, class Op, class Term, class Store>
+__device__ void reduce_each(int outputs, int length, bool outputs_contiguous, Op op, Term term,
+                            Store store) {
+    const int threads = blockDim.x;
+    if (outputs_contiguous && outputs >= threads / 2) {
+        for (int o = threadIdx.x; o < outputs; o += threads) {
+            T result = Op::identity();
+            for (int i = 0; i < length; ++i) result = op(result, term(o, i));
+            store(o, result);
+        }
+    } else {
+        for (int o = warp_index(); o < outputs; o += warp_count()) {
+            T result = Op::identity();
+            for (int i = lane_index(); i < length; i += warp_threads)
+                result = op(result, term(o, i));
+            result = warp_reduce(result, op);
+            if (lane_index() == 0) store(o, result);
+        }
+    }
+}

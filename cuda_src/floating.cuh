@@ -1,0 +1,40 @@
+// What a kernel needs to know of a floating type. NVRTC has no <limits>.
+
+#pragma once
+
+template <class T>
+struct Floating;
+
+template <>
+struct Floating<float> {
+    static constexpr int max_scale_exponent = 126;
+    static __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
+    static __device__ __forceinline__ float nan() { return __int_as_float(0x7fffffff); }
+};
+
+template <>
+struct Floating<double> {
+    static constexpr int max_scale_exponent = 1022;
+    static __device__ __forceinline__ double infinity() {
+        return __longlong_as_double(0x7ff0000000000000LL);
+    }
+    static __device__ __forceinline__ double nan() {
+        return __longlong_as_double(0x7fffffffffffffffLL);
+    }
+};
+
+/// |value|, and infinity where it is not a number: a maximum of these tells whether all
+/// are finite.
+template <class T>
+__device__ __forceinline__ T magnitude(T value) {
+    return value == value ? fabs(value) : Floating<T>::infinity();
+}
+
+/// The power of two that brings a finite magnitude into [0.5, 1); 1 for zero.
+template <class T>
+__device__ __forceinline__ T inverse_power_of_two(T value) {
+    constexpr int limit = Floating<T>::max_scale_exponent;
+    int exponent;
+    frexp(value, &exponent);
+    return ldexp(T(1), -max(-limit, min(limit, exponent)));
+}

@@ -1,0 +1,219 @@
+// A QR factorisation that one block keeps while columns come and go.
+//
+//     A[:, passive] = Q R,   columns appended at the end, removed anywhere
+//
+// Source: Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
+// Architectures", sections 3.1, 3.4 and 5.2. Its specification in NumPy is
+// gpusolve/reference/nnls.py, class PassiveFactorisation.
+//
+// Mapping: the threads of the block stride over the rows of Q and over the columns of R.
+// A row of Q, of the new column and of the residual always belongs to the same thread.
+//
+// Memory: the columns of Q and the rows and columns of R live in slots and never move.
+// Position p of the factorisation lives in slot slots[p]; a removal shifts this list only
+// (the paper's list P-hat). R has two more columns, which the rotations carry along: Q^T b
+// and, for the l1 penalty, the s of R^T s = penalty. Q and R may lie in shared or global
+// memory.
+//
+// Cost, with l columns and m rows: append 4 m l operations and l barriers (twice that
+// where cancellation asks for a second pass), remove 6 m (l - p) operations and l - p
+// barriers, solve l^2 operations and l barriers.
+
+#pragma once
+
+#include "block.cuh"
+
+/// A projection that leaves less than this part of a column is done once more.
+template <class T>
+constexpr T orthogonality = T(0.5);
+
+/// Where a factorisation lies: the same for all threads, so kept in shared memory.
+template <class T>
+struct PassiveQRArrays {
+    int rows;
+    int capacity;
+    T* Q;            // rows x capacity, a column contiguous
+    T* R;            // capacity x (capacity + 2), a column contiguous
+    T* residual;     // rows: b less its projection onto the passive columns
+    T* column;       // rows: the column being appended
+    T* solution;     // capacity: coefficients, by position
+    T* row;          // capacity + 2: the row of R that a removal rotates away
+    T* diagonal;     // capacity
+    T* cosine;       // capacity
+    T* sine;         // capacity
+    int* slots;      // capacity: a permutation; those behind the length are free
+    int* variables;  // capacity: the variable at each position
+};
+
+template <class T>
+struct PassiveQR {
+    const PassiveQRArrays<T>& at;
+    int length;
+
+    __device__ T* q(int slot) const { return at.Q + static_cast<long long>(at.rows) * slot; }
+    __device__ T& r(int row_slot, int column_slot) const {
+        return at.R[row_slot + static_cast<long long>(at.capacity) * column_slot];
+    }
+    __device__ T& rhs(int slot) const { return r(slot, at.capacity); }
+    __device__ T& shift(int slot) const { return r(slot, at.capacity + 1); }
+
+    /// No passive columns. The caller's next barrier publishes it.
+    __device__ void clear() {
+        length = 0;
+        for (int p = threadIdx.x; p < at.capacity; p += blockDim.x) at.slots[p] = p;
+    }
+
+    /// Append `column` (and destroy it) as `variable`, by modified Gram-Schmidt (Algorithm 2).
+    ///
+    /// Returns false, and changes nothing, where the column depends on those there already or,
+    /// unless `forced`, where its coefficient would not be positive.
+    __device__ bool append(int variable, T penalty, T dependent, bool forced,
+                           BlockReduce<T>& reduce) {
+        if (length == at.capacity) return false;
+        const int slot = at.slots[length];
+        const T before = column_norm(reduce);
+        T norm = before;
+        for (int pass = 0; pass < 2; ++pass) {
+            project_out(slot, pass, reduce);
+            const T previous = norm;
+            norm = column_norm(reduce);
+            if (norm > orthogonality<T> * previous) break;
+        }
+        if (!(norm > dependent * before)) return false;
+
+        T from_residual = 0, from_shift = 0;
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
+            from_residual += at.column[i] * at.residual[i];
+        for (int p = threadIdx.x; p < length; p += blockDim.x)
+            from_shift += r(at.slots[p], slot) * shift(at.slots[p]);
+        const T new_shift = (penalty - reduce(from_shift, Add<T>())) / norm;
+        const T new_rhs = reduce(from_residual, Add<T>()) / norm - new_shift;
+        if (!(forced || new_rhs > 0)) return false;
+
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
+            const T unit = at.column[i] / norm;
+            q(slot)[i] = unit;
+            at.residual[i] -= new_rhs * unit;
+        }
+        if (threadIdx.x == 0) {
+            r(slot, slot) = norm;
+            rhs(slot) = new_rhs;
+            shift(slot) = new_shift;
+            at.variables[length] = variable;
+        }
+        ++length;
+        __syncthreads();
+        return true;
+    }
+
+    /// Remove the column at `position` by Givens rotations (Algorithm 3).
+    ///
+    /// The removed column's row of R is rotated with each row behind it, and loses an entry to
+    /// it each time until nothing is left. The same rotations carry its column of Q out of Q.
+    __device__ void remove(int position) {
+        const int slot = at.slots[position];
+        rotate_rows(position, slot);
+        rotate_columns(position, slot);
+        const T leaving = at.row[length];
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
+            at.residual[i] += leaving * q(slot)[i];
+        shift_left(at.slots, position, slot);
+        shift_left(at.variables, position, at.variables[position]);
+        --length;
+    }
+
+    /// Coefficients of the passive columns, by back substitution.
+    __device__ void solve() {
+        for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] = rhs(at.slots[p]);
+        __syncthreads();
+        for (int p = length - 1; p > 0; --p) {
+            const T known = at.solution[p] / r(at.slots[p], at.slots[p]);
+            for (int above = threadIdx.x; above < p; above += blockDim.x)
+                at.solution[above] -= known * r(at.slots[above], at.slots[p]);
+            __syncthreads();
+        }
+        for (int p = threadIdx.x; p < length; p += blockDim.x)
+            at.solution[p] /= r(at.slots[p], at.slots[p]);
+        __syncthreads();
+    }
+
+  private:
+    __device__ T column_norm(BlockReduce<T>& reduce) const {
+        T squares = 0;
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) squares += at.column[i] * at.column[i];
+        return sqrt(reduce(squares, Add<T>()));
+    }
+
+    /// Subtract from `column` its projections onto the columns of Q, one after another.
+    __device__ void project_out(int slot, int pass, BlockReduce<T>& reduce) {
+        for (int p = 0; p < length; ++p) {
+            const int k = at.slots[p];
+            const T* direction = q(k);
+            T projection = 0;
+            for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
+                projection += direction[i] * at.column[i];
+            projection = reduce(projection, Add<T>());
+            for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
+                at.column[i] -= projection * direction[i];
+            if (threadIdx.x == 0)
+                r(k, slot) = pass == 0 ? projection : r(k, slot) + projection;
+        }
+    }
+
+    /// The slot of R's column c: the passive ones by position, then Q^T b and the shift.
+    __device__ int column_slot(int c) const {
+        return c < length ? at.slots[c] : at.capacity + (c - length);
+    }
+
+    /// Rotate row `slot` of R through the rows behind `position`; keep the rotations.
+    __device__ void rotate_rows(int position, int slot) {
+        for (int c = position + 1 + threadIdx.x; c < length + 2; c += blockDim.x) {
+            at.row[c] = r(slot, column_slot(c));
+            if (c < length) at.diagonal[c] = r(at.slots[c], at.slots[c]);
+        }
+        __syncthreads();
+        for (int p = position + 1; p < length; ++p) {
+            const int k = at.slots[p];
+            const T length_of_pair = hypot(at.diagonal[p], at.row[p]);
+            const T c = at.diagonal[p] / length_of_pair, s = at.row[p] / length_of_pair;
+            for (int right = p + 1 + threadIdx.x; right < length + 2; right += blockDim.x) {
+                T& entry = r(k, column_slot(right));
+                const T above = at.row[right];
+                at.row[right] = c * above - s * entry;
+                entry = c * entry + s * above;
+            }
+            if (threadIdx.x == 0) {
+                r(k, k) = length_of_pair;
+                at.cosine[p] = c;
+                at.sine[p] = s;
+            }
+            __syncthreads();
+        }
+    }
+
+    /// Apply the kept rotations to Q, each thread to its own rows; no barrier is needed.
+    __device__ void rotate_columns(int position, int slot) {
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
+            T travelling = q(slot)[i];
+            for (int p = position + 1; p < length; ++p) {
+                T& entry = q(at.slots[p])[i];
+                const T other = entry;
+                entry = at.cosine[p] * other + at.sine[p] * travelling;
+                travelling = at.cosine[p] * travelling - at.sine[p] * other;
+            }
+            q(slot)[i] = travelling;
+        }
+    }
+
+    /// Move list[position + 1 .. length) one place to the left, all at once, and `freed` to
+    /// the place behind them.
+    __device__ void shift_left(int* list, int position, int freed) {
+        for (int first = position; first < length; first += blockDim.x) {
+            const int p = first + threadIdx.x;
+            const int next = p + 1 < length ? list[p + 1] : freed;
+            __syncthreads();
+            if (p < length) list[p] = next;
+            __syncthreads();
+        }
+    }
+};

@@ -1,0 +1,1 @@
+"""Batched solvers for NVIDIA GPUs, on CuPy; the same calls run on NumPy."""
