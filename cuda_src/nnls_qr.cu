@@ -27,7 +27,7 @@
 #include "floating.cuh"
 #include "passive_qr.cuh"
 
-constexpr int nnls_max_threads = 512;
+constexpr int nnls_max_threads = 256;
 
 enum NnlsStatus : int { converged = 0, iteration_limit = 1, not_finite = 2 };
 
@@ -200,6 +200,13 @@ struct NnlsSystem {
         return b_norm + reduce(sum, Add<T>());
     }
 
+    __device__ T residual_norm(int rows) {
+        T squares = 0;
+        for (int i = threadIdx.x; i < rows; i += blockDim.x)
+            squares += at.factors.residual[i] * at.factors.residual[i];
+        return sqrt(reduce(squares, Add<T>()));
+    }
+
     /// The variable of steepest descent that may enter, or -1.
     __device__ int entering(T threshold) {
         Located<T> steepest = ArgMax<T>::identity();
@@ -210,26 +217,31 @@ struct NnlsSystem {
     }
 
     /// Let variable j into the passive set, if the factorisation takes it.
-    __device__ bool append(int j, bool forced) {
+    __device__ bool append(int j, T least) {
         for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x)
             at.factors.column[i] =
                 i < problem.m ? a(i, j) : (i - problem.m == j ? damping(j) : T(0));
         const T dependent = problem.tol * sqrt(T(at.factors.rows));
-        const bool entered = factors.append(j, penalty(j), dependent, forced, reduce);
+        const bool entered = factors.append(j, penalty(j), dependent, least, reduce);
         if (entered) ++n_updates;
         return entered;
     }
 
-    /// Let the steepest variable enter that gets a positive coefficient. False if none does.
+    /// Let the steepest variable enter that lowers the objective. False if none does.
+    ///
+    /// Less than rounding in b - A x does not count: so the objective falls with every variable
+    /// that enters, and none comes back for ever.
     __device__ bool enter() {
-        const T threshold = problem.tol * rounding_scale();
-        for (;;) {
-            const int j = entering(threshold);
+        const T least = problem.tol * rounding_scale();
+        const T norm = residual_norm(at.factors.rows);
+        if (!(norm > least)) return false;
+        bool entered = false;
+        while (!entered) {
+            const int j = entering(problem.tol * norm);
             if (j < 0) return false;
-            const bool entered = append(j, false);
+            entered = append(j, least);
             if (threadIdx.x == 0) at.state[j] = entered ? passive : barred;
             __syncthreads();
-            if (entered) break;
         }
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
             if (at.state[j] == barred) at.state[j] = at_zero;
@@ -241,7 +253,8 @@ struct NnlsSystem {
     __device__ void warm_start(const T* start) {
         for (int j = 0; j < problem.n; ++j) {
             const T value = start[j] / at.column_scale[j] * b_scale;
-            if (!(value > 0 && value < Floating<T>::infinity()) || !append(j, true)) continue;
+            if (!(value > 0 && value < Floating<T>::infinity()) || !append(j, -Floating<T>::infinity()))
+                continue;
             if (threadIdx.x == 0) {
                 at.state[j] = passive;
                 at.x[j] = value;
@@ -337,18 +350,13 @@ struct NnlsSystem {
     }
 
     /// |b - A x| in the caller's units, without the ridge's rows.
-    __device__ T rnorm() {
-        T squares = 0;
-        for (int i = threadIdx.x; i < problem.m; i += blockDim.x)
-            squares += at.factors.residual[i] * at.factors.residual[i];
-        return sqrt(reduce(squares, Add<T>())) / b_scale;
-    }
+    __device__ T rnorm() { return residual_norm(problem.m) / b_scale; }
 };
 
 /// A_offset, b_offset: where each system begins, in elements. x holds the starting points and
 /// receives the solutions. `next` is zero at the launch.
 template <class T>
-__global__ void __launch_bounds__(nnls_max_threads, 1)
+__global__ void __launch_bounds__(nnls_max_threads, 2)
     nnls_qr(const T* A, const long long* A_offset, long long row_stride, long long column_stride,
             const T* b, const long long* b_offset, long long b_stride, long long systems, int m,
             int n, T l1, T root_l2, T tol, int maxiter, int warm, T* x, T* rnorm, T* dual, T* kkt,

@@ -65,9 +65,10 @@ struct PassiveQR {
 
     /// Append `column` (and destroy it) as `variable`, by modified Gram-Schmidt (Algorithm 2).
     ///
-    /// Returns false, and changes nothing, where the column depends on those there already or,
-    /// unless `forced`, where its coefficient would not be positive.
-    __device__ bool append(int variable, T penalty, T dependent, bool forced,
+    /// Returns false, and changes nothing, where no more than `dependent` of the column's norm is
+    /// left beside those there already, or where its right-hand side, the root of twice what the
+    /// objective falls by, does not exceed `least`.
+    __device__ bool append(int variable, T penalty, T dependent, T least,
                            BlockReduce<T>& reduce) {
         if (length == at.capacity) return false;
         const int slot = at.slots[length];
@@ -88,7 +89,7 @@ struct PassiveQR {
             from_shift += r(at.slots[p], slot) * shift(at.slots[p]);
         const T new_shift = (penalty - reduce(from_shift, Add<T>())) / norm;
         const T new_rhs = reduce(from_residual, Add<T>()) / norm - new_shift;
-        if (!(forced || new_rhs > 0)) return false;
+        if (!(new_rhs > least)) return false;
 
         for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
             const T unit = at.column[i] / norm;

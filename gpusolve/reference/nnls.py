@@ -71,12 +71,13 @@ class PassiveQR:
         column: Array,
         penalty: float,
         dependent: float,
-        forced: bool,
+        least: float,
     ) -> bool:
         """Append a column by modified Gram-Schmidt (Algorithm 2).
 
-        Returns False, and changes nothing, where the column depends on those there
-        already, or, unless `forced`, where its coefficient would not be positive.
+        Returns False, and changes nothing, where no more than `dependent` of the
+        column's norm is left beside those there already, or where its right-hand
+        side, the root of twice what the objective falls by, does not exceed `least`.
         """
         if self.length == len(self.slots):
             return False
@@ -97,7 +98,7 @@ class PassiveQR:
         u /= norm
         shift = (penalty - self.R[used, slot] @ self.shift[used]) / norm
         rhs = u @ self.residual - shift
-        if not (forced or rhs > 0):
+        if not rhs > least:
             return False
         self.Q[:, slot] = u
         self.R[slot, slot] = norm
@@ -158,26 +159,44 @@ class ActiveSet:
         self.nit = self.n_updates = self.n_downdates = 0
         self.status = CONVERGED
         for j in np.flatnonzero((x > 0) & np.isfinite(x)):
-            if self.append(j, forced=True):
+            if self.append(j, least=-np.inf):
                 self.x[j] = x[j]
 
-    def append(self, j: int, forced: bool = False) -> bool:
+    def append(self, j: int, least: float) -> bool:
         """Let variable `j` into the passive set, if the factorisation takes it."""
-        penalty = self.system.penalty[j]
-        dependent = self.tol * np.sqrt(len(self.b))
-        entered = self.factors.append(j, self.A[:, j], penalty, dependent, forced)
+        entered = self.factors.append(
+            j,
+            self.A[:, j],
+            self.system.penalty[j],
+            dependent=self.tol * np.sqrt(len(self.b)),
+            least=least,
+        )
         self.n_updates += entered
         return entered
 
     def entering(self) -> int:
         """The variable of steepest descent that may enter, or -1."""
-        w = self.A.T @ self.factors.residual - self.system.penalty
-        norm = self.system.norm
-        enters = w > self.tol * norm * rounding_scale(self.system, self.x)
-        enters &= ~self.barred
+        residual, norm = self.factors.residual, self.system.norm
+        w = self.A.T @ residual - self.system.penalty
+        enters = (w > self.tol * norm * np.linalg.norm(residual)) & ~self.barred
         enters[self.factors.passive] = False
         slope = np.divide(w, norm, out=np.zeros_like(w), where=enters)
         return int(np.argmax(slope)) if enters.any() else -1
+
+    def enter(self) -> bool:
+        """Let the steepest variable enter that lowers the objective. False if none does.
+
+        Less than rounding in b - A x does not count: so the objective falls with
+        every variable that enters, and none comes back for ever.
+        """
+        least = self.tol * rounding_scale(self.system, self.x)
+        if np.linalg.norm(self.factors.residual) > least:
+            while (j := self.entering()) >= 0:
+                if self.append(j, least):
+                    self.barred[:] = False
+                    return True
+                self.barred[j] = True
+        return False
 
     def make_feasible(self, maxiter: int) -> None:
         """Move x towards the passive least-squares solution until it is positive."""
@@ -206,10 +225,7 @@ class ActiveSet:
             self.make_feasible(maxiter)
         fresh = False
         while self.status == CONVERGED:
-            while (j := self.entering()) >= 0 and not self.append(j):
-                self.barred[j] = True
-            if j >= 0:
-                self.barred[:] = False
+            if self.enter():
                 self.make_feasible(maxiter)
                 fresh = False
             elif fresh:

@@ -1,0 +1,320 @@
+"""The main job, on real data: a photograph deblurred and a histology picture unmixed.
+
+Run ``make demo``, or ``python benchmarks/demo.py --help``. Both pictures are shipped
+with scikit-image, so nothing is downloaded.
+
+Every scan line of the photograph is a signal that went through a pulse, as the
+waveform of a LiDAR does; getting it back is one non-negative system to a line, all
+with one matrix. Every pixel of the histology picture is a mixture of stains; finding
+their amounts is one small system to a pixel, again all with one matrix.
+
+There is a GPU where CuPy finds one, and then the systems are solved there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.optimize
+from numpy.typing import NDArray
+from skimage import color, data
+
+import gpusolve
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT))
+
+from benchmarks.experiments import convolution_matrix, pulse  # noqa: E402
+from benchmarks.pictures import Pictures, draw  # noqa: E402
+
+Floats = NDArray[np.float64]
+
+PULSE = 15
+"""Width in samples of the pulse that blurs the photograph."""
+
+DOT = 2.0
+"""Standard deviation in samples of the dots of which a scene is made up."""
+
+NOISE = 0.003
+"""Standard deviation of the noise, in parts of full white."""
+
+DAMPING = 1e-4
+"""The ``l2`` of the deblurring: about the best of a sweep over powers of ten."""
+
+SCIPY_SAMPLES = {"deblurring": 32, "unmixing": 4096}
+"""How many of a job's systems SciPy is given, spread evenly over the batch."""
+
+
+class Job(NamedTuple):
+    """A batch of systems with one matrix."""
+
+    name: str
+    A: Floats
+    b: Floats
+    l2: float
+
+
+class Row(NamedTuple):
+    """What the table says of a job; the fields are its columns."""
+
+    job: str
+    systems: int
+    m: int
+    n: int
+    seconds: float
+    updates: float
+    downdates: float
+    max_kkt: float
+    scipy_systems: int
+    scipy_seconds: float
+
+
+class Blur(NamedTuple):
+    """A photograph, seen through a pulse.
+
+    Attributes
+    ----------
+    scene : (lines, size) array
+        The photograph, from 0 (black) to 1 (white).
+    blurred : (lines, size) array
+        Its lines after the pulse, with noise.
+    dots : (size, size) array
+        Makes a line of brightnesses into a line of the scene.
+    matrix : (size, size) array
+        Makes a line of brightnesses into a blurred line, but for the noise.
+    """
+
+    scene: Floats
+    blurred: Floats
+    dots: Floats
+    matrix: Floats
+
+
+def unit_pulse(width: float) -> Floats:
+    """A Gaussian pulse whose samples add up to one."""
+    kernel = pulse(width)
+    return np.asarray(kernel / kernel.sum())
+
+
+def blurred_photograph(lines: int, seed: int = 0) -> Blur:
+    """Blur the middle lines of the photograph.
+
+    A scene is taken to be a sum of small dots of light, each of a brightness that is
+    not negative: what is finer than a dot could not be told from noise, and is not
+    asked for. The blurred scene is made from the photograph itself, not from dots.
+    """
+    photograph = data.camera() / 255
+    first = (len(photograph) - lines) // 2
+    scene = photograph[first : first + lines]
+    size = scene.shape[1]
+    blur = convolution_matrix(unit_pulse(PULSE), size)
+    dots = convolution_matrix(unit_pulse(4 * DOT), size)
+    noise = NOISE * np.random.default_rng(seed).standard_normal(scene.shape)
+    return Blur(scene, scene @ blur.T + noise, dots, blur @ dots)
+
+
+def stained_tissue(lines: int) -> NDArray[np.uint8]:
+    """The upper lines of the histology picture: (lines, 512, 3)."""
+    return np.asarray(data.immunohistochemistry()[:lines])
+
+
+def optical_density(picture: NDArray[np.uint8]) -> Floats:
+    """How many powers of ten of the light each pixel takes away, in red, green, blue.
+
+    In this unit stains add up (the law of Beer and Lambert).
+    """
+    return -np.log10((picture + 1.0) / 256.0)
+
+
+def transmitted(density: Floats) -> Floats:
+    """The light, from 0 to 1, that an optical density lets through."""
+    return np.asarray(10.0**-density)
+
+
+STAINS: Floats = np.asarray(color.rgb_from_hed.T, dtype=np.float64)
+"""Optical densities, in red, green, blue, of one unit of haematoxylin, eosin, DAB."""
+
+
+def decibels(picture: Floats, truth: Floats) -> float:
+    """Peak signal to noise ratio, the peak being 1."""
+    return float(-10 * np.log10(np.mean((picture - truth) ** 2)))
+
+
+def gpu() -> Any | None:
+    """CuPy, where it finds a GPU."""
+    try:
+        import cupy
+    except ImportError:
+        return None
+    return cupy if cupy.cuda.is_available() else None
+
+
+def device_name(cupy: Any | None) -> str:
+    """The device that solves, in words."""
+    if cupy is None:
+        return "the CPU (CuPy finds no GPU here)"
+    properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+    return f"the GPU, {properties['name'].decode()}"
+
+
+def on_host(array: Any) -> Any:
+    """`array` as a NumPy array."""
+    return array.get() if hasattr(array, "get") else array
+
+
+def solve(job: Job, cupy: Any | None) -> tuple[gpusolve.NNLSResult, float]:
+    """Solve a job in one call; its result and the seconds, transfers left out."""
+    A, b = (job.A, job.b) if cupy is None else map(cupy.asarray, (job.A, job.b))
+    start = time.perf_counter()
+    result = gpusolve.nnls(A, b, l2=job.l2)
+    if cupy is not None:
+        cupy.cuda.Device().synchronize()
+    return result, time.perf_counter() - start
+
+
+def solve_by_scipy(job: Job, sample: NDArray[np.intp]) -> tuple[Floats, float]:
+    """Solve some systems of a job with SciPy, one after another."""
+    A, n = job.A, job.A.shape[1]
+    b = job.b[sample]
+    if job.l2:
+        A = np.vstack([A, np.sqrt(job.l2) * np.eye(n)])
+        b = np.hstack([b, np.zeros((len(b), n))])
+    start = time.perf_counter()
+    x = np.array([scipy.optimize.nnls(A, b_k)[0] for b_k in b])
+    return x, time.perf_counter() - start
+
+
+def spread(count: int, total: int) -> NDArray[np.intp]:
+    """`count` indices, or all where there are fewer, spread evenly below `total`."""
+    return np.linspace(0, total - 1, min(count, total)).astype(np.intp)
+
+
+def run(job: Job, cupy: Any | None) -> tuple[Floats, Row, float]:
+    """Solve a job here and in part by SciPy.
+
+    Returns the solutions, the table's row, and the largest difference from SciPy's
+    solutions in parts of their largest entry.
+    """
+    result, seconds = solve(job, cupy)
+    x = on_host(result.x)
+    sample = spread(SCIPY_SAMPLES[job.name], len(x))
+    expected, scipy_seconds = solve_by_scipy(job, sample)
+    row = Row(
+        job.name,
+        len(x),
+        *job.A.shape,
+        seconds,
+        float(result.n_updates.mean()),
+        float(result.n_downdates.mean()),
+        float(result.kkt.max()),
+        len(sample),
+        scipy_seconds,
+    )
+    return x, row, float(np.abs(x[sample] - expected).max() / expected.max())
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """The rows as aligned lines under their heads."""
+    columns = [
+        ("job", "{0.job}"),
+        ("systems", "{0.systems:,}"),
+        ("m", "{0.m}"),
+        ("n", "{0.n}"),
+        ("seconds", "{0.seconds:.3f}"),
+        ("updates", "{0.updates:.1f}"),
+        ("downdates", "{0.downdates:.1f}"),
+        ("max KKT", "{0.max_kkt:.1e}"),
+        ("SciPy's sample", "{0.scipy_systems:,}"),
+        ("SciPy's seconds", "{0.scipy_seconds:.3f}"),
+    ]
+    cells = [[head, *(form.format(row) for row in rows)] for head, form in columns]
+    widths = [max(map(len, column)) for column in cells]
+    for line in zip(*cells, strict=True):
+        first, *others = (
+            f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)
+        )
+        yield "  ".join([first.strip().ljust(widths[0]), *others])
+
+
+def report_first_call(cupy: Any | None) -> None:
+    """On a GPU, load the kernel and say how long that took."""
+    if cupy is not None:
+        _, seconds = solve(Job("first", np.eye(3), np.ones((1, 3)), 0.0), cupy)
+        print(f"First call, which compiles or loads the kernel: {seconds:.1f} s")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="The main job, on real data.")
+    parser.add_argument(
+        "--lines", type=int, default=512, help="lines of each picture, 1 to 512"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=ROOT / "docs" / "deblurring.png", help="a PNG"
+    )
+    parser.add_argument("--quick", action="store_true", help="the same as --lines 32")
+    given = parser.parse_args()
+    if given.quick:
+        given.lines = 32
+    if not 1 <= given.lines <= 512:
+        parser.error(f"--lines is {given.lines}; 1 to 512 is wanted")
+    return given
+
+
+def main() -> None:
+    """Solve, compare, print, draw."""
+    options = arguments()
+    cupy = gpu()
+    print(f"Solving on {device_name(cupy)}.")
+    report_first_call(cupy)
+
+    photo = blurred_photograph(options.lines)
+    deblurring = Job("deblurring", photo.matrix, photo.blurred, DAMPING)
+    brightness, first_row, first_difference = run(deblurring, cupy)
+    deblurred = brightness @ photo.dots.T
+
+    tissue = stained_tissue(options.lines)
+    density = optical_density(tissue)
+    unmixing = Job("unmixing", STAINS, density.reshape(-1, 3), 0.0)
+    amounts, second_row, second_difference = run(unmixing, cupy)
+    inverted = np.linalg.solve(STAINS, unmixing.b.T).T
+    negative = int((inverted < 0).any(axis=1).sum())
+
+    print(
+        "\n",
+        "\n".join(table([first_row, second_row])),
+        "\n\n"
+        "Updates and downdates are per system. SciPy solves its sample one system\n"
+        "after another, on one core.\n"
+        f"Largest difference from SciPy's x, in parts of the largest entry: "
+        f"{max(first_difference, second_difference):.1e}\n"
+        f"Signal to noise: {decibels(photo.blurred, photo.scene):.2f} dB blurred, "
+        f"{decibels(deblurred, photo.scene):.2f} dB deblurred.\n"
+        f"Plain inversion gives {negative:,} of {len(inverted):,} pixels "
+        f"({negative / len(inverted):.0%}) a negative amount of some stain.",
+        sep="",
+    )
+    shape = tissue.shape
+    stained = amounts.reshape(shape)[..., None] * STAINS.T
+    draw(
+        Pictures(
+            blurred=photo.blurred,
+            deblurred=deblurred,
+            scene=photo.scene,
+            tissue=tissue / 255,
+            haematoxylin=transmitted(stained[..., 0, :]),
+            dab=transmitted(stained[..., 2, :]),
+        ),
+        options.output,
+    )
+    print(f"Picture: {options.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""The picture of the main job: before, after, and the truth where it is known."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402
+
+Floats = NDArray[np.float64]
+
+DETAIL = 320
+"""Side in pixels of the middle part that is shown, so that a pixel is seen as one."""
+
+COLOURS = 128
+"""Colours of the PNG's palette: a picture for a page, of moderate size."""
+
+
+class Pictures(NamedTuple):
+    """Two rows of three pictures; grey (lines, size) or coloured (lines, size, 3)."""
+
+    blurred: Floats
+    deblurred: Floats
+    scene: Floats
+    tissue: Floats
+    haematoxylin: Floats
+    dab: Floats
+
+
+TITLES = Pictures(  # type: ignore[arg-type]
+    "Blurred, with noise",
+    "Deblurred",
+    "Photograph",
+    "Stained tissue",
+    "Haematoxylin alone",
+    "DAB alone",
+)
+
+
+def detail(picture: Floats) -> Floats:
+    """The middle of a picture, or all of it where it is smaller."""
+    middle = (
+        slice(max(0, (size - DETAIL) // 2), (size + DETAIL) // 2)
+        for size in picture.shape[:2]
+    )
+    return np.clip(picture[tuple(middle)], 0, 1)
+
+
+def draw(pictures: Pictures, path: Path) -> None:
+    """Write the picture as a PNG."""
+    lines, columns = detail(pictures.scene).shape
+    figure, axes = plt.subplots(
+        2,
+        3,
+        figsize=(9.9, 6.6 * lines / columns + 0.6),
+        dpi=100,
+        layout="constrained",
+    )
+    for axis, picture, title in zip(axes.flat, pictures, TITLES, strict=True):
+        axis.imshow(detail(picture), cmap="gray", vmin=0, vmax=1)
+        axis.set_title(title, fontsize=11)
+        axis.set_axis_off()
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    plt.close(figure)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rendered = Image.open(buffer).convert("RGB")
+    rendered.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)

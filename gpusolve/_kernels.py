@@ -1,0 +1,221 @@
+"""From a name in ``cuda_src/`` to a launchable kernel, and the device it runs on.
+
+The only file that loads CUDA code. It knows no algorithm. A device is a CUDA GPU
+through CuPy, or the emulator, which runs the same ``.cu`` files on the CPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ._arrays import Array, is_cupy
+
+INSTANCES: dict[str, tuple[str, ...]] = {
+    "nnls_qr": ("nnls_qr<float>", "nnls_qr<double>"),
+}
+"""Every kernel: the file in ``cuda_src/`` and the template instances made of it."""
+
+OPTIONS = ("--std=c++17",)
+"""What NVRTC is told besides the architecture and the include path."""
+
+CUDA_TYPES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
+
+
+class KernelCompileError(RuntimeError):
+    """A kernel did not compile; the message has its name and the compiler's log."""
+
+
+class Kernel(Protocol):
+    """A kernel on a device."""
+
+    def resident_blocks(self, threads: int, shared_bytes: int) -> int:
+        """How many blocks the whole device holds at once."""
+
+    def __call__(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[object],
+        *,
+        shared_mem: int = 0,
+    ) -> None:
+        """Launch on the current stream."""
+
+
+class Device(Protocol):
+    """A CUDA device, or the emulated one."""
+
+    @property
+    def shared_memory_per_block(self) -> int:
+        """Bytes of shared memory that one block may ask for."""
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        """An array with undefined contents."""
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        """An array of zeros."""
+
+    def kernel(self, file: str, instance: str) -> Kernel:
+        """The instance of a kernel, one of `INSTANCES`, compiled when first asked."""
+
+
+def source_directory() -> Path:
+    """Where the kernels lie: in the installed package, or beside it in a checkout."""
+    package = Path(__file__).parent
+    installed = package / "cuda_src"
+    return installed if installed.is_dir() else package.parent / "cuda_src"
+
+
+def emulating() -> bool:
+    """Whether NumPy inputs run the kernels on the emulator (GPUSOLVE_EMULATE=1)."""
+    return os.environ.get("GPUSOLVE_EMULATE", "") not in ("", "0")
+
+
+def device_of(array: Array) -> Device | None:
+    """The device whose kernels serve `array`; None where NumPy does."""
+    if is_cupy(array):
+        return CudaDevice(array.device.id)
+    return EmulatedDevice() if emulating() else None
+
+
+class CudaDevice:
+    """An NVIDIA GPU, through CuPy."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    @property
+    def shared_memory_per_block(self) -> int:
+        """The opt-in limit."""
+        import cupy
+
+        attributes = cupy.cuda.Device(self.index).attributes
+        return int(attributes["MaxSharedMemoryPerBlockOptin"])
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        import cupy
+
+        with cupy.cuda.Device(self.index):
+            return cupy.empty(shape, dtype)
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        import cupy
+
+        with cupy.cuda.Device(self.index):
+            return cupy.zeros(shape, dtype)
+
+    def kernel(self, file: str, instance: str) -> Kernel:
+        return CudaKernel(self.index, file, instance)
+
+
+class CudaKernel:
+    """A kernel instance on one GPU."""
+
+    def __init__(self, index: int, file: str, instance: str) -> None:
+        import cupy
+
+        self.index = index
+        with cupy.cuda.Device(index):
+            try:
+                self._raw = _cuda_module(file).get_function(instance)
+                self._raw.compile()
+            except cupy.cuda.compiler.CompileException as error:
+                raise KernelCompileError(
+                    f"{instance} in {file}.cu does not compile for GPU {index}:\n"
+                    f"{error.get_message()}"
+                ) from error
+
+    def resident_blocks(self, threads: int, shared_bytes: int) -> int:
+        import cupy
+
+        with cupy.cuda.Device(self.index) as device:
+            self._allow(shared_bytes)
+            per_multiprocessor = (
+                cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
+                    self._raw.kernel.ptr, threads, shared_bytes
+                )
+            )
+            return int(per_multiprocessor * device.attributes["MultiProcessorCount"])
+
+    def __call__(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[object],
+        *,
+        shared_mem: int = 0,
+    ) -> None:
+        import cupy
+
+        with cupy.cuda.Device(self.index):
+            self._allow(shared_mem)
+            self._raw(grid, block, tuple(args), shared_mem=shared_mem)
+
+    def _allow(self, shared_bytes: int) -> None:
+        """Opt in to more than the 48 KiB of shared memory that need no asking."""
+        self._raw.max_dynamic_shared_size_bytes = max(
+            self._raw.max_dynamic_shared_size_bytes, shared_bytes
+        )
+
+
+@functools.cache
+def _cuda_module(file: str) -> Any:
+    """The module of one file with all its instances; CuPy loads it once per device.
+
+    CuPy's disk cache does not look into included files, so their hash goes into the
+    options, which it does look at.
+    """
+    import cupy
+
+    directory = source_directory()
+    return cupy.RawModule(
+        code=(directory / f"{file}.cu").read_text(),
+        options=(*OPTIONS, f"-I{directory}", f"-DGPUSOLVE_SOURCES={_sources_hash()}"),
+        name_expressions=INSTANCES[file],
+    )
+
+
+@functools.cache
+def _sources_hash() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(source_directory().glob("*.cu*")):
+        digest.update(path.read_bytes())
+    return f"0x{digest.hexdigest()[:12]}"
+
+
+class EmulatedDevice:
+    """The CPU, running the kernels' own source."""
+
+    @property
+    def shared_memory_per_block(self) -> int:
+        from . import _emulator
+
+        return _emulator.shared_memory_per_block
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        from . import _emulator
+
+        return _emulator.empty(shape, dtype)
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        from . import _emulator
+
+        return _emulator.zeros(shape, dtype)
+
+    def kernel(self, file: str, instance: str) -> Kernel:
+        return _emulated_kernel(file, instance)
+
+
+@functools.cache
+def _emulated_kernel(file: str, instance: str) -> Kernel:
+    from . import _emulator
+
+    directory = source_directory()
+    return _emulator.Kernel(directory / f"{file}.cu", instance, directory)

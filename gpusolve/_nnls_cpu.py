@@ -1,0 +1,168 @@
+"""NNLS without a GPU: the batch in chunks, on as many threads as there are cores."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ._arrays import Array
+from .reference.nnls import CONVERGED, NOT_FINITE, Solution, default_tolerance, nnls
+from .reference.nnls_gram import nnls_gram
+from .reference.scaling import certify, scale
+
+if TYPE_CHECKING:
+    from .nnls import Problem
+
+CHUNK_BYTES = 2**26
+"""The most memory that the matrices of one chunk take, at least one system."""
+
+PROGRESS_DELAY = 2.0
+"""Seconds until a progress bar shows."""
+
+
+def solve(problem: Problem, method: str) -> Solution:
+    """Solve every system of the batch; `method` is one of ``gpusolve.nnls``'s."""
+    systems, (_, n) = math.prod(problem.batch), problem.shape
+    dtype = problem.dtype
+    solution = Solution(
+        *(np.empty(shape, dtype) for shape in ((systems, n), systems) * 2),
+        *(np.empty(systems, np.int32) for _ in range(4)),
+    )
+    chunks = list(chunked(problem))
+
+    def run(chunk: slice) -> int:
+        for field, part in zip(
+            solution, solve_chunk(problem, chunk, method), strict=True
+        ):
+            field[chunk] = part
+        return chunk.stop - chunk.start
+
+    if len(chunks) == 1:
+        run(chunks[0])
+    elif chunks:
+        run_all(run, chunks, systems)
+    return solution
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def chunked(problem: Problem) -> Iterator[slice]:
+    """Slices of the flattened batch, a few for each core, each small in memory."""
+    systems, (m, n) = math.prod(problem.batch), problem.shape
+    numbers = 3 * n * n + m + 8 * n + (0 if problem.A.ndim == 2 else m * n)
+    size = max(1, min(CHUNK_BYTES // (8 * numbers + 1), -(-systems // cores())))
+    for first in range(0, systems, size):
+        yield slice(first, min(first + size, systems))
+
+
+def run_all(run: Callable[[slice], int], chunks: list[slice], systems: int) -> None:
+    """Run the chunks on a thread pool, one BLAS thread each, with a progress bar."""
+    from tqdm import tqdm
+
+    bar = tqdm(
+        total=systems,
+        desc="nnls",
+        unit="system",
+        delay=PROGRESS_DELAY,
+        disable=None,
+        leave=False,
+    )
+    with bar, threadpool_limits(1, "blas"), ThreadPoolExecutor(cores()) as pool:
+        for done in pool.map(run, chunks):
+            bar.update(done)
+
+
+def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Array:
+    """The systems of a chunk in float64; without a batch axis where all share one."""
+    shape = array.shape[array.ndim - core :]
+    if math.prod(array.shape[: array.ndim - core]) == 1 and core == 2:
+        return array.reshape(shape).astype(np.float64)
+    places = np.unravel_index(np.arange(chunk.start, chunk.stop), batch)
+    spread = np.broadcast_to(array, (*batch, *shape))
+    return spread[places].astype(np.float64)
+
+
+def solve_chunk(problem: Problem, chunk: slice, method: str) -> Solution:
+    """Solve some systems; those with NaN or infinity are answered with NaN."""
+    m, n = problem.shape
+    A = gather(problem.A, 2, problem.batch, chunk)
+    b = gather(problem.b, 1, problem.batch, chunk)
+    start = np.zeros((len(b), n))
+    if problem.start is not None:
+        start = gather(problem.start, 1, problem.batch, chunk)
+        start = np.where(np.isfinite(start) & (start > 0), start, 0)
+    finite = np.isfinite(b).all(axis=-1) & np.isfinite(A).all(axis=(-2, -1))
+    if finite.all():
+        return solve_finite(problem, A, b, start, method)
+    solution = Solution(
+        *(np.full(shape, np.nan) for shape in ((len(b), n), len(b)) * 2),
+        *(np.zeros(len(b), np.int32) for _ in range(4)),
+    )
+    solution.status[:] = NOT_FINITE
+    if finite.any():
+        part = solve_finite(
+            problem, A if A.ndim == 2 else A[finite], b[finite], start[finite], method
+        )
+        for field, values in zip(solution, part, strict=True):
+            field[finite] = values
+    return solution
+
+
+def solve_finite(
+    problem: Problem, A: Array, b: Array, start: Array, method: str
+) -> Solution:
+    """Solve systems whose entries are all finite."""
+    tol = (
+        default_tolerance(np.dtype(np.float64)) if problem.tol is None else problem.tol
+    )
+    maxiter = problem.iteration_limit
+    if method == "qr":
+        return rounded(problem, A, b, by_qr(problem, A, b, start, tol))
+    system = scale(A, b, problem.l1, problem.l2)
+    scaled_start = start / system.column_scale * system.b_scale[:, None]
+    solution = nnls_gram(system, scaled_start, tol=tol, maxiter=maxiter)
+    solution = solution._replace(x=system.unscale(solution.x))
+    if method == "auto":
+        uncertified = solution.kkt > max(tol, default_tolerance(np.dtype(np.float64)))
+        if problem.maxiter is not None:
+            uncertified &= solution.status == CONVERGED
+        if uncertified.any():
+            A_part = A if A.ndim == 2 else A[uncertified]
+            again = by_qr(problem, A_part, b[uncertified], start[uncertified], tol)
+            for field, values in zip(solution, again, strict=True):
+                field[uncertified] = values
+    return rounded(problem, A, b, solution)
+
+
+def by_qr(problem: Problem, A: Array, b: Array, start: Array, tol: float) -> Solution:
+    """The specification, one system after another."""
+    return nnls(
+        A,
+        b,
+        warm_start=start,
+        l1=problem.l1,
+        l2=problem.l2,
+        tol=tol,
+        maxiter=problem.iteration_limit,
+    )
+
+
+def rounded(problem: Problem, A: Array, b: Array, solution: Solution) -> Solution:
+    """Round x to the dtype of the inputs, and certify what is then left."""
+    if problem.dtype == np.float64:
+        return solution
+    x = solution.x.astype(problem.dtype).astype(np.float64)
+    system = scale(A, b, problem.l1, problem.l2)
+    scaled = x / system.column_scale * system.b_scale[:, None]
+    return solution._replace(x=x, **certify(system, scaled)._asdict())

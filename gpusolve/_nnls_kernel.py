@@ -1,0 +1,144 @@
+"""NNLS on a device: the launch of ``cuda_src/nnls_qr.cu``."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ._arrays import Array, namespace, strided, systems_offsets
+from ._kernels import CUDA_TYPES, Device
+from .reference.nnls import Solution
+
+if TYPE_CHECKING:
+    from .nnls import Problem
+
+WARP = 32
+MAX_THREADS = 256
+"""The launch bounds of the kernel; the driver refuses a larger block."""
+ROWS_PER_THREAD = 4
+STATIC_SHARED_MEMORY = 4096
+"""More than the kernel's own shared variables take, in bytes."""
+
+
+def region_bytes(rows: int, n: int, itemsize: int) -> tuple[int, int, int]:
+    """Bytes of a block's vectors, R and Q, as ``NnlsArrays::place`` cuts them."""
+    capacity = min(rows, n)
+    reals = [rows] * 2 + [n] * 4 + [capacity] * 4 + [capacity + 2]
+    integers = [n] + [capacity] * 2
+    pieces = [count * itemsize for count in reals] + [count * 4 for count in integers]
+    vectors = sum(_padded(piece) for piece in pieces)
+    R = _padded(capacity * (capacity + 2) * itemsize)
+    return vectors, R, _padded(rows * capacity * itemsize)
+
+
+def _padded(size: int, alignment: int = 16) -> int:
+    return -(-size // alignment) * alignment
+
+
+def regions_that_fit(regions: tuple[int, int, int], limit: int) -> int:
+    """How many of the regions, from the first on, lie in `limit` bytes together."""
+    return sum(sum(regions[: k + 1]) <= limit for k in range(3))
+
+
+def block_threads(rows: int, n: int) -> int:
+    """Threads of a block: a few rows or columns for each."""
+    wanted = math.ceil(max(rows, n) / ROWS_PER_THREAD)
+    return min(MAX_THREADS, max(WARP, _padded(wanted, WARP)))
+
+
+def allocate_workspace(
+    device: Device, blocks: int, bytes_per_block: int
+) -> tuple[Array, int]:
+    """Memory for as many of `blocks` as can be had, and how many these are.
+
+    Fewer blocks take more turns: so a batch of any size is solved in the memory
+    there is. MemoryError where there is none for a single one.
+    """
+    while True:
+        try:
+            return device.empty((blocks * bytes_per_block,), np.uint8), blocks
+        except MemoryError:
+            if blocks == 1:
+                raise
+            blocks //= 2
+
+
+def solve(problem: Problem, device: Device) -> Solution:
+    """Solve every system of the batch with one launch, on the current stream."""
+    (m, n), dtype, batch = problem.shape, problem.dtype, problem.batch
+    systems = math.prod(batch)
+    real = dtype.type
+    solution = Solution(
+        x=_starting_points(problem, device, systems),
+        rnorm=device.empty((systems,), dtype),
+        dual=device.empty((systems, n), dtype),
+        kkt=device.empty((systems,), dtype),
+        nit=device.empty((systems,), np.int32),
+        status=device.empty((systems,), np.int32),
+        n_updates=device.empty((systems,), np.int32),
+        n_downdates=device.empty((systems,), np.int32),
+    )
+    if systems == 0:
+        return solution
+
+    rows = m + (n if problem.l2 > 0 else 0)
+    regions = region_bytes(rows, n, dtype.itemsize)
+    limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
+    in_shared = regions_that_fit(regions, limit)
+    shared_bytes = sum(regions[:in_shared])
+    stride = _padded(max(sum(regions[in_shared:]), 1), 256)
+    threads = block_threads(rows, n)
+
+    kernel = device.kernel("nnls_qr", f"nnls_qr<{CUDA_TYPES[dtype]}>")
+    resident = kernel.resident_blocks(threads, shared_bytes)
+    workspace, blocks = allocate_workspace(device, min(systems, resident), stride)
+    A, b = strided(problem.A), strided(problem.b)
+    kernel(
+        (blocks,),
+        (threads,),
+        (
+            A,
+            systems_offsets(A, 2, batch),
+            np.int64(A.strides[-2] // A.itemsize),
+            np.int64(A.strides[-1] // A.itemsize),
+            b,
+            systems_offsets(b, 1, batch),
+            np.int64(b.strides[-1] // b.itemsize),
+            np.int64(systems),
+            np.int32(m),
+            np.int32(n),
+            real(problem.l1),
+            real(math.sqrt(problem.l2)),
+            real(problem.tolerance),
+            np.int32(min(problem.iteration_limit, 2**31 - 1)),
+            np.int32(problem.start is not None),
+            solution.x,
+            solution.rnorm,
+            solution.dual,
+            solution.kkt,
+            solution.nit,
+            solution.status,
+            solution.n_updates,
+            solution.n_downdates,
+            device.zeros((1,), np.uint64),
+            *(np.int64(region) for region in regions),
+            np.int32(in_shared),
+            workspace,
+            np.int64(stride),
+        ),
+        shared_mem=shared_bytes,
+    )
+    return solution
+
+
+def _starting_points(problem: Problem, device: Device, systems: int) -> Array:
+    """The array that holds the warm start at first, and the solutions at last."""
+    x = device.empty((systems, problem.shape[1]), problem.dtype)
+    if problem.start is not None:
+        xp = namespace(problem.start)
+        x.reshape((*problem.batch, -1) if systems else x.shape)[...] = xp.broadcast_to(
+            problem.start, (*problem.batch, problem.shape[1])
+        )
+    return x

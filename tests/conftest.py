@@ -1,0 +1,95 @@
+"""One test body, three backends: NumPy, the emulator, and a GPU where there is one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+import gpusolve
+from gpusolve import _emulator
+
+settings.register_profile(
+    "gpusolve",
+    derandomize=True,
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("gpusolve")
+
+SCHEDULES = ("forward", "reverse", "random")
+
+
+@functools.cache
+def why_no_cuda() -> str:
+    """Why there is no GPU to test on; empty where there is."""
+    try:
+        import cupy
+
+        return "" if cupy.cuda.is_available() else "CuPy finds no CUDA device"
+    except Exception as error:
+        return f"CuPy cannot be used: {error}"
+
+
+class Backend:
+    """Calls a public function with arrays of one kind, and answers with NumPy's."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def array(self, value: Any) -> Any:
+        """The NumPy array as the backend's."""
+        if self.name != "cuda" or value is None:
+            return value
+        import cupy
+
+        return cupy.asarray(value)
+
+    def nnls(self, A: Any, b: Any, **options: Any) -> gpusolve.NNLSResult:
+        if "warm_start" in options:
+            options["warm_start"] = self.array(options["warm_start"])
+        result = gpusolve.nnls(self.array(A), self.array(b), **options)
+        if self.name != "cuda":
+            return result
+        return replace(
+            result,
+            **{
+                field.name: getattr(result, field.name).get()
+                for field in fields(result)
+                if field.name != "method"
+            },
+        )
+
+
+@pytest.fixture(
+    params=["numpy", "emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
+)
+def backend(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Backend]:
+    name = request.param
+    if name == "cuda" and why_no_cuda():
+        pytest.skip(why_no_cuda())
+    if name == "emulator":
+        monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    else:
+        monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    yield Backend(name)
+
+
+@pytest.fixture(params=SCHEDULES)
+def schedule(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each order in which the emulator may run the threads of a block."""
+    with _emulator.schedule(request.param, seed=1):
+        yield request.param
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20261121)

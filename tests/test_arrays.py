@@ -1,0 +1,118 @@
+"""What nnls refuses, and what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import gpusolve
+from gpusolve._arrays import systems_offsets
+
+A, b = np.ones((4, 3)), np.ones(4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((np.ones(3), b), ValueError, r"A has shape \(3,\); \(\.\.\., m, n\)"),
+        ((A, 1.0), ValueError, "b is a scalar"),
+        ((A, np.ones(3)), ValueError, r"b has shape \(3,\).* 4 rows of A.*\(4, 3\)"),
+        ((A, np.ones((4, 1))), ValueError, r"b has shape \(4, 1\)"),
+        ((np.ones((2, 4, 3)), np.ones((5, 4))), ValueError, "do not broadcast"),
+        ((A * 1j, b), TypeError, "A has dtype complex128"),
+        ((A, b.astype(object)), TypeError, "b has dtype object"),
+        ((A.astype(np.longdouble), b), TypeError, "A has dtype"),
+        (([["a"]], ["b"]), TypeError, "A has dtype"),
+        ((A, [2**70] * 4), TypeError, "b has dtype object"),
+        ((A, [2**53 + 1] * 4), ValueError, "magnitude 9007199254740993"),
+        ((A, [-(2**63)] * 4), ValueError, "magnitude 9223372036854775808"),
+        ((A, np.array([2**64 - 1] * 4, np.uint64)), ValueError, "magnitude"),
+        ((np.ma.masked_array(A), b), TypeError, "A is a masked array"),
+        ((csr_array(A), b), TypeError, "A has dtype object"),
+    ],
+)
+def test_bad_arrays(arguments: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.nnls(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"method": "lars"}, ValueError, "method is 'lars'; one of"),
+        ({"l1": -1.0}, ValueError, "l1 is -1.0"),
+        ({"l2": np.inf}, ValueError, "l2 is inf"),
+        ({"tol": np.nan}, ValueError, "tol is nan"),
+        ({"maxiter": -1}, ValueError, "maxiter is -1"),
+        ({"maxiter": 2.5}, TypeError, "integer"),
+        ({"warm_start": np.ones(4)}, ValueError, "warm_start has shape .* 3 columns"),
+        ({"warm_start": 1.0}, ValueError, "warm_start has shape"),
+        ({"warm_start": np.ones(3) * 1j}, TypeError, "warm_start has dtype complex"),
+    ],
+)
+def test_bad_options(options: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.nnls(A, b, **options)
+
+
+def test_gram_is_refused_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with pytest.raises(ValueError, match="CPU only"):
+        gpusolve.nnls(A, b, method="gram")
+
+
+class DLPackArray:
+    """An array of another library, on the CPU."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack() -> None:
+    result = gpusolve.nnls(DLPackArray(A), DLPackArray(b))
+    assert isinstance(result.x, np.ndarray)
+    np.testing.assert_array_equal(result.x, gpusolve.nnls(A, b).x)
+
+
+class ForeignArray:
+    """An array on a device that gpusolve does not know."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 7, 0
+
+
+def test_unknown_device() -> None:
+    with pytest.raises(TypeError, match="DLPack device of type 7"):
+        gpusolve.nnls(ForeignArray(), b)
+
+
+def test_inputs_are_left_as_they_were(backend: Any, rng: np.random.Generator) -> None:
+    A, b, start = rng.random((9, 5)), rng.random(9), rng.random(5)
+    before = A.copy(), b.copy(), start.copy()
+    backend.nnls(A, b, warm_start=start)
+    for array, copy in zip((A, b, start), before, strict=True):
+        np.testing.assert_array_equal(array, copy)
+    A.flags.writeable = b.flags.writeable = False
+    backend.nnls(A, b)
+
+
+def test_offsets_find_each_system(rng: np.random.Generator) -> None:
+    base = rng.random((5, 3, 2, 8, 6))
+    for array in (base, base[::-2, :, :, ::2], base[:, :1], base[1, :, :1]):
+        batch = np.broadcast_shapes(array.shape[:-2], (1, 3, 2))
+        spread = np.broadcast_to(array, (*batch, *array.shape[-2:]))
+        offsets = systems_offsets(array, 2, batch)
+        first = np.array(
+            [array.__array_interface__["data"][0] + 8 * o for o in offsets]
+        )
+        expected = [spread[k].__array_interface__["data"][0] for k in np.ndindex(batch)]
+        np.testing.assert_array_equal(first, expected)

@@ -1,0 +1,338 @@
+"""gpusolve.nnls against SciPy, brute force and the optimality conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from oracles import brute_force, objective, scipy_rnorm, violation
+from scipy.linalg import hilbert, toeplitz
+
+import gpusolve
+
+EPS = float(np.finfo(np.float64).eps)
+CERTIFIED = 16 * EPS
+
+
+def kahan(n: int, angle: float = 1.2) -> np.ndarray:
+    """Upper triangular, nearly singular though no diagonal entry is small."""
+    s, c = np.sin(angle), np.cos(angle)
+    return np.diag(s ** np.arange(n)) @ (np.eye(n) - c * np.triu(np.ones((n, n)), 1))
+
+
+def hard_problems() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(7)
+    A = rng.standard_normal((12, 8))
+    b = A @ rng.standard_normal(8) + 0.3 * rng.standard_normal(12)
+    twins = np.hstack([A, A])
+    nearly = np.hstack([A, A * (1 + 1e-14 * rng.standard_normal(A.shape))])
+    holed = A.copy()
+    holed[:, [0, 5]] = 0
+    problems = {
+        "two by two": (np.array([[3.0, 2.0], [1.0, 1.0]]), np.array([3.0, 2.0])),
+        "one by one": (np.array([[2.0]]), np.array([3.0])),
+        "one by one, negative": (np.array([[2.0]]), np.array([-3.0])),
+        "duplicate columns": (twins, b),
+        "nearly duplicate columns": (nearly, b),
+        "zero columns": (holed, b),
+        "zero matrix": (np.zeros((5, 3)), np.ones(5)),
+        "zero b": (A, np.zeros(12)),
+        "rank deficient": (A[:, :3] @ rng.random((3, 8)), b),
+        "all-negative b": (np.abs(A), -np.abs(b)),
+        "tiny A": (1e-21 * A, b),
+        "huge A": (1e150 * A, b),
+        "tiny b": (A, 1e-200 * b),
+        "badly scaled columns": (A * np.logspace(0, -14, 8), b),
+        "ties": (np.eye(6), np.ones(6)),
+        "ties, degenerate": (np.tril(np.ones((6, 6))), np.ones(6)),
+        "exactly solvable": (A, A @ rng.random(8)),
+        "exactly solvable, sparse": (A, A @ np.array([0, 1, 0, 0, 2, 0, 0, 0.0])),
+        "wide": (rng.random((5, 20)), rng.random(5)),
+        "one row": (rng.standard_normal((1, 7)), np.array([1.0])),
+        "tall": (rng.random((2000, 3)), rng.random(2000)),
+        "denormal column": (A * np.array([1, 1, 1, 5e-324, 1, 1, 1, 1]), b),
+    }
+    problems |= {
+        f"Hilbert {n}": (hilbert(n), hilbert(n) @ (np.arange(n) % 2.0))
+        for n in range(6, 15)
+    }
+    problems |= {f"Kahan {n}": (kahan(n), np.ones(n)) for n in (10, 40)}
+    return problems
+
+
+HARD = hard_problems()
+
+
+@pytest.mark.parametrize("method", ["auto", "qr"])
+@pytest.mark.parametrize("name", HARD)
+def test_hard_problem(backend: Any, name: str, method: str) -> None:
+    A, b = HARD[name]
+    result = backend.nnls(A, b, method=method)
+    assert result.status == 0
+    assert result.kkt <= CERTIFIED
+    magnitude = np.abs(A).max(initial=0) or 1.0
+    size = np.abs(b).max(initial=0) or 1.0
+    A_unit, b_unit = A / magnitude, b / size
+    x_unit = result.x * magnitude / size
+    assert violation(A_unit, b_unit, x_unit) <= CERTIFIED
+    cancelling = np.linalg.norm(b_unit) + np.linalg.norm(A_unit, axis=0) @ x_unit
+    twice_objective = (result.rnorm / size) ** 2
+    expected = scipy_rnorm(A_unit, b_unit) ** 2
+    assert twice_objective == pytest.approx(expected, abs=CERTIFIED * cancelling**2)
+    assert result.rnorm / size == pytest.approx(
+        np.linalg.norm(A_unit @ x_unit - b_unit), abs=CERTIFIED * cancelling
+    )
+
+
+@pytest.mark.parametrize(
+    ("m", "n"),
+    [(1, 1), (3, 3), (8, 5), (5, 8), (33, 31), (64, 48), (70, 130), (300, 4)],
+)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_random_batch_agrees_with_scipy(
+    backend: Any, rng: np.random.Generator, m: int, n: int, order: Any
+) -> None:
+    A = rng.standard_normal((4, m, n))
+    b = rng.standard_normal((4, m))
+    if order == "F":
+        A = np.ascontiguousarray(A.swapaxes(-1, -2)).swapaxes(-1, -2)
+    result = backend.nnls(A, b)
+    assert (result.status == 0).all()
+    for k in range(4):
+        assert violation(A[k], b[k], result.x[k]) <= CERTIFIED
+        assert result.rnorm[k] == pytest.approx(
+            scipy_rnorm(A[k], b[k]), rel=1e-11, abs=1e-13
+        )
+        dual = A[k].T @ (b[k] - A[k] @ result.x[k])
+        np.testing.assert_allclose(result.dual[k], dual, atol=1e-12 * m)
+        entered = result.n_updates[k] - result.n_downdates[k]
+        assert entered == np.count_nonzero(result.x[k])
+
+
+def test_the_kernel_in_every_thread_order(
+    schedule: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    A, b = rng.random((3, 40, 30)), rng.random((3, 40))
+    expected = gpusolve.reference.nnls(A, b)
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    result = gpusolve.nnls(A, b)
+    np.testing.assert_allclose(result.x, expected.x, rtol=1e-10, atol=1e-13)
+    np.testing.assert_array_equal(result.n_updates, expected.n_updates)
+    np.testing.assert_array_equal(result.n_downdates, expected.n_downdates)
+    np.testing.assert_array_equal(result.nit, expected.nit)
+
+
+@pytest.mark.parametrize("limit", [6_000, 20_000, 60_000, 200_000])
+def test_the_kernel_with_any_regions_in_shared_memory(
+    limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    from gpusolve import _kernels
+
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    monkeypatch.setattr(
+        _kernels.EmulatedDevice, "shared_memory_per_block", min(limit, 99 * 1024)
+    )
+    A, b = rng.random((2, 50, 40)), rng.random((2, 50))
+    result = gpusolve.nnls(A, b)
+    np.testing.assert_allclose(
+        result.x, gpusolve.reference.nnls(A, b).x, rtol=1e-10, atol=1e-13
+    )
+
+
+def test_scarce_memory_only_means_more_turns(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    from gpusolve import _emulator
+
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    real_empty, refused = _emulator.empty, []
+
+    def empty(shape: Any, dtype: Any) -> Any:
+        if np.dtype(dtype) == np.uint8 and np.prod(shape) > 200_000:
+            refused.append(shape)
+            raise MemoryError
+        return real_empty(shape, dtype)
+
+    monkeypatch.setattr(_emulator, "empty", empty)
+    A, b = rng.random((9, 90, 80)), rng.random((9, 90))
+    result = gpusolve.nnls(A, b)
+    assert refused
+    np.testing.assert_allclose(
+        result.x, gpusolve.reference.nnls(A, b).x, rtol=1e-9, atol=1e-12
+    )
+    monkeypatch.setattr(
+        _emulator, "empty", lambda shape, dtype: empty((10**9,), np.uint8)
+    )
+    with pytest.raises(MemoryError):
+        gpusolve.nnls(A, b)
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.3, 0.0), (0.0, 0.7), (0.2, 0.1), (1e3, 0.0)])
+@pytest.mark.parametrize("m", [4, 9])
+def test_penalties_against_brute_force(
+    backend: Any, rng: np.random.Generator, m: int, l1: float, l2: float
+) -> None:
+    A, b = rng.standard_normal((3, m, 6)), rng.standard_normal((3, m))
+    result = backend.nnls(A, b, l1=l1, l2=l2)
+    for k in range(3):
+        found = objective(A[k], b[k], result.x[k], l1, l2)
+        assert found == pytest.approx(brute_force(A[k], b[k], l1, l2), rel=1e-9)
+        assert violation(A[k], b[k], result.x[k], l1, l2) <= CERTIFIED
+        dual = A[k].T @ (b[k] - A[k] @ result.x[k]) - l1 - l2 * result.x[k]
+        np.testing.assert_allclose(result.dual[k], dual, atol=1e-12 * (1 + l1))
+        fit = np.linalg.norm(A[k] @ result.x[k] - b[k])
+        assert result.rnorm[k] == pytest.approx(fit, rel=1e-12)
+
+
+def test_warm_start(backend: Any, rng: np.random.Generator) -> None:
+    A, b = rng.random((5, 30, 20)), rng.random((5, 30))
+    cold = backend.nnls(A, b)
+    warm = backend.nnls(A, b, warm_start=cold.x)
+    np.testing.assert_allclose(warm.x, cold.x, rtol=1e-9, atol=1e-12)
+    assert (warm.nit <= cold.nit).all()
+    assert (warm.nit <= 2).all()
+    assert (warm.n_downdates == 0).all()
+    poor = backend.nnls(A, b, warm_start=np.ones(20))
+    np.testing.assert_allclose(poor.x, cold.x, rtol=1e-9, atol=1e-12)
+    foolish = np.array([np.nan, np.inf, -1.0, 1e300] + 16 * [0.5])
+    np.testing.assert_allclose(
+        backend.nnls(A, b, warm_start=foolish).x, cold.x, rtol=1e-9, atol=1e-12
+    )
+    twins = np.concatenate([A, A], axis=-1)
+    both = backend.nnls(twins, b, warm_start=np.ones(40))
+    np.testing.assert_allclose(both.rnorm, cold.rnorm, rtol=1e-9)
+
+
+def test_broadcasting(backend: Any, rng: np.random.Generator) -> None:
+    A, b = rng.random((3, 1, 9, 6)), rng.random((4, 9))
+    result = backend.nnls(A, b)
+    assert result.x.shape == result.dual.shape == (3, 4, 6)
+    for name in ("rnorm", "kkt", "nit", "status", "n_updates", "n_downdates"):
+        assert getattr(result, name).shape == (3, 4)
+    for i, j in np.ndindex(3, 4):
+        alone = backend.nnls(A[i, 0], b[j])
+        assert alone.x.shape == (6,)
+        assert np.ndim(alone.rnorm) == 0
+        np.testing.assert_array_equal(alone.x, result.x[i, j])
+    x, rnorm = result
+    assert x is result.x
+    assert rnorm is result.rnorm
+    assert len(result) == 2
+    assert result[0] is x
+    one_b = backend.nnls(A[:, 0], b[0])
+    np.testing.assert_array_equal(one_b.x, result.x[:, 0])
+    started = backend.nnls(A[0, 0], b[0], warm_start=np.zeros((2, 6)))
+    assert started.x.shape == (2, 6)
+
+
+def test_strided_views(backend: Any, rng: np.random.Generator) -> None:
+    big = rng.random((4, 20, 30))
+    A, b = big[::2, ::-2, 3:15:2], big[::2, ::2, -1]
+    np.testing.assert_array_equal(
+        backend.nnls(A, b).x, backend.nnls(A.copy(), b.copy()).x
+    )
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", ["A", "b"])
+def test_a_bad_system_leaves_its_neighbours_alone(
+    backend: Any, rng: np.random.Generator, bad: float, where: str
+) -> None:
+    A, b = rng.random((6, 20, 12)), rng.random((6, 20))
+    good = backend.nnls(A, b)
+    (A[2] if where == "A" else b[2])[..., 7] = bad
+    result = backend.nnls(A, b)
+    others = [0, 1, 3, 4, 5]
+    assert result.status.tolist() == [0, 0, 2, 0, 0, 0]
+    for name in ("x", "rnorm", "dual", "kkt"):
+        assert np.isnan(getattr(result, name)[2]).all()
+        np.testing.assert_array_equal(
+            getattr(result, name)[others], getattr(good, name)[others]
+        )
+    shared = backend.nnls(np.where(np.isfinite(A[2]), A[2], bad), b)
+    assert (shared.status == 2).sum() == (6 if where == "A" else 1)
+
+
+def test_iteration_limit(backend: Any, rng: np.random.Generator) -> None:
+    A, b = rng.random((30, 20)), rng.random(30)
+    full = backend.nnls(A, b)
+    assert full.nit > 3
+    rnorms = []
+    for maxiter in range(int(full.nit)):
+        result = backend.nnls(A, b, maxiter=maxiter)
+        assert result.status == 1
+        assert result.nit == maxiter
+        assert (result.x >= 0).all()
+        assert result.kkt > CERTIFIED
+        assert result.rnorm == pytest.approx(np.linalg.norm(A @ result.x - b))
+        rnorms.append(result.rnorm)
+    assert rnorms == sorted(rnorms, reverse=True)
+    assert backend.nnls(A, b, maxiter=int(full.nit)).status == 0
+
+
+@pytest.mark.parametrize(
+    ("A", "b", "x", "rnorm"),
+    [
+        (np.zeros((3, 0)), np.array([2.0, 0.0, 0.0]), np.zeros(0), 2.0),
+        (np.zeros((0, 3)), np.zeros(0), np.zeros(3), 0.0),
+        (np.zeros((0, 0)), np.zeros(0), np.zeros(0), 0.0),
+        (np.zeros((0, 4, 3)), np.zeros((0, 4)), np.zeros((0, 3)), np.zeros(0)),
+        (np.zeros((4, 3)), np.zeros((0, 4)), np.zeros((0, 3)), np.zeros(0)),
+        (np.zeros((2, 3, 0)), np.zeros((2, 3)), np.zeros((2, 0)), np.zeros(2)),
+    ],
+)
+@pytest.mark.parametrize("l2", [0.0, 1.0])
+def test_empty(backend: Any, A: Any, b: Any, x: Any, rnorm: Any, l2: float) -> None:
+    result = backend.nnls(A, b, l2=l2)
+    np.testing.assert_array_equal(result.x, x)
+    np.testing.assert_array_equal(result.rnorm, rnorm)
+    assert (np.asarray(result.status) == 0).all()
+    assert (np.asarray(result.kkt) == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (np.float32, np.float32),
+        (np.float16, np.float32),
+        (np.float64, np.float64),
+        (np.int32, np.float64),
+        (np.int64, np.float64),
+        (np.uint8, np.float64),
+        (bool, np.float64),
+        (">f8", np.float64),
+    ],
+)
+def test_dtypes(backend: Any, given: Any, wanted: Any) -> None:
+    A = np.array([[1, 0, 1], [0, 1, 1], [1, 1, 0], [1, 1, 1]]).astype(given)
+    b = np.array([1, 0, 1, 1]).astype(given)
+    if backend.name == "cuda" and given == ">f8":
+        pytest.skip("CuPy has no big-endian arrays")
+    result = backend.nnls(A, b)
+    for name in ("x", "rnorm", "dual", "kkt"):
+        assert getattr(result, name).dtype == wanted
+    assert result.status.dtype == np.int32
+    np.testing.assert_allclose(
+        result.rnorm, scipy_rnorm(A.astype(float), b.astype(float)), rtol=1e-6
+    )
+
+
+def test_the_certificate_tells_a_wrong_answer(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """A loose tolerance stops early, and `kkt` says by how much."""
+    A, b = rng.random((30, 20)), rng.random(30)
+    loose = gpusolve.nnls(A, b, tol=1e-2)
+    assert 16 * CERTIFIED < loose.kkt <= 1e-2
+    assert loose.kkt == pytest.approx(violation(A, b, loose.x), rel=1e-6)
+
+
+def test_toeplitz_that_the_gram_matrix_cannot_certify(backend: Any) -> None:
+    """Wide pulses: cond(A)**2 is far beyond 1 / eps."""
+    time = np.arange(60)
+    A = toeplitz(np.exp(-0.5 * (time / 9.0) ** 2))
+    b = A @ (time % 17 == 3).astype(float)
+    result = backend.nnls(A, b)
+    assert result.kkt <= CERTIFIED
+    assert result.rnorm <= 1e-13 * np.linalg.norm(b)
