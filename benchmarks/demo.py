@@ -45,7 +45,7 @@ NOISE = 0.003
 """Standard deviation of the noise, in parts of full white."""
 
 SPARSITY = 1e-4
-"""The ``l1`` of the deblurring: half of it leaves more noise, twice of it fewer edges."""
+"""The ``l1`` of the deblurring: less leaves more noise, more takes detail away."""
 
 SCIPY_SAMPLES = {"deblurring": 32, "unmixing": 4096}
 """How many of a job's systems SciPy is given, spread evenly over the batch."""

@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from scipy.spatial import KDTree
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
@@ -19,8 +20,8 @@ Floats = NDArray[np.float64]
 DETAIL = 320
 """Side in pixels of the middle part that is shown, so that a pixel is seen as one."""
 
-COLOURS = 128
-"""Colours of the PNG's palette: a picture for a page, of moderate size."""
+GREYS, COLOURS = 64, 96
+"""Of the PNG's palette: a picture for a page, of moderate size."""
 
 
 class Pictures(NamedTuple):
@@ -34,7 +35,7 @@ class Pictures(NamedTuple):
     dab: Floats
 
 
-TITLES = Pictures(  # type: ignore[arg-type]
+TITLES = (
     "Blurred, with noise",
     "Deblurred",
     "Photograph",
@@ -51,6 +52,17 @@ def detail(picture: Floats) -> Floats:
         for size in picture.shape[:2]
     )
     return np.clip(picture[tuple(middle)], 0, 1)
+
+
+def with_palette(rendered: Image.Image, tissue: Floats) -> Image.Image:
+    """`rendered` in greys and colours of the tissue, each pixel's nearest."""
+    coloured = Image.fromarray((255 * tissue).astype(np.uint8)).quantize(COLOURS)
+    greys = np.linspace(0, 255, GREYS).astype(int).repeat(3)
+    palette = [*greys.tolist(), *(coloured.getpalette() or [])]
+    nearest = KDTree(np.reshape(palette, (-1, 3))).query(np.asarray(rendered))[1]
+    image = Image.fromarray(nearest.astype(np.uint8))
+    image.putpalette(palette)
+    return image
 
 
 def draw(pictures: Pictures, path: Path) -> None:
@@ -72,4 +84,5 @@ def draw(pictures: Pictures, path: Path) -> None:
     plt.close(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
     rendered = Image.open(buffer).convert("RGB")
-    rendered.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    tissue = np.hstack([detail(picture) for picture in pictures[3:]])
+    with_palette(rendered, tissue).save(path, optimize=True)

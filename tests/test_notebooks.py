@@ -1,0 +1,40 @@
+"""The notebooks run from top to bottom, and are kept without their outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason="nbformat reads the notebooks")
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+
+
+def names(path: Path) -> str:
+    return path.stem
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=names)
+def test_runs(path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="nbclient runs the notebooks")
+    pytest.importorskip("ipykernel", reason="ipykernel runs the notebooks' code")
+    pytest.importorskip("skimage", reason="scikit-image has the pictures")
+    pytest.importorskip("matplotlib", reason="matplotlib draws")
+    notebook = nbformat.read(path, as_version=4)
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=120,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    client.execute()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=names)
+def test_is_kept_without_outputs(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code
+    assert not any(cell.outputs or cell.execution_count for cell in code)
