@@ -1,0 +1,80 @@
+"""The block primitives of ``block.cuh``, in every order of the threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusolve import _emulator
+from gpusolve._kernels import CUDA_TYPES, source_directory
+
+SOURCE = Path(__file__).parent / "kernels" / "block_primitives.cu"
+DTYPES = (np.float32, np.float64)
+
+
+def kernel(name: str, dtype: Any) -> _emulator.Kernel:
+    instance = f"{name}<{CUDA_TYPES[np.dtype(dtype)]}>"
+    return _emulator.Kernel(SOURCE, instance, source_directory())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_reduce512(schedule: str, rng: np.random.Generator, dtype: Any) -> None:
+    values = rng.integers(-1000, 1000, 512).astype(dtype)
+    sums = _emulator.empty(512, dtype)
+    kernel("sum_by_reduce512", dtype)((1,), (512,), (values, sums))
+    np.testing.assert_array_equal(sums, values.sum())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("threads", [32, 64, 96, 256, 512, 1024])
+def test_block_reduce(
+    schedule: str, rng: np.random.Generator, dtype: Any, threads: int
+) -> None:
+    values = rng.integers(0, 1000, (2, threads)).astype(dtype)
+    sums, maxima = (_emulator.empty((2, threads), dtype) for _ in range(2))
+    rounds = 3
+    kernel("sum_and_maximum", dtype)(
+        (2,), (threads,), (values, np.int32(rounds), sums, maxima)
+    )
+    last = values + rounds - 1
+    np.testing.assert_array_equal(sums, np.tile(last.sum(1)[:, None], threads))
+    np.testing.assert_array_equal(maxima, np.tile(last.max(1)[:, None], threads))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_thread_gets_the_same_bits(
+    schedule: str, rng: np.random.Generator, dtype: Any
+) -> None:
+    values = rng.standard_normal(256).astype(dtype)
+    sums, maxima = (_emulator.empty(256, dtype) for _ in range(2))
+    kernel("sum_and_maximum", dtype)((1,), (256,), (values, np.int32(1), sums, maxima))
+    assert len(np.unique(sums)) == 1
+    assert sums[0] == pytest.approx(values.sum(dtype=float), abs=1e-4)
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 64, 1000])
+def test_argmax(schedule: str, rng: np.random.Generator, count: int) -> None:
+    values = rng.integers(-5, 5, count).astype(np.float64)
+    where = _emulator.empty(64, np.int32)
+    kernel("first_maximum", np.float64)((1,), (64,), (values, np.int32(count), where))
+    np.testing.assert_array_equal(where, np.argmax(values) if count else -1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"), [(1, 1), (5, 200), (200, 5), (70, 70), (3, 0)]
+)
+@pytest.mark.parametrize("contiguous", [0, 1])
+def test_reduce_each(
+    schedule: str, rng: np.random.Generator, rows: int, columns: int, contiguous: int
+) -> None:
+    matrix = rng.integers(-9, 9, (rows, columns)).astype(np.float64)
+    sums = _emulator.empty(rows, np.float64)
+    kernel("row_sums", np.float64)(
+        (1,),
+        (96,),
+        (matrix, np.int32(rows), np.int32(columns), np.int32(contiguous), sums),
+    )
+    np.testing.assert_array_equal(sums, matrix.sum(axis=1))
