@@ -28,11 +28,10 @@ import scipy.optimize
 from numpy.typing import NDArray
 from skimage import color, data
 
-import gpusolve
-
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT))
 
+import gpusolve  # noqa: E402
 from benchmarks.experiments import convolution_matrix, pulse  # noqa: E402
 from benchmarks.pictures import Pictures, draw  # noqa: E402
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,11 +18,12 @@ def names(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=names)
-def test_runs(path: Path) -> None:
+def test_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient", reason="nbclient runs the notebooks")
     pytest.importorskip("ipykernel", reason="ipykernel runs the notebooks' code")
     pytest.importorskip("skimage", reason="scikit-image has the pictures")
     pytest.importorskip("matplotlib", reason="matplotlib draws")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(
         notebook,
