@@ -17,7 +17,6 @@ There is a GPU where CuPy finds one, and then the systems are solved there.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,15 +24,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
+from experiments import convolution_matrix, pulse
 from numpy.typing import NDArray
+from pictures import Pictures, draw
 from skimage import color, data
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT))
+import gpusolve
 
-import gpusolve  # noqa: E402
-from benchmarks.experiments import convolution_matrix, pulse  # noqa: E402
-from benchmarks.pictures import Pictures, draw  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 Floats = NDArray[np.float64]
 
@@ -121,7 +119,7 @@ def optical_density(picture: NDArray[np.uint8]) -> Floats:
 
     In this unit stains add up (the law of Beer and Lambert).
     """
-    return -np.log10((picture + 1.0) / 256.0)
+    return np.asarray(-np.log10((picture + 1.0) / 256.0))
 
 
 def transmitted(density: Floats) -> Floats:
@@ -206,16 +204,18 @@ def run(job: Job, cupy: Any | None) -> tuple[Floats, Row, float]:
     x = on_host(result.x)
     sample = spread(SCIPY_SAMPLES[job.name], len(x))
     expected, scipy_seconds = solve_by_scipy(job, sample)
+    m, n = job.A.shape
     row = Row(
-        job.name,
-        len(x),
-        *job.A.shape,
-        seconds,
-        float(result.n_updates.mean()),
-        float(result.n_downdates.mean()),
-        float(result.kkt.max()),
-        len(sample),
-        scipy_seconds,
+        job=job.name,
+        systems=len(x),
+        m=m,
+        n=n,
+        seconds=seconds,
+        updates=float(result.n_updates.mean()),
+        downdates=float(result.n_downdates.mean()),
+        max_kkt=float(result.kkt.max()),
+        scipy_systems=len(sample),
+        scipy_seconds=scipy_seconds,
     )
     return x, row, float(np.abs(x[sample] - expected).max() / expected.max())
 

@@ -6,14 +6,11 @@ import io
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 from scipy.spatial import KDTree
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402
 
 Floats = NDArray[np.float64]
 
@@ -68,20 +65,15 @@ def with_palette(rendered: Image.Image, tissue: Floats) -> Image.Image:
 def draw(pictures: Pictures, path: Path) -> None:
     """Write the picture as a PNG."""
     lines, columns = detail(pictures.scene).shape
-    figure, axes = plt.subplots(
-        2,
-        3,
-        figsize=(9.9, 6.6 * lines / columns + 0.6),
-        dpi=100,
-        layout="constrained",
-    )
+    size = (9.9, 6.6 * lines / columns + 0.6)
+    figure = Figure(figsize=size, dpi=100, layout="constrained")
+    axes = figure.subplots(2, 3)
     for axis, picture, title in zip(axes.flat, pictures, TITLES, strict=True):
         axis.imshow(detail(picture), cmap="gray", vmin=0, vmax=1)
         axis.set_title(title, fontsize=11)
         axis.set_axis_off()
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
-    plt.close(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
     rendered = Image.open(buffer).convert("RGB")
     tissue = np.hstack([detail(picture) for picture in pictures[3:]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,18 @@ pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib draws")
 DEMO = Path(__file__).parents[1] / "benchmarks" / "demo.py"
 
 
+def run_demo(*options: str) -> subprocess.CompletedProcess[str]:
+    """Run the demo on the same import path as the tests."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.run(
+        [sys.executable, str(DEMO), *options],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+    )
+
+
 @pytest.fixture(scope="module")
 def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the demo writes; a folder that it has to make."""
@@ -25,8 +38,7 @@ def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def printed(picture: Path) -> str:
     """What the quick demo prints."""
-    command = [sys.executable, str(DEMO), "--quick", "--output", str(picture)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    run = run_demo("--quick", "--output", str(picture))
     assert run.returncode == 0, run.stderr
     return run.stdout
 
@@ -89,7 +101,6 @@ def test_draws(printed: str, picture: Path) -> None:
 
 
 def test_refuses_too_many_lines() -> None:
-    command = [sys.executable, str(DEMO), "--lines", "513"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    run = run_demo("--lines", "513")
     assert run.returncode == 2
     assert "1 to 512" in run.stderr
