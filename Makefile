@@ -1,0 +1,54 @@
+# Two commands on a fresh machine with Python and a C++ compiler: make demo, make test.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+# Where a driver answers, the demo installs CuPy for the driver's CUDA version.
+CUDA := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: \([0-9]*\).*/\1/p')
+GPU_EXTRA := $(if $(CUDA),$(if $(filter 12,$(CUDA)),$(comma)cuda12,$(comma)cuda13))
+comma := ,
+
+CUDA_SOURCES := $(wildcard cuda_src/*.cu* tests/*/*.cu gpusolve/_emulator/runtime/*)
+
+.PHONY: demo test test-gpu lint format wheel resources clean
+
+demo: $(VENV)/demo
+	$(BIN)/python benchmarks/demo.py
+
+test: lint
+	$(BIN)/python -m pytest -n auto -m "not gpu"
+
+test-gpu: $(VENV)/test
+	$(BIN)/python -m pip install -q -e ".[test$(GPU_EXTRA)]"
+	$(BIN)/python -m pytest -m gpu
+
+lint: $(VENV)/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CUDA_SOURCES)
+	$(BIN)/mypy
+
+format: $(VENV)/test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CUDA_SOURCES)
+
+wheel: $(VENV)/test
+	$(BIN)/python -m build
+
+resources: $(VENV)/test
+	$(BIN)/python tests/kernel_resources.py > tests/kernel_resources.md
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
+
+$(VENV)/demo: setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -e ".[demo$(GPU_EXTRA)]"
+	touch $@
+
+$(VENV)/test: setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -e ".[test]"
+	touch $@

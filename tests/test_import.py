@@ -1,0 +1,66 @@
+"""``import gpusolve`` is quick, and needs no GPU, no driver and no CuPy."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+NO_CUPY = "raise ImportError('no CuPy here')"
+BROKEN_CUPY = "raise RuntimeError('libcuda.so.1 is not what it seems')"
+NO_DRIVER = """
+class ndarray: pass
+class cuda:
+    def is_available(): raise RuntimeError('CUDA driver version is insufficient')
+__version__ = '0'
+"""
+
+SOLVE = """
+import gpusolve
+assert gpusolve.nnls([[3, 2], [1, 1]], [3, 2]).status == 0
+gpusolve.show_config()
+"""
+
+
+def run(script: str, cupy: str, folder: Path) -> str:
+    """What a fresh interpreter prints that finds `cupy` as its CuPy."""
+    (folder / "cupy").mkdir()
+    (folder / "cupy" / "__init__.py").write_text(cupy)
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": path, "GPUSOLVE_EMULATE": ""}
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+@pytest.mark.parametrize("cupy", [NO_CUPY, BROKEN_CUPY, NO_DRIVER])
+@pytest.mark.parametrize("first", ["", "import cupy\n"])
+def test_solves_whatever_cupy_is(tmp_path: Path, cupy: str, first: str) -> None:
+    if first and cupy is not NO_DRIVER:
+        first = ""
+    assert "numpy" in run(first + SOLVE, cupy, tmp_path)
+
+
+def test_import_is_quick(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; begin = time.perf_counter(); import gpusolve;"
+        "print(time.perf_counter() - begin);"
+        "assert not {'cupy', 'matplotlib', 'scipy.optimize', 'tqdm'} & set(sys.modules)"
+    )
+    times = []
+    for k in range(3):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        times.append(float(run(script, NO_CUPY, folder)))
+    assert statistics.median(times) < 0.5

@@ -1,0 +1,71 @@
+"""The wheel carries the kernels, and solves through them far from the checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+SOLVE = """
+import sys
+import gpusolve
+assert gpusolve.__file__.startswith(sys.prefix), gpusolve.__file__
+x, rnorm = gpusolve.nnls([[3.0, 2.0], [1.0, 1.0]], [3.0, 2.0])
+assert abs(x[0] - 1.1) < 1e-15 and x[1] == 0, x
+"""
+
+
+def run(*command: object, **options: object) -> None:
+    subprocess.run([str(part) for part in command], check=True, **options)  # type: ignore[call-overload]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy so that the checkout gets no build folder."""
+    copy = tmp_path_factory.mktemp("source") / "gpusolve"
+    unwanted = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT, copy, ignore=unwanted)
+    out = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--outdir", out, copy)
+    assert list(out.glob("*.tar.gz"))
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def test_listing(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert "gpusolve/py.typed" in names
+    for folder, target in (
+        ("cuda_src", "gpusolve/cuda_src"),
+        ("gpusolve/_emulator/runtime", "gpusolve/_emulator/runtime"),
+    ):
+        files = [path for path in (ROOT / folder).iterdir() if path.is_file()]
+        assert files
+        assert {f"{target}/{path.name}" for path in files} <= names
+    tops = {name.split("/")[0] for name in names}
+    assert tops == {"gpusolve", *(top for top in tops if top.endswith(".dist-info"))}
+
+
+@pytest.mark.parametrize("emulate", ["1", "0"])
+def test_installed_wheel_solves(wheel: Path, tmp_path: Path, emulate: str) -> None:
+    environment = tmp_path / "venv"
+    venv.create(environment, with_pip=True)
+    python = environment / "bin" / "python"
+    run(python, "-m", "pip", "install", "-q", wheel)
+    variables = {
+        **os.environ,
+        "GPUSOLVE_EMULATE": emulate,
+        "GPUSOLVE_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": "",
+    }
+    run(python, "-c", SOLVE, cwd=tmp_path, env=variables)
+    assert any((tmp_path / "cache").rglob("*")) == (emulate == "1")
