@@ -22,6 +22,12 @@ __device__ __forceinline__ int warp_count() {
     return blockDim.x / warp_threads;
 }
 
+/// The shared memory that the launch asked for.
+__device__ __forceinline__ unsigned char* dynamic_shared_memory() {
+    extern __shared__ __align__(16) unsigned char shared_memory[];
+    return shared_memory;
+}
+
 // ---- operators: associative, commutative, with an identity --------------------------
 
 template <class T>

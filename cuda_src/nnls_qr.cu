@@ -253,7 +253,8 @@ struct NnlsSystem {
     __device__ void warm_start(const T* start) {
         for (int j = 0; j < problem.n; ++j) {
             const T value = start[j] / at.column_scale[j] * b_scale;
-            if (!(value > 0 && value < Floating<T>::infinity()) || !append(j, -Floating<T>::infinity()))
+            if (!(value > 0 && value < Floating<T>::infinity()) ||
+                !append(j, -Floating<T>::infinity()))
                 continue;
             if (threadIdx.x == 0) {
                 at.state[j] = passive;
@@ -280,8 +281,7 @@ struct NnlsSystem {
     __device__ int last_vanished() {
         Located<T> last = ArgMax<T>::identity();
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
-            if (at.state[at.factors.variables[p]] != passive)
-                last = ArgMax<T>()(last, {T(p), p});
+            if (at.state[at.factors.variables[p]] != passive) last = ArgMax<T>()(last, {T(p), p});
         return reduce_located(last, ArgMax<T>()).index;
     }
 
@@ -298,7 +298,8 @@ struct NnlsSystem {
                 if (first.index < 0) {
                     at.x[j] = wanted;
                 } else {
-                    const T moved = p == first.index ? T(0) : at.x[j] - first.value * (wanted - at.x[j]);
+                    const T moved =
+                        p == first.index ? T(0) : at.x[j] - first.value * (wanted - at.x[j]);
                     at.x[j] = moved > 0 ? moved : T(0);
                     if (wanted <= 0 && at.x[j] == 0) at.state[j] = at_zero;
                 }
@@ -363,7 +364,6 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
             int* nit, int* status, int* n_updates, int* n_downdates, unsigned long long* next,
             long long vectors_bytes, long long R_bytes, long long Q_bytes, int regions_in_shared,
             unsigned char* workspace, long long workspace_stride) {
-    extern __shared__ __align__(16) unsigned char shared_memory[];
     __shared__ typename BlockReduce<T>::Storage reduce_storage;
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ long long drawn;
@@ -374,7 +374,7 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     if (threadIdx.x == 0) {
         problem = {A, row_stride, column_stride, b, b_stride, m, n, l1, root_l2, tol, maxiter};
         arrays.place({vectors_bytes, R_bytes, Q_bytes, regions_in_shared}, m, n, root_l2 > 0,
-                     shared_memory, workspace + blockIdx.x * workspace_stride);
+                     dynamic_shared_memory(), workspace + blockIdx.x * workspace_stride);
     }
     NnlsSystem<T> system{problem,
                          arrays,
@@ -407,10 +407,10 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         }
         for (int j = threadIdx.x; j < n; j += blockDim.x) {
             const bool finite = outcome != not_finite;
-            x_k[j] = finite ? arrays.x[j] * arrays.column_scale[j] / system.b_scale
-                            : Floating<T>::nan();
-            dual_k[j] = finite ? arrays.w[j] / arrays.column_scale[j] / system.b_scale
-                               : Floating<T>::nan();
+            x_k[j] =
+                finite ? arrays.x[j] * arrays.column_scale[j] / system.b_scale : Floating<T>::nan();
+            dual_k[j] =
+                finite ? arrays.w[j] / arrays.column_scale[j] / system.b_scale : Floating<T>::nan();
         }
         if (threadIdx.x == 0) {
             rnorm[k] = rnorm_k;

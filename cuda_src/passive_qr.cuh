@@ -68,8 +68,7 @@ struct PassiveQR {
     /// Returns false, and changes nothing, where no more than `dependent` of the column's norm is
     /// left beside those there already, or where its right-hand side, the root of twice what the
     /// objective falls by, does not exceed `least`.
-    __device__ bool append(int variable, T penalty, T dependent, T least,
-                           BlockReduce<T>& reduce) {
+    __device__ bool append(int variable, T penalty, T dependent, T least, BlockReduce<T>& reduce) {
         if (length == at.capacity) return false;
         const int slot = at.slots[length];
         const T before = column_norm(reduce);
@@ -141,7 +140,8 @@ struct PassiveQR {
   private:
     __device__ T column_norm(BlockReduce<T>& reduce) const {
         T squares = 0;
-        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) squares += at.column[i] * at.column[i];
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
+            squares += at.column[i] * at.column[i];
         return sqrt(reduce(squares, Add<T>()));
     }
 
@@ -156,8 +156,7 @@ struct PassiveQR {
             projection = reduce(projection, Add<T>());
             for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
                 at.column[i] -= projection * direction[i];
-            if (threadIdx.x == 0)
-                r(k, slot) = pass == 0 ? projection : r(k, slot) + projection;
+            if (threadIdx.x == 0) r(k, slot) = pass == 0 ? projection : r(k, slot) + projection;
         }
     }
 

@@ -30,8 +30,7 @@ __global__ void first_maximum(const T* values, int count, int* where) {
     __shared__ typename BlockReduce<Located<T>>::Storage storage;
     BlockReduce<Located<T>> reduce(storage);
     Located<T> best = ArgMax<T>::identity();
-    for (int i = threadIdx.x; i < count; i += blockDim.x)
-        best = ArgMax<T>()(best, {values[i], i});
+    for (int i = threadIdx.x; i < count; i += blockDim.x) best = ArgMax<T>()(best, {values[i], i});
     where[threadIdx.x] = reduce(best, ArgMax<T>()).index;
 }
 
