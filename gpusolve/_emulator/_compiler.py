@@ -1,0 +1,193 @@
+"""From a kernel's source to an object in the cache."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from . import _device
+from ._errors import CompileError
+
+RUNTIME = Path(__file__).parent / "runtime"
+
+_MACHINES = ("x86_64", "aarch64")
+_CANDIDATES = ("g++", "clang++", "c++")
+
+_OVERRUN_BYTES = 32 * 1024
+"""Behind the dynamic shared memory, to see who writes past its end."""
+
+_FLAGS = (
+    "-std=c++17",
+    "-O2",
+    "-g",
+    "-w",
+    "-fPIC",
+    "-pthread",
+    # Kernels share symbols with nobody: thread-local variables of equal names in two
+    # objects are two.
+    "-fvisibility=hidden",
+    # Two results of one kernel are to be equal on all machines, fused instructions or not.
+    "-ffp-contract=off",
+    # CUDA's own compiler allows a value to be read through another type.
+    "-fno-strict-aliasing",
+    f"-DEMULATOR_DYNAMIC_SHARED_BYTES={_device.shared_memory_per_block + _OVERRUN_BYTES}",
+)
+
+_KERNEL = """\
+#include "cuda_language.h"
+#include "{source}"
+#include "kernel_entry.h"
+EMULATOR_KERNEL({instance})
+"""
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels lie.
+
+    ``$GPUSOLVE_CACHE_DIR``, else ``$XDG_CACHE_HOME/gpusolve``, else
+    ``~/.cache/gpusolve``.
+    """
+    if own := os.environ.get("GPUSOLVE_CACHE_DIR"):
+        return Path(own)
+    if user := os.environ.get("XDG_CACHE_HOME"):
+        return Path(user) / "gpusolve"
+    return Path.home() / ".cache" / "gpusolve"
+
+
+def compiler() -> str | None:
+    """The C++ compiler: ``$CXX``, else g++ or clang++ on the path; None without one."""
+    command = _compiler_command()
+    return shlex.join(command) if command else None
+
+
+def _compiler_command() -> list[str] | None:
+    wanted = shlex.split(os.environ.get("CXX", ""))
+    if wanted:
+        path = shutil.which(wanted[0])
+        return [path, *wanted[1:]] if path else None
+    paths = (shutil.which(name) for name in _CANDIDATES)
+    return next(([path] for path in paths if path), None)
+
+
+def build(source: Path, instance: str, include: Path) -> Path:
+    """The shared object of one kernel instance, compiled if the cache has none.
+
+    Parameters
+    ----------
+    source : Path
+        The ``.cu`` file.
+    instance : str
+        A C++ expression that names the kernel, as ``nnls_qr<double>``.
+    include : Path
+        Where its ``#include "..."`` are found.
+
+    Raises
+    ------
+    CompileError
+        With the compiler's log; or where there is no compiler, or no such platform.
+    """
+    source, include = source.resolve(), include.resolve()
+    command = [
+        *_usable_compiler(),
+        *_FLAGS,
+        *shlex.split(os.environ.get("CXXFLAGS", "")),
+    ]
+    runtime = _cached(
+        "runtime.o",
+        [*command, "-r", "-nostdlib", *map(str, sorted(RUNTIME.glob("*.cpp")))],
+        name="the emulator's runtime",
+    )
+    search = [f"-I{RUNTIME}", f"-I{include}"]
+    return _cached(
+        f"{re.sub('[^A-Za-z0-9]+', '_', instance).strip('_')}.so",
+        [
+            *command,
+            "-shared",
+            "-Wl,-z,defs",
+            *search,
+            "-xc++",
+            "-",
+            "-xnone",
+            str(runtime),
+        ],
+        name=f"{instance} in {source.name}",
+        text=_KERNEL.format(source=source, instance=instance),
+        sources=[source, *_sources(include)],
+    )
+
+
+def _cached(
+    file: str,
+    command: list[str],
+    *,
+    name: str,
+    text: str = "",
+    sources: Iterable[Path] = (),
+) -> Path:
+    """What `command` makes of `text`, its standard input; made once and kept."""
+    key = hashlib.sha256(repr((_version(command[0]), command, text)).encode())
+    for path in [*_sources(RUNTIME), *sources]:
+        key.update(f"{path}:{path.stat().st_size}:".encode())
+        key.update(path.read_bytes())
+    stem, suffix = os.path.splitext(file)
+    target = cache_directory() / "emulator" / f"{stem}-{key.hexdigest()[:16]}{suffix}"
+    if not target.exists():
+        _make(target, command, text, name)
+    return target
+
+
+def _make(target: Path, command: list[str], text: str, name: str) -> None:
+    """Compile beside the target, then rename: of two processes both end with the same."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as directory:
+        made = Path(directory) / target.name
+        result = subprocess.run(
+            [*command, "-o", str(made)],
+            input=text,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        if result.returncode != 0:
+            raise CompileError(
+                f"{name} does not compile with {command[0]}:\n{result.stdout}"
+            )
+        made.replace(target)
+
+
+def _sources(directory: Path) -> list[Path]:
+    """What a kernel may include from a directory."""
+    suffixes = {".cu", ".cuh", ".h", ".hpp", ".cpp"}
+    return sorted(path for path in directory.iterdir() if path.suffix in suffixes)
+
+
+@functools.cache
+def _version(path: str) -> str:
+    result = subprocess.run([path, "--version"], capture_output=True, text=True)
+    return result.stdout
+
+
+def _usable_compiler() -> list[str]:
+    if sys.platform != "linux" or platform.machine() not in _MACHINES:
+        raise CompileError(
+            f"the emulator runs on Linux, on {' and '.join(_MACHINES)}; this is "
+            f"{platform.system()} on {platform.machine()}"
+        )
+    command = _compiler_command()
+    if command is None:
+        asked = os.environ.get("CXX")
+        found = f"CXX is {asked!r}, which is not found" if asked else "none is found"
+        raise CompileError(
+            f"the emulator wants a C++ compiler, g++ or clang++; {found}"
+        )
+    return command

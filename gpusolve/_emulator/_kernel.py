@@ -1,0 +1,190 @@
+"""A kernel that runs on the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from . import _device
+from ._arguments import Array, Parameter, checked
+from ._compiler import build
+from ._errors import KernelError
+from ._memory import DeviceMemory, NamedArray
+from ._report import Report, explain
+from ._schedule import ORDERS, Schedule, current
+from ._signature import parameter_names
+
+_one_launch = threading.Lock()
+"""The device runs one kernel at a time; signal handlers are the whole process's."""
+
+
+class _Parameter(ctypes.Structure):
+    """``Parameter`` in ``runtime/kernel_entry.h``."""
+
+    _fields_ = [
+        ("is_pointer", ctypes.c_int),
+        ("kind", ctypes.c_int),
+        ("bytes", ctypes.c_int),
+    ]
+
+
+class _Request(ctypes.Structure):
+    """``Request`` in ``runtime/launch.cpp``."""
+
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint64),
+        ("seed", ctypes.c_uint64),
+        ("order", ctypes.c_int),
+        ("workers", ctypes.c_int),
+        ("arguments", ctypes.POINTER(ctypes.c_void_p)),
+    ]
+
+
+class Kernel:
+    """A kernel instance, compiled for the CPU.
+
+    Parameters
+    ----------
+    source : Path
+        The ``.cu`` file.
+    instance : str
+        A C++ expression that names the kernel: ``"nnls_qr<double>"``.
+    include : Path
+        The directory of the headers that it includes.
+
+    Raises
+    ------
+    CompileError
+        With the compiler's log.
+    """
+
+    def __init__(self, source: Path, instance: str, include: Path) -> None:
+        self.instance = instance
+        self._object_path = build(source, instance, include)
+        self._object = ctypes.CDLL(str(self._object_path))
+        self._object.emulator_static_shared_bytes.restype = ctypes.c_uint64
+        self._parameters = self._read_parameters(source)
+
+    def __repr__(self) -> str:
+        return f"<emulated kernel {self.instance}>"
+
+    def __call__(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[object],
+        *,
+        shared_mem: int = 0,
+    ) -> None:
+        """Run the kernel to its end.
+
+        Parameters
+        ----------
+        grid, block : tuple of 1 to 3 int
+        args : sequence of ndarray, NumPy scalar, Python number or None
+            None is a null pointer.
+        shared_mem : int, optional
+            Bytes of dynamic shared memory for each block.
+
+        Raises
+        ------
+        KernelError
+            If the kernel did something wrong. The arrays are then as they were.
+        TypeError, ValueError
+            If it cannot be launched so.
+        """
+        blocks = _device.checked_shape("grid", grid)
+        threads = _device.checked_shape("block", block)
+        _device.check_shared_memory(self._static_shared_memory(), shared_mem)
+        values = checked(self.instance, self._parameters, args)
+        schedule = current()
+        arrays = [
+            NamedArray(parameter.name, value)
+            for parameter, value in zip(self._parameters, values, strict=True)
+            if isinstance(value, np.ndarray)
+        ]
+        with DeviceMemory(arrays, touch_end=schedule.order != "reverse") as memory:
+            stored = _stored(self._parameters, values, memory.pointers())
+            addresses = [one.ctypes.data for one in stored]
+            resident = self.resident_blocks(math.prod(threads), shared_mem)
+            request = _Request(
+                grid=blocks,
+                block=threads,
+                shared_bytes=shared_mem,
+                seed=schedule.seed % 2**64,
+                order=ORDERS.index(schedule.order),
+                workers=min(resident, math.prod(blocks)),
+                arguments=(ctypes.c_void_p * len(addresses))(*addresses),
+            )
+            report = self._launch(request)
+            if report.happened:
+                raise KernelError(
+                    explain(report, self.instance, memory, self._object_path)
+                )
+            memory.check(self.instance)
+            memory.copy_back()
+
+    def resident_blocks(self, threads: int, shared_bytes: int) -> int:
+        """How many blocks the device holds at once.
+
+        Parameters
+        ----------
+        threads, shared_bytes : int
+            Of one block; dynamic shared memory only.
+        """
+        return _device.resident_blocks(
+            threads, self._static_shared_memory() + shared_bytes
+        )
+
+    def _launch(self, request: _Request) -> Report:
+        """Run in a thread of its own, so that Ctrl-C can end an endless kernel."""
+        report = Report()
+        worker = threading.Thread(
+            target=self._object.emulator_launch,
+            args=(ctypes.byref(request), ctypes.byref(report)),
+        )
+        with _one_launch:
+            worker.start()
+            try:
+                worker.join()
+            finally:
+                while worker.is_alive():
+                    self._object.emulator_interrupt()
+                    worker.join(timeout=0.01)
+        return report
+
+    def _static_shared_memory(self) -> int:
+        return int(self._object.emulator_static_shared_bytes())
+
+    def _read_parameters(self, source: Path) -> list[Parameter]:
+        count = ctypes.c_int.in_dll(self._object, "emulator_parameter_count").value
+        described = ctypes.POINTER(_Parameter).in_dll(
+            self._object, "emulator_parameters"
+        )
+        names = parameter_names(source.read_text(), self.instance, count)
+        return [
+            Parameter(name, bool(one.is_pointer), chr(one.kind), one.bytes)
+            for name, one in zip(names, described[:count], strict=True)
+        ]
+
+
+def _stored(
+    parameters: Sequence[Parameter],
+    values: Sequence[Array | np.generic | None],
+    pointers: dict[str, int],
+) -> list[Array]:
+    """Each argument's bytes, as the kernel's parameter has them."""
+    return [
+        np.array(value)
+        if isinstance(value, np.generic)
+        else np.array(pointers.get(parameter.name, 0), np.uintp)
+        for parameter, value in zip(parameters, values, strict=True)
+    ]

@@ -1,0 +1,82 @@
+"""What went wrong in a kernel, in words."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from ._memory import DeviceMemory
+
+
+class Report(ctypes.Structure):
+    """``Report`` in ``runtime/report.h``."""
+
+    _fields_ = [
+        ("happened", ctypes.c_int),
+        ("signal", ctypes.c_int),
+        ("access", ctypes.c_int),
+        ("stack_overflow", ctypes.c_int),
+        ("has_thread", ctypes.c_int),
+        ("thread", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("line", ctypes.c_int),
+        ("address", ctypes.c_uint64),
+        ("instruction", ctypes.c_uint64),
+        ("file", ctypes.c_char * 512),
+        ("text", ctypes.c_char * 4096),
+    ]
+
+
+_ACCESSES = ("accesses", "reads", "writes")
+"""In the sequence of ``enum class Access`` in ``runtime/report.h``."""
+
+
+def explain(report: Report, kernel: str, memory: DeviceMemory, compiled: Path) -> str:
+    """The message of a `KernelError`.
+
+    Parameters
+    ----------
+    report : Report
+    kernel : str
+        Its name.
+    memory : DeviceMemory
+        Where the arrays lay.
+    compiled : Path
+        The object that ran, to find a faulty instruction's line.
+    """
+    where = [kernel]
+    if report.has_thread:
+        where.append(f"thread {tuple(report.thread)}")
+    where.append(f"block {tuple(report.block)}")
+    if report.line:
+        where.append(f"{report.file.decode()}:{report.line}")
+    elif report.instruction and (line := _line(compiled, report.instruction)):
+        where.append(line)
+    what = _fault(report, memory) if report.signal else report.text.decode()
+    return f"{', '.join(where)}: {what}"
+
+
+def _fault(report: Report, memory: DeviceMemory) -> str:
+    if report.signal == signal.SIGFPE:
+        return "divides an integer by zero"
+    if report.signal == signal.SIGILL:
+        return "runs an illegal instruction"
+    if report.stack_overflow:
+        return "overflows its stack: it has too large local arrays, or recurses"
+    if report.access == 0 and report.address == 0:
+        return "follows a pointer that points nowhere"
+    return f"{_ACCESSES[report.access]} {memory.describe(report.address)}"
+
+
+def _line(compiled: Path, instruction: int) -> str | None:
+    """The source line of an instruction, where binutils are at hand to find it."""
+    program = shutil.which("addr2line") or shutil.which("llvm-addr2line")
+    if program is None:
+        return None
+    command = [program, "-s", "-e", str(compiled), hex(instruction)]
+    found = subprocess.run(command, capture_output=True, text=True).stdout
+    line = found.split()[0] if found.split() else "?"
+    return None if "?" in line or line.endswith(":0") else line

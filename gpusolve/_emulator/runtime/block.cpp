@@ -1,0 +1,394 @@
+#include "block.h"
+
+#include <sched.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+#include <string>
+
+#include "kernel_entry.h"
+#include "shared_memory.h"
+
+__thread uint3 threadIdx;
+__thread uint3 blockIdx;
+dim3 blockDim;
+dim3 gridDim;
+
+namespace emulator {
+
+namespace {
+
+__thread BlockRunner* runner;
+
+/// A thread that asks an atomic or a fence this often may be waiting for another.
+constexpr unsigned breaths_per_yield = 64;
+
+const char* name_of(Operation operation) {
+    switch (operation) {
+        case Operation::syncthreads: return "__syncthreads";
+        case Operation::syncthreads_or: return "__syncthreads_or";
+        case Operation::syncthreads_and: return "__syncthreads_and";
+        case Operation::syncthreads_count: return "__syncthreads_count";
+        case Operation::syncwarp: return "__syncwarp";
+        case Operation::shfl: return "__shfl_sync";
+        case Operation::shfl_up: return "__shfl_up_sync";
+        case Operation::shfl_down: return "__shfl_down_sync";
+        case Operation::shfl_xor: return "__shfl_xor_sync";
+        case Operation::ballot: return "__ballot_sync";
+        case Operation::any: return "__any_sync";
+        case Operation::all: return "__all_sync";
+    }
+    return "?";
+}
+
+bool is_same(Site a, Site b) {
+    return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+}
+
+const char* without_directory(const char* file) {
+    const char* slash = std::strrchr(file, '/');
+    return slash ? slash + 1 : file;
+}
+
+std::string to_string(Site site) {
+    return std::string(without_directory(site.file)) + ":" + std::to_string(site.line);
+}
+
+std::string to_string(uint3 index) {
+    return "(" + std::to_string(index.x) + ", " + std::to_string(index.y) + ", " +
+           std::to_string(index.z) + ")";
+}
+
+/// Where a thread waits, in words.
+std::string waiting_place(const Thread& thread, bool in_warp) {
+    std::string place = std::string("in ") + name_of(thread.operation);
+    if (in_warp) {
+        char mask[32];
+        std::snprintf(mask, sizeof(mask), " with mask 0x%08x", thread.mask);
+        place += mask;
+    }
+    return place + " at " + to_string(thread.site);
+}
+
+template <class Visit>
+void for_each_lane(unsigned lanes, Visit visit) {
+    for (; lanes != 0; lanes &= lanes - 1) visit(__builtin_ctz(lanes));
+}
+
+}  // namespace
+
+BlockRunner* current_runner() { return runner; }
+
+BlockRunner::BlockRunner(Launch& launch)
+    : launch_(launch),
+      schedule_(launch.schedule),
+      stacks_(launch.threads()),
+      threads_(launch.threads()),
+      warps_((launch.threads() + warpSize - 1) / warpSize),
+      turns_(warps_.size()) {
+    const dim3 block = launch.block;
+    for (unsigned i = 0; i < launch.threads(); ++i) {
+        Thread& thread = threads_[i];
+        thread.stack = new_stack(stacks_.top(i), &BlockRunner::thread_main);
+        thread.index = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
+        thread.warp = static_cast<int>(i) / warpSize;
+        thread.lane = static_cast<int>(i) % warpSize;
+        warps_[thread.warp].present |= 1u << thread.lane;
+    }
+}
+
+BlockRunner::~BlockRunner() { runner = nullptr; }
+
+// ---- the scheduler ----------------------------------------------------------------------
+
+void BlockRunner::run(unsigned long long block) {
+    runner = this;  // also gives this system thread its copy of the thread-local variables
+    poison_shared_memory({&runner, sizeof(runner)});
+    const dim3 grid = launch_.grid;
+    blockIdx = {static_cast<unsigned>(block % grid.x),
+                static_cast<unsigned>(block / grid.x % grid.y),
+                static_cast<unsigned>(block / (1ull * grid.x * grid.y))};
+    schedule_ = launch_.schedule.part(block);
+    for (Warp& warp : warps_) warp = {warp.present, warp.present, 0, 0, 0, 0};
+    left_ = 0;
+    while (left_ < threads_.size())
+        if (!take_turns()) release_barrier();
+    check_shared_memory();
+}
+
+/// Let every thread that can run do so. False if there was none.
+bool BlockRunner::take_turns() {
+    if (launch_.stopped) throw Abandoned();
+    bool any_ran = false;
+    std::iota(turns_.begin(), turns_.end(), 0);
+    schedule_.arrange(turns_.begin(), turns_.end());
+    for (int warp : turns_) {
+        bool ran = run_round(warp);
+        any_ran |= ran;
+        while (ran && !schedule_.is_random()) ran = run_round(warp);
+    }
+    bool all_paused = any_ran;
+    for (Warp& warp : warps_) {
+        if (warp.ready) all_paused = false;
+        warp.ready |= warp.paused;
+        warp.paused = 0;
+    }
+    if (all_paused) sched_yield();  // perhaps for another block
+    return any_ran;
+}
+
+/// Let every lane that is ready now run until it waits. False if there was none.
+bool BlockRunner::run_round(int warp) {
+    int lanes[warpSize];
+    int count = 0;
+    for_each_lane(warps_[warp].ready, [&](int lane) { lanes[count++] = lane; });
+    schedule_.arrange(lanes, lanes + count);
+    for (int i = 0; i < count; ++i) resume(threads_[warp * warpSize + lanes[i]]);
+    return count > 0;
+}
+
+void BlockRunner::resume(Thread& thread) {
+    threadIdx = thread.index;
+    running_ = &thread;
+    emulator_switch(&scheduler_, thread.stack);
+    if (running_ == nullptr) throw Abandoned();
+    running_ = nullptr;
+}
+
+void BlockRunner::suspend() { emulator_switch(&running_->stack, scheduler_); }
+
+/// Back to the scheduler for good, which sees that nobody runs any more.
+void BlockRunner::abandon() {
+    void* never_resumed;
+    running_ = nullptr;
+    emulator_switch(&never_resumed, scheduler_);
+    __builtin_unreachable();
+}
+
+/// A fiber's whole life: it serves one thread of every block that its runner runs.
+void BlockRunner::thread_main() {
+    BlockRunner& self = *runner;
+    for (;;) {
+        call_kernel(self.launch_.arguments);
+        const Thread& thread = *self.running_;
+        Warp& warp = self.warps_[thread.warp];
+        warp.ready &= ~(1u << thread.lane);
+        warp.left |= 1u << thread.lane;
+        ++self.left_;
+        self.suspend();
+    }
+}
+
+void BlockRunner::yield() {
+    Warp& warp = warps_[running_->warp];
+    warp.ready &= ~(1u << running_->lane);
+    warp.paused |= 1u << running_->lane;
+    suspend();
+}
+
+void BlockRunner::breathe() {
+    if (++breaths_ % breaths_per_yield == 0) yield();
+}
+
+// ---- the block's barrier ----------------------------------------------------------------
+
+int BlockRunner::barrier(Operation operation, bool predicate, Site site) {
+    Thread& thread = *running_;
+    thread.operation = operation;
+    thread.site = site;
+    thread.value = predicate;
+    Warp& warp = warps_[thread.warp];
+    warp.ready &= ~(1u << thread.lane);
+    warp.in_barrier |= 1u << thread.lane;
+    suspend();
+    return static_cast<int>(thread.value);
+}
+
+/// Nobody can run: then all must be waiting in the same barrier, which is now complete.
+void BlockRunner::release_barrier() {
+    const Thread& first = threads_.front();
+    unsigned long long count = 0;
+    for (const Thread& thread : threads_) {
+        const bool waits = warps_[thread.warp].in_barrier >> thread.lane & 1;
+        if (!waits || thread.operation != first.operation || !is_same(thread.site, first.site))
+            report_stuck();
+        count += thread.value;
+    }
+    for (Thread& thread : threads_) thread.value = count;
+    for (Warp& warp : warps_) {
+        warp.ready = warp.present;
+        warp.in_barrier = 0;
+    }
+}
+
+// ---- operations of a warp ---------------------------------------------------------------
+
+unsigned long long BlockRunner::exchange(Operation operation, unsigned mask,
+                                         unsigned long long value, int source, Site site) {
+    Thread& thread = *running_;
+    Warp& warp = warps_[thread.warp];
+    if (!(mask >> thread.lane & 1))
+        fail(site, "%s with mask 0x%08x, which leaves out lane %d that calls it",
+             name_of(operation), mask, thread.lane);
+    if (mask & ~warp.present)
+        fail(site, "%s with mask 0x%08x, but this warp has %d lanes only", name_of(operation),
+             mask, __builtin_popcount(warp.present));
+    thread.operation = operation;
+    thread.mask = mask;
+    thread.source = source;
+    thread.value = value;
+    thread.site = site;
+    warp.ready &= ~(1u << thread.lane);
+    warp.in_warp |= 1u << thread.lane;
+
+    Thread* lanes = &thread - thread.lane;
+    bool complete = (warp.in_warp & mask) == mask;
+    for_each_lane(complete ? mask : 0, [&](int lane) {
+        complete &= lanes[lane].operation == operation && lanes[lane].mask == mask;
+    });
+    if (complete) complete_exchange(warp, lanes, mask);
+    suspend();
+    return thread.value;
+}
+
+/// All lanes of the mask are here. Their values are taken down before any goes on, since it
+/// may come back with another before a slower lane has read.
+void BlockRunner::complete_exchange(Warp& warp, Thread* lanes, unsigned mask) {
+    unsigned long long values[warpSize];
+    unsigned votes = 0;
+    for_each_lane(mask, [&](int lane) {
+        values[lane] = lanes[lane].value;
+        votes |= (values[lane] != 0) << lane;
+    });
+    for_each_lane(mask, [&](int lane) {
+        Thread& thread = lanes[lane];
+        if (thread.source == no_source) {
+            thread.value = votes;
+        } else if (mask >> thread.source & 1) {
+            thread.value = values[thread.source];
+        } else {
+            report(&thread, thread.site, "%s reads lane %d, which is not in its mask 0x%08x",
+                   name_of(thread.operation), thread.source, mask);
+            abandon();
+        }
+    });
+    warp.in_warp &= ~mask;
+    warp.ready |= mask;
+}
+
+// ---- what goes wrong --------------------------------------------------------------------
+
+Report* BlockRunner::first_report(const Thread* thread) {
+    if (launch_.reported.exchange(true)) return nullptr;
+    Report& report = *launch_.report;
+    report = {};
+    report.happened = 1;
+    if (thread) {
+        report.has_thread = 1;
+        report.thread[0] = thread->index.x;
+        report.thread[1] = thread->index.y;
+        report.thread[2] = thread->index.z;
+    }
+    report.block[0] = blockIdx.x;
+    report.block[1] = blockIdx.y;
+    report.block[2] = blockIdx.z;
+    launch_.stopped = true;
+    return &report;
+}
+
+namespace {
+
+void fill_in(Report& report, Site site, const char* format, std::va_list values) {
+    std::vsnprintf(report.text, sizeof(report.text), format, values);
+    if (site.file)
+        std::snprintf(report.file, sizeof(report.file), "%s", without_directory(site.file));
+    report.line = site.line;
+}
+
+}  // namespace
+
+void BlockRunner::report(const Thread* thread, Site site, const char* format, ...) {
+    Report* report = first_report(thread);
+    if (!report) return;
+    std::va_list values;
+    va_start(values, format);
+    fill_in(*report, site, format, values);
+    va_end(values);
+}
+
+/// Say which threads wait where, and stop.
+void BlockRunner::report_stuck() {
+    struct Group {
+        std::string place;
+        uint3 first;
+        int count;
+    };
+    std::vector<Group> groups;
+    bool only_barriers = true;
+    for (const Thread& thread : threads_) {
+        const Warp& warp = warps_[thread.warp];
+        const bool in_warp = warp.in_warp >> thread.lane & 1;
+        if (in_warp) only_barriers = false;
+        const std::string place = warp.left >> thread.lane & 1
+                                      ? "left the kernel"
+                                      : "waits " + waiting_place(thread, in_warp);
+        auto same = [&](const Group& group) { return group.place == place; };
+        auto found = std::find_if(groups.begin(), groups.end(), same);
+        if (found == groups.end())
+            groups.push_back({place, thread.index, 1});
+        else
+            ++found->count;
+    }
+    std::string text = only_barriers
+                           ? "divergent barrier: not all threads of the block meet in one"
+                           : "deadlock: lanes wait for others of their mask, which never come";
+    for (const Group& group : groups)
+        text += "\n  " + std::to_string(group.count) + " x " + group.place + ", thread " +
+                to_string(group.first) + " first";
+    report(nullptr, {}, "%s", text.c_str());
+    throw Abandoned();
+}
+
+void BlockRunner::check_shared_memory() {
+    const std::size_t offset = first_unpoisoned(launch_.shared_bytes);
+    if (offset == dynamic_shared_bytes) return;
+    report(nullptr, {},
+           "write past the end of shared memory: byte %zu of shared_memory, which has %zu as "
+           "launched",
+           offset, launch_.shared_bytes);
+    throw Abandoned();
+}
+
+// ---- what the language calls ------------------------------------------------------------
+
+int block_barrier(Operation operation, bool predicate, Site site) {
+    return runner->barrier(operation, predicate, site);
+}
+
+unsigned long long warp_shuffle(Operation operation, unsigned mask, unsigned long long value,
+                                int source, Site site) {
+    return runner->exchange(operation, mask, value, source, site);
+}
+
+unsigned warp_vote(Operation operation, unsigned mask, bool predicate, Site site) {
+    return static_cast<unsigned>(
+        runner->exchange(operation, mask, predicate, no_source, site));
+}
+
+void yield() { runner->yield(); }
+
+void breathe() { runner->breathe(); }
+
+void fail(Site site, const char* format, ...) {
+    if (Report* report = runner->first_report(runner->running())) {
+        std::va_list values;
+        va_start(values, format);
+        fill_in(*report, site, format, values);
+        va_end(values);
+    }
+    runner->abandon();
+}
+
+}  // namespace emulator

@@ -1,0 +1,116 @@
+// One block of threads, run to its end on one thread of the operating system.
+//
+// Each CUDA thread is a fiber. It runs until it waits for others, in a barrier or in an
+// operation of its warp, and then gives its turn away. So between two such places threads
+// run one after another, in the order of the schedule: whoever forgot a barrier reads what
+// is not there yet, or is there no longer.
+//
+// Turns: forward and reverse let a warp run as far as it can before its neighbour starts;
+// random order changes the warp after every step.
+
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "device.h"
+#include "fiber.h"
+#include "report.h"
+#include "schedule.h"
+
+namespace emulator {
+
+/// What all blocks of a launch share.
+struct Launch {
+    dim3 grid, block;
+    std::size_t shared_bytes;
+    void* const* arguments;
+    Schedule schedule;
+    std::atomic<bool> stopped{false};
+    std::atomic<bool> reported{false};
+    Report* report;
+
+    unsigned threads() const { return block.x * block.y * block.z; }
+    unsigned long long blocks() const { return 1ull * grid.x * grid.y * grid.z; }
+};
+
+/// Thrown through the scheduler, never through a kernel, when the launch is to end.
+struct Abandoned {};
+
+struct Thread {
+    void* stack;
+    uint3 index;
+    int warp;
+    int lane;
+
+    // What it waits for, if it does.
+    Operation operation;
+    unsigned mask;
+    int source;
+    unsigned long long value;  // what it came with, and then what it goes on with
+    Site site;
+};
+
+/// The lanes of a warp by what they do; each lane is in one of these sets.
+struct Warp {
+    unsigned present;
+    unsigned ready;
+    unsigned paused;
+    unsigned in_warp;
+    unsigned in_barrier;
+    unsigned left;
+};
+
+class BlockRunner {
+  public:
+    explicit BlockRunner(Launch& launch);
+    ~BlockRunner();
+    BlockRunner(const BlockRunner&) = delete;
+    BlockRunner& operator=(const BlockRunner&) = delete;
+
+    void run(unsigned long long block);
+
+    // Called by the running thread. Those that wait return when it has its turn again.
+    int barrier(Operation operation, bool predicate, Site site);
+    unsigned long long exchange(Operation operation, unsigned mask,
+                                unsigned long long value, int source, Site site);
+    void yield();
+    void breathe();
+    [[noreturn]] void abandon();
+
+    bool is_inside_kernel() const { return running_ != nullptr; }
+    bool in_stacks(const void* address) const { return stacks_.contains(address); }
+    const Thread* running() const { return running_; }
+
+    /// The report to fill in, if this failure is the launch's first; else null.
+    Report* first_report(const Thread* thread);
+    void report(const Thread* thread, Site site, const char* format, ...)
+        __attribute__((format(printf, 4, 5)));
+
+  private:
+    [[noreturn]] static void thread_main();
+    bool take_turns();
+    bool run_round(int warp);
+    void resume(Thread& thread);
+    void suspend();
+    void release_barrier();
+    void complete_exchange(Warp& warp, Thread* lanes, unsigned mask);
+    [[noreturn]] void report_stuck();
+    void check_shared_memory();
+
+    Launch& launch_;
+    Schedule schedule_;
+    Stacks stacks_;
+    std::vector<Thread> threads_;
+    std::vector<Warp> warps_;
+    std::vector<int> turns_;
+    void* scheduler_ = nullptr;
+    Thread* running_ = nullptr;
+    unsigned left_ = 0;
+    unsigned breaths_ = 0;
+};
+
+/// The one that runs on this thread of the operating system; null elsewhere.
+BlockRunner* current_runner();
+
+}  // namespace emulator

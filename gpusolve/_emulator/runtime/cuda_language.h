@@ -1,0 +1,39 @@
+// CUDA C++ for a C++ compiler: the words that a kernel is written in.
+//
+// NVRTC knows no standard headers, so a kernel includes none and finds everything here.
+
+#pragma once
+
+#include <stdio.h>
+
+#include "arithmetic.h"
+#include "atomics.h"
+#include "device.h"
+#include "synchronize.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __forceinline__ inline __attribute__((always_inline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+
+// Last, because the system's own headers use this word.
+#undef __noinline__
+#define __noinline__ __attribute__((noinline))
+
+// One block runs on one thread of the operating system, so what a block shares is local to
+// that thread. Inside a function `thread_local` implies `static`, as `__shared__` does, and
+// beside `extern` it declares the dynamic shared memory that is defined here.
+#define __shared__ thread_local
+
+#ifndef EMULATOR_DYNAMIC_SHARED_BYTES
+#error "the compile command says how much dynamic shared memory the device has"
+#endif
+
+/// Kernels declare their dynamic shared memory by this name:
+///     extern __shared__ __align__(16) unsigned char shared_memory[];
+__shared__ __align__(128) unsigned char shared_memory[EMULATOR_DYNAMIC_SHARED_BYTES];

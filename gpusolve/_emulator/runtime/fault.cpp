@@ -1,0 +1,120 @@
+#include "fault.h"
+
+#include <ucontext.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "block.h"
+
+namespace emulator {
+
+namespace {
+
+constexpr int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+constexpr int signal_count = sizeof(signals) / sizeof(signals[0]);
+struct sigaction previous[signal_count];
+
+/// A fault's signal, whose handler is in place anyhow: the process keeps its other ones.
+constexpr int interruption = SIGSEGV;
+std::atomic<bool> interrupting;
+
+#if defined(__x86_64__)
+
+std::uint64_t instruction_of(const ucontext_t& context) {
+    return static_cast<std::uint64_t>(context.uc_mcontext.gregs[REG_RIP]);
+}
+
+Access access_of(const ucontext_t& context) {
+    constexpr int page_fault = 14, write_bit = 2;
+    if (context.uc_mcontext.gregs[REG_TRAPNO] != page_fault) return Access::unknown;
+    return context.uc_mcontext.gregs[REG_ERR] & write_bit ? Access::write : Access::read;
+}
+
+#elif defined(__aarch64__)
+
+std::uint64_t instruction_of(const ucontext_t& context) { return context.uc_mcontext.pc; }
+
+/// The kernel appends records to the context; one of them is the syndrome register.
+Access access_of(const ucontext_t& context) {
+    struct Record {
+        std::uint32_t magic, bytes;
+        std::uint64_t syndrome;
+    };
+    constexpr std::uint32_t syndrome_magic = 0x45535201;
+    constexpr std::uint64_t write_bit = 1 << 6;
+    const auto* at = reinterpret_cast<const unsigned char*>(context.uc_mcontext.__reserved);
+    const auto* end = at + sizeof(context.uc_mcontext.__reserved);
+    while (at + sizeof(Record) <= end) {
+        const auto& record = *reinterpret_cast<const Record*>(at);
+        if (record.magic == syndrome_magic)
+            return record.syndrome & write_bit ? Access::write : Access::read;
+        if (record.magic == 0 || record.bytes == 0) break;
+        at += record.bytes;
+    }
+    return Access::unknown;
+}
+
+#endif
+
+void report_fault(BlockRunner& runner, int signal, const siginfo_t& info,
+                  const ucontext_t& context) {
+    Report* report = runner.first_report(runner.running());
+    if (!report) return;
+    report->signal = signal;
+    report->address = reinterpret_cast<std::uintptr_t>(info.si_addr);
+    report->instruction = instruction_of(context);
+    if (signal == SIGSEGV || signal == SIGBUS) {
+        report->access = static_cast<int>(access_of(context));
+        report->stack_overflow = runner.in_stacks(info.si_addr);
+    }
+}
+
+void restore_previous() {
+    for (int i = 0; i < signal_count; ++i) sigaction(signals[i], &previous[i], nullptr);
+}
+
+/// Runs on its worker's alternate stack, which it leaves by switching to the scheduler.
+/// Nothing has to be undone for that, since the handler blocks no signals.
+void handle(int signal, siginfo_t* info, void* context) {
+    const bool was_sent = info->si_code <= 0;
+    BlockRunner* runner = current_runner();
+    if (was_sent && interrupting) {
+        if (runner && runner->is_inside_kernel()) runner->abandon();
+        return;
+    }
+    if (runner && !was_sent && runner->is_inside_kernel()) {
+        report_fault(*runner, signal, *info, *static_cast<ucontext_t*>(context));
+        runner->abandon();
+    }
+    // Not a kernel's: a fault happens again on return, and then meets the previous handler.
+    restore_previous();
+    if (was_sent) raise(signal);
+}
+
+}  // namespace
+
+FaultHandlers::FaultHandlers() {
+    interrupting = false;
+    struct sigaction action {};
+    action.sa_sigaction = handle;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < signal_count; ++i) sigaction(signals[i], &action, &previous[i]);
+}
+
+FaultHandlers::~FaultHandlers() { restore_previous(); }
+
+sigset_t all_but_faults() {
+    sigset_t set;
+    sigfillset(&set);
+    for (int signal : signals) sigdelset(&set, signal);
+    return set;
+}
+
+void interrupt(pthread_t worker) {
+    interrupting = true;
+    pthread_kill(worker, interruption);
+}
+
+}  // namespace emulator

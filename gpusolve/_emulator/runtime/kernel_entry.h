@@ -1,0 +1,83 @@
+// From a kernel's signature to a call with untyped arguments, and to a description of its
+// parameters that the launch checks them against.
+
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#define EMULATOR_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace emulator {
+
+/// `kind` is that of a value: 'f'loating, 'i'nteger, 's'tructure; or of what a pointer points
+/// to, with 'v'oid beside.
+struct Parameter {
+    int is_pointer;
+    int kind;
+    int bytes;
+};
+
+template <class T>
+constexpr int kind_of() {
+    if constexpr (std::is_void_v<T>) return 'v';
+    if constexpr (std::is_floating_point_v<T>) return 'f';
+    if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) return 'i';
+    return 's';
+}
+
+template <class T>
+constexpr int bytes_of() {
+    if constexpr (std::is_void_v<T>)
+        return 1;
+    else
+        return sizeof(T);
+}
+
+template <class T>
+constexpr Parameter describe() {
+    using Described = std::remove_cv_t<std::remove_pointer_t<T>>;
+    return {std::is_pointer_v<T>, kind_of<Described>(), bytes_of<Described>()};
+}
+
+template <class Kernel>
+struct Entry;
+
+template <class... Parameters>
+struct Entry<void (*)(Parameters...)> {
+    static constexpr int count = sizeof...(Parameters);
+    // One more than there are, since an array cannot be empty.
+    static constexpr Parameter parameters[count + 1] = {describe<Parameters>()...};
+
+    static void call(void (*kernel)(Parameters...), void* const* arguments) {
+        call(kernel, arguments, std::index_sequence_for<Parameters...>());
+    }
+
+  private:
+    template <std::size_t... Index>
+    static void call(void (*kernel)(Parameters...), void* const* arguments,
+                     std::index_sequence<Index...>) {
+        kernel(*static_cast<Parameters*>(arguments[Index])...);
+    }
+};
+
+/// Run one thread of the kernel.
+void call_kernel(void* const* arguments);
+
+/// The memory that the kernel declares as `extern __shared__`, of this block.
+unsigned char* dynamic_shared_memory();
+
+}  // namespace emulator
+
+/// The one kernel of this object.
+#define EMULATOR_KERNEL(...)                                                               \
+    namespace emulator {                                                                   \
+    using KernelEntry = Entry<decltype(&__VA_ARGS__)>;                                     \
+    void call_kernel(void* const* arguments) { KernelEntry::call(&__VA_ARGS__, arguments); } \
+    unsigned char* dynamic_shared_memory() { return shared_memory; }                       \
+    }                                                                                      \
+    EMULATOR_EXPORT const int emulator_parameter_count;                                    \
+    EMULATOR_EXPORT const emulator::Parameter* const emulator_parameters;                  \
+    const int emulator_parameter_count = emulator::KernelEntry::count;                     \
+    const emulator::Parameter* const emulator_parameters = emulator::KernelEntry::parameters;

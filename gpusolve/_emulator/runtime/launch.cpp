@@ -1,0 +1,139 @@
+// A launch: workers, each with the fibers of one block, draw blocks until none is left.
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "block.h"
+#include "fault.h"
+#include "kernel_entry.h"
+#include "shared_memory.h"
+
+namespace emulator {
+
+namespace {
+
+/// As Python fills it in.
+struct Request {
+    unsigned grid[3];
+    unsigned block[3];
+    std::uint64_t shared_bytes;
+    std::uint64_t seed;
+    int order;
+    int workers;
+    void* const* arguments;
+};
+
+constexpr std::size_t signal_stack_bytes = 64 * 1024;
+constexpr auto patience = std::chrono::milliseconds(50);
+
+/// Set from outside to end the launch that is running.
+std::atomic<bool> interrupted;
+
+class Grid {
+  public:
+    Grid(Launch& launch, int workers)
+        : launch_(launch), order_(launch.blocks()), working_(workers) {
+        std::iota(order_.begin(), order_.end(), 0ull);
+        launch.schedule.part(launch.blocks()).arrange(order_.begin(), order_.end());
+        const sigset_t workers_mask = all_but_faults();
+        sigset_t mask;
+        pthread_sigmask(SIG_SETMASK, &workers_mask, &mask);  // new threads inherit it
+        for (int i = 0; i < workers; ++i) workers_.emplace_back([this] { work(); });
+        pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+    }
+
+    /// Returns when all blocks are done, or all workers have left a launch that failed.
+    void finish() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (!changed_.wait_for(lock, patience, [this] { return working_ == 0; })) {
+            if (interrupted) launch_.stopped = true;
+            if (!launch_.stopped) continue;
+            for (std::thread& worker : workers_)
+                interrupt(worker.native_handle());
+        }
+        lock.unlock();
+        for (std::thread& worker : workers_) worker.join();
+    }
+
+  private:
+    void work() {
+        std::vector<unsigned char> signal_stack(signal_stack_bytes);
+        stack_t stack{};
+        stack.ss_sp = signal_stack.data();
+        stack.ss_size = signal_stack.size();
+        sigaltstack(&stack, nullptr);
+        run_blocks();
+        stack.ss_flags = SS_DISABLE;
+        sigaltstack(&stack, nullptr);
+        const std::lock_guard<std::mutex> lock(mutex_);
+        --working_;
+        changed_.notify_one();
+    }
+
+    void run_blocks() {
+        try {
+            BlockRunner runner(launch_);
+            for (;;) {
+                const unsigned long long turn = next_++;
+                if (turn >= order_.size() || launch_.stopped) return;
+                runner.run(order_[turn]);
+            }
+        } catch (const Abandoned&) {
+            // The report is made.
+        } catch (const std::exception& error) {
+            launch_.stopped = true;
+            if (launch_.reported.exchange(true)) return;
+            launch_.report->happened = 1;
+            std::snprintf(launch_.report->text, sizeof(launch_.report->text),
+                          "the emulator failed: %s", error.what());
+        }
+    }
+
+    Launch& launch_;
+    std::vector<unsigned long long> order_;
+    std::atomic<unsigned long long> next_{0};
+    std::vector<std::thread> workers_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    int working_;
+};
+
+dim3 to_dim3(const unsigned (&size)[3]) { return {size[0], size[1], size[2]}; }
+
+}  // namespace
+
+/// One at a time in a process: signal handlers are the process's.
+EMULATOR_EXPORT void emulator_launch(const Request* request, Report* report) {
+    *report = {};
+    interrupted = false;
+    gridDim = to_dim3(request->grid);
+    blockDim = to_dim3(request->block);
+    Launch launch{gridDim,
+                  blockDim,
+                  request->shared_bytes,
+                  request->arguments,
+                  Schedule(static_cast<Order>(request->order), request->seed),
+                  {false},
+                  {false},
+                  report};
+    const FaultHandlers handlers;
+    Grid(launch, request->workers).finish();
+    Dl_info object{};
+    if (report->instruction && dladdr(reinterpret_cast<void*>(report->instruction), &object))
+        report->instruction -= reinterpret_cast<std::uintptr_t>(object.dli_fbase);
+}
+
+EMULATOR_EXPORT void emulator_interrupt() { interrupted = true; }
+
+EMULATOR_EXPORT std::uint64_t emulator_static_shared_bytes() { return static_shared_bytes(); }
+
+}  // namespace emulator

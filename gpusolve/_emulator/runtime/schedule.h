@@ -1,0 +1,49 @@
+// In which order threads, warps and blocks take their turns.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
+namespace emulator {
+
+enum class Order : int { forward, reverse, random };
+
+class Schedule {
+  public:
+    Schedule(Order order, std::uint64_t seed) : order_(order), state_(seed) {}
+
+    bool is_random() const { return order_ == Order::random; }
+
+    /// The schedule of one part, which hangs on the seed and the part's number only.
+    Schedule part(std::uint64_t number) const {
+        Schedule result = *this;
+        result.state_ += number * 0xd1342543de82ef95u;
+        result.draw();
+        return result;
+    }
+
+    /// Bring a list, which stands in forward order, into the order of its next turns.
+    template <class Iterator>
+    void arrange(Iterator begin, Iterator end) {
+        if (order_ == Order::reverse) std::reverse(begin, end);
+        if (order_ == Order::random)
+            for (auto left = std::distance(begin, end); left > 1; --left)
+                std::swap(begin[left - 1], begin[draw() % static_cast<std::uint64_t>(left)]);
+    }
+
+  private:
+    /// SplitMix64 (Steele, Lea and Flood, 2014).
+    std::uint64_t draw() {
+        std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        return z ^ (z >> 31);
+    }
+
+    Order order_;
+    std::uint64_t state_;
+};
+
+}  // namespace emulator

@@ -1,0 +1,74 @@
+#include "shared_memory.h"
+
+#include <link.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "block.h"
+#include "kernel_entry.h"
+
+// GCC takes an `extern thread_local` for something with a constructor, and calls this (by
+// its name in the C++ ABI: initialise shared_memory) before an access. There is none to run.
+extern "C" void _ZTH13shared_memory() {}
+
+namespace emulator {
+
+namespace {
+
+/// Something that surely lies in this object.
+const char marker = 0;
+
+bool contains(const dl_phdr_info& object, const ElfW(Phdr) & segment, const void* address) {
+    const auto start = static_cast<std::uintptr_t>(object.dlpi_addr + segment.p_vaddr);
+    const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+    return start <= wanted && wanted < start + segment.p_memsz;
+}
+
+int find_variables(dl_phdr_info* object, std::size_t, void* result) {
+    bool is_this_object = false;
+    std::size_t bytes = 0;
+    for (int i = 0; i < object->dlpi_phnum; ++i) {
+        const auto& segment = object->dlpi_phdr[i];
+        if (segment.p_type == PT_LOAD && contains(*object, segment, &marker))
+            is_this_object = true;
+        if (segment.p_type == PT_TLS) bytes = segment.p_memsz;
+    }
+    if (!is_this_object) return 0;
+    *static_cast<Span*>(result) = {object->dlpi_tls_data, bytes};
+    return 1;
+}
+
+}  // namespace
+
+Span thread_local_variables() {
+    Span span{};
+    dl_iterate_phdr(find_variables, &span);
+    return span;
+}
+
+std::size_t static_shared_bytes() {
+    constexpr std::size_t own = dynamic_shared_bytes + sizeof(threadIdx) + sizeof(blockIdx) +
+                                sizeof(BlockRunner*);
+    const std::size_t all = thread_local_variables().bytes;
+    return all > own ? all - own : 0;
+}
+
+void poison_shared_memory(Span kept) {
+    const Span all = thread_local_variables();
+    auto* start = static_cast<unsigned char*>(all.start);
+    auto* kept_start = static_cast<unsigned char*>(kept.start);
+    auto* kept_end = kept_start + kept.bytes;
+    std::memset(start, poison, static_cast<std::size_t>(kept_start - start));
+    std::memset(kept_end, poison, static_cast<std::size_t>(start + all.bytes - kept_end));
+}
+
+std::size_t first_unpoisoned(std::size_t offset) {
+    const unsigned char* memory = dynamic_shared_memory();
+    const auto* found = std::find_if(memory + offset, memory + dynamic_shared_bytes,
+                                     [](unsigned char byte) { return byte != poison; });
+    return static_cast<std::size_t>(found - memory);
+}
+
+}  // namespace emulator

@@ -1,0 +1,134 @@
+// Barriers, shuffles, votes and fences, as the CUDA C++ Programming Guide describes them.
+
+#pragma once
+
+#include <cstring>
+
+#include "device.h"
+
+// A call's place in the source comes as default arguments, which are evaluated at the call.
+#define EMULATOR_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+// ---- block ------------------------------------------------------------------------------
+
+inline void __syncthreads(EMULATOR_SITE) {
+    emulator::block_barrier(emulator::Operation::syncthreads, false, {file, line});
+}
+
+inline int __syncthreads_count(int predicate, EMULATOR_SITE) {
+    return emulator::block_barrier(emulator::Operation::syncthreads_count, predicate,
+                                   {file, line});
+}
+
+inline int __syncthreads_or(int predicate, EMULATOR_SITE) {
+    return emulator::block_barrier(emulator::Operation::syncthreads_or, predicate,
+                                   {file, line}) > 0;
+}
+
+inline int __syncthreads_and(int predicate, EMULATOR_SITE) {
+    return emulator::block_barrier(emulator::Operation::syncthreads_and, !predicate,
+                                   {file, line}) == 0;
+}
+
+// ---- warp -------------------------------------------------------------------------------
+
+inline void __syncwarp(unsigned mask = 0xffffffffu, EMULATOR_SITE) {
+    emulator::warp_vote(emulator::Operation::syncwarp, mask, false, {file, line});
+}
+
+inline unsigned __ballot_sync(unsigned mask, int predicate, EMULATOR_SITE) {
+    return emulator::warp_vote(emulator::Operation::ballot, mask, predicate, {file, line});
+}
+
+inline int __any_sync(unsigned mask, int predicate, EMULATOR_SITE) {
+    return emulator::warp_vote(emulator::Operation::any, mask, predicate, {file, line}) != 0;
+}
+
+inline int __all_sync(unsigned mask, int predicate, EMULATOR_SITE) {
+    return emulator::warp_vote(emulator::Operation::all, mask, !predicate, {file, line}) == 0;
+}
+
+namespace emulator {
+
+inline int linear_thread() {
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+
+inline int lane() { return linear_thread() % warpSize; }
+
+/// The type that a value is shuffled in: what is smaller than an int becomes one.
+template <class T>
+using Promoted = decltype(+T());
+
+template <class T>
+Promoted<T> shuffle(Operation operation, unsigned mask, T given, int source, Site site) {
+    const Promoted<T> value = given;
+    static_assert(sizeof(value) == 4 || sizeof(value) == 8, "CUDA shuffles 4 or 8 bytes");
+    unsigned long long bits = 0;
+    std::memcpy(&bits, &value, sizeof(value));
+    bits = warp_shuffle(operation, mask, bits, source, site);
+    Promoted<T> result;
+    std::memcpy(&result, &bits, sizeof(result));
+    return result;
+}
+
+/// The first and last lane of the part of the warp, `width` lanes, that this lane is in.
+inline int first_lane(int width) { return lane() & ~(width - 1); }
+inline int last_lane(int width) { return lane() | (width - 1); }
+
+}  // namespace emulator
+
+template <class T>
+emulator::Promoted<T> __shfl_sync(unsigned mask, T value, int source, int width = warpSize,
+                                  EMULATOR_SITE) {
+    const int from = emulator::first_lane(width) | (source & (width - 1));
+    return emulator::shuffle(emulator::Operation::shfl, mask, value, from, {file, line});
+}
+
+template <class T>
+emulator::Promoted<T> __shfl_up_sync(unsigned mask, T value, unsigned delta,
+                                     int width = warpSize, EMULATOR_SITE) {
+    const int lane = emulator::lane(), from = lane - static_cast<int>(delta);
+    return emulator::shuffle(emulator::Operation::shfl_up, mask, value,
+                             from < emulator::first_lane(width) ? lane : from, {file, line});
+}
+
+template <class T>
+emulator::Promoted<T> __shfl_down_sync(unsigned mask, T value, unsigned delta,
+                                       int width = warpSize, EMULATOR_SITE) {
+    const int lane = emulator::lane(), from = lane + static_cast<int>(delta);
+    return emulator::shuffle(emulator::Operation::shfl_down, mask, value,
+                             from > emulator::last_lane(width) ? lane : from, {file, line});
+}
+
+/// With a width below 32, an earlier part of the warp may be read but not a later one.
+template <class T>
+emulator::Promoted<T> __shfl_xor_sync(unsigned mask, T value, int lane_mask,
+                                      int width = warpSize, EMULATOR_SITE) {
+    const int lane = emulator::lane(), from = lane ^ lane_mask;
+    return emulator::shuffle(emulator::Operation::shfl_xor, mask, value,
+                             from > emulator::last_lane(width) ? lane : from, {file, line});
+}
+
+/// CUDA promises no more than the caller's own lane, and who relies on more is at fault.
+inline unsigned __activemask() { return 1u << emulator::lane(); }
+
+// ---- memory and time --------------------------------------------------------------------
+
+inline void __threadfence() {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    emulator::breathe();
+}
+
+inline void __threadfence_block() { __threadfence(); }
+inline void __threadfence_system() { __threadfence(); }
+inline void __nanosleep(unsigned) { emulator::yield(); }
+
+// ---- the end of a kernel that found itself wrong ----------------------------------------
+
+[[noreturn]] inline void __trap(EMULATOR_SITE) { emulator::fail({file, line}, "__trap()"); }
+
+#undef assert
+#define assert(condition)    \
+    ((condition) ? void(0)   \
+                 : emulator::fail({__FILE__, __LINE__}, "assertion failed: %s", #condition))
