@@ -79,17 +79,20 @@ def test_is_certified(rows: dict[str, dict[str, str]], job: str) -> None:
 
 def test_agrees_with_scipy(printed: str) -> None:
     difference = re.search(r"difference from SciPy's x.*: (\S+)", printed)
-    assert difference and float(difference[1]) < 1e-6
+    assert difference
+    assert float(difference[1]) < 1e-6
 
 
 def test_deblurs(printed: str) -> None:
     quality = re.search(r"(\S+) dB blurred, (\S+) dB deblurred", printed)
-    assert quality and float(quality[2]) > float(quality[1]) + 3
+    assert quality
+    assert float(quality[2]) > float(quality[1]) + 3
 
 
 def test_inversion_needs_less_eosin_than_none(printed: str) -> None:
     eosin = re.search(r"eosin (\S+)%", printed)
-    assert eosin and float(eosin[1]) > 90
+    assert eosin
+    assert float(eosin[1]) > 90
 
 
 def test_draws(printed: str, picture: Path) -> None:
