@@ -15,6 +15,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,12 @@ def cuda_seconds(call: Callable[[], Any], repeats: int) -> float:
     from cupyx.profiler import benchmark
 
     return float(np.median(benchmark(call, n_repeat=repeats, n_warmup=1).gpu_times))
+
+
+def by_scipy(pool: Any, A: Any, b: Any) -> Any:
+    """SciPy on every system, through the pool."""
+    each = np.broadcast_to(A, (len(b), *A.shape[-2:]))
+    return pool(delayed(scipy_nnls)(*system) for system in zip(each, b, strict=True))
 
 
 def cupy_with_a_device() -> Any:
@@ -72,17 +79,13 @@ def main() -> None:
     for name, make in EXPERIMENTS.items():
         sizes = {} if options.size is None else {"size": options.size}
         A, b = make(options.systems, **sizes)
-        each = list(np.broadcast_to(A, (len(b), *A.shape[-2:])))
-        scipy = seconds(
-            lambda: pool(delayed(scipy_nnls)(*system) for system in zip(each, b)),
-            options.repeats,
-        )
+        scipy = seconds(partial(by_scipy, pool, A, b), options.repeats)
         for dtype in (np.float64, np.float32):
             A_d, b_d = A.astype(dtype), b.astype(dtype)
             if cupy:
                 A_d, b_d = cupy.asarray(A_d), cupy.asarray(b_d)
             timer = cuda_seconds if cupy else seconds
-            ours = timer(lambda: gpusolve.nnls(A_d, b_d), options.repeats)
+            ours = timer(partial(gpusolve.nnls, A_d, b_d), options.repeats)
             result = gpusolve.nnls(A_d, b_d)
             print(
                 f"| {name} | {np.dtype(dtype)} | {len(b)} | {A.shape[-1]} "

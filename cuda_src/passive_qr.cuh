@@ -4,7 +4,7 @@
 //
 // Source: Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
 // Architectures", sections 3.1, 3.4 and 5.2. Its specification in NumPy is
-// gpusolve/reference/nnls.py, class PassiveFactorisation.
+// gpusolve/reference/nnls.py, class PassiveQR.
 //
 // Mapping: the threads of the block stride over the rows of Q and over the columns of R.
 // A row of Q, of the new column and of the residual always belongs to the same thread.

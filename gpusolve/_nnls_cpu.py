@@ -37,11 +37,10 @@ def solve(problem: Problem, method: str) -> Solution:
     chunks = list(chunked(problem))
 
     def run(chunk: slice) -> int:
-        for field, part in zip(
-            solution, solve_chunk(problem, chunk, method), strict=True
-        ):
-            field[chunk] = part
-        return chunk.stop - chunk.start
+        part = solve_chunk(problem, chunk, method)
+        for field, values in zip(solution, part, strict=True):
+            field[chunk] = values
+        return len(part.x)
 
     if len(chunks) == 1:
         run(chunks[0])
@@ -88,6 +87,7 @@ def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Arr
     shape = array.shape[array.ndim - core :]
     if math.prod(array.shape[: array.ndim - core]) == 1 and core == 2:
         return array.reshape(shape).astype(np.float64)
+    batch = batch or (1,)
     places = np.unravel_index(np.arange(chunk.start, chunk.stop), batch)
     spread = np.broadcast_to(array, (*batch, *shape))
     return spread[places].astype(np.float64)
@@ -95,7 +95,7 @@ def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Arr
 
 def solve_chunk(problem: Problem, chunk: slice, method: str) -> Solution:
     """Solve some systems; those with NaN or infinity are answered with NaN."""
-    m, n = problem.shape
+    n = problem.shape[1]
     A = gather(problem.A, 2, problem.batch, chunk)
     b = gather(problem.b, 1, problem.batch, chunk)
     start = np.zeros((len(b), n))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import TYPE_CHECKING
 
@@ -56,13 +57,11 @@ def allocate_workspace(
     Fewer blocks take more turns: so a batch of any size is solved in the memory
     there is. MemoryError where there is none for a single one.
     """
-    while True:
-        try:
+    while blocks > 1:
+        with contextlib.suppress(MemoryError):
             return device.empty((blocks * bytes_per_block,), np.uint8), blocks
-        except MemoryError:
-            if blocks == 1:
-                raise
-            blocks //= 2
+        blocks //= 2
+    return device.empty((bytes_per_block,), np.uint8), 1
 
 
 def solve(problem: Problem, device: Device) -> Solution:

@@ -83,7 +83,8 @@ class Problem(NamedTuple):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of the inputs and of the results."""
-        return np.dtype(self.A.dtype)
+        dtype: np.dtype[Any] = self.A.dtype
+        return dtype
 
     @property
     def shape(self) -> tuple[int, int]:

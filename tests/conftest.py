@@ -80,7 +80,7 @@ def backend(
         monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     else:
         monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
-    yield Backend(name)
+    return Backend(name)
 
 
 @pytest.fixture(params=SCHEDULES)

@@ -1,6 +1,6 @@
 """Registers, shared memory and spills of every kernel, told by NVRTC without a GPU.
 
-    python tests/kernel_resources.py > tests/kernel_resources.md
+python tests/kernel_resources.py > tests/kernel_resources.md
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("cupy.cuda.nvrtc", reason="NVRTC comes with CuPy", exc_type=ImportError)
+pytest.importorskip(
+    "cupy.cuda.nvrtc", reason="NVRTC comes with CuPy", exc_type=ImportError
+)
 
 from kernel_resources import CompileError, all_resources, compile_file, table
 

@@ -31,7 +31,9 @@ def run(*command: object, **options: object) -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy so that the checkout gets no build folder."""
     copy = tmp_path_factory.mktemp("source") / "gpusolve"
-    unwanted = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+    unwanted = shutil.ignore_patterns(
+        ".*", "build", "dist", "*.egg-info", "__pycache__"
+    )
     shutil.copytree(ROOT, copy, ignore=unwanted)
     out = tmp_path_factory.mktemp("wheel")
     run(sys.executable, "-m", "build", "--outdir", out, copy)

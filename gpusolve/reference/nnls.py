@@ -158,7 +158,7 @@ class ActiveSet:
         self.factors = PassiveQR(min(self.A.shape), self.b)
         self.nit = self.n_updates = self.n_downdates = 0
         self.status = CONVERGED
-        for j in np.flatnonzero((x > 0) & np.isfinite(x)):
+        for j in map(int, np.flatnonzero((x > 0) & np.isfinite(x))):
             if self.append(j, least=-np.inf):
                 self.x[j] = x[j]
 
@@ -184,12 +184,12 @@ class ActiveSet:
         return int(np.argmax(slope)) if enters.any() else -1
 
     def enter(self) -> bool:
-        """Let the steepest variable enter that lowers the objective. False if none does.
+        """Let the steepest variable in that lowers the objective; False if none does.
 
         Less than rounding in b - A x does not count: so the objective falls with
         every variable that enters, and none comes back for ever.
         """
-        least = self.tol * rounding_scale(self.system, self.x)
+        least = float(self.tol * rounding_scale(self.system, self.x))
         if np.linalg.norm(self.factors.residual) > least:
             while (j := self.entering()) >= 0:
                 if self.append(j, least):
@@ -285,7 +285,7 @@ def nnls(
         run = ActiveSet(system, start[k] / system.column_scale * system.b_scale, tol)
         run.solve(maxiter)
         rnorm, dual, kkt = certify(system, run.x)
-        fields = (
+        values: tuple[Any, ...] = (
             system.unscale(run.x),
             rnorm,
             dual,
@@ -295,6 +295,6 @@ def nnls(
             run.n_updates,
             run.n_downdates,
         )
-        for field, value in zip(solution, fields, strict=True):
+        for field, value in zip(solution, values, strict=True):
             field[k] = value
     return solution
