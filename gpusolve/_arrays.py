@@ -76,7 +76,7 @@ def _check_dtype(array: Array, name: str) -> None:
     kind = array.dtype.kind
     if kind not in "biuf" or array.dtype.itemsize > 8:
         raise TypeError(
-            f"{name} has dtype {array.dtype}; real numbers of at most 64 bits are wanted"
+            f"{name} has dtype {array.dtype}; reals of at most 64 bits are wanted"
         )
     if kind in "iu" and array.dtype.itemsize == 8 and array.size:
         largest = max(int(array.max()), -int(array.min()))

@@ -112,7 +112,7 @@ class CudaDevice:
             return cupy.zeros(shape, dtype)
 
     def kernel(self, file: str, instance: str) -> Kernel:
-        return CudaKernel(self.index, file, instance)
+        return _cuda_kernel(self.index, file, instance)
 
 
 class CudaKernel:
@@ -125,7 +125,7 @@ class CudaKernel:
         with cupy.cuda.Device(index):
             try:
                 self._raw = _cuda_module(file).get_function(instance)
-                self._raw.compile()
+                self._function = self._raw.kernel
             except cupy.cuda.compiler.CompileException as error:
                 raise KernelCompileError(
                     f"{instance} in {file}.cu does not compile for GPU {index}:\n"
@@ -139,7 +139,7 @@ class CudaKernel:
             self._allow(shared_bytes)
             per_multiprocessor = (
                 cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
-                    self._raw.kernel.ptr, threads, shared_bytes
+                    self._function.ptr, threads, shared_bytes
                 )
             )
             return int(per_multiprocessor * device.attributes["MultiProcessorCount"])
@@ -163,6 +163,11 @@ class CudaKernel:
         self._raw.max_dynamic_shared_size_bytes = max(
             self._raw.max_dynamic_shared_size_bytes, shared_bytes
         )
+
+
+@functools.cache
+def _cuda_kernel(index: int, file: str, instance: str) -> CudaKernel:
+    return CudaKernel(index, file, instance)
 
 
 @functools.cache

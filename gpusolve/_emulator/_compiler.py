@@ -26,6 +26,8 @@ _CANDIDATES = ("g++", "clang++", "c++")
 _OVERRUN_BYTES = 32 * 1024
 """Behind the dynamic shared memory, to see who writes past its end."""
 
+_DYNAMIC_SHARED_BYTES = _device.shared_memory_per_block + _OVERRUN_BYTES
+
 _FLAGS = (
     "-std=c++17",
     "-O2",
@@ -36,11 +38,11 @@ _FLAGS = (
     # Kernels share symbols with nobody: thread-local variables of equal names in two
     # objects are two.
     "-fvisibility=hidden",
-    # Two results of one kernel are to be equal on all machines, fused instructions or not.
+    # A result is to be the same on all machines, with fused instructions or without.
     "-ffp-contract=off",
     # CUDA's own compiler allows a value to be read through another type.
     "-fno-strict-aliasing",
-    f"-DEMULATOR_DYNAMIC_SHARED_BYTES={_device.shared_memory_per_block + _OVERRUN_BYTES}",
+    f"-DEMULATOR_DYNAMIC_SHARED_BYTES={_DYNAMIC_SHARED_BYTES}",
 )
 
 _KERNEL = """\
@@ -147,7 +149,7 @@ def _cached(
 
 
 def _make(target: Path, command: list[str], text: str, name: str) -> None:
-    """Compile beside the target, then rename: of two processes both end with the same."""
+    """Compile beside the target, then rename it: two processes may race for one."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as directory:
         made = Path(directory) / target.name

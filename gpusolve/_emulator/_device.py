@@ -19,6 +19,7 @@ warp_threads = 32
 
 _THREADS_PER_MULTIPROCESSOR = 1536
 _BLOCKS_PER_MULTIPROCESSOR = 16
+resident_threads = multiprocessors * _THREADS_PER_MULTIPROCESSOR
 _SHARED_MEMORY_PER_MULTIPROCESSOR = 100 * 1024
 _SHARED_MEMORY_RESERVED = 1024
 """What the system keeps of it for each block."""
@@ -84,7 +85,8 @@ def checked_shape(what: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
             raise ValueError(f"{what} is {shape}; each size must be 1 to {limits}")
     if what == "block" and x * y * z > threads_per_block:
         raise ValueError(
-            f"block is {shape}, {x * y * z} threads; at most {threads_per_block} are wanted"
+            f"block is {shape}, {x * y * z} threads; "
+            f"at most {threads_per_block} are wanted"
         )
     return x, y, z
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import math
 import threading
@@ -17,8 +16,9 @@ from ._compiler import build
 from ._errors import KernelError
 from ._memory import DeviceMemory, NamedArray
 from ._report import Report, explain
-from ._schedule import ORDERS, Schedule, current
+from ._schedule import ORDERS, current
 from ._signature import parameter_names
+from ._stacks import STRIDE, stacks
 
 _one_launch = threading.Lock()
 """The device runs one kernel at a time; signal handlers are the whole process's."""
@@ -45,6 +45,8 @@ class _Request(ctypes.Structure):
         ("order", ctypes.c_int),
         ("workers", ctypes.c_int),
         ("arguments", ctypes.POINTER(ctypes.c_void_p)),
+        ("stacks", ctypes.c_void_p),
+        ("stack_stride", ctypes.c_uint64),
     ]
 
 
@@ -115,14 +117,17 @@ class Kernel:
             stored = _stored(self._parameters, values, memory.pointers())
             addresses = [one.ctypes.data for one in stored]
             resident = self.resident_blocks(math.prod(threads), shared_mem)
+            workers = min(resident, math.prod(blocks))
             request = _Request(
                 grid=blocks,
                 block=threads,
                 shared_bytes=shared_mem,
                 seed=schedule.seed % 2**64,
                 order=ORDERS.index(schedule.order),
-                workers=min(resident, math.prod(blocks)),
+                workers=workers,
                 arguments=(ctypes.c_void_p * len(addresses))(*addresses),
+                stacks=stacks.ready(workers * math.prod(threads)),
+                stack_stride=STRIDE,
             )
             report = self._launch(request)
             if report.happened:

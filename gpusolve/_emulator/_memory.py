@@ -8,9 +8,6 @@ afterwards.
 from __future__ import annotations
 
 import ctypes
-import functools
-import itertools
-import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import byte_bounds
 
+from . import _pages
 from ._errors import KernelError
 
 Array = npt.NDArray[Any]
@@ -64,8 +62,8 @@ class Arena:
         tail = -high % alignment
         head = low % alignment
         used = self._bytes + (tail if touch_end else head)
-        self._room = -(-used // mmap.PAGESIZE) * mmap.PAGESIZE
-        self._base = _map(self._room + 2 * _GUARD_BYTES)
+        self._room = _pages.whole_pages(used)
+        self._base = _pages.reserve(self._room + 2 * _GUARD_BYTES)
         self._room_start = self._base + _GUARD_BYTES
         self._start = (
             self._room_start + self._room - used
@@ -77,12 +75,12 @@ class Arena:
     def _copy_in(self) -> None:
         if self._room == 0:
             return
-        _protect(self._room_start, self._room, mmap.PROT_READ | mmap.PROT_WRITE)
+        _pages.protect(self._room_start, self._room, _pages.READ_AND_WRITE)
         for span in self._spans_around():
             span[:] = _canary(span.size)
         ctypes.memmove(self._start, self._low, self._bytes)
         if not self.writeable:
-            _protect(self._room_start, self._room, mmap.PROT_READ)
+            _pages.protect(self._room_start, self._room, _pages.READ)
 
     def copy_back(self) -> None:
         """Give the arrays what the kernel wrote."""
@@ -90,7 +88,7 @@ class Arena:
             ctypes.memmove(self._low, self._start, self._bytes)
 
     def close(self) -> None:
-        _libc().munmap(self._base, self._room + 2 * _GUARD_BYTES)
+        _pages.release(self._base, self._room + 2 * _GUARD_BYTES)
 
     def pointer(self, array: Array) -> int:
         """Where the copy has the array's first element."""
@@ -176,7 +174,7 @@ class DeviceMemory:
         for arena in self._arenas:
             if address in arena:
                 return arena.describe(address)
-        if address < mmap.PAGESIZE:
+        if address < _pages.PAGE_BYTES:
             return f"address {address:#x}, a null pointer"
         return f"address {address:#x}, which belongs to no array"
 
@@ -200,7 +198,7 @@ class DeviceMemory:
 def _overlapping(
     arrays: Sequence[NamedArray],
 ) -> Iterator[tuple[list[NamedArray], int, int]]:
-    """Groups of arrays that share memory, with its bounds; an empty one stands alone."""
+    """Groups of arrays that share memory, with its bounds; empty ones stand alone."""
     for named in arrays:
         if named.array.size == 0:
             address = int(named.array.ctypes.data)
@@ -223,30 +221,3 @@ def _bytes_at(address: int, count: int) -> npt.NDArray[np.uint8]:
 
 def _canary(count: int) -> npt.NDArray[np.uint8]:
     return np.resize(np.frombuffer(_CANARY, np.uint8), count)
-
-
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None, use_errno=True)
-    address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    libc.mmap.restype = address
-    libc.mmap.argtypes = [address, size, number, number, number, ctypes.c_long]
-    libc.mprotect.argtypes = [address, size, number]
-    libc.munmap.argtypes = [address, size]
-    return libc
-
-
-def _map(size: int) -> int:
-    """Addresses that nobody may touch."""
-    no_access = 0
-    address = _libc().mmap(
-        None, size, no_access, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0
-    )
-    if address in (None, ctypes.c_void_p(-1).value):
-        raise MemoryError(f"no room for {size} bytes of addresses")
-    return int(address)
-
-
-def _protect(address: int, size: int, access: int) -> None:
-    if _libc().mprotect(address, size, access) != 0:
-        raise MemoryError(f"no room for {size} bytes")

@@ -40,9 +40,9 @@ def schedule(order: Order, seed: int = 0) -> Iterator[None]:
     Parameters
     ----------
     order : {"forward", "reverse", "random"}
-        Random order draws anew in every step. With one seed each block of threads takes
-        the same order in every run; how blocks meet in global memory still varies, since
-        they run at the same time.
+        Random order draws anew in every step. With one seed each block of threads
+        takes the same order in every run; how blocks meet in global memory still
+        varies, since they run at the same time.
     seed : int, optional
 
     Notes

@@ -25,6 +25,11 @@ __thread BlockRunner* runner;
 /// A thread that asks an atomic or a fence this often may be waiting for another.
 constexpr unsigned breaths_per_yield = 64;
 
+// Stacks that all began at the same place of a page would compete for the same few cache
+// lines; neighbours begin a little apart.
+constexpr std::size_t stagger_bytes = 192;
+constexpr std::size_t stagger_period = 16;
+
 const char* name_of(Operation operation) {
     switch (operation) {
         case Operation::syncthreads: return "__syncthreads";
@@ -81,17 +86,19 @@ void for_each_lane(unsigned lanes, Visit visit) {
 
 BlockRunner* current_runner() { return runner; }
 
-BlockRunner::BlockRunner(Launch& launch)
+BlockRunner::BlockRunner(Launch& launch, unsigned number)
     : launch_(launch),
       schedule_(launch.schedule),
-      stacks_(launch.threads()),
+      stacks_{launch.stacks.start + number * launch.threads() * launch.stacks.stride,
+              launch.stacks.stride},
       threads_(launch.threads()),
       warps_((launch.threads() + warpSize - 1) / warpSize),
       turns_(warps_.size()) {
     const dim3 block = launch.block;
     for (unsigned i = 0; i < launch.threads(); ++i) {
         Thread& thread = threads_[i];
-        thread.stack = new_stack(stacks_.top(i), &BlockRunner::thread_main);
+        unsigned char* end = stacks_.start + (i + 1) * stacks_.stride;
+        thread.stack = new_stack(end - i % stagger_period * stagger_bytes, &thread_main);
         thread.index = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
         thread.warp = static_cast<int>(i) / warpSize;
         thread.lane = static_cast<int>(i) % warpSize;
@@ -100,6 +107,11 @@ BlockRunner::BlockRunner(Launch& launch)
 }
 
 BlockRunner::~BlockRunner() { runner = nullptr; }
+
+bool BlockRunner::in_stacks(const void* address) const {
+    const auto* byte = static_cast<const unsigned char*>(address);
+    return stacks_.start <= byte && byte < stacks_.start + threads_.size() * stacks_.stride;
+}
 
 // ---- the scheduler ----------------------------------------------------------------------
 

@@ -20,12 +20,19 @@
 
 namespace emulator {
 
+/// Stacks side by side, each with an inaccessible page below it.
+struct StackMemory {
+    unsigned char* start;
+    std::size_t stride;
+};
+
 /// What all blocks of a launch share.
 struct Launch {
     dim3 grid, block;
     std::size_t shared_bytes;
     void* const* arguments;
     Schedule schedule;
+    StackMemory stacks;
     std::atomic<bool> stopped{false};
     std::atomic<bool> reported{false};
     Report* report;
@@ -63,7 +70,8 @@ struct Warp {
 
 class BlockRunner {
   public:
-    explicit BlockRunner(Launch& launch);
+    /// `number` tells the runners of a launch apart.
+    BlockRunner(Launch& launch, unsigned number);
     ~BlockRunner();
     BlockRunner(const BlockRunner&) = delete;
     BlockRunner& operator=(const BlockRunner&) = delete;
@@ -79,7 +87,7 @@ class BlockRunner {
     [[noreturn]] void abandon();
 
     bool is_inside_kernel() const { return running_ != nullptr; }
-    bool in_stacks(const void* address) const { return stacks_.contains(address); }
+    bool in_stacks(const void* address) const;
     const Thread* running() const { return running_; }
 
     /// The report to fill in, if this failure is the launch's first; else null.
@@ -100,7 +108,7 @@ class BlockRunner {
 
     Launch& launch_;
     Schedule schedule_;
-    Stacks stacks_;
+    StackMemory stacks_;
     std::vector<Thread> threads_;
     std::vector<Warp> warps_;
     std::vector<int> turns_;

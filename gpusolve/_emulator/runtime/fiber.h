@@ -5,8 +5,6 @@
 
 #pragma once
 
-#include <cstddef>
-
 namespace emulator {
 
 /// Leave the running stack, of which `*saved` remembers where it stands, for `target`.
@@ -15,22 +13,5 @@ extern "C" void emulator_switch(void** saved, void* target);
 /// Where a stack that ends at `top` stands before its first switch, which calls `entry`.
 /// `entry` takes nothing and never returns.
 void* new_stack(void* top, void (*entry)());
-
-/// Stacks of equal size, with an inaccessible page below each.
-class Stacks {
-  public:
-    explicit Stacks(std::size_t count);
-    ~Stacks();
-    Stacks(const Stacks&) = delete;
-    Stacks& operator=(const Stacks&) = delete;
-
-    void* top(std::size_t index) const;
-    bool contains(const void* address) const;
-
-  private:
-    std::size_t guard_;
-    std::size_t bytes_;
-    unsigned char* base_;
-};
 
 }  // namespace emulator

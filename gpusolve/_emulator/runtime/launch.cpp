@@ -30,6 +30,8 @@ struct Request {
     int order;
     int workers;
     void* const* arguments;
+    unsigned char* stacks;
+    std::uint64_t stack_stride;
 };
 
 constexpr std::size_t signal_stack_bytes = 64 * 1024;
@@ -47,7 +49,7 @@ class Grid {
         const sigset_t workers_mask = all_but_faults();
         sigset_t mask;
         pthread_sigmask(SIG_SETMASK, &workers_mask, &mask);  // new threads inherit it
-        for (int i = 0; i < workers; ++i) workers_.emplace_back([this] { work(); });
+        for (int i = 0; i < workers; ++i) workers_.emplace_back([this, i] { work(i); });
         pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     }
 
@@ -65,13 +67,13 @@ class Grid {
     }
 
   private:
-    void work() {
+    void work(int number) {
         std::vector<unsigned char> signal_stack(signal_stack_bytes);
         stack_t stack{};
         stack.ss_sp = signal_stack.data();
         stack.ss_size = signal_stack.size();
         sigaltstack(&stack, nullptr);
-        run_blocks();
+        run_blocks(number);
         stack.ss_flags = SS_DISABLE;
         sigaltstack(&stack, nullptr);
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -79,9 +81,9 @@ class Grid {
         changed_.notify_one();
     }
 
-    void run_blocks() {
+    void run_blocks(int number) {
         try {
-            BlockRunner runner(launch_);
+            BlockRunner runner(launch_, static_cast<unsigned>(number));
             for (;;) {
                 const unsigned long long turn = next_++;
                 if (turn >= order_.size() || launch_.stopped) return;
@@ -122,6 +124,7 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, Report* report) {
                   request->shared_bytes,
                   request->arguments,
                   Schedule(static_cast<Order>(request->order), request->seed),
+                  {request->stacks, request->stack_stride},
                   {false},
                   {false},
                   report};

@@ -26,7 +26,7 @@ std::size_t static_shared_bytes();
 /// Poison it all but `kept`.
 void poison_shared_memory(Span kept);
 
-/// The first byte of the dynamic shared memory from `offset` on that was written.
+/// The first byte of the dynamic shared memory from `offset` on that was written, or its end.
 std::size_t first_unpoisoned(std::size_t offset);
 
 }  // namespace emulator
