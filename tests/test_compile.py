@@ -12,6 +12,7 @@ pytest.importorskip(
 
 from kernel_resources import CompileError, all_resources, compile_file, table
 
+from gpusolve._kernels import source_directory
 from gpusolve._nnls_kernel import MAX_THREADS, STATIC_SHARED_MEMORY
 
 TABLE = Path(__file__).with_name("kernel_resources.md")
@@ -31,3 +32,8 @@ def test_an_error_is_reported() -> None:
     broken = "template <class T> __global__ void broken(T* x) { x = nowhere; }"
     with pytest.raises(CompileError, match="nowhere"):
         compile_file(broken, ("broken<float>",), 90)
+
+
+def test_host_and_kernel_agree_on_the_largest_block() -> None:
+    source = (source_directory() / "nnls_qr.cu").read_text()
+    assert f"constexpr int nnls_max_threads = {MAX_THREADS};" in source
