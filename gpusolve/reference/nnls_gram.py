@@ -1,0 +1,423 @@
+"""Non-negative least squares on Gram matrices, a whole batch in lockstep: the CPU path.
+
+The method is the specification's (:mod:`gpusolve.reference.nnls`, Lawson & Hanson),
+the linear algebra is not: every *pass* makes one pivot in each system, with NumPy
+looping over the systems. The Gram matrix squares the condition number, and the true
+residual makes up for that: once no variable enters, ``A^T (b - A x)`` replaces the
+gradient that the Gram matrix gave, and the passes go on until the certificate holds.
+What is too ill-conditioned even so stays uncertified, for the caller to solve by QR.
+
+No system's bits depend on its neighbours in the batch. Products are one BLAS call to
+a system, and sums over the passive set, whose storage is as large as the largest
+neighbour needs, are made panel by panel: panels of zeros add exactly nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .nnls import CONVERGED, ITERATION_LIMIT, Solution
+from .scaling import Array, ScaledSystem, certify
+
+Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+PANEL = 32
+"""Slots that are summed at once; storage for passive variables grows by as many."""
+
+GATHERED = 4096
+"""Matrices of up to as many entries are gathered and multiplied in one call."""
+
+RESOLVED = 1e-12
+"""Part of a column's square norm that must be left beside the passive columns."""
+
+SLACK = 8.0
+"""How much steeper than `tol` asks a Gram gradient must be to be trusted."""
+
+CORRECTIONS = 10
+"""How often the true residual may correct a system's gradient."""
+
+CROWDED = 0.75
+"""Finished systems are dropped when no more than this part of the lanes is busy."""
+
+
+def panels(capacity: int) -> Iterator[slice]:
+    """The slots in panels whose bounds do not depend on the capacity."""
+    for first in range(0, capacity, PANEL):
+        yield slice(first, first + PANEL)
+
+
+def panel_product(weights: Array, vectors: Array) -> Array:
+    """``sum_s weights[:, s] vectors[:, s]`` over the slots, one panel after another.
+
+    Parameters
+    ----------
+    weights : (lanes, capacity) array
+    vectors : (lanes, capacity, k) array
+
+    Returns
+    -------
+    (lanes, k) array
+    """
+    first, *others = panels(weights.shape[1])
+    total = np.matmul(weights[:, None, first], vectors[:, first])
+    for panel in others:
+        total += np.matmul(weights[:, None, panel], vectors[:, panel])
+    return np.asarray(total[:, 0])
+
+
+def multiply(
+    A: Array, systems: Indices, vectors: Array, transpose: bool = False
+) -> Array:
+    """``A[k] @ v``, or ``A[k].T @ v``, for each system k and its vector.
+
+    Parameters
+    ----------
+    A : (m, n) or (N, m, n) array
+    systems : (lanes,) array
+    vectors : (lanes, n) or, transposed, (lanes, m) array
+    """
+    if A.ndim == 3 and A[0].size > GATHERED:
+        pairs = zip(systems, vectors, strict=True)
+        return np.stack([v @ A[k] if transpose else A[k] @ v for k, v in pairs])
+    A = A if A.ndim == 2 else A[systems]
+    if transpose:
+        return np.asarray(np.matmul(vectors[:, None], A)[:, 0])
+    return np.asarray(np.matmul(A, vectors[:, :, None])[:, :, 0])
+
+
+class Gram:
+    """Rows of ``G = A^T A + diag(damping)^2``, made at once or, where A is wide, late.
+
+    A matrix of many more columns than rows has fewer passive variables than G has
+    rows, and G may not even fit in memory.
+    """
+
+    def __init__(self, system: ScaledSystem) -> None:
+        self.A = system.A
+        self.square = system.damping**2
+        self.G = None
+        if 2 * self.A.shape[-2] >= self.A.shape[-1]:
+            self.G = np.matmul(self.A.swapaxes(-1, -2), self.A)
+            np.einsum("...jj->...j", self.G)[...] += self.square
+
+    def rows(self, systems: Indices, variables: Indices) -> Array:
+        """The row of one variable for each of some systems, (lanes, n)."""
+        at = (variables,) if self.A.ndim == 2 else (systems, variables)
+        if self.G is not None:
+            return np.asarray(self.G[at])
+        columns = self.A.swapaxes(-1, -2)[at]
+        rows = multiply(self.A, systems, columns, transpose=True)
+        rows[np.arange(len(rows)), variables] += self.square[at]
+        return rows
+
+
+class Lanes:
+    """Systems under way, one to a lane, each with its passive set in *slots*.
+
+    A free slot names the variable n, which stands for none. So there is a column n
+    wherever the columns are variables; in ``w`` it is ``|b| + norm @ x``, the magnitude
+    of what cancels in b - A x, which comes out of the same product as the gradient.
+
+    Attributes
+    ----------
+    system : (lanes,) array
+        The place of the system in the batch.
+    norm : (lanes, n) array
+        Norms of the columns; infinite for a column of zeros, which never enters.
+    c, w : (lanes, n + 1) array
+        ``A^T b - penalty``, corrected by the true residual; the gradient ``c - G x``.
+    variables, x : (lanes, capacity) array
+        The variable in each slot and its value. A variable at 0 is about to leave.
+    rows : (lanes, capacity, n + 1) array
+        Rows of G of the passive variables.
+    H : (lanes, capacity, capacity) array
+        The inverse of G restricted to the passive variables; 0 at free slots.
+    closed : (lanes, n) array
+        Variables that are passive, or depended on those that are when they were tried.
+    waiting : (lanes, n) array
+        Positive starting values that have yet to be made passive.
+    busy, optimal, fresh, polish : (lanes,) array
+        The system is not finished; x minimises over the passive set; no variable has
+        entered since w was corrected; nor has x followed.
+    corrections, best : (lanes,) array
+        How often w was corrected, and the least violation of optimality seen then.
+    """
+
+    def __init__(self, batch: ScaledSystem, start: Array, capacity: int) -> None:
+        lanes, n = start.shape
+        self.system = np.arange(lanes)
+        self.norm = np.where(batch.norm > 0, batch.norm, np.inf) + np.zeros((lanes, 1))
+        b_norm = np.sqrt(np.vecdot(batch.b, batch.b))
+        c = multiply(batch.A, self.system, batch.b, transpose=True) - batch.penalty
+        self.c = np.concatenate([c, b_norm[:, None]], axis=1)
+        self.w = self.c.copy()
+        self.variables = np.full((lanes, capacity), n)
+        self.x = np.zeros((lanes, capacity))
+        self.rows = np.zeros((lanes, capacity, n + 1))
+        self.H = np.zeros((lanes, capacity, capacity))
+        self.closed = np.zeros((lanes, n), bool)
+        self.waiting = (start > 0) & np.isfinite(start)
+        self.busy = np.ones(lanes, bool)
+        self.optimal = ~self.waiting.any(axis=1)
+        self.fresh, self.polish = np.zeros((2, lanes), bool)
+        self.corrections = np.zeros(lanes, np.intp)
+        self.best = np.full(lanes, np.inf)
+
+    def keep(self, lanes: Mask) -> None:
+        """Drop the other lanes."""
+        for name, array in vars(self).items():
+            setattr(self, name, array[lanes])
+
+    def grow(self) -> None:
+        """Make room for another panel of passive variables."""
+        n, more = self.norm.shape[1], ((0, 0), (0, PANEL))
+        self.variables = np.pad(self.variables, more, constant_values=n)
+        self.x = np.pad(self.x, more)
+        self.rows = np.pad(self.rows, (*more, (0, 0)))
+        self.H = np.pad(self.H, (*more, (0, PANEL)))
+
+    def occupied(self) -> Mask:
+        """The slots that are not free."""
+        return np.asarray(self.variables < self.norm.shape[1])
+
+    def passive_gradient(self) -> Array:
+        """``w`` of the variable in each slot; anything at free slots."""
+        return np.asarray(self.w[np.arange(len(self.w))[:, None], self.variables])
+
+    def update_inverse(self, v: Array, sign: Array) -> None:
+        """Add ``sign v v^T`` to H."""
+        for panel in panels(v.shape[1]):
+            self.H[:, panel] += (sign[:, None] * v[:, panel])[:, :, None] * v[:, None]
+
+    def all_variables(self, lanes: Indices) -> Array:
+        """The values of all variables in some lanes, (len(lanes), n + 1)."""
+        x = np.zeros((len(lanes), self.w.shape[1]))
+        x[np.arange(len(lanes))[:, None], self.variables[lanes]] = self.x[lanes]
+        return x
+
+
+class Batch:
+    """A batch of scaled systems under Lawson & Hanson's method (Algorithm 1)."""
+
+    def __init__(
+        self, system: ScaledSystem, start: Array, tol: float, maxiter: int
+    ) -> None:
+        rows, n = system.A.shape[-2:]
+        self.system, self.start, self.tol, self.maxiter = system, start, tol, maxiter
+        self.gram = Gram(system)
+        self.damping = np.broadcast_to(system.damping, start.shape)
+        self.most = n if np.any(system.damping > 0) else min(rows, n)
+        self.lanes = Lanes(system, start, capacity=max(1, min(self.most, PANEL)))
+        self.x = np.zeros(start.shape)
+        self.status = np.full(len(start), CONVERGED, np.int32)
+        self.nit, self.n_updates, self.n_downdates = np.zeros((3, len(start)), np.int32)
+
+    def solve(self) -> None:
+        """Make passes until every system is finished, or has had more than its due."""
+        for _ in range(4 * (self.maxiter + self.x.shape[1]) + 64):
+            busy = np.count_nonzero(self.lanes.busy)
+            if not busy:
+                return
+            if busy <= CROWDED * len(self.lanes.busy):
+                self.lanes.keep(self.lanes.busy)
+            self.make_pass()
+        self.stop(self.lanes.busy, ITERATION_LIMIT)
+
+    def make_pass(self) -> None:
+        """At most one variable enters or leaves each passive set, and x follows."""
+        lanes = self.lanes
+        if lanes.x.shape[1] < self.most and lanes.occupied().all(axis=1).any():
+            lanes.grow()
+        lanes.w = lanes.c - panel_product(lanes.x, lanes.rows)
+        waits = lanes.busy & lanes.waiting.any(axis=1)
+        leaving = lanes.occupied() & (lanes.x <= 0)
+        leaves = lanes.busy & ~waits & leaving.any(axis=1)
+        settled = lanes.busy & lanes.optimal & ~waits & ~leaves
+        variable, enters = self.entering()
+        enters &= settled
+        polish = settled & ~enters & lanes.polish
+        idle = settled & ~enters & ~polish
+        if waits.any():
+            variable = np.where(waits, np.argmax(lanes.waiting, axis=1), variable)
+        entered = self.pivot(variable, enters | waits, leaving & leaves[:, None])
+        moves = lanes.busy & ~waits & ~settled & (leaving.sum(axis=1) <= 1)
+        self.move(moves | (entered & ~waits), polish)
+        if idle.any():
+            self.correct(np.flatnonzero(idle))
+
+    def entering(self) -> tuple[Indices, Mask]:
+        """The variable of steepest descent of each lane, and whether it may enter.
+
+        Only on a corrected gradient is `tol` itself the measure.
+        """
+        lanes = self.lanes
+        slope = np.where(lanes.closed, 0, lanes.w[:, :-1] / lanes.norm)
+        variable = np.argmax(slope, axis=1)
+        steepest = slope[np.arange(len(slope)), variable]
+        least = self.tol * lanes.w[:, -1] * np.where(lanes.fresh, 1, SLACK)
+        return variable, steepest > least
+
+    def pivot(self, variable: Indices, tried: Mask, leaving: Mask) -> Mask:
+        """Let a variable into some passive sets, and one out of others.
+
+        Either is an update of H of rank one. Returns the lanes that a variable entered.
+        """
+        lanes = self.lanes
+        v, sign = np.zeros_like(lanes.x), np.zeros(len(lanes.x))
+        entered, leaves = np.zeros(len(lanes.x), bool), leaving.any(axis=1)
+        if tried.any():
+            entered = self.append(variable, tried, v)
+            sign[entered] = 1
+        if leaves.any():
+            at = np.flatnonzero(leaves)
+            slot = np.argmax(leaving[at], axis=1)
+            column = lanes.H[at, slot]
+            v[at] = column / np.sqrt(column[np.arange(len(at)), slot])[:, None]
+            sign[at] = -1
+        if tried.any() or leaves.any():
+            lanes.update_inverse(v, sign)
+        if leaves.any():
+            self.clear(at, slot)
+        return entered
+
+    def append(self, variable: Indices, tried: Mask, v: Array) -> Mask:
+        """Append a variable in those lanes where it does not depend on the passive.
+
+        Writes to `v` the vector that updates H; returns the lanes that took theirs.
+        """
+        lanes, at = self.lanes, np.flatnonzero(tried)
+        j, system = variable[at], lanes.system[at]
+        norm = lanes.norm[at, j]
+        row = np.empty((len(at), lanes.w.shape[1]))
+        row[:, :-1] = self.gram.rows(system, j)
+        row[:, -1] = -norm
+        g = np.zeros_like(lanes.x)
+        g[at] = row[np.arange(len(at))[:, None], lanes.variables[at]]
+        u = panel_product(g, lanes.H)
+        both = np.stack([g, lanes.passive_gradient()], axis=-1)
+        along = panel_product(u, both)[at]
+        square = row[np.arange(len(at)), j] - along[:, 0]
+        waits = lanes.waiting[at, j]
+        room = np.count_nonzero(lanes.occupied()[at], axis=1) < self.most
+        descends = lanes.w[at, j] - along[:, 1] > (
+            self.tol * lanes.w[at, -1] * np.sqrt(square)
+        )
+        taken = room & (square > RESOLVED * norm**2) & (waits | descends)
+        lanes.closed[at, j] = True
+        lanes.waiting[at, j] = False
+        at, j, row, root = at[taken], j[taken], row[taken], np.sqrt(square[taken])
+        slot = np.argmin(lanes.occupied()[at], axis=1)
+        v[at] = u[at] / root[:, None]
+        v[at, slot] = -1 / root
+        lanes.variables[at, slot] = j
+        lanes.rows[at, slot] = row
+        lanes.x[at, slot] = np.where(waits[taken], self.start[lanes.system[at], j], 0)
+        self.n_updates[lanes.system[at]] += 1
+        entered = np.zeros_like(tried)
+        entered[at] = True
+        return entered
+
+    def clear(self, at: Indices, slot: Indices) -> None:
+        """Free a slot in some lanes, and let what depended on its variable try again."""
+        lanes, n = self.lanes, self.x.shape[1]
+        lanes.variables[at, slot] = n
+        lanes.x[at, slot] = 0
+        lanes.H[at, slot] = 0
+        lanes.H[at, :, slot] = 0
+        passive = np.zeros((len(at), n + 1), bool)
+        passive[np.arange(len(at))[:, None], lanes.variables[at]] = True
+        lanes.closed[at] = passive[:, :-1]
+        self.n_downdates[lanes.system[at]] += 1
+
+    def move(self, moves: Mask, polish: Mask) -> None:
+        """Move x towards the passive least-squares solution while it stays positive.
+
+        Where nothing blocks it, that is a Newton step; it makes up for the rounding in
+        H and in the steps before. Passes that merely `polish` x do not count.
+        """
+        lanes = self.lanes
+        limit = moves & (self.nit[lanes.system] >= self.maxiter)
+        moves = moves & ~limit
+        self.nit[lanes.system[moves]] += 1
+        moves = moves | polish
+        d = panel_product(lanes.passive_gradient(), lanes.H)
+        d = np.where(moves[:, None], d, 0)
+        blocks = lanes.occupied() & (lanes.x + d <= 0) & moves[:, None]
+        step = np.where(blocks, np.where(lanes.x > 0, lanes.x / -d, 0), np.inf)
+        first = np.min(step, axis=1)
+        x = np.maximum(lanes.x + np.minimum(first, 1)[:, None] * d, 0)
+        x[blocks & (step <= first[:, None])] = 0
+        lanes.x = x
+        lanes.optimal = np.where(moves, ~blocks.any(axis=1), lanes.optimal)
+        lanes.polish &= ~moves
+        lanes.fresh &= ~moves | polish
+        if limit.any():
+            self.stop(limit, ITERATION_LIMIT)
+
+    def correct(self, at: Indices) -> None:
+        """Where no variable enters, look at the true residual: finished, or go on?"""
+        lanes = self.lanes
+        system, x = lanes.system[at], lanes.all_variables(at)[:, :-1]
+        b = self.system.b[system]
+        r = b - multiply(self.system.A, system, x)
+        penalty = self.system.penalty[system] + self.damping[system] ** 2 * x
+        w = multiply(self.system.A, system, r, transpose=True) - penalty
+        relative = np.where(x > 0, np.abs(w), w) / lanes.norm[at]
+        violation = np.max(relative, axis=1, initial=0) / lanes.w[at, -1]
+        better = violation < lanes.best[at]
+        self.x[system[better]] = x[better]
+        lanes.best[at[better]] = violation[better]
+        lanes.corrections[at] += 1
+        goes_on = (
+            better & (violation > self.tol) & (lanes.corrections[at] < CORRECTIONS)
+        )
+        lanes.busy[at] = goes_on
+        at = at[goes_on]
+        lanes.c[at, :-1] += w[goes_on] - lanes.w[at, :-1]
+        lanes.fresh[at] = lanes.polish[at] = True
+
+    def stop(self, stopped: Mask, status: int) -> None:
+        """Finish some lanes where they stand."""
+        lanes, at = self.lanes, np.flatnonzero(stopped)
+        self.x[lanes.system[at]] = lanes.all_variables(at)[:, :-1]
+        self.status[lanes.system[at]] = status
+        lanes.busy[at] = False
+
+
+def nnls_gram(
+    system: ScaledSystem, start: Array, *, tol: float, maxiter: int
+) -> Solution:
+    """Solve a batch of scaled systems in float64, one pivot of each at a time.
+
+    Parameters
+    ----------
+    system : ScaledSystem
+        ``A`` is (m, n), shared, or (N, m, n); ``b`` is (N, m). All entries are finite.
+    start : (N, n) array
+        Starting points in the scaled variables; positive entries start passive.
+    tol : float
+        The violation of optimality, as :func:`certify` measures it, to stop at.
+    maxiter : int
+        The most inner passes of a system.
+
+    Returns
+    -------
+    Solution
+        With `x` in the scaled variables. Where `kkt` exceeds `tol`, the Gram matrix
+        was too ill-conditioned, or `maxiter` too small; x is feasible even then.
+    """
+    batch = Batch(system, start, tol, maxiter)
+    with np.errstate(all="ignore"):
+        batch.solve()
+    return Solution(
+        batch.x,
+        *certify(system, batch.x),
+        nit=batch.nit,
+        status=batch.status,
+        n_updates=batch.n_updates,
+        n_downdates=batch.n_downdates,
+    )
