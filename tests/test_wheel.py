@@ -19,7 +19,8 @@ import sys
 import gpusolve
 assert gpusolve.__file__.startswith(sys.prefix), gpusolve.__file__
 x, rnorm = gpusolve.nnls([[3.0, 2.0], [1.0, 1.0]], [3.0, 2.0])
-assert abs(x[0] - 1.1) < 1e-15 and x[1] == 0, x
+assert x[0] == 0 and abs(x[1] - 1.6) < 1e-15, x
+assert abs(rnorm - 0.2**0.5) < 1e-15, rnorm
 """
 
 
