@@ -31,7 +31,8 @@ _DYNAMIC_SHARED_BYTES = _device.shared_memory_per_block + _OVERRUN_BYTES
 _FLAGS = (
     "-std=c++17",
     "-O2",
-    "-g",
+    # With version 5 addr2line takes lines of a kernel for lines of the standard input.
+    "-gdwarf-4",
     "-w",
     "-fPIC",
     "-pthread",

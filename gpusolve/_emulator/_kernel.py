@@ -126,7 +126,6 @@ class Kernel:
                 order=ORDERS.index(schedule.order),
                 workers=workers,
                 arguments=(ctypes.c_void_p * len(addresses))(*addresses),
-                stacks=stacks.ready(workers * math.prod(threads)),
                 stack_stride=STRIDE,
             )
             report = self._launch(request)
@@ -157,6 +156,7 @@ class Kernel:
             args=(ctypes.byref(request), ctypes.byref(report)),
         )
         with _one_launch:
+            request.stacks = stacks.ready(request.workers * math.prod(request.block))
             worker.start()
             try:
                 worker.join()

@@ -27,6 +27,9 @@ _GUARD_BYTES = 64 * 1024 * 1024
 _CANARY = bytes([0xF5, 0xFF])
 """Repeated in the room around an array. NaN in every floating type, if it is read."""
 
+_POISONED_POINTER = 2**64 - _pages.PAGE_BYTES
+"""A pointer from memory that nobody wrote, and those a little before it."""
+
 
 @dataclass(frozen=True)
 class NamedArray:
@@ -176,6 +179,8 @@ class DeviceMemory:
                 return arena.describe(address)
         if address < _pages.PAGE_BYTES:
             return f"address {address:#x}, a null pointer"
+        if address >= _POISONED_POINTER:
+            return f"address {address:#x}, a pointer that nobody set"
         return f"address {address:#x}, which belongs to no array"
 
     def check(self, kernel: str) -> None:

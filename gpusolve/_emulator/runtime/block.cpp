@@ -11,8 +11,8 @@
 #include "kernel_entry.h"
 #include "shared_memory.h"
 
-__thread uint3 threadIdx;
-__thread uint3 blockIdx;
+EMULATOR_OWN uint3 threadIdx;
+EMULATOR_OWN uint3 blockIdx;
 dim3 blockDim;
 dim3 gridDim;
 
@@ -20,7 +20,7 @@ namespace emulator {
 
 namespace {
 
-__thread BlockRunner* runner;
+EMULATOR_OWN BlockRunner* runner;
 
 /// A thread that asks an atomic or a fence this often may be waiting for another.
 constexpr unsigned breaths_per_yield = 64;

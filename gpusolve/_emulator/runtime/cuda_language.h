@@ -27,8 +27,9 @@
 
 // One block runs on one thread of the operating system, so what a block shares is local to
 // that thread. Inside a function `thread_local` implies `static`, as `__shared__` does, and
-// beside `extern` it declares the dynamic shared memory that is defined here.
-#define __shared__ thread_local
+// beside `extern` it declares the dynamic shared memory that is defined here. Marked as used,
+// lest the compiler take what the kernel never writes for zero, where it is to find poison.
+#define __shared__ __attribute__((used)) thread_local
 
 #ifndef EMULATOR_DYNAMIC_SHARED_BYTES
 #error "the compile command says how much dynamic shared memory the device has"
@@ -36,4 +37,5 @@
 
 /// Kernels declare their dynamic shared memory by this name:
 ///     extern __shared__ __align__(16) unsigned char shared_memory[];
-__shared__ __align__(128) unsigned char shared_memory[EMULATOR_DYNAMIC_SHARED_BYTES];
+__shared__ __align__(emulator::shared_unit_bytes) unsigned char
+    shared_memory[EMULATOR_DYNAMIC_SHARED_BYTES];

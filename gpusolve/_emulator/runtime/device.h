@@ -8,8 +8,18 @@
 #pragma GCC visibility push(hidden)
 
 // `__thread` rather than `thread_local`: these need no initialisation, so an access is a load.
-extern __thread uint3 threadIdx;
-extern __thread uint3 blockIdx;
+#define EMULATOR_OWN __thread __attribute__((aligned(emulator::shared_unit_bytes)))
+
+namespace emulator {
+
+/// Shared memory is counted in these, as on a GPU, with each of the emulator's own few
+/// thread-local variables in one.
+constexpr int shared_unit_bytes = 128;
+
+}  // namespace emulator
+
+extern EMULATOR_OWN uint3 threadIdx;
+extern EMULATOR_OWN uint3 blockIdx;
 extern dim3 blockDim;
 extern dim3 gridDim;
 constexpr int warpSize = 32;

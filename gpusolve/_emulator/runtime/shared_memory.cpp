@@ -49,10 +49,11 @@ Span thread_local_variables() {
 }
 
 std::size_t static_shared_bytes() {
-    constexpr std::size_t own = dynamic_shared_bytes + sizeof(threadIdx) + sizeof(blockIdx) +
-                                sizeof(BlockRunner*);
-    const std::size_t all = thread_local_variables().bytes;
-    return all > own ? all - own : 0;
+    constexpr std::size_t unit = shared_unit_bytes;
+    constexpr std::size_t own_variables = 3;  // threadIdx, blockIdx and the runner
+    static_assert(dynamic_shared_bytes % unit == 0, "whole units");
+    const std::size_t all = (thread_local_variables().bytes + unit - 1) / unit * unit;
+    return all - dynamic_shared_bytes - own_variables * unit;
 }
 
 void poison_shared_memory(Span kept) {

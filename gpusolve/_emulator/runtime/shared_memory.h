@@ -20,7 +20,8 @@ struct Span {
 /// All thread-local variables of this object: the kernel's, and the emulator's own few.
 Span thread_local_variables();
 
-/// How much of it the kernel's `__shared__` variables take, without the dynamic ones.
+/// How much of it the kernel's `__shared__` variables take, without the dynamic ones, in
+/// whole units.
 std::size_t static_shared_bytes();
 
 /// Poison it all but `kept`.

@@ -1,0 +1,48 @@
+"""Pages of memory, and who may touch them."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+
+PAGE_BYTES = mmap.PAGESIZE
+NO_ACCESS = 0
+READ = mmap.PROT_READ
+READ_AND_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
+
+
+def whole_pages(size: int) -> int:
+    """`size` bytes, rounded up to pages."""
+    return -(-size // PAGE_BYTES) * PAGE_BYTES
+
+
+def reserve(size: int) -> int:
+    """The address of whole pages that nobody may touch, without memory behind them."""
+    kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    address = _libc().mmap(None, size, NO_ACCESS, kind, -1, 0)
+    if address in (None, ctypes.c_void_p(-1).value):
+        raise MemoryError(f"no room for {size} bytes of addresses")
+    return int(address)
+
+
+def protect(address: int, size: int, access: int) -> None:
+    """Say who may touch pages: `NO_ACCESS`, `READ` or `READ_AND_WRITE`."""
+    if _libc().mprotect(address, size, access) != 0:
+        raise MemoryError(f"no memory for {size} bytes")
+
+
+def release(address: int, size: int) -> None:
+    """Give back what `reserve` gave."""
+    _libc().munmap(address, size)
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None)
+    address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.mmap.restype = address
+    libc.mmap.argtypes = [address, size, number, number, number, ctypes.c_long]
+    libc.mprotect.argtypes = [address, size, number]
+    libc.munmap.argtypes = [address, size]
+    return libc

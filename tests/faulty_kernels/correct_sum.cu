@@ -1,0 +1,34 @@
+// No fault: the sum of x, how many of its values are positive, and who took part, by any
+// grid and block of up to three dimensions.
+
+__device__ int place_in(const uint3& index, const dim3& size) {
+    return index.x + size.x * (index.y + size.y * index.z);
+}
+
+template <class T>
+__global__ void sum(const T* x, long long x_stride, int n, T* total, unsigned* positive,
+                    int* visits, int* blocks) {
+    __shared__ T partial[32];
+    const int threads = blockDim.x * blockDim.y * blockDim.z;
+    const int block = place_in(blockIdx, gridDim);
+    const int thread = place_in(threadIdx, blockDim);
+    const int i = block * threads + thread;
+    const bool has_value = i < n;
+    T value = has_value ? x[i * x_stride] : T(0);
+    if (has_value) atomicAdd(&visits[i], 1);
+
+    const unsigned votes = __ballot_sync(0xffffffffu, value > 0);
+    if (thread % 32 == 0) atomicAdd(positive, __popc(votes));
+    for (int distance = 16; distance > 0; distance /= 2)
+        value += __shfl_down_sync(0xffffffffu, value, distance);
+    if (thread % 32 == 0) partial[thread / 32] = value;
+    const int counted = __syncthreads_count(has_value);
+    if (thread >= 32) return;
+    value = thread < threads / 32 ? partial[thread] : T(0);
+    for (int distance = 16; distance > 0; distance /= 2)
+        value += __shfl_xor_sync(0xffffffffu, value, distance);
+    if (thread == 0) {
+        atomicAdd(total, value);
+        blocks[block] = counted;
+    }
+}

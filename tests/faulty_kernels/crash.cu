@@ -1,0 +1,23 @@
+// Thread 5 writes one value.
+// Faults: all the ways in which a thread can end its process, by number.
+
+enum Crash { none, division, recursion, assertion, trap, wild_pointer };
+
+__device__ __noinline__ int recurse(volatile int* depth) {
+    volatile int here[256];
+    here[*depth % 256] = *depth;
+    *depth = *depth + 1;
+    return recurse(depth) + here[*depth % 256];
+}
+
+__global__ void crash(volatile int* x, int which) {
+    __shared__ int* nobody_set;
+    volatile int zero = 0;
+    if (threadIdx.x != 5) return;
+    if (which == division) x[0] = x[1] / zero;
+    if (which == recursion) x[0] = recurse(x);
+    assert(which != assertion);
+    if (which == trap) __trap();
+    if (which == wild_pointer) *nobody_set = 1;
+    x[0] = 1;
+}

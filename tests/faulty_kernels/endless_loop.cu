@@ -1,0 +1,7 @@
+// Wait for a flag.
+// Fault: nobody sets it.
+
+__global__ void wait_for(const volatile int* flag) {
+    while (*flag == 0) {
+    }
+}

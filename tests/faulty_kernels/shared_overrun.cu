@@ -1,0 +1,10 @@
+// Put a value for each thread into shared memory.
+// Fault: counts as many bytes as there are values.
+
+__global__ void fill(int* x) {
+    extern __shared__ __align__(16) unsigned char shared_memory[];
+    int* values = reinterpret_cast<int*>(shared_memory);
+    values[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = values[blockDim.x - 1 - threadIdx.x];
+}

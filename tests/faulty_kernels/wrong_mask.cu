@@ -1,0 +1,8 @@
+// Neighbours change places.
+// Fault: every lane calls, but the mask names the lower half only.
+
+template <bool faulty>
+__global__ void swap_neighbours(int* x) {
+    const unsigned mask = faulty ? 0x0000ffffu : 0xffffffffu;
+    x[threadIdx.x] = __shfl_xor_sync(mask, x[threadIdx.x], 1);
+}

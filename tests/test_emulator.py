@@ -1,0 +1,625 @@
+"""The emulator, on small kernels: faulty ones are reported, their correct twins run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusolve import _emulator
+from gpusolve._emulator import KernelError
+
+KERNELS = Path(__file__).parent / "faulty_kernels"
+ORDERS = ("forward", "reverse", "random")
+
+pytestmark = pytest.mark.skipif(
+    _emulator.compiler() is None or sys.platform != "linux",
+    reason="the emulator wants Linux and a C++ compiler",
+)
+
+
+def kernel(file: str, instance: str) -> _emulator.Kernel:
+    return _emulator.Kernel(KERNELS / f"{file}.cu", instance, KERNELS)
+
+
+@pytest.fixture(params=ORDERS)
+def order(request: pytest.FixtureRequest) -> Iterator[str]:
+    with _emulator.schedule(request.param, seed=3):
+        yield request.param
+
+
+def run_one_block(file: str, instance: str, *args: Any, threads: int = 32) -> None:
+    kernel(file, instance)((1,), (threads,), args)
+
+
+def python(program: str) -> list[str]:
+    """The command that runs a program in an interpreter of its own."""
+    beginning = (
+        "import ctypes, pathlib, numpy as np\n"
+        "from gpusolve import _emulator\n"
+        f"kernels = pathlib.Path({str(KERNELS)!r})\n"
+    )
+    return [sys.executable, "-c", beginning + program]
+
+
+def orders_that_satisfy(check: Callable[[], bool]) -> set[str]:
+    """The orders of threads under which `check` holds."""
+    satisfied = set()
+    for order in ORDERS:
+        with _emulator.schedule(order, seed=3):
+            if check():
+                satisfied.add(order)
+    return satisfied
+
+
+# ---- what is right runs right --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("grid", "block"),
+    [((1,), (32,)), ((5,), (256,)), ((2, 3), (16, 8)), ((2, 3, 2), (8, 4, 32))],
+)
+@pytest.mark.parametrize("dtype", [np.int32, np.float32, np.float64])
+def test_sum(order: str, grid: Any, block: Any, dtype: Any) -> None:
+    blocks, threads = int(np.prod(grid)), int(np.prod(block))
+    n = blocks * threads - 7
+    x = np.random.default_rng(1).integers(-9, 9, n).astype(dtype)
+    total = _emulator.zeros(1, dtype)
+    positive = _emulator.zeros(1, np.uint32)
+    visits = _emulator.zeros(n, np.int32)
+    counted = _emulator.empty(blocks, np.int32)
+    name = {"int32": "int", "float32": "float", "float64": "double"}[x.dtype.name]
+    arguments = (x, np.int64(1), np.int32(n), total, positive, visits, counted)
+    kernel("correct_sum", f"sum<{name}>")(grid, block, arguments)
+    assert total[0] == x.sum()
+    assert positive[0] == np.count_nonzero(x > 0)
+    assert np.all(visits == 1)
+    np.testing.assert_array_equal(counted, [threads] * (blocks - 1) + [threads - 7])
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[::2],
+        lambda x: x[::-1],
+        lambda x: x[74:10:-3],
+        lambda x: x.reshape(10, 10).T[3],
+        lambda x: np.broadcast_to(x[7:8], (40,)),
+    ],
+    ids=["strided", "backwards", "strided backwards", "column", "broadcast"],
+)
+def test_views(order: str, view: Callable[[Any], Any]) -> None:
+    x = view(np.arange(100.0))
+    total, positive = _emulator.zeros(1, float), _emulator.zeros(1, np.uint32)
+    visits, counted = (_emulator.zeros(n, np.int32) for n in (x.size, 1))
+    stride = np.int64(x.strides[0] // x.itemsize)
+    arguments = (x, stride, np.int32(x.size), total, positive, visits, counted)
+    kernel("correct_sum", "sum<double>")((1,), (128,), arguments)
+    assert total[0] == x.sum()
+
+
+def test_overlapping_arrays_share_memory(order: str) -> None:
+    x = np.arange(8.0)
+    run_one_block(
+        "unchecked_copy",
+        "copy_element<double>",
+        x[:5],
+        np.int32(4),
+        x[3:],
+        np.int32(4),
+        threads=1,
+    )
+    np.testing.assert_array_equal(x, [0, 1, 2, 3, 4, 5, 6, 4])
+
+
+def test_words_of_the_language(order: str) -> None:
+    lane = np.arange(32)
+    part = lane & ~7
+    bits = [bin(i).count("1") for i in lane]
+    lowest = [(i & -i).bit_length() for i in map(int, lane)]
+    length = np.array([int(i).bit_length() for i in lane])
+    wanted = [
+        (lane + 5) % 32,
+        part + 3,
+        np.where(lane < 3, lane, lane - 3),
+        np.where(lane < part + 3, lane, lane - 3),
+        np.where(lane + 3 > 31, lane, lane + 3),
+        np.where(lane + 3 > part + 7, lane, lane + 3),
+        lane ^ 5,
+        np.where((lane ^ 12) > part + 7, lane, lane ^ 12),
+        np.ones(32),
+        np.full(32, sum(1 << i for i in range(0, 32, 3))),
+        np.full(32, 1),
+        np.full(32, 2),
+        np.full(32, 1),
+        np.full(32, 2),
+        np.array(bits) + 1,
+        np.array(lowest) + 100 * (lane + 1),
+        (32 - length) + 100 * (64 - length),
+        np.ones(32),
+        abs(lane - 7) + 2,
+        lane + 32,
+        np.ones(32),
+        np.full(32, 32 + 3100),
+        np.full(32, -1),
+        np.full(32, -1),
+    ]
+    out = _emulator.empty((len(wanted), 32), np.int32)
+    floats = _emulator.empty((2, 32), np.float32)
+    run_one_block("language", "words", out, floats)
+    for row, (found, right) in enumerate(zip(out, wanted, strict=True)):
+        right = np.asarray(right).astype(np.int64).astype(np.int32)
+        np.testing.assert_array_equal(found, right, f"row {row} of language.cu")
+    np.testing.assert_array_equal(floats[0], 5 * lane + 2)
+    np.testing.assert_array_equal(floats[1], 2.0 ** (lane % 8) + 1)
+
+
+def test_lanes_that_run_ahead_do_not_disturb_slower_ones(order: str) -> None:
+    x = np.arange(32, dtype=np.int32)
+    rounds = 3 + np.arange(32) // 2
+    swapped = np.where(rounds % 2 == 1, np.arange(32) ^ 1, np.arange(32))
+    run_one_block("running_ahead", "exchange_in_pairs", x, np.int32(3))
+    np.testing.assert_array_equal(x, swapped + rounds)
+
+
+def test_threads_and_blocks_may_wait_for_each_other_in_loops(order: str) -> None:
+    in_turn = kernel("waiting_in_a_loop", "in_turn")
+    blocks = in_turn.resident_blocks(64, 0)
+    turn, found = _emulator.zeros(1, np.int32), _emulator.empty(blocks, np.int32)
+    in_turn((blocks,), (64,), (turn, found))
+    np.testing.assert_array_equal(found, np.arange(blocks))
+
+
+def test_one_seed_gives_one_order() -> None:
+    def tickets(seed: int) -> Any:
+        out = _emulator.empty((24, 32), np.int32)
+        floats = _emulator.empty((2, 32), np.float32)
+        with _emulator.schedule("random", seed):
+            run_one_block("language", "words", out, floats)
+        return out
+
+    np.testing.assert_array_equal(tickets(1), tickets(1))
+
+
+# ---- synchronisation -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_missing_syncthreads(faulty: bool) -> None:
+    def is_right() -> bool:
+        x = np.arange(512, dtype=np.int32)
+        y = _emulator.empty(512, np.int32)
+        reverse = kernel("missing_syncthreads", f"reverse_block<{str(faulty).lower()}>")
+        reverse((2,), (256,), (x, y))
+        return np.array_equal(y, x.reshape(2, 256)[:, ::-1].ravel())
+
+    assert orders_that_satisfy(is_right) == (set() if faulty else set(ORDERS))
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_missing_syncwarp(faulty: bool) -> None:
+    def is_right() -> bool:
+        x = np.arange(32, dtype=np.int32)
+        run_one_block("missing_syncwarp", f"shift<{str(faulty).lower()}>", x)
+        return np.array_equal(x, np.minimum(np.arange(32) + 1, 31))
+
+    # In forward order each lane reads before the next writes: the permuted orders tell.
+    assert orders_that_satisfy(is_right) == ({"forward"} if faulty else set(ORDERS))
+
+
+SYNCHRONISATION = {
+    "divergent_barrier": (
+        "wait_in_halves",
+        (32,),
+        "divergent barrier.*\n"
+        r".*16 x waits in __syncthreads at .*barrier.cu:7, thread \(0, 0, 0\) first\n"
+        r".*16 x waits in __syncthreads at .*barrier.cu:9, thread \(16, 0, 0\) first",
+    ),
+    "early_exit": (
+        "double_values",
+        (20, np.int32(20)),
+        r"divergent barrier.*\n.*20 x waits in .* early_exit.cu:9.*\n.*12 x left",
+    ),
+    "wrong_mask": (
+        "swap_neighbours",
+        (32,),
+        r"thread \(\d+, 0, 0\), block \(0, 0, 0\), wrong_mask.cu:7: "
+        r"__shfl_xor_sync with mask 0x0000ffff, which leaves out lane \d+",
+    ),
+    "lane_outside_mask": (
+        "sum_half",
+        (32, 1),
+        r"lane_outside_mask.cu:9: __shfl_xor_sync reads lane \d+, .* mask 0x0000ffff",
+    ),
+    "deadlock": (
+        "count_true",
+        (32, 32),
+        r"deadlock.*\n"
+        r".*16 x waits in __ballot_sync with mask 0xffffffff at deadlock.cu:7.*\n"
+        r".*16 x waits in __syncthreads at deadlock.cu:6",
+    ),
+    "different_operations": (
+        "any_true",
+        (32, 32),
+        r"deadlock.*\n.*16 x waits in __ballot_sync .*\n.*16 x waits in __any_sync",
+    ),
+}
+
+
+@pytest.mark.parametrize("file", SYNCHRONISATION)
+def test_synchronisation_faults(order: str, file: str) -> None:
+    name, sizes, message = SYNCHRONISATION[file]
+    arguments = [
+        np.ones(size, np.int32) if isinstance(size, int) else size for size in sizes
+    ]
+    run_one_block(file, f"{name}<false>", *arguments)
+    with pytest.raises(KernelError, match=message):
+        run_one_block(file, f"{name}<true>", *arguments)
+
+
+def test_mask_that_names_lanes_beyond_the_block(order: str) -> None:
+    x = np.ones(20, np.int32)
+    with pytest.raises(KernelError, match="this warp has 20 lanes only"):
+        run_one_block("wrong_mask", "swap_neighbours<false>", x, threads=20)
+
+
+# ---- memory --------------------------------------------------------------------------
+
+copy = "unchecked_copy", "copy_element<double>"
+
+
+def copy_element(x: Any, source: int, y: Any, target: int) -> None:
+    run_one_block(*copy, x, np.int32(source), y, np.int32(target), threads=1)
+
+
+def test_accesses_inside_arrays(order: str) -> None:
+    x, y = np.arange(5.0), _emulator.empty(7, float)
+    for source, target in ((0, 0), (4, 6)):
+        copy_element(x, source, y, target)
+        assert y[target] == x[source]
+
+
+@pytest.mark.parametrize("place", [-100_000, -600, -1, 5, 6, 600, 100_000])
+def test_accesses_outside_arrays(order: str, place: int) -> None:
+    """All writes are reported. A read is where a page ends, and elsewhere gives NaN."""
+    x, y = np.zeros(5), np.zeros(5)
+    with pytest.raises(KernelError, match=rf"writes element {place} of y .*0 to 4"):
+        copy_element(x, 0, y, place)
+    assert np.all(y == 0)
+    just_inside_the_page = -600 < place < 0 if order != "reverse" else 0 < place < 500
+    if just_inside_the_page:
+        copy_element(x, place, y, 0)
+        assert np.isnan(y[0])
+    else:
+        where = rf"thread \(0, 0, 0\), block \(0, 0, 0\), .*reads element {place} of x "
+        with pytest.raises(KernelError, match=where):
+            copy_element(x, place, y, 0)
+
+
+def test_fault_names_its_line() -> None:
+    with pytest.raises(KernelError, match=r"unchecked_copy\.cu:6: reads"):
+        copy_element(np.zeros(5), 5, np.zeros(5), 0)
+
+
+def test_end_of_an_odd_number_of_small_elements() -> None:
+    x = np.zeros(5, np.float32)
+    with pytest.raises(KernelError, match="reads element 5 of x"):
+        run_one_block(
+            "unchecked_copy",
+            "copy_element<float>",
+            x,
+            np.int32(5),
+            x.copy(),
+            np.int32(0),
+        )
+
+
+def test_accesses_outside_a_view(order: str) -> None:
+    x = np.arange(12.0)
+    backwards = x[7:3:-1]
+    copy_element(backwards, -3, x, 11)
+    assert x[11] == 4
+    y = np.zeros(3)
+    with pytest.raises(KernelError, match=r"element -4 of y .* -3 to 0"):
+        copy_element(x, 0, np.zeros(4)[::-1], -4)
+    with pytest.raises(KernelError, match=r"element 3 of y .* 0 to 2"):
+        copy_element(x, 0, y, 3)
+
+
+def test_write_to_a_read_only_array(order: str) -> None:
+    y = np.zeros(5)
+    copy_element(np.ones(5), 0, y, 2)
+    y.flags.writeable = False
+    with pytest.raises(KernelError, match=r"writes element 2 of y .* is read-only"):
+        copy_element(np.ones(5), 0, y, 2)
+
+
+def test_empty_array(order: str) -> None:
+    empty = np.zeros((0, 3))
+    sum_of_nothing = kernel("correct_sum", "sum<double>")
+    total, positive = _emulator.zeros(1, float), _emulator.zeros(1, np.uint32)
+    none, counted = _emulator.zeros(0, np.int32), _emulator.zeros(1, np.int32)
+    arguments = (empty, np.int64(1), np.int32(0), total, positive, none, counted)
+    sum_of_nothing((1,), (32,), arguments)
+    assert total[0] == 0
+    for place in (-1, 0):
+        with pytest.raises(KernelError, match=f"element {place} of x .* is empty"):
+            copy_element(empty, place, np.zeros(1), 0)
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_nobody_wrote_is_poison(order: str, faulty: bool, dtype: Any) -> None:
+    name = {"float32": "float", "float64": "double"}[np.dtype(dtype).name]
+    x = np.arange(50, dtype=dtype)
+    y = _emulator.empty(50, dtype)
+    add_bias = kernel("unwritten", f"add_bias<{name}, {str(faulty).lower()}>")
+    for blocks in (1, 40):  # nor does a block see what another one left
+        add_bias((blocks,), (32,), (x, y, np.int32(50), dtype(3)), shared_mem=64)
+        right = x + np.where(np.arange(50) % 2 == 0, 3, 6)
+        np.testing.assert_array_equal(y, right * np.nan if faulty else right)
+
+
+def test_write_past_the_end_of_shared_memory(order: str) -> None:
+    x = np.arange(32, dtype=np.int32)
+    fill = kernel("shared_overrun", "fill")
+    fill((1,), (32,), (x,), shared_mem=32 * 4)
+    np.testing.assert_array_equal(x, np.arange(32)[::-1])
+    with pytest.raises(KernelError, match="byte 32 of shared_memory, which has 32"):
+        fill((1,), (32,), (x,), shared_mem=32)
+
+
+# ---- crashes -------------------------------------------------------------------------
+
+CRASHES = {
+    1: "divides an integer by zero",
+    2: "overflows its stack",
+    3: "assertion failed: which != assertion",
+    4: r"__trap\(\)",
+    5: "writes address 0xf{16}, a pointer that nobody set",
+}
+
+
+@pytest.mark.parametrize("which", CRASHES)
+def test_crash_is_an_exception_and_the_next_launch_works(
+    order: str, which: int
+) -> None:
+    x = _emulator.zeros(256, np.int32)
+    where = r"crash, thread \(5, 0, 0\), block \(\d, 0, 0\), crash\.cu:\d+: "
+    with pytest.raises(KernelError, match=where + CRASHES[which]):
+        kernel("crash", "crash")((3,), (64,), (x, np.int32(which)))
+    assert not x.any()
+    kernel("crash", "crash")((3,), (64,), (x, np.int32(0)))
+    assert x[0] == 1
+
+
+def test_null_pointer_argument(order: str) -> None:
+    with pytest.raises(KernelError, match="reads address 0x8, a null pointer"):
+        copy_element(None, 1, np.zeros(1), 0)
+
+
+def test_handlers_of_faults_are_restored() -> None:
+    faults = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+    before = [signal.getsignal(fault) for fault in faults]
+    with pytest.raises(KernelError):
+        copy_element(None, 1, np.zeros(1), 0)
+    assert [signal.getsignal(fault) for fault in faults] == before
+
+
+def test_fault_outside_a_kernel_still_ends_the_process() -> None:
+    program = """
+kernel = _emulator.Kernel(kernels / "crash.cu", "crash", kernels)
+try:
+    kernel((1,), (32,), (np.zeros(2, np.int32), np.int32(1)))
+except _emulator.KernelError:
+    print("reported", flush=True)
+ctypes.string_at(0)
+"""
+    ended = subprocess.run(python(program), capture_output=True, text=True)
+    assert ended.stdout == "reported\n"
+    assert ended.returncode == -signal.SIGSEGV
+
+
+def test_interrupt_ends_an_endless_kernel(order: str) -> None:
+    wait_for = kernel("endless_loop", "wait_for")
+    wait_for((2,), (32,), (np.ones(1, np.int32),))
+    timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        wait_for((2,), (32,), (np.zeros(1, np.int32),))
+    timer.join()
+    wait_for((2,), (32,), (np.ones(1, np.int32),))
+
+
+# ---- what cannot be launched ---------------------------------------------------------
+
+ONE = np.zeros(1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((ONE, 0, ONE), "given 3 arguments; 4 are wanted: x, from, y, to"),
+        ((ONE, 0, ONE, np.int32(0)), "from of .* is int; .* Python int, .* as int64"),
+        ((ONE, 0.5, ONE, np.int32(0)), "from of .* is int; .* passes as float64"),
+        ((ONE, np.float32(0), ONE, np.int32(0)), "from .* is int; .* a float32 value"),
+        ((ONE, ONE, ONE, np.int32(0)), "from of .* is int; .* an array of float64"),
+        ((1.0, np.int32(0), ONE, np.int32(0)), "x .* pointer to double; .* float64"),
+        (
+            (np.zeros(1, np.float32), np.int32(0), ONE, np.int32(0)),
+            "x of copy_element<double> is a pointer to double; .* array of float32",
+        ),
+        ((ONE, np.int32(0), np.zeros(1, np.int64), np.int32(0)), "y .* array of int64"),
+        ((ONE, np.int32(0), "y", np.int32(0)), "y .* given 'y'"),
+    ],
+)
+def test_wrong_arguments(arguments: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        run_one_block(*copy, *arguments, threads=1)
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "shared_mem", "message"),
+    [
+        ((1,), (1025,), 0, r"block is \(1025,\)"),
+        ((1,), (64, 32), 0, r"block is \(64, 32\), 2048 threads; at most 1024"),
+        ((1,), (1, 1, 65), 0, r"block is \(1, 1, 65\)"),
+        ((0,), (32,), 0, r"grid is \(0,\); each size must be 1 to"),
+        ((1, 1, 1, 1), (32,), 0, "grid has 4 dimensions"),
+        ((1,), (32,), -1, "shared_mem is -1"),
+        ((1,), (32,), 99 * 1024 + 1, "together at most 101376 are wanted"),
+    ],
+)
+def test_impossible_launches(
+    grid: Any, block: Any, shared_mem: int, message: str
+) -> None:
+    fill = kernel("shared_overrun", "fill")
+    with pytest.raises(ValueError, match=message):
+        fill(grid, block, (np.zeros(1024, np.int32),), shared_mem=shared_mem)
+
+
+def test_largest_block(order: str) -> None:
+    x = np.arange(1024, dtype=np.int32)
+    limit = _emulator.shared_memory_per_block
+    kernel("shared_overrun", "fill")((1,), (1024,), (x,), shared_mem=limit)
+    np.testing.assert_array_equal(x, np.arange(1024)[::-1])
+
+
+def test_resident_blocks() -> None:
+    fill = kernel("shared_overrun", "fill")
+    assert fill.resident_blocks(32, 0) == 16 * _emulator.multiprocessors
+    assert fill.resident_blocks(1024, 0) == _emulator.multiprocessors
+    assert fill.resident_blocks(32, 49 * 1024) == 2 * _emulator.multiprocessors
+    assert fill.resident_blocks(32, 99 * 1024) == _emulator.multiprocessors
+    assert fill.resident_blocks(32, 99 * 1024 + 1) == 0
+    reverse = kernel("missing_syncthreads", "reverse_block<false>")
+    assert reverse.resident_blocks(32, 98 * 1024) == _emulator.multiprocessors
+    assert reverse.resident_blocks(32, 98 * 1024 + 1) == 0, "its own 1 KiB counts"
+
+
+# ---- the schedule --------------------------------------------------------------------
+
+
+def test_schedule_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_forward() -> bool:
+        x = np.arange(32, dtype=np.int32)
+        run_one_block("missing_syncwarp", "shift<true>", x)
+        return np.array_equal(x, np.minimum(np.arange(32) + 1, 31))
+
+    monkeypatch.delenv("GPUSOLVE_EMULATE_SCHEDULE", raising=False)
+    assert is_forward()
+    for text in ("reverse", "random", "random:7"):
+        monkeypatch.setenv("GPUSOLVE_EMULATE_SCHEDULE", text)
+        assert not is_forward()
+        with _emulator.schedule("forward"):
+            assert is_forward()
+    for text in ("sideways", "random:x"):
+        monkeypatch.setenv("GPUSOLVE_EMULATE_SCHEDULE", text)
+        with pytest.raises(ValueError, match="GPUSOLVE_EMULATE_SCHEDULE is"):
+            is_forward()
+
+
+def test_unknown_order() -> None:
+    wrong: Any = "sideways"
+    with pytest.raises(ValueError, match="'sideways'"), _emulator.schedule(wrong):
+        pass
+
+
+# ---- the compiler and its cache ------------------------------------------------------
+
+
+def test_compile_error_shows_the_kernel_and_the_log() -> None:
+    message = r"(?s)misspelt<int> in does_not_compile\.cu .*threadIdxx.*"
+    with pytest.raises(_emulator.CompileError, match=message):
+        kernel("does_not_compile", "misspelt<int>")
+
+
+def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GPUSOLVE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    assert _emulator.cache_directory() == tmp_path
+    monkeypatch.delenv("GPUSOLVE_CACHE_DIR")
+    assert _emulator.cache_directory() == tmp_path / "user" / "gpusolve"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert _emulator.cache_directory() == Path.home() / ".cache" / "gpusolve"
+
+
+def objects(directory: Path) -> set[str]:
+    return {path.name for path in directory.glob("emulator/*.so")}
+
+
+def test_object_is_made_once_for_each_text(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_CACHE_DIR", str(tmp_path / "cache"))
+    source, header = tmp_path / "one.cu", tmp_path / "one.cuh"
+    source.write_text('#include "one.cuh"\n__global__ void one(int* x) { *x = value; }')
+    for value, made in ((1, 1), (1, 1), (2, 2)):
+        header.write_text(f"constexpr int value = {value};")
+        x = np.zeros(1, np.int32)
+        _emulator.Kernel(source, "one", tmp_path)((1,), (1,), (x,))
+        assert x[0] == value
+        assert len(objects(tmp_path / "cache")) == made
+
+
+def test_processes_race_for_one_object(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_CACHE_DIR", str(tmp_path))
+    program = """
+x = np.arange(4, dtype=np.int32)
+kernel = _emulator.Kernel(kernels / "shared_overrun.cu", "fill", kernels)
+kernel((1,), (4,), (x,), shared_mem=16)
+print(*x)
+"""
+    racing = [
+        subprocess.Popen(python(program), stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    assert [process.communicate()[0] for process in racing] == ["3 2 1 0\n"] * 4
+    assert len(objects(tmp_path)) == 1
+    assert len(list((tmp_path / "emulator").iterdir())) == 2, "the object, the runtime"
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert _emulator.compiler() is None
+    with pytest.raises(_emulator.CompileError, match="CXX is 'no-such-compiler'"):
+        kernel("crash", "crash")
+    monkeypatch.delenv("CXX")
+    monkeypatch.setenv("PATH", "")
+    assert _emulator.compiler() is None
+    with pytest.raises(_emulator.CompileError, match="none is found"):
+        kernel("crash", "crash")
+
+
+def test_other_platforms_get_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(_emulator.CompileError, match="the emulator runs on Linux"):
+        kernel("crash", "crash")
+
+
+def test_import_is_cheap() -> None:
+    program = (
+        "import sys, subprocess\n"
+        "def refuse(*_, **__): raise AssertionError('a process at import')\n"
+        "subprocess.Popen = refuse\n"
+        "from gpusolve import _emulator\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_empty_is_poisoned() -> None:
+    assert np.isnan(_emulator.empty((2, 3), np.float32)).all()
+    assert np.isnan(_emulator.empty(3, np.float64)).all()
+    assert (_emulator.empty(3, np.int64) == -1).all()
+    assert _emulator.empty((0, 3), np.int8).shape == (0, 3)
+    assert (_emulator.zeros(3, np.int64) == 0).all()
