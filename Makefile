@@ -38,7 +38,7 @@ wheel: $(VENV)/test
 	$(BIN)/python -m build
 
 resources: $(VENV)/test
-	$(BIN)/python tests/kernel_resources.py > tests/kernel_resources.md
+	$(BIN)/python tests/kernel_resources.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -1,16 +1,21 @@
 """Registers, shared memory and spills of every kernel, told by NVRTC without a GPU.
 
-python tests/kernel_resources.py > tests/kernel_resources.md
+``make resources`` writes the table anew.
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 from gpusolve._kernels import INSTANCES, OPTIONS, source_directory
 
 ARCHITECTURES = (75, 80, 90, 100)
+CUPY_OPTIONS = ("--device-as-default-execution-space", "-ftz=true")
+"""What CuPy adds to a kernel's own options, after them."""
+
+TABLE = Path(__file__).with_suffix(".md")
 
 
 class Resources(NamedTuple):
@@ -40,6 +45,7 @@ def compile_file(
     options = (
         *OPTIONS,
         f"-I{source_directory()}",
+        *CUPY_OPTIONS,
         f"--gpu-architecture=sm_{architecture}",
         "--ptxas-options=-v",
     )
@@ -105,4 +111,4 @@ def table(rows: list[Resources]) -> str:
 
 
 if __name__ == "__main__":
-    print(table(all_resources()), end="")
+    TABLE.write_text(table(all_resources()))
