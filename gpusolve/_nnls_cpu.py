@@ -6,15 +6,16 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ._arrays import Array
 from .reference.nnls import CONVERGED, NOT_FINITE, Solution, default_tolerance, nnls
 from .reference.nnls_gram import nnls_gram
-from .reference.scaling import certify, scale
+from .reference.scaling import ScaledSystem, certify, rounding_scale, scale
 
 if TYPE_CHECKING:
     from .nnls import Problem
@@ -57,10 +58,12 @@ def cores() -> int:
 
 
 def chunked(problem: Problem) -> Iterator[slice]:
-    """Slices of the flattened batch, a few for each core, each small in memory."""
+    """Slices of the flattened batch, as many for each core, each small in memory."""
     systems, (m, n) = math.prod(problem.batch), problem.shape
     numbers = 3 * n * n + m + 8 * n + (0 if problem.A.ndim == 2 else m * n)
-    size = max(1, min(CHUNK_BYTES // (8 * numbers + 1), -(-systems // cores())))
+    limit = max(1, CHUNK_BYTES // (8 * numbers + 1))
+    turns = -(-systems // (limit * cores()))
+    size = max(1, -(-systems // max(1, turns * cores())))
     for first in range(0, systems, size):
         yield slice(first, min(first + size, systems))
 
@@ -127,22 +130,37 @@ def solve_finite(
         default_tolerance(np.dtype(np.float64)) if problem.tol is None else problem.tol
     )
     maxiter = problem.iteration_limit
-    if method == "qr":
+    if method == "qr" or A.shape[-1] == 0:
         return rounded(problem, A, b, by_qr(problem, A, b, start, tol))
     system = scale(A, b, problem.l1, problem.l2)
     scaled_start = start / system.column_scale * system.b_scale[:, None]
     solution = nnls_gram(system, scaled_start, tol=tol, maxiter=maxiter)
+    doubtful = uncertified(system, solution, tol)
+    if problem.maxiter is not None:
+        doubtful &= solution.status == CONVERGED
     solution = solution._replace(x=system.unscale(solution.x))
-    if method == "auto":
-        uncertified = solution.kkt > max(tol, default_tolerance(np.dtype(np.float64)))
-        if problem.maxiter is not None:
-            uncertified &= solution.status == CONVERGED
-        if uncertified.any():
-            A_part = A if A.ndim == 2 else A[uncertified]
-            again = by_qr(problem, A_part, b[uncertified], start[uncertified], tol)
-            for field, values in zip(solution, again, strict=True):
-                field[uncertified] = values
+    if method == "auto" and doubtful.any():
+        A_part = A if A.ndim == 2 else A[doubtful]
+        again = by_qr(problem, A_part, b[doubtful], start[doubtful], tol)
+        for field, values in zip(solution, again, strict=True):
+            field[doubtful] = values
     return rounded(problem, A, b, solution)
+
+
+def uncertified(system: ScaledSystem, solution: Solution, tol: float) -> NDArray[Any]:
+    """Which systems the Gram matrix could not bring to the specification's end.
+
+    Either the optimality conditions are violated, or a variable might still enter by
+    the specification's rule, which looks at r alone. That matters where r is far
+    smaller than what cancels in it.
+    """
+    cancelling = rounding_scale(system, solution.x)
+    r_norm = solution.rnorm * system.b_scale
+    w = solution.dual * system.column_scale * system.b_scale[:, None]
+    enters = (solution.x == 0) & (w > tol * system.norm * r_norm[:, None])
+    improvable = enters.any(axis=-1) & (r_norm > tol * cancelling)
+    least = default_tolerance(np.dtype(np.float64))
+    return np.asarray((solution.kkt > max(tol, least)) | improvable)
 
 
 def by_qr(problem: Problem, A: Array, b: Array, start: Array, tol: float) -> Solution:

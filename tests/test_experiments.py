@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 from oracles import scipy_rnorm, violation
 
-from benchmarks.experiments import EXPERIMENTS, PAPER_COUNTS
+from benchmarks.experiments import EXPERIMENTS, PAPER_COUNTS, PaperCounts
 
 SYSTEMS = {"numpy": 8, "emulator": 1, "cuda": 48}
 
 COUNT_TOLERANCE = {
-    "deconvolution": 0.25,
-    "shifted_gaussians": 0.25,
-    "uniform_random": 0.1,
+    "deconvolution": PaperCounts(0.25 * 62.8, 10),
+    "shifted_gaussians": PaperCounts(0.25 * 161.3, 0.25 * 86.5),
+    "uniform_random": PaperCounts(0.1 * 49.6, 1),
 }
-"""How far the mean number of updates may lie from the paper's, relatively.
+"""How far the mean counts may lie from the paper's.
 
-The paper's waveforms are not published, and those simulated here are only like them;
-its random vectors are of an unnamed distribution. Single systems scatter by a third.
+The paper's waveforms are not published: those simulated here are only like them, and
+lose more columns on the way. Its random vectors are of an unnamed distribution, and
+it divides no gradient by the norm of its column. Single systems scatter by a third.
 """
 
 SINGLE_PRECISION_KKT = 8
@@ -36,19 +37,16 @@ def test_float64(backend: Any, experiment: str) -> None:
     A, b = EXPERIMENTS[experiment](SYSTEMS[backend.name])
     result = backend.nnls(A, b)
     assert (result.status == 0).all()
-    assert result.kkt.max() <= 4 * np.finfo(np.float64).eps
+    assert result.kkt.max() <= 8 * np.finfo(np.float64).eps
     for k, x in enumerate(result.x):
         A_k = A if A.ndim == 2 else A[k]
-        assert violation(A_k, b[k], x) <= 4 * np.finfo(np.float64).eps
+        assert violation(A_k, b[k], x) <= 8 * np.finfo(np.float64).eps
         assert result.rnorm[k] == pytest.approx(scipy_rnorm(A_k, b[k]), rel=1e-10)
     if len(result.x) >= 8:
-        paper = PAPER_COUNTS[experiment]
-        assert result.n_updates.mean() == pytest.approx(
-            paper.updates, rel=COUNT_TOLERANCE[experiment]
-        )
-        assert result.n_downdates.mean() == pytest.approx(
-            paper.downdates, rel=0.25, abs=8
-        )
+        paper, near = PAPER_COUNTS[experiment], COUNT_TOLERANCE[experiment]
+        updates, downdates = result.n_updates.mean(), result.n_downdates.mean()
+        assert updates == pytest.approx(paper.updates, abs=near.updates)
+        assert downdates == pytest.approx(paper.downdates, abs=near.downdates)
 
 
 def test_float32(backend: Any, experiment: str) -> None:
