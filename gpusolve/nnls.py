@@ -187,7 +187,7 @@ def nnls(
     >>> import gpusolve
     >>> x, rnorm = gpusolve.nnls([[3, 2], [1, 1]], [3, 2])
     >>> x.round(6), rnorm.round(6)
-    (array([1.1, 0. ]), np.float64(0.948683))
+    (array([0. , 1.6]), np.float64(0.447214))
 
     Many right-hand sides for one matrix, in one call:
 

@@ -260,7 +260,7 @@ def nnls(
     >>> import numpy as np
     >>> solution = nnls(np.array([[3.0, 2.0], [1.0, 1.0]]), np.array([3.0, 2.0]))
     >>> solution.x.round(12)
-    array([1.1, 0. ])
+    array([0. , 1.6])
     """
     m, n = A.shape[-2:]
     batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-1])
