@@ -4,10 +4,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-# Where a driver answers, the demo installs CuPy for the driver's CUDA version.
-CUDA := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: \([0-9]*\).*/\1/p')
-GPU_EXTRA := $(if $(CUDA),$(if $(filter 12,$(CUDA)),$(comma)cuda12,$(comma)cuda13))
+# A driver for CUDA 12 or later runs CuPy for CUDA 12, the one that the tests pin too:
+# demo and tests share an environment, which cannot hold CuPy for 12 and for 13.
 comma := ,
+GPU_EXTRA := $(if $(shell nvidia-smi -L 2>/dev/null),$(comma)cuda12)
 
 CUDA_SOURCES := $(wildcard cuda_src/*.cu* tests/*/*.cu gpusolve/_emulator/runtime/*)
 
