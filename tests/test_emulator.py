@@ -228,6 +228,11 @@ SYNCHRONISATION = {
         (20, np.int32(20)),
         r"divergent barrier.*\n.*20 x waits in .* early_exit.cu:9.*\n.*12 x left",
     ),
+    "uneven_loop": (
+        "wait_three_times",
+        (64,),
+        r"divergent barrier.*\n.*32 x waits in .* uneven_loop.cu:7.*\n.*32 x left",
+    ),
     "wrong_mask": (
         "swap_neighbours",
         (32,),
@@ -251,6 +256,11 @@ SYNCHRONISATION = {
         (32, 32),
         r"deadlock.*\n.*16 x waits in __ballot_sync .*\n.*16 x waits in __any_sync",
     ),
+    "different_masks": (
+        "which_true",
+        (32, 32),
+        r"deadlock.*\n.*16 x .* with mask 0xffffffff .*\n.*16 x .* with mask 0xffff0001",
+    ),
 }
 
 
@@ -260,9 +270,10 @@ def test_synchronisation_faults(order: str, file: str) -> None:
     arguments = [
         np.ones(size, np.int32) if isinstance(size, int) else size for size in sizes
     ]
-    run_one_block(file, f"{name}<false>", *arguments)
+    threads = 64 if file == "uneven_loop" else 32
+    run_one_block(file, f"{name}<false>", *arguments, threads=threads)
     with pytest.raises(KernelError, match=message):
-        run_one_block(file, f"{name}<true>", *arguments)
+        run_one_block(file, f"{name}<true>", *arguments, threads=threads)
 
 
 def test_mask_that_names_lanes_beyond_the_block(order: str) -> None:
@@ -407,11 +418,14 @@ def test_null_pointer_argument(order: str) -> None:
 
 
 def test_handlers_of_faults_are_restored() -> None:
-    faults = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
-    before = [signal.getsignal(fault) for fault in faults]
-    with pytest.raises(KernelError):
-        copy_element(None, 1, np.zeros(1), 0)
-    assert [signal.getsignal(fault) for fault in faults] == before
+    program = """
+caught = lambda: [line for line in open("/proc/self/status") if "SigCgt" in line]
+before = caught()
+kernel = _emulator.Kernel(kernels / "crash.cu", "crash", kernels)
+kernel((1,), (32,), (np.zeros(2, np.int32), np.int32(0)))
+assert before == caught(), (before, caught())
+"""
+    subprocess.run(python(program), check=True)
 
 
 def test_fault_outside_a_kernel_still_ends_the_process() -> None:

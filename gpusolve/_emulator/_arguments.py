@@ -53,8 +53,8 @@ class Parameter:
 
     def fits(self, dtype: np.dtype[Any]) -> bool:
         """Whether a value of this dtype is one for the parameter, or its target."""
-        if self.kind == "v" or (self.is_pointer and self.bytes == 1):
-            return True  # bytes, which may be anything
+        if self.is_pointer and (self.kind in "vs" or self.bytes == 1):
+            return True  # bytes, or numbers taken together
         if dtype.itemsize != self.bytes:
             return False
         return self.kind == "s" or _KINDS.get(dtype.kind) == self.kind

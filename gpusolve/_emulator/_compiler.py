@@ -35,6 +35,8 @@ _FLAGS = (
     "-gdwarf-4",
     "-w",
     "-fPIC",
+    # A large local array touches the guard below its stack, and does not step over it.
+    "-fstack-clash-protection",
     "-pthread",
     # Kernels share symbols with nobody: thread-local variables of equal names in two
     # objects are two.

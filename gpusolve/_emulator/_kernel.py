@@ -116,23 +116,22 @@ class Kernel:
         with DeviceMemory(arrays, touch_end=schedule.order != "reverse") as memory:
             stored = _stored(self._parameters, values, memory.pointers())
             addresses = [one.ctypes.data for one in stored]
+            # As many at once as the device holds: a kernel's blocks may count on it.
             resident = self.resident_blocks(math.prod(threads), shared_mem)
-            workers = min(resident, math.prod(blocks))
             request = _Request(
                 grid=blocks,
                 block=threads,
                 shared_bytes=shared_mem,
                 seed=schedule.seed % 2**64,
                 order=ORDERS.index(schedule.order),
-                workers=workers,
+                workers=min(resident, math.prod(blocks)),
                 arguments=(ctypes.c_void_p * len(addresses))(*addresses),
                 stack_stride=STRIDE,
             )
             report = self._launch(request)
             if report.happened:
-                raise KernelError(
-                    explain(report, self.instance, memory, self._object_path)
-                )
+                text = explain(report, self.instance, memory, self._object_path)
+                raise KernelError(text)
             memory.check(self.instance)
             memory.copy_back()
 

@@ -55,7 +55,11 @@ def explain(report: Report, kernel: str, memory: DeviceMemory, compiled: Path) -
         where.append(f"{report.file.decode()}:{report.line}")
     elif report.instruction and (line := _line(compiled, report.instruction)):
         where.append(line)
-    what = _fault(report, memory) if report.signal else report.text.decode()
+    what = (
+        _fault(report, memory)
+        if report.signal
+        else report.text.decode(errors="replace")
+    )
     return f"{', '.join(where)}: {what}"
 
 

@@ -4,10 +4,10 @@
 enum Crash { none, division, recursion, assertion, trap, wild_pointer };
 
 __device__ __noinline__ int recurse(volatile int* depth) {
-    volatile int here[256];
-    here[*depth % 256] = *depth;
+    volatile int here[4096];
+    here[*depth % 4096] = *depth;
     *depth = *depth + 1;
-    return recurse(depth) + here[*depth % 256];
+    return recurse(depth) + here[*depth % 4096];
 }
 
 __global__ void crash(volatile int* x, int which) {

@@ -2,11 +2,8 @@
 
 #include <sched.h>
 
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 #include <numeric>
-#include <string>
 
 #include "kernel_entry.h"
 #include "shared_memory.h"
@@ -30,51 +27,8 @@ constexpr unsigned breaths_per_yield = 64;
 constexpr std::size_t stagger_bytes = 192;
 constexpr std::size_t stagger_period = 16;
 
-const char* name_of(Operation operation) {
-    switch (operation) {
-        case Operation::syncthreads: return "__syncthreads";
-        case Operation::syncthreads_or: return "__syncthreads_or";
-        case Operation::syncthreads_and: return "__syncthreads_and";
-        case Operation::syncthreads_count: return "__syncthreads_count";
-        case Operation::syncwarp: return "__syncwarp";
-        case Operation::shfl: return "__shfl_sync";
-        case Operation::shfl_up: return "__shfl_up_sync";
-        case Operation::shfl_down: return "__shfl_down_sync";
-        case Operation::shfl_xor: return "__shfl_xor_sync";
-        case Operation::ballot: return "__ballot_sync";
-        case Operation::any: return "__any_sync";
-        case Operation::all: return "__all_sync";
-    }
-    return "?";
-}
-
 bool is_same(Site a, Site b) {
     return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
-}
-
-const char* without_directory(const char* file) {
-    const char* slash = std::strrchr(file, '/');
-    return slash ? slash + 1 : file;
-}
-
-std::string to_string(Site site) {
-    return std::string(without_directory(site.file)) + ":" + std::to_string(site.line);
-}
-
-std::string to_string(uint3 index) {
-    return "(" + std::to_string(index.x) + ", " + std::to_string(index.y) + ", " +
-           std::to_string(index.z) + ")";
-}
-
-/// Where a thread waits, in words.
-std::string waiting_place(const Thread& thread, bool in_warp) {
-    std::string place = std::string("in ") + name_of(thread.operation);
-    if (in_warp) {
-        char mask[32];
-        std::snprintf(mask, sizeof(mask), " with mask 0x%08x", thread.mask);
-        place += mask;
-    }
-    return place + " at " + to_string(thread.site);
 }
 
 template <class Visit>
@@ -281,96 +235,23 @@ void BlockRunner::complete_exchange(Warp& warp, Thread* lanes, unsigned mask) {
         } else if (mask >> thread.source & 1) {
             thread.value = values[thread.source];
         } else {
-            report(&thread, thread.site, "%s reads lane %d, which is not in its mask 0x%08x",
-                   name_of(thread.operation), thread.source, mask);
-            abandon();
+            running_ = &thread;  // the one at fault, who need not be the last to come
+            fail(thread.site, "%s reads lane %d, which is not in its mask 0x%08x",
+                 name_of(thread.operation), thread.source, mask);
         }
     });
     warp.in_warp &= ~mask;
     warp.ready |= mask;
 }
 
-// ---- what goes wrong --------------------------------------------------------------------
-
-Report* BlockRunner::first_report(const Thread* thread) {
-    if (launch_.reported.exchange(true)) return nullptr;
-    Report& report = *launch_.report;
-    report = {};
-    report.happened = 1;
-    if (thread) {
-        report.has_thread = 1;
-        report.thread[0] = thread->index.x;
-        report.thread[1] = thread->index.y;
-        report.thread[2] = thread->index.z;
-    }
-    report.block[0] = blockIdx.x;
-    report.block[1] = blockIdx.y;
-    report.block[2] = blockIdx.z;
-    launch_.stopped = true;
-    return &report;
-}
-
-namespace {
-
-void fill_in(Report& report, Site site, const char* format, std::va_list values) {
-    std::vsnprintf(report.text, sizeof(report.text), format, values);
-    if (site.file)
-        std::snprintf(report.file, sizeof(report.file), "%s", without_directory(site.file));
-    report.line = site.line;
-}
-
-}  // namespace
-
-void BlockRunner::report(const Thread* thread, Site site, const char* format, ...) {
-    Report* report = first_report(thread);
-    if (!report) return;
-    std::va_list values;
-    va_start(values, format);
-    fill_in(*report, site, format, values);
-    va_end(values);
-}
-
-/// Say which threads wait where, and stop.
-void BlockRunner::report_stuck() {
-    struct Group {
-        std::string place;
-        uint3 first;
-        int count;
-    };
-    std::vector<Group> groups;
-    bool only_barriers = true;
-    for (const Thread& thread : threads_) {
-        const Warp& warp = warps_[thread.warp];
-        const bool in_warp = warp.in_warp >> thread.lane & 1;
-        if (in_warp) only_barriers = false;
-        const std::string place = warp.left >> thread.lane & 1
-                                      ? "left the kernel"
-                                      : "waits " + waiting_place(thread, in_warp);
-        auto same = [&](const Group& group) { return group.place == place; };
-        auto found = std::find_if(groups.begin(), groups.end(), same);
-        if (found == groups.end())
-            groups.push_back({place, thread.index, 1});
-        else
-            ++found->count;
-    }
-    std::string text = only_barriers
-                           ? "divergent barrier: not all threads of the block meet in one"
-                           : "deadlock: lanes wait for others of their mask, which never come";
-    for (const Group& group : groups)
-        text += "\n  " + std::to_string(group.count) + " x " + group.place + ", thread " +
-                to_string(group.first) + " first";
-    report(nullptr, {}, "%s", text.c_str());
-    throw Abandoned();
-}
+// ---- the end of a block ------------------------------------------------------------------
 
 void BlockRunner::check_shared_memory() {
     const std::size_t offset = first_unpoisoned(launch_.shared_bytes);
     if (offset == dynamic_shared_bytes) return;
-    report(nullptr, {},
-           "write past the end of shared memory: byte %zu of shared_memory, which has %zu as "
-           "launched",
-           offset, launch_.shared_bytes);
-    throw Abandoned();
+    fail_block("write past the end of shared memory: byte " + std::to_string(offset) +
+               " of shared_memory, which has " + std::to_string(launch_.shared_bytes) +
+               " as launched");
 }
 
 // ---- what the language calls ------------------------------------------------------------
@@ -392,15 +273,5 @@ unsigned warp_vote(Operation operation, unsigned mask, bool predicate, Site site
 void yield() { runner->yield(); }
 
 void breathe() { runner->breathe(); }
-
-void fail(Site site, const char* format, ...) {
-    if (Report* report = runner->first_report(runner->running())) {
-        std::va_list values;
-        va_start(values, format);
-        fill_in(*report, site, format, values);
-        va_end(values);
-    }
-    runner->abandon();
-}
 
 }  // namespace emulator

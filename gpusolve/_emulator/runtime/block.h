@@ -11,6 +11,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <string>
 #include <vector>
 
 #include "device.h"
@@ -92,8 +94,6 @@ class BlockRunner {
 
     /// The report to fill in, if this failure is the launch's first; else null.
     Report* first_report(const Thread* thread);
-    void report(const Thread* thread, Site site, const char* format, ...)
-        __attribute__((format(printf, 4, 5)));
 
   private:
     [[noreturn]] static void thread_main();
@@ -104,6 +104,7 @@ class BlockRunner {
     void release_barrier();
     void complete_exchange(Warp& warp, Thread* lanes, unsigned mask);
     [[noreturn]] void report_stuck();
+    [[noreturn]] void fail_block(const std::string& text);
     void check_shared_memory();
 
     Launch& launch_;
@@ -117,6 +118,9 @@ class BlockRunner {
     unsigned left_ = 0;
     unsigned breaths_ = 0;
 };
+
+/// As the kernel's source has it.
+const char* name_of(Operation operation);
 
 /// The one that runs on this thread of the operating system; null elsewhere.
 BlockRunner* current_runner();
