@@ -259,7 +259,7 @@ SYNCHRONISATION = {
     "different_masks": (
         "which_true",
         (32, 32),
-        r"deadlock.*\n.*16 x .* with mask 0xffffffff .*\n.*16 x .* with mask 0xffff0001",
+        r"deadlock.*\n.*16 x .* mask 0xffffffff .*\n.*16 x .* mask 0xffff0001",
     ),
 }
 
