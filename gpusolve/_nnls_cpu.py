@@ -60,7 +60,10 @@ def cores() -> int:
 def chunked(problem: Problem) -> Iterator[slice]:
     """Slices of the flattened batch, as many for each core, each small in memory."""
     systems, (m, n) = math.prod(problem.batch), problem.shape
-    numbers = 3 * n * n + m + 8 * n + (0 if problem.A.ndim == 2 else m * n)
+    passive = n if problem.l2 > 0 else min(m, n)
+    numbers = passive * (n + passive) + m + 8 * n
+    if problem.A.ndim > 2:
+        numbers += n * (m + n)
     limit = max(1, CHUNK_BYTES // (8 * numbers + 1))
     turns = -(-systems // (limit * cores()))
     size = max(1, -(-systems // max(1, turns * cores())))
