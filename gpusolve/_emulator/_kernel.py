@@ -150,19 +150,22 @@ class Kernel:
     def _launch(self, request: _Request) -> Report:
         """Run in a thread of its own, so that Ctrl-C can end an endless kernel."""
         report = Report()
-        worker = threading.Thread(
-            target=self._object.emulator_launch,
-            args=(ctypes.byref(request), ctypes.byref(report)),
-        )
+        # Not Thread.join: interrupted, it takes a thread that still runs for one that
+        # has ended.
+        ended = threading.Event()
+
+        def launch() -> None:
+            self._object.emulator_launch(ctypes.byref(request), ctypes.byref(report))
+            ended.set()
+
         with _one_launch:
             request.stacks = stacks.ready(request.workers * math.prod(request.block))
-            worker.start()
+            threading.Thread(target=launch).start()
             try:
-                worker.join()
+                ended.wait()
             finally:
-                while worker.is_alive():
+                while not ended.wait(timeout=0.01):
                     self._object.emulator_interrupt()
-                    worker.join(timeout=0.01)
         return report
 
     def _static_shared_memory(self) -> int:
