@@ -6,19 +6,17 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ._arrays import Array
+from ._nnls_problem import Problem
 from .reference.nnls import CONVERGED, NOT_FINITE, Solution, default_tolerance, nnls
 from .reference.nnls_gram import nnls_gram
 from .reference.scaling import ScaledSystem, certify, rounding_scale, scale
-
-if TYPE_CHECKING:
-    from .nnls import Problem
 
 CHUNK_BYTES = 2**26
 """The most memory that the matrices of one chunk take, at least one system."""

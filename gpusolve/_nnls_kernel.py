@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ._arrays import Array, namespace, strided, systems_offsets
 from ._kernels import CUDA_TYPES, Device
+from ._nnls_problem import Problem
 from .reference.nnls import Solution
-
-if TYPE_CHECKING:
-    from .nnls import Problem
 
 WARP = 32
 MAX_THREADS = 256
