@@ -212,7 +212,7 @@ class Batch:
         self.damping = np.broadcast_to(system.damping, start.shape)
         self.most = n if np.any(system.damping > 0) else min(rows, n)
         self.lanes = Lanes(system, start, capacity=max(1, min(self.most, PANEL)))
-        self.x = np.zeros(start.shape)
+        self.x: Array = np.zeros(start.shape)
         self.status = np.full(len(start), CONVERGED, np.int32)
         self.nit, self.n_updates, self.n_downdates = np.zeros((3, len(start)), np.int32)
 
@@ -322,7 +322,7 @@ class Batch:
         return entered
 
     def clear(self, at: Indices, slot: Indices) -> None:
-        """Free a slot in some lanes, and let what depended on its variable try again."""
+        """Free a slot in some lanes, and let what depended on its variable retry."""
         lanes, n = self.lanes, self.x.shape[1]
         lanes.variables[at, slot] = n
         lanes.x[at, slot] = 0
@@ -359,7 +359,7 @@ class Batch:
             self.stop(limit, ITERATION_LIMIT)
 
     def correct(self, at: Indices) -> None:
-        """Where no variable enters, look at the true residual: finished, or go on?"""
+        """Look at the true residual where no variable enters: finished, or not yet."""
         lanes = self.lanes
         system, x = lanes.system[at], lanes.all_variables(at)[:, :-1]
         b = self.system.b[system]
