@@ -108,16 +108,8 @@ def test_views(order: str, view: Callable[[Any], Any]) -> None:
 
 def test_overlapping_arrays_share_memory(order: str) -> None:
     x = np.arange(8.0)
-    run_one_block(
-        "unchecked_copy",
-        "copy_element<double>",
-        x[:5],
-        np.int32(4),
-        x[3:],
-        np.int32(4),
-        threads=1,
-    )
-    np.testing.assert_array_equal(x, [0, 1, 2, 3, 4, 5, 6, 4])
+    copy_element(x[3:], 4, x[:5], 4)
+    np.testing.assert_array_equal(x, [0, 1, 2, 3, 7, 5, 6, 7])
 
 
 def test_words_of_the_language(order: str) -> None:
@@ -178,15 +170,25 @@ def test_threads_and_blocks_may_wait_for_each_other_in_loops(order: str) -> None
     np.testing.assert_array_equal(found, np.arange(blocks))
 
 
-def test_one_seed_gives_one_order() -> None:
-    def tickets(seed: int) -> Any:
-        out = _emulator.empty((24, 32), np.int32)
-        floats = _emulator.empty((2, 32), np.float32)
-        with _emulator.schedule("random", seed):
-            run_one_block("language", "words", out, floats)
-        return out
+def arrivals(order: Any, seed: int = 0) -> Any:
+    """Threads in the order in which they run, one row to a block."""
+    x = _emulator.empty((3, 96), np.int32)
+    with _emulator.schedule(order, seed):
+        kernel("arrival", "arrival")((3,), (96,), (x,))
+    return x
 
-    np.testing.assert_array_equal(tickets(1), tickets(1))
+
+def test_order_of_threads() -> None:
+    threads = np.arange(96)
+    np.testing.assert_array_equal(arrivals("forward"), [threads] * 3)
+    np.testing.assert_array_equal(arrivals("reverse"), [threads[::-1]] * 3)
+    rows = np.vstack([arrivals("random", seed) for seed in (0, 1)])
+    assert len(np.unique(rows, axis=0)) == 6, "each block and each seed has its own"
+    np.testing.assert_array_equal(np.sort(rows, axis=1), [threads] * 6)
+
+
+def test_one_seed_gives_one_order() -> None:
+    np.testing.assert_array_equal(arrivals("random", 7), arrivals("random", 7))
 
 
 # ---- synchronisation -----------------------------------------------------------------

@@ -1,6 +1,8 @@
 // No fault: what each word of the language answers, one row of `out` to a word.
 
-__device__ int* row(int* out, int number) { return out + number * 32 + threadIdx.x; }
+__device__ int* row(int* out, int number) {
+    return out + number * 32 + threadIdx.x;
+}
 
 /// For one warp. `float_out` has two rows.
 __global__ void words(int* out, float* float_out) {

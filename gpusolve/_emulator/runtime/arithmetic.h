@@ -12,9 +12,15 @@
 
 // ---- what <math.h> has not --------------------------------------------------------------
 
-inline float rsqrt(float x) { return 1.0f / sqrtf(x); }
-inline double rsqrt(double x) { return 1.0 / sqrt(x); }
-inline float rsqrtf(float x) { return rsqrt(x); }
+inline float rsqrt(float x) {
+    return 1.0f / sqrtf(x);
+}
+inline double rsqrt(double x) {
+    return 1.0 / sqrt(x);
+}
+inline float rsqrtf(float x) {
+    return rsqrt(x);
+}
 
 /// As CUDA's min and max: of two types the common one, and never a NaN if one is a number.
 template <class A, class B>
@@ -37,27 +43,63 @@ constexpr auto max(A a, B b) {
 
 // ---- one rounding, never fused ----------------------------------------------------------
 
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fsub_rn(float a, float b) { return a - b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fdiv_rn(float a, float b) { return a / b; }
-inline float __fsqrt_rn(float a) { return sqrtf(a); }
-inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-inline double __dadd_rn(double a, double b) { return a + b; }
-inline double __dsub_rn(double a, double b) { return a - b; }
-inline double __dmul_rn(double a, double b) { return a * b; }
-inline double __ddiv_rn(double a, double b) { return a / b; }
-inline double __dsqrt_rn(double a) { return sqrt(a); }
-inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
+inline float __fadd_rn(float a, float b) {
+    return a + b;
+}
+inline float __fsub_rn(float a, float b) {
+    return a - b;
+}
+inline float __fmul_rn(float a, float b) {
+    return a * b;
+}
+inline float __fdiv_rn(float a, float b) {
+    return a / b;
+}
+inline float __fsqrt_rn(float a) {
+    return sqrtf(a);
+}
+inline float __fmaf_rn(float a, float b, float c) {
+    return fmaf(a, b, c);
+}
+inline double __dadd_rn(double a, double b) {
+    return a + b;
+}
+inline double __dsub_rn(double a, double b) {
+    return a - b;
+}
+inline double __dmul_rn(double a, double b) {
+    return a * b;
+}
+inline double __ddiv_rn(double a, double b) {
+    return a / b;
+}
+inline double __dsqrt_rn(double a) {
+    return sqrt(a);
+}
+inline double __fma_rn(double a, double b, double c) {
+    return fma(a, b, c);
+}
 
 // ---- fast and less exact on a GPU, exact here -------------------------------------------
 
-inline float __expf(float x) { return expf(x); }
-inline float __logf(float x) { return logf(x); }
-inline float __powf(float x, float y) { return powf(x, y); }
-inline float __fdividef(float x, float y) { return x / y; }
-inline float __frcp_rn(float x) { return 1.0f / x; }
-inline float __frsqrt_rn(float x) { return rsqrt(x); }
+inline float __expf(float x) {
+    return expf(x);
+}
+inline float __logf(float x) {
+    return logf(x);
+}
+inline float __powf(float x, float y) {
+    return powf(x, y);
+}
+inline float __fdividef(float x, float y) {
+    return x / y;
+}
+inline float __frcp_rn(float x) {
+    return 1.0f / x;
+}
+inline float __frsqrt_rn(float x) {
+    return rsqrt(x);
+}
 
 // ---- bits -------------------------------------------------------------------------------
 
@@ -73,18 +115,40 @@ To bits_as(From value) {
 
 }  // namespace emulator
 
-inline int __float_as_int(float x) { return emulator::bits_as<int>(x); }
-inline unsigned __float_as_uint(float x) { return emulator::bits_as<unsigned>(x); }
-inline float __int_as_float(int x) { return emulator::bits_as<float>(x); }
-inline float __uint_as_float(unsigned x) { return emulator::bits_as<float>(x); }
-inline long long __double_as_longlong(double x) { return emulator::bits_as<long long>(x); }
-inline double __longlong_as_double(long long x) { return emulator::bits_as<double>(x); }
+inline int __float_as_int(float x) {
+    return emulator::bits_as<int>(x);
+}
+inline unsigned __float_as_uint(float x) {
+    return emulator::bits_as<unsigned>(x);
+}
+inline float __int_as_float(int x) {
+    return emulator::bits_as<float>(x);
+}
+inline float __uint_as_float(unsigned x) {
+    return emulator::bits_as<float>(x);
+}
+inline long long __double_as_longlong(double x) {
+    return emulator::bits_as<long long>(x);
+}
+inline double __longlong_as_double(long long x) {
+    return emulator::bits_as<double>(x);
+}
 
-inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-inline int __ffs(int x) { return __builtin_ffs(x); }
-inline int __ffsll(long long x) { return __builtin_ffsll(x); }
-inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
+inline int __popc(unsigned x) {
+    return __builtin_popcount(x);
+}
+inline int __popcll(unsigned long long x) {
+    return __builtin_popcountll(x);
+}
+inline int __ffs(int x) {
+    return __builtin_ffs(x);
+}
+inline int __ffsll(long long x) {
+    return __builtin_ffsll(x);
+}
+inline int __clz(int x) {
+    return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x));
+}
 inline int __clzll(long long x) {
     return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x));
 }
@@ -94,7 +158,9 @@ inline unsigned long long __brevll(unsigned long long x) {
     for (int bit = 0; bit < 64; ++bit) reversed |= (x >> bit & 1) << (63 - bit);
     return reversed;
 }
-inline unsigned __brev(unsigned x) { return static_cast<unsigned>(__brevll(x) >> 32); }
+inline unsigned __brev(unsigned x) {
+    return static_cast<unsigned>(__brevll(x) >> 32);
+}
 
 // ---- loads and stores that name a cache -------------------------------------------------
 

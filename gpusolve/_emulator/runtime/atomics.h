@@ -41,17 +41,17 @@ T atomic_update(T* address, Update update) {
 
 }  // namespace emulator
 
-#define EMULATOR_ATOMIC(name, offered, result)                              \
-    template <class T>                                                      \
-    T name(T* address, emulator::Given<T> value) {                          \
-        static_assert(emulator::offered<T>, #name " is not offered for T"); \
+#define EMULATOR_ATOMIC(name, offered, result)                                       \
+    template <class T>                                                               \
+    T name(T* address, emulator::Given<T> value) {                                   \
+        static_assert(emulator::offered<T>, #name " is not offered for T");          \
         return emulator::atomic_update(address, [=](T old) -> T { return result; }); \
     }
 
 EMULATOR_ATOMIC(atomicAdd, is_atomic_number, old + value)
 EMULATOR_ATOMIC(atomicMin, is_atomic_comparable, value < old ? value : old)
 EMULATOR_ATOMIC(atomicMax, is_atomic_comparable, old < value ? value : old)
-EMULATOR_ATOMIC(atomicAnd, is_atomic_integer, old & value)
+EMULATOR_ATOMIC(atomicAnd, is_atomic_integer, old& value)
 EMULATOR_ATOMIC(atomicOr, is_atomic_integer, old | value)
 EMULATOR_ATOMIC(atomicXor, is_atomic_integer, old ^ value)
 
@@ -76,14 +76,13 @@ T atomicCAS(T* address, emulator::Given<T> expected, emulator::Given<T> value) {
                   "atomicCAS is not offered for T");
     emulator::breathe();
     T found = expected;
-    __atomic_compare_exchange(address, &found, &value, false, __ATOMIC_SEQ_CST,
-                              __ATOMIC_SEQ_CST);
+    __atomic_compare_exchange(address, &found, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return found;
 }
 
 inline unsigned atomicInc(unsigned* address, unsigned limit) {
-    return emulator::atomic_update(
-        address, [=](unsigned old) { return old >= limit ? 0u : old + 1; });
+    return emulator::atomic_update(address,
+                                   [=](unsigned old) { return old >= limit ? 0u : old + 1; });
 }
 
 inline unsigned atomicDec(unsigned* address, unsigned limit) {

@@ -38,7 +38,9 @@ void for_each_lane(unsigned lanes, Visit visit) {
 
 }  // namespace
 
-BlockRunner* current_runner() { return runner; }
+BlockRunner* current_runner() {
+    return runner;
+}
 
 BlockRunner::BlockRunner(Launch& launch, unsigned number)
     : launch_(launch),
@@ -60,7 +62,9 @@ BlockRunner::BlockRunner(Launch& launch, unsigned number)
     }
 }
 
-BlockRunner::~BlockRunner() { runner = nullptr; }
+BlockRunner::~BlockRunner() {
+    runner = nullptr;
+}
 
 bool BlockRunner::in_stacks(const void* address) const {
     const auto* byte = static_cast<const unsigned char*>(address);
@@ -123,7 +127,9 @@ void BlockRunner::resume(Thread& thread) {
     running_ = nullptr;
 }
 
-void BlockRunner::suspend() { emulator_switch(&running_->stack, scheduler_); }
+void BlockRunner::suspend() {
+    emulator_switch(&running_->stack, scheduler_);
+}
 
 /// Back to the scheduler for good, which sees that nobody runs any more.
 void BlockRunner::abandon() {
@@ -199,8 +205,8 @@ unsigned long long BlockRunner::exchange(Operation operation, unsigned mask,
         fail(site, "%s with mask 0x%08x, which leaves out lane %d that calls it",
              name_of(operation), mask, thread.lane);
     if (mask & ~warp.present)
-        fail(site, "%s with mask 0x%08x, but this warp has %d lanes only", name_of(operation),
-             mask, __builtin_popcount(warp.present));
+        fail(site, "%s with mask 0x%08x, but this warp has %d lanes only", name_of(operation), mask,
+             __builtin_popcount(warp.present));
     thread.operation = operation;
     thread.mask = mask;
     thread.source = source;
@@ -266,12 +272,15 @@ unsigned long long warp_shuffle(Operation operation, unsigned mask, unsigned lon
 }
 
 unsigned warp_vote(Operation operation, unsigned mask, bool predicate, Site site) {
-    return static_cast<unsigned>(
-        runner->exchange(operation, mask, predicate, no_source, site));
+    return static_cast<unsigned>(runner->exchange(operation, mask, predicate, no_source, site));
 }
 
-void yield() { runner->yield(); }
+void yield() {
+    runner->yield();
+}
 
-void breathe() { runner->breathe(); }
+void breathe() {
+    runner->breathe();
+}
 
 }  // namespace emulator

@@ -82,13 +82,12 @@ class BlockRunner {
 
     // Called by the running thread. Those that wait return when it has its turn again.
     int barrier(Operation operation, bool predicate, Site site);
-    unsigned long long exchange(Operation operation, unsigned mask,
-                                unsigned long long value, int source, Site site);
+    unsigned long long exchange(Operation operation, unsigned mask, unsigned long long value,
+                                int source, Site site);
     void yield();
     void breathe();
     [[noreturn]] void abandon();
 
-    bool is_inside_kernel() const { return running_ != nullptr; }
     bool in_stacks(const void* address) const;
     const Thread* running() const { return running_; }
 

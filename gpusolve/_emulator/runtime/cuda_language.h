@@ -37,5 +37,5 @@
 
 /// Kernels declare their dynamic shared memory by this name:
 ///     extern __shared__ __align__(16) unsigned char shared_memory[];
-__shared__ __align__(emulator::shared_unit_bytes) unsigned char
-    shared_memory[EMULATOR_DYNAMIC_SHARED_BYTES];
+__shared__ __align__(
+    emulator::shared_unit_bytes) unsigned char shared_memory[EMULATOR_DYNAMIC_SHARED_BYTES];

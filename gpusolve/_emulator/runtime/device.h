@@ -69,8 +69,7 @@ void yield();
 void breathe();
 
 /// End the launch: the running thread did what `format` says.
-[[noreturn]] void fail(Site site, const char* format, ...)
-    __attribute__((format(printf, 2, 3)));
+[[noreturn]] void fail(Site site, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 }  // namespace emulator
 

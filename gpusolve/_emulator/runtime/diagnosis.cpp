@@ -12,18 +12,30 @@ namespace emulator {
 
 const char* name_of(Operation operation) {
     switch (operation) {
-        case Operation::syncthreads: return "__syncthreads";
-        case Operation::syncthreads_or: return "__syncthreads_or";
-        case Operation::syncthreads_and: return "__syncthreads_and";
-        case Operation::syncthreads_count: return "__syncthreads_count";
-        case Operation::syncwarp: return "__syncwarp";
-        case Operation::shfl: return "__shfl_sync";
-        case Operation::shfl_up: return "__shfl_up_sync";
-        case Operation::shfl_down: return "__shfl_down_sync";
-        case Operation::shfl_xor: return "__shfl_xor_sync";
-        case Operation::ballot: return "__ballot_sync";
-        case Operation::any: return "__any_sync";
-        case Operation::all: return "__all_sync";
+        case Operation::syncthreads:
+            return "__syncthreads";
+        case Operation::syncthreads_or:
+            return "__syncthreads_or";
+        case Operation::syncthreads_and:
+            return "__syncthreads_and";
+        case Operation::syncthreads_count:
+            return "__syncthreads_count";
+        case Operation::syncwarp:
+            return "__syncwarp";
+        case Operation::shfl:
+            return "__shfl_sync";
+        case Operation::shfl_up:
+            return "__shfl_up_sync";
+        case Operation::shfl_down:
+            return "__shfl_down_sync";
+        case Operation::shfl_xor:
+            return "__shfl_xor_sync";
+        case Operation::ballot:
+            return "__ballot_sync";
+        case Operation::any:
+            return "__any_sync";
+        case Operation::all:
+            return "__all_sync";
     }
     return "?";
 }

@@ -25,6 +25,10 @@ std::uint64_t instruction_of(const ucontext_t& context) {
     return static_cast<std::uint64_t>(context.uc_mcontext.gregs[REG_RIP]);
 }
 
+std::uint64_t stack_of(const ucontext_t& context) {
+    return static_cast<std::uint64_t>(context.uc_mcontext.gregs[REG_RSP]);
+}
+
 Access access_of(const ucontext_t& context) {
     constexpr int page_fault = 14, write_bit = 2;
     if (context.uc_mcontext.gregs[REG_TRAPNO] != page_fault) return Access::unknown;
@@ -33,7 +37,13 @@ Access access_of(const ucontext_t& context) {
 
 #elif defined(__aarch64__)
 
-std::uint64_t instruction_of(const ucontext_t& context) { return context.uc_mcontext.pc; }
+std::uint64_t instruction_of(const ucontext_t& context) {
+    return context.uc_mcontext.pc;
+}
+
+std::uint64_t stack_of(const ucontext_t& context) {
+    return context.uc_mcontext.sp;
+}
 
 /// The kernel appends records to the context; one of them is the syndrome register.
 Access access_of(const ucontext_t& context) {
@@ -74,17 +84,25 @@ void restore_previous() {
     for (int i = 0; i < signal_count; ++i) sigaction(signals[i], &previous[i], nullptr);
 }
 
+/// Whether a kernel's thread was running, and not the scheduler: only then may a switch to the
+/// scheduler be made. The stack tells without a moment of doubt in between.
+bool is_inside_kernel(const BlockRunner* runner, const ucontext_t& context) {
+    return runner && runner->in_stacks(reinterpret_cast<const void*>(stack_of(context)));
+}
+
 /// Runs on its worker's alternate stack, which it leaves by switching to the scheduler.
 /// Nothing has to be undone for that, since the handler blocks no signals.
-void handle(int signal, siginfo_t* info, void* context) {
+void handle(int signal, siginfo_t* info, void* any_context) {
+    const auto& context = *static_cast<const ucontext_t*>(any_context);
     const bool was_sent = info->si_code <= 0;
     BlockRunner* runner = current_runner();
+    const bool inside = is_inside_kernel(runner, context);
     if (was_sent && interrupting) {
-        if (runner && runner->is_inside_kernel()) runner->abandon();
+        if (inside) runner->abandon();
         return;
     }
-    if (runner && !was_sent && runner->is_inside_kernel()) {
-        report_fault(*runner, signal, *info, *static_cast<ucontext_t*>(context));
+    if (inside && !was_sent) {
+        report_fault(*runner, signal, *info, context);
         runner->abandon();
     }
     // Not a kernel's: a fault happens again on return, and then meets the previous handler.
@@ -96,14 +114,16 @@ void handle(int signal, siginfo_t* info, void* context) {
 
 FaultHandlers::FaultHandlers() {
     interrupting = false;
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_sigaction = handle;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     sigemptyset(&action.sa_mask);
     for (int i = 0; i < signal_count; ++i) sigaction(signals[i], &action, &previous[i]);
 }
 
-FaultHandlers::~FaultHandlers() { restore_previous(); }
+FaultHandlers::~FaultHandlers() {
+    restore_previous();
+}
 
 sigset_t all_but_faults() {
     sigset_t set;

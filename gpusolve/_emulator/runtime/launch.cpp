@@ -59,8 +59,7 @@ class Grid {
         while (!changed_.wait_for(lock, patience, [this] { return working_ == 0; })) {
             if (interrupted) launch_.stopped = true;
             if (!launch_.stopped) continue;
-            for (std::thread& worker : workers_)
-                interrupt(worker.native_handle());
+            for (std::thread& worker : workers_) interrupt(worker.native_handle());
         }
         lock.unlock();
         for (std::thread& worker : workers_) worker.join();
@@ -109,7 +108,9 @@ class Grid {
     int working_;
 };
 
-dim3 to_dim3(const unsigned (&size)[3]) { return {size[0], size[1], size[2]}; }
+dim3 to_dim3(const unsigned (&size)[3]) {
+    return {size[0], size[1], size[2]};
+}
 
 }  // namespace
 
@@ -135,8 +136,12 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, Report* report) {
         report->instruction -= reinterpret_cast<std::uintptr_t>(object.dli_fbase);
 }
 
-EMULATOR_EXPORT void emulator_interrupt() { interrupted = true; }
+EMULATOR_EXPORT void emulator_interrupt() {
+    interrupted = true;
+}
 
-EMULATOR_EXPORT std::uint64_t emulator_static_shared_bytes() { return static_shared_bytes(); }
+EMULATOR_EXPORT std::uint64_t emulator_static_shared_bytes() {
+    return static_shared_bytes();
+}
 
 }  // namespace emulator

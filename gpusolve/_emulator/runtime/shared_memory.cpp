@@ -31,8 +31,7 @@ int find_variables(dl_phdr_info* object, std::size_t, void* result) {
     std::size_t bytes = 0;
     for (int i = 0; i < object->dlpi_phnum; ++i) {
         const auto& segment = object->dlpi_phdr[i];
-        if (segment.p_type == PT_LOAD && contains(*object, segment, &marker))
-            is_this_object = true;
+        if (segment.p_type == PT_LOAD && contains(*object, segment, &marker)) is_this_object = true;
         if (segment.p_type == PT_TLS) bytes = segment.p_memsz;
     }
     if (!is_this_object) return 0;
@@ -69,7 +68,8 @@ std::size_t first_unpoisoned(std::size_t offset) {
     const unsigned char* memory = dynamic_shared_memory();
     // Every byte equals the next: a long comparison costs much less than a loop.
     const std::size_t rest = dynamic_shared_bytes - offset;
-    if (memory[offset] == poison && std::memcmp(memory + offset, memory + offset + 1, rest - 1) == 0)
+    if (memory[offset] == poison &&
+        std::memcmp(memory + offset, memory + offset + 1, rest - 1) == 0)
         return dynamic_shared_bytes;
     const auto* found = std::find_if(memory + offset, memory + dynamic_shared_bytes,
                                      [](unsigned char byte) { return byte != poison; });

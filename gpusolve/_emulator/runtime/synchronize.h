@@ -16,13 +16,12 @@ inline void __syncthreads(EMULATOR_SITE) {
 }
 
 inline int __syncthreads_count(int predicate, EMULATOR_SITE) {
-    return emulator::block_barrier(emulator::Operation::syncthreads_count, predicate,
-                                   {file, line});
+    return emulator::block_barrier(emulator::Operation::syncthreads_count, predicate, {file, line});
 }
 
 inline int __syncthreads_or(int predicate, EMULATOR_SITE) {
-    return emulator::block_barrier(emulator::Operation::syncthreads_or, predicate,
-                                   {file, line}) > 0;
+    return emulator::block_barrier(emulator::Operation::syncthreads_or, predicate, {file, line}) >
+           0;
 }
 
 inline int __syncthreads_and(int predicate, EMULATOR_SITE) {
@@ -54,7 +53,9 @@ inline int linear_thread() {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
 
-inline int lane() { return linear_thread() % warpSize; }
+inline int lane() {
+    return linear_thread() % warpSize;
+}
 
 /// The type that a value is shuffled in: what is smaller than an int becomes one.
 template <class T>
@@ -73,8 +74,12 @@ Promoted<T> shuffle(Operation operation, unsigned mask, T given, int source, Sit
 }
 
 /// The first and last lane of the part of the warp, `width` lanes, that this lane is in.
-inline int first_lane(int width) { return lane() & ~(width - 1); }
-inline int last_lane(int width) { return lane() | (width - 1); }
+inline int first_lane(int width) {
+    return lane() & ~(width - 1);
+}
+inline int last_lane(int width) {
+    return lane() | (width - 1);
+}
 
 }  // namespace emulator
 
@@ -86,16 +91,16 @@ emulator::Promoted<T> __shfl_sync(unsigned mask, T value, int source, int width 
 }
 
 template <class T>
-emulator::Promoted<T> __shfl_up_sync(unsigned mask, T value, unsigned delta,
-                                     int width = warpSize, EMULATOR_SITE) {
+emulator::Promoted<T> __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
+                                     EMULATOR_SITE) {
     const int lane = emulator::lane(), from = lane - static_cast<int>(delta);
     return emulator::shuffle(emulator::Operation::shfl_up, mask, value,
                              from < emulator::first_lane(width) ? lane : from, {file, line});
 }
 
 template <class T>
-emulator::Promoted<T> __shfl_down_sync(unsigned mask, T value, unsigned delta,
-                                       int width = warpSize, EMULATOR_SITE) {
+emulator::Promoted<T> __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
+                                       EMULATOR_SITE) {
     const int lane = emulator::lane(), from = lane + static_cast<int>(delta);
     return emulator::shuffle(emulator::Operation::shfl_down, mask, value,
                              from > emulator::last_lane(width) ? lane : from, {file, line});
@@ -103,15 +108,17 @@ emulator::Promoted<T> __shfl_down_sync(unsigned mask, T value, unsigned delta,
 
 /// With a width below 32, an earlier part of the warp may be read but not a later one.
 template <class T>
-emulator::Promoted<T> __shfl_xor_sync(unsigned mask, T value, int lane_mask,
-                                      int width = warpSize, EMULATOR_SITE) {
+emulator::Promoted<T> __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize,
+                                      EMULATOR_SITE) {
     const int lane = emulator::lane(), from = lane ^ lane_mask;
     return emulator::shuffle(emulator::Operation::shfl_xor, mask, value,
                              from > emulator::last_lane(width) ? lane : from, {file, line});
 }
 
 /// CUDA promises no more than the caller's own lane, and who relies on more is at fault.
-inline unsigned __activemask() { return 1u << emulator::lane(); }
+inline unsigned __activemask() {
+    return 1u << emulator::lane();
+}
 
 // ---- memory and time --------------------------------------------------------------------
 
@@ -120,15 +127,23 @@ inline void __threadfence() {
     emulator::breathe();
 }
 
-inline void __threadfence_block() { __threadfence(); }
-inline void __threadfence_system() { __threadfence(); }
-inline void __nanosleep(unsigned) { emulator::yield(); }
+inline void __threadfence_block() {
+    __threadfence();
+}
+inline void __threadfence_system() {
+    __threadfence();
+}
+inline void __nanosleep(unsigned) {
+    emulator::yield();
+}
 
 // ---- the end of a kernel that found itself wrong ----------------------------------------
 
-[[noreturn]] inline void __trap(EMULATOR_SITE) { emulator::fail({file, line}, "__trap()"); }
+[[noreturn]] inline void __trap(EMULATOR_SITE) {
+    emulator::fail({file, line}, "__trap()");
+}
 
 #undef assert
-#define assert(condition)    \
-    ((condition) ? void(0)   \
+#define assert(condition)  \
+    ((condition) ? void(0) \
                  : emulator::fail({__FILE__, __LINE__}, "assertion failed: %s", #condition))

@@ -5,14 +5,24 @@
 
 #pragma once
 
-#define EMULATOR_VECTORS(element, name)                                                       \
-    struct name##2 { element x, y; };                                                         \
-    struct name##3 { element x, y, z; };                                                      \
-    struct name##4 { element x, y, z, w; };                                                   \
-    constexpr name##2 make_##name##2(element x, element y) { return {x, y}; }                 \
-    constexpr name##3 make_##name##3(element x, element y, element z) { return {x, y, z}; }   \
-    constexpr name##4 make_##name##4(element x, element y, element z, element w) {            \
-        return {x, y, z, w};                                                                  \
+#define EMULATOR_VECTORS(element, name)                                            \
+    struct name##2 {                                                               \
+        element x, y;                                                              \
+    };                                                                             \
+    struct name##3 {                                                               \
+        element x, y, z;                                                           \
+    };                                                                             \
+    struct name##4 {                                                               \
+        element x, y, z, w;                                                        \
+    };                                                                             \
+    constexpr name##2 make_##name##2(element x, element y) {                       \
+        return {x, y};                                                             \
+    }                                                                              \
+    constexpr name##3 make_##name##3(element x, element y, element z) {            \
+        return {x, y, z};                                                          \
+    }                                                                              \
+    constexpr name##4 make_##name##4(element x, element y, element z, element w) { \
+        return {x, y, z, w};                                                       \
     }
 
 EMULATOR_VECTORS(signed char, char)
@@ -31,7 +41,6 @@ EMULATOR_VECTORS(double, double)
 struct dim3 {
     unsigned int x = 1, y = 1, z = 1;
 
-    constexpr dim3(unsigned int x = 1, unsigned int y = 1, unsigned int z = 1)
-        : x(x), y(y), z(z) {}
+    constexpr dim3(unsigned int x = 1, unsigned int y = 1, unsigned int z = 1) : x(x), y(y), z(z) {}
     constexpr operator uint3() const { return {x, y, z}; }
 };

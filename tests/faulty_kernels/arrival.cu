@@ -1,0 +1,8 @@
+// No fault: the order in which the threads of each block arrive, one row of x to a block.
+
+__global__ void arrival(int* x) {
+    __shared__ int arrived;
+    if (threadIdx.x == 0) arrived = 0;
+    __syncthreads();
+    x[blockIdx.x * blockDim.x + atomicAdd(&arrived, 1)] = threadIdx.x;
+}
