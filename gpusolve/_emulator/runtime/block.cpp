@@ -19,7 +19,7 @@ namespace {
 
 EMULATOR_OWN BlockRunner* runner;
 
-/// A thread that asks an atomic or a fence this often may be waiting for another.
+/// A thread that calls so many atomics and fences in one turn may be waiting for another.
 constexpr unsigned breaths_per_yield = 64;
 
 // Stacks that all began at the same place of a page would compete for the same few cache
@@ -122,6 +122,7 @@ bool BlockRunner::run_round(int warp) {
 void BlockRunner::resume(Thread& thread) {
     threadIdx = thread.index;
     running_ = &thread;
+    breaths_ = 0;
     emulator_switch(&scheduler_, thread.stack);
     if (running_ == nullptr) throw Abandoned();
     running_ = nullptr;
@@ -161,7 +162,7 @@ void BlockRunner::yield() {
 }
 
 void BlockRunner::breathe() {
-    if (++breaths_ % breaths_per_yield == 0) yield();
+    if (++breaths_ == breaths_per_yield) yield();
 }
 
 // ---- the block's barrier ----------------------------------------------------------------
