@@ -17,7 +17,7 @@ demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
 
 test: lint
-	$(BIN)/python -m pytest -n auto -m "not gpu"
+	$(BIN)/python -m pytest -n auto
 
 test-gpu: $(VENV)/test
 	$(BIN)/python -m pip install -q -e ".[test$(GPU_EXTRA)]"

@@ -133,7 +133,8 @@ def nnls(
 
     float32 in, float32 out; other real dtypes give float64 (float16: float32). On the
     CPU all computation is in float64. On a GPU the kernel is launched on the current
-    stream and nothing synchronises, but for the check of 64-bit integers. NaN or
+    stream and nothing synchronises, but for the check of 64-bit integers; float32
+    kernels take subnormal numbers for zero there, as all of CuPy's do. NaN or
     infinity in one system touches no other.
 
     References
