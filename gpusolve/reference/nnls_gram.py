@@ -14,7 +14,9 @@ neighbour needs, are made panel by panel: panels of zeros add exactly nothing.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +44,17 @@ CORRECTIONS = 10
 
 CROWDED = 0.75
 """Finished systems are dropped when no more than this part of the lanes is busy."""
+
+BRIEF = 2**16
+"""Variables of a batch up to which NumPy's calls are too brief for several threads."""
+
+TURN = threading.Lock()
+"""Held by the thread whose batch of brief calls is under way.
+
+Each NumPy call gives up the interpreter lock and wants it back a few microseconds
+later. Threads that do so at once spend more time on handing it over than on their
+work; the Gram matrices, most of the arithmetic, are made in parallel all the same.
+"""
 
 
 def panels(capacity: int) -> Iterator[slice]:
@@ -368,13 +381,12 @@ class Batch:
         w = multiply(self.system.A, system, r, transpose=True) - penalty
         relative = np.where(x > 0, np.abs(w), w) / lanes.norm[at]
         violation = np.max(relative, axis=1, initial=0) / lanes.w[at, -1]
-        better = violation < lanes.best[at]
+        better = (violation < lanes.best[at]) | ~lanes.fresh[at]
         self.x[system[better]] = x[better]
         lanes.best[at[better]] = violation[better]
         lanes.corrections[at] += 1
-        goes_on = (
-            better & (violation > self.tol) & (lanes.corrections[at] < CORRECTIONS)
-        )
+        goes_on = better & (violation > self.tol / 2)
+        goes_on &= lanes.corrections[at] < CORRECTIONS
         lanes.busy[at] = goes_on
         at = at[goes_on]
         lanes.c[at, :-1] += w[goes_on] - lanes.w[at, :-1]
@@ -411,7 +423,7 @@ def nnls_gram(
         was too ill-conditioned, or `maxiter` too small; x is feasible even then.
     """
     batch = Batch(system, start, tol, maxiter)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), TURN if start.size <= BRIEF else nullcontext():
         batch.solve()
     return Solution(
         batch.x,
