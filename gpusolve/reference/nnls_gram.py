@@ -206,6 +206,12 @@ class Lanes:
         for panel in panels(v.shape[1]):
             self.H[:, panel] += (sign[:, None] * v[:, panel])[:, :, None] * v[:, None]
 
+    def reopen(self, lanes: Indices) -> None:
+        """Let every variable of some lanes that is not passive try to enter again."""
+        passive = np.zeros((len(lanes), self.w.shape[1]), bool)
+        passive[np.arange(len(lanes))[:, None], self.variables[lanes]] = True
+        self.closed[lanes] = passive[:, :-1]
+
     def all_variables(self, lanes: Indices) -> Array:
         """The values of all variables in some lanes, (len(lanes), n + 1)."""
         x = np.zeros((len(lanes), self.w.shape[1]))
@@ -336,14 +342,12 @@ class Batch:
 
     def clear(self, at: Indices, slot: Indices) -> None:
         """Free a slot in some lanes, and let what depended on its variable retry."""
-        lanes, n = self.lanes, self.x.shape[1]
-        lanes.variables[at, slot] = n
+        lanes = self.lanes
+        lanes.variables[at, slot] = self.x.shape[1]
         lanes.x[at, slot] = 0
         lanes.H[at, slot] = 0
         lanes.H[at, :, slot] = 0
-        passive = np.zeros((len(at), n + 1), bool)
-        passive[np.arange(len(at))[:, None], lanes.variables[at]] = True
-        lanes.closed[at] = passive[:, :-1]
+        lanes.reopen(at)
         self.n_downdates[lanes.system[at]] += 1
 
     def move(self, moves: Mask, polish: Mask) -> None:
@@ -391,6 +395,7 @@ class Batch:
         at = at[goes_on]
         lanes.c[at, :-1] += w[goes_on] - lanes.w[at, :-1]
         lanes.fresh[at] = lanes.polish[at] = True
+        lanes.reopen(at)
 
     def stop(self, stopped: Mask, status: int) -> None:
         """Finish some lanes where they stand."""
