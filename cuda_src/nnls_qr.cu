@@ -130,6 +130,7 @@ struct NnlsSystem {
     /// Scale A and b and start from x = 0. False where an entry is not finite.
     __device__ bool load() {
         const int m = problem.m, n = problem.n;
+        nit = n_updates = n_downdates = 0;
         reduce_each<T>(
             n, m, row_major(), MaxMagnitude<T>(),
             [&](int j, int i) {
@@ -152,7 +153,6 @@ struct NnlsSystem {
             at.x[j] = 0;
         }
         factors.clear();
-        nit = n_updates = n_downdates = 0;
         __syncthreads();
         reduce_each<T>(
             n, m, row_major(), Add<T>(), [&](int j, int i) { return a(i, j) * a(i, j); },

@@ -257,6 +257,17 @@ def test_a_bad_system_leaves_its_neighbours_alone(
     assert (shared.status == 2).sum() == (6 if where == "A" else 1)
 
 
+def test_a_bad_system_after_a_good_one_counts_nothing(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    A, b = rng.random((20, 12)), rng.random((200, 20))
+    b[100:, 3] = np.nan
+    result = backend.nnls(A, b)
+    assert (result.nit[:100] > 0).all()
+    for name in ("nit", "n_updates", "n_downdates"):
+        assert (getattr(result, name)[100:] == 0).all()
+
+
 def test_iteration_limit(backend: Any, rng: np.random.Generator) -> None:
     A, b = rng.random((30, 20)), rng.random(30)
     full = backend.nnls(A, b)
