@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from ._arrays import Array, namespace, strided, systems_offsets
+from ._arrays import Array, strided, systems_offsets
 from ._kernels import CUDA_TYPES, Device
 from ._nnls_problem import Problem
 from .reference.nnls import Solution
@@ -131,10 +131,8 @@ def solve(problem: Problem, device: Device) -> Solution:
 
 def _starting_points(problem: Problem, device: Device, systems: int) -> Array:
     """The array that holds the warm start at first, and the solutions at last."""
-    x = device.empty((systems, problem.shape[1]), problem.dtype)
+    n = problem.shape[1]
+    x = device.empty((systems, n), problem.dtype)
     if problem.start is not None:
-        xp = namespace(problem.start)
-        x.reshape((*problem.batch, -1) if systems else x.shape)[...] = xp.broadcast_to(
-            problem.start, (*problem.batch, problem.shape[1])
-        )
+        x.reshape((*problem.batch, n))[...] = problem.start
     return x

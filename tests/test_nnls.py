@@ -298,6 +298,8 @@ def test_iteration_limit(backend: Any, rng: np.random.Generator) -> None:
 )
 @pytest.mark.parametrize("l2", [0.0, 1.0])
 def test_empty(backend: Any, A: Any, b: Any, x: Any, rnorm: Any, l2: float) -> None:
+    result = backend.nnls(A, b, l2=l2, warm_start=np.ones(A.shape[-1]))
+    np.testing.assert_array_equal(result.x, x)
     result = backend.nnls(A, b, l2=l2)
     np.testing.assert_array_equal(result.x, x)
     np.testing.assert_array_equal(result.rnorm, rnorm)
