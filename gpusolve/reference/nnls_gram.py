@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,9 @@ SLACK = 8.0
 
 CORRECTIONS = 10
 """How often the true residual may correct a system's gradient."""
+
+DRIFT = 64.0
+"""How many times `tol` a corrected gradient may be before H is made afresh."""
 
 CROWDED = 0.75
 """Finished systems are dropped when no more than this part of the lanes is busy."""
@@ -206,6 +209,13 @@ class Lanes:
         for panel in panels(v.shape[1]):
             self.H[:, panel] += (sign[:, None] * v[:, panel])[:, :, None] * v[:, None]
 
+    def invert(self, lane: int) -> None:
+        """Make H afresh, from the slots in use alone."""
+        slots = np.flatnonzero(self.occupied()[lane])
+        G = self.rows[lane][np.ix_(slots, self.variables[lane, slots])]
+        with suppress(np.linalg.LinAlgError):
+            self.H[lane][np.ix_(slots, slots)] = np.linalg.inv(G)
+
     def reopen(self, lanes: Indices) -> None:
         """Let every variable of some lanes that is not passive try to enter again."""
         passive = np.zeros((len(lanes), self.w.shape[1]), bool)
@@ -354,7 +364,8 @@ class Batch:
         """Move x towards the passive least-squares solution while it stays positive.
 
         Where nothing blocks it, that is a Newton step; it makes up for the rounding in
-        H and in the steps before. Passes that merely `polish` x do not count.
+        H and in the steps before. Passes that merely `polish` x do not count. Where H
+        has broken down, x stays where it is.
         """
         lanes = self.lanes
         limit = moves & (self.nit[lanes.system] >= self.maxiter)
@@ -362,7 +373,7 @@ class Batch:
         self.nit[lanes.system[moves]] += 1
         moves = moves | polish
         d = panel_product(lanes.passive_gradient(), lanes.H)
-        d = np.where(moves[:, None], d, 0)
+        d = np.where(moves[:, None] & np.isfinite(d), d, 0)
         blocks = lanes.occupied() & (lanes.x + d <= 0) & moves[:, None]
         step = np.where(blocks, np.where(lanes.x > 0, lanes.x / -d, 0), np.inf)
         first = np.min(step, axis=1)
@@ -385,24 +396,27 @@ class Batch:
         w = multiply(self.system.A, system, r, transpose=True) - penalty
         relative = np.where(x > 0, np.abs(w), w) / lanes.norm[at]
         violation = np.max(relative, axis=1, initial=0) / lanes.w[at, -1]
-        better = (violation < lanes.best[at]) | ~lanes.fresh[at]
+        better = violation < lanes.best[at]
         self.x[system[better]] = x[better]
         lanes.best[at[better]] = violation[better]
         lanes.corrections[at] += 1
-        goes_on = better & (violation > self.tol / 2)
+        goes_on = (better | ~lanes.fresh[at]) & (violation > self.tol / 2)
         goes_on &= lanes.corrections[at] < CORRECTIONS
         lanes.busy[at] = goes_on
+        for lane in at[goes_on & (violation > DRIFT * self.tol)]:
+            lanes.invert(lane)
         at = at[goes_on]
         lanes.c[at, :-1] += w[goes_on] - lanes.w[at, :-1]
         lanes.fresh[at] = lanes.polish[at] = True
         lanes.reopen(at)
 
     def stop(self, stopped: Mask, status: int) -> None:
-        """Finish some lanes where they stand."""
-        lanes, at = self.lanes, np.flatnonzero(stopped)
-        self.x[lanes.system[at]] = lanes.all_variables(at)[:, :-1]
-        self.status[lanes.system[at]] = status
-        lanes.busy[at] = False
+        """Finish some lanes where they stand, or at the best point that was checked."""
+        lanes, unchecked = self.lanes, stopped & (self.lanes.corrections == 0)
+        x = lanes.all_variables(np.flatnonzero(unchecked))
+        self.x[lanes.system[unchecked]] = x[:, :-1]
+        self.status[lanes.system[stopped]] = status
+        lanes.busy &= ~stopped
 
 
 def nnls_gram(
