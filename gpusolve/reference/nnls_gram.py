@@ -441,6 +441,9 @@ def nnls_gram(
         With `x` in the scaled variables. Where `kkt` exceeds `tol`, the Gram matrix
         was too ill-conditioned, or `maxiter` too small; x is feasible even then.
     """
+    if not start.size:
+        none = np.zeros((4, len(start)), np.int32)
+        return Solution(np.zeros(start.shape), *certify(system, start), *none)
     batch = Batch(system, start, tol, maxiter)
     with np.errstate(all="ignore"), TURN if start.size <= BRIEF else nullcontext():
         batch.solve()
