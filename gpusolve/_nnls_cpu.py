@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from ._arrays import Array
 from ._nnls_problem import Problem
@@ -18,7 +19,7 @@ from .reference.nnls import CONVERGED, NOT_FINITE, Solution, default_tolerance, 
 from .reference.nnls_gram import nnls_gram
 from .reference.scaling import ScaledSystem, certify, rounding_scale, scale
 
-CHUNK_BYTES = 2**26
+CHUNK_BYTES = 2**27
 """The most memory that the matrices of one chunk take, at least one system."""
 
 PROGRESS_DELAY = 2.0
@@ -41,11 +42,18 @@ def solve(problem: Problem, method: str) -> Solution:
             field[chunk] = values
         return len(part.x)
 
-    if len(chunks) == 1:
-        run(chunks[0])
-    elif chunks:
-        run_all(run, chunks, systems)
+    with blas().limit(limits=1, user_api="blas"):
+        if len(chunks) == 1:
+            run(chunks[0])
+        elif chunks:
+            run_all(run, chunks, systems)
     return solution
+
+
+@functools.cache
+def blas() -> ThreadpoolController:
+    """What holds BLAS to one thread: bits must not depend on how many there are."""
+    return ThreadpoolController()
 
 
 def cores() -> int:
@@ -70,7 +78,7 @@ def chunked(problem: Problem) -> Iterator[slice]:
 
 
 def run_all(run: Callable[[slice], int], chunks: list[slice], systems: int) -> None:
-    """Run the chunks on a thread pool, one BLAS thread each, with a progress bar."""
+    """Run the chunks on a thread pool, with a progress bar."""
     from tqdm import tqdm
 
     bar = tqdm(
@@ -81,7 +89,7 @@ def run_all(run: Callable[[slice], int], chunks: list[slice], systems: int) -> N
         disable=None,
         leave=False,
     )
-    with bar, threadpool_limits(1, "blas"), ThreadPoolExecutor(cores()) as pool:
+    with bar, ThreadPoolExecutor(cores()) as pool:
         for done in pool.map(run, chunks):
             bar.update(done)
 
@@ -90,11 +98,14 @@ def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Arr
     """The systems of a chunk in float64; without a batch axis where all share one."""
     shape = array.shape[array.ndim - core :]
     if math.prod(array.shape[: array.ndim - core]) == 1 and core == 2:
-        return array.reshape(shape).astype(np.float64)
+        return array.reshape(shape).astype(np.float64, copy=False)
     batch = batch or (1,)
-    places = np.unravel_index(np.arange(chunk.start, chunk.stop), batch)
     spread = np.broadcast_to(array, (*batch, *shape))
-    return spread[places].astype(np.float64)
+    if len(batch) == 1:
+        part = spread[chunk]
+    else:
+        part = spread[np.unravel_index(np.arange(chunk.start, chunk.stop), batch)]
+    return part.astype(np.float64, copy=False)
 
 
 def solve_chunk(problem: Problem, chunk: slice, method: str) -> Solution:
