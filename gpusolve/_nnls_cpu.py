@@ -29,11 +29,7 @@ PROGRESS_DELAY = 2.0
 def solve(problem: Problem, method: str) -> Solution:
     """Solve every system of the batch; `method` is one of ``gpusolve.nnls``'s."""
     systems, (_, n) = math.prod(problem.batch), problem.shape
-    dtype = problem.dtype
-    solution = Solution(
-        *(np.empty(shape, dtype) for shape in ((systems, n), systems) * 2),
-        *(np.empty(systems, np.int32) for _ in range(4)),
-    )
+    solution = Solution.blank((systems,), n, problem.dtype)
     chunks = list(chunked(problem))
 
     def run(chunk: slice) -> int:
@@ -120,10 +116,7 @@ def solve_chunk(problem: Problem, chunk: slice, method: str) -> Solution:
     finite = np.isfinite(b).all(axis=-1) & np.isfinite(A).all(axis=(-2, -1))
     if finite.all():
         return solve_finite(problem, A, b, start, method)
-    solution = Solution(
-        *(np.full(shape, np.nan) for shape in ((len(b), n), len(b)) * 2),
-        *(np.zeros(len(b), np.int32) for _ in range(4)),
-    )
+    solution = Solution.blank((len(b),), n, b.dtype)
     solution.status[:] = NOT_FINITE
     if finite.any():
         part = solve_finite(
@@ -142,11 +135,10 @@ def solve_finite(
         default_tolerance(np.dtype(np.float64)) if problem.tol is None else problem.tol
     )
     maxiter = problem.iteration_limit
-    if method == "qr" or A.shape[-1] == 0:
-        return rounded(problem, A, b, by_qr(problem, A, b, start, tol))
     system = scale(A, b, problem.l1, problem.l2)
-    scaled_start = start / system.column_scale * system.b_scale[:, None]
-    solution = nnls_gram(system, scaled_start, tol=tol, maxiter=maxiter)
+    if method == "qr" or A.shape[-1] == 0:
+        return rounded(problem, system, by_qr(problem, A, b, start, tol))
+    solution = nnls_gram(system, system.rescale(start), tol=tol, maxiter=maxiter)
     doubtful = uncertified(system, solution, tol)
     if problem.maxiter is not None:
         doubtful &= solution.status == CONVERGED
@@ -156,7 +148,7 @@ def solve_finite(
         again = by_qr(problem, A_part, b[doubtful], start[doubtful], tol)
         for field, values in zip(solution, again, strict=True):
             field[doubtful] = values
-    return rounded(problem, A, b, solution)
+    return rounded(problem, system, solution)
 
 
 def uncertified(system: ScaledSystem, solution: Solution, tol: float) -> NDArray[Any]:
@@ -188,11 +180,9 @@ def by_qr(problem: Problem, A: Array, b: Array, start: Array, tol: float) -> Sol
     )
 
 
-def rounded(problem: Problem, A: Array, b: Array, solution: Solution) -> Solution:
+def rounded(problem: Problem, system: ScaledSystem, solution: Solution) -> Solution:
     """Round x to the dtype of the inputs, and certify what is then left."""
     if problem.dtype == np.float64:
         return solution
     x = solution.x.astype(problem.dtype).astype(np.float64)
-    system = scale(A, b, problem.l1, problem.l2)
-    scaled = x / system.column_scale * system.b_scale[:, None]
-    return solution._replace(x=x, **certify(system, scaled)._asdict())
+    return solution._replace(x=x, **certify(system, system.rescale(x))._asdict())

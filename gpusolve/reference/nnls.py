@@ -33,6 +33,15 @@ class Solution(NamedTuple):
     n_updates: NDArray[np.int32]
     n_downdates: NDArray[np.int32]
 
+    @classmethod
+    def blank(cls, batch: tuple[int, ...], n: int, dtype: np.dtype[Any]) -> Solution:
+        """NaN for every solution, 0 for every count."""
+        reals = ((*batch, n), batch, (*batch, n), batch)
+        return cls(
+            *(np.full(shape, np.nan, dtype) for shape in reals),
+            *(np.zeros(batch, np.int32) for _ in range(4)),
+        )
+
 
 class PassiveQR:
     """``A[:, passive] = Q R``, with columns appended at the end and removed anywhere.
@@ -270,19 +279,13 @@ def nnls(
     )
     tol = default_tolerance(A.dtype) if tol is None else tol
     maxiter = 3 * n if maxiter is None else maxiter
-    solution = Solution(
-        *(
-            np.full(shape, np.nan, A.dtype)
-            for shape in ((*batch, n), batch, (*batch, n), batch)
-        ),
-        *(np.zeros(batch, np.int32) for _ in range(4)),
-    )
+    solution = Solution.blank(batch, n, A.dtype)
     for k in np.ndindex(batch):
         if not (np.isfinite(A[k]).all() and np.isfinite(b[k]).all()):
             solution.status[k] = NOT_FINITE
             continue
         system = scale(A[k], b[k], l1, l2)
-        run = ActiveSet(system, start[k] / system.column_scale * system.b_scale, tol)
+        run = ActiveSet(system, system.rescale(start[k]), tol)
         run.solve(maxiter)
         rnorm, dual, kkt = certify(system, run.x)
         values: tuple[Any, ...] = (

@@ -47,6 +47,10 @@ class ScaledSystem(NamedTuple):
         """The solution in the variables that were given."""
         return np.asarray(x * self.column_scale / self.b_scale[..., None])
 
+    def rescale(self, x: Array) -> Array:
+        """Undo `unscale`: a point in the variables of this system."""
+        return np.asarray(x / self.column_scale * self.b_scale[..., None])
+
 
 def inverse_power_of_two(magnitude: Array) -> Array:
     """Powers of two that bring finite `magnitude` into [0.5, 1); 1 for zero.
