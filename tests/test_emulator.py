@@ -521,6 +521,60 @@ def test_resident_blocks() -> None:
     assert reverse.resident_blocks(32, 98 * 1024 + 1) == 0, "its own 1 KiB counts"
 
 
+# ---- definitions in front of a kernel ------------------------------------------------
+
+PAIR_SUM = "return {a.first + b.first, a.second + b.second};"
+
+OPERATORS: dict[str, tuple[str, str, Any, Any]] = {
+    "any": ("bool", "return a || b;", np.array([False, True, False]), True),
+    "sum": ("Pair<float>", PAIR_SUM, np.array([1 + 2j, 3 - 5j], np.complex64), 4 - 3j),
+    "long sum": ("Pair<double>", PAIR_SUM, np.array([1 + 2j, 3 - 5j]), 4 - 3j),
+    "wrapping product": (
+        "int",
+        "return a * b;",
+        np.array([2**30, 3], np.int32),
+        3 * 2**30 - 2**32,
+    ),
+}
+
+
+def fold(value: str, body: str) -> _emulator.Kernel:
+    """The kernel in fold.cu with an operator on a type of values."""
+    definitions = f"""#include "pair.cuh"
+struct Operator {{
+    using Value = {value};
+    static __device__ Value combine(Value a, Value b) {{ {body} }}
+}};"""
+    return _emulator.Kernel(KERNELS / "fold.cu", "fold<Operator>", KERNELS, definitions)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_kernel_over_a_defined_operator(name: str) -> None:
+    value, body, x, wanted = OPERATORS[name]
+    result = _emulator.zeros(1, x.dtype)
+    fold(value, body)((1,), (1,), (x, np.int32(x.size), result))
+    assert result[0] == wanted
+
+
+def test_definitions_tell_objects_apart() -> None:
+    x, result = np.array([7, 3], np.int32), _emulator.zeros(1, np.int32)
+    for body, wanted in (("return a - b;", 4), ("return b - a;", -4)):
+        fold("int", body)((1,), (1,), (x, np.int32(2), result))
+        assert result[0] == wanted
+
+
+def test_wrong_type_of_values() -> None:
+    for value, dtype in (("float", np.complex64), ("short", np.float16)):
+        x = np.zeros(2, dtype)
+        with pytest.raises(TypeError, match="x of fold<Operator> is a pointer to"):
+            fold(value, "return a;")((1,), (1,), (x, np.int32(2), x))
+
+
+def test_error_in_definitions_names_its_line() -> None:
+    with pytest.raises(_emulator.CompileError, match=r"definitions:4:.*misspelt"):
+        fold("int", "return misspelt;")
+
+
 # ---- the schedule --------------------------------------------------------------------
 
 

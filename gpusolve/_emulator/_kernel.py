@@ -61,6 +61,10 @@ class Kernel:
         A C++ expression that names the kernel: ``"nnls_qr<double>"``.
     include : Path
         The directory of the headers that it includes.
+    definitions : str, optional
+        C++ text that stands in front of the source, for the instance to name what it
+        defines: ``"scan<Operator, 256>"`` with a structure ``Operator``. It may include
+        headers, too.
 
     Raises
     ------
@@ -68,9 +72,11 @@ class Kernel:
         With the compiler's log.
     """
 
-    def __init__(self, source: Path, instance: str, include: Path) -> None:
+    def __init__(
+        self, source: Path, instance: str, include: Path, definitions: str = ""
+    ) -> None:
         self.instance = instance
-        self._object_path = build(source, instance, include)
+        self._object_path = build(source, instance, include, definitions)
         self._object = ctypes.CDLL(str(self._object_path))
         self._object.emulator_static_shared_bytes.restype = ctypes.c_uint64
         self._parameters = self._read_parameters(source)
