@@ -1,0 +1,148 @@
+// What a monoid's elements are made of, and what its operators are written with.
+//
+// A monoid is a type with
+//     using Value = ...;                                   an element
+//     static constexpr bool commutative = ...;
+//     static Value identity();
+//     Value operator()(const Value& a, const Value& b);    a before b
+// A map is a type with `Input`, `Value` and `Value operator()(const Input& x)`. Both are
+// written by the host from a user's expressions; see gpusolve/_operators.py.
+
+#pragma once
+
+// ---- elements -----------------------------------------------------------------------
+
+/// An element of several numbers.
+template <class T, int count>
+struct Element {
+    T numbers[count];
+
+    __device__ __forceinline__ T& operator[](int k) { return numbers[k]; }
+    __device__ __forceinline__ const T& operator[](int k) const { return numbers[k]; }
+};
+
+template <class T>
+struct Complex {
+    T real, imaginary;
+
+    Complex() = default;
+    __device__ __forceinline__ Complex(T real, T imaginary = T(0))
+        : real(real), imaginary(imaginary) {}
+};
+
+template <class T>
+__device__ __forceinline__ Complex<T> operator+(Complex<T> a, Complex<T> b) {
+    return {a.real + b.real, a.imaginary + b.imaginary};
+}
+
+template <class T>
+__device__ __forceinline__ Complex<T> operator-(Complex<T> a, Complex<T> b) {
+    return {a.real - b.real, a.imaginary - b.imaginary};
+}
+
+template <class T>
+__device__ __forceinline__ Complex<T> operator*(Complex<T> a, Complex<T> b) {
+    return {a.real * b.real - a.imaginary * b.imaginary,
+            a.real * b.imaginary + a.imaginary * b.real};
+}
+
+template <class T>
+__device__ __forceinline__ bool operator==(Complex<T> a, Complex<T> b) {
+    return a.real == b.real && a.imaginary == b.imaginary;
+}
+
+template <class T>
+__device__ __forceinline__ bool operator!=(Complex<T> a, Complex<T> b) {
+    return !(a == b);
+}
+
+// ---- operators ----------------------------------------------------------------------
+
+// C++ leaves a signed overflow undefined, also that of small integers, whose products it
+// takes as `int`. Unsigned arithmetic wraps, as NumPy does.
+
+template <class T>
+struct Wrapping {
+    using Type = T;
+};
+template <>
+struct Wrapping<signed char> {
+    using Type = unsigned int;
+};
+template <>
+struct Wrapping<unsigned char> {
+    using Type = unsigned int;
+};
+template <>
+struct Wrapping<short> {
+    using Type = unsigned int;
+};
+template <>
+struct Wrapping<unsigned short> {
+    using Type = unsigned int;
+};
+template <>
+struct Wrapping<int> {
+    using Type = unsigned int;
+};
+template <>
+struct Wrapping<long long> {
+    using Type = unsigned long long;
+};
+
+template <class T>
+__device__ __forceinline__ T wrapping_add(T a, T b) {
+    using U = typename Wrapping<T>::Type;
+    return T(U(a) + U(b));
+}
+
+template <class T>
+__device__ __forceinline__ T wrapping_multiply(T a, T b) {
+    using U = typename Wrapping<T>::Type;
+    return T(U(a) * U(b));
+}
+
+/// NaN if either is.
+template <class T>
+__device__ __forceinline__ T minimum(T a, T b) {
+    return a < b || a != a ? a : b;
+}
+
+/// NaN if either is.
+template <class T>
+__device__ __forceinline__ T maximum(T a, T b) {
+    return a > b || a != a ? a : b;
+}
+
+// ---- maps ---------------------------------------------------------------------------
+
+/// The map that changes nothing.
+template <class T>
+struct Keep {
+    using Input = T;
+    using Value = T;
+    __device__ __forceinline__ T operator()(const T& x) const { return x; }
+};
+
+// ---- segments -----------------------------------------------------------------------
+
+/// An element, and whether a segment begins at it or at one combined into it.
+template <class T>
+struct Flagged {
+    T value;
+    bool begins;
+};
+
+/// The monoid lifted to segments: what comes before a segment's begin is forgotten.
+/// Associative if `Monoid` is; never commutative.
+template <class Monoid>
+struct Segmented {
+    using Value = Flagged<typename Monoid::Value>;
+    static constexpr bool commutative = false;
+
+    static __device__ __forceinline__ Value identity() { return {Monoid::identity(), false}; }
+
+    __device__ __forceinline__ Value operator()(const Value& a, const Value& b) const {
+        return {b.begins ? b.value : Monoid()(a.value, b.value), a.begins || b.begins};
+    }
+};
