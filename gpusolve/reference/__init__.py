@@ -5,5 +5,22 @@ oracles, and the kernels against these functions.
 """
 
 from .nnls import nnls
+from .partition import replicate, scatter, stable_partition
+from .reduce import all, any, maximum_segment_sum, reduce
+from .scan import scan, segmented_scan
+from .segments import segment_flags, segmented_reduce
 
-__all__ = ["nnls"]
+__all__ = [
+    "all",
+    "any",
+    "maximum_segment_sum",
+    "nnls",
+    "reduce",
+    "replicate",
+    "scan",
+    "scatter",
+    "segment_flags",
+    "segmented_reduce",
+    "segmented_scan",
+    "stable_partition",
+]

@@ -1,0 +1,78 @@
+"""Scatter, replicate, and the stable partition that is made of them.
+
+``scatter : [m]a -> [n]int -> [n]a -> [m]a``, of work n and depth 1, and
+``partition : (a -> bool) -> [n]a -> (int, [n]a)``, of work n and depth log n.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[Any]
+
+
+def scatter(target: Array, indices: NDArray[np.integer[Any]], values: Array) -> Array:
+    """Write each value to its index in `target`, in place.
+
+    Parameters
+    ----------
+    target : (m, ...) array
+    indices : (n,) array of integers
+        Whatever is no index of `target`, negative or too large, writes nothing. Of
+        equal indices the last one wins.
+    values : (n, ...) array
+
+    Returns
+    -------
+    (m, ...) array
+        `target` itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> target = np.zeros(6, int)
+    >>> scatter(target, np.array([2, 4, 1, -1]), np.array([10, 20, 30, 40]))
+    array([ 0, 30, 10,  0, 20,  0])
+    """
+    inside = (indices >= 0) & (indices < len(target))
+    target[indices[inside]] = values[inside]
+    return target
+
+
+def replicate(n: int, value: ArrayLike) -> Array:
+    """The same element n times.
+
+    Examples
+    --------
+    >>> replicate(3, 7)
+    array([7, 7, 7])
+    """
+    return np.full((n, *np.shape(value)), value)
+
+
+def stable_partition(x: Array, mask: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """What the mask selects, and behind it the rest, both in their order.
+
+    Parameters
+    ----------
+    x : (n, ...) array
+    mask : (n,) array of bool
+
+    Returns
+    -------
+    count : () array
+        How many are selected.
+    y : (n, ...) array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.array([5, 4, 2, 10, 3, 7, 8])
+    >>> stable_partition(x, x % 2 == 0)
+    (array(4), array([ 4,  2, 10,  8,  5,  3,  7]))
+    """
+    count = np.asarray(np.count_nonzero(mask))
+    return count, np.concatenate([x[mask], x[~mask]])
