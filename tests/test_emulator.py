@@ -191,6 +191,33 @@ def test_one_seed_gives_one_order() -> None:
     np.testing.assert_array_equal(arrivals("random", 7), arrivals("random", 7))
 
 
+def history(seed: int) -> Any:
+    """Who wrote last, as each block saw it eight times."""
+    last, seen = _emulator.zeros(1, np.int32), _emulator.empty((12, 8), np.int32)
+    with _emulator.schedule("random", seed):
+        kernel("race_for_last", "race_for_last")((12,), (32,), (last, seen))
+    return seen
+
+
+def test_one_seed_gives_one_interleaving_of_blocks() -> None:
+    histories = [history(seed) for seed in range(4)]
+    own = np.arange(12)[:, None]
+    for seed, seen in enumerate(histories):
+        np.testing.assert_array_equal(history(seed), seen)
+        assert np.any(seen != own), "blocks run one after another"
+    assert len(np.unique(histories, axis=0)) == 4
+
+
+@pytest.mark.parametrize("by_atomics", ["true", "false"])
+def test_blocks_look_back(order: str, by_atomics: str) -> None:
+    n = 100 if by_atomics == "true" else 4  # a turn that nobody passes takes its time
+    x = np.arange(n, dtype=np.int32)
+    ticket, sums = _emulator.zeros(1, np.uint32), np.full(n, -1, np.int32)
+    look_back = kernel("look_back", f"look_back<{by_atomics}>")
+    look_back((n,), (32,), (x, ticket, sums))
+    np.testing.assert_array_equal(sums, np.cumsum(x))
+
+
 # ---- synchronisation -----------------------------------------------------------------
 
 
@@ -444,8 +471,9 @@ ctypes.string_at(0)
     assert ended.returncode == -signal.SIGSEGV
 
 
-def test_interrupt_ends_an_endless_kernel(order: str) -> None:
-    wait_for = kernel("endless_loop", "wait_for")
+@pytest.mark.parametrize("how", ["wait_for", "wait_by_atomics"])
+def test_interrupt_ends_an_endless_kernel(order: str, how: str) -> None:
+    wait_for = kernel("endless_loop", how)
     wait_for((2,), (32,), (np.ones(1, np.int32),))
     timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
     timer.start()

@@ -1,4 +1,4 @@
-"""In which order the threads of a block run between two barriers."""
+"""In which order threads run between two barriers, and blocks between two meetings."""
 
 from __future__ import annotations
 
@@ -40,13 +40,16 @@ def schedule(order: Order, seed: int = 0) -> Iterator[None]:
     Parameters
     ----------
     order : {"forward", "reverse", "random"}
-        Random order draws anew in every step. With one seed each block of threads
-        takes the same order in every run; how blocks meet in global memory still
-        varies, since they run at the same time.
+        Random order draws anew in every step, and lets one block run at a time, until
+        it calls an atomic or a fence, sleeps or ends: one seed replays a launch. In the
+        other orders blocks run at the same time.
     seed : int, optional
 
     Notes
     -----
+    A block that waits in a plain loop on a volatile variable is not seen to wait. In
+    random order such a launch takes half a second longer, and does not replay.
+
     Where no such statement is in force, the environment's ``GPUSOLVE_EMULATE_SCHEDULE``
     says the order, as ``reverse`` or ``random:7``; else it is forward.
     """

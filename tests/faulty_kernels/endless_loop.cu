@@ -5,3 +5,8 @@ __global__ void wait_for(const volatile int* flag) {
     while (*flag == 0) {
     }
 }
+
+__global__ void wait_by_atomics(int* flag) {
+    while (atomicAdd(flag, 0) == 0) {
+    }
+}

@@ -42,8 +42,9 @@ BlockRunner* current_runner() {
     return runner;
 }
 
-BlockRunner::BlockRunner(Launch& launch, unsigned number)
+BlockRunner::BlockRunner(Launch& launch, int number)
     : launch_(launch),
+      number_(number),
       schedule_(launch.schedule),
       stacks_{launch.stacks.start + number * launch.threads() * launch.stacks.stride,
               launch.stacks.stride},
@@ -105,7 +106,7 @@ bool BlockRunner::take_turns() {
         warp.ready |= warp.paused;
         warp.paused = 0;
     }
-    if (all_paused) sched_yield();  // perhaps for another block
+    if (all_paused) pass_turn();  // perhaps they wait for another block
     return any_ran;
 }
 
@@ -123,8 +124,13 @@ void BlockRunner::resume(Thread& thread) {
     threadIdx = thread.index;
     running_ = &thread;
     breaths_ = 0;
-    emulator_switch(&scheduler_, thread.stack);
-    if (running_ == nullptr) throw Abandoned();
+    for (;;) {
+        emulator_switch(&scheduler_, thread.stack);
+        if (running_ == nullptr) throw Abandoned();
+        if (errand_.run == nullptr) break;
+        errand_.run(errand_.work);
+        errand_ = {};
+    }
     running_ = nullptr;
 }
 
@@ -162,7 +168,19 @@ void BlockRunner::yield() {
 }
 
 void BlockRunner::breathe() {
+    if (launch_.turns) on_scheduler([this] { give_way(); });
     if (++breaths_ == breaths_per_yield) yield();
+}
+
+void BlockRunner::pass_turn() {
+    if (!launch_.turns)
+        sched_yield();
+    else if (!launch_.turns->pass(number_) || launch_.stopped)
+        throw Abandoned();
+}
+
+void BlockRunner::give_way() {
+    if (launch_.turns && launch_.turns->is_over(number_)) pass_turn();
 }
 
 // ---- the block's barrier ----------------------------------------------------------------

@@ -6,7 +6,7 @@
 // is not there yet, or is there no longer.
 //
 // Turns: forward and reverse let a warp run as far as it can before its neighbour starts;
-// random order changes the warp after every step.
+// random order changes the warp after every step. Among the blocks, see turns.h.
 
 #pragma once
 
@@ -19,6 +19,7 @@
 #include "fiber.h"
 #include "report.h"
 #include "schedule.h"
+#include "turns.h"
 
 namespace emulator {
 
@@ -35,6 +36,7 @@ struct Launch {
     void* const* arguments;
     Schedule schedule;
     StackMemory stacks;
+    Turns* turns;  // null where blocks run at the same time
     std::atomic<bool> stopped{false};
     std::atomic<bool> reported{false};
     Report* report;
@@ -60,6 +62,12 @@ struct Thread {
     Site site;
 };
 
+/// What the scheduler is asked to do for a thread.
+struct Errand {
+    void (*run)(void* work);
+    void* work;
+};
+
 /// The lanes of a warp by what they do; each lane is in one of these sets.
 struct Warp {
     unsigned present;
@@ -73,12 +81,15 @@ struct Warp {
 class BlockRunner {
   public:
     /// `number` tells the runners of a launch apart.
-    BlockRunner(Launch& launch, unsigned number);
+    BlockRunner(Launch& launch, int number);
     ~BlockRunner();
     BlockRunner(const BlockRunner&) = delete;
     BlockRunner& operator=(const BlockRunner&) = delete;
 
     void run(unsigned long long block);
+
+    /// Let another block run, at a place where this one may meet it.
+    void give_way();
 
     // Called by the running thread. Those that wait return when it has its turn again.
     int barrier(Operation operation, bool predicate, Site site);
@@ -91,6 +102,14 @@ class BlockRunner {
     bool in_stacks(const void* address) const;
     const Thread* running() const { return running_; }
 
+    /// Do something on the scheduler's stack for the running thread, which waits. There it may
+    /// lock, allocate, and throw Abandoned; on the thread's own it might be interrupted.
+    template <class Work>
+    void on_scheduler(Work work) {
+        errand_ = {[](void* any) { (*static_cast<Work*>(any))(); }, &work};
+        suspend();
+    }
+
     /// The report to fill in, if this failure is the launch's first; else null.
     Report* first_report(const Thread* thread);
 
@@ -99,6 +118,7 @@ class BlockRunner {
     bool take_turns();
     bool run_round(int warp);
     void resume(Thread& thread);
+    void pass_turn();
     void suspend();
     void release_barrier();
     void complete_exchange(Warp& warp, Thread* lanes, unsigned mask);
@@ -107,6 +127,7 @@ class BlockRunner {
     void check_shared_memory();
 
     Launch& launch_;
+    const int number_;
     Schedule schedule_;
     StackMemory stacks_;
     std::vector<Thread> threads_;
@@ -116,6 +137,7 @@ class BlockRunner {
     Thread* running_ = nullptr;
     unsigned left_ = 0;
     unsigned breaths_ = 0;
+    Errand errand_{};
 };
 
 /// As the kernel's source has it.

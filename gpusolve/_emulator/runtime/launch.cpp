@@ -10,6 +10,7 @@
 #include <exception>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "block.h"
@@ -46,6 +47,8 @@ class Grid {
         : launch_(launch), order_(launch.blocks()), working_(workers) {
         std::iota(order_.begin(), order_.end(), 0ull);
         launch.schedule.part(launch.blocks()).arrange(order_.begin(), order_.end());
+        if (launch.schedule.is_random())
+            launch.turns = &turns_.emplace(launch.schedule.part(launch.blocks() + 1), workers);
         const sigset_t workers_mask = all_but_faults();
         sigset_t mask;
         pthread_sigmask(SIG_SETMASK, &workers_mask, &mask);  // new threads inherit it
@@ -58,6 +61,7 @@ class Grid {
         std::unique_lock<std::mutex> lock(mutex_);
         while (!changed_.wait_for(lock, patience, [this] { return working_ == 0; })) {
             if (interrupted) launch_.stopped = true;
+            if (turns_) launch_.stopped ? turns_->stop() : turns_->look_after();
             if (!launch_.stopped) continue;
             for (std::thread& worker : workers_) interrupt(worker.native_handle());
         }
@@ -72,7 +76,8 @@ class Grid {
         stack.ss_sp = signal_stack.data();
         stack.ss_size = signal_stack.size();
         sigaltstack(&stack, nullptr);
-        run_blocks(number);
+        if (!turns_ || turns_->wait(number)) run_blocks(number);
+        if (turns_) turns_->leave(number);
         stack.ss_flags = SS_DISABLE;
         sigaltstack(&stack, nullptr);
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -82,11 +87,12 @@ class Grid {
 
     void run_blocks(int number) {
         try {
-            BlockRunner runner(launch_, static_cast<unsigned>(number));
+            BlockRunner runner(launch_, number);
             for (;;) {
                 const unsigned long long turn = next_++;
                 if (turn >= order_.size() || launch_.stopped) return;
                 runner.run(order_[turn]);
+                runner.give_way();
             }
         } catch (const Abandoned&) {
             // The report is made.
@@ -101,6 +107,7 @@ class Grid {
 
     Launch& launch_;
     std::vector<unsigned long long> order_;
+    std::optional<Turns> turns_;
     std::atomic<unsigned long long> next_{0};
     std::vector<std::thread> workers_;
     std::mutex mutex_;
@@ -126,6 +133,7 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, Report* report) {
                   request->arguments,
                   Schedule(static_cast<Order>(request->order), request->seed),
                   {request->stacks, request->stack_stride},
+                  nullptr,
                   {false},
                   {false},
                   report};

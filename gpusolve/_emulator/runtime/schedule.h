@@ -30,8 +30,11 @@ class Schedule {
         if (order_ == Order::reverse) std::reverse(begin, end);
         if (order_ == Order::random)
             for (auto left = std::distance(begin, end); left > 1; --left)
-                std::swap(begin[left - 1], begin[draw() % static_cast<std::uint64_t>(left)]);
+                std::swap(begin[left - 1], begin[below(static_cast<std::uint64_t>(left))]);
     }
+
+    /// A random number from 0 to count - 1, whatever the order.
+    std::uint64_t below(std::uint64_t count) { return draw() % count; }
 
   private:
     /// SplitMix64 (Steele, Lea and Flood, 2014).
