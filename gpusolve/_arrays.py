@@ -87,6 +87,30 @@ def _check_dtype(array: Array, name: str) -> None:
             )
 
 
+def on_one_device(arrays: dict[str, object]) -> dict[str, Array]:
+    """The arrays as `as_array` has them, all on the CPU or all on one GPU.
+
+    Raises
+    ------
+    TypeError
+        For arrays on the CPU and on a GPU together.
+    ValueError
+        For arrays on different GPUs.
+    """
+    found = {name: as_array(value, name) for name, value in arrays.items()}
+    where = {name: is_cupy(array) for name, array in found.items()}
+    if len(set(where.values())) > 1:
+        described = ", ".join(
+            f"{name} on {'a GPU' if on_gpu else 'the CPU'}"
+            for name, on_gpu in where.items()
+        )
+        raise TypeError(f"all arrays must be on one device; got {described}")
+    if any(where.values()) and len({array.device.id for array in found.values()}) > 1:
+        described = ", ".join(f"{k} on GPU {a.device.id}" for k, a in found.items())
+        raise ValueError(f"all arrays must be on one device; got {described}")
+    return found
+
+
 def floating(arrays: dict[str, object]) -> dict[str, Array]:
     """The arrays on one device, in one dtype: float32 if all are so, else float64.
 
@@ -101,19 +125,9 @@ def floating(arrays: dict[str, object]) -> dict[str, Array]:
     ValueError
         For integers beyond 2**53, or arrays on different GPUs.
     """
-    found = {name: as_array(value, name) for name, value in arrays.items()}
-    where = {name: is_cupy(array) for name, array in found.items()}
-    if len(set(where.values())) > 1:
-        described = ", ".join(
-            f"{name} on {'a GPU' if on_gpu else 'the CPU'}"
-            for name, on_gpu in where.items()
-        )
-        raise TypeError(f"all arrays must be on one device; got {described}")
+    found = on_one_device(arrays)
     for name, array in found.items():
         _check_dtype(array, name)
-    if any(where.values()) and len({array.device.id for array in found.values()}) > 1:
-        described = ", ".join(f"{k} on GPU {a.device.id}" for k, a in found.items())
-        raise ValueError(f"all arrays must be on one device; got {described}")
     single = all(a.dtype.kind == "f" and a.dtype.itemsize <= 4 for a in found.values())
     dtype = np.dtype(np.float32 if single else np.float64)
     return {k: a.astype(dtype.newbyteorder("="), copy=False) for k, a in found.items()}

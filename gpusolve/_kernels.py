@@ -17,15 +17,29 @@ import numpy as np
 
 from ._arrays import Array, is_cupy
 
-INSTANCES: dict[str, tuple[str, ...]] = {
-    "nnls_qr": ("nnls_qr<float>", "nnls_qr<double>"),
-}
-"""Every kernel: the file in ``cuda_src/`` and the template instances made of it."""
-
 OPTIONS = ("--std=c++17",)
 """What NVRTC is told besides the architecture and the include path."""
 
-CUDA_TYPES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
+CUDA_TYPES: dict[np.dtype[Any], str] = {
+    np.dtype(name): cuda
+    for name, cuda in {
+        "bool": "bool",
+        "int8": "signed char",
+        "int16": "short",
+        "int32": "int",
+        "int64": "long long",
+        "uint8": "unsigned char",
+        "uint16": "unsigned short",
+        "uint32": "unsigned int",
+        "uint64": "unsigned long long",
+        "float16": "Half",
+        "float32": "float",
+        "float64": "double",
+        "complex64": "Complex<float>",
+        "complex128": "Complex<double>",
+    }.items()
+}
+"""The type of each dtype in CUDA; those of our own are in ``monoid.cuh``."""
 
 
 class KernelCompileError(RuntimeError):
@@ -62,8 +76,12 @@ class Device(Protocol):
     def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         """An array of zeros."""
 
-    def kernel(self, file: str, instance: str) -> Kernel:
-        """The instance of a kernel, one of `INSTANCES`, compiled when first asked."""
+    def kernel(self, file: str, instance: str, definitions: str = "") -> Kernel:
+        """An instance of a kernel in ``cuda_src/``, compiled when first asked.
+
+        `definitions` is C++ that stands in front of the file: the types that the
+        instance names, where a user has defined them.
+        """
 
 
 def source_directory() -> Path:
@@ -71,6 +89,12 @@ def source_directory() -> Path:
     package = Path(__file__).parent
     installed = package / "cuda_src"
     return installed if installed.is_dir() else package.parent / "cuda_src"
+
+
+def source_of(file: str, definitions: str = "") -> str:
+    """A kernel's source, with the definitions in front of it."""
+    text = (source_directory() / f"{file}.cu").read_text()
+    return f'{definitions}\n#line 1 "{file}.cu"\n{text}' if definitions else text
 
 
 def emulating() -> bool:
@@ -111,20 +135,21 @@ class CudaDevice:
         with cupy.cuda.Device(self.index):
             return cupy.zeros(shape, dtype)
 
-    def kernel(self, file: str, instance: str) -> Kernel:
-        return _cuda_kernel(self.index, file, instance)
+    def kernel(self, file: str, instance: str, definitions: str = "") -> Kernel:
+        return _cuda_kernel(self.index, file, instance, definitions)
 
 
 class CudaKernel:
     """A kernel instance on one GPU."""
 
-    def __init__(self, index: int, file: str, instance: str) -> None:
+    def __init__(self, index: int, file: str, instance: str, definitions: str) -> None:
         import cupy
 
         self.index = index
         with cupy.cuda.Device(index):
             try:
-                self._raw = _cuda_module(file).get_function(instance)
+                module = _cuda_module(file, instance, definitions)
+                self._raw = module.get_function(instance)
                 self._function = self._raw.kernel
             except cupy.cuda.compiler.CompileException as error:
                 raise KernelCompileError(
@@ -166,13 +191,13 @@ class CudaKernel:
 
 
 @functools.cache
-def _cuda_kernel(index: int, file: str, instance: str) -> CudaKernel:
-    return CudaKernel(index, file, instance)
+def _cuda_kernel(index: int, file: str, instance: str, definitions: str) -> CudaKernel:
+    return CudaKernel(index, file, instance, definitions)
 
 
 @functools.cache
-def _cuda_module(file: str) -> Any:
-    """The module of one file with all its instances; CuPy loads it once per device.
+def _cuda_module(file: str, instance: str, definitions: str) -> Any:
+    """The module of one instance; CuPy loads it once per device.
 
     CuPy's disk cache does not look into included files, so their hash goes into the
     options, which it does look at.
@@ -181,9 +206,9 @@ def _cuda_module(file: str) -> Any:
 
     directory = source_directory()
     return cupy.RawModule(
-        code=(directory / f"{file}.cu").read_text(),
+        code=source_of(file, definitions),
         options=(*OPTIONS, f"-I{directory}", f"-DGPUSOLVE_SOURCES={_sources_hash()}"),
-        name_expressions=INSTANCES[file],
+        name_expressions=(instance,),
     )
 
 
@@ -214,13 +239,13 @@ class EmulatedDevice:
 
         return _emulator.zeros(shape, dtype)
 
-    def kernel(self, file: str, instance: str) -> Kernel:
-        return _emulated_kernel(file, instance)
+    def kernel(self, file: str, instance: str, definitions: str = "") -> Kernel:
+        return _emulated_kernel(file, instance, definitions)
 
 
 @functools.cache
-def _emulated_kernel(file: str, instance: str) -> Kernel:
+def _emulated_kernel(file: str, instance: str, definitions: str) -> Kernel:
     from . import _emulator
 
     directory = source_directory()
-    return _emulator.Kernel(directory / f"{file}.cu", instance, directory)
+    return _emulator.Kernel(directory / f"{file}.cu", instance, directory, definitions)

@@ -96,8 +96,9 @@ class Monoid:
     def ufunc(self) -> np.ufunc | None:
         """The operator, if it is a ufunc of two numbers, which NumPy can accumulate."""
         operator = self.numpy
-        of_numbers = isinstance(operator, np.ufunc) and operator.signature is None
-        return operator if of_numbers and not self.element_shape else None
+        if not isinstance(operator, np.ufunc) or operator.signature is not None:
+            return None
+        return None if self.element_shape else operator
 
     def dtype_of(self, given: npt.DTypeLike) -> np.dtype[Any]:
         """The dtype of the results, from that of the elements as they are given."""
@@ -163,7 +164,7 @@ class Map:
 
 
 def check_expressions(name: str, cuda: object, numbers: int | None) -> None:
-    """TypeError, ValueError unless `cuda` is one expression, or as many as `numbers`."""
+    """TypeError, ValueError unless `cuda` is one expression, or `numbers` of them."""
     if isinstance(cuda, str):
         if numbers is not None:
             raise ValueError(

@@ -1,0 +1,140 @@
+// Decoupled look-back: tiles of an array pass a running reduction on, in one launch.
+//
+// A tile first publishes its own aggregate, then looks back over its predecessors:
+// it combines aggregates until it meets one whose whole prefix is known, and publishes
+// its own prefix. So no tile waits for the whole chain before it, and the array is read
+// once. Merrill & Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back"
+// (2016).
+//
+// Progress: blocks draw their tiles from a ticket. The tile before was drawn by a block
+// that already runs, and publishes its aggregate without waiting for anybody.
+//
+// Memory order: value and status of a small element travel in one 64-bit word. A larger
+// one is written first, then a fence, then its status; whoever has read the status reads
+// the value after a fence.
+
+#pragma once
+
+#include "monoid.cuh"
+#include "ordered.cuh"
+
+enum TileStatus : unsigned { tile_unknown = 0, tile_aggregate = 1, tile_prefix = 2 };
+
+template <class T>
+struct Published {
+    unsigned status;
+    Flagged<T> flagged;
+};
+
+/// What the tiles of a launch have published: one word for each, zero at first, and for
+/// elements above four bytes a place for its aggregate and one for its prefix.
+template <class T>
+class TileStates {
+  public:
+    static constexpr bool packed = sizeof(T) <= sizeof(unsigned);
+
+    __device__ TileStates(unsigned long long* words, T* values) : words_(words), values_(values) {}
+
+    __device__ void publish(long long tile, TileStatus status, const Flagged<T>& flagged) {
+        unsigned long long word = status | (flagged.begins ? begins_bit : 0u);
+        if constexpr (packed) {
+            unsigned bits = 0;
+            memcpy(&bits, &flagged.value, sizeof(T));
+            word |= static_cast<unsigned long long>(bits) << value_shift;
+        } else {
+            *place(tile, status) = flagged.value;
+            __threadfence();
+        }
+        *static_cast<volatile unsigned long long*>(words_ + tile) = word;
+    }
+
+    /// Wait until the tile has published something, and read it.
+    __device__ Published<T> read(long long tile) const {
+        const volatile unsigned long long* address = words_ + tile;
+        unsigned long long word = *address;
+        while (word == 0) {
+            __nanosleep(nanoseconds_between_looks);
+            word = *address;
+        }
+        Published<T> published;
+        published.status = static_cast<unsigned>(word) & status_bits;
+        published.flagged.begins = (word & begins_bit) != 0;
+        if constexpr (packed) {
+            const unsigned bits = static_cast<unsigned>(word >> value_shift);
+            memcpy(&published.flagged.value, &bits, sizeof(T));
+        } else {
+            __threadfence();
+            published.flagged.value = *place(tile, published.status);
+        }
+        return published;
+    }
+
+  private:
+    static constexpr unsigned status_bits = 3;
+    static constexpr unsigned begins_bit = 4;
+    static constexpr int value_shift = 32;
+    static constexpr unsigned nanoseconds_between_looks = 32;
+
+    __device__ T* place(long long tile, unsigned status) const {
+        return values_ + 2 * tile + (status == tile_prefix ? 1 : 0);
+    }
+
+    unsigned long long* words_;
+    T* values_;
+};
+
+// A plain element travels as a flagged one where no segment begins.
+
+template <class T>
+__device__ __forceinline__ Flagged<T> to_flagged(const T& value) {
+    return {value, false};
+}
+template <class T>
+__device__ __forceinline__ Flagged<T> to_flagged(const Flagged<T>& flagged) {
+    return flagged;
+}
+template <class T>
+__device__ __forceinline__ void from_flagged(const Flagged<T>& flagged, T& value) {
+    value = flagged.value;
+}
+template <class T>
+__device__ __forceinline__ void from_flagged(const Flagged<T>& flagged, Flagged<T>& value) {
+    value = flagged;
+}
+
+/// The reduction of all tiles before this one, in lane 0. By one warp. A segment that
+/// begins in a tile makes its aggregate as good as a prefix.
+template <class Monoid, class T>
+__device__ typename Monoid::Value look_back(const TileStates<T>& states, long long tile) {
+    using Value = typename Monoid::Value;
+    Value prefix = Monoid::identity();
+    for (long long nearest = tile - 1; nearest >= 0; nearest -= warp_threads) {
+        const long long looked_at = nearest - lane_index();
+        Value value = Monoid::identity();
+        bool complete = looked_at < 0;
+        if (!complete) {
+            const Published<T> published = states.read(looked_at);
+            from_flagged(published.flagged, value);
+            complete = published.status == tile_prefix || published.flagged.begins;
+        }
+        const int last = __ffs(static_cast<int>(__ballot_sync(whole_warp, complete))) - 1;
+        if (last >= 0 && lane_index() > last) value = Monoid::identity();
+        prefix = Monoid()(warp_fold_falling<Monoid>(value), prefix);
+        if (last >= 0) break;
+    }
+    return prefix;
+}
+
+/// Publish this tile's aggregate, and give the reduction of all tiles before it to lane 0.
+/// By one warp, whose lane 0 has the aggregate.
+template <class Monoid, class T>
+__device__ typename Monoid::Value exchange_prefix(TileStates<T> states, long long tile,
+                                                  const typename Monoid::Value& aggregate) {
+    const bool first = tile == 0;
+    if (lane_index() == 0)
+        states.publish(tile, first ? tile_prefix : tile_aggregate, to_flagged(aggregate));
+    const typename Monoid::Value prefix = look_back<Monoid>(states, tile);
+    if (lane_index() == 0 && !first)
+        states.publish(tile, tile_prefix, to_flagged(Monoid()(prefix, aggregate)));
+    return prefix;
+}

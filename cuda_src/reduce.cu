@@ -1,0 +1,174 @@
+// Reduction of each row of a matrix, by any monoid, in four ways.
+//
+//     reduce : (a -> a -> a) -> a -> [n]a -> a       the operator associative
+//     [x0, x1, ...] becomes identity + x0 + x1 + ...
+//
+// Problem. `rows` rows of `length` elements side by side. `reduce_tree` and `reduce_group`
+// make shorter rows, and are launched until these have one element; `reduce_chunked` is
+// launched twice at most; `reduce_atomic` once. All but the last keep the order of the
+// elements, so the operator need not commute.
+//
+// Cost. n operations. Reads n elements, and what its levels write and read again: n for
+// the tree, n / 128 for groups, next to nothing for chunks.
+//
+// Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), "Four
+// implementations of summing": binary tree, shrinking by the group's size, Brent's lemma,
+// atomics. For an operator that does not commute the document asks for a "sliding window":
+// see `fold_window`.
+
+#include "monoid.cuh"
+#include "ordered.cuh"
+
+// ---- tree: a thread combines two neighbours -----------------------------------------
+
+template <class Monoid>
+__global__ void reduce_tree(const typename Monoid::Value* x, long long rows, long long length,
+                            typename Monoid::Value* y) {
+    const long long pairs = (length + 1) / 2;
+    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= rows * pairs) return;
+    const long long row = i / pairs;
+    const long long left = 2 * (i - row * pairs);
+    const typename Monoid::Value* row_of_x = x + row * length;
+    y[i] = left + 1 < length ? Monoid()(row_of_x[left], row_of_x[left + 1]) : row_of_x[left];
+}
+
+// ---- group: a block combines as many elements as it has threads ---------------------
+
+template <class Monoid>
+__global__ void reduce_group(const typename Monoid::Value* x, long long length,
+                             typename Monoid::Value* y) {
+    using Value = typename Monoid::Value;
+    __shared__ typename BlockScan<Monoid>::Storage storage;
+    const long long groups = (length + blockDim.x - 1) / blockDim.x;
+    const long long row = blockIdx.x / groups;
+    const long long i = (blockIdx.x - row * groups) * blockDim.x + threadIdx.x;
+    const Value own = i < length ? x[row * length + i] : Monoid::identity();
+    const Value result = BlockScan<Monoid>(storage).fold(own);
+    if (threadIdx.x == 0) y[blockIdx.x] = result;
+}
+
+// ---- chunked: as many chunks as the device has use for ------------------------------
+
+/// Neighbouring elements that a thread reads at once: 16 bytes where that can be.
+template <class T>
+struct alignas(sizeof(T) <= 16 && 16 % sizeof(T) == 0 ? 16 : alignof(T)) Pack {
+    static constexpr int size = sizeof(T) <= 16 && 16 % sizeof(T) == 0 ? 16 / sizeof(T) : 1;
+    T elements[size];
+};
+
+template <class Monoid, class Map>
+__device__ __forceinline__ typename Monoid::Value fold_pack(const Pack<typename Map::Input>& pack) {
+    typename Monoid::Value result = Map()(pack.elements[0]);
+#pragma unroll
+    for (int k = 1; k < Pack<typename Map::Input>::size; ++k)
+        result = Monoid()(result, Map()(pack.elements[k]));
+    return result;
+}
+
+/// What a lane adds to its result from one window of the warp. If the operator commutes,
+/// its own elements. Else lane 0 adds the whole window, folded in order, so that windows
+/// follow each other as they lie in memory.
+template <class Monoid>
+__device__ __forceinline__ typename Monoid::Value fold_window(typename Monoid::Value own) {
+    return Monoid::commutative ? own : warp_fold<Monoid>(own);
+}
+
+/// The reduction of x[begin:end], in lane 0. By one warp, that slides a window over it in
+/// which each lane has one pack. Several windows are read before the first is folded.
+template <class Monoid, class Map>
+__device__ typename Monoid::Value fold_chunk(const typename Map::Input* x, long long begin,
+                                             long long end) {
+    using Value = typename Monoid::Value;
+    using Input = typename Map::Input;
+    using InputPack = Pack<Input>;
+    constexpr int windows = sizeof(InputPack) <= 16 ? 4 : 1;
+    constexpr int window = warp_threads * InputPack::size;
+    const bool aligned = reinterpret_cast<size_t>(x + begin) % alignof(InputPack) == 0;
+
+    Value result = Monoid::identity();
+    const Input* own = x + begin + lane_index() * InputPack::size;
+    long long left = end - begin;
+    for (; aligned && left >= windows * window; left -= windows * window) {
+        InputPack packs[windows];
+#pragma unroll
+        for (int k = 0; k < windows; ++k)
+            packs[k] = *reinterpret_cast<const InputPack*>(own + k * window);
+#pragma unroll
+        for (int k = 0; k < windows; ++k)
+            result = Monoid()(result, fold_window<Monoid>(fold_pack<Monoid, Map>(packs[k])));
+        own += windows * window;
+    }
+    for (; left > 0; left -= window) {
+        Value value = Monoid::identity();
+        const long long mine = left - lane_index() * InputPack::size;
+        for (int k = 0; k < InputPack::size && k < mine; ++k)
+            value = Monoid()(value, Map()(own[k]));
+        result = Monoid()(result, fold_window<Monoid>(value));
+        own += window;
+    }
+    return Monoid::commutative ? warp_fold<Monoid>(result) : result;
+}
+
+/// y[row, c] = reduction of x[row, c * chunk : (c + 1) * chunk], for every c < chunks.
+/// A chunk is folded by `team` warps of a block, one or all, each its own part of it.
+template <class Monoid, class Map>
+__global__ void reduce_chunked(const typename Map::Input* x, long long rows, long long length,
+                               long long chunk, long long chunks, int team,
+                               typename Monoid::Value* y) {
+    using Value = typename Monoid::Value;
+    __shared__ Value folded[max_warps];
+    const long long first = static_cast<long long>(blockIdx.x) * warp_count() + warp_index();
+    const long long index = first / team;
+    const bool active = index < rows * chunks;
+    Value result = Monoid::identity();
+    if (active) {
+        const long long row = index / chunks;
+        const long long begin = (index - row * chunks) * chunk + first % team * (chunk / team);
+        const long long end = begin + chunk / team;
+        result = fold_chunk<Monoid, Map>(x + row * length, begin, end < length ? end : length);
+    }
+    if (team == 1) {
+        if (active && lane_index() == 0) y[index] = result;
+        return;
+    }
+    if (lane_index() == 0) folded[warp_index()] = result;
+    __syncthreads();
+    if (warp_index() > 0) return;
+    result = warp_fold<Monoid>(lane_index() < team ? folded[lane_index()] : Monoid::identity());
+    if (lane_index() == 0) y[index] = result;
+}
+
+// ---- atomic: every warp at one place ------------------------------------------------
+
+/// *cell = *cell + value, where the element lies in the first bytes of the word.
+template <class Monoid, class Word>
+__device__ void atomic_combine(Word* cell, const typename Monoid::Value& value) {
+    using Value = typename Monoid::Value;
+    Word seen = *static_cast<volatile Word*>(cell), expected;
+    do {
+        expected = seen;
+        Value combined;
+        memcpy(&combined, &expected, sizeof(Value));
+        combined = Monoid()(combined, value);
+        Word wanted = expected;
+        memcpy(&wanted, &combined, sizeof(Value));
+        seen = atomicCAS(cell, expected, wanted);
+    } while (seen != expected);
+}
+
+/// `cells`: a word of eight bytes for each row, which begins with the identity. Only for
+/// operators that commute, of elements of at most eight bytes. A block lies in one row.
+template <class Monoid, class Map>
+__global__ void reduce_atomic(const typename Map::Input* x, long long length,
+                              unsigned long long* cells) {
+    using Value = typename Monoid::Value;
+    static_assert(Monoid::commutative && sizeof(Value) <= sizeof(unsigned long long),
+                  "atomics come in any order, and are of one word");
+    const long long groups = (length + blockDim.x - 1) / blockDim.x;
+    const long long row = blockIdx.x / groups;
+    const long long i = (blockIdx.x - row * groups) * blockDim.x + threadIdx.x;
+    const Value own = i < length ? Map()(x[row * length + i]) : Monoid::identity();
+    const Value result = warp_fold<Monoid>(own);
+    if (lane_index() == 0) atomic_combine<Monoid>(cells + row, result);
+}

@@ -1,0 +1,155 @@
+// Scans as they are taught, each in the words of the document, for any monoid.
+//
+// Problem. Each of `rows` rows of `length` elements is scanned. scan.cu has the answer that
+// reads and writes every element once; these are its steps, to be studied and measured, and
+// they are deterministic also in the last bits of floats.
+//
+//   warp          each warp scans 32 elements in one sweep and writes their total; the totals
+//                 are scanned in the same way; their results are put in front.
+//   sweep         up-sweep and down-sweep over a binary tree, a launch for each level.
+//   hierarchical  the six steps: thread, shared memory, warp, block, totals, update. Each of
+//                 a fixed number of blocks walks over its own chunk, so that the totals fit
+//                 one block.
+//
+// Cost, in elements read and written: warp 4 n (1 + 1/32 + ...), sweep 8 n, hierarchical 4 n.
+//
+// Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), "Parallel
+// Exclusive Scan", "Wavefront-Level Inclusive Scan", "OpenCL Scan Implementation".
+
+#include "monoid.cuh"
+#include "ordered.cuh"
+
+// ---- warp ---------------------------------------------------------------------------
+
+/// Inclusive scans of 32 elements each; totals[row, w] is the last of warp w. A row has a
+/// whole number of warps in the launch.
+template <class Monoid>
+__global__ void scan_warps(const typename Monoid::Value* x, long long rows, long long length,
+                           typename Monoid::Value* y, typename Monoid::Value* totals) {
+    using Value = typename Monoid::Value;
+    const long long warps = (length + warp_threads - 1) / warp_threads;
+    const long long warp = static_cast<long long>(blockIdx.x) * warp_count() + warp_index();
+    if (warp >= rows * warps) return;
+    const long long row = warp / warps;
+    const long long i = (warp - row * warps) * warp_threads + lane_index();
+    const Value own = i < length ? x[row * length + i] : Monoid::identity();
+    const Value result = warp_scan<Monoid>(own);
+    if (i < length) y[row * length + i] = result;
+    if (lane_index() == warp_threads - 1) totals[warp] = result;
+}
+
+// ---- sweep --------------------------------------------------------------------------
+
+// In place, in rows whose length is a power of two. A node is where its last leaf is; the
+// tree's level d has length / 2^(d + 1) nodes in a row, and a thread takes one.
+
+/// Each parent becomes the reduction of its leaves.
+template <class Monoid>
+__global__ void up_sweep(typename Monoid::Value* x, long long parents, long long distance) {
+    const long long parent = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (parent >= parents) return;
+    typename Monoid::Value* left = x + (2 * parent + 1) * distance - 1;
+    left[distance] = Monoid()(*left, left[distance]);
+}
+
+/// Each parent holds the reduction of all before it, and passes it on to its children: to
+/// the left one as it is, to the right one with the left child's behind it. (The document
+/// has the two the other way round, which is the same only for operators that commute.)
+template <class Monoid>
+__global__ void down_sweep(typename Monoid::Value* x, long long parents, long long distance) {
+    const long long parent = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (parent >= parents) return;
+    typename Monoid::Value* left = x + (2 * parent + 1) * distance - 1;
+    const typename Monoid::Value before = left[distance];
+    left[distance] = Monoid()(before, *left);
+    *left = before;
+}
+
+/// The root, the last of each row, becomes the identity.
+template <class Monoid>
+__global__ void clear_root(typename Monoid::Value* x, long long rows, long long length) {
+    const long long row = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (row < rows) x[(row + 1) * length - 1] = Monoid::identity();
+}
+
+// ---- hierarchical -------------------------------------------------------------------
+
+/// Steps 1 to 5: block c of a row scans its chunk, tile after tile, and writes its total.
+template <class Monoid, int threads, int items>
+__global__ void __launch_bounds__(threads)
+    scan_chunks(const typename Monoid::Value* x, long long length, long long chunk,
+                long long chunks, typename Monoid::Value* y, typename Monoid::Value* totals) {
+    using Value = typename Monoid::Value;
+    constexpr int tile_size = threads * items;
+    __shared__ Value elements[tile_size];
+    __shared__ typename BlockScan<Monoid>::Storage storage;
+    BlockScan<Monoid> block_scan(storage);
+    const Monoid combine;
+    const long long row = blockIdx.x / chunks;
+    const long long begin = (blockIdx.x - row * chunks) * chunk;
+    const long long end = begin + chunk < length ? begin + chunk : length;
+    x += row * length;
+    y += row * length;
+
+    Value carried = Monoid::identity();
+    for (long long start = begin; start < end; start += tile_size) {
+        for (int i = threadIdx.x; i < tile_size; i += threads)
+            elements[i] = start + i < end ? x[start + i] : Monoid::identity();
+        __syncthreads();
+        Value* own = elements + threadIdx.x * items;
+        for (int k = 1; k < items; ++k) own[k] = combine(own[k - 1], own[k]);
+        Value total;
+        const Value before = combine(carried, block_scan.exclusive(own[items - 1], total));
+        for (int k = 0; k < items; ++k) own[k] = combine(before, own[k]);
+        carried = combine(carried, total);
+        __syncthreads();
+        for (int i = threadIdx.x; i < tile_size; i += threads)
+            if (start + i < end) y[start + i] = elements[i];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) totals[blockIdx.x] = carried;
+}
+
+// ---- what they share ----------------------------------------------------------------
+
+/// Step 6: y[row, i] = prefixes[row, i / chunk - 1] + y[row, i], but for the first chunk.
+template <class Monoid>
+__global__ void add_prefixes(const typename Monoid::Value* prefixes, long long rows,
+                             long long length, long long chunk, typename Monoid::Value* y) {
+    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= rows * length) return;
+    const long long row = i / length;
+    const long long before = (i - row * length) / chunk - 1;
+    const long long chunks = (length + chunk - 1) / chunk;
+    if (before >= 0) y[i] = Monoid()(prefixes[row * chunks + before], y[i]);
+}
+
+/// From an inclusive scan to the exclusive one: a shift, with the identity in front.
+template <class Monoid>
+__global__ void shift(const typename Monoid::Value* x, long long rows, long long length,
+                      typename Monoid::Value* y) {
+    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < rows * length) y[i] = i % length == 0 ? Monoid::identity() : x[i - 1];
+}
+
+/// Into rows of another length, with identities behind or the last elements left out.
+template <class Monoid>
+__global__ void resize_rows(const typename Monoid::Value* x, long long length, long long rows,
+                            long long wanted, typename Monoid::Value* y) {
+    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= rows * wanted) return;
+    const long long row = i / wanted;
+    const long long column = i - row * wanted;
+    y[i] = column < length ? x[row * length + column] : Monoid::identity();
+}
+
+/// From an exclusive scan, in rows of another length, to the inclusive one.
+template <class Monoid>
+__global__ void add_elements(const typename Monoid::Value* exclusive, long long exclusive_length,
+                             const typename Monoid::Value* x, long long rows, long long length,
+                             typename Monoid::Value* y) {
+    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= rows * length) return;
+    const long long row = i / length;
+    y[i] = Monoid()(exclusive[row * exclusive_length + i - row * length], x[i]);
+}

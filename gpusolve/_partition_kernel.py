@@ -1,0 +1,69 @@
+"""The launches of ``cuda_src/partition.cu`` and ``cuda_src/scatter.cu``."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from . import monoid
+from ._arrays import Array
+from ._kernels import CUDA_TYPES, Device
+from ._operators import predicate
+from ._reduce_kernel import THREADS, blocks_for
+from ._scan_kernel import scan
+
+TILE_BYTES = 16 * 1024
+"""What the elements of a tile take in shared memory."""
+MAX_ITEMS = 16
+
+
+def stable_partition(
+    x: Array, tested: Array, test: monoid.Map | None, device: Device
+) -> tuple[Array, Array]:
+    """(n,) -> count, (n,): what is kept, then the rest.
+
+    `tested` is the mask where there is no `test`, and x itself where there is one.
+    """
+    n = len(x)
+    y = device.empty((n,), x.dtype)
+    items = min(MAX_ITEMS, max(1, TILE_BYTES // (THREADS * x.itemsize)))
+    tiles = -(-n // (THREADS * items))
+    kept_before = device.zeros((1, tiles + 1), np.int64)
+    if n:
+        definitions, name = predicate(test, tested.dtype)
+        shape = f"{THREADS}, {items}"
+        count = f"count_kept<{name}, {shape}>"
+        move = f"move<{CUDA_TYPES[x.dtype]}, {name}, {shape}>"
+        size = np.int64(n)
+        launch = (tiles,), (THREADS,)
+        device.kernel("partition", count, definitions)(
+            *launch, (tested, size, kept_before)
+        )
+        scan(kept_before, monoid.add, kept_before, device, exclusive=True)
+        device.kernel("partition", move, definitions)(
+            *launch, (x, tested, size, kept_before, y)
+        )
+    return kept_before[0, tiles:].reshape(()).copy(), y
+
+
+def scatter(target: Array, indices: Array, values: Array, device: Device) -> None:
+    """target[indices] = values, in place; all are contiguous."""
+    width = math.prod(target.shape[1:])
+    count = len(indices) * width
+    if count == 0:
+        return
+    definitions = '#include "monoid.cuh"'
+    name = f"scatter<{CUDA_TYPES[target.dtype]}>"
+    device.kernel("scatter", name, definitions)(
+        (blocks_for(count),),
+        (THREADS,),
+        (
+            indices,
+            values,
+            np.int64(len(indices)),
+            np.int64(width),
+            target,
+            np.int64(len(target)),
+        ),
+    )

@@ -1,0 +1,233 @@
+"""Parallel writes: scatter, replicate, and the stable partition."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import reference
+from ._arrays import Array, as_array, is_cupy, namespace, on_one_device
+from ._elements import native
+from ._kernels import device_of
+from .monoid import Map
+
+
+def scatter(target: Array, indices: object, values: object) -> Array:
+    """Write values at indices, in place: ``target[indices] = values``.
+
+    Parameters
+    ----------
+    target : (m, ...) array
+        Changed in place. Contiguous.
+    indices : (n,) array_like of int
+        Negative ones, and those of m and more, are ignored.
+    values : (n, ...) array_like
+        Broadcast to n elements of `target`, and converted to its dtype, which must be
+        of the same kind or a higher one.
+
+    Returns
+    -------
+    array
+        `target`.
+
+    Raises
+    ------
+    TypeError
+        If `target` is not an array, the indices are not integers, or a dtype does not
+        fit.
+    ValueError
+        If shapes do not fit, or `target` is not contiguous or cannot be written.
+
+    Notes
+    -----
+    Work O(n), not O(m); depth O(1). Of equal indices the last value wins on a CPU; on a
+    device any of them. This is no `numpy.put` nor `cupyx.scatter_add`: nothing wraps
+    round, nothing is added.
+
+    References
+    ----------
+    C. Oancea and T. Henriksen, "Basic Blocks of Data-Parallel Programming", 2019:
+    "Scatter: Parallel Write Operator".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpusolve
+    >>> gpusolve.scatter(np.zeros(6, int), [2, 4, 1, -1], [10, 11, 12, 13])
+    array([ 0, 12, 10,  0, 11,  0])
+    """
+    if not (isinstance(target, np.ndarray) or is_cupy(target)):
+        raise TypeError(f"target is a {type(target).__name__}; an array is wanted")
+    if target.ndim == 0:
+        raise ValueError("target has no axes; (m, ...) is wanted")
+    if not target.flags.c_contiguous or not getattr(target.flags, "writeable", True):
+        raise ValueError("target must be contiguous and writeable")
+    if native(target, "target") is not target:
+        raise TypeError(f"target has dtype {target.dtype}; native order is wanted")
+    xp = namespace(target)
+    arrays = on_one_device(
+        {
+            "target": target,
+            "indices": _beside(target, indices),
+            "values": _beside(target, values),
+        }
+    )
+    places, given = arrays["indices"], arrays["values"]
+    if places.dtype.kind not in "iu" and places.size:
+        raise TypeError(f"indices has dtype {places.dtype}; integers are wanted")
+    if places.ndim != 1:
+        raise ValueError(f"indices has shape {places.shape}; one axis is wanted")
+    if not np.can_cast(given.dtype, target.dtype, "same_kind"):
+        raise TypeError(f"values has dtype {given.dtype}; {target.dtype} is wanted")
+    wanted = (len(places), *target.shape[1:])
+    try:
+        spread = xp.broadcast_to(given, wanted)
+    except ValueError:
+        raise ValueError(
+            f"values has shape {given.shape}; one that broadcasts to {wanted} is wanted"
+        ) from None
+    device = device_of(target)
+    if device is None:
+        return reference.scatter(target, places, spread)
+    from . import _partition_kernel
+
+    _partition_kernel.scatter(
+        target,
+        xp.ascontiguousarray(_in_range(places).astype(np.int64, copy=False)),
+        xp.ascontiguousarray(spread.astype(target.dtype, copy=False)),
+        device,
+    )
+    return target
+
+
+def _beside(target: Array, value: object) -> object:
+    """A list or a number as an array beside `target`; an array stays where it is."""
+    plain = not hasattr(value, "__array__") and not hasattr(value, "__dlpack__")
+    return namespace(target).asarray(value) if plain else value
+
+
+def _in_range(indices: Array) -> Array:
+    """Unsigned 64-bit indices too large for a signed one must not turn negative."""
+    if indices.dtype != np.uint64:
+        return indices
+    return namespace(indices).minimum(indices, np.uint64(2**63 - 1))
+
+
+def replicate(n: int, value: npt.ArrayLike, *, like: object = None) -> Array:
+    """An array of one value, n times.
+
+    Parameters
+    ----------
+    n : int
+    value : scalar or array_like
+        An element; its axes follow that of the n.
+    like : array, optional
+        Where the result is to live: on the device of this array. By default where
+        `value` lives.
+
+    Returns
+    -------
+    (n, *value.shape) array of the dtype of `value`
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `n` is not an integer, or negative.
+
+    Examples
+    --------
+    >>> import gpusolve
+    >>> gpusolve.replicate(3, 7.0)
+    array([7., 7., 7.])
+    """
+    count = operator.index(n)
+    if count < 0:
+        raise ValueError(f"n is {count}; it cannot be negative")
+    beside = as_array(value if like is None else like, "like")
+    if device_of(beside) is None:
+        return reference.replicate(count, np.asarray(value))
+    xp = namespace(beside)
+    element = xp.asarray(value)
+    return xp.ascontiguousarray(xp.broadcast_to(element, (count, *element.shape)))
+
+
+def stable_partition(x: object, mask: object) -> tuple[Any, Array]:
+    """Bring what is kept to the front and the rest behind it, each in its old order.
+
+    Parameters
+    ----------
+    x : (n,) array_like
+    mask : (n,) array_like of bool, or Map
+        What is kept; or a predicate of the elements.
+
+    Returns
+    -------
+    count : int64 scalar or array
+        How many are kept. It lives where `x` does: on a device it is not read back
+        until you ask for it.
+    y : (n,) array
+        ``y[:count]`` are the kept ones, ``y[count:]`` the rest.
+
+    Raises
+    ------
+    TypeError
+        For a mask that is not bool, dtypes that no device has, or arrays on several
+        devices.
+    ValueError
+        For shapes that do not fit.
+
+    Notes
+    -----
+    Not `numpy.partition`, which selects by size. Every element is read once and written
+    once; the mask, or what the predicate is of, is read once more before, to count.
+
+    References
+    ----------
+    C. Oancea and T. Henriksen, "Basic Blocks of Data-Parallel Programming", 2019:
+    "Partition2".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpusolve
+    >>> even = gpusolve.Map("even", "x % 2 == 0", lambda x: x % 2 == 0, dtype=bool)
+    >>> gpusolve.stable_partition(np.array([5, 4, 2, 10, 3, 7, 8]), even)
+    (np.int64(4), array([ 4,  2, 10,  8,  5,  3,  7]))
+    """
+    test = mask if isinstance(mask, Map) else None
+    arrays = on_one_device({"x": x} if test else {"x": x, "mask": mask})
+    items = native(arrays["x"], "x")
+    if items.ndim != 1:
+        raise ValueError(f"x has shape {items.shape}; one axis is wanted")
+    if test is None:
+        _check_mask(arrays["mask"], len(items))
+    else:
+        _check_predicate(test, items)
+    device = device_of(items)
+    if device is None:
+        kept = test.apply(items) if test else arrays["mask"]
+        count, y = reference.stable_partition(items, kept)
+        return count[()], y
+    from . import _partition_kernel
+
+    contiguous = namespace(items).ascontiguousarray
+    items = contiguous(items)
+    tested = items if test else contiguous(arrays["mask"])
+    count, y = _partition_kernel.stable_partition(items, tested, test, device)
+    return count[()], y
+
+
+def _check_predicate(test: Map, items: Array) -> None:
+    dtype = test.dtype_of(items.dtype)
+    if dtype.kind != "b" or not isinstance(test.cuda, str):
+        raise TypeError(f"{test.name} gives {dtype}; one bool is wanted")
+
+
+def _check_mask(mask: Array, n: int) -> None:
+    if mask.dtype != bool:
+        raise TypeError(f"mask has dtype {mask.dtype}; bool is wanted")
+    if mask.shape != (n,):
+        raise ValueError(f"mask has shape {mask.shape}; {(n,)} is wanted")

@@ -1,0 +1,185 @@
+"""Segments by their lengths: their flags, their reductions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import reference
+from ._arrays import Array, as_array, namespace, on_one_device
+from ._elements import elements
+from ._kernels import device_of
+from .monoid import Monoid, as_monoid
+from .partition import replicate, scatter
+from .scan import scan, segmented_scan
+
+
+def segment_flags(lengths: object, *, total: int | None = None) -> Array:
+    """The flags of segments of these lengths: where each begins.
+
+    Parameters
+    ----------
+    lengths : (m,) array_like of int
+        Empty segments may be anywhere; they have no flag.
+    total : int, optional
+        The sum of the lengths. Where it is given, nothing is read back from a device,
+        and what lies beyond it is left out.
+
+    Returns
+    -------
+    (total,) bool array
+
+    Raises
+    ------
+    TypeError
+        If the lengths are not integers.
+    ValueError
+        If they are not in one row, or one is negative.
+
+    Notes
+    -----
+    Negative lengths are looked for only where `total` is not given.
+
+    References
+    ----------
+    C. Oancea and T. Henriksen, "Basic Blocks of Data-Parallel Programming", 2019:
+    "Computing Flag Array from Shape Array".
+
+    Examples
+    --------
+    >>> import gpusolve
+    >>> gpusolve.segment_flags([0, 3, 1, 0, 4, 2, 0]).astype(int)
+    array([1, 0, 0, 1, 1, 0, 0, 0, 1, 0])
+    """
+    array = _integers(as_array(lengths, "lengths"), "lengths")
+    xp = namespace(array)
+    if total is None:
+        _check_lengths(array)
+        total = int(array.sum())
+    if device_of(array) is None:
+        return reference.segment_flags(array, total=total)
+    starts = scan(array, exclusive=True)
+    ones = xp.ones(len(array), bool)
+    flags = replicate(total, np.False_, like=array)
+    return scatter(flags, xp.where(array == 0, -1, starts), ones)
+
+
+def segmented_reduce(
+    x: object,
+    lengths: object = None,
+    op: str | Monoid = "add",
+    *,
+    offsets: object = None,
+) -> Array:
+    """Reduce each segment of an array.
+
+    Parameters
+    ----------
+    x : (n, *element) array_like
+        The segments, one behind the other.
+    lengths : (m,) array_like of int
+        Their lengths, with the sum n. Any may be 0.
+    op : str or Monoid, optional
+        As for `reduce`. It need not commute.
+    offsets : (m + 1,) array_like of int, optional
+        In place of the lengths where each segment begins, and n at the end; as `indptr`
+        of a CSR matrix.
+
+    Returns
+    -------
+    (m, *element) array
+        The identity for an empty segment. It lives where `x` does.
+
+    Raises
+    ------
+    TypeError
+        For dtypes that do not fit, or arrays on several devices.
+    ValueError
+        If both or neither of `lengths` and `offsets` are given, or they are not those
+        of segments of `x`.
+
+    See Also
+    --------
+    segmented_scan
+
+    Notes
+    -----
+    The last elements of a segmented scan. To check the lengths, one number is read back
+    from a device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpusolve
+    >>> gpusolve.segmented_reduce(np.array([5, 1, 2, 8, 1, 1]), [3, 0, 2, 1], "max")
+    array([                   5, -9223372036854775808,                    8,
+                              1])
+    >>> gpusolve.segmented_reduce(np.array([5, 1, 2, 8, 1, 1]), offsets=[0, 3, 3, 6])
+    array([ 8,  0, 10])
+    """
+    monoid = as_monoid(op)
+    if (lengths is None) == (offsets is None):
+        raise ValueError("either lengths or offsets are wanted")
+    name = "lengths" if offsets is None else "offsets"
+    given = lengths if offsets is None else offsets
+    arrays = on_one_device({"x": x, name: given})
+    array = elements(arrays["x"], monoid)
+    if array.ndim != 1 + len(monoid.element_shape):
+        raise ValueError(f"x has shape {array.shape}; (n, *element) is wanted")
+    bounds = _integers(arrays[name], name)
+    if name == "lengths":
+        bounds = _offsets_of(bounds)
+    _check_offsets(bounds, len(array), name)
+    if device_of(array) is None:
+        return reference.segmented_reduce(array, bounds, monoid)
+    return _reduce_on_device(array, bounds, monoid)
+
+
+def _reduce_on_device(x: Array, offsets: Array, monoid: Monoid) -> Array:
+    xp = namespace(x)
+    dtype = monoid.dtype_of(x.dtype)
+    identity = xp.asarray(monoid.identity_of(dtype))
+    lengths = xp.diff(offsets)
+    if len(x) == 0 or len(lengths) == 0:
+        shape = (len(lengths), *monoid.element_shape)
+        return xp.ascontiguousarray(xp.broadcast_to(identity, shape))
+    flags = segment_flags(lengths, total=len(x))
+    last = segmented_scan(x, flags, monoid)[xp.maximum(offsets[1:] - 1, 0)]
+    empty = (lengths == 0).reshape(-1, *(1,) * len(monoid.element_shape))
+    return xp.where(empty, identity, last)
+
+
+def _integers(array: Array, name: str) -> Array:
+    """(m,) int64."""
+    empty = array.size == 0 and array.dtype == np.float64  # as NumPy makes of []
+    if array.dtype.kind not in "iu" and not empty:
+        raise TypeError(f"{name} has dtype {array.dtype}; integers are wanted")
+    if array.ndim != 1:
+        raise ValueError(f"{name} has shape {array.shape}; one axis is wanted")
+    return array.astype(np.int64, copy=False)
+
+
+def _offsets_of(lengths: Array) -> Array:
+    xp = namespace(lengths)
+    _check_lengths(lengths)
+    return scan(xp.concatenate([lengths, xp.zeros(1, np.int64)]), exclusive=True)
+
+
+def _check_lengths(lengths: Array) -> None:
+    if lengths.size and int(lengths.min()) < 0:
+        raise ValueError(f"lengths has {int(lengths.min())}; none may be negative")
+
+
+def _check_offsets(offsets: Array, n: int, name: str) -> None:
+    xp = namespace(offsets)
+    if len(offsets) == 0:
+        raise ValueError("offsets is empty; at least [0] is wanted")
+    rising = (xp.diff(offsets) >= 0).all()
+    wrong = ~(rising & (offsets[0] == 0) & (offsets[-1] == n))
+    if not bool(wrong):
+        return
+    if name == "lengths":
+        raise ValueError(f"lengths sum to {int(offsets[-1])}; x has {n} elements")
+    raise ValueError(
+        f"offsets goes from {int(offsets[0])} to {int(offsets[-1])}; it must rise from "
+        f"0 to {n}, the elements of x"
+    )
