@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 import gpusolve
 from gpusolve import _emulator
+from gpusolve._arrays import is_cupy
 
 settings.register_profile(
     "gpusolve",
@@ -37,6 +38,13 @@ def why_no_cuda() -> str:
         return f"CuPy cannot be used: {error}"
 
 
+def each(move: Callable[[Any], Any], value: Any) -> Any:
+    """The value moved, or each one of a tuple."""
+    if isinstance(value, tuple):
+        return tuple(each(move, one) for one in value)
+    return move(value)
+
+
 class Backend:
     """Calls a public function with arrays of one kind, and answers with NumPy's."""
 
@@ -50,6 +58,18 @@ class Backend:
         import cupy
 
         return cupy.asarray(value)
+
+    def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """The function of the backend's arrays, also of those in tuples."""
+
+        def there(value: Any) -> Any:
+            return self.array(value) if isinstance(value, np.ndarray) else value
+
+        def back(value: Any) -> Any:
+            return value.get() if is_cupy(value) else value
+
+        options = {name: each(there, value) for name, value in options.items()}
+        return each(back, function(*each(there, args), **options))
 
     def nnls(self, A: Any, b: Any, **options: Any) -> gpusolve.NNLSResult:
         if "warm_start" in options:

@@ -1,8 +1,11 @@
-"""What an NNLS solution must satisfy, told without the package."""
+"""What is right, told without the package: by brute force, or by another library."""
 
 from __future__ import annotations
 
+import functools
 import itertools
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,8 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls as scipy_nnls
 
 Array = NDArray[Any]
+
+# ---- non-negative least squares ----
 
 
 def violation(A: Array, b: Array, x: Array, l1: float = 0.0, l2: float = 0.0) -> float:
@@ -47,3 +52,105 @@ def objective(A: Array, b: Array, x: Array, l1: float = 0.0, l2: float = 0.0) ->
 
 def scipy_rnorm(A: Array, b: Array) -> float:
     return float(scipy_nnls(A, b)[1])
+
+
+# ---- monoids, in Python's own numbers and lists ----
+
+Operator = Callable[[Any, Any], Any]
+
+
+def operator(name: str, dtype: np.dtype[Any]) -> tuple[Any, Operator]:
+    """The identity and the operator of a monoid on numbers of this dtype."""
+    identity, combine = OPERATORS[name]
+    if callable(identity):
+        identity = identity(dtype)
+    return identity, lambda a, b: wrapped(combine(a, b), dtype)
+
+
+def wrapped(value: Any, dtype: np.dtype[Any]) -> Any:
+    """The number, or the numbers of a list, as this dtype holds them."""
+    if isinstance(value, (list, tuple)):
+        return [wrapped(one, dtype) for one in value]
+    if dtype.kind == "b":
+        return bool(value)
+    if dtype.kind not in "iu":
+        return value
+    values = 2 ** (8 * dtype.itemsize)
+    value %= values
+    return value - values if dtype.kind == "i" and 2 * value >= values else value
+
+
+def least(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "f":
+        return -math.inf
+    return False if dtype.kind == "b" else int(np.iinfo(dtype).min)
+
+
+def greatest(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "f":
+        return math.inf
+    return True if dtype.kind == "b" else int(np.iinfo(dtype).max)
+
+
+def join_segment_sums(a: list[Any], b: list[Any]) -> list[Any]:
+    """Of two neighbouring runs: best sum, best from the left, to the right, and all."""
+    return [
+        max(a[0], b[0], a[2] + b[1]),
+        max(a[1], a[3] + b[1]),
+        max(b[2], a[2] + b[3]),
+        a[3] + b[3],
+    ]
+
+
+def multiply_matrices(a: Any, b: Any) -> Any:
+    columns = list(zip(*b, strict=True))
+    return [[sum(map(int.__mul__, row, column)) for column in columns] for row in a]
+
+
+OPERATORS: dict[str, tuple[Any, Operator]] = {
+    "add": (0, lambda a, b: a + b),
+    "mul": (1, lambda a, b: a * b),
+    "min": (greatest, lambda a, b: math.nan if a != a or b != b else min(a, b)),
+    "max": (least, lambda a, b: math.nan if a != a or b != b else max(a, b)),
+    "logical_and": (True, lambda a, b: bool(a) and bool(b)),
+    "logical_or": (False, lambda a, b: bool(a) or bool(b)),
+    "mssp": ([0, 0, 0, 0], join_segment_sums),
+    "matrix product": ([[1, 0], [0, 1]], multiply_matrices),
+    "affine": ([1, 0], lambda f, g: [f[0] * g[0], f[1] * g[0] + g[1]]),
+    "argmax": (
+        lambda dtype: [least(dtype), greatest(dtype)],
+        lambda a, b: max(a, b, key=lambda pair: (pair[0], -pair[1])),
+    ),
+    "first nonzero": (0, lambda a, b: a or b),
+    "exclusive or": (0, lambda a, b: a ^ b),
+}
+
+
+def fold(values: list[Any], identity: Any, combine: Operator) -> Any:
+    """All values combined, the first one first."""
+    return functools.reduce(combine, values, identity)
+
+
+def prefixes(
+    values: list[Any], identity: Any, combine: Operator, exclusive: bool = False
+) -> list[Any]:
+    """Each prefix combined, with or without its last value."""
+    found = list(itertools.accumulate(values, combine, initial=identity))
+    return found[:-1] if exclusive else found[1:]
+
+
+def pieces(values: list[Any], flags: list[Any]) -> list[list[Any]]:
+    """The values cut before each flag that is set."""
+    found: list[list[Any]] = []
+    for value, flag in zip(values, flags, strict=True):
+        if flag or not found:
+            found.append([])
+        found[-1].append(value)
+    return found
+
+
+def maximum_segment_sum(values: list[Any]) -> Any:
+    """The largest sum of a run of neighbours, or 0: from every start to every end."""
+    starts = range(len(values))
+    sums = (itertools.accumulate(values[start:]) for start in starts)
+    return max(itertools.chain([0], *sums))

@@ -1,0 +1,279 @@
+"""Monoids of users' own, and samples of elements for every monoid that is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import oracles
+from numpy.typing import NDArray
+
+from gpusolve import Monoid
+
+Array = NDArray[Any]
+
+matrix_product = Monoid(
+    "matrix product",
+    identity=((1, 0), (0, 1)),
+    cuda=tuple(
+        f"wrapping_add(wrapping_multiply(a[{2 * i}], b[{j}]), "
+        f"wrapping_multiply(a[{2 * i + 1}], b[{2 + j}]))"
+        for i in (0, 1)
+        for j in (0, 1)
+    ),
+    numpy=np.matmul,
+    commutative=False,
+)
+"""2 x 2 matrices; of integers, so that products are exact modulo a power of two."""
+
+affine = Monoid(
+    "affine",
+    identity=(1, 0),
+    cuda=(
+        "wrapping_multiply(a[0], b[0])",
+        "wrapping_add(wrapping_multiply(a[1], b[0]), b[1])",
+    ),
+    numpy=lambda f, g: np.stack(
+        [f[..., 0] * g[..., 0], f[..., 1] * g[..., 0] + g[..., 1]], axis=-1
+    ),
+    commutative=False,
+)
+"""``x -> a x + b``, the earlier one applied first."""
+
+
+def _least_and_last(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    if dtype.kind == "f":
+        return -np.inf, np.inf
+    return np.iinfo(dtype).min, np.iinfo(dtype).max
+
+
+def _larger(a: Array, b: Array) -> Array:
+    from_b = (b[..., 0] > a[..., 0]) | (b[..., 0] == a[..., 0]) & (
+        b[..., 1] < a[..., 1]
+    )
+    return np.where(from_b[..., None], b, a)
+
+
+argmax = Monoid(
+    "argmax",
+    identity=_least_and_last,
+    cuda=tuple(
+        f"b[0] > a[0] || (b[0] == a[0] && b[1] < a[1]) ? b[{k}] : a[{k}]"
+        for k in (0, 1)
+    ),
+    numpy=_larger,
+    commutative=True,
+)
+"""The largest of pairs of a value and its index; of equals the one that is first."""
+
+first_nonzero = Monoid(
+    "first nonzero",
+    identity=0,
+    cuda="a != T(0) ? a : b",
+    numpy=lambda a, b: np.where(a != 0, a, b),
+    commutative=False,
+)
+"""Of numbers, and does not commute."""
+
+exclusive_or = Monoid(
+    "exclusive or", 0, "a ^ b", np.bitwise_xor, commutative=True, kinds="iu"
+)
+"""A ufunc that is not built in."""
+
+THEIR_OWN = {
+    monoid.name: monoid
+    for monoid in (matrix_product, affine, argmax, first_nonzero, exclusive_or)
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A monoid, a dtype of the elements as they are given, and samples of them."""
+
+    name: str
+    given: np.dtype[Any]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.given}".replace(" ", "_")
+
+    @property
+    def op(self) -> str | Monoid:
+        return THEIR_OWN.get(self.name, self.name)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the results."""
+        return np.dtype(bool) if self.name.startswith("logical") else self.given
+
+    @property
+    def element_shape(self) -> tuple[int, ...]:
+        shapes = {
+            "matrix product": (2, 2),
+            "affine": (2,),
+            "argmax": (2,),
+            "mssp": (4,),
+        }
+        return shapes.get(self.name, ())
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        """n elements, such that floats round nowhere, in whatever grouping."""
+        return SAMPLES.get(self.name, anything)(rng, self.given, n)
+
+    def fold(self, x: Array) -> Array:
+        """All elements of ``x`` combined, by brute force."""
+        return self._array(oracles.fold(x.tolist(), *self._operator), ())
+
+    def prefixes(self, x: Array, exclusive: bool = False) -> Array:
+        """All prefixes of ``x``, by brute force."""
+        found = oracles.prefixes(x.tolist(), *self._operator, exclusive)
+        return self._array(found, (len(x),))
+
+    def segmented_prefixes(
+        self, x: Array, flags: Array, exclusive: bool = False
+    ) -> Array:
+        """All prefixes of all segments of ``x``, by brute force."""
+        pieces = oracles.pieces(x.tolist(), flags.tolist())
+        found = [
+            prefix
+            for piece in pieces
+            for prefix in oracles.prefixes(piece, *self._operator, exclusive)
+        ]
+        return self._array(found, (len(x),))
+
+    @property
+    def _operator(self) -> tuple[Any, Callable[[Any, Any], Any]]:
+        return oracles.operator(self.name, self.dtype)
+
+    def _array(self, values: Any, shape: tuple[int, ...]) -> Array:
+        return np.array(values, self.dtype).reshape(shape + self.element_shape)
+
+
+def cases(*pairs: tuple[str, str]) -> list[Case]:
+    """Cases from names of monoids, and of dtypes parted by spaces."""
+    return [
+        Case(name, np.dtype(dtype))
+        for name, dtypes in pairs
+        for dtype in dtypes.split()
+    ]
+
+
+# ---- samples ----
+
+
+def anything(rng: np.random.Generator, dtype: np.dtype[Any], *shape: int) -> Array:
+    """Any integers; normally distributed floats."""
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    if dtype.kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    info = np.iinfo(dtype)
+    return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+
+
+def terms(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
+    """Any integers; floats that are small integers."""
+    if dtype.kind in "biu":
+        return anything(rng, dtype, n)
+    imaginary = 1j * rng.integers(-2, 3, n) if dtype.kind == "c" else 0
+    return (rng.integers(-2, 3, n) + imaginary).astype(dtype)
+
+
+def factors(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
+    """Odd integers, whose products never become 0; floats of magnitude 1, some 2."""
+    if dtype.kind == "b":
+        return rng.random(n) < 0.999
+    if dtype.kind in "iu":
+        return anything(rng, dtype, n) | dtype.type(1)
+    units = [1, -1, 1j, -1j] if dtype.kind == "c" else [1, -1]
+    x = rng.choice(units, n).astype(dtype)
+    x[rng.integers(0, n, 8) if n else []] *= 2
+    return x
+
+
+def rarely_false(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
+    """Numbers of which few are 0, many round to it."""
+    nonzero = rng.integers(1, 100, n) / (200 if dtype.kind == "f" else 1)
+    return np.where(rng.random(n) < 1 / (n + 1), 0, nonzero).astype(dtype)
+
+
+def rarely_true(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
+    """Numbers of which few are not 0, some of them less than 1."""
+    nonzero = rng.integers(1, 100, n) / (200 if dtype.kind == "f" else 1)
+    return np.where(rng.random(n) < 2 / (n + 1), nonzero, 0).astype(dtype)
+
+
+def late_nonzero(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
+    """Numbers of which about three are not 0."""
+    return np.where(rng.random(n) < 3 / (n + 1), anything(rng, dtype, n), dtype.type(0))
+
+
+def segment_sums(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
+    """The quadruples of small integers."""
+    x = rng.integers(-9, 10, n).astype(dtype)
+    return np.stack([*3 * [np.maximum(x, 0)], x], axis=-1)
+
+
+def ties(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
+    """Few different values, each with its index."""
+    return np.stack([rng.integers(-5, 5, n), np.arange(n)], axis=-1).astype(dtype)
+
+
+SAMPLES: dict[str, Callable[..., Array]] = {
+    "add": terms,
+    "mul": factors,
+    "logical_and": rarely_false,
+    "logical_or": rarely_true,
+    "mssp": segment_sums,
+    "matrix product": lambda rng, dtype, n: anything(rng, dtype, n, 2, 2),
+    "affine": lambda rng, dtype, n: anything(rng, dtype, n, 2),
+    "argmax": ties,
+    "first nonzero": late_nonzero,
+}
+"""By the name of the monoid; `anything` for any other."""
+
+
+# ---- what is tested ----
+
+INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
+REALS = f"bool {INTEGERS} float16 float32 float64"
+
+EVERY_DTYPE = cases(
+    ("add", f"{REALS} complex64 complex128"),
+    ("mul", f"{REALS} complex64 complex128"),
+    ("min", REALS),
+    ("max", REALS),
+    ("logical_and", REALS),
+    ("logical_or", REALS),
+    ("mssp", "int32 int64 float32 float64"),
+)
+"""For NumPy alone: on a device each would be compiled."""
+
+REPRESENTATIVE = cases(
+    ("add", "bool int8 uint16 int32 int64 float16 float32 float64 complex64"),
+    ("mul", "bool uint8 int16 int64 float32 complex128"),
+    ("min", "int8 uint64 float32"),
+    ("max", "bool int64 float16 float64"),
+    ("logical_and", "uint8 float32"),
+    ("logical_or", "bool float64"),
+    ("mssp", "int32"),
+    ("matrix product", "int64"),
+    ("affine", "int32"),
+    ("argmax", "float64"),
+    ("first nonzero", "int16"),
+    ("exclusive or", "uint32"),
+)
+"""Every monoid, dtypes of every size and kind."""
+
+FEW = cases(
+    ("add", "int32"),
+    ("max", "float64"),
+    ("mssp", "int64"),
+    ("matrix product", "int64"),
+    ("first nonzero", "int8"),
+)
+"""One that NumPy has and several that it has not, that commute and do not."""
+
+LENGTHS = (0, 1, 2, 3, 31, 32, 33, 64, 65, 127, 255, 257, 1023, 1024, 1025, 2049, 10007)
+"""Around what a warp, a block and several blocks take."""

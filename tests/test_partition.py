@@ -1,0 +1,268 @@
+"""Stable partition, scatter and replicate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from monoids import LENGTHS, REALS
+
+import gpusolve
+from gpusolve._arrays import is_cupy
+
+same = np.testing.assert_array_equal
+without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
+
+is_even = gpusolve.Map("is even", "x % 2 == 0", lambda x: x % 2 == 0, dtype=bool)
+is_positive = gpusolve.Map("is positive", "x > 0", lambda x: x > 0, dtype=bool)
+square = gpusolve.Map("square", "x * x", np.square)
+
+
+def parted(values: list[Any], kept: list[bool]) -> list[Any]:
+    """The kept values and then the rest, by brute force."""
+    pairs = list(zip(values, kept, strict=True))
+    return [v for v, keep in pairs if keep] + [v for v, keep in pairs if not keep]
+
+
+# ---- partition ----
+
+
+def test_partition_of_the_slides(backend: Any) -> None:
+    x = np.array([5, 4, 2, 10, 3, 7, 8])
+    for mask in (x % 2 == 0, is_even):
+        count, y = backend.call(gpusolve.stable_partition, x, mask)
+        assert count.shape == ()
+        assert count.dtype.kind == "i"
+        assert count == 4
+        same(y, np.array([4, 2, 10, 8, 5, 3, 7]), strict=True)
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.99, 1])
+def test_partition(backend: Any, share: float, rng: np.random.Generator) -> None:
+    for n in LENGTHS:
+        x, mask = np.arange(n, dtype=np.int32), rng.random(n) < share
+        count, y = backend.call(gpusolve.stable_partition, x, mask)
+        assert count == sum(mask.tolist())
+        expected = np.array(parted(x.tolist(), mask.tolist()), np.int32)
+        same(y, expected, strict=True, err_msg=f"{n} elements")
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int64", "float16", "float32", "float64"])
+def test_partition_by_a_predicate(
+    backend: Any, dtype: str, rng: np.random.Generator
+) -> None:
+    for n in (0, 1, 33, 1025, 5001):
+        x = rng.integers(-99, 99, n).astype(dtype)
+        count, y = backend.call(gpusolve.stable_partition, x, is_positive)
+        kept = [value > 0 for value in x.tolist()]
+        assert count == sum(kept)
+        same(y, np.array(parted(x.tolist(), kept), dtype), strict=True)
+
+
+@pytest.mark.parametrize("dtype", [*REALS.split(), "complex64", "complex128"])
+def test_partition_moves_every_bit(
+    backend: Any, dtype: str, rng: np.random.Generator
+) -> None:
+    """NaNs keep their payloads, and zeros their signs."""
+    n = 1025
+    x = rng.integers(0, 256, n * np.dtype(dtype).itemsize).astype(np.uint8).view(dtype)
+    if dtype == "bool":
+        x = rng.random(n) < 0.5
+    mask = rng.random(n) < 0.4
+    _, y = backend.call(gpusolve.stable_partition, x, mask)
+    assert y.dtype == x.dtype
+    as_bytes = x.view(np.uint8).reshape(n, -1)
+    same(y.view(np.uint8).reshape(n, -1), parted(as_bytes.tolist(), mask.tolist()))
+
+
+def test_partition_of_views(backend: Any, rng: np.random.Generator) -> None:
+    x, mask = rng.integers(0, 99, 3000), rng.random(6000) < 0.5
+    _, y = backend.call(
+        lambda x, mask: gpusolve.stable_partition(x[::-2], mask[1::4]), x, mask
+    )
+    same(y, parted(x[::-2].tolist(), mask[1::4].tolist()))
+
+
+def test_partition_in_any_schedule(
+    schedule: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    x, mask = np.arange(9001, dtype=np.int32), rng.random(9001) < 0.5
+    count, y = gpusolve.stable_partition(x, mask)
+    assert count == mask.sum()
+    same(y, np.argsort(~mask, kind="stable"))
+
+
+@given(st.lists(st.booleans(), max_size=200))
+def test_partition_is_a_stable_permutation(backend: Any, mask: list[bool]) -> None:
+    x = np.arange(len(mask), dtype=np.int32)
+    count, y = backend.call(gpusolve.stable_partition, x, np.array(mask, bool))
+    same(np.sort(y), x)
+    assert all(mask[k] for k in y[:count])
+    assert not any(mask[k] for k in y[count:])
+    assert (np.diff(y[:count]) > 0).all()
+    assert (np.diff(y[count:]) > 0).all()
+
+
+def test_partition_leaves_its_input(backend: Any, rng: np.random.Generator) -> None:
+    x, mask = backend.array(np.arange(100)), backend.array(rng.random(100) < 0.5)
+    _, y = gpusolve.stable_partition(x, mask)
+    y[:] = 0
+    same(backend.call(lambda: x), np.arange(100))
+
+
+def test_partition_lives_where_the_input_does(backend: Any) -> None:
+    x = backend.array(np.arange(5))
+    for found in gpusolve.stable_partition(x, is_even):
+        assert is_cupy(found) == (backend.name == "cuda")
+
+
+# ---- scatter ----
+
+
+def test_scatter_of_the_slides(backend: Any) -> None:
+    target, values = np.arange(6.0), np.array([10.0, 20.0, 30.0, 40.0])
+    found = backend.call(gpusolve.scatter, target, np.array([2, 4, 1, -1]), values)
+    same(found, np.array([0.0, 30, 10, 3, 20, 5]), strict=True)
+
+
+def test_scatter_is_in_place(backend: Any) -> None:
+    def into(target: Any, indices: Any, values: Any) -> Any:
+        found = gpusolve.scatter(target[3:8], indices, values)
+        return found, target
+
+    target = np.zeros(10, np.int32)
+    indices, values = np.array([4, 0, 5, -1]), np.array([1, 2, 3, 4], np.int32)
+    found, target = backend.call(into, target, indices, values)
+    same(found, [2, 0, 0, 0, 1])
+    same(target, [0, 0, 0, 2, 0, 0, 0, 1, 0, 0])
+
+    def returned(target: Any, indices: Any, values: Any) -> bool:
+        return gpusolve.scatter(target, indices, values) is target
+
+    assert backend.call(returned, target, indices, values)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"]
+)
+def test_indices_outside_are_ignored(backend: Any, dtype: str) -> None:
+    info = np.iinfo(dtype)
+    outside = np.array([info.max, 100, info.min if info.min else 101], dtype)
+    indices = np.concatenate([outside, np.array([99, 0], dtype), outside])
+    target, values = np.zeros(100, np.int32), np.arange(1, 9, dtype=np.int32)
+    found = backend.call(gpusolve.scatter, target, indices, values)
+    assert found[99] == 4
+    assert found[0] == 5
+    assert (found[1:99] == 0).all()
+
+
+def test_scatter_onto_and_of_nothing(backend: Any) -> None:
+    nothing, none = np.zeros(0), np.zeros(0, np.int64)
+    assert len(backend.call(gpusolve.scatter, nothing, np.arange(3), np.ones(3))) == 0
+    same(backend.call(gpusolve.scatter, np.ones(3), none, nothing), np.ones(3))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float32", "complex128"])
+def test_scatter_inverts_gather(
+    backend: Any, dtype: str, rng: np.random.Generator
+) -> None:
+    x = rng.integers(0, 2, 3001).astype(dtype)
+    order = rng.permutation(3001)
+    found = backend.call(gpusolve.scatter, np.zeros_like(x), order, x[order])
+    same(found, x, strict=True)
+
+
+def test_scatter_of_elements(backend: Any, rng: np.random.Generator) -> None:
+    target, values = np.zeros((5, 2, 3)), rng.standard_normal((3, 2, 3))
+    found = backend.call(gpusolve.scatter, target, np.array([4, 9, 1]), values)
+    expected = np.zeros((5, 2, 3))
+    expected[4], expected[1] = values[0], values[2]
+    same(found, expected, strict=True)
+
+
+def test_of_equal_indices_one_wins(backend: Any) -> None:
+    values = np.arange(1, 1001, dtype=np.int32)
+    indices = np.arange(1000) % 3
+    target = backend.call(gpusolve.scatter, np.zeros(4, np.int32), indices, values)
+    assert target[3] == 0
+    same((target[:3] - 1) % 3, [0, 1, 2])
+    assert (target[:3] > 0).all()
+    if backend.name == "numpy":
+        same(target, [1000, 998, 999, 0])
+
+
+# ---- replicate ----
+
+
+@pytest.mark.parametrize("n", [0, 1, 33, 1025])
+@pytest.mark.parametrize("value", [True, np.int8(3), np.float32(0.5), 1j])
+def test_replicate(backend: Any, n: int, value: Any) -> None:
+    like = np.zeros(2)
+    found = backend.call(gpusolve.replicate, n, value, like=like)
+    same(found, np.full(n, value), strict=True)
+    same(gpusolve.replicate(n, value), np.full(n, value), strict=True)
+
+
+def test_replicate_lives_where_it_is_told(backend: Any) -> None:
+    found = gpusolve.replicate(3, 7, like=backend.array(np.zeros(2)))
+    assert is_cupy(found) == (backend.name == "cuda")
+
+
+# ---- what is refused ----
+
+x, mask = np.arange(5), np.array([True, False, True, True, False])
+sealed = np.zeros(5)
+sealed.flags.writeable = False
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((x, mask[:4]), ValueError, r"mask has shape \(4,\).*5"),
+        ((x, mask[:, None]), ValueError, r"mask has shape \(5, 1\)"),
+        ((x, mask.astype(int)), TypeError, "mask has dtype int64"),
+        ((x, np.isfinite), TypeError, "mask"),
+        ((x, square), (TypeError, ValueError), "square"),
+        ((3, True), ValueError, "x"),
+        ((x.astype(object), mask), TypeError, "object"),
+    ],
+)
+def test_bad_partitions(backend: Any, arguments: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.stable_partition(*arguments)
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("target", "indices", "values", "error", "message"),
+    [
+        (x, [0.0, 1.0], [1, 2], TypeError, "indices has dtype float64"),
+        (x, [0, 1], [1, 2, 3], ValueError, r"values has shape \(3,\)"),
+        (x, [[0, 1]], [[1, 2]], ValueError, r"indices has shape \(1, 2\)"),
+        (x, [0, 1], [0.5, 1.5], TypeError, "values.*float64.*int64"),
+        ([1, 2, 3], [0], [7], TypeError, "target"),
+        (sealed, [0], [7], ValueError, "target must be .*writeable"),
+        (np.zeros(10)[::2], [0], [7], ValueError, "target must be contiguous"),
+        (np.array(3), [0], [7], ValueError, "target has no axes"),
+    ],
+)
+def test_bad_scatters(
+    backend: Any, target: Any, indices: Any, values: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.scatter(target, np.array(indices), np.array(values))
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("n", "error", "message"),
+    [(-1, ValueError, "n is -1"), (2.5, TypeError, "int"), ("3", TypeError, "int")],
+)
+def test_bad_replicates(backend: Any, n: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.replicate(n, 0)

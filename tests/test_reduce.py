@@ -1,0 +1,465 @@
+"""Reduction, its four variants, all, any, and the maximum segment sum."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from monoids import (
+    EVERY_DTYPE,
+    FEW,
+    LENGTHS,
+    REPRESENTATIVE,
+    Case,
+    affine,
+    argmax,
+    cases,
+    first_nonzero,
+    matrix_product,
+)
+
+import gpusolve
+from gpusolve._arrays import is_cupy
+
+VARIANTS = ("auto", "tree", "group", "chunked", "atomic")
+ORDERED = ("auto", "tree", "group", "chunked")
+
+same = np.testing.assert_array_equal
+numpy_only = pytest.mark.parametrize("backend", ["numpy"], indirect=True)
+without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
+
+
+def check(backend: Any, case: Case, rng: np.random.Generator, **options: Any) -> None:
+    for n in LENGTHS:
+        x = case.sample(rng, n)
+        found = backend.call(gpusolve.reduce, x, case.op, **options)
+        same(found, case.fold(x), strict=True, err_msg=f"{n} elements")
+
+
+# ---- any monoid ----
+
+
+@pytest.mark.parametrize("case", REPRESENTATIVE, ids=str)
+def test_brute_force(backend: Any, case: Case, rng: np.random.Generator) -> None:
+    check(backend, case, rng)
+
+
+@numpy_only
+@pytest.mark.parametrize("case", EVERY_DTYPE, ids=str)
+def test_every_dtype(backend: Any, case: Case, rng: np.random.Generator) -> None:
+    check(backend, case, rng)
+
+
+@pytest.mark.parametrize("variant", ["tree", "group", "chunked"])
+@pytest.mark.parametrize("case", FEW, ids=str)
+def test_variants(
+    backend: Any, case: Case, variant: str, rng: np.random.Generator
+) -> None:
+    check(backend, case, rng, variant=variant)
+
+
+@pytest.mark.parametrize(
+    "case",
+    cases(
+        ("add", "int8 int32 complex64"), ("max", "float64"), ("logical_or", "float32")
+    ),
+    ids=str,
+)
+def test_atomic(backend: Any, case: Case, rng: np.random.Generator) -> None:
+    check(backend, case, rng, variant="atomic")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_any_schedule(
+    variant: str, schedule: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    x = rng.integers(-(2**31), 2**31, (3, 3000), np.int32)
+    same(gpusolve.reduce(x, axis=1, variant=variant), x.sum(1, np.int32), strict=True)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    "shape", [(), (0,), (1,), (0, 5), (5, 0), (70, 33), (3, 2, 700)]
+)
+def test_rows(
+    backend: Any, shape: tuple[int, ...], variant: str, rng: np.random.Generator
+) -> None:
+    x = rng.integers(-(2**31), 2**31, shape, np.int32)
+    for axis in (None, -1, 0) if shape else (None,):
+        found = backend.call(gpusolve.reduce, x, axis=axis, variant=variant)
+        same(found, x.sum(axis, np.int32), strict=True)
+
+
+def test_axes(backend: Any, rng: np.random.Generator) -> None:
+    x = rng.integers(-9, 9, (3, 4, 5), np.int32)
+    for count in range(4):
+        for axes in itertools.permutations(range(3), count):
+            expected = x.sum(axes, np.int32)
+            same(backend.call(gpusolve.reduce, x, axis=axes), expected, strict=True)
+            behind = tuple(axis - 3 for axis in axes)
+            same(backend.call(gpusolve.reduce, x, axis=behind), expected, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("axis", "flat"),
+    [
+        (None, [[7, 3, 1, 4]]),
+        (0, [[7, 1], [3, 4]]),
+        (1, [[7, 3], [1, 4]]),
+        ((1, 0), [[7, 3, 1, 4]]),
+    ],
+)
+def test_order_is_kept_along_axes(backend: Any, axis: Any, flat: Any) -> None:
+    x = np.array([[7, 3], [1, 4]], np.int16)
+    pairs = np.stack([x, x + 10], axis=-1)
+    found = backend.call(gpusolve.reduce, pairs, affine, axis=axis)
+    identity, combine = oracles.operator("affine", x.dtype)
+    rows = [[[value, value + 10] for value in row] for row in flat]
+    expected = [oracles.fold(row, identity, combine) for row in rows]
+    same(found.reshape(-1, 2), np.array(expected, x.dtype), strict=True)
+
+
+def test_axes_of_elements(backend: Any, rng: np.random.Generator) -> None:
+    x = rng.integers(-9, 9, (4, 3, 5, 2, 2))
+    found = backend.call(gpusolve.reduce, x, matrix_product, axis=(0, -1))
+    assert found.shape == (3, 2, 2)
+    for k in range(3):
+        product = np.linalg.multi_dot([*x[:, k].reshape(-1, 2, 2)])
+        same(found[k], product)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.T,
+        lambda x: x[::-1],
+        lambda x: x[:, ::-2],
+        lambda x: x[1:, 3:],
+        lambda x: x.T[::3].T,
+        lambda x: x[:, None, :],
+    ],
+)
+@pytest.mark.parametrize("axis", [None, 0, -1])
+def test_views(backend: Any, view: Any, axis: Any, rng: np.random.Generator) -> None:
+    x = rng.integers(0, 2, (13, 40), np.int16) * rng.integers(1, 99, (13, 40), np.int16)
+    found = backend.call(
+        lambda x: gpusolve.reduce(view(x), first_nonzero, axis=axis), x
+    )
+    rows = view(x).reshape(1, -1) if axis is None else np.moveaxis(view(x), axis, -1)
+    identity, combine = oracles.operator("first nonzero", x.dtype)
+    expected = [
+        oracles.fold(row, identity, combine)
+        for row in rows.reshape(-1, rows.shape[-1]).tolist()
+    ]
+    same(np.ravel(found), np.array(expected, x.dtype), strict=True)
+
+
+def test_input_is_left_as_it_is(backend: Any) -> None:
+    x = np.arange(7.0).reshape(7, 1)
+    read_only = np.broadcast_to(x, (7, 3))
+    assert backend.call(gpusolve.reduce, read_only) == 63
+    one = backend.call(gpusolve.reduce, x[:1, None], matrix_product_of_one, axis=0)
+    one += 1
+    same(x, np.arange(7.0).reshape(7, 1))
+
+
+matrix_product_of_one = gpusolve.Monoid(
+    "1 x 1 product", [[1.0]], ("a[0] * b[0]",), np.matmul, commutative=True
+)
+
+
+def test_whatever_is_array_like(backend: Any) -> None:
+    assert gpusolve.reduce([1, 2, 3]) == 6
+    assert gpusolve.reduce(((1.5, 2), (3, 4)), "max") == 4
+    assert gpusolve.reduce(3, "mul") == 3
+
+
+def test_lives_where_the_input_does(backend: Any) -> None:
+    found = gpusolve.reduce(backend.array(np.ones((2, 3))), axis=0)
+    assert is_cupy(found) == (backend.name == "cuda")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int64", "uint64"])
+def test_overflow_wraps(backend: Any, dtype: str) -> None:
+    largest = np.iinfo(dtype).max
+    x = np.full(100, largest, dtype)
+    for op, expected in (("add", 100 * largest), ("mul", largest**100)):
+        wrapped = oracles.wrapped(expected, x.dtype)
+        same(
+            backend.call(gpusolve.reduce, x, op), np.array(wrapped, dtype), strict=True
+        )
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("op", ["min", "max"])
+def test_nan_is_never_lost(backend: Any, op: str, variant: str) -> None:
+    for place in (0, 1, 31, 40, 299):
+        x = np.linspace(-1, 1, 300, dtype=np.float32)
+        x[place] = np.nan
+        assert np.isnan(backend.call(gpusolve.reduce, x, op, variant=variant))
+    x = np.array([np.inf, -np.inf, 3], np.float32)
+    expected = {"min": -np.inf, "max": np.inf}[op]
+    assert backend.call(gpusolve.reduce, x, op, variant=variant) == expected
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_sums_of_floats(
+    backend: Any, dtype: Any, variant: str, rng: np.random.Generator
+) -> None:
+    x = rng.standard_normal(10007).astype(dtype)
+    found = backend.call(gpusolve.reduce, x, variant=variant)
+    exact, magnitude = math.fsum(x.tolist()), math.fsum(np.abs(x).tolist())
+    assert abs(float(found) - exact) <= len(x) * np.finfo(dtype).eps / 2 * magnitude
+
+
+@given(st.lists(st.integers(-128, 127)), st.lists(st.integers(-128, 127)))
+def test_of_a_concatenation(backend: Any, left: list[int], right: list[int]) -> None:
+    x, y = (np.array(part, np.int8) for part in (left, right))
+    whole = backend.call(gpusolve.reduce, np.concatenate([x, y]), first_nonzero)
+    parts = [backend.call(gpusolve.reduce, part, first_nonzero) for part in (x, y)]
+    assert whole == (parts[0] or parts[1])
+
+
+def test_ufunc_that_leaves_the_dtype(backend: Any, rng: np.random.Generator) -> None:
+    odd = gpusolve.Monoid(
+        "odd", 0, "T((a != 0) != (b != 0))", np.logical_xor, commutative=True
+    )
+    x = rng.integers(0, 2, 1000, np.int16)
+    found = backend.call(gpusolve.reduce, x, odd)
+    same(found, np.array(x.sum() % 2, np.int16), strict=True)
+
+
+def test_ufunc_of_python(backend: Any, rng: np.random.Generator) -> None:
+    common = gpusolve.Monoid(
+        "bits in common",
+        identity=-1,
+        cuda="a & b",
+        numpy=np.frompyfunc(int.__and__, 2, 1),
+        commutative=True,
+        kinds="i",
+    )
+    x = rng.integers(0, 2**40, 100) | 2**41
+    found = backend.call(gpusolve.reduce, x, common)
+    same(found, np.bitwise_and.reduce(x), strict=True)
+
+
+# ---- maps ----
+
+square = gpusolve.Map("square", "x * x", np.square)
+is_positive = gpusolve.Map("is positive", "x > 0", lambda x: x > 0, dtype=bool)
+count_positive = gpusolve.Map("1 if positive", "x > 0", lambda x: x > 0, dtype=np.int64)
+line_through_zero = gpusolve.Map(
+    "line through zero",
+    ("x", "T(1)"),
+    lambda x: np.stack([x, np.ones_like(x)], axis=-1),
+)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_map(backend: Any, variant: str, rng: np.random.Generator) -> None:
+    x = rng.integers(-9, 10, (3, 500)).astype(np.float32)
+    found = backend.call(gpusolve.reduce, x, axis=1, map=square, variant=variant)
+    same(found, (x * x).sum(1), strict=True)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_map_to_another_dtype(
+    backend: Any, variant: str, rng: np.random.Generator
+) -> None:
+    x = rng.standard_normal((3, 500)).astype(np.float32)
+    found = backend.call(
+        gpusolve.reduce, x, axis=1, map=count_positive, variant=variant
+    )
+    same(found, (x > 0).sum(1), strict=True)
+    assert backend.call(gpusolve.reduce, x, map=is_positive, variant=variant)
+
+
+@pytest.mark.parametrize("variant", ORDERED)
+def test_map_to_elements(backend: Any, variant: str, rng: np.random.Generator) -> None:
+    x = rng.integers(-9, 10, (3, 500), np.int32)
+    found = backend.call(
+        gpusolve.reduce, x, affine, axis=1, map=line_through_zero, variant=variant
+    )
+    identity, combine = oracles.operator("affine", x.dtype)
+    rows = [[[value, 1] for value in row] for row in x.tolist()]
+    expected = [oracles.fold(row, identity, combine) for row in rows]
+    same(found, np.array(expected, np.int32), strict=True)
+
+
+# ---- all and any ----
+
+is_even = gpusolve.Map("is even", "x % 2 == 0", lambda x: x % 2 == 0, dtype=bool)
+
+
+def test_all_and_any_of_nothing(backend: Any) -> None:
+    same(backend.call(gpusolve.all, np.zeros(0)), np.array(True), strict=True)
+    same(backend.call(gpusolve.any, np.zeros(0)), np.array(False), strict=True)
+    found = backend.call(gpusolve.all, np.zeros((2, 0)), axis=1)
+    same(found, np.array([True, True]), strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float32"])
+def test_all_and_any(backend: Any, dtype: str) -> None:
+    for n in (1, 33, 1025):
+        ones, zeros = np.ones(n, dtype), np.zeros(n, dtype)
+        assert backend.call(gpusolve.all, ones)
+        assert not backend.call(gpusolve.any, zeros)
+        for k in {0, n // 2, n - 1}:
+            ones[k], zeros[k] = 0, 1
+            assert not backend.call(gpusolve.all, ones)
+            assert backend.call(gpusolve.any, zeros)
+            ones[k], zeros[k] = 1, 0
+
+
+def test_small_numbers_and_nan_are_true(backend: Any) -> None:
+    assert backend.call(gpusolve.all, np.array([0.25, np.nan, 5e-324]))
+    assert backend.call(gpusolve.any, np.array([0, np.nan]))
+    assert not backend.call(gpusolve.any, np.array([0.0, -0.0]))
+
+
+def test_predicate(backend: Any) -> None:
+    x = np.array([[2, 4, 6], [1, 2, 3], [5, 7, 9]])
+    same(
+        backend.call(gpusolve.all, x, is_even, axis=1),
+        np.array([True, False, False]),
+        strict=True,
+    )
+    same(
+        backend.call(gpusolve.any, x, is_even, axis=-1),
+        np.array([True, True, False]),
+        strict=True,
+    )
+    assert backend.call(gpusolve.any, x, is_even)
+    assert not backend.call(gpusolve.all, x, is_even)
+
+
+# ---- the maximum segment sum ----
+
+
+@pytest.mark.parametrize("variant", ORDERED)
+def test_maximum_segment_sum_of_the_slides(backend: Any, variant: str) -> None:
+    x = np.array([1, -2, 3, 4, -1, 5, -6, 1])
+    found = backend.call(gpusolve.maximum_segment_sum, x, variant=variant)
+    same(found, np.array(11), strict=True)
+
+
+@pytest.mark.parametrize("variant", ORDERED)
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_maximum_segment_sum(
+    backend: Any, dtype: str, variant: str, rng: np.random.Generator
+) -> None:
+    for n in (0, 1, 2, 31, 32, 33, 257, 1025):
+        x = rng.integers(-50, 50, n).astype(dtype)
+        found = backend.call(gpusolve.maximum_segment_sum, x, variant=variant)
+        expected = np.array(oracles.maximum_segment_sum(x.tolist()), dtype)
+        same(found, expected, strict=True, err_msg=f"{n} elements")
+
+
+@pytest.mark.parametrize("variant", ORDERED)
+def test_maximum_segment_sum_where_it_lies(backend: Any, variant: str) -> None:
+    n = 10007
+    for start, stop in ((0, 3), (2000, 7001), (n - 1, n), (0, n)):
+        x = np.full(n, -7, np.int32)
+        x[start:stop] = 2
+        found = backend.call(gpusolve.maximum_segment_sum, x, variant=variant)
+        assert found == 2 * (stop - start)
+
+
+def test_maximum_segment_sum_of_rows(backend: Any, rng: np.random.Generator) -> None:
+    x = rng.integers(-50, 50, (2, 3, 40), np.int32)
+    x[0, 0] = -1
+    found = backend.call(gpusolve.maximum_segment_sum, x)
+    expected = [
+        [oracles.maximum_segment_sum(row) for row in rows] for rows in x.tolist()
+    ]
+    assert expected[0][0] == 0
+    same(found, np.array(expected, np.int32), strict=True)
+    found = backend.call(gpusolve.maximum_segment_sum, np.zeros((2, 0), np.float32))
+    same(found, np.zeros(2, np.float32), strict=True)
+
+
+def test_maximum_segment_sum_of_nan(backend: Any) -> None:
+    x = np.array([[1, np.nan, 2], [1, -5, 2]])
+    same(backend.call(gpusolve.maximum_segment_sum, x), [np.nan, 2])
+
+
+# ---- what is refused ----
+
+x = np.ones((4, 3))
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((x, "sum"), {}, ValueError, "op is 'sum'"),
+        ((x, np.add), {}, TypeError, "op is <ufunc 'add'>"),
+        ((x,), {"variant": "quick"}, ValueError, "variant is 'quick'"),
+        ((x * 1j, "min"), {}, TypeError, "complex128"),
+        ((x * 1j, "max"), {}, TypeError, "complex128"),
+        ((x.astype(object),), {}, TypeError, "object"),
+        ((np.array(["a"]),), {}, TypeError, "<U1"),
+        ((x.astype(np.longdouble),), {}, TypeError, str(np.dtype(np.longdouble))),
+        ((np.ma.masked_array(x),), {}, TypeError, "x is a masked array"),
+        ((x,), {"axis": 2}, ValueError, "axis is 2"),
+        ((x,), {"axis": -3}, ValueError, "axis is -3"),
+        ((x,), {"axis": (0, 5)}, ValueError, "axis is .*5"),
+        ((x,), {"axis": (1, -1)}, ValueError, r"axis is \(1, -1\)"),
+        ((x,), {"axis": 0.5}, TypeError, "axis is 0.5"),
+        ((x, "mssp"), {}, ValueError, r"x has shape \(4, 3\)"),
+        ((x[0], matrix_product), {}, ValueError, r"x has shape \(3,\)"),
+        ((np.ones((5, 2)), affine), {"axis": 1}, ValueError, "axis is 1"),
+        ((x, affine), {"map": square}, ValueError, "square gives 1 number"),
+        ((x,), {"map": line_through_zero}, ValueError, "gives 2 numbers"),
+        ((x,), {"map": np.square}, TypeError, "map is <ufunc 'square'>"),
+        ((x,), {"map": "square"}, TypeError, "map is 'square'"),
+        (
+            (x, first_nonzero),
+            {"variant": "atomic"},
+            ValueError,
+            "nonzero.*commute",
+        ),
+        ((x[:, :2], argmax), {"variant": "atomic"}, ValueError, "argmax.* has 16"),
+        ((x * 1j,), {"variant": "atomic"}, ValueError, "complex128 has 16"),
+    ],
+)
+def test_bad_reductions(
+    backend: Any, arguments: Any, options: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.reduce(*arguments, **options)
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: gpusolve.all(x, np.isfinite), TypeError, "isfinite"),
+        (lambda: gpusolve.any(x * 1j), TypeError, "complex128"),
+        (lambda: gpusolve.all(x, axis=7), ValueError, "axis is 7"),
+        (lambda: gpusolve.maximum_segment_sum(3.0), ValueError, "x has no axes"),
+        (lambda: gpusolve.maximum_segment_sum(x * 1j), TypeError, "complex128"),
+        (lambda: gpusolve.maximum_segment_sum(x > 0), TypeError, "bool"),
+        (
+            lambda: gpusolve.maximum_segment_sum(x.astype(np.uint8)),
+            TypeError,
+            "uint8",
+        ),
+        (
+            lambda: gpusolve.maximum_segment_sum(x, variant="atomic"),
+            ValueError,
+            "variant is 'atomic'",
+        ),
+    ],
+)
+def test_bad_calls(backend: Any, call: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,315 @@
+"""Scan and its variants."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from monoids import (
+    EVERY_DTYPE,
+    FEW,
+    LENGTHS,
+    REPRESENTATIVE,
+    Case,
+    affine,
+    first_nonzero,
+    matrix_product,
+)
+
+import gpusolve
+from gpusolve._arrays import is_cupy
+
+VARIANTS = ("auto", "look_back", "hierarchical", "sweep", "warp")
+
+same = np.testing.assert_array_equal
+numpy_only = pytest.mark.parametrize("backend", ["numpy"], indirect=True)
+without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
+every_variant = pytest.mark.parametrize("variant", VARIANTS)
+both_kinds = pytest.mark.parametrize("exclusive", [False, True])
+
+
+def check(backend: Any, case: Case, rng: np.random.Generator, **options: Any) -> None:
+    for n in LENGTHS:
+        x = case.sample(rng, n)
+        for exclusive in (False, True):
+            found = backend.call(
+                gpusolve.scan, x, case.op, exclusive=exclusive, **options
+            )
+            expected = case.prefixes(x, exclusive)
+            same(found, expected, strict=True, err_msg=f"{n} elements, {exclusive=}")
+
+
+# ---- any monoid ----
+
+
+@pytest.mark.parametrize("case", REPRESENTATIVE, ids=str)
+def test_brute_force(backend: Any, case: Case, rng: np.random.Generator) -> None:
+    check(backend, case, rng)
+
+
+@numpy_only
+@pytest.mark.parametrize("case", EVERY_DTYPE, ids=str)
+def test_every_dtype(backend: Any, case: Case, rng: np.random.Generator) -> None:
+    check(backend, case, rng)
+
+
+@pytest.mark.parametrize("variant", VARIANTS[1:])
+@pytest.mark.parametrize("case", FEW, ids=str)
+def test_variants(
+    backend: Any, case: Case, variant: str, rng: np.random.Generator
+) -> None:
+    check(backend, case, rng, variant=variant)
+
+
+@every_variant
+@both_kinds
+def test_any_schedule(
+    exclusive: bool,
+    variant: str,
+    schedule: str,
+    rng: np.random.Generator,
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    x = rng.integers(-(2**31), 2**31, (3, 5001), np.int32)
+    found = gpusolve.scan(x, exclusive=exclusive, variant=variant)
+    expected = x.cumsum(1, np.int32)
+    same(found, expected - x if exclusive else expected, strict=True)
+
+
+# ---- shapes ----
+
+
+@every_variant
+@pytest.mark.parametrize(
+    "shape", [(0,), (1,), (0, 5), (5, 0), (700, 3), (3, 700), (2, 3, 70)]
+)
+def test_axes(
+    backend: Any, shape: tuple[int, ...], variant: str, rng: np.random.Generator
+) -> None:
+    x = rng.integers(-(2**31), 2**31, shape, np.int32)
+    for axis in range(-len(shape), len(shape)):
+        expected = x.cumsum(axis, np.int32)
+        found = backend.call(gpusolve.scan, x, axis=axis, variant=variant)
+        same(found, expected, strict=True)
+        found = backend.call(
+            gpusolve.scan, x, axis=axis, variant=variant, exclusive=True
+        )
+        same(found, expected - x, strict=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, -2])
+def test_axes_of_elements(backend: Any, axis: int, rng: np.random.Generator) -> None:
+    x = rng.integers(-9, 9, (5, 6, 2, 2))
+    found = backend.call(gpusolve.scan, x, matrix_product, axis=axis)
+    rows = np.moveaxis(x, axis % 2, 0)
+    expected = [rows[0]]
+    for row in rows[1:]:
+        expected.append(np.einsum("...ij,...jk->...ik", expected[-1], row))
+    same(found, np.moveaxis(np.stack(expected), 0, axis % 2), strict=True)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.T,
+        lambda x: x[::-1],
+        lambda x: x[:, ::-2],
+        lambda x: x[1:, 3:],
+        lambda x: x.T[::3].T,
+        lambda x: x[:, None, :],
+    ],
+)
+@pytest.mark.parametrize("axis", [0, -1])
+def test_views(backend: Any, view: Any, axis: int, rng: np.random.Generator) -> None:
+    x = rng.integers(-99, 99, (13, 40), np.int16)
+    found = backend.call(lambda x: gpusolve.scan(view(x), axis=axis), x)
+    same(found, view(x).cumsum(axis, np.int16), strict=True)
+
+
+def test_view_of_an_order_that_matters(backend: Any, rng: np.random.Generator) -> None:
+    x = rng.integers(-9, 10, (2, 300)).astype(np.int32)
+    found = backend.call(lambda x: gpusolve.scan(x.T[::-1], affine), x)
+    same(found, Case("affine", x.dtype).prefixes(x.T[::-1]), strict=True)
+
+
+def test_input_is_left_as_it_is(backend: Any) -> None:
+    x = np.arange(2000)
+    y = backend.array(x)
+    for exclusive in (False, True):
+        gpusolve.scan(y, exclusive=exclusive)
+    same(backend.call(lambda: y), np.arange(2000))
+
+
+def test_whatever_is_array_like(backend: Any) -> None:
+    same(gpusolve.scan([3, 1, 4]), [3, 4, 8])
+
+
+def test_lives_where_the_input_does(backend: Any) -> None:
+    found = gpusolve.scan(backend.array(np.ones((2, 3))))
+    assert is_cupy(found) == (backend.name == "cuda")
+
+
+# ---- out ----
+
+
+@every_variant
+@both_kinds
+def test_out(
+    backend: Any, exclusive: bool, variant: str, rng: np.random.Generator
+) -> None:
+    x = rng.integers(-9, 9, (3, 2500), np.int32)
+    expected = x.cumsum(1, np.int32) - (x if exclusive else 0)
+
+    def into(x: Any, out: Any) -> Any:
+        found = gpusolve.scan(x, exclusive=exclusive, variant=variant, out=out)
+        return found is out, out
+
+    returned, out = backend.call(into, x, np.zeros_like(x))
+    assert returned
+    same(out, expected, strict=True)
+    returned, out = backend.call(lambda x: into(x, x), x.copy())
+    assert returned
+    same(out, expected, strict=True)
+
+
+@pytest.mark.parametrize(
+    "view", [lambda x: x.T, lambda x: x[:, ::2], lambda x: x[::-1, 5:25]]
+)
+def test_out_that_is_a_view(backend: Any, view: Any, rng: np.random.Generator) -> None:
+    x = rng.integers(-9, 9, (30, 30), np.int32)
+
+    def into(x: Any, out: Any) -> Any:
+        found = gpusolve.scan(view(x), out=view(out))
+        return found, out
+
+    found, out = backend.call(into, x, np.full_like(x, 99))
+    expected = np.full_like(x, 99)
+    view(expected)[...] = view(x).cumsum(-1, np.int32)
+    same(found, view(expected), strict=True)
+    same(out, expected, strict=True)
+
+
+def test_out_of_the_other_axis(backend: Any, rng: np.random.Generator) -> None:
+    x = rng.integers(-9, 9, (30, 40), np.int32)
+    found = backend.call(lambda x: gpusolve.scan(x, axis=0, out=x), x.copy())
+    same(found, x.cumsum(0, np.int32), strict=True)
+
+
+# ---- values ----
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint64"])
+def test_overflow_wraps(backend: Any, dtype: str) -> None:
+    largest = int(np.iinfo(dtype).max)
+    x = np.full(100, largest, dtype)
+    case = Case("mul", x.dtype)
+    same(backend.call(gpusolve.scan, x, "mul"), case.prefixes(x), strict=True)
+    case = Case("add", x.dtype)
+    same(backend.call(gpusolve.scan, x), case.prefixes(x), strict=True)
+
+
+@every_variant
+@pytest.mark.parametrize("op", ["min", "max"])
+def test_nan_stays_from_where_it_is(backend: Any, op: str, variant: str) -> None:
+    for place in (0, 1, 31, 40, 2999):
+        x = np.linspace(-1, 1, 3000, dtype=np.float32)
+        x[place] = np.nan
+        found = backend.call(gpusolve.scan, x, op, variant=variant)
+        expected = np.minimum.accumulate(x) if op == "min" else np.maximum.accumulate(x)
+        same(found, expected, strict=True)
+        assert np.isnan(found).sum() == 3000 - place
+
+
+@every_variant
+def test_infinity_is_not_there_before_it_comes(backend: Any, variant: str) -> None:
+    x = np.ones(3000)
+    x[2000], x[2500] = np.inf, -np.inf
+    found = backend.call(gpusolve.scan, x, variant=variant)
+    same(found[:2000], np.arange(1, 2001))
+    assert (found[2000:2500] == np.inf).all()
+    assert np.isnan(found[2500:]).all()
+
+
+@every_variant
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_of_floats(
+    backend: Any, dtype: Any, variant: str, rng: np.random.Generator
+) -> None:
+    x = rng.standard_normal(5001).astype(dtype)
+    found = backend.call(gpusolve.scan, x, variant=variant)
+    values, half = x.tolist(), float(np.finfo(dtype).eps) / 2
+    for k in (1, 31, 32, 100, 1024, 5001):
+        magnitude = math.fsum(map(abs, values[:k]))
+        assert abs(float(found[k - 1]) - math.fsum(values[:k])) <= k * half * magnitude
+
+
+# ---- properties ----
+
+bytes_of_any_size = st.lists(st.integers(-128, 127), max_size=80).map(
+    lambda values: np.array(values, np.int8)
+)
+
+
+@given(bytes_of_any_size)
+def test_last_is_the_reduction(backend: Any, x: np.ndarray) -> None:
+    scanned = backend.call(gpusolve.scan, x, first_nonzero)
+    reduced = backend.call(gpusolve.reduce, x, first_nonzero)
+    assert reduced == (scanned[-1] if len(x) else 0)
+
+
+@given(bytes_of_any_size)
+def test_exclusive_is_shifted(backend: Any, x: np.ndarray) -> None:
+    inclusive = backend.call(gpusolve.scan, x, first_nonzero)
+    exclusive = backend.call(gpusolve.scan, x, first_nonzero, exclusive=True)
+    same(exclusive, np.concatenate([[0], inclusive])[: len(x)])
+
+
+@given(bytes_of_any_size, bytes_of_any_size)
+def test_of_a_concatenation(backend: Any, x: np.ndarray, y: np.ndarray) -> None:
+    whole = backend.call(gpusolve.scan, np.concatenate([x, y]))
+    first, second = (backend.call(gpusolve.scan, part) for part in (x, y))
+    with np.errstate(over="ignore"):
+        second = second + x.sum(dtype=np.int8)
+    same(whole, np.concatenate([first, second]), strict=True)
+
+
+# ---- what is refused ----
+
+x = np.ones((4, 3))
+sealed = np.zeros((4, 3))
+sealed.flags.writeable = False
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((x, "sum"), {}, ValueError, "op is 'sum'"),
+        ((x, np.add), {}, TypeError, "op is <ufunc 'add'>"),
+        ((x,), {"variant": "atomic"}, ValueError, "variant is 'atomic'"),
+        ((x * 1j, "min"), {}, TypeError, "complex128"),
+        ((x.astype(object),), {}, TypeError, "object"),
+        ((x,), {"axis": 2}, ValueError, "axis is 2"),
+        ((x,), {"axis": -3}, ValueError, "axis is -3"),
+        ((x,), {"axis": None}, TypeError, "axis is None"),
+        ((x,), {"axis": (0, 1)}, TypeError, r"axis is \(0, 1\)"),
+        ((3.0,), {}, ValueError, "axis is -1"),
+        ((x, "mssp"), {}, ValueError, r"x has shape \(4, 3\)"),
+        ((np.ones((5, 2)), affine), {"axis": 1}, ValueError, "axis is 1"),
+        ((x,), {"out": np.ones((3, 4))}, ValueError, r"out has shape \(3, 4\)"),
+        ((x,), {"out": np.ones((4, 3), int)}, (TypeError, ValueError), "out.*int64"),
+        ((x,), {"out": [[0.0] * 3] * 4}, TypeError, "out"),
+        ((x,), {"out": sealed}, ValueError, "read-only|writeable"),
+    ],
+)
+def test_bad_scans(
+    backend: Any, arguments: Any, options: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.scan(*arguments, **options)
+    assert not sealed.any()

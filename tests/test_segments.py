@@ -1,0 +1,404 @@
+"""Segmented scan and reduction, and the flags of segments."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from monoids import EVERY_DTYPE, LENGTHS, Case, affine, cases, first_nonzero
+
+import gpusolve
+from gpusolve._arrays import is_cupy
+
+same = np.testing.assert_array_equal
+numpy_only = pytest.mark.parametrize("backend", ["numpy"], indirect=True)
+without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
+both_kinds = pytest.mark.parametrize("exclusive", [False, True])
+
+SEGMENTED = cases(
+    ("add", "bool int8 int32 float16 float64 complex128"),
+    ("min", "float32"),
+    ("logical_or", "uint8"),
+    ("mssp", "int32"),
+    ("matrix product", "int64"),
+    ("affine", "int16"),
+    ("first nonzero", "int64"),
+    ("exclusive or", "uint32"),
+)
+
+PER_ELEMENT = (0, 0.001, 0.03, 0.5, 1)
+"""How many segments begin, from a single one to one for each element."""
+
+
+def flags_of(lengths: list[int]) -> list[bool]:
+    """The flags of segments, by brute force."""
+    return [k == 0 for length in lengths for k in range(length)]
+
+
+def offsets_of(lengths: Any) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def check_scans(backend: Any, case: Case, rng: np.random.Generator) -> None:
+    for n in LENGTHS:
+        x = case.sample(rng, n)
+        for density in PER_ELEMENT if n < 5000 else (0.001,):
+            flags = rng.random(n) < density
+            for exclusive in (False, True):
+                found = backend.call(
+                    gpusolve.segmented_scan, x, flags, case.op, exclusive=exclusive
+                )
+                expected = case.segmented_prefixes(x, flags, exclusive)
+                what = f"{n} elements, {density} segments for each, {exclusive=}"
+                same(found, expected, strict=True, err_msg=what)
+
+
+def check_reductions(backend: Any, case: Case, rng: np.random.Generator) -> None:
+    for lengths in ([], [0], [0, 0], [1], [0, 3, 1, 0, 4, 2, 0], [0, 1025, 0, 33, 0]):
+        check_reduction(backend, case, np.array(lengths, np.int64), rng)
+    for most in (2, 40, 3000):
+        check_reduction(backend, case, rng.integers(0, most, 70), rng)
+
+
+def check_reduction(
+    backend: Any, case: Case, lengths: np.ndarray, rng: np.random.Generator
+) -> None:
+    offsets = offsets_of(lengths)
+    x = case.sample(rng, offsets[-1])
+    pieces = [x[start:stop] for start, stop in itertools.pairwise(offsets)]
+    expected = np.empty((len(lengths), *case.element_shape), case.dtype)
+    for k, piece in enumerate(pieces):
+        expected[k] = case.fold(piece)
+    found = backend.call(gpusolve.segmented_reduce, x, lengths, case.op)
+    same(found, expected, strict=True, err_msg=f"{lengths=}")
+    found = backend.call(gpusolve.segmented_reduce, x, None, case.op, offsets=offsets)
+    same(found, expected, strict=True, err_msg=f"{offsets=}")
+
+
+# ---- any monoid ----
+
+
+@pytest.mark.parametrize("case", SEGMENTED, ids=str)
+def test_scans(backend: Any, case: Case, rng: np.random.Generator) -> None:
+    check_scans(backend, case, rng)
+
+
+@pytest.mark.parametrize("case", SEGMENTED, ids=str)
+def test_reductions(backend: Any, case: Case, rng: np.random.Generator) -> None:
+    check_reductions(backend, case, rng)
+
+
+@numpy_only
+@pytest.mark.parametrize("case", EVERY_DTYPE, ids=str)
+def test_every_dtype(backend: Any, case: Case, rng: np.random.Generator) -> None:
+    check_scans(backend, case, rng)
+    check_reductions(backend, case, rng)
+
+
+@both_kinds
+def test_any_schedule(
+    exclusive: bool, schedule: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    case = Case("affine", np.dtype(np.int32))
+    x, flags = case.sample(rng, 5001), rng.random(5001) < 0.002
+    found = gpusolve.segmented_scan(x, flags, affine, exclusive=exclusive)
+    same(found, case.segmented_prefixes(x, flags, exclusive), strict=True)
+
+
+# ---- the slides ----
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_])
+def test_scan_of_the_slides(backend: Any, dtype: Any) -> None:
+    x = np.arange(1, 11)
+    flags = np.array([1, 0, 0, 1, 0, 0, 0, 0, 1, 0]).astype(dtype)
+    found = backend.call(gpusolve.segmented_scan, x, flags)
+    same(found, np.array([1, 3, 6, 4, 9, 15, 22, 30, 9, 19]), strict=True)
+    found = backend.call(gpusolve.segmented_scan, x, flags, exclusive=True)
+    same(found, np.array([0, 1, 3, 0, 4, 9, 15, 22, 0, 9]), strict=True)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
+def test_flags_of_the_slides(backend: Any, dtype: Any) -> None:
+    lengths = np.array([0, 3, 1, 0, 4, 2, 0], dtype)
+    expected = np.array([1, 0, 0, 1, 1, 0, 0, 0, 1, 0], bool)
+    same(backend.call(gpusolve.segment_flags, lengths), expected, strict=True)
+    same(backend.call(gpusolve.segment_flags, lengths, total=10), expected, strict=True)
+
+
+def test_products_of_a_sparse_matrix_of_the_slides(backend: Any) -> None:
+    products = np.array([2.0, -2.0, -2.0, 6.0, -4.0, 12.0])
+    found = backend.call(gpusolve.segmented_reduce, products, np.array([2, 3, 1]))
+    same(found, np.array([0.0, 0.0, 12.0]), strict=True)
+
+
+# ---- flags ----
+
+
+@pytest.mark.parametrize("large", [2, 256, -3, 2**40])
+def test_whatever_is_not_zero_is_a_flag(backend: Any, large: int) -> None:
+    flags = np.array([0, 0, large, 0])
+    found = backend.call(gpusolve.segmented_scan, np.ones(4), flags)
+    same(found, np.array([1.0, 2, 1, 2]), strict=True)
+
+
+@pytest.mark.parametrize(
+    "shape", [(0,), (7,), (8,), (1025,), (3, 7), (2, 3, 33), (4, 0)]
+)
+@both_kinds
+def test_packed_flags(
+    backend: Any, exclusive: bool, shape: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    x = rng.integers(-9, 9, shape, np.int32)
+    flags = rng.random(shape) < 0.2
+    bits = np.packbits(flags, axis=-1, bitorder="little")
+    options = {"exclusive": exclusive}
+    same(
+        backend.call(gpusolve.segmented_scan, x, bits, packed=True, **options),
+        backend.call(gpusolve.segmented_scan, x, flags, **options),
+        strict=True,
+    )
+
+
+def test_packed_flags_of_elements(backend: Any, rng: np.random.Generator) -> None:
+    case = Case("affine", np.dtype(np.int32))
+    x, flags = case.sample(rng, 100), rng.random(100) < 0.1
+    bits = np.packbits(flags, bitorder="little")
+    found = backend.call(gpusolve.segmented_scan, x, bits, affine, packed=True)
+    same(found, case.segmented_prefixes(x, flags), strict=True)
+
+
+@both_kinds
+def test_rows_begin_segments(
+    backend: Any, exclusive: bool, rng: np.random.Generator
+) -> None:
+    case = Case("add", np.dtype(np.int16))
+    x = case.sample(rng, 2 * 3 * 50).reshape(2, 3, 50)
+    flags = rng.random((2, 3, 50)) < 0.05
+    flags[..., 0] = False
+    found = backend.call(gpusolve.segmented_scan, x, flags, exclusive=exclusive)
+    for k in np.ndindex(2, 3):
+        expected = case.segmented_prefixes(x[k], flags[k], exclusive)
+        same(found[k], expected, strict=True)
+
+
+@pytest.mark.parametrize("shape", [(50,), (1, 50), (3, 50), (2, 1, 50), (2, 3, 1), ()])
+def test_flags_broadcast(
+    backend: Any, shape: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    x = rng.integers(-9, 9, (2, 3, 50), np.int32)
+    flags = rng.random(shape) < 0.3
+    everywhere = np.broadcast_to(flags, x.shape).copy()
+    found = backend.call(gpusolve.segmented_scan, x, np.asarray(flags))
+    expected = backend.call(gpusolve.segmented_scan, x, everywhere)
+    same(found, expected, strict=True)
+
+
+@pytest.mark.parametrize("view", [lambda x: x.T, lambda x: x[:, ::-2], lambda x: x[1:]])
+def test_views(backend: Any, view: Any, rng: np.random.Generator) -> None:
+    x, flags = rng.integers(-9, 9, (20, 30), np.int32), rng.random((20, 30)) < 0.2
+    found = backend.call(
+        lambda x, flags: gpusolve.segmented_scan(view(x), view(flags)), x, flags
+    )
+    case = Case("add", x.dtype)
+    for row, x_row, flags_row in zip(found, view(x), view(flags), strict=True):
+        same(row, case.segmented_prefixes(x_row, flags_row), strict=True)
+
+
+@both_kinds
+def test_out(backend: Any, exclusive: bool, rng: np.random.Generator) -> None:
+    case = Case("add", np.dtype(np.int32))
+    x, flags = case.sample(rng, 5001), rng.random(5001) < 0.01
+    expected = case.segmented_prefixes(x, flags, exclusive)
+
+    def into(x: Any, flags: Any, out: Any) -> Any:
+        found = gpusolve.segmented_scan(x, flags, exclusive=exclusive, out=out)
+        return found is out, out
+
+    returned, out = backend.call(into, x, flags, np.zeros_like(x))
+    assert returned
+    same(out, expected, strict=True)
+    returned, out = backend.call(lambda x, flags: into(x, flags, x), x.copy(), flags)
+    assert returned
+    same(out, expected, strict=True)
+
+
+# ---- values ----
+
+
+@both_kinds
+def test_nothing_leaks_into_another_segment(backend: Any, exclusive: bool) -> None:
+    x, flags = np.ones(3000), np.zeros(3000, bool)
+    flags[[500, 1500, 1501, 2500]] = True
+    x[600], x[1500], x[2400] = np.nan, np.inf, -np.inf
+    found = backend.call(gpusolve.segmented_scan, x, flags, exclusive=exclusive)
+    case = Case("add", x.dtype)
+    same(found, case.segmented_prefixes(x, flags, exclusive), strict=True)
+    assert np.isfinite(found[2500:]).all()
+    sums = backend.call(
+        gpusolve.segmented_reduce, x, np.array([500, 1000, 1, 999, 500])
+    )
+    same(sums, [500, np.nan, np.inf, -np.inf, 500])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16"])
+def test_overflow_wraps(backend: Any, dtype: str) -> None:
+    largest = np.iinfo(dtype).max
+    x = np.full(6, largest, dtype)
+    found = backend.call(gpusolve.segmented_reduce, x, np.array([1, 2, 3]))
+    expected = np.array([largest, 2 * largest, 3 * largest]).astype(dtype)
+    same(found, expected, strict=True)
+
+
+def test_lengths_may_be_small_integers(backend: Any) -> None:
+    lengths = np.array([100, 100, 100], np.int8)
+    found = backend.call(gpusolve.segment_flags, lengths)
+    same(np.flatnonzero(found), [0, 100, 200])
+    assert len(found) == 300
+    found = backend.call(gpusolve.segmented_reduce, np.ones(300), lengths)
+    same(found, [100, 100, 100])
+
+
+def test_whatever_is_array_like(backend: Any) -> None:
+    same(gpusolve.segmented_scan([1, 2, 3], [1, 0, 1]), [1, 3, 3])
+    same(gpusolve.segmented_reduce([1, 2, 3], [2, 0, 1], "mul"), [2, 1, 3])
+    same(gpusolve.segment_flags([2, 1]), [True, False, True])
+
+
+def test_lives_where_the_input_does(backend: Any) -> None:
+    lengths = backend.array(np.array([2, 1]))
+    x, flags = backend.array(np.ones(3)), gpusolve.segment_flags(lengths)
+    for found in (
+        flags,
+        gpusolve.segmented_scan(x, flags),
+        gpusolve.segmented_reduce(x, lengths),
+    ):
+        assert is_cupy(found) == (backend.name == "cuda")
+
+
+# ---- properties ----
+
+some_lengths = st.lists(st.one_of(st.just(0), st.integers(0, 40)), max_size=20)
+
+
+@given(some_lengths)
+def test_flags_of_lengths(backend: Any, lengths: list[int]) -> None:
+    found = backend.call(gpusolve.segment_flags, np.array(lengths, np.int64))
+    same(found, np.array(flags_of(lengths), bool), strict=True)
+
+
+@both_kinds
+@given(some_lengths)
+def test_scan_is_a_scan_of_each_piece(
+    backend: Any, exclusive: bool, lengths: list[int]
+) -> None:
+    offsets = offsets_of(lengths)
+    x = np.random.default_rng(offsets[-1]).integers(-2, 3, offsets[-1], np.int8)
+    flags = np.array(flags_of(lengths), bool)
+    options = {"op": first_nonzero, "exclusive": exclusive}
+    found = backend.call(gpusolve.segmented_scan, x, flags, **options)
+    pieces = [backend.call(gpusolve.scan, p, **options) for p in np.split(x, offsets)]
+    same(found, np.concatenate(pieces), strict=True)
+
+
+@given(some_lengths)
+def test_reduction_is_one_of_each_piece(backend: Any, lengths: list[int]) -> None:
+    offsets = offsets_of(lengths)
+    x = np.random.default_rng(offsets[-1]).integers(-2, 3, offsets[-1], np.int8)
+    found = backend.call(gpusolve.segmented_reduce, x, np.array(lengths), first_nonzero)
+    pieces = np.split(x, offsets[1:])[: len(lengths)]
+    expected = [backend.call(gpusolve.reduce, piece, first_nonzero) for piece in pieces]
+    same(found, np.array(expected, np.int8), strict=True)
+
+
+# ---- what is refused ----
+
+x, flags = np.ones((4, 3)), np.zeros((4, 3), bool)
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((x, flags, "sum"), {}, ValueError, "op is 'sum'"),
+        ((x * 1j, flags, "max"), {}, TypeError, "complex128"),
+        ((x.astype(object), flags), {}, TypeError, "object"),
+        ((x, flags * 1.0), {}, TypeError, "flags has dtype float64"),
+        ((x, flags[:, :2]), {}, ValueError, r"flags has shape \(4, 2\).*\(4, 3\)"),
+        ((x, flags[:3]), {}, ValueError, r"flags has shape \(3, 3\)"),
+        ((x[0], flags), {}, ValueError, r"flags has shape \(4, 3\)"),
+        ((np.ones((4, 2)), flags[:, :2], affine), {}, ValueError, "flags has shape"),
+        ((x, flags, affine), {}, ValueError, r"x has shape \(4, 3\)"),
+        ((3.0, True), {}, ValueError, "x"),
+        ((x, flags), {"out": np.ones((3, 4))}, ValueError, r"out has shape \(3, 4\)"),
+        ((x, flags), {"out": flags}, (TypeError, ValueError), "out.*bool"),
+        ((x, flags), {"packed": True}, TypeError, "flags has dtype bool"),
+        (
+            (x, np.zeros((4, 2), np.uint8)),
+            {"packed": True},
+            ValueError,
+            r"flags has shape \(4, 2\)",
+        ),
+    ],
+)
+def test_bad_scans(
+    backend: Any, arguments: Any, options: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.segmented_scan(*arguments, **options)
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((np.ones(5), [2, 2]), {}, ValueError, "lengths.*4.*5"),
+        ((np.ones(5), [2, 4]), {}, ValueError, "lengths.*6.*5"),
+        ((np.ones(5), [6, -1]), {}, ValueError, "lengths has -1"),
+        ((np.ones(5), [2.0, 3.0]), {}, TypeError, "lengths has dtype float64"),
+        ((np.ones(5), [[2, 3]]), {}, ValueError, r"lengths has shape \(1, 2\)"),
+        ((np.ones(5), 5), {}, ValueError, "lengths"),
+        ((x, [2, 2]), {}, ValueError, r"x has shape \(4, 3\)"),
+        ((np.ones(5), [5], "sum"), {}, ValueError, "op is 'sum'"),
+        ((np.ones(5),), {}, (TypeError, ValueError), "lengths.*offsets"),
+        ((np.ones(5), [5]), {"offsets": [0, 5]}, (TypeError, ValueError), "offsets"),
+        ((np.ones(5),), {"offsets": [0, 4]}, ValueError, "offsets.*4.*5"),
+        ((np.ones(5),), {"offsets": [1, 5]}, ValueError, "offsets.*1"),
+        ((np.ones(5),), {"offsets": [0, 3, 2, 5]}, ValueError, "offsets"),
+        ((np.ones(5),), {"offsets": []}, ValueError, "offsets"),
+        (
+            (np.ones(5),),
+            {"offsets": [0.0, 5.0]},
+            TypeError,
+            "offsets has dtype float64",
+        ),
+    ],
+)
+def test_bad_reductions(
+    backend: Any, arguments: Any, options: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.segmented_reduce(*arguments, **options)
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("lengths", "options", "error", "message"),
+    [
+        ([2, -1], {}, ValueError, "lengths has -1"),
+        ([2.0], {}, TypeError, "lengths has dtype float64"),
+        ([[2, 3]], {}, ValueError, r"lengths has shape \(1, 2\)"),
+        ([2, 3], {"total": -1}, ValueError, "negative"),
+        ([2, 3], {"total": 5.0}, TypeError, "integer"),
+    ],
+)
+def test_bad_lengths(
+    backend: Any, lengths: Any, options: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.segment_flags(lengths, **options)
