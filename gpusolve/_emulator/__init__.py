@@ -6,8 +6,9 @@ chosen, and what a GPU would let pass in silence is an error here: an access out
 array, a barrier that not all threads reach, a shuffle from a lane that is not there.
 Memory that nobody wrote reads as NaN, or -1.
 
-`Kernel` compiles and launches; `schedule` chooses the order; ``runtime/`` has the
-language and the scheduler. To step through a kernel, attach a debugger to Python: the
+`Kernel` compiles and launches; `schedule` chooses the order; `races` looks at what
+blocks do to each other in global memory; ``runtime/`` has the language and the
+scheduler. To step through a kernel, attach a debugger to Python: the
 object knows its lines of the ``.cu`` file, and its variables with ``CXXFLAGS=-g``.
 """
 
@@ -20,6 +21,7 @@ from ._device import (
 )
 from ._errors import CompileError, KernelError
 from ._kernel import Kernel
+from ._races import races
 from ._schedule import schedule
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "compiler",
     "empty",
     "multiprocessors",
+    "races",
     "schedule",
     "shared_memory_per_block",
     "zeros",

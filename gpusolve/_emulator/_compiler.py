@@ -52,6 +52,15 @@ _FLAGS = (
     f"-DEMULATOR_DYNAMIC_SHARED_BYTES={_DYNAMIC_SHARED_BYTES}",
 )
 
+_INSTRUMENTATION = {
+    "GCC": ("-fsanitize=thread", "--param=tsan-distinguish-volatile=1"),
+    "Clang": ("-fsanitize=thread", "-mllvm", "-tsan-distinguish-volatile=1"),
+}
+"""Calls at each access to memory, which ``runtime/instrumentation.cpp`` answers."""
+
+_LIBRARIES = ("-nodefaultlibs", "-lstdc++", "-lm", "-lgcc_s", "-lgcc", "-lc")
+"""Those that are linked anyhow, without the sanitizer's own."""
+
 _KERNEL = """\
 #include "cuda_language.h"
 #line 1 "definitions"
@@ -91,7 +100,9 @@ def _compiler_command() -> list[str] | None:
     return next(([path] for path in paths if path), None)
 
 
-def build(source: Path, instance: str, include: Path, definitions: str) -> Path:
+def build(
+    source: Path, instance: str, include: Path, definitions: str, *, watched: bool
+) -> Path:
     """The shared object of one kernel instance, compiled if the cache has none.
 
     Parameters
@@ -104,6 +115,8 @@ def build(source: Path, instance: str, include: Path, definitions: str) -> Path:
         Where its ``#include "..."`` are found.
     definitions : str
         C++ text to stand in front of the source.
+    watched : bool
+        Whether it is to be launched with a look-out for races.
 
     Raises
     ------
@@ -126,6 +139,7 @@ def build(source: Path, instance: str, include: Path, definitions: str) -> Path:
         f"{re.sub('[^A-Za-z0-9]+', '_', instance).strip('_')}.so",
         [
             *command,
+            *(_instrumentation(command[0]) if watched else ()),
             "-shared",
             "-Wl,-z,defs",
             *search,
@@ -133,6 +147,7 @@ def build(source: Path, instance: str, include: Path, definitions: str) -> Path:
             "-",
             "-xnone",
             str(runtime),
+            *(_LIBRARIES if watched else ()),
         ],
         name=f"{instance} in {source.name}",
         text=_KERNEL.format(definitions=definitions, source=source, instance=instance),
@@ -189,6 +204,10 @@ def _sources(directory: Path) -> list[Path]:
 def _version(path: str) -> str:
     result = subprocess.run([path, "--version"], capture_output=True, text=True)
     return result.stdout
+
+
+def _instrumentation(path: str) -> tuple[str, ...]:
+    return _INSTRUMENTATION["Clang" if "clang" in _version(path) else "GCC"]
 
 
 def _usable_compiler() -> list[str]:

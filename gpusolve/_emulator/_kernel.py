@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,39 +15,12 @@ from ._arguments import Array, Parameter, checked
 from ._compiler import build
 from ._errors import KernelError
 from ._memory import DeviceMemory, NamedArray
-from ._report import Report, explain
+from ._program import Program, Request, Span
+from ._races import watching
+from ._report import explain
 from ._schedule import ORDERS, current
 from ._signature import parameter_names
-from ._stacks import STRIDE, stacks
-
-_one_launch = threading.Lock()
-"""The device runs one kernel at a time; signal handlers are the whole process's."""
-
-
-class _Parameter(ctypes.Structure):
-    """``Parameter`` in ``runtime/kernel_entry.h``."""
-
-    _fields_ = [
-        ("is_pointer", ctypes.c_int),
-        ("kind", ctypes.c_int),
-        ("bytes", ctypes.c_int),
-    ]
-
-
-class _Request(ctypes.Structure):
-    """``Request`` in ``runtime/launch.cpp``."""
-
-    _fields_ = [
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared_bytes", ctypes.c_uint64),
-        ("seed", ctypes.c_uint64),
-        ("order", ctypes.c_int),
-        ("workers", ctypes.c_int),
-        ("arguments", ctypes.POINTER(ctypes.c_void_p)),
-        ("stacks", ctypes.c_void_p),
-        ("stack_stride", ctypes.c_uint64),
-    ]
+from ._stacks import STRIDE
 
 
 class Kernel:
@@ -76,9 +49,7 @@ class Kernel:
         self, source: Path, instance: str, include: Path, definitions: str = ""
     ) -> None:
         self.instance = instance
-        self._object_path = build(source, instance, include, definitions)
-        self._object = ctypes.CDLL(str(self._object_path))
-        self._object.emulator_static_shared_bytes.restype = ctypes.c_uint64
+        self._compile = functools.partial(build, source, instance, include, definitions)
         self._parameters = self._read_parameters(source)
 
     def __repr__(self) -> str:
@@ -113,7 +84,7 @@ class Kernel:
         threads = _device.checked_shape("block", block)
         _device.check_shared_memory(self._static_shared_memory(), shared_mem)
         values = checked(self.instance, self._parameters, args)
-        schedule = current()
+        schedule, program = current(), self._program
         arrays = [
             NamedArray(parameter.name, value)
             for parameter, value in zip(self._parameters, values, strict=True)
@@ -124,7 +95,8 @@ class Kernel:
             addresses = [one.ctypes.data for one in stored]
             # As many at once as the device holds: a kernel's blocks may count on it.
             resident = self.resident_blocks(math.prod(threads), shared_mem)
-            request = _Request(
+            spans = [Span(*span) for span in memory.spans()] if program.watched else []
+            request = Request(
                 grid=blocks,
                 block=threads,
                 shared_bytes=shared_mem,
@@ -133,10 +105,12 @@ class Kernel:
                 workers=min(resident, math.prod(blocks)),
                 arguments=(ctypes.c_void_p * len(addresses))(*addresses),
                 stack_stride=STRIDE,
+                watched=(Span * len(spans))(*spans) if program.watched else None,
+                watched_count=len(spans),
             )
-            report = self._launch(request)
+            report = program.launch(request)
             if report.happened:
-                text = explain(report, self.instance, memory, self._object_path)
+                text = explain(report, self.instance, memory, program.path)
                 raise KernelError(text)
             memory.check(self.instance)
             memory.copy_back()
@@ -153,39 +127,28 @@ class Kernel:
             threads, self._static_shared_memory() + shared_bytes
         )
 
-    def _launch(self, request: _Request) -> Report:
-        """Run in a thread of its own, so that Ctrl-C can end an endless kernel."""
-        report = Report()
-        # Not Thread.join: interrupted, it takes a thread that still runs for one that
-        # has ended.
-        ended = threading.Event()
+    @property
+    def _program(self) -> Program:
+        """What to launch: another object where races are watched for."""
+        return self._watched_program if watching() else self._plain_program
 
-        def launch() -> None:
-            self._object.emulator_launch(ctypes.byref(request), ctypes.byref(report))
-            ended.set()
+    @functools.cached_property
+    def _plain_program(self) -> Program:
+        return Program(self._compile(watched=False), watched=False)
 
-        with _one_launch:
-            request.stacks = stacks.ready(request.workers * math.prod(request.block))
-            threading.Thread(target=launch).start()
-            try:
-                ended.wait()
-            finally:
-                while not ended.wait(timeout=0.01):
-                    self._object.emulator_interrupt()
-        return report
+    @functools.cached_property
+    def _watched_program(self) -> Program:
+        return Program(self._compile(watched=True), watched=True)
 
     def _static_shared_memory(self) -> int:
-        return int(self._object.emulator_static_shared_bytes())
+        return self._program.static_shared_bytes()
 
     def _read_parameters(self, source: Path) -> list[Parameter]:
-        count = ctypes.c_int.in_dll(self._object, "emulator_parameter_count").value
-        described = ctypes.POINTER(_Parameter).in_dll(
-            self._object, "emulator_parameters"
-        )
-        names = parameter_names(source.read_text(), self.instance, count)
+        types = self._program.parameter_types()
+        names = parameter_names(source.read_text(), self.instance, len(types))
         return [
             Parameter(name, bool(one.is_pointer), chr(one.kind), one.bytes)
-            for name, one in zip(names, described[:count], strict=True)
+            for name, one in zip(names, types, strict=True)
         ]
 
 

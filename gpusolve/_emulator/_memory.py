@@ -97,6 +97,11 @@ class Arena:
         """Where the copy has the array's first element."""
         return self._start + int(array.ctypes.data) - self._low
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """The copy's first address, and its bytes."""
+        return self._start, self._bytes
+
     def __contains__(self, address: int) -> bool:
         return self._base <= address < self._base + self._room + 2 * _GUARD_BYTES
 
@@ -171,6 +176,10 @@ class DeviceMemory:
             for arena in self._arenas
             for named in arena.arrays
         }
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Where the arrays' bytes begin, and how many there are."""
+        return [arena.span for arena in self._arenas]
 
     def describe(self, address: int) -> str:
         """What lies at an address that a kernel should not have touched."""

@@ -8,6 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+from ._compiler import RUNTIME
 from ._memory import DeviceMemory
 
 
@@ -20,18 +21,26 @@ class Report(ctypes.Structure):
         ("access", ctypes.c_int),
         ("stack_overflow", ctypes.c_int),
         ("has_thread", ctypes.c_int),
+        ("race", ctypes.c_int),
+        ("other_access", ctypes.c_int),
         ("thread", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
+        ("other_block", ctypes.c_uint * 3),
         ("line", ctypes.c_int),
         ("address", ctypes.c_uint64),
         ("instruction", ctypes.c_uint64),
+        ("other_instruction", ctypes.c_uint64),
         ("file", ctypes.c_char * 512),
         ("text", ctypes.c_char * 4096),
     ]
 
 
 _ACCESSES = ("accesses", "reads", "writes")
+_PAST_ACCESSES = ("accessed", "read", "wrote")
 """In the sequence of ``enum class Access`` in ``runtime/report.h``."""
+
+_TORN = 2
+"""Of ``enum class RaceKind`` there."""
 
 
 def explain(report: Report, kernel: str, memory: DeviceMemory, compiled: Path) -> str:
@@ -55,12 +64,25 @@ def explain(report: Report, kernel: str, memory: DeviceMemory, compiled: Path) -
         where.append(f"{report.file.decode()}:{report.line}")
     elif report.instruction and (line := _line(compiled, report.instruction)):
         where.append(line)
-    what = (
-        _fault(report, memory)
-        if report.signal
-        else report.text.decode(errors="replace")
-    )
-    return f"{', '.join(where)}: {what}"
+    return f"{', '.join(where)}: {_what(report, memory, compiled)}"
+
+
+def _what(report: Report, memory: DeviceMemory, compiled: Path) -> str:
+    if report.signal:
+        return _fault(report, memory)
+    if report.race:
+        return _race(report, memory, compiled)
+    return str(report.text.decode(errors="replace"))
+
+
+def _race(report: Report, memory: DeviceMemory, compiled: Path) -> str:
+    line = _line(compiled, report.other_instruction)
+    other = f"block {tuple(report.other_block)}{f' at {line}' if line else ''}"
+    touched = f"{_ACCESSES[report.access]} {memory.describe(report.address)}"
+    if report.race == _TORN:
+        return f"{touched} as one value, of which {other} wrote a part"
+    did = _PAST_ACCESSES[report.other_access]
+    return f"{touched}, which {other} {did}, and nothing orders the two"
 
 
 def _fault(report: Report, memory: DeviceMemory) -> str:
@@ -80,7 +102,12 @@ def _line(compiled: Path, instruction: int) -> str | None:
     program = shutil.which("addr2line") or shutil.which("llvm-addr2line")
     if program is None:
         return None
-    command = [program, "-s", "-e", str(compiled), hex(instruction)]
+    # Inlined functions, from the innermost outwards: the first line that is not one of
+    # the emulator's own.
+    command = [program, "-i", "-e", str(compiled), hex(instruction)]
     found = subprocess.run(command, capture_output=True, text=True).stdout
-    line = found.split()[0] if found.split() else "?"
-    return None if "?" in line or line.endswith(":0") else line
+    for line in found.splitlines():
+        file, _, number = line.split(" ")[0].rpartition(":")
+        if number.isdigit() and number != "0" and Path(file).parent != RUNTIME:
+            return f"{Path(file).name}:{number}"
+    return None

@@ -38,6 +38,11 @@ void for_each_lane(unsigned lanes, Visit visit) {
 
 }  // namespace
 
+uint3 place_in(dim3 grid, unsigned long long block) {
+    return {static_cast<unsigned>(block % grid.x), static_cast<unsigned>(block / grid.x % grid.y),
+            static_cast<unsigned>(block / (1ull * grid.x * grid.y))};
+}
+
 BlockRunner* current_runner() {
     return runner;
 }
@@ -77,10 +82,8 @@ bool BlockRunner::in_stacks(const void* address) const {
 void BlockRunner::run(unsigned long long block) {
     runner = this;  // also gives this system thread its copy of the thread-local variables
     poison_shared_memory({&runner, sizeof(runner)});
-    const dim3 grid = launch_.grid;
-    blockIdx = {static_cast<unsigned>(block % grid.x),
-                static_cast<unsigned>(block / grid.x % grid.y),
-                static_cast<unsigned>(block / (1ull * grid.x * grid.y))};
+    block_ = block;
+    blockIdx = place_in(launch_.grid, block);
     schedule_ = launch_.schedule.part(block);
     for (Warp& warp : warps_) warp = {warp.present, warp.present, 0, 0, 0, 0};
     left_ = 0;
@@ -170,6 +173,27 @@ void BlockRunner::yield() {
 void BlockRunner::breathe() {
     if (launch_.turns) on_scheduler([this] { give_way(); });
     if (++breaths_ == breaths_per_yield) yield();
+}
+
+void BlockRunner::fence(Scope scope) {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (launch_.races && scope == Scope::device)
+        on_scheduler([this] { launch_.races->fence(block_); });
+    breathe();
+}
+
+bool BlockRunner::watches(const volatile void* address) const {
+    return launch_.races && launch_.races->watches(reinterpret_cast<std::uintptr_t>(address));
+}
+
+void BlockRunner::touch(const volatile void* address, std::size_t bytes, Touch how, void* caller) {
+    on_scheduler([=] {
+        const auto place = reinterpret_cast<std::uintptr_t>(address);
+        // Where the call is, and not where it returns to.
+        const auto instruction = reinterpret_cast<std::uintptr_t>(caller) - 1;
+        if (auto race = launch_.races->touch(block_, place, bytes, how, instruction))
+            fail_race(*race, how, instruction);
+    });
 }
 
 void BlockRunner::pass_turn() {
@@ -300,6 +324,10 @@ void yield() {
 
 void breathe() {
     runner->breathe();
+}
+
+void fence(Scope scope) {
+    runner->fence(scope);
 }
 
 }  // namespace emulator

@@ -17,6 +17,7 @@
 
 #include "device.h"
 #include "fiber.h"
+#include "races.h"
 #include "report.h"
 #include "schedule.h"
 #include "turns.h"
@@ -36,7 +37,8 @@ struct Launch {
     void* const* arguments;
     Schedule schedule;
     StackMemory stacks;
-    Turns* turns;  // null where blocks run at the same time
+    Turns* turns;         // null where blocks run at the same time
+    RaceDetector* races;  // null where nobody looks
     std::atomic<bool> stopped{false};
     std::atomic<bool> reported{false};
     Report* report;
@@ -97,9 +99,12 @@ class BlockRunner {
                                 int source, Site site);
     void yield();
     void breathe();
+    void fence(Scope scope);
+    void touch(const volatile void* address, std::size_t bytes, Touch how, void* caller);
     [[noreturn]] void abandon();
 
     bool in_stacks(const void* address) const;
+    bool watches(const volatile void* address) const;
     const Thread* running() const { return running_; }
 
     /// Do something on the scheduler's stack for the running thread, which waits. There it may
@@ -124,11 +129,13 @@ class BlockRunner {
     void complete_exchange(Warp& warp, Thread* lanes, unsigned mask);
     [[noreturn]] void report_stuck();
     [[noreturn]] void fail_block(const std::string& text);
+    [[noreturn]] void fail_race(const Race& race, Touch how, std::uint64_t instruction);
     void check_shared_memory();
 
     Launch& launch_;
     const int number_;
     Schedule schedule_;
+    unsigned long long block_ = 0;
     StackMemory stacks_;
     std::vector<Thread> threads_;
     std::vector<Warp> warps_;
@@ -139,6 +146,9 @@ class BlockRunner {
     unsigned breaths_ = 0;
     Errand errand_{};
 };
+
+/// The index of a block by its number.
+uint3 place_in(dim3 grid, unsigned long long block);
 
 /// As the kernel's source has it.
 const char* name_of(Operation operation);

@@ -68,6 +68,12 @@ void yield();
 /// Called wherever a thread may be waiting in a loop: yields now and then.
 void breathe();
 
+/// For whom a fence orders the thread's accesses.
+enum class Scope { block, device };
+
+/// Order what the thread did before and what it does after; breathes, too.
+void fence(Scope scope);
+
 /// End the launch: the running thread did what `format` says.
 [[noreturn]] void fail(Site site, const char* format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -93,6 +93,25 @@ void BlockRunner::fail_block(const std::string& text) {
     throw Abandoned();
 }
 
+void BlockRunner::fail_race(const Race& race, Touch how, std::uint64_t instruction) {
+    const auto name = [](bool writes) {
+        return static_cast<int>(writes ? Access::write : Access::read);
+    };
+    if (Report* report = first_report(running_)) {
+        report->race = static_cast<int>(race.is_torn ? RaceKind::torn : RaceKind::conflict);
+        report->access = name(how.writes);
+        report->address = race.address;
+        report->instruction = instruction;
+        report->other_access = name(race.other_writes);
+        report->other_instruction = race.other.instruction;
+        const uint3 other = place_in(launch_.grid, race.other.block);
+        report->other_block[0] = other.x;
+        report->other_block[1] = other.y;
+        report->other_block[2] = other.z;
+    }
+    throw Abandoned();
+}
+
 /// Say which threads wait where, and stop.
 void BlockRunner::report_stuck() {
     struct Group {

@@ -33,6 +33,8 @@ struct Request {
     void* const* arguments;
     unsigned char* stacks;
     std::uint64_t stack_stride;
+    const GlobalSpan* watched;  // for races, in a kernel with instrumentation; or null
+    std::uint64_t watched_count;
 };
 
 constexpr std::size_t signal_stack_bytes = 64 * 1024;
@@ -47,7 +49,7 @@ class Grid {
         : launch_(launch), order_(launch.blocks()), working_(workers) {
         std::iota(order_.begin(), order_.end(), 0ull);
         launch.schedule.part(launch.blocks()).arrange(order_.begin(), order_.end());
-        if (launch.schedule.is_random())
+        if (launch.schedule.is_random() || launch.races)
             launch.turns = &turns_.emplace(launch.schedule.part(launch.blocks() + 1), workers);
         const sigset_t workers_mask = all_but_faults();
         sigset_t mask;
@@ -119,6 +121,13 @@ dim3 to_dim3(const unsigned (&size)[3]) {
     return {size[0], size[1], size[2]};
 }
 
+/// From an address in memory to one in this object's file.
+void make_relative(std::uint64_t& instruction) {
+    Dl_info object{};
+    if (instruction && dladdr(reinterpret_cast<void*>(instruction), &object))
+        instruction -= reinterpret_cast<std::uintptr_t>(object.dli_fbase);
+}
+
 }  // namespace
 
 /// One at a time in a process: signal handlers are the process's.
@@ -127,6 +136,8 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, Report* report) {
     interrupted = false;
     gridDim = to_dim3(request->grid);
     blockDim = to_dim3(request->block);
+    std::optional<RaceDetector> races;
+    if (request->watched) races.emplace(request->watched, request->watched_count);
     Launch launch{gridDim,
                   blockDim,
                   request->shared_bytes,
@@ -134,14 +145,14 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, Report* report) {
                   Schedule(static_cast<Order>(request->order), request->seed),
                   {request->stacks, request->stack_stride},
                   nullptr,
+                  races ? &*races : nullptr,
                   {false},
                   {false},
                   report};
     const FaultHandlers handlers;
     Grid(launch, request->workers).finish();
-    Dl_info object{};
-    if (report->instruction && dladdr(reinterpret_cast<void*>(report->instruction), &object))
-        report->instruction -= reinterpret_cast<std::uintptr_t>(object.dli_fbase);
+    make_relative(report->instruction);
+    make_relative(report->other_instruction);
 }
 
 EMULATOR_EXPORT void emulator_interrupt() {

@@ -8,17 +8,24 @@ namespace emulator {
 
 enum class Access : int { unknown, read, write };
 
+/// Conflict: with the other block's access. Torn: it reads as one what that wrote in part.
+enum class RaceKind : int { none, conflict, torn };
+
 struct Report {
     int happened;
     int signal;  // of a fault; 0 where `text` says it all
     int access;
     int stack_overflow;
     int has_thread;
+    int race;
+    int other_access;
     unsigned thread[3];
     unsigned block[3];
+    unsigned other_block[3];
     int line;
     std::uint64_t address;      // what a faulting instruction accessed
     std::uint64_t instruction;  // where that instruction lies in the object's file
+    std::uint64_t other_instruction;
     char file[512];
     char text[4096];
 };

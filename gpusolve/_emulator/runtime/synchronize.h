@@ -123,15 +123,13 @@ inline unsigned __activemask() {
 // ---- memory and time --------------------------------------------------------------------
 
 inline void __threadfence() {
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    emulator::breathe();
+    emulator::fence(emulator::Scope::device);
 }
-
 inline void __threadfence_block() {
-    __threadfence();
+    emulator::fence(emulator::Scope::block);
 }
 inline void __threadfence_system() {
-    __threadfence();
+    emulator::fence(emulator::Scope::device);
 }
 inline void __nanosleep(unsigned) {
     emulator::yield();

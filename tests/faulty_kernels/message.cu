@@ -1,0 +1,85 @@
+// Block 0 hands a value to block 1, in several ways; `result` has two elements.
+// Faults: see each kernel.
+
+using Word = unsigned long long;
+
+/// No fault: value and status in one word, written at once.
+__global__ void packed(volatile Word* word, int* result) {
+    if (threadIdx.x != 0) return;
+    if (blockIdx.x == 0) *word = 42ull << 32 | 1;
+    if (blockIdx.x == 1) {
+        Word seen = 0;
+        while ((seen & 1) == 0) seen = *word;
+        *result = static_cast<int>(seen >> 32);
+    }
+}
+
+/// Fault: value and status are stored one after the other, and read as one word.
+__global__ void torn(volatile Word* word, int* result) {
+    if (threadIdx.x != 0) return;
+    volatile int* halves = reinterpret_cast<volatile int*>(word);
+    if (blockIdx.x == 0) {
+        halves[0] = 1;
+        halves[1] = 42;
+    } else {
+        Word seen = 0;
+        while ((seen & 1) == 0) seen = *word;
+        *result = static_cast<int>(seen >> 32);
+    }
+}
+
+/// Faults: no fence between value and flag, or none between flag and value. The flag is of
+/// volatile accesses, or of atomics.
+template <bool writer_has_fence, bool reader_has_fence, bool by_atomics>
+__global__ void flagged(int* value, int* flag, int* result) {
+    if (blockIdx.x == 0) {
+        if (threadIdx.x == 1) value[0] = 42;
+        __syncthreads();
+        if (threadIdx.x != 0) return;
+        if (writer_has_fence) __threadfence();
+        if (by_atomics)
+            atomicExch(flag, 1);
+        else
+            *static_cast<volatile int*>(flag) = 1;
+    } else {
+        if (threadIdx.x == 0) {
+            if (by_atomics)
+                while (atomicAdd(flag, 0) == 0) __nanosleep(20);
+            else
+                while (*static_cast<volatile int*>(flag) == 0) __nanosleep(20);
+            if (reader_has_fence) __threadfence();
+        }
+        __syncthreads();
+        if (threadIdx.x == 1) *result = value[0];
+    }
+}
+
+/// Fault: the fence is for threads of the writer's own block only.
+__global__ void fenced_for_the_block(int* value, volatile int* flag, int* result) {
+    if (threadIdx.x != 0) return;
+    if (blockIdx.x == 0) {
+        *value = 42;
+        __threadfence_block();
+        *flag = 1;
+    } else {
+        while (*flag == 0) {
+        }
+        __threadfence();
+        *result = *value;
+    }
+}
+
+/// Fault: the flag is stored by a plain write.
+__global__ void plain_flag(int* value, int* flag, int* result) {
+    if (threadIdx.x != 0) return;
+    if (blockIdx.x == 0) {
+        *value = 42;
+        __threadfence();
+        *flag = 1;
+    } else {
+        while (*static_cast<volatile int*>(flag) == 0) {
+        }
+        __threadfence();
+        *result = *value;
+    }
+}

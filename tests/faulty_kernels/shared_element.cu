@@ -1,0 +1,25 @@
+// All blocks touch one element.
+// Faults: by plain writes; by a plain read beside a write.
+
+__global__ void write_all(int* x) {
+    if (threadIdx.x == 0) *x = static_cast<int>(blockIdx.x);
+}
+
+__global__ void add_all(int* x) {
+    atomicAdd(x, 1);
+}
+
+__global__ void read_beside_a_write(int* x, int* y) {
+    if (threadIdx.x != 0) return;
+    if (blockIdx.x == 0)
+        *x = 1;
+    else
+        y[blockIdx.x] = *x;
+}
+
+/// No fault: neighbouring elements, down to single bytes.
+template <class T>
+__global__ void write_own(T* x) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    x[i] = static_cast<T>(i % 100);
+}

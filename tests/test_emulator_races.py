@@ -1,0 +1,194 @@
+"""The emulator's race detector, on kernels whose blocks meet in global memory."""
+
+from __future__ import annotations
+
+import contextvars
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpusolve
+from gpusolve import _emulator
+from gpusolve._emulator import KernelError
+
+KERNELS = Path(__file__).parent / "faulty_kernels"
+
+pytestmark = pytest.mark.skipif(
+    _emulator.compiler() is None or sys.platform != "linux",
+    reason="the emulator wants Linux and a C++ compiler",
+)
+
+
+@pytest.fixture(params=["g++", "clang++"], autouse=True)
+def watched(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Both compilers' instrumentation."""
+    if shutil.which(request.param) is None:
+        pytest.skip(f"there is no {request.param}")
+    monkeypatch.setenv("CXX", request.param)
+    with _emulator.races():
+        yield
+
+
+@pytest.fixture(params=["forward", "reverse", "random"])
+def order(request: pytest.FixtureRequest) -> Iterator[str]:
+    with _emulator.schedule(request.param, seed=3):
+        yield request.param
+
+
+def run(
+    file: str, instance: str, *args: Any, blocks: int = 2, threads: int = 32
+) -> None:
+    kernel = _emulator.Kernel(KERNELS / f"{file}.cu", instance, KERNELS)
+    kernel((blocks,), (threads,), args)
+
+
+def integers(*shape: int) -> Any:
+    return _emulator.zeros(shape, np.int32)
+
+
+# ---- a value that one block hands to another -----------------------------------------
+
+
+def handed_over(instance: str) -> int:
+    value, flag, result = integers(1), integers(1), integers(1)
+    run("message", instance, value, flag, result)
+    return int(result[0])
+
+
+def test_value_and_status_in_one_word(order: str) -> None:
+    word, result = _emulator.zeros(1, np.uint64), integers(1)
+    run("message", "packed", word, result)
+    assert result[0] == 42
+
+
+def test_word_that_is_written_in_halves(order: str) -> None:
+    word, result = _emulator.zeros(1, np.uint64), integers(1)
+    message = (
+        r"block \(1, 0, 0\), message.cu:\d+: reads element 0 of word .* as one value, "
+        r"of which block \(0, 0, 0\) at message.cu:2[23] wrote a part"
+    )
+    with pytest.raises(KernelError, match=message):
+        run("message", "torn", word, result)
+
+
+@pytest.mark.parametrize("by_atomics", ["true", "false"])
+def test_value_and_flag(order: str, by_atomics: str) -> None:
+    assert handed_over(f"flagged<true, true, {by_atomics}>") == 42
+    for fences in ("true, false", "false, true", "false, false"):
+        with pytest.raises(KernelError, match=r"element 0 of value .* nothing orders"):
+            handed_over(f"flagged<{fences}, {by_atomics}>")
+
+
+def test_report_names_both_places() -> None:
+    message = (
+        r"thread \(1, 0, 0\), block \(1, 0, 0\), message.cu:53: reads element 0 of "
+        r"value \(int32, shape \(1,\)\), which block \(0, 0, 0\) at message.cu:36 "
+        "wrote, and nothing orders the two"
+    )
+    with pytest.raises(KernelError, match=message):
+        handed_over("flagged<false, true, true>")
+
+
+def test_fence_for_the_own_block_only(order: str) -> None:
+    with pytest.raises(KernelError, match=r"element 0 of value .* nothing orders"):
+        handed_over("fenced_for_the_block")
+
+
+def test_flag_by_a_plain_write(order: str) -> None:
+    with pytest.raises(KernelError, match=r"element 0 of flag .* nothing orders"):
+        handed_over("plain_flag")
+
+
+def test_value_through_a_chain_of_blocks(order: str) -> None:
+    value, flags, result = integers(1), integers(9), integers(1)
+    run("chain", "chain<false>", value, flags, result, blocks=9)
+    assert result[0] == 42
+    with pytest.raises(KernelError, match=r"element 0 of value .* nothing orders"):
+        run("chain", "chain<true>", value, integers(9), result, blocks=9)
+
+
+# ---- one element of many blocks ------------------------------------------------------
+
+
+def test_two_blocks_write_one_element(order: str) -> None:
+    with pytest.raises(
+        KernelError, match=r"writes element 0 of x .* wrote, and nothing"
+    ):
+        run("shared_element", "write_all", integers(1))
+
+
+def test_atomics_do_not_race(order: str) -> None:
+    x = integers(1)
+    run("shared_element", "add_all", x, blocks=20)
+    assert x[0] == 20 * 32
+
+
+def test_read_beside_a_write(order: str) -> None:
+    message = "(reads|writes) element 0 of x .* (read|wrote), and nothing orders"
+    with pytest.raises(KernelError, match=message):
+        run("shared_element", "read_beside_a_write", integers(1), integers(2))
+
+
+@pytest.mark.parametrize("name", ["char", "short", "double"])
+def test_neighbours_do_not_race(order: str, name: str) -> None:
+    dtype = {"char": np.int8, "short": np.int16, "double": np.float64}[name]
+    x = _emulator.empty(6 * 5, dtype)
+    run("shared_element", f"write_own<{name}>", x, blocks=6, threads=5)
+    np.testing.assert_array_equal(x, np.arange(30))
+
+
+def last_block_sum(faulty: str) -> int:
+    x, total = np.arange(40, dtype=np.int32), integers(1)
+    done = _emulator.zeros(1, np.uint32)
+    run("last_block", f"sum<{faulty}>", x, integers(40), done, total, blocks=40)
+    return int(total[0])
+
+
+def test_last_block_done(order: str) -> None:
+    assert last_block_sum("false") == 40 * 39
+    with pytest.raises(KernelError, match=r"reads element \d+ of partial .* wrote"):
+        last_block_sum("true")
+
+
+# ---- how it is asked for -------------------------------------------------------------
+
+
+def test_the_environment_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def launch() -> None:
+        run("shared_element", "write_all", integers(1))
+
+    # A new context, in which no `with` statement is in force.
+    monkeypatch.delenv("GPUSOLVE_EMULATE_RACES", raising=False)
+    contextvars.Context().run(launch)
+    monkeypatch.setenv("GPUSOLVE_EMULATE_RACES", "1")
+    with pytest.raises(KernelError, match="nothing orders"):
+        contextvars.Context().run(launch)
+
+
+def test_one_kernel_serves_both_ways() -> None:
+    kernel = _emulator.Kernel(KERNELS / "shared_element.cu", "write_all", KERNELS)
+    arguments = (2,), (32,), (integers(1),)
+    with pytest.raises(KernelError):
+        kernel(*arguments)
+    contextvars.Context().run(lambda: kernel(*arguments))
+
+
+# ---- what is shipped -----------------------------------------------------------------
+
+
+def test_shipped_kernel_has_no_races(
+    order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    rng = np.random.default_rng(5)
+    A, b = rng.normal(size=(40, 12, 9)), rng.normal(size=(40, 12))
+    watched = gpusolve.nnls(A, b)
+    monkeypatch.delenv("GPUSOLVE_EMULATE")
+    np.testing.assert_allclose(watched.x, gpusolve.nnls(A, b).x, atol=1e-12)
