@@ -10,6 +10,8 @@
 
 #pragma once
 
+#include "half.cuh"
+
 // ---- elements -----------------------------------------------------------------------
 
 /// An element of several numbers.

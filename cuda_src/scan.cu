@@ -24,6 +24,9 @@
 
 #include "look_back.cuh"
 
+/// Registers are to allow so many; more of them only spill.
+constexpr int scan_blocks_per_multiprocessor = 3;
+
 /// Where segments begin.
 struct Heads {
     const unsigned char* flags;  // null, bytes, or bits that begin anew at a byte in each row
@@ -68,7 +71,7 @@ __device__ __forceinline__ bool begins_at(const Flagged<T>& element) {
 /// `states`: zero at first; the ticket, then a word for each tile. `published`: two elements
 /// for each tile. x and y may be the same array.
 template <class Monoid, class Map, bool segmented, int threads, int items>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor)
     scan(const typename Map::Input* x, long long size, long long length, const unsigned char* flags,
          bool packed, bool exclusive, typename Monoid::Value* y, unsigned long long* states,
          typename Monoid::Value* published) {

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from ._kernels import CUDA_TYPES
 from .monoid import Expressions, Map, Monoid
 
 
-@dataclass(frozen=True)
-class Operators:
+class Operators(NamedTuple):
     """A monoid, and a map in front of it, for inputs of one dtype.
 
     Attributes

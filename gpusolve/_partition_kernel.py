@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,11 @@ TILE_BYTES = 16 * 1024
 MAX_ITEMS = 16
 
 
+def items_for(dtype: np.dtype[Any]) -> int:
+    """Items of a thread."""
+    return min(MAX_ITEMS, max(1, TILE_BYTES // (THREADS * dtype.itemsize)))
+
+
 def stable_partition(
     x: Array, tested: Array, test: monoid.Map | None, device: Device
 ) -> tuple[Array, Array]:
@@ -27,7 +33,7 @@ def stable_partition(
     """
     n = len(x)
     y = device.empty((n,), x.dtype)
-    items = min(MAX_ITEMS, max(1, TILE_BYTES // (THREADS * x.itemsize)))
+    items = items_for(x.dtype)
     tiles = -(-n // (THREADS * items))
     kept_before = device.zeros((1, tiles + 1), np.int64)
     if n:
