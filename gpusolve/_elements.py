@@ -11,7 +11,7 @@ import numpy as np
 
 from ._arrays import Array, as_array, namespace
 from ._kernels import CUDA_TYPES
-from .monoid import Map, Monoid
+from .monoid import Map, Monoid, described, yields
 
 MAX_ELEMENT_BYTES = 256
 """Of an element of several numbers; the kernels hold a block's worth of them."""
@@ -60,12 +60,9 @@ def _check_map(map: Map, monoid: Monoid, given: np.dtype[Any]) -> None:
     dtype = map.dtype_of(given)
     if dtype not in CUDA_TYPES or dtype.kind not in monoid.kinds:
         raise TypeError(f"{map.name} gives {dtype}, which {monoid.name} does not take")
-    numbers = 1 if isinstance(map.cuda, str) else len(map.cuda)
-    if isinstance(map.cuda, str) == bool(monoid.element_shape) or (
-        monoid.element_shape and numbers != math.prod(monoid.element_shape)
-    ):
+    if not yields(map.cuda, monoid.element_shape):
         raise ValueError(
-            f"{map.name} gives {numbers} numbers; an element of {monoid.name} has "
+            f"{map.name} has {described(map.cuda)}; an element of {monoid.name} has "
             f"shape {monoid.element_shape}"
         )
 
@@ -91,7 +88,7 @@ def one_axis(axis: object, ndim: int) -> int:
 
 
 def some_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """The axes counted from the front; all for None.
+    """The axes counted from the front, in rising order; all for None.
 
     Raises
     ------
@@ -104,7 +101,7 @@ def some_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     axes = tuple(one_axis(one, ndim) for one in listed)
     if len(set(axes)) != len(axes):
         raise ValueError(f"axis is {axis!r}, with one axis twice")
-    return axes
+    return tuple(sorted(axes))
 
 
 def as_rows(x: Array, axes: tuple[int, ...], leading: int) -> Array:

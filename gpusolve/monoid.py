@@ -84,8 +84,12 @@ class Monoid:
     kinds: str = "biuf"
 
     def __post_init__(self) -> None:
-        numbers = math.prod(self.element_shape)
-        check_expressions(self.name, self.cuda, numbers if self.element_shape else None)
+        _check_expressions(self.name, self.cuda)
+        if not yields(self.cuda, self.element_shape):
+            raise ValueError(
+                f"an element of {self.name} has shape {self.element_shape}; cuda has "
+                f"{described(self.cuda)}"
+            )
 
     @property
     def element_shape(self) -> tuple[int, ...]:
@@ -151,7 +155,7 @@ class Map:
     dtype: npt.DTypeLike | None = None
 
     def __post_init__(self) -> None:
-        check_expressions(self.name, self.cuda, None)
+        _check_expressions(self.name, self.cuda)
 
     def dtype_of(self, given: npt.DTypeLike) -> np.dtype[Any]:
         """The dtype of the results, from that of the inputs."""
@@ -163,23 +167,23 @@ class Map:
             return self.numpy(x).astype(self.dtype_of(x.dtype), copy=False)
 
 
-def check_expressions(name: str, cuda: object, numbers: int | None) -> None:
-    """TypeError, ValueError unless `cuda` is one expression, or `numbers` of them."""
+def yields(cuda: Expressions, shape: tuple[int, ...]) -> bool:
+    """Whether the expressions are those of an element of this shape."""
     if isinstance(cuda, str):
-        if numbers is not None:
-            raise ValueError(
-                f"an element of {name} has {numbers} numbers; cuda is one expression, "
-                f"a tuple of {numbers} is wanted"
-            )
-        return
-    if not isinstance(cuda, tuple) or not all(isinstance(one, str) for one in cuda):
+        return shape == ()
+    return shape != () and len(cuda) == math.prod(shape)
+
+
+def described(cuda: Expressions) -> str:
+    """How many expressions these are, for error messages."""
+    return "one expression" if isinstance(cuda, str) else f"{len(cuda)} expressions"
+
+
+def _check_expressions(name: str, cuda: object) -> None:
+    listed = isinstance(cuda, tuple) and all(isinstance(one, str) for one in cuda)
+    if not listed and not isinstance(cuda, str):
         raise TypeError(
             f"cuda of {name} is {cuda!r}; an expression or a tuple of them is wanted"
-        )
-    if numbers is not None and len(cuda) != numbers:
-        raise ValueError(
-            f"an element of {name} has {numbers} numbers; cuda has {len(cuda)} "
-            "expressions"
         )
 
 

@@ -151,7 +151,7 @@ def replicate(n: int, value: npt.ArrayLike, *, like: object = None) -> Array:
         return reference.replicate(count, np.asarray(value))
     xp = namespace(beside)
     element = xp.asarray(value)
-    return xp.ascontiguousarray(xp.broadcast_to(element, (count, *element.shape)))
+    return xp.full((count, *element.shape), element, element.dtype)
 
 
 def stable_partition(x: object, mask: object) -> tuple[Any, Array]:

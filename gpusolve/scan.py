@@ -245,6 +245,8 @@ def _check_out(out: Any, x: Array, monoid: Monoid) -> None:
         raise TypeError(f"out has dtype {out.dtype}; {dtype} is wanted")
     if out.shape != x.shape:
         raise ValueError(f"out has shape {out.shape}; {x.shape} is wanted")
+    if not getattr(out.flags, "writeable", True):
+        raise ValueError("out is read-only; a writeable array is wanted")
 
 
 def _room(device: Any, rows: Array, monoid: Monoid, out: Array | None) -> Array:

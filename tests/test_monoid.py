@@ -100,11 +100,16 @@ def test_no_monoid(op: Any, error: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("identity", "cuda", "error", "message"),
     [
-        ((0, 0), "a + b", ValueError, "pair has 2 numbers; cuda is one expression"),
-        ((0, 0), ("a[0]",), ValueError, "pair has 2 numbers; cuda has 1 expressions"),
+        ((0, 0), "a + b", ValueError, r"pair has shape \(2,\); cuda has one expr"),
+        (
+            (0, 0),
+            ("a[0]",),
+            ValueError,
+            r"pair has shape \(2,\); cuda has 1 expressions",
+        ),
         ((0, 0), (1, 2), TypeError, r"cuda of pair is \(1, 2\)"),
         ((0, 0), ["a", "b"], TypeError, r"cuda of pair is \['a', 'b'\]"),
-        (0, ("a", "b"), (TypeError, ValueError), "pair"),
+        (0, ("a", "b"), ValueError, r"pair has shape \(\); cuda has 2 expressions"),
         (0, None, TypeError, "cuda of pair is None"),
     ],
 )
