@@ -1,0 +1,145 @@
+"""The protocol of decoupled look-back: blocks that publish, wait and read.
+
+The emulator replays how blocks interleave by a seed, and its race detector knows which
+writes a block may rely on. So each of the protocol's promises is broken here on purpose,
+in a copy of the source, to see that it would be noticed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpusolve
+from gpusolve import _emulator, _kernels
+from gpusolve._scan_kernel import tile_for
+
+SEEDS = range(6)
+SMALL, LARGE = np.int32, np.int64
+"""Elements that travel in the word of their status, and elements that do not."""
+
+Alter = Callable[[str, str], None]
+
+
+@pytest.fixture(autouse=True)
+def emulate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with _emulator.races():
+        yield
+
+
+@pytest.fixture
+def alter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Alter]:
+    """Replace a piece of look_back.cuh, in a copy of the sources, for this test."""
+    copy = tmp_path / "cuda_src"
+    shutil.copytree(_kernels.source_directory(), copy)
+    header = copy / "look_back.cuh"
+
+    def replace(old: str, new: str) -> None:
+        text = header.read_text()
+        assert text.count(old) == 1
+        header.write_text(text.replace(old, new))
+
+    monkeypatch.setattr(_kernels, "source_directory", lambda: copy)
+    _kernels._emulated_kernel.cache_clear()
+    yield replace
+    _kernels._emulated_kernel.cache_clear()
+
+
+def scan_tiles(dtype: Any, seed: int, tiles: int = 6) -> None:
+    """Scan a few tiles with as many blocks, and look at the result."""
+    n = tiles * tile_for(np.dtype(dtype).itemsize).size - 5
+    x = np.random.default_rng(seed).integers(-9, 9, n).astype(dtype)
+    with _emulator.schedule("random", seed):
+        y = gpusolve.scan(x)
+    np.testing.assert_array_equal(y, np.cumsum(x, dtype=dtype))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dtype", [SMALL, LARGE])
+def test_no_race_in_any_interleaving(dtype: Any, seed: int) -> None:
+    scan_tiles(dtype, seed)
+
+
+@pytest.mark.parametrize("dtype", [SMALL, LARGE])
+def test_no_race_among_segments(schedule: str, dtype: Any) -> None:
+    n = 5 * tile_for(np.dtype(dtype).itemsize).size
+    rng = np.random.default_rng(1)
+    x = rng.integers(-9, 9, n).astype(dtype)
+    flags = rng.random(n) < 1 / 3000
+    y = gpusolve.segmented_scan(x, flags)
+    starts = np.flatnonzero(flags) if flags[0] else np.append(0, np.flatnonzero(flags))
+    pieces = [np.cumsum(piece, dtype=dtype) for piece in np.split(x, starts[1:])]
+    np.testing.assert_array_equal(y, np.concatenate(pieces))
+
+
+def trapped(seed: int) -> bool:
+    try:
+        scan_tiles(SMALL, seed)
+    except _emulator.KernelError as error:
+        assert "__trap()" in str(error)
+        return True
+    return False
+
+
+def test_tiles_wait_for_each_other(alter: Alter) -> None:
+    alter("__nanosleep(nanoseconds_between_looks)", "__trap()")
+    assert any(trapped(seed) for seed in SEEDS)
+
+
+@pytest.mark.parametrize("status", ["tile_aggregate", "tile_prefix"])
+def test_tiles_meet_aggregates_and_prefixes(alter: Alter, status: str) -> None:
+    line = "complete = published.status == tile_prefix"
+    alter(line, f"if (published.status == {status} && tile > 1) __trap(); {line}")
+    assert any(trapped(seed) for seed in SEEDS)
+
+
+WRITERS_FENCE = """= flagged.value;
+            __threadfence();"""
+READERS_FENCE = """__threadfence();
+            published.flagged.value"""
+
+
+@pytest.mark.parametrize(
+    ("fence", "without"),
+    [
+        (WRITERS_FENCE, "= flagged.value;"),
+        (WRITERS_FENCE, "= flagged.value; __threadfence_block();"),
+        (READERS_FENCE, "published.flagged.value"),
+    ],
+)
+def test_a_missing_fence_is_noticed(alter: Alter, fence: str, without: str) -> None:
+    alter(fence, without)
+    with pytest.raises(_emulator.KernelError, match="published"):
+        for seed in SEEDS:
+            scan_tiles(LARGE, seed)
+
+
+PUBLISH = "*static_cast<volatile unsigned long long*>(words_ + tile) = word;"
+
+
+def test_a_status_before_its_value_is_noticed(alter: Alter) -> None:
+    alter("*place(tile, status) = flagged.value;\n            __threadfence();", "")
+    alter(PUBLISH, PUBLISH + "if (!packed) *place(tile, status) = flagged.value;")
+    with pytest.raises(_emulator.KernelError, match="published"):
+        for seed in SEEDS:
+            scan_tiles(LARGE, seed)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_split_word_is_noticed(alter: Alter, first: int) -> None:
+    halves = [f"half[{k}] = static_cast<unsigned>(word >> {32 * k});" for k in (0, 1)]
+    alter(
+        PUBLISH,
+        "volatile unsigned* half = reinterpret_cast<unsigned*>(words_ + tile);"
+        + halves[first]
+        + halves[1 - first],
+    )
+    with pytest.raises(_emulator.KernelError, match="states"):
+        for seed in SEEDS:
+            scan_tiles(SMALL, seed)
