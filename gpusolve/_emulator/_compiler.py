@@ -58,7 +58,15 @@ _INSTRUMENTATION = {
 }
 """Calls at each access to memory, which ``runtime/instrumentation.cpp`` answers."""
 
-_LIBRARIES = ("-nodefaultlibs", "-lstdc++", "-lm", "-lgcc_s", "-lgcc", "-lc")
+_LIBRARIES = (
+    "-nodefaultlibs",
+    "-lstdc++",
+    "-lm",
+    "-lgcc_s",
+    "-lgcc",
+    "-lpthread",
+    "-lc",
+)
 """Those that are linked anyhow, without the sanitizer's own."""
 
 _KERNEL = """\

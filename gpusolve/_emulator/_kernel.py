@@ -15,7 +15,7 @@ from ._arguments import Array, Parameter, checked
 from ._compiler import build
 from ._errors import KernelError
 from ._memory import DeviceMemory, NamedArray
-from ._program import Program, Request, Span
+from ._program import Program, Request
 from ._races import watching
 from ._report import explain
 from ._schedule import ORDERS, current
@@ -95,7 +95,6 @@ class Kernel:
             addresses = [one.ctypes.data for one in stored]
             # As many at once as the device holds: a kernel's blocks may count on it.
             resident = self.resident_blocks(math.prod(threads), shared_mem)
-            spans = [Span(*span) for span in memory.spans()] if program.watched else []
             request = Request(
                 grid=blocks,
                 block=threads,
@@ -105,10 +104,8 @@ class Kernel:
                 workers=min(resident, math.prod(blocks)),
                 arguments=(ctypes.c_void_p * len(addresses))(*addresses),
                 stack_stride=STRIDE,
-                watched=(Span * len(spans))(*spans) if program.watched else None,
-                watched_count=len(spans),
             )
-            report = program.launch(request)
+            report = program.launch(request, memory.spans())
             if report.happened:
                 text = explain(report, self.instance, memory, program.path)
                 raise KernelError(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from ._report import Report
@@ -76,15 +77,20 @@ class Program:
         )
         return described[:count]
 
-    def launch(self, request: Request) -> Report:
+    def launch(self, request: Request, spans: Sequence[tuple[int, int]]) -> Report:
         """Run in a thread of its own, so that Ctrl-C can end an endless kernel.
 
         Parameters
         ----------
         request : Request
-            All but its stacks.
+            All but its stacks, and what is watched.
+        spans : sequence of tuple of int
+            Addresses and bytes of the arrays.
         """
         report = Report()
+        if self.watched:
+            request.watched = (Span * len(spans))(*(Span(*span) for span in spans))
+            request.watched_count = len(spans)
         # Not Thread.join: interrupted, it takes a thread that still runs for one that
         # has ended.
         ended = threading.Event()

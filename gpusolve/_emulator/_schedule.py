@@ -47,8 +47,9 @@ def schedule(order: Order, seed: int = 0) -> Iterator[None]:
 
     Notes
     -----
-    A block that waits in a plain loop on a volatile variable is not seen to wait. In
-    random order such a launch takes half a second longer, and does not replay.
+    A block that waits in a plain loop on a volatile variable is not seen to wait, but
+    under `races`. In random order others then run beside it after half a second, as
+    beside one that works for so long on its own, and the launch does not replay.
 
     Where no such statement is in force, the environment's ``GPUSOLVE_EMULATE_SCHEDULE``
     says the order, as ``reverse`` or ``random:7``; else it is forward.

@@ -107,7 +107,7 @@ void* __tsan_memset(void* target, int value, unsigned long bytes) {
     return __builtin_memset(target, value, bytes);
 }
 
-// Those that atomics.h uses: GCC calls the second of the three, Clang the third.
+// Those that atomics.h needs: to compare and exchange, GCC calls the former, Clang the latter.
 #define EMULATOR_ATOMICS(bits, T)                                                                \
     T __tsan_atomic##bits##_load(const volatile T* address, int) {                               \
         touch(address, sizeof(T), strong_read, EMULATOR_CALLER);                                 \

@@ -48,7 +48,7 @@ RaceDetector::Block& RaceDetector::block_of(std::uint64_t number) {
     return block;
 }
 
-/// Those of a span's end, if the access goes beyond it: it is about to fault.
+/// Only those inside of a span, if the access goes on beyond its end: it is about to fault.
 void RaceDetector::find_bytes(std::uintptr_t address, std::size_t count) {
     bytes_.clear();
     for (Shadow& shadow : shadows_)
