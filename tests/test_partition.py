@@ -207,6 +207,18 @@ def test_replicate(backend: Any, n: int, value: Any) -> None:
     same(gpusolve.replicate(n, value), np.full(n, value), strict=True)
 
 
+@pytest.mark.parametrize("n", [1, 3])
+def test_replicas_are_no_view(backend: Any, n: int) -> None:
+    def changed(element: Any) -> Any:
+        found = gpusolve.replicate(n, element)
+        found += 1
+        return found, element
+
+    found, element = backend.call(changed, np.array([1.0, 2.0]))
+    same(found, np.full((n, 2), [2.0, 3.0]))
+    same(element, [1.0, 2.0])
+
+
 def test_replicate_lives_where_it_is_told(backend: Any) -> None:
     found = gpusolve.replicate(3, 7, like=backend.array(np.zeros(2)))
     assert is_cupy(found) == (backend.name == "cuda")

@@ -325,6 +325,16 @@ def test_small_numbers_and_nan_are_true(backend: Any) -> None:
     assert not backend.call(gpusolve.any, np.array([0.0, -0.0]))
 
 
+def test_specification_of_all_and_any() -> None:
+    x = np.array([[2, 4], [1, 2], [0, 7], [0, 0]])
+    reference = gpusolve.reference
+    same(reference.all(x, axis=1), [True, True, False, False])
+    same(reference.any(x, axis=1), [True, True, True, False])
+    same(reference.all(x, is_even, axis=1), [True, False, False, True])
+    same(reference.any(x[:, 1:], is_even, axis=1), [True, True, False, True])
+    same(reference.maximum_segment_sum(x - 3), [1, 0, 4, 0])
+
+
 def test_predicate(backend: Any) -> None:
     x = np.array([[2, 4, 6], [1, 2, 3], [5, 7, 9]])
     same(
@@ -417,8 +427,8 @@ x = np.ones((4, 3))
         ((x, "mssp"), {}, ValueError, r"x has shape \(4, 3\)"),
         ((x[0], matrix_product), {}, ValueError, r"x has shape \(3,\)"),
         ((np.ones((5, 2)), affine), {"axis": 1}, ValueError, "axis is 1"),
-        ((x, affine), {"map": square}, ValueError, "square gives 1 number"),
-        ((x,), {"map": line_through_zero}, ValueError, "gives 2 numbers"),
+        ((x, affine), {"map": square}, ValueError, "square has one expression"),
+        ((x,), {"map": line_through_zero}, ValueError, "has 2 expressions"),
         ((x,), {"map": np.square}, TypeError, "map is <ufunc 'square'>"),
         ((x,), {"map": "square"}, TypeError, "map is 'square'"),
         (

@@ -131,6 +131,17 @@ def test_flags_of_the_slides(backend: Any, dtype: Any) -> None:
     same(backend.call(gpusolve.segment_flags, lengths, total=10), expected, strict=True)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "total", "expected"),
+    [([1, 0, 3], 2, [1, 1]), ([1, 0, 3], 1, [1]), ([2, 0], 4, [1, 0, 0, 0])],
+)
+def test_flags_up_to_a_total(
+    backend: Any, lengths: list[int], total: int, expected: list[int]
+) -> None:
+    found = backend.call(gpusolve.segment_flags, np.array(lengths), total=total)
+    same(found, np.array(expected, bool), strict=True)
+
+
 def test_products_of_a_sparse_matrix_of_the_slides(backend: Any) -> None:
     products = np.array([2.0, -2.0, -2.0, 6.0, -4.0, 12.0])
     found = backend.call(gpusolve.segmented_reduce, products, np.array([2, 3, 1]))
@@ -279,6 +290,14 @@ def test_lives_where_the_input_does(backend: Any) -> None:
         gpusolve.segmented_reduce(x, lengths),
     ):
         assert is_cupy(found) == (backend.name == "cuda")
+
+
+def test_specification_takes_any_integers() -> None:
+    x, lengths = np.ones(200), np.array([100, 100], np.int8)
+    flags = gpusolve.reference.segment_flags(lengths)
+    same(np.flatnonzero(flags), [0, 100])
+    found = gpusolve.reference.segmented_scan(x, flags * np.int8(-2))
+    same(found, np.tile(np.arange(1.0, 101), 2), strict=True)
 
 
 # ---- properties ----

@@ -135,7 +135,7 @@ def any(
     Examples
     --------
     >>> import numpy as np
-    >>> any(np.array([[1, 2], [0, 0]]), axis=1)
+    >>> any(np.array([[0, 2], [0, 0]]), axis=1)
     array([ True, False])
     """
     return reduce(x, "logical_or", axis=axis, map=predicate)
