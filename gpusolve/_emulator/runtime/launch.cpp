@@ -63,8 +63,9 @@ class Grid {
         std::unique_lock<std::mutex> lock(mutex_);
         while (!changed_.wait_for(lock, patience, [this] { return working_ == 0; })) {
             if (interrupted) launch_.stopped = true;
-            if (turns_) launch_.stopped ? turns_->stop() : turns_->look_after();
+            if (turns_ && !launch_.stopped) turns_->look_after();
             if (!launch_.stopped) continue;
+            if (turns_) turns_->stop();
             for (std::thread& worker : workers_) interrupt(worker.native_handle());
         }
         lock.unlock();

@@ -16,21 +16,9 @@ std::optional<Race> RaceDetector::touch(std::uint64_t block, std::uintptr_t addr
     Block& own = block_of(block);
     const Now now{own, touch, {block, own.time, touch.is_strong, instruction}};
     find_bytes(address, bytes);
-    for (std::size_t i = 0; i < bytes_.size(); ++i)
-        if (auto race = conflict(*bytes_[i], now)) {
-            race->address = address + i;
-            return race;
-        }
-    if (touch.is_strong && touch.reads) {
-        if (auto race = tear(now)) {
-            race->address = address;
-            return race;
-        }
-        if (bytes_.front()->carried) own.seen.learn(*bytes_.front()->carried);
-    }
-    if (touch.writes) ++writes_;
-    for (ShadowByte* byte : bytes_)
-        touch.writes ? remember_write(*byte, now) : remember_read(*byte, now);
+    if (bytes_.empty()) return {};
+    if (auto race = find_race(address, now)) return race;
+    remember(now);
     return {};
 }
 
@@ -58,6 +46,15 @@ void RaceDetector::find_bytes(std::uintptr_t address, std::size_t count) {
 
 // ---- what is wrong ----------------------------------------------------------------------
 
+std::optional<Race> RaceDetector::find_race(std::uintptr_t address, const Now& now) const {
+    std::optional<Race> race;
+    for (std::size_t i = 0; i < bytes_.size() && !race; ++i)
+        if ((race = conflict(*bytes_[i], now))) race->address = address + i;
+    if (!race && now.touch.is_strong && now.touch.reads)
+        if ((race = tear(now))) race->address = address;
+    return race;
+}
+
 bool RaceDetector::conflicts(const Event& earlier, const Now& now) {
     return earlier.block != now.event.block && !(earlier.is_strong && now.event.is_strong) &&
            !now.block.known.knows(earlier);
@@ -84,6 +81,18 @@ std::optional<Race> RaceDetector::tear(const Now& now) const {
 }
 
 // ---- what is remembered -----------------------------------------------------------------
+
+void RaceDetector::remember(const Now& now) {
+    const auto& carried = bytes_.front()->carried;
+    if (now.touch.is_strong && now.touch.reads && carried) now.block.seen.learn(*carried);
+    if (now.touch.writes) ++writes_;
+    for (ShadowByte* byte : bytes_) {
+        if (now.touch.writes)
+            remember_write(*byte, now);
+        else
+            remember_read(*byte, now);
+    }
+}
 
 /// In place of those reads that whoever conflicts with them conflicts with this one, too.
 void RaceDetector::remember_read(ShadowByte& byte, const Now& now) {

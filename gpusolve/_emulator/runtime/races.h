@@ -66,9 +66,11 @@ class RaceDetector {
 
     Block& block_of(std::uint64_t number);
     void find_bytes(std::uintptr_t address, std::size_t count);
+    std::optional<Race> find_race(std::uintptr_t address, const Now& now) const;
     static bool conflicts(const Event& earlier, const Now& now);
     static std::optional<Race> conflict(const ShadowByte& byte, const Now& now);
     std::optional<Race> tear(const Now& now) const;
+    void remember(const Now& now);
     static void remember_read(ShadowByte& byte, const Now& now);
     void remember_write(ShadowByte& byte, const Now& now) const;
 
