@@ -162,17 +162,15 @@ def test_views(backend: Any, view: Any, axis: Any, rng: np.random.Generator) -> 
 
 
 def test_input_is_left_as_it_is(backend: Any) -> None:
+    product = gpusolve.Monoid(
+        "product of 1 x 1", [[1.0]], ("a[0] * b[0]",), np.matmul, commutative=True
+    )
     x = np.arange(7.0).reshape(7, 1)
     read_only = np.broadcast_to(x, (7, 3))
     assert backend.call(gpusolve.reduce, read_only) == 63
-    one = backend.call(gpusolve.reduce, x[:1, None], matrix_product_of_one, axis=0)
+    one = backend.call(gpusolve.reduce, x[:1, None], product, axis=0)
     one += 1
     same(x, np.arange(7.0).reshape(7, 1))
-
-
-matrix_product_of_one = gpusolve.Monoid(
-    "1 x 1 product", [[1.0]], ("a[0] * b[0]",), np.matmul, commutative=True
-)
 
 
 def test_whatever_is_array_like(backend: Any) -> None:
