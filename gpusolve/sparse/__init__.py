@@ -1,0 +1,1 @@
+"""Sparse arrays and matrices, of SciPy on a CPU and of CuPy on a GPU."""
