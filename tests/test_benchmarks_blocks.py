@@ -157,6 +157,18 @@ def test_calls_of_cuda_compute() -> None:
     assert set(called) == {"reduce", "scan", "segmented_reduce"}
 
 
+def test_what_fails_in_cuda_compute_fails_alone() -> None:
+    def fail() -> None:
+        raise KeyError
+
+    machine = blocks.Machine("cuda", np, timing.by_the_clock, 1)
+    assert blocks.compute_cell(machine, fail) == "not installed"
+    machine = machine._replace(compute=Compute)
+    assert blocks.compute_cell(machine, fail) == "fails: KeyError"
+    assert blocks.compute_cell(machine, None) == ""
+    assert number(blocks.compute_cell(machine, lambda: sum(range(100)))) > 0
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0.00012345, "0.000123"), (1.5, "1.50"), (99.96, "100"), (123456, "123,000")],
