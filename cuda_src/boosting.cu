@@ -1,0 +1,372 @@
+// Component-wise boosting of penalised B-splines with squared loss: the whole loop in one
+// launch, without a word to the host between steps.
+//
+// Problem. K learners, each a basis X_i of n rows and k functions, of which `width`
+// neighbouring ones are not zero in a row. A step fits every learner to the residual u,
+//     b_i = (X_i' W X_i + lambda_i S)^-1 c_i,    c_i = X_i' W u,
+// selects the first with the least |u - X_i b_i|_W, that is the largest
+// 2 c_i' b_i - b_i' (X_i' W X_i) b_i, and moves by the learning rate: u -= rate X_s b_s.
+//
+//   boost_stacked  makes all c_i anew from u in every step: one pass over the bases.
+//   boost_gram     makes them once, and then c_i -= rate (X_i' W X_s) b_s. The block of the
+//                  Gram matrix is made when a learner is first selected, and kept; a step
+//                  no longer touches the n rows.
+//
+// Mapping. All blocks are resident and meet in grid barriers. Learner i belongs to block
+// i mod gridDim.x, which keeps c_i and fits it. A pass over rows is cut into `chunks` for
+// each learner, so that few learners too fill the device; a warp takes a part of a chunk,
+// row after row: lane l adds to the functions f with f mod 32 = l, so that lanes never meet,
+// and the parts are added in their order. Nothing is added atomically: a fit repeats bit for
+// bit on the same device.
+//
+// Shared memory. Sums of each warp: k doubles, or k * k for as many warps as there is room
+// for; four vectors of k; the learners' slots.
+// Cost, a step: stacked K n (width values, one index) read, three barriers; gram K k^2
+// doubles read, one barrier.
+// Source. Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU
+// Acceleration" (2023), Algorithm 2, and the "holistic approach" its conclusion asks for;
+// the selection as mboost does it.
+
+#include "block.cuh"
+#include "grid.cuh"
+
+/// K learners on n rows.
+template <class T>
+struct Learners {
+    const int* first;       // [learner][row]
+    const T* values;        // [learner][row][width]
+    const double* weights;  // [row], or null
+    const double* gram;     // [learner][function][function], X' W X
+    const double* inverse;  // [learner][function][function], (X' W X + lambda S)^-1
+    long long rows;
+    int count, functions, width, chunks;
+
+    __device__ double weight(long long row) const { return weights ? weights[row] : 1.0; }
+};
+
+/// What a fit says of itself to all blocks: b, and c' b and b' G b. Two of each, for a slow
+/// block still reads the last step's when a fast one writes the next.
+struct Fits {
+    double* coefficients;  // [2][learner][function]
+    double* products;      // [2][learner][2]
+    int count, functions;
+
+    __device__ double* coefficients_of(int turn, int learner) const {
+        return coefficients + (static_cast<long long>(turn) * count + learner) * functions;
+    }
+    __device__ double* products_of(int turn, int learner) const {
+        return products + 2 * (static_cast<long long>(turn) * count + learner);
+    }
+};
+
+// ---- sums over rows -----------------------------------------------------------------
+
+/// The rows of one chunk that fall to this thread's warp, if `parts` warps share it.
+struct RowRange {
+    long long begin, end;
+
+    __device__ RowRange(long long rows, int chunks, int chunk, int parts) {
+        const long long pieces = static_cast<long long>(chunks) * parts;
+        const long long size = (rows + pieces - 1) / pieces;
+        begin = (static_cast<long long>(chunk) * parts + warp_index()) * size;
+        end = begin + size < rows ? begin + size : rows;
+    }
+};
+
+/// sums[0:size] of each of `parts` warps, added in their order, to result[0:size].
+__device__ void add_parts(const double* sums, int parts, long long size, double* result) {
+    __syncthreads();
+    for (long long f = threadIdx.x; f < size; f += blockDim.x) {
+        double total = 0;
+        for (int part = 0; part < parts; ++part) total += sums[part * size + f];
+        result[f] = total;
+    }
+    __syncthreads();
+}
+
+__device__ void clear(double* values, long long size) {
+    for (long long i = threadIdx.x; i < size; i += blockDim.x) values[i] = 0;
+    __syncthreads();
+}
+
+/// result = X_i' W u over one chunk of the rows. `sums`: k doubles for each warp.
+template <class T>
+__device__ void fold_residual(const Learners<T>& learners, int learner, int chunk,
+                              const double* residual, double* sums, double* result) {
+    const int functions = learners.functions;
+    clear(sums, static_cast<long long>(warp_count()) * functions);
+    double* own = sums + static_cast<long long>(warp_index()) * functions;
+    const RowRange range(learners.rows, learners.chunks, chunk, warp_count());
+    const long long base = learner * learners.rows;
+    for (long long row = range.begin; row < range.end; ++row) {
+        const int first = learners.first[base + row];
+        const int j = static_cast<unsigned>(lane_index() - first) % warp_threads;
+        if (j < learners.width)
+            own[first + j] +=
+                static_cast<double>(learners.values[(base + row) * learners.width + j]) *
+                (learners.weight(row) * residual[row]);
+    }
+    add_parts(sums, warp_count(), functions, result);
+}
+
+/// result = X_i' W X_s over one chunk of the rows. `sums`: k * k doubles for each of
+/// `parts` warps.
+template <class T>
+__device__ void fold_gram(const Learners<T>& learners, int learner, int selected, int chunk,
+                          double* sums, int parts, double* result) {
+    const int functions = learners.functions, width = learners.width;
+    const long long size = static_cast<long long>(functions) * functions;
+    clear(sums, parts * size);
+    if (warp_index() < parts) {
+        double* own = sums + warp_index() * size;
+        const RowRange range(learners.rows, learners.chunks, chunk, parts);
+        const long long base = learner * learners.rows, other = selected * learners.rows;
+        for (long long row = range.begin; row < range.end; ++row) {
+            const int first = learners.first[base + row];
+            const int column = learners.first[other + row];
+            const int j = static_cast<unsigned>(lane_index() - first) % warp_threads;
+            if (j >= width) continue;
+            const double value = learners.weight(row) *
+                                 static_cast<double>(learners.values[(base + row) * width + j]);
+            double* line = own + static_cast<long long>(first + j) * functions + column;
+            for (int q = 0; q < width; ++q)
+                line[q] += value * static_cast<double>(learners.values[(other + row) * width + q]);
+        }
+    }
+    add_parts(sums, parts, size, result);
+}
+
+// ---- a fit --------------------------------------------------------------------------
+
+/// y = A x for a square matrix; by the block, a warp to a row. Ends with a barrier.
+__device__ void multiply(const double* A, const double* x, int size, double* y) {
+    for (int f = warp_index(); f < size; f += warp_count()) {
+        double sum = 0;
+        for (int g = lane_index(); g < size; g += warp_threads)
+            sum += A[static_cast<long long>(f) * size + g] * x[g];
+        sum = warp_reduce(sum, Add<double>());
+        if (lane_index() == 0) y[f] = sum;
+    }
+    __syncthreads();
+}
+
+/// The sum of x[f] y[f], in every thread.
+__device__ double dot(const double* x, const double* y, int size, BlockReduce<double>& reduce) {
+    double sum = 0;
+    for (int f = threadIdx.x; f < size; f += blockDim.x) sum += x[f] * y[f];
+    return reduce(sum, Add<double>());
+}
+
+/// Fit learner i to the residual whose c_i is `moments`, and publish it.
+/// `b` and `Gb` are vectors of the block.
+template <class T>
+__device__ void fit(const Learners<T>& learners, int learner, const double* moments, double* b,
+                    double* Gb, const Fits& fits, int turn, BlockReduce<double>& reduce) {
+    const int functions = learners.functions;
+    const long long square = static_cast<long long>(functions) * functions;
+    multiply(learners.inverse + learner * square, moments, functions, b);
+    multiply(learners.gram + learner * square, b, functions, Gb);
+    const double linear = dot(moments, b, functions, reduce);
+    const double quadratic = dot(b, Gb, functions, reduce);
+    double* published = fits.coefficients_of(turn, learner);
+    for (int f = threadIdx.x; f < functions; f += blockDim.x) published[f] = b[f];
+    if (threadIdx.x == 0) {
+        fits.products_of(turn, learner)[0] = linear;
+        fits.products_of(turn, learner)[1] = quadratic;
+    }
+    __syncthreads();
+}
+
+/// The first learner that takes most from the sum of squares, in every thread.
+__device__ int select(const Fits& fits, int turn, BlockReduce<Located<double>>& reduce) {
+    Located<double> best = ArgMax<double>::identity();
+    for (int i = threadIdx.x; i < fits.count; i += blockDim.x) {
+        const double* products = fits.products_of(turn, i);
+        best = ArgMax<double>()(best, {2 * products[0] - products[1], i});
+    }
+    return reduce(best, ArgMax<double>()).index;
+}
+
+/// The path of a fit, which block 0 writes: a step's learner and its change.
+struct Path {
+    int* selected;    // [step]
+    double* updates;  // [step][function]
+    double* risk;     // [step + 1], the first given
+
+    __device__ void write(int step, int learner, const double* b, double rate, int functions) {
+        if (blockIdx.x != 0) return;
+        if (threadIdx.x == 0) selected[step] = learner;
+        double* update = updates + static_cast<long long>(step) * functions;
+        for (int f = threadIdx.x; f < functions; f += blockDim.x) update[f] = rate * b[f];
+    }
+};
+
+/// The vectors of a block, in dynamic shared memory.
+struct Vectors {
+    double *moments, *b, *Gb, *rest;
+
+    __device__ Vectors(int functions) {
+        moments = reinterpret_cast<double*>(dynamic_shared_memory());
+        b = moments + functions;
+        Gb = b + functions;
+        rest = Gb + functions;
+    }
+};
+
+/// Every c_i anew from the residual: `parts` holds [learner][chunk][function], and c_i is
+/// the sum over its chunks once all blocks are through.
+template <class T>
+__device__ void fold_all_residuals(const Learners<T>& learners, const double* residual,
+                                   double* sums, double* parts) {
+    const long long units = static_cast<long long>(learners.count) * learners.chunks;
+    for (long long unit = blockIdx.x; unit < units; unit += gridDim.x)
+        fold_residual(learners, static_cast<int>(unit % learners.count),
+                      static_cast<int>(unit / learners.count), residual, sums,
+                      parts + unit * learners.functions);
+}
+
+/// result = sum over the chunks of what `parts` has for a learner, in their order.
+__device__ void add_chunks(const double* parts, int learner, int count, int chunks, long long size,
+                           double* result) {
+    for (long long f = threadIdx.x; f < size; f += blockDim.x) {
+        double total = 0;
+        for (int chunk = 0; chunk < chunks; ++chunk)
+            total += parts[(static_cast<long long>(chunk) * count + learner) * size + f];
+        result[f] = total;
+    }
+    __syncthreads();
+}
+
+// ---- the two methods ----------------------------------------------------------------
+
+/// `residual` is u, updated in place. `parts` has room for K * chunks * k doubles,
+/// `block_risks` for one of each block.
+template <class T>
+__global__ void boost_stacked(const int* first, const T* values, const double* weights,
+                              const double* gram, const double* inverse, long long rows, int count,
+                              int functions, int width, int chunks, double rate, int steps,
+                              double* residual, double* parts, double* fit_coefficients,
+                              double* fit_products, double* block_risks, int* selected,
+                              double* updates, double* risk, unsigned long long* arrived) {
+    __shared__ BlockReduce<double>::Storage sum_storage;
+    __shared__ BlockReduce<Located<double>>::Storage best_storage;
+    BlockReduce<double> sum(sum_storage);
+    BlockReduce<Located<double>> best(best_storage);
+    const Learners<T> learners{first, values, weights,   gram,  inverse,
+                               rows,  count,  functions, width, chunks};
+    const Fits fits{fit_coefficients, fit_products, count, functions};
+    Path path{selected, updates, risk};
+    GridBarrier barrier(arrived);
+    Vectors vectors(functions);
+
+    for (int step = 0; step < steps; ++step) {
+        const int turn = step % 2;
+        fold_all_residuals(learners, residual, vectors.rest, parts);
+        barrier.wait();
+        for (int i = blockIdx.x; i < count; i += gridDim.x) {
+            add_chunks(parts, i, count, chunks, functions, vectors.moments);
+            fit(learners, i, vectors.moments, vectors.b, vectors.Gb, fits, turn, sum);
+        }
+        barrier.wait();
+
+        const int chosen = select(fits, turn, best);
+        const double* b = fits.coefficients_of(turn, chosen);
+        path.write(step, chosen, b, rate, functions);
+        double own_risk = 0;
+        const long long base = chosen * rows;
+        const long long threads = static_cast<long long>(gridDim.x) * blockDim.x;
+        for (long long row = blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += threads) {
+            double fitted = 0;
+            for (int j = 0; j < width; ++j)
+                fitted += static_cast<double>(values[(base + row) * width + j]) *
+                          b[first[base + row] + j];
+            residual[row] -= rate * fitted;
+            own_risk += learners.weight(row) * residual[row] * residual[row];
+        }
+        own_risk = sum(own_risk, Add<double>());
+        if (threadIdx.x == 0) block_risks[blockIdx.x] = own_risk;
+        barrier.wait();
+        if (blockIdx.x == 0) {
+            double total = 0;
+            for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) total += block_risks[i];
+            total = sum(total, Add<double>());
+            if (threadIdx.x == 0) risk[step + 1] = total;
+        }
+    }
+}
+
+/// `moments` is room for every c_i, `parts` for K * chunks * k * k doubles if chunks > 1 and
+/// K * k else. `blocks_of_gram` is room for K blocks of k * k doubles for each of `slots`
+/// learners that may be selected. Sums of k * k doubles fit in shared memory for
+/// `gram_warps` warps.
+template <class T>
+__global__ void boost_gram(const int* first, const T* values, const double* weights,
+                           const double* gram, const double* inverse, long long rows, int count,
+                           int functions, int width, int chunks, double rate, int steps,
+                           const double* residual, double* parts, double* fit_coefficients,
+                           double* fit_products, double* moments, double* blocks_of_gram,
+                           int gram_warps, int* selected, double* updates, double* risk,
+                           unsigned long long* arrived) {
+    __shared__ BlockReduce<double>::Storage sum_storage;
+    __shared__ BlockReduce<Located<double>>::Storage best_storage;
+    BlockReduce<double> sum(sum_storage);
+    BlockReduce<Located<double>> best(best_storage);
+    const Learners<T> learners{first, values, weights,   gram,  inverse,
+                               rows,  count,  functions, width, chunks};
+    const Fits fits{fit_coefficients, fit_products, count, functions};
+    Path path{selected, updates, risk};
+    GridBarrier barrier(arrived);
+    Vectors vectors(functions);
+    const long long square = static_cast<long long>(functions) * functions;
+    const long long units = static_cast<long long>(count) * chunks;
+    int* slot_of = reinterpret_cast<int*>(vectors.rest);  // of each learner; -1: never selected
+    double* sums = vectors.rest + (count + 1) / 2;
+    int slots = 0;
+    double current_risk = risk[0];
+
+    for (int i = threadIdx.x; i < count; i += blockDim.x) slot_of[i] = -1;
+    fold_all_residuals(learners, residual, sums, parts);
+    barrier.wait();
+    for (int i = blockIdx.x; i < count; i += gridDim.x) {
+        double* own = moments + static_cast<long long>(i) * functions;
+        add_chunks(parts, i, count, chunks, functions, own);
+        fit(learners, i, own, vectors.b, vectors.Gb, fits, 0, sum);
+    }
+    for (int step = 0; step < steps; ++step) {
+        const int turn = step % 2;
+        barrier.wait();
+        const int chosen = select(fits, turn, best);
+        const double* b = fits.coefficients_of(turn, chosen);
+        const double* products = fits.products_of(turn, chosen);
+        current_risk -= rate * (2 * products[0] - rate * products[1]);
+        path.write(step, chosen, b, rate, functions);
+        if (blockIdx.x == 0 && threadIdx.x == 0) risk[step + 1] = current_risk;
+
+        const bool is_new = slot_of[chosen] < 0;
+        __syncthreads();
+        if (is_new) {
+            if (threadIdx.x == 0) slot_of[chosen] = slots;
+            ++slots;
+            __syncthreads();
+        }
+        double* columns = blocks_of_gram + slot_of[chosen] * (count * square);
+        if (is_new) {
+            for (long long unit = blockIdx.x; unit < units; unit += gridDim.x)
+                fold_gram(learners, static_cast<int>(unit % count), chosen,
+                          static_cast<int>(unit / count), sums, gram_warps,
+                          (chunks > 1 ? parts : columns) + unit * square);
+            if (chunks > 1) {
+                barrier.wait();
+                for (int i = blockIdx.x; i < count; i += gridDim.x)
+                    add_chunks(parts, i, count, chunks, square, columns + i * square);
+            }
+        }
+        for (int i = blockIdx.x; i < count; i += gridDim.x) {
+            double* own = moments + static_cast<long long>(i) * functions;
+            multiply(columns + i * square, b, functions, vectors.b);
+            for (int f = threadIdx.x; f < functions; f += blockDim.x) own[f] -= rate * vectors.b[f];
+            __syncthreads();
+            fit(learners, i, own, vectors.b, vectors.Gb, fits, 1 - turn, sum);
+        }
+    }
+}
