@@ -22,6 +22,7 @@ import numpy as np
 from experiments import EXPERIMENTS
 from joblib import Parallel, delayed
 from scipy.optimize import nnls as scipy_nnls
+from timing import cupy_with_a_device
 
 import gpusolve
 from gpusolve._nnls_cpu import cores
@@ -49,16 +50,6 @@ def by_scipy(pool: Any, A: Any, b: Any) -> Any:
     """SciPy on every system, through the pool."""
     each = np.broadcast_to(A, (len(b), *A.shape[-2:]))
     return pool(delayed(scipy_nnls)(*system) for system in zip(each, b, strict=True))
-
-
-def cupy_with_a_device() -> Any:
-    """CuPy where it has a GPU, else None."""
-    try:
-        import cupy
-
-        return cupy if cupy.cuda.is_available() else None
-    except ImportError:
-        return None
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from . import reference
 from ._arrays import Array, as_array, is_cupy, namespace, on_one_device
 from ._elements import as_rows, check_variant, elements, one_axis
-from ._kernels import device_of
+from ._kernels import Device, device_of
 from .monoid import Monoid, as_monoid
 
 VARIANTS = ("look_back", "hierarchical", "sweep", "warp")
@@ -102,14 +102,16 @@ def scan(
     from . import _scan_kernel, _scan_textbook
 
     rows = as_rows(array, (along,), leading)
-    last = along == leading - 1
-    y = _room(device, rows, monoid, out if last else None)
+    place = _place(out, rows) if along == leading - 1 else None
+    y = _room(device, rows, monoid) if place is None else place
     if variant in ("auto", "look_back"):
         _scan_kernel.scan(rows, monoid, y, device, exclusive=exclusive)
     else:
         _scan_textbook.scan(
             rows, monoid, y, device, variant=variant, exclusive=exclusive
         )
+    if place is not None:
+        return out
     others = (array.shape[k] for k in range(leading) if k != along)
     y = y.reshape(*others, array.shape[along], *monoid.element_shape)
     return _written(namespace(y).moveaxis(y, leading - 1, along), out)
@@ -197,7 +199,8 @@ def segmented_scan(
     from . import _scan_kernel
 
     rows = as_rows(array, (leading - 1,), leading)
-    y = _room(device, rows, monoid, out)
+    place = _place(out, rows)
+    y = _room(device, rows, monoid) if place is None else place
     _scan_kernel.scan(
         rows,
         monoid,
@@ -207,6 +210,8 @@ def segmented_scan(
         flags=namespace(heads).ascontiguousarray(heads).view(np.uint8),
         packed=packed,
     )
+    if place is not None:
+        return out
     return _written(y.reshape(shape + monoid.element_shape), out)
 
 
@@ -249,10 +254,15 @@ def _check_out(out: Any, x: Array, monoid: Monoid) -> None:
         raise ValueError("out is read-only; a writeable array is wanted")
 
 
-def _room(device: Any, rows: Array, monoid: Monoid, out: Array | None) -> Array:
-    """Where a kernel writes the scan of the rows: `out` itself, if that can be."""
-    if out is not None and out.flags.c_contiguous and out.dtype.isnative:
-        return out.reshape(rows.shape)
+def _place(out: Array | None, rows: Array) -> Array | None:
+    """`out` as rows that a kernel can write to; None where that cannot be."""
+    if out is None or not out.flags.c_contiguous or not out.dtype.isnative:
+        return None
+    return out.reshape(rows.shape)
+
+
+def _room(device: Device, rows: Array, monoid: Monoid) -> Array:
+    """Room for the scan of the rows."""
     return device.empty(rows.shape, monoid.dtype_of(rows.dtype))
 
 
@@ -260,6 +270,5 @@ def _written(result: Array, out: Array | None) -> Array:
     """The result, in `out` if there is one."""
     if out is None:
         return result
-    if not namespace(out).shares_memory(result, out):
-        out[...] = result
+    out[...] = result
     return out

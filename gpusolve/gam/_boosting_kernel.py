@@ -123,6 +123,7 @@ def boost(
     )
     fits = doubles(2, count, k), doubles(2, count, 2)
     path = selected, updates, risk, device.zeros((1,), np.uint64)
+    own: tuple[object, ...]
     if is_gram:
         part = k * k if launch.chunks > 1 else k
         own = (
