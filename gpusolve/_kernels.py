@@ -42,6 +42,10 @@ CUDA_TYPES: dict[np.dtype[Any], str] = {
 """The type of each dtype in CUDA; those of our own are in ``monoid.cuh``."""
 
 
+UNASKED_SHARED_MEMORY = 32 * 1024
+"""Dynamic shared memory that any kernel may have, in bytes: 48 KiB less its own."""
+
+
 class KernelCompileError(RuntimeError):
     """A kernel did not compile; the message has its name and the compiler's log."""
 
@@ -118,10 +122,7 @@ class CudaDevice:
     @property
     def shared_memory_per_block(self) -> int:
         """The opt-in limit."""
-        import cupy
-
-        attributes = cupy.cuda.Device(self.index).attributes
-        return int(attributes["MaxSharedMemoryPerBlockOptin"])
+        return int(_attributes(self.index)["MaxSharedMemoryPerBlockOptin"])
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         import cupy
@@ -146,6 +147,8 @@ class CudaKernel:
         import cupy
 
         self.index = index
+        self._allowed = UNASKED_SHARED_MEMORY
+        self._resident: dict[tuple[int, int], int] = {}
         with cupy.cuda.Device(index):
             try:
                 module = _cuda_module(file, instance, definitions)
@@ -158,16 +161,23 @@ class CudaKernel:
                 ) from error
 
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
+        asked = threads, shared_bytes
+        if asked not in self._resident:
+            self._resident[asked] = self._count_resident(threads, shared_bytes)
+        return self._resident[asked]
+
+    def _count_resident(self, threads: int, shared_bytes: int) -> int:
         import cupy
 
-        with cupy.cuda.Device(self.index) as device:
+        with cupy.cuda.Device(self.index):
             self._allow(shared_bytes)
             per_multiprocessor = (
                 cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
                     self._function.ptr, threads, shared_bytes
                 )
             )
-            return int(per_multiprocessor * device.attributes["MultiProcessorCount"])
+        multiprocessors = _attributes(self.index)["MultiProcessorCount"]
+        return int(per_multiprocessor * multiprocessors)
 
     def __call__(
         self,
@@ -184,10 +194,18 @@ class CudaKernel:
             self._raw(grid, block, tuple(args), shared_mem=shared_mem)
 
     def _allow(self, shared_bytes: int) -> None:
-        """Opt in to more than the 48 KiB of shared memory that need no asking."""
-        self._raw.max_dynamic_shared_size_bytes = max(
-            self._raw.max_dynamic_shared_size_bytes, shared_bytes
-        )
+        """Opt in to more shared memory than needs no asking."""
+        if shared_bytes > self._allowed:
+            self._raw.max_dynamic_shared_size_bytes = shared_bytes
+            self._allowed = shared_bytes
+
+
+@functools.cache
+def _attributes(index: int) -> dict[str, int]:
+    """What CUDA says of a GPU; CuPy asks for each attribute anew."""
+    import cupy
+
+    return dict(cupy.cuda.Device(index).attributes)
 
 
 @functools.cache
