@@ -370,3 +370,18 @@ __global__ void boost_gram(const int* first, const T* values, const double* weig
         }
     }
 }
+
+// ---- set-up -------------------------------------------------------------------------
+
+/// parts[chunk][learner] = X_i' W X_i over one chunk of the rows.
+template <class T>
+__global__ void own_gram(const int* first, const T* values, const double* weights, long long rows,
+                         int count, int functions, int width, int chunks, int gram_warps,
+                         double* parts) {
+    const Learners<T> learners{first, values, weights,   nullptr, nullptr,
+                               rows,  count,  functions, width,   chunks};
+    double* sums = reinterpret_cast<double*>(dynamic_shared_memory());
+    const long long square = static_cast<long long>(functions) * functions;
+    const int learner = blockIdx.x % count, chunk = blockIdx.x / count;
+    fold_gram(learners, learner, learner, chunk, sums, gram_warps, parts + blockIdx.x * square);
+}

@@ -47,6 +47,56 @@ def plan(kernel: Kernel, learners: int, bytes_needed: int) -> Launch:
     return Launch(min(resident, learners * chunks), chunks, bytes_needed)
 
 
+def own_gram(
+    first: Array, values: Array, weights: Array | None, n_basis: int, device: Device
+) -> Array:
+    """``X' W X`` of each learner.
+
+    Parameters
+    ----------
+    first : (K, n) int32 array
+    values : (K, n, degree + 1) array
+    weights : (n,) float64 array or None
+    n_basis : int
+        k.
+
+    Returns
+    -------
+    (K, k, k) float64 array
+
+    Raises
+    ------
+    ValueError
+        For more functions than a block's shared memory has room for.
+    """
+    count, rows = first.shape
+    warps = gram_warps(0, n_basis, device.shared_memory_per_block)
+    if warps == 0:
+        raise ValueError(f"{n_basis} basis functions do not fit in shared memory")
+    needed = DOUBLE * warps * n_basis**2
+    kernel = device.kernel("boosting", f"own_gram<{CUDA_TYPES[values.dtype]}>")
+    chunks = max(1, kernel.resident_blocks(THREADS, needed) // count)
+    parts = device.empty((chunks, count, n_basis, n_basis), np.float64)
+    kernel(
+        (chunks * count,),
+        (THREADS,),
+        (
+            first,
+            values,
+            weights,
+            np.int64(rows),
+            np.int32(count),
+            np.int32(n_basis),
+            np.int32(values.shape[-1]),
+            np.int32(chunks),
+            np.int32(warps),
+            parts,
+        ),
+        shared_mem=needed,
+    )
+    return parts.sum(axis=0)
+
+
 def boost(
     learners: Learners,
     residual: Array,
