@@ -1,0 +1,42 @@
+"""The learners shared among the cores, for work that releases the interpreter lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from .._nnls_cpu import blas, cores
+
+Work = Callable[[slice], None]
+
+CHUNK_ROWS = 2**17
+"""Rows of so many, over all learners of a chunk, are worth a thread's while."""
+
+
+def chunked(learners: int, rows: int) -> list[slice]:
+    """Slices that together are all learners, at least one learner in each."""
+    size = max(1, CHUNK_ROWS // max(1, rows))
+    return [slice(k, min(k + size, learners)) for k in range(0, learners, size)]
+
+
+@contextmanager
+def workers(learners: int, rows: int) -> Iterator[Callable[[Work], None]]:
+    """A function that calls some work for all learners, a chunk of them at a time.
+
+    The chunks run on as many threads as there are cores. BLAS keeps to one thread
+    meanwhile, so that its sums do not depend on how many there are.
+    """
+    chunks = chunked(learners, rows)
+    threads = max(1, min(cores(), len(chunks)))
+    with (
+        blas().limit(limits=1, user_api="blas"),
+        ThreadPoolExecutor(threads) as pool,
+    ):
+        spread = map if threads == 1 else pool.map
+
+        def run(work: Work) -> None:
+            for _ in spread(work, chunks):
+                pass
+
+        yield run

@@ -1,0 +1,175 @@
+"""Base learners: one penalised B-spline of each covariate, ready to be fitted often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._arrays import Array, is_cupy, namespace
+from ._threads import workers
+from .basis import CompactBasis
+from .penalty import null_dimension, penalty_matrix
+from .products import cross_products, dense_gram_matrices
+from .smoothing import inverses, smoothing_parameters
+
+
+@dataclass(frozen=True)
+class Learners:
+    """K penalised least-squares learners, all with k functions.
+
+    The arrays live where the covariates do; those that are not said to be otherwise
+    are float64. A learner has a design matrix X, of whose rows the nonzeros are kept.
+
+    Attributes
+    ----------
+    first : (K, n) int32 array
+        The first function that is not zero in the row, at most ``k - d - 1``.
+    values : (K, n, d + 1) array of float32 or float64
+        Its value, and those of the next ones.
+    n_basis : int
+        The number k of functions.
+    gram : (K, k, k) array
+        ``X'WX``.
+    penalty : (k, k) array
+        The matrix K of the penalty.
+    lambda_ : (K,) array
+        The smoothing parameters.
+    inverse : (K, k, k) array
+        ``(X'WX + lambda K)^-1``, symmetric; the pseudo-inverse where there is none.
+    weights : (n,) array or None
+        The diagonal of W; None for ones.
+    """
+
+    first: Array
+    values: Array
+    n_basis: int
+    gram: Array
+    penalty: Array
+    lambda_: Array
+    inverse: Array
+    weights: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def rows(self) -> int:
+        """The number n of observations."""
+        return int(self.first.shape[1])
+
+    @property
+    def basis(self) -> CompactBasis:
+        """The nonzeros of the design matrices."""
+        return CompactBasis(self.first, self.values)
+
+    @property
+    def gain(self) -> Array:
+        """What a fit gains is ``c' Q c`` for ``c = X'Wu``: the matrices Q, (K, k, k).
+
+        ``|u|^2 - |u - X b|^2``, weighted, with ``b = A^-1 c`` and ``A = G + lambda K``,
+        is ``c' (2 A^-1 - A^-1 G A^-1) c``.
+        """
+        xp = namespace(self.gram)
+        shrinkage = xp.matmul(xp.matmul(self.inverse, self.gram), self.inverse)
+        return 2 * self.inverse - shrinkage
+
+    def dense(self) -> Array:
+        """The design matrices in full, (K, n, k) of float64."""
+        return self.basis.dense(self.n_basis).astype(np.float64, copy=False)
+
+    def some(self, which: slice) -> CompactBasis:
+        """The nonzeros of some design matrices."""
+        return CompactBasis(self.first[which], self.values[which])
+
+    def weighted(self, vector: Array) -> Array:
+        """``W v``, for a vector (n,)."""
+        return vector if self.weights is None else self.weights * vector
+
+    def fitted(self, learner: int, coef: Array) -> Array:
+        """``X b`` of one learner, (n,)."""
+        return self.some(slice(learner, learner + 1)).multiply(coef[None])[0]
+
+
+def gram_matrices(
+    basis: CompactBasis, n_basis: int, weights: Array | None = None
+) -> Array:
+    """``X'WX`` of every learner, (K, k, k) of float64, where the basis lives."""
+    if is_cupy(basis.values):
+        return dense_gram_matrices(basis, weights, n_basis)
+    learners, rows = basis.first.shape
+    gram = np.empty((learners, n_basis, n_basis))
+
+    def write(some: slice) -> None:
+        chunk = CompactBasis(basis.first[some], basis.values[some])
+        cross_products(chunk, chunk, weights, n_basis, gram[some])
+
+    with workers(learners, rows) as run:
+        run(write)
+    return gram
+
+
+def make_learners(
+    basis: CompactBasis,
+    n_basis: int,
+    *,
+    penalty: str | None = "difference",
+    penalty_order: int = 2,
+    df: float = 4.0,
+    df_definition: str = "2S-SS",
+    lambda_: Array | None = None,
+    weights: Array | None = None,
+) -> Learners:
+    """Set up the learners: their Gram matrices, smoothing parameters and inverses.
+
+    Parameters
+    ----------
+    basis : CompactBasis
+    n_basis : int
+    penalty, penalty_order
+        As for `penalty_matrix`.
+    df, df_definition
+        As for `smoothing_parameters`.
+    lambda_ : (K,) array, optional
+        The smoothing parameters, instead of those that give `df`.
+    weights : (n,) float64 array, optional
+        Of the observations; not negative.
+
+    Returns
+    -------
+    Learners
+
+    Raises
+    ------
+    ValueError
+        As `penalty_matrix` and `smoothing_parameters` do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam.basis import BSplines
+    >>> X = np.linspace(0, 1, 50)[:, None]
+    >>> basis = BSplines.spanning(X, n_basis=8).evaluate(X)
+    >>> learners = make_learners(basis, 8, df=3)
+    >>> learners.lambda_.round(2)
+    array([12.])
+    """
+    gram = gram_matrices(basis, n_basis, weights)
+    G = gram.get() if is_cupy(gram) else gram
+    K = penalty_matrix(n_basis, penalty, penalty_order)
+    if lambda_ is None:
+        free = null_dimension(n_basis, penalty, penalty_order)
+        lambdas = smoothing_parameters(G, K, free, df, df_definition)
+    else:
+        lambdas = np.asarray(lambda_, np.float64)
+    xp = namespace(gram)
+    return Learners(
+        first=basis.first,
+        values=basis.values,
+        n_basis=n_basis,
+        gram=gram,
+        penalty=xp.asarray(K),
+        lambda_=xp.asarray(lambdas),
+        inverse=xp.asarray(inverses(G, K, lambdas)),
+        weights=weights,
+    )

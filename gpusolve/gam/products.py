@@ -1,0 +1,121 @@
+"""Products with the transposed design matrices, from the nonzeros alone.
+
+What a row adds to such a product hangs on the cell it lies in and on its
+``degree + 1`` values. So the rows are first summed by cell, and then the cells, few in
+number, are added up to functions of the basis.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from .._arrays import Array, namespace
+from .basis import CompactBasis
+
+Floats = NDArray[np.float64]
+
+DENSE_BYTES = 2**28
+"""The most memory that dense design matrices take, at least one learner's."""
+
+
+def sums_by_cell(
+    cells: NDArray[np.int32], weights: Floats, vectors: Array, count: int
+) -> Floats:
+    """The weighted sum of the vectors in each cell.
+
+    Parameters
+    ----------
+    cells : (n,) int32 array
+        From 0 to ``count - 1``.
+    weights : (n,) array
+    vectors : (n, width) array
+    count : int
+
+    Returns
+    -------
+    (count, width) float64 array
+
+    Examples
+    --------
+    >>> vectors = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> sums_by_cell(np.int32([1, 0, 1]), np.ones(3), vectors, count=2)
+    array([[3., 4.],
+           [6., 8.]])
+    """
+    ends = np.arange(len(cells) + 1, dtype=np.int32)
+    membership = scipy.sparse.csc_array((weights, cells, ends), (count, len(cells)))
+    return np.asarray(membership @ vectors)
+
+
+def numbered(cells: Array, count: int) -> NDArray[np.int32]:
+    """One number for each pair of a learner and a cell: (m, n) to (m * n,)."""
+    learner = np.arange(len(cells), dtype=np.int32)[:, None]
+    return np.asarray(cells + learner * np.int32(count)).reshape(-1)
+
+
+def transposed_product(
+    basis: CompactBasis, vector: Floats, n_basis: int, out: Floats
+) -> None:
+    """Write ``B_i' v`` for some learners i: a vector (n,) into `out`, (m, n_basis)."""
+    learners, _, width = basis.values.shape
+    cells = n_basis - width + 1
+    weights = np.broadcast_to(vector, basis.first.shape).reshape(-1)
+    values = basis.values.reshape(-1, width)
+    sums = sums_by_cell(
+        numbered(basis.first, cells), weights, values, learners * cells
+    ).reshape(learners, cells, width)
+    out[...] = 0
+    for k in range(width):
+        out[:, k : k + cells] += sums[..., k]
+
+
+def cross_products(
+    basis: CompactBasis,
+    other: CompactBasis,
+    weights: Floats | None,
+    n_basis: int,
+    out: Floats,
+) -> None:
+    """Write ``B_i' W B_j`` for some learners i and one j, or for each i and its j.
+
+    Parameters
+    ----------
+    basis, other : CompactBasis
+        Of m learners; of one learner or as many.
+    weights : (n,) array or None
+    n_basis : int
+    out : (m, n_basis, n_basis) array
+    """
+    learners, _, width = basis.values.shape
+    cells = n_basis - width + 1
+    pairs = numbered(basis.first * np.int32(cells) + other.first, cells * cells)
+    values = np.broadcast_to(other.values, basis.values.shape).reshape(-1, width)
+    out[...] = 0
+    for k in range(width):
+        of_function = basis.values[..., k].astype(np.float64)
+        if weights is not None:
+            of_function *= weights
+        sums = sums_by_cell(
+            pairs, of_function.reshape(-1), values, learners * cells * cells
+        ).reshape(learners, cells, cells, width)
+        for m in range(width):
+            out[:, k : k + cells, m : m + cells] += sums[..., m]
+
+
+def dense_gram_matrices(
+    basis: CompactBasis, weights: Array | None, n_basis: int
+) -> Array:
+    """``B_i' W B_i`` of every learner as dense products, (K, n_basis, n_basis)."""
+    xp = namespace(basis.values)
+    learners, rows, _ = basis.values.shape
+    gram = xp.empty((learners, n_basis, n_basis), np.float64)
+    size = max(1, DENSE_BYTES // max(1, 8 * rows * n_basis))
+    for begin in range(0, learners, size):
+        some = slice(begin, begin + size)
+        B = CompactBasis(basis.first[some], basis.values[some]).dense(n_basis)
+        B = B.astype(np.float64, copy=False)
+        weighted = B if weights is None else B * weights[:, None]
+        gram[some] = xp.matmul(B.swapaxes(1, 2), weighted)
+    return gram
