@@ -1,6 +1,6 @@
 """Batched solvers for NVIDIA GPUs, on CuPy; the same calls run on NumPy."""
 
-from . import reference
+from . import reference, sparse
 from ._config import show_config
 from .monoid import Map, Monoid
 from .nnls import NNLSResult, nnls
@@ -27,5 +27,6 @@ __all__ = [
     "segmented_reduce",
     "segmented_scan",
     "show_config",
+    "sparse",
     "stable_partition",
 ]

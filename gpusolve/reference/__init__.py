@@ -4,6 +4,7 @@ Nothing here knows of a GPU. The tests hold these functions against independent
 oracles, and the kernels against these functions.
 """
 
+from .coo_multiply import coo_multiply
 from .nnls import nnls
 from .partition import replicate, scatter, stable_partition
 from .reduce import all, any, maximum_segment_sum, reduce
@@ -13,6 +14,7 @@ from .segments import segment_flags, segmented_reduce
 __all__ = [
     "all",
     "any",
+    "coo_multiply",
     "maximum_segment_sum",
     "nnls",
     "reduce",

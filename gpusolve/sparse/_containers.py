@@ -19,6 +19,9 @@ Container = Any
 
 LIBRARIES = ("scipy.sparse", "cupyx.scipy.sparse")
 
+MAX_PLACES = 2**63
+"""Of a matrix whose places are numbered in 64 bits with a sign."""
+
 
 class Coordinates(NamedTuple):
     """The stored entries of a sparse array, in any order, duplicates included.

@@ -1,0 +1,325 @@
+// Element-wise product of two sparse matrices in coordinate form.
+//
+// Problem. An entry is a key and a value; the key is the place of the entry, row * width +
+// column, in 64 bits (the document's 32 bits overflow from 46341 x 46341 on). The keys of
+// both operands rise strictly. Where a key is in both, the product of the values goes to the
+// result. How many there are, and so where each goes, is known only after the search.
+//
+// Four ways to search:
+//
+//     linear, binary   the document's two kernels, which search twice: to count, to multiply
+//     merge, gallop    what it wishes for in the end: one search, whose matches are kept;
+//                      their counts scanned; work that does not hang on where matches are
+//
+// Mapping.
+// - linear, binary. Each block has an equal part of A; a thread searches B for one key of
+//   it. A block writes behind what all blocks before it have found, which it sums.
+// - merge. The path on which both lists of keys are merged has a step for each key of
+//   either; every block has `threads * items` steps of it and every thread `items`.
+//   `split_path` finds where blocks begin.
+// - gallop. A thread has `items` neighbours of the shorter list. It looks for the first one
+//   in all of the longer list, for the next ones in steps that double from there.
+// - `multiply_matches`. A block multiplies the matches that one block of the search kept.
+//
+// Shared memory. merge: the keys of a tile, the positions of its matches. All: the totals of
+// warps.
+//
+// Cost, for m and n keys, of which k match. linear m n, binary 2 m log n reads of keys, in two
+// launches. merge m + n reads of keys; gallop m + 2 m log(n / m) (m the shorter); both then
+// write and read k pairs of positions, in three launches and a scan of the counts. All read
+// 2 k values and write k entries; every match is multiplied once.
+//
+// Source. M. Cupp, "Element-Wise Multiplication Kernel" (2020), chapters 4 and 5. The path:
+// O. Green, R. McColl, D. Bader, "GPU Merge Path: A GPU Merging Algorithm" (2012).
+
+#include "monoid.cuh"
+#include "ordered.cuh"
+
+/// The sum of counts, as a monoid.
+struct Count {
+    using Value = int;
+    static constexpr bool commutative = true;
+    static __device__ __forceinline__ int identity() { return 0; }
+    __device__ __forceinline__ int operator()(int a, int b) const { return a + b; }
+};
+
+constexpr long long no_key = -1;
+constexpr long long nowhere = -1;
+
+/// Registers of `find_by_merge` are to allow so many; left to itself the compiler spills.
+constexpr int merge_blocks_per_multiprocessor = 4;
+
+__device__ __forceinline__ long long thread_of_grid() {
+    return static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+// ---- keys ---------------------------------------------------------------------------
+
+/// keys[i] = rows[i] * width + columns[i]. Sets `disorder` unless they rise strictly.
+template <class Index>
+__global__ void make_keys(const Index* rows, const Index* columns, long long count, long long width,
+                          long long* keys, int* disorder) {
+    const long long i = thread_of_grid();
+    if (i >= count) return;
+    const long long key = rows[i] * width + columns[i];
+    keys[i] = key;
+    if (i > 0 && rows[i - 1] * width + columns[i - 1] >= key) atomicOr(disorder, 1);
+}
+
+/// Where the result's entries are written.
+template <class T, class Index>
+struct Result {
+    long long width;
+    Index* rows;
+    Index* columns;
+    T* products;
+
+    __device__ __forceinline__ void put(long long i, long long key, T product) const {
+        const long long row = key / width;
+        rows[i] = static_cast<Index>(row);
+        columns[i] = static_cast<Index>(key - row * width);
+        products[i] = product;
+    }
+};
+
+// ---- searches -----------------------------------------------------------------------
+
+/// The first position in [start, stop) whose key is not less than `key`; else `stop`.
+__device__ __forceinline__ long long lower_bound(const long long* keys, long long start,
+                                                 long long stop, long long key) {
+    while (start < stop) {
+        const long long middle = start + (stop - start) / 2;
+        if (keys[middle] < key)
+            start = middle + 1;
+        else
+            stop = middle;
+    }
+    return start;
+}
+
+/// The same in [start, count), in time that grows with the logarithm of the distance.
+__device__ __forceinline__ long long gallop(const long long* keys, long long start, long long count,
+                                            long long key) {
+    long long step = 1;
+    while (step <= count - start && keys[start + step - 1] < key) {
+        start += step;
+        step *= 2;
+    }
+    return lower_bound(keys, start, step <= count - start ? start + step - 1 : count, key);
+}
+
+/// Of the first `steps` steps of the merge path, those that take a key of A. Of equal keys
+/// that of A is taken first.
+template <class Index>
+__device__ __forceinline__ Index steps_in_a(const long long* a_keys, Index a_count,
+                                            const long long* b_keys, Index b_count, Index steps) {
+    Index start = steps > b_count ? steps - b_count : 0;
+    Index stop = steps < a_count ? steps : a_count;
+    while (start < stop) {
+        const Index middle = start + (stop - start) / 2;
+        if (a_keys[middle] <= b_keys[steps - 1 - middle])
+            start = middle + 1;
+        else
+            stop = middle;
+    }
+    return start;
+}
+
+// ---- two searches: the document -----------------------------------------------------
+
+/// Version 1: one key after the other.
+struct LinearSearch {
+    static __device__ __forceinline__ long long find(const long long* keys, long long count,
+                                                     long long key) {
+        for (long long i = 0; i < count; ++i)
+            if (keys[i] == key) return i;
+        return nowhere;
+    }
+};
+
+/// Version 2: in sorted keys, by halves.
+struct BinarySearch {
+    static __device__ __forceinline__ long long find(const long long* keys, long long count,
+                                                     long long key) {
+        const long long i = lower_bound(keys, 0, count, key);
+        return i < count && keys[i] == key ? i : nowhere;
+    }
+};
+
+/// The part [start, stop) of A that is this block's.
+struct Part {
+    long long start, stop;
+
+    __device__ explicit Part(long long count)
+        : start(blockIdx.x * count / gridDim.x), stop((blockIdx.x + 1ll) * count / gridDim.x) {}
+};
+
+/// counts[block] = how many keys of its part of A are in B.
+template <class Search, int threads>
+__global__ void __launch_bounds__(threads)
+    count_found(const long long* a_keys, long long a_count, const long long* b_keys,
+                long long b_count, long long* counts) {
+    __shared__ BlockReduce<long long>::Storage storage;
+    const Part part(a_count);
+    long long found = 0;
+    for (long long i = part.start + threadIdx.x; i < part.stop; i += threads)
+        found += Search::find(b_keys, b_count, a_keys[i]) != nowhere;
+    const long long total = BlockReduce<long long>(storage)(found, Add<long long>());
+    if (threadIdx.x == 0) counts[blockIdx.x] = total;
+}
+
+/// The same search anew, and the products; with the grid of `count_found`.
+template <class T, class Index, class Search, int threads>
+__global__ void __launch_bounds__(threads)
+    multiply_found(const long long* a_keys, const T* a_values, long long a_count,
+                   const long long* b_keys, const T* b_values, long long b_count,
+                   const long long* counts, long long width, Index* rows, Index* columns,
+                   T* products) {
+    __shared__ BlockScan<Count>::Storage storage;
+    BlockScan<Count> block_scan(storage);
+    const Result<T, Index> result{width, rows, columns, products};
+    const Part part(a_count);
+    long long written = 0;
+    for (unsigned block = 0; block < blockIdx.x; ++block) written += counts[block];
+    for (long long start = part.start; start < part.stop; start += threads) {
+        const long long i = start + threadIdx.x;
+        const long long j = i < part.stop ? Search::find(b_keys, b_count, a_keys[i]) : nowhere;
+        int found;
+        const int before = block_scan.exclusive(j != nowhere, found);
+        if (j != nowhere)
+            result.put(written + before, a_keys[i], wrapping_multiply(a_values[i], b_values[j]));
+        written += found;
+    }
+}
+
+// ---- one search ---------------------------------------------------------------------
+
+/// The most matches of a tile of the merge path: each takes a step in B, and no two of these
+/// follow each other.
+template <int threads, int items>
+constexpr int most_matches = (threads * items + 1) / 2;
+
+/// splits[tile] = how many steps before the tile take a key of A, for tiles + 1 of them.
+template <int threads, int items>
+__global__ void split_path(const long long* a_keys, long long a_count, const long long* b_keys,
+                           long long b_count, long long tiles, long long* splits) {
+    const long long tile = thread_of_grid();
+    if (tile > tiles) return;
+    const long long steps = tile * (threads * items), all = a_count + b_count;
+    splits[tile] = steps_in_a(a_keys, a_count, b_keys, b_count, steps < all ? steps : all);
+}
+
+/// The positions in A and in B of the tile's matches, from tile * most_matches on; and how
+/// many there are.
+template <int threads, int items>
+__global__ void __launch_bounds__(threads, merge_blocks_per_multiprocessor)
+    find_by_merge(const long long* a_keys, long long a_count, const long long* b_keys,
+                  long long b_count, const long long* splits, long long* in_a, long long* in_b,
+                  long long* counts) {
+    constexpr int tile_size = threads * items;
+    constexpr int capacity = most_matches<threads, items>;
+    __shared__ long long keys[1 + tile_size];
+    __shared__ int found_in_a[capacity], found_in_b[capacity];
+    __shared__ BlockScan<Count>::Storage storage;
+    const long long tile = blockIdx.x;
+    const long long a_start = splits[tile];
+    const long long b_start = tile * tile_size - a_start;
+    const long long left = a_count + b_count - tile * tile_size;
+    const int steps = static_cast<int>(left < tile_size ? left : tile_size);
+    const int a_steps = static_cast<int>(splits[tile + 1] - a_start);
+    const int b_steps = steps - a_steps;
+
+    // A match may have its key of A in the tile before.
+    long long* const a = keys + 1;
+    long long* const b = a + a_steps;
+    if (threadIdx.x == 0) a[-1] = a_start > 0 ? a_keys[a_start - 1] : no_key;
+    for (int i = threadIdx.x; i < a_steps; i += threads) a[i] = a_keys[a_start + i];
+    for (int j = threadIdx.x; j < b_steps; j += threads) b[j] = b_keys[b_start + j];
+    __syncthreads();
+
+    const int first = threadIdx.x * items < steps ? threadIdx.x * items : steps;
+    int i = steps_in_a(a, a_steps, b, b_steps, first);
+    int j = first - i;
+    int matches = 0;
+    int taken_of_a[items];
+    bool is_match[items];
+#pragma unroll
+    for (int k = 0; k < items; ++k) {
+        const bool inside = first + k < steps;
+        const bool takes_a = i < a_steps && (j >= b_steps || a[i] <= b[j]);
+        is_match[k] = inside && !takes_a && a[i - 1] == b[j];
+        taken_of_a[k] = i;
+        matches += is_match[k];
+        if (takes_a)
+            ++i;
+        else
+            ++j;
+    }
+
+    int found;
+    int slot = BlockScan<Count>(storage).exclusive(matches, found);
+#pragma unroll
+    for (int k = 0; k < items; ++k) {
+        if (!is_match[k]) continue;
+        found_in_a[slot] = taken_of_a[k] - 1;
+        found_in_b[slot] = first + k - taken_of_a[k];
+        ++slot;
+    }
+    __syncthreads();
+    for (int k = threadIdx.x; k < found; k += threads) {
+        in_a[tile * capacity + k] = a_start + found_in_a[k];
+        in_b[tile * capacity + k] = b_start + found_in_b[k];
+    }
+    if (threadIdx.x == 0) counts[tile] = found;
+}
+
+/// The positions in both lists of the matches of a tile of the shorter one, from
+/// tile * threads * items on; and how many there are.
+template <int threads, int items>
+__global__ void __launch_bounds__(threads)
+    find_by_gallop(const long long* short_keys, long long short_count, const long long* long_keys,
+                   long long long_count, long long* in_short, long long* in_long,
+                   long long* counts) {
+    __shared__ BlockScan<Count>::Storage storage;
+    const long long tile = static_cast<long long>(blockIdx.x) * threads * items;
+    const long long first = tile + threadIdx.x * items;
+    long long place = 0;
+    long long position[items];
+    int matches = 0;
+#pragma unroll
+    for (int k = 0; k < items; ++k) {
+        position[k] = nowhere;
+        if (first + k >= short_count) continue;
+        const long long key = short_keys[first + k];
+        place = k == 0 ? lower_bound(long_keys, 0, long_count, key)
+                       : gallop(long_keys, place, long_count, key);
+        if (place < long_count && long_keys[place] == key) position[k] = place;
+        matches += position[k] != nowhere;
+    }
+    int found;
+    long long slot = tile + BlockScan<Count>(storage).exclusive(matches, found);
+#pragma unroll
+    for (int k = 0; k < items; ++k) {
+        if (position[k] == nowhere) continue;
+        in_short[slot] = first + k;
+        in_long[slot] = position[k];
+        ++slot;
+    }
+    if (threadIdx.x == 0) counts[blockIdx.x] = found;
+}
+
+/// The products of the matches that each tile kept at tile * capacity; `before` is the
+/// exclusive scan of the tiles' counts, with their sum at its end.
+template <class T, class Index>
+__global__ void multiply_matches(const long long* in_a, const long long* in_b, long long capacity,
+                                 const long long* before, const long long* a_keys,
+                                 const T* a_values, const T* b_values, long long width, Index* rows,
+                                 Index* columns, T* products) {
+    const Result<T, Index> result{width, rows, columns, products};
+    const long long kept = blockIdx.x * capacity;
+    const long long start = before[blockIdx.x], count = before[blockIdx.x + 1] - start;
+    for (long long k = threadIdx.x; k < count; k += blockDim.x) {
+        const long long i = in_a[kept + k], j = in_b[kept + k];
+        result.put(start + k, a_keys[i], wrapping_multiply(a_values[i], b_values[j]));
+    }
+}
