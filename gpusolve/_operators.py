@@ -44,20 +44,28 @@ class Operators(NamedTuple):
 
 
 def operators(
-    monoid: Monoid, given: np.dtype[Any], map: Map | None = None
+    monoid: Monoid,
+    given: np.dtype[Any],
+    map: Map | None = None,
+    *,
+    name: str = "Operator",
 ) -> Operators:
-    """Both for inputs of dtype `given`, in C++."""
+    """Both for inputs of dtype `given`, in C++.
+
+    Monoids whose definitions stand together, in front of one file, have each a `name`
+    of its own; and one of them at most a map.
+    """
     mapped = given if map is None else map.dtype_of(given)
     dtype = monoid.dtype_of(mapped)
     shape = monoid.element_shape
-    parts = ['#include "monoid.cuh"', _monoid_source(monoid, dtype)]
-    name = "Keep<Operator::Value>"
+    parts = ['#include "monoid.cuh"', _monoid_source(name, monoid, dtype)]
+    map_name = f"Keep<{name}::Value>"
     if map is not None or dtype != given:
         read = map or _conversion(shape)
         taken = element_type(given, () if map else shape)
         parts.append(_map_source(read, taken, mapped, dtype, shape))
-        name = "Transform"
-    return Operators("".join(parts), "Operator", name, dtype, shape)
+        map_name = "Transform"
+    return Operators("".join(parts), name, map_name, dtype, shape)
 
 
 def predicate(map: Map | None, given: np.dtype[Any]) -> tuple[str, str]:
@@ -76,12 +84,12 @@ def element_type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
     return f"Element<{number}, {math.prod(shape)}>" if shape else number
 
 
-def _monoid_source(monoid: Monoid, dtype: np.dtype[Any]) -> str:
+def _monoid_source(name: str, monoid: Monoid, dtype: np.dtype[Any]) -> str:
     shape = monoid.element_shape
     identity = [_literal(one) for one in monoid.identity_of(dtype).ravel()]
     result = [f"T({one})" for one in _listed(monoid.cuda)]
     return f"""
-struct Operator {{
+struct {name} {{
     using T = {CUDA_TYPES[dtype]};
     using Value = {element_type(dtype, shape)};
     static constexpr bool commutative = {_literal(monoid.commutative)};
