@@ -1,0 +1,235 @@
+// A sparse matrix times vectors, over any semiring: every entry is read once.
+//
+//     spmv : (a -> a -> a) -> (f -> f -> a) -> CSR [m, n]f -> [n]f -> [m]a
+//     y[i] = sum over the entries k of row i, in their order, of values[k] * x[columns[k]]
+//
+// Problem. `Sum` is associative, with an identity for the rows without entries; `Product` is
+// any function of two numbers. Neither need commute. Rows may have any lengths, 0 and all
+// entries included, and the work of a block must not hang on them.
+//
+// Mapping. The merge path: a walk of m + nnz steps, each of which takes the next entry, or
+// ends the next row once its entries have been taken. A tile is threads * items steps, and
+// a block does one tile. `split_path` finds the row in which each tile begins. A thread
+// takes `items` steps; the step in which row r ends is known from row_ends[r] alone, so that
+// a bit for it is scattered into the word of the thread that will take it, and a scan of the
+// words' bits tells each thread the row it begins in. A scan by the monoid lifted to
+// segments then brings each thread what the threads before it know of that row. What is left
+// of a row at the end of its tile is the tile's carry; `add_carries` folds the carries of
+// each row that lies in several tiles, in their order. The path does not hang on time, and
+// nothing is added atomically: the same bits in every run.
+//
+// Shared memory. A value for each step of the tile: entries are products, ends of rows are
+// results. A word for each thread, the warps' totals.
+// Cost. Reads each entry, its column and each row's end once, whatever the number of vectors
+// that a block serves, gathers x, writes y; one carry for each tile and vector.
+//
+// Source. Merrill & Garland, "Merge-based Parallel Sparse Matrix-Vector Multiplication"
+// (SC 2016), where each thread looks for its place in the path by a search of its own; rows
+// by bits, scans by flags from Oancea & Henriksen, "Basic Blocks of Data-Parallel
+// Programming" (2019). `multiply_entries` is a step of the latter's flat-parallel form.
+
+#include "monoid.cuh"
+#include "ordered.cuh"
+
+// ---- numbers ------------------------------------------------------------------------
+
+/// A number as another type has it.
+template <class To, class From>
+struct Conversion {
+    static __device__ __forceinline__ To of(const From& number) { return To(number); }
+};
+template <class To, class From>
+struct Conversion<Complex<To>, Complex<From>> {
+    static __device__ __forceinline__ Complex<To> of(const Complex<From>& number) {
+        return {To(number.real), To(number.imaginary)};
+    }
+};
+
+template <class To, class From>
+__device__ __forceinline__ To converted(const From& number) {
+    return Conversion<To, From>::of(number);
+}
+
+/// The product of an entry and its number of x, each converted first.
+template <class Product, class Entry, class Number>
+__device__ __forceinline__ typename Product::Value product(const Entry& entry,
+                                                           const Number& number) {
+    using Factor = typename Product::Value;
+    return Product()(converted<Factor>(entry), converted<Factor>(number));
+}
+
+/// The sum of counts, as a monoid.
+struct Count {
+    using Value = int;
+    static constexpr bool commutative = true;
+    static __device__ __forceinline__ int identity() { return 0; }
+    __device__ __forceinline__ int operator()(int a, int b) const { return a + b; }
+};
+
+// ---- the path -----------------------------------------------------------------------
+
+/// The first i < count that has the property, if all after it have it too; else count.
+template <class Property>
+__device__ __forceinline__ long long first_with(long long count, Property has) {
+    long long first = 0;
+    while (first < count) {
+        const long long middle = first + (count - first) / 2;
+        if (has(middle))
+            count = middle;
+        else
+            first = middle + 1;
+    }
+    return first;
+}
+
+/// tile_rows[t] = the row in which tile t begins, for every t <= tiles: how many rows end
+/// before it. Row r ends in step row_ends[r] + r.
+template <class Index>
+__global__ void split_path(const Index* row_ends, long long rows, int tile_size, long long tiles,
+                           long long* tile_rows) {
+    const long long tile = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (tile > tiles) return;
+    const long long step = tile * tile_size;
+    tile_rows[tile] = first_with(rows, [=](long long row) { return row_ends[row] + row >= step; });
+}
+
+/// The part of the path that is one tile.
+struct Tile {
+    long long row, entry;  // the first ones of it
+    int rows, entries;     // how many end, and lie, in it
+};
+
+template <int tile_size>
+__device__ __forceinline__ Tile tile_of_block(const long long* tile_rows, long long steps) {
+    const long long start = static_cast<long long>(blockIdx.x) * tile_size;
+    const long long row = tile_rows[blockIdx.x];
+    const int rows = static_cast<int>(tile_rows[blockIdx.x + 1] - row);
+    const int size = static_cast<int>(steps - start < tile_size ? steps - start : tile_size);
+    return {row, start - row, rows, size - rows};
+}
+
+/// The steps of this thread in which a row ends, as bits.
+template <int items, class Index>
+__device__ unsigned own_row_ends(const Index* row_ends, const Tile& tile, unsigned* words) {
+    words[threadIdx.x] = 0;
+    __syncthreads();
+    for (int i = threadIdx.x; i < tile.rows; i += blockDim.x) {
+        const int step = static_cast<int>(row_ends[tile.row + i] - tile.entry) + i;
+        atomicOr(words + step / items, 1u << step % items);
+    }
+    __syncthreads();
+    return words[threadIdx.x];
+}
+
+// ---- one pass -----------------------------------------------------------------------
+
+/// y[v, i] for every row i that ends in the tile and every vector v: all of it if the row
+/// begins in the tile. carries[v, tile] = what the tile has of the row that goes on.
+template <class Sum, class Product, class Entry, class Number, class Index, int threads, int items>
+__global__ void __launch_bounds__(threads)
+    multiply(const Index* row_ends, const Index* columns, const Entry* values, long long rows,
+             long long steps, const long long* tile_rows, const Number* x, long long length,
+             long long vectors, typename Sum::Value* y, typename Sum::Value* carries) {
+    using Value = typename Sum::Value;
+    using Partial = Segmented<Sum>;
+    constexpr int tile_size = threads * items;
+    static_assert(items <= 32, "the steps of a thread are bits of one word");
+    __shared__ Value slots[tile_size];  // results of tile.rows rows, then products
+    __shared__ unsigned words[threads];
+    __shared__ BlockScan<Count>::Storage counts;
+    __shared__ typename BlockScan<Partial>::Storage partials;
+    BlockScan<Partial> scan_partials(partials);
+
+    const Tile tile = tile_of_block<tile_size>(tile_rows, steps);
+    const unsigned row_ends_here = own_row_ends<items>(row_ends, tile, words);
+    int all_rows;
+    const int first_row = BlockScan<Count>(counts).exclusive(__popc(row_ends_here), all_rows);
+    const int first_entry = threadIdx.x * items - first_row;
+
+    Index column[items];
+    Entry value[items];
+#pragma unroll
+    for (int k = 0; k < items; ++k) {
+        const int i = k * threads + threadIdx.x;
+        if (i < tile.entries) {
+            column[k] = columns[tile.entry + i];
+            value[k] = values[tile.entry + i];
+        }
+    }
+
+    for (long long v = blockIdx.y; v < vectors; v += gridDim.y) {
+        const Number* x_of_v = x + v * length;
+#pragma unroll
+        for (int k = 0; k < items; ++k) {
+            const int i = k * threads + threadIdx.x;
+            Value entry = Sum::identity();
+            if (i < tile.entries)
+                entry = converted<Value>(product<Product>(value[k], x_of_v[column[k]]));
+            if (tile.rows + i < tile_size) slots[tile.rows + i] = entry;
+        }
+        __syncthreads();
+
+        Value sum = Sum::identity();
+        Value* result = slots + first_row;
+        const Value* entry = slots + tile.rows + first_entry;
+#pragma unroll
+        for (int k = 0; k < items; ++k) {
+            if (row_ends_here >> k & 1) {
+                *result++ = sum;
+                sum = Sum::identity();
+            } else {
+                sum = Sum()(sum, *entry++);
+            }
+        }
+        Flagged<Value> carry;
+        const Flagged<Value> before = scan_partials.exclusive({sum, row_ends_here != 0}, carry);
+        if (row_ends_here != 0) slots[first_row] = Sum()(before.value, slots[first_row]);
+        if (threadIdx.x == 0) carries[v * gridDim.x + blockIdx.x] = carry.value;
+        __syncthreads();
+
+        Value* y_of_tile = y + v * rows + tile.row;
+        for (int i = threadIdx.x; i < tile.rows; i += threads) y_of_tile[i] = slots[i];
+    }
+}
+
+/// y[v, i] = carries of row i + y[v, i], for the first row that ends in each tile.
+///
+/// A warp to a tile. The carries of the row are those of neighbouring tiles, of which each
+/// lane folds a chunk.
+template <class Sum>
+__global__ void add_carries(const long long* tile_rows, long long tiles, long long rows,
+                            const typename Sum::Value* carries, long long vectors,
+                            typename Sum::Value* y) {
+    using Value = typename Sum::Value;
+    const long long tile = static_cast<long long>(blockIdx.x) * warp_count() + warp_index();
+    if (tile >= tiles || tile_rows[tile] == tile_rows[tile + 1]) return;
+    const long long row = tile_rows[tile];
+    const long long first =
+        first_with(tile, [=](long long before) { return tile_rows[before + 1] == row; });
+    const long long chunk = (tile - first + warp_threads - 1) / warp_threads;
+    const long long begin = first + lane_index() * chunk;
+    const long long end = begin + chunk < tile ? begin + chunk : tile;
+    for (long long v = blockIdx.y; v < vectors; v += gridDim.y) {
+        const Value* carries_of_v = carries + v * tiles;
+        Value sum = Sum::identity();
+        for (long long before = begin; before < end; ++before)
+            sum = Sum()(sum, carries_of_v[before]);
+        sum = warp_fold<Sum>(sum);
+        Value* result = y + v * rows + row;
+        if (lane_index() == 0) *result = Sum()(sum, *result);
+    }
+}
+
+// ---- entry by entry -----------------------------------------------------------------
+
+/// products[v, k] = values[k] * x[v, columns[k]], for a scan in segments.
+template <class Product, class Entry, class Number, class Index>
+__global__ void multiply_entries(const Index* columns, const Entry* values, long long entries,
+                                 const Number* x, long long length, long long vectors,
+                                 typename Product::Value* products) {
+    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= entries * vectors) return;
+    const long long v = i / entries;
+    const long long k = i - v * entries;
+    products[i] = product<Product>(values[k], x[v * length + columns[k]]);
+}

@@ -1,0 +1,176 @@
+"""The launches of ``cuda_src/spmv.cu``."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._arrays import Array, namespace
+from .._kernels import CUDA_TYPES, Device
+from .._reduce_kernel import THREADS, WARP, blocks_for
+from .._scan_kernel import Tile
+from ..scan import segmented_scan as scan_segments
+from ..segments import segment_flags
+from ._compressed_rows import CompressedRows
+from ._semiring import Semiring
+
+ITEMS = {4: 7, 8: 5, 16: 3}
+"""Steps of a thread, by the most bytes an entry of the matrix may have. All are odd, so
+that threads that read shared memory so far apart meet no bank twice."""
+MAX_GRID_Y = 65535
+
+
+class Path(NamedTuple):
+    """The walk over row ends and entries, cut into tiles.
+
+    Attributes
+    ----------
+    tile : Tile
+    tiles : int
+    tile_rows : (tiles + 1,) array of int64
+        The row in which each tile begins; and how many there are.
+    """
+
+    tile: Tile
+    tiles: int
+    tile_rows: Array
+
+
+def tile_for(entry: np.dtype[Any]) -> Tile:
+    """The tile for entries of this dtype."""
+    return Tile(THREADS, next(ITEMS[most] for most in ITEMS if entry.itemsize <= most))
+
+
+def split_path(matrix: CompressedRows, device: Device) -> Path:
+    """Cut the matrix into tiles of equal work."""
+    tile = tile_for(matrix.values.dtype)
+    rows = matrix.shape[0]
+    tiles = -(-(rows + len(matrix.values)) // tile.size)
+    tile_rows = device.empty((tiles + 1,), np.int64)
+    index = CUDA_TYPES[matrix.columns.dtype]
+    kernel = device.kernel("spmv", f"split_path<{index}>", '#include "monoid.cuh"')
+    arguments = (
+        matrix.offsets[1:],
+        np.int64(rows),
+        np.int32(tile.size),
+        np.int64(tiles),
+        tile_rows,
+    )
+    kernel((blocks_for(tiles + 1),), (THREADS,), arguments)
+    return Path(tile, tiles, tile_rows)
+
+
+def fused(
+    matrix: CompressedRows, path: Path, x: Array, semiring: Semiring, device: Device
+) -> Array:
+    """(vectors, n) -> (vectors, m), in one pass over the entries."""
+    y = device.empty((len(x), matrix.shape[0]), semiring.result)
+    if y.size:
+        carries = device.empty((len(x), path.tiles), semiring.result)
+        _multiply(matrix, path, x, semiring, device, y, carries)
+        if path.tiles > 1:
+            _add_carries(path, carries, semiring, device, y)
+    return y
+
+
+def _multiply(
+    matrix: CompressedRows,
+    path: Path,
+    x: Array,
+    semiring: Semiring,
+    device: Device,
+    y: Array,
+    carries: Array,
+) -> None:
+    """As many blocks to a tile as the device has use for share the vectors."""
+    instance = multiply_instance(matrix, x.dtype, path.tile)
+    kernel = device.kernel("spmv", instance, semiring.definitions)
+    wanted = max(1, kernel.resident_blocks(path.tile.threads, 0) // path.tiles)
+    kernel(
+        (path.tiles, min(len(x), wanted, MAX_GRID_Y)),
+        (path.tile.threads,),
+        (
+            matrix.offsets[1:],
+            matrix.columns,
+            matrix.values,
+            np.int64(matrix.shape[0]),
+            np.int64(matrix.shape[0] + len(matrix.values)),
+            path.tile_rows,
+            x,
+            np.int64(matrix.shape[1]),
+            np.int64(len(x)),
+            y,
+            carries,
+        ),
+    )
+
+
+def _add_carries(
+    path: Path, carries: Array, semiring: Semiring, device: Device, y: Array
+) -> None:
+    kernel = device.kernel("spmv", "add_carries<Sum>", semiring.definitions)
+    kernel(
+        (blocks_for(path.tiles * WARP), min(len(y), MAX_GRID_Y)),
+        (THREADS,),
+        (
+            path.tile_rows,
+            np.int64(path.tiles),
+            np.int64(y.shape[1]),
+            carries,
+            np.int64(len(y)),
+            y,
+        ),
+    )
+
+
+def segmented_scan(
+    matrix: CompressedRows, x: Array, semiring: Semiring, device: Device
+) -> Array:
+    """(vectors, n) -> (vectors, m), the flat-parallel way.
+
+    Products by gather, flags by scatter, a segmented scan, and the last of each row.
+    """
+    xp = namespace(x)
+    identity = xp.asarray(semiring.add.identity_of(semiring.result))
+    if len(matrix.values) == 0 or len(x) == 0:
+        return xp.full((len(x), matrix.shape[0]), identity, semiring.result)
+    lengths = xp.diff(matrix.offsets)
+    flags = segment_flags(lengths, total=len(matrix.values))
+    products = _multiply_entries(matrix, x, semiring, device)
+    prefixes = scan_segments(products, flags, semiring.add)
+    last = prefixes[:, xp.maximum(matrix.offsets[1:] - 1, 0)]
+    return xp.where(lengths == 0, identity, last)
+
+
+def _multiply_entries(
+    matrix: CompressedRows, x: Array, semiring: Semiring, device: Device
+) -> Array:
+    products = device.empty((len(x), len(matrix.values)), semiring.factor)
+    instance = f"multiply_entries<Product, {_operands(matrix, x.dtype)}>"
+    kernel = device.kernel("spmv", instance, semiring.definitions)
+    kernel(
+        (blocks_for(products.size),),
+        (THREADS,),
+        (
+            matrix.columns,
+            matrix.values,
+            np.int64(len(matrix.values)),
+            x,
+            np.int64(matrix.shape[1]),
+            np.int64(len(x)),
+            products,
+        ),
+    )
+    return products
+
+
+def multiply_instance(matrix: CompressedRows, number: np.dtype[Any], tile: Tile) -> str:
+    """The kernel's name with its template arguments, for vectors of dtype `number`."""
+    operands = _operands(matrix, number)
+    return f"multiply<Sum, Product, {operands}, {tile.threads}, {tile.items}>"
+
+
+def _operands(matrix: CompressedRows, number: np.dtype[Any]) -> str:
+    dtypes = matrix.values.dtype, number, matrix.columns.dtype
+    return ", ".join(CUDA_TYPES[dtype] for dtype in dtypes)
