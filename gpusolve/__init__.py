@@ -2,6 +2,7 @@
 
 from . import reference, sparse
 from ._config import show_config
+from .gemv import gemv
 from .monoid import Map, Monoid
 from .nnls import NNLSResult, nnls
 from .partition import replicate, scatter, stable_partition
@@ -16,6 +17,7 @@ __all__ = [
     "NNLSResult",
     "all",
     "any",
+    "gemv",
     "maximum_segment_sum",
     "nnls",
     "reduce",

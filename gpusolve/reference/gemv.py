@@ -1,0 +1,46 @@
+"""Matrix times vector.
+
+Work ``2 m n``; depth ``log n``, or ``log m`` where transposed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def gemv(A: Array, x: Array, *, transpose: bool = False) -> Array:
+    """``A x``, or ``A^T x``, for each system of a batch.
+
+    Parameters
+    ----------
+    A : (..., m, n) array of float16, float32 or float64
+    x : (..., n) array, or (..., m) where transposed
+        Of the same dtype. The leading axes broadcast.
+    transpose : bool, optional
+
+    Returns
+    -------
+    (..., m) array, or (..., n) where transposed
+        Of the same dtype. float16 is added up in float32, and rounded once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> A = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> gemv(A, np.array([1.0, 0.0, -1.0]))
+    array([-2., -2.])
+    >>> gemv(A, np.array([1.0, 1.0]), transpose=True)
+    array([5., 7., 9.])
+    """
+    sums = np.promote_types(A.dtype, np.float32)
+    if transpose:
+        A = A.swapaxes(-1, -2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        columns = x.astype(sums, copy=False)[..., None]
+        y: Array = np.matmul(A.astype(sums, copy=False), columns)[..., 0]
+        return y.astype(A.dtype, copy=False)
