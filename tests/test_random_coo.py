@@ -1,0 +1,142 @@
+"""Random sparse matrices."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from gpusolve.sparse import random_coo
+
+same = np.testing.assert_array_equal
+
+HUGE = 2**31 - 1
+
+
+def places(A: Any) -> list[tuple[int, int]]:
+    return list(zip(A.row.tolist(), A.col.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 5), (1, 300), (300, 1), (40, 40)])
+@pytest.mark.parametrize("density", [0, 0.001, 0.3, 0.5, 0.51, 0.75, 0.999, 1])
+def test_as_many_entries_as_asked_and_no_place_twice(
+    shape: tuple[int, int], density: float
+) -> None:
+    A = random_coo(shape, density, rng=1)
+    found = places(A)
+    assert A.shape == shape
+    assert len(found) == round(density * shape[0] * shape[1])
+    assert len(set(found)) == len(found)
+    assert found == sorted(found)
+    assert set(found) <= set(itertools.product(*map(range, shape)))
+    assert A.has_canonical_format
+    assert isinstance(A, scipy.sparse.coo_array)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 9), (9, 0)])
+def test_without_places(shape: tuple[int, int]) -> None:
+    A = random_coo(shape, 1.0, rng=1)
+    assert (A.shape, A.nnz) == (shape, 0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "index"),
+    [
+        ((HUGE, HUGE), np.int32),
+        ((1, HUGE), np.int32),
+        ((2**40, 2**23), np.int64),
+        ((1, 2**63 - 1), np.int64),
+    ],
+)
+def test_shapes_too_large_to_count_through(
+    shape: tuple[int, int], index: type[np.integer[Any]]
+) -> None:
+    A = random_coo(shape, 500 / (shape[0] * shape[1]), rng=1)
+    assert len(set(places(A))) == A.nnz == 500
+    assert A.row.dtype == A.col.dtype == index
+    for found, size in zip((A.row, A.col), shape, strict=True):
+        assert found.min() >= 0
+        assert found.max() < size
+        if size >= HUGE:
+            assert found.max() > 0.9 * size
+            assert 0.4 * size < np.mean(found / size) * size < 0.6 * size
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_every_set_of_places_is_as_likely(count: int, rng: np.random.Generator) -> None:
+    """Fewer than half of the places, and more than half of them."""
+    draws = 3000
+    sets = Counter(
+        tuple(places(random_coo((2, 3), count / 6, rng=rng))) for _ in range(draws)
+    )
+    assert len(sets) == 15
+    expected = draws / 15
+    assert max(abs(n - expected) for n in sets.values()) < 5 * expected**0.5
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int8", "int16", "int32", "int64", "uint8", "uint64"]
+)
+def test_integers(dtype: str) -> None:
+    A = random_coo((50, 40), 0.5, rng=1, dtype=dtype)
+    assert A.dtype == dtype
+    same(np.unique(A.data), np.arange(1, 10))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "longdouble", "complex64", "complex128"]
+)
+def test_floats(dtype: str) -> None:
+    A = random_coo((100, 100), 0.9, rng=1, dtype=dtype)
+    assert A.dtype == dtype
+    parts = [A.data.real, A.data.imag] if A.dtype.kind == "c" else [A.data]
+    for part in parts:
+        assert 0 < part.min() < 0.01
+        assert 0.99 < part.max() <= 1
+        assert 0.48 < part.mean() < 0.52
+
+
+def test_bools() -> None:
+    A = random_coo((9, 9), 0.5, rng=1, dtype=bool)
+    assert A.dtype == bool
+    assert A.data.all()
+
+
+def test_the_seed_decides() -> None:
+    first, again, other = (random_coo((30, 30), 0.2, rng=seed) for seed in (3, 3, 4))
+    same(first.toarray(), again.toarray())
+    assert (first.toarray() != other.toarray()).any()
+    generator = np.random.default_rng(3)
+    same(random_coo((30, 30), 0.2, rng=generator).toarray(), first.toarray())
+    following = random_coo((30, 30), 0.2, rng=generator)
+    assert (following.toarray() != first.toarray()).any()
+    assert random_coo((30, 30), 0.2).nnz == 180
+
+
+@pytest.mark.parametrize(
+    ("shape", "density", "dtype", "error", "message"),
+    [
+        ((3, 3), -0.1, float, ValueError, "density is -0.1"),
+        ((3, 3), 1.1, float, ValueError, "density is 1.1"),
+        ((3, 3), np.nan, float, ValueError, "density is nan"),
+        ((3, 3), "1", float, TypeError, "density is '1'"),
+        ((3, 3), 0.5j, float, TypeError, "density"),
+        ((3,), 0.5, float, ValueError, r"shape is \(3,\)"),
+        ((3, -3), 0.5, float, ValueError, r"shape is \(3, -3\)"),
+        ((3, 3.0), 0.5, float, TypeError, r"shape is \(3, 3.0\)"),
+        (3, 0.5, float, TypeError, "shape is 3"),
+        ((2**32, 2**32), 0.5, float, ValueError, "at most 2\\*\\*63 places"),
+        ((3, 3), 0.5, np.float16, TypeError, "dtype is float16"),
+        ((3, 3), 0.5, object, TypeError, "dtype is object"),
+        ((3, 3), 0.5, "datetime64[s]", TypeError, "dtype is datetime64"),
+    ],
+)
+def test_what_is_refused(
+    shape: Any, density: Any, dtype: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        random_coo(shape, density, dtype=dtype)

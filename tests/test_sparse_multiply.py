@@ -1,0 +1,619 @@
+"""The element-wise product of sparse matrices."""
+
+from __future__ import annotations
+
+import math
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import wrapped
+
+from gpusolve import _emulator, _kernels
+from gpusolve.sparse import _containers, _multiply_kernel, multiply, random_coo
+from gpusolve.sparse.multiply import METHODS
+
+same = np.testing.assert_array_equal
+without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
+each_method = pytest.mark.parametrize("method", METHODS)
+
+HUGE = 2**31 - 1
+THREADS = _multiply_kernel.THREADS
+STEPS = THREADS * _multiply_kernel.MERGE_ITEMS
+KEYS = THREADS * _multiply_kernel.GALLOP_ITEMS
+BORDERS = [1, 7, 32, *(x + d for x in (STEPS // 2, KEYS, STEPS) for d in (-1, 0, 1))]
+"""Entries of both operands: a pair of equal keys takes two steps."""
+
+DTYPES = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
+CUPY_DTYPES = ("bool", "float32", "float64", "complex64", "complex128")
+
+
+def coo(rows: Any, columns: Any, values: Any, shape: tuple[int, int]) -> Any:
+    places = np.asarray(rows, np.int32), np.asarray(columns, np.int32)
+    return scipy.sparse.coo_array((np.asarray(values), places), shape=shape)
+
+
+def in_row(places: Any, width: int, *, seed: int = 0) -> Any:
+    """One row with entries at these places."""
+    values = np.random.default_rng(seed).integers(1, 9, len(places)).astype(float)
+    return coo(np.zeros(len(places)), places, values, (1, width))
+
+
+def on(backend: Any, A: Any) -> Any:
+    """The SciPy container as the backend's."""
+    if backend.name != "cuda":
+        return A
+    import cupyx.scipy.sparse as there
+
+    if A.dtype.name not in CUPY_DTYPES:
+        pytest.skip(f"CuPy has no sparse arrays of {A.dtype}")
+    kind = "array" if isinstance(A, scipy.sparse.sparray) else "matrix"
+    return getattr(there, f"{A.format}_{kind}")(A)
+
+
+def product(backend: Any, A: Any, B: Any, **options: Any) -> Any:
+    """What `multiply` answers, brought back, and looked at."""
+    found = multiply(on(backend, A), on(backend, B), **options)
+    assert found.has_canonical_format
+    found = found.get() if backend.name == "cuda" else found
+    check_canonical(found)
+    return found
+
+
+def check_canonical(found: Any) -> None:
+    assert found.format == "coo"
+    places = list(zip(found.row.tolist(), found.col.tolist(), strict=True))
+    assert places == sorted(set(places))
+    assert (found.data != 0).all()
+
+
+def check_equal(found: Any, expected: Any) -> None:
+    """Exactly, to the last stored entry."""
+    expected = expected.tocsr().tocoo()
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    same(found.row, expected.row)
+    same(found.col, expected.col)
+    same(found.data, expected.data)
+
+
+def by_scipy(A: Any, B: Any) -> Any:
+    return A.tocsr().multiply(B.tocsr())
+
+
+def by_dictionary(A: Any, B: Any) -> dict[tuple[int, int], Any]:
+    """The product of the sums, in Python's own numbers."""
+
+    def sums(M: Any) -> dict[tuple[int, int], Any]:
+        found: dict[tuple[int, int], Any] = {}
+        for i, j, v in zip(*(x.tolist() for x in (M.row, M.col, M.data)), strict=True):
+            found[i, j] = wrapped(found.get((i, j), 0) + v, M.dtype)
+        return found
+
+    a, b, dtype = sums(A), sums(B), np.result_type(A.dtype, B.dtype)
+    products = {place: wrapped(a[place] * b[place], dtype) for place in a if place in b}
+    return {place: value for place, value in sorted(products.items()) if value}
+
+
+def as_dictionary(found: Any) -> dict[tuple[int, int], Any]:
+    places = zip(found.row.tolist(), found.col.tolist(), strict=True)
+    return dict(zip(places, found.data.tolist(), strict=True))
+
+
+# ---- against other libraries and brute force -----------------------------------------
+
+
+@pytest.mark.parametrize("a", DTYPES)
+def test_every_pair_of_dtypes(backend: Any, a: str) -> None:
+    A = random_coo((11, 13), 0.6, rng=1, dtype=a)
+    for b in DTYPES:
+        if backend.name == "cuda" and b not in CUPY_DTYPES:
+            continue
+        B = random_coo((11, 13), 0.5, rng=2, dtype=b)
+        found, expected = product(backend, A, B), by_scipy(A, B).tocoo()
+        assert found.dtype == expected.dtype == np.result_type(A.dtype, B.dtype)
+        same(found.row, expected.row)
+        same(found.col, expected.col)
+        tolerance = np.finfo(found.dtype).eps if found.dtype.kind == "c" else 0
+        np.testing.assert_allclose(found.data, expected.data, rtol=4 * tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["longdouble", "clongdouble"])
+def test_extended_precision_on_a_cpu(dtype: str, monkeypatch: Any) -> None:
+    A, B = (random_coo((9, 9), 0.5, rng=seed, dtype=dtype) for seed in (1, 2))
+    check_equal(multiply(A, B), by_scipy(A, B))
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with pytest.raises(TypeError, match="A has dtype"):
+        multiply(A, B)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 97), (97, 1), (40, 40), (130, 7), (3, 500)]
+)
+@each_method
+def test_every_shape(backend: Any, shape: tuple[int, int], method: str) -> None:
+    for density in (0.01, 0.4, 0.97, 1):
+        A = random_coo(shape, density, rng=1, dtype=np.float32)
+        B = random_coo(shape, 0.5, rng=2, dtype=np.float32)
+        check_equal(product(backend, A, B, method=method), by_scipy(A, B))
+
+
+@st.composite
+def matrices(draw: Any) -> tuple[Any, Any]:
+    """Two of one shape: in any order, with duplicates, zeros, and a dense row."""
+    shape = draw(st.integers(0, 6)), draw(st.integers(0, 40))
+    limits = tuple(max(size - 1, 0) for size in shape)
+    most = 0 if 0 in shape else 60
+
+    def matrix() -> Any:
+        entry = st.tuples(
+            st.integers(0, limits[0]), st.integers(0, limits[1]), st.integers(-2, 3)
+        )
+        entries = draw(st.lists(entry, max_size=most))
+        if most and draw(st.booleans()):
+            row = draw(st.integers(0, limits[0]))
+            entries += [(row, column, 1) for column in range(shape[1])]
+        dtype = draw(st.sampled_from(["int8", "float64"]))
+        rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
+        return coo(rows, columns, np.array(values, dtype), shape)
+
+    return matrix(), matrix()
+
+
+@given(matrices())
+def test_any_structure(backend: Any, pair: tuple[Any, Any]) -> None:
+    A, B = pair
+    if backend.name == "cuda":
+        A, B = A.astype(float), B.astype(float)
+    expected = by_dictionary(A, B)
+    for method in METHODS:
+        found = product(backend, A, B, method=method)
+        assert as_dictionary(found) == expected, method
+        assert found.dtype == np.result_type(A.dtype, B.dtype)
+
+
+# ---- where tiles and warps end -------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["merge", "gallop"])
+@pytest.mark.parametrize("length", BORDERS)
+def test_around_the_borders_of_tiles(backend: Any, method: str, length: int) -> None:
+    """Pairs that begin at an even or an odd step, side by side or far apart."""
+    width = 2 * length + 4
+    places = np.arange(length)
+    for before in (0, 1):
+        A = in_row(places + 2, width, seed=1)
+        for other in (
+            np.append(np.arange(before), places + 2),
+            np.append(np.arange(before), places + length + 2),
+            np.append(np.arange(before), 2 * places + 3),
+        ):
+            B = in_row(other, width, seed=2)
+            for one, two in ((A, B), (B, A)):
+                found = product(backend, one, two, method=method)
+                check_equal(found, by_scipy(one, two))
+
+
+@pytest.mark.parametrize("few", [1, 2, 5, 30])
+@each_method
+def test_few_against_many(
+    backend: Any, method: str, few: int, rng: np.random.Generator
+) -> None:
+    width = 9000
+    many = in_row(np.sort(rng.choice(width, 4000, replace=False)), width, seed=1)
+    anywhere = np.sort(rng.choice(width, few, replace=False))
+    present = np.sort(rng.choice(many.col, few, replace=False))
+    ends = np.array([0, width - 1])
+    for places in (anywhere, present, present[:1], ends, many.col[[0, -1]]):
+        A = in_row(places, width, seed=2)
+        check_equal(product(backend, A, many, method=method), by_scipy(A, many))
+        check_equal(product(backend, many, A, method=method), by_scipy(many, A))
+
+
+@pytest.mark.parametrize("gap", [1, 2, 3, 7, 8, 9, 64, 100])
+def test_gallops_of_any_length(backend: Any, gap: int) -> None:
+    many = in_row(np.arange(0, 4000, 2), 4001, seed=1)
+    for start in (0, 1, 2):
+        A = in_row(np.arange(start, 4000, gap), 4001, seed=2)
+        check_equal(product(backend, A, many, method="gallop"), by_scipy(A, many))
+
+
+@without_gpu
+@each_method
+def test_in_any_schedule(backend: Any, schedule: str, method: str) -> None:
+    A, B = (random_coo((60, 70), density, rng=1) for density in (0.5, 0.6))
+    check_equal(product(backend, A, B, method=method), by_scipy(A, B))
+
+
+@pytest.mark.parametrize("method", ["merge", "gallop", "binary"])
+def test_no_races(method: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A = random_coo((45, 50), 0.6, rng=1)
+    B = coo(*shuffled(random_coo((45, 50), 0.7, rng=2)), (45, 50))
+    with _emulator.races():
+        check_equal(multiply(A, B, method=method), by_scipy(A, B))
+
+
+def shuffled(A: Any) -> tuple[Any, Any, Any]:
+    order = np.random.default_rng(5).permutation(A.nnz)
+    return A.row[order], A.col[order], A.data[order]
+
+
+# ---- keys ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(46341, 46341), (65536, 65536), (HUGE, HUGE), (1, HUGE), (HUGE, 1)],
+)
+@each_method
+def test_large_shapes(backend: Any, shape: tuple[int, int], method: str) -> None:
+    """Keys of 32 bits overflow, and then take different places for the same."""
+    rows, columns = shape
+    last = rows - 1, columns - 1
+    far = {(i, j) for i in (0, 1, last[0] // 2, last[0]) for j in (0, last[1])}
+    places = sorted(place for place in far if place[0] < rows)
+    A = coo(*zip(*places, strict=True), np.arange(2.0, 2 + len(places)), shape)
+    B = coo(*zip(*places[::2], strict=True), np.full(len(places[::2]), 3.0), shape)
+    found = product(backend, A, B, method=method)
+    assert as_dictionary(found) == by_dictionary(A, B)
+    assert found.shape == shape
+
+
+def test_places_that_32_bits_confuse(backend: Any) -> None:
+    """Row 1 of 65536 columns begins at 65536, row 65537 at 2^32 + 65536."""
+    A = coo([1], [0], [2.0], (65538, 65536))
+    B = coo([65537], [0], [3.0], (65538, 65536))
+    for method in METHODS:
+        assert product(backend, A, B, method=method).nnz == 0
+
+
+def test_indices_of_64_bits(backend: Any) -> None:
+    shape = 2**40, 2**23
+    rows, columns = np.array([0, 2**40 - 1]), np.array([5, 2**23 - 1])
+    A = scipy.sparse.coo_array((np.array([2.0, 3.0]), (rows, columns)), shape=shape)
+    for method in METHODS:
+        found = product(backend, A, A, method=method)
+        same(found.row, rows)
+        same(found.col, columns)
+        same(found.data, [4.0, 9.0])
+        assert found.row.dtype == np.int64
+
+
+@without_gpu
+def test_indices_keep_their_size(backend: Any) -> None:
+    A = random_coo((9, 9), 0.5, rng=1)
+    B = A.copy()
+    assert product(backend, A, A).row.dtype == np.int32
+    B.coords = tuple(one.astype(np.int64) for one in A.coords)
+    for one, two in ((A, B), (B, A), (B, B)):
+        found = product(backend, one, two)
+        assert found.row.dtype == np.int64
+        check_equal(found, by_scipy(A, A))
+
+
+def test_in_whatever_order(backend: Any) -> None:
+    A, B = (random_coo((30, 30), 0.5, rng=seed) for seed in (1, 2))
+    mixed = coo(*shuffled(A), A.shape), coo(*shuffled(B), B.shape)
+    reverse = tuple(
+        coo(M.row[::-1], M.col[::-1], M.data[::-1], M.shape) for M in (A, B)
+    )
+    for one, two in (mixed, reverse, (A, reverse[1]), (mixed[0], B)):
+        check_equal(product(backend, one, two), by_scipy(A, B))
+
+
+@each_method
+@pytest.mark.parametrize("dtype", ["float64", "complex128", "bool", "int8"])
+def test_duplicates_are_summed(backend: Any, dtype: str, method: str) -> None:
+    """In their own dtype, int8 too; those that cancel are no entry."""
+    values = np.array([100, 3, 100, -3, 7, 1, 1], int).astype(dtype)
+    A = coo([2, 0, 2, 0, 1, 1, 0], [1, 1, 1, 1, 0, 0, 2], values, (3, 3))
+    ones = np.ones((3, 3))
+    B = scipy.sparse.coo_array(ones if backend.name == "cuda" else ones.astype("int16"))
+    found = product(backend, A, B, method=method)
+    if backend.name != "cuda":
+        check_equal(found, by_scipy(A, B))
+    assert ((0, 1) in as_dictionary(found)) == (dtype == "bool")
+
+
+# ---- values --------------------------------------------------------------------------
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -2.5, 1e-300, 1e300])
+
+
+@pytest.mark.parametrize("method", ["merge", "gallop", "linear"])
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_nan_and_infinity(backend: Any, dtype: str, method: str) -> None:
+    """Every special value meets every other, and a place without an entry."""
+    n = len(SPECIAL)
+    a = np.append(np.repeat(SPECIAL, n), SPECIAL).astype(dtype)
+    b = np.append(np.tile(SPECIAL, n), SPECIAL).astype(dtype)
+    width = n * n + 2 * n
+    A = coo(np.zeros(len(a)), np.arange(len(a)), a, (1, width))
+    places = np.append(np.arange(n * n), np.arange(n * n + n, width))
+    B = coo(np.zeros(len(b)), places, b, (1, width))
+    with np.errstate(all="ignore"):
+        expected = by_scipy(A, B).tocoo()
+    found = product(backend, A, B, method=method)
+    same(found.col, expected.col)
+    if dtype == "float64":
+        same(found.data, expected.data)
+    same(np.isnan(found.data), np.isnan(expected.data))
+
+
+@each_method
+def test_explicit_zeros_leave_nothing(backend: Any, method: str) -> None:
+    A = coo([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 2.0, -0.0, 3.0], (2, 2))
+    B = coo([0, 0, 1, 1], [0, 1, 0, 1], [5.0, 0.0, 1.0, 4.0], (2, 2))
+    assert as_dictionary(product(backend, A, B, method=method)) == {(1, 1): 12.0}
+
+
+@without_gpu
+@each_method
+def test_products_that_become_zero(backend: Any, method: str) -> None:
+    """By underflow, and by an integer that wraps."""
+    for values in (np.array([1e-200, 1e-100]), np.array([16, 3], np.int8)):
+        A = coo([0, 0], [0, 1], values, (1, 2))
+        found = product(backend, A, A, method=method)
+        same(found.col, [1])
+        same(found.data, values[1:] ** 2)
+
+
+def test_bytes_in_another_order(backend: Any) -> None:
+    A = random_coo((9, 9), 0.5, rng=1)
+    swapped = A.copy()
+    swapped.data = A.data.astype(A.dtype.newbyteorder())
+    if backend.name != "cuda":
+        found = product(backend, swapped, A)
+        check_equal(found, by_scipy(A, A))
+        assert found.dtype.isnative
+
+
+# ---- containers ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", ["coo", "csr", "csc", "dia"])
+def test_formats_and_kinds(backend: Any, format: str) -> None:
+    dense = random_coo((8, 9), 0.5, rng=1).toarray()
+    array = scipy.sparse.coo_array(dense).asformat(format)
+    matrix = scipy.sparse.coo_matrix(dense).asformat(format)
+    for A, B, kind in (
+        (array, array, scipy.sparse.coo_array),
+        (matrix, matrix, scipy.sparse.coo_matrix),
+        (array, matrix, scipy.sparse.coo_array),
+        (matrix, array, scipy.sparse.coo_matrix),
+    ):
+        found = product(backend, A, B)
+        assert type(found) is kind
+        same(found.toarray(), dense * dense)
+
+
+@without_gpu
+@pytest.mark.parametrize("format", ["lil", "dok", "bsr"])
+def test_formats_of_scipy_alone(backend: Any, format: str) -> None:
+    A = random_coo((8, 9), 0.5, rng=1)
+    same(product(backend, A.asformat(format), A).toarray(), A.toarray() ** 2)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 7), (7, 0), (7, 7)])
+@each_method
+def test_nothing(backend: Any, shape: tuple[int, int], method: str) -> None:
+    nothing = scipy.sparse.coo_array(shape)
+    found = product(backend, nothing, nothing, method=method)
+    assert (found.shape, found.nnz, found.dtype) == (shape, 0, np.float64)
+    something = random_coo(shape, 0.5, rng=1, dtype=np.complex64)
+    for A, B in ((something, nothing), (nothing, something)):
+        found = product(backend, A, B, method=method)
+        assert (found.shape, found.nnz, found.dtype) == (shape, 0, np.complex128)
+
+
+@without_gpu
+@each_method
+def test_operands_stay_as_they_are(backend: Any, method: str) -> None:
+    A = coo([2, 0, 2, 1], [1, 1, 1, 0], [1.0, np.inf, 3.0, 0.0], (3, 3))
+    B = random_coo((3, 3), 0.8, rng=1)
+    sealed = [x for M in (A, B) for x in (M.row, M.col, M.data)]
+    before = [x.copy() for x in sealed]
+    for x in sealed:
+        x.flags.writeable = False
+    found = product(backend, A, B, method=method)
+    for x, old in zip(sealed, before, strict=True):
+        same(x, old)
+    assert not A.has_canonical_format
+    for one in (found.row, found.col, found.data):
+        assert not any(np.shares_memory(one, x) for x in sealed)
+
+
+def test_what_is_in_order_is_not_sorted(monkeypatch: Any) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    sorts = []
+
+    def sums(keys: Any, values: Any) -> Any:
+        sorts.append(len(keys))
+        return original(keys, values)
+
+    original = _multiply_kernel._sums_by_key
+    monkeypatch.setattr(_multiply_kernel, "_sums_by_key", sums)
+    A = random_coo((30, 30), 0.5, rng=1)
+    A.has_canonical_format = False
+    multiply(A, A)
+    assert sorts == []
+    twice = coo(
+        np.append(A.row, 29), np.append(A.col, A.col[-1]), np.append(A.data, 1), A.shape
+    )
+    multiply(A, twice)
+    assert sorts == [451]
+
+
+def test_the_product_with_oneself(backend: Any) -> None:
+    A = on(backend, random_coo((20, 20), 0.5, rng=1))
+    found = multiply(A, A)
+    found = found.get() if backend.name == "cuda" else found
+    expected = random_coo((20, 20), 0.5, rng=1).toarray() ** 2
+    same(found.toarray(), expected)
+
+
+# ---- the choice of a method ----------------------------------------------------------
+
+
+def test_the_crossover_is_where_both_read_as_many_bytes() -> None:
+    ratio = _multiply_kernel.GALLOP_RATIO
+    assert ratio - 1 < 8 * math.log2(ratio) < ratio + 1
+
+
+def test_the_method_that_is_chosen(monkeypatch: Any) -> None:
+    best, ratio = _multiply_kernel.best_method, _multiply_kernel.GALLOP_RATIO
+    assert best(10, 10 * ratio) == best(10 * ratio, 10) == "merge"
+    assert best(10, 10 * ratio + 1) == best(10 * ratio + 1, 10) == "gallop"
+
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    called = []
+    for name, find in list(_multiply_kernel.FINDERS.items()):
+
+        def noted(*arguments: Any, name: str = name, find: Any = find) -> Any:
+            called.append(name)
+            return find(*arguments)
+
+        monkeypatch.setitem(_multiply_kernel.FINDERS, name, noted)
+    few, many = in_row([3], 100), in_row(np.arange(100), 100)
+    for A, B in ((few, many), (many, few), (many, many)):
+        check_equal(multiply(A, B), by_scipy(A, B))
+    assert called == ["gallop", "gallop", "merge"]
+
+
+# ---- what is refused -----------------------------------------------------------------
+
+ONE = scipy.sparse.coo_array(np.eye(3))
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("A", "B", "error", "message"),
+    [
+        (np.eye(3), ONE, TypeError, "A is a ndarray"),
+        (ONE, np.eye(3), TypeError, "B is a ndarray"),
+        (ONE, 2.0, TypeError, "B is a float"),
+        (ONE, ONE[:2], ValueError, r"A has shape \(3, 3\) and B \(2, 3\)"),
+        (ONE, ONE[:1], ValueError, r"A has shape \(3, 3\) and B \(1, 3\)"),
+        (scipy.sparse.coo_array([1, 2]), ONE, ValueError, r"A has shape \(2,\)"),
+        (
+            *(2 * [scipy.sparse.coo_array((2**32, 2**31 + 1))]),
+            *(ValueError, "at most 2\\*\\*63 places"),
+        ),
+    ],
+)
+def test_bad_operands(
+    backend: Any, A: Any, B: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        multiply(A, B)
+
+
+@without_gpu
+def test_bad_methods(backend: Any) -> None:
+    with pytest.raises(ValueError, match=r"method is 'hash'.*'linear'"):
+        multiply(ONE, ONE, method="hash")
+
+
+class OnGpu:
+    """A container of CuPy as far as it is looked at before a kernel runs."""
+
+    shape = 3, 3
+
+    def __init__(self, index: int) -> None:
+        self.data = SimpleNamespace(device=SimpleNamespace(id=index))
+
+
+def test_operands_on_several_devices(monkeypatch: Any) -> None:
+    library = SimpleNamespace(issparse=lambda value: isinstance(value, OnGpu))
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", library)
+    for A, B in ((ONE, OnGpu(0)), (OnGpu(0), ONE)):
+        with pytest.raises(TypeError, match="on the CPU"):
+            multiply(A, B)
+    with pytest.raises(ValueError, match="A on GPU 0, B on GPU 1"):
+        multiply(OnGpu(0), OnGpu(1))
+    _containers.check_one_device({"A": OnGpu(1), "B": OnGpu(1)})
+
+
+# ---- the document's experiments ------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", [5, 10, 20, 30, 40])
+def test_dense_squares(backend: Any, side: int) -> None:
+    """75 % density at growing sizes, the first kernel beside the second."""
+    A, B = (random_coo((side, side), 0.75, rng=seed) for seed in (1, 2))
+    linear = product(backend, A, B, method="linear")
+    check_equal(linear, by_scipy(A, B))
+    check_equal(product(backend, A, B, method="binary"), linear)
+
+
+@each_method
+def test_a_sparse_rectangle(backend: Any, method: str) -> None:
+    """1000 x 100 at 1 %."""
+    A, B = (random_coo((1000, 100), 0.01, rng=seed) for seed in (1, 2))
+    assert A.nnz == B.nnz == 1000
+    check_equal(product(backend, A, B, method=method), by_scipy(A, B))
+
+
+COUNTED = """
+/// A number that counts the multiplications it takes part in.
+struct Counted {
+    double value;
+    unsigned long long* multiplications;
+};
+__device__ Counted operator*(Counted a, Counted b) {
+    atomicAdd(a.multiplications, 1ull);
+    return {a.value * b.value, a.multiplications};
+}
+"""
+
+
+@each_method
+def test_one_multiplication_for_each_match(method: str, monkeypatch: Any) -> None:
+    """128 x 128 at 10 %: the document's statistics counted 120 of 232."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    shape = 128, 128
+    A, B = (random_coo(shape, 0.1, rng=seed) for seed in (1, 2))
+    matches = by_scipy(A, B).nnz
+    assert 100 < matches < 232
+
+    count = np.zeros(1, np.uint64)
+    address = np.array([count.ctypes.data], np.uint64).view(np.float64)[0]
+    number = np.dtype(np.complex128)
+    monkeypatch.setitem(_kernels.CUDA_TYPES, number, "Counted")
+    kernel = _kernels.EmulatedDevice.kernel
+
+    def counting(device: Any, file: str, instance: str, definitions: str = "") -> Any:
+        more = COUNTED if "Counted" in instance else ""
+        return kernel(device, file, instance, definitions + more)
+
+    monkeypatch.setattr(_kernels.EmulatedDevice, "kernel", counting)
+
+    def counted(M: Any) -> Any:
+        values = np.empty(M.nnz, number)
+        values.real, values.imag = M.data, address
+        return coo(M.row, M.col, values, shape)
+
+    found = multiply(counted(A), counted(B), method=method)
+    assert found.nnz == matches
+    assert count[0] == matches
+    same(found.data.real, by_scipy(A, B).data)
