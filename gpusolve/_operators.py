@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -43,6 +44,7 @@ class Operators(NamedTuple):
         return self.dtype.itemsize * math.prod(self.element_shape)
 
 
+@functools.lru_cache(maxsize=1024)
 def operators(
     monoid: Monoid,
     given: np.dtype[Any],

@@ -7,6 +7,7 @@ a CPU.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ class Monoid:
                 f"{described(self.cuda)}"
             )
 
-    @property
+    @functools.cached_property
     def element_shape(self) -> tuple[int, ...]:
         """The shape of one element; empty for a number."""
         return np.shape(self._identity(np.dtype(np.float64)))
