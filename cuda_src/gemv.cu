@@ -180,8 +180,8 @@ __global__ void gemv_add_columns(const Sum<T>* sums, long long parts, long long 
 /// At least. Without this the compiler aims at more, and spills for Half.
 constexpr int blocks_per_multiprocessor = 2;
 
-/// Neighbours that a thread reads at once, 16 bytes of them, or one where memory does not
-/// lie so.
+/// Neighbours that a thread reads at once: 16 bytes, or one element where memory does not lie
+/// so.
 template <class T, int size>
 struct alignas(sizeof(T) * size) Pack {
     T values[size];
@@ -191,6 +191,12 @@ struct alignas(sizeof(T) * size) Pack {
         for (int k = 0; k < size; ++k) values[k] += other.values[k];
     }
 };
+
+/// Whether a whole pack can be read here.
+template <int size, class T>
+__device__ __forceinline__ bool is_aligned(const T* place) {
+    return size == 1 || reinterpret_cast<size_t>(place) % alignof(Pack<T, size>) == 0;
+}
 
 template <int size, class T>
 __device__ __forceinline__ Pack<T, size> read(const T* from) {
@@ -221,6 +227,19 @@ __device__ __forceinline__ void add_products(const T* const (&row)[height], long
             for (int k = 0; k < pack; ++k) sums[r] += product(a[p][r].values[k], b[p].values[k]);
 }
 
+/// sums[r] += what lane `lane` of a team has of row[r][begin:end] x[begin:end].
+template <int pack, int packs, int height, class T>
+__device__ __forceinline__ void add_rows(const T* const (&row)[height], long long column_stride,
+                                         const T* x, long long begin, long long end, int lane,
+                                         int team, Sum<T> (&sums)[height]) {
+    const int step = team * pack;
+    long long j = begin + lane * pack;
+    for (; j + (packs - 1) * step + pack <= end; j += packs * step)
+        add_products<pack, packs>(row, column_stride, x, j, step, sums);
+    for (; j + pack <= end; j += step) add_products<pack, 1>(row, column_stride, x, j, step, sums);
+    for (; pack > 1 && j < end; ++j) add_products<1, 1>(row, column_stride, x, j, step, sums);
+}
+
 /// Adds up the sums of a team in its first thread. By the whole block.
 template <int height, class S>
 __device__ __forceinline__ void add_over_team(S (&sums)[height], int team,
@@ -243,7 +262,7 @@ __device__ __forceinline__ void add_over_team(S (&sums)[height], int team,
 /// y[c, i] = A[i, c * chunk : (c + 1) * chunk] x of the same. A team has `height` rows, so far
 /// apart that neighbouring teams have neighbouring rows; rows past the last are that one again.
 /// `team`: a power of two up to a warp's threads, or the whole block. Packs of several elements
-/// ask for column_stride = 1, and for rows, chunks and x that begin at a multiple of their size.
+/// ask for column_stride = 1, and for systems, rows and chunks that are whole packs apart.
 template <class T, class Out, int pack, int packs, int height, int threads>
 __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
     gemv_dots(const T* A, const long long* A_offsets, long long row_stride, long long column_stride,
@@ -267,14 +286,12 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
     x = system_of(x, x_offsets, place.system);
 
     Sum<T> sums[height] = {};
-    const int step = team * pack;
-    const long long end = active ? least((place.chunk + 1) * chunk, columns) : 0;
-    long long j = place.chunk * chunk + lane * pack;
-    for (; j + (packs - 1) * step + pack <= end; j += packs * step)
-        add_products<pack, packs>(row, column_stride, x, j, step, sums);
-    for (; j + pack <= end; j += step) add_products<pack, 1>(row, column_stride, x, j, step, sums);
-    for (; pack > 1 && j < end; ++j) add_products<1, 1>(row, column_stride, x, j, step, sums);
-
+    const long long begin = place.chunk * chunk;
+    const long long end = active ? least(begin + chunk, columns) : begin;
+    if (is_aligned<pack>(row[0]) && is_aligned<pack>(x))
+        add_rows<pack, packs>(row, column_stride, x, begin, end, lane, team, sums);
+    else
+        add_rows<1, packs>(row, column_stride, x, begin, end, lane, team, sums);
     add_over_team(sums, team, warp_sums);
     if (!active || lane > 0) return;
     y += (place.chunk * systems + place.system) * rows;
@@ -305,8 +322,8 @@ __device__ __forceinline__ void add_multiples(const T* column, long long column_
 
 /// y[c, i] = A[i, c * chunk : (c + 1) * chunk] x of the same. A block has a tile of lanes * pack
 /// rows; threads / lanes of its threads have the same rows, and columns by turns. Packs of
-/// several elements ask for row_stride = 1, and for columns that begin at a multiple of their
-/// size. `lanes` is a power of two.
+/// several elements ask for row_stride = 1, and for systems and columns that are whole packs
+/// apart. `lanes` is a power of two.
 template <class T, class Out, int pack, int steps, int threads>
 __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
     gemv_axpys(const T* A, const long long* A_offsets, long long row_stride,
@@ -324,7 +341,7 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
     Pack<Sum<T>, pack> sums = {};
     const long long end = least((place.chunk + 1) * chunk, columns);
     long long j = place.chunk * chunk + part;
-    if (left >= pack) {
+    if (left >= pack && is_aligned<pack>(column)) {
         for (; j + (steps - 1) * parts < end; j += steps * parts)
             add_multiples<pack, steps>(column + j * column_stride, column_stride, x + j, parts,
                                        sums);

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arrays import Array, is_cupy, namespace, strided, systems_offsets
+from ._arrays import Array, namespace, strided, systems_offsets
 from ._kernels import CUDA_TYPES, Device
 
 WARP = 32
@@ -279,8 +279,9 @@ def by_dots(problem: Problem) -> bool:
 def dots_of(problem: Problem) -> Dots:
     """A warp or less to each row; a block, or several, where rows are few and long."""
     columns, size = problem.columns, problem.size
-    wide = problem.column_stride == 1 and _aligned(problem.A, -1)
-    pack = _pack(problem, columns, wide and _aligned(problem.x, -1))
+    contiguous = problem.column_stride == 1
+    whole = _in_packs(problem.A, -1) and _in_packs(problem.x, -1)
+    pack = _pack(problem, columns, contiguous and whole)
     packs = _reads(problem, pack)
     team = min(WARP, _power_of_two(_quotient_up(columns, pack)))
     if size * team >= HEIGHT * BLOCKS * THREADS:
@@ -295,7 +296,7 @@ def dots_of(problem: Problem) -> Dots:
 def axpys_of(problem: Problem) -> Axpys:
     """A block to each tile of rows; several, if these are few and long."""
     rows = problem.rows
-    pack = _pack(problem, rows, problem.row_stride == 1 and _aligned(problem.A, -2))
+    pack = _pack(problem, rows, problem.row_stride == 1 and _in_packs(problem.A, -2))
     steps = _reads(problem, pack)
     lanes = min(WARP, _power_of_two(_quotient_up(rows, pack)))
     tiles = _quotient_up(rows, lanes * pack)
@@ -371,15 +372,16 @@ def _chunks(columns: int, window: int, blocks: int) -> tuple[int, int]:
     return chunk, _quotient_up(columns, chunk)
 
 
-def _aligned(array: Array, along: int) -> bool:
-    """Whether every row, or column, `along` this axis begins at a whole pack."""
-    address = array.data.ptr if is_cupy(array) else array.ctypes.data
-    strides = [
-        stride
+def _in_packs(array: Array, along: int) -> bool:
+    """Whether all rows, or columns, along this axis are whole packs apart.
+
+    Whether the first one begins where a pack may, the kernel sees for itself.
+    """
+    return all(
+        stride % PACK_BYTES == 0
         for axis, stride in enumerate(array.strides)
         if array.shape[axis] > 1 and axis != array.ndim + along
-    ]
-    return all(place % PACK_BYTES == 0 for place in (address, *strides))
+    )
 
 
 def _power_of_two(least: int) -> int:

@@ -1,0 +1,590 @@
+"""Matrix times vector: every variant, layout and shape against exact sums."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import gpusolve
+from gpusolve import _emulator, _gemv_kernel
+from gpusolve._arrays import is_cupy, namespace
+from gpusolve._gemv_kernel import THREADS, WARP, Axpys, Dots
+
+Array = NDArray[Any]
+
+VARIANTS = ("auto", "naive", "threads_per_dot", "threads_per_row")
+DTYPES = ("float16", "float32", "float64")
+SHAPES = (
+    (1, 1),
+    (3, 5),
+    (31, 32),
+    (32, 31),
+    (33, 33),
+    (16, 64),
+    (17, 257),
+    (300, 3),
+    (2, 5000),
+    (1, 4099),
+    (4099, 1),
+)
+LAYOUTS = {
+    "C": lambda A: A,
+    "Fortran": lambda A: A.swapaxes(-1, -2).copy().swapaxes(-1, -2),
+    "reversed": lambda A: A[..., ::-1, ::-1].copy()[..., ::-1, ::-1],
+    "apart": lambda A: spread(A, 2, 2),
+    "rows apart": lambda A: spread(A, 3, 1),
+}
+"""The same matrix, in another place."""
+
+same = np.testing.assert_array_equal
+numpy_only = pytest.mark.parametrize("backend", ["numpy"], indirect=True)
+without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
+every_variant = pytest.mark.parametrize("variant", VARIANTS)
+every_layout = pytest.mark.parametrize("layout", LAYOUTS)
+either_way = pytest.mark.parametrize("transpose", [False, True])
+
+
+def spread(A: Any, of_rows: int, of_columns: int) -> Any:
+    """A view of A's numbers, so many places apart, in an array that is else NaN.
+
+    Its rows are a multiple of 16 bytes.
+    """
+    m, n = A.shape[-2:]
+    shape = (*A.shape[:-2], m * of_rows, -(-n * of_columns // 8) * 8)
+    parent = namespace(A).full(shape, np.nan, A.dtype)
+    view = parent[..., ::of_rows, : n * of_columns : of_columns]
+    view[...] = A
+    return view
+
+
+def exact(A: Array, x: Array, transpose: bool = False) -> Array:
+    """The product of whole numbers, in whole numbers."""
+    A, x = A.astype(np.int64), x.astype(np.int64)
+    return (A * (x[..., :, None] if transpose else x[..., None, :])).sum(
+        -2 if transpose else -1
+    )
+
+
+def whole(rng: np.random.Generator, shape: Any, dtype: Any) -> Array:
+    """Numbers whose sums are exact in every dtype and in every order."""
+    return rng.integers(-1, 2, shape).astype(dtype)
+
+
+def check(
+    backend: Any,
+    rng: np.random.Generator,
+    shape: tuple[int, int],
+    dtype: Any,
+    layout: str = "C",
+    transpose: bool = False,
+    batch: tuple[int, ...] = (),
+    **options: Any,
+) -> None:
+    """One product of whole numbers, to the last bit."""
+    A = whole(rng, (*batch, *shape), dtype)
+    x = whole(rng, (*batch, shape[0 if transpose else 1]), dtype)
+
+    def product(A: Any, x: Any) -> Any:
+        return gpusolve.gemv(LAYOUTS[layout](A), x, transpose=transpose, **options)
+
+    found = backend.call(product, A, x)
+    expected = exact(A, x, transpose).astype(dtype)
+    same(found, expected, strict=True, err_msg=f"{shape}")
+
+
+# ---- shapes, layouts, dtypes ----
+
+
+@every_variant
+@either_way
+@every_layout
+def test_shapes(
+    backend: Any,
+    layout: str,
+    transpose: bool,
+    variant: str,
+    rng: np.random.Generator,
+) -> None:
+    for shape in SHAPES:
+        check(backend, rng, shape, np.float32, layout, transpose, variant=variant)
+
+
+@every_variant
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes(
+    backend: Any, dtype: str, variant: str, rng: np.random.Generator
+) -> None:
+    for layout, shape in itertools.product(("C", "rows apart"), ((17, 65), (5, 3001))):
+        for transpose in (False, True):
+            check(backend, rng, shape, dtype, layout, transpose, variant=variant)
+
+
+@either_way
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_many_chunks(
+    backend: Any, dtype: str, transpose: bool, rng: np.random.Generator
+) -> None:
+    shape = (70_001, 9) if transpose else (9, 70_001)
+    check(backend, rng, shape, dtype, transpose=transpose)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["C", "rows apart", "reversed"])
+@pytest.mark.parametrize("blocks", [1, 3, 40])
+def test_every_plan(
+    backend: Any, blocks: int, layout: str, dtype: str, rng: Any, monkeypatch: Any
+) -> None:
+    """What a plan is made for needs large matrices; a small device serves, too."""
+    monkeypatch.setattr(_gemv_kernel, "BLOCKS", blocks)
+    for shape in ((5, 3001), (129, 140), (1030, 7), (2, 5)):
+        for transpose in (False, True):
+            check(backend, rng, shape, dtype, layout, transpose)
+
+
+@every_variant
+@either_way
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
+def test_nothing_to_add_up(
+    backend: Any, shape: tuple[int, int], transpose: bool, variant: str, rng: Any
+) -> None:
+    check(backend, rng, shape, np.float32, "C", transpose, variant=variant)
+    check(backend, rng, shape, np.float32, "C", transpose, (2,), variant=variant)
+    check(backend, rng, (4, 3), np.float64, "C", transpose, (2, 0), variant=variant)
+
+
+# ---- batches ----
+
+
+@every_variant
+@either_way
+@pytest.mark.parametrize("layout", ["C", "Fortran", "reversed"])
+def test_batches(
+    backend: Any, layout: str, transpose: bool, variant: str, rng: Any
+) -> None:
+    for shape, batch in (((3, 5), (4, 3)), ((1, 1), (300,)), ((40, 70), (5,))):
+        check(
+            backend, rng, shape, np.float32, layout, transpose, batch, variant=variant
+        )
+    check(backend, rng, (3, 2600), np.float32, layout, transpose, (2,), variant=variant)
+
+
+@every_variant
+@pytest.mark.parametrize(
+    ("of_A", "of_x"),
+    [((), (6,)), ((6,), ()), ((2, 1), (3,)), ((1, 3), (2, 1)), ((1,), (1, 1))],
+)
+def test_batches_broadcast(
+    backend: Any, of_A: Any, of_x: Any, variant: str, rng: np.random.Generator
+) -> None:
+    A, x = whole(rng, (*of_A, 33, 40), "f4"), whole(rng, (*of_x, 40), "f4")
+    found = backend.call(gpusolve.gemv, A, x, variant=variant)
+    same(found, exact(A, x).astype("f4"), strict=True)
+
+
+@pytest.mark.parametrize("variant", ["auto", "threads_per_row"])
+@either_way
+def test_broadcast_strides(
+    backend: Any, transpose: bool, variant: str, rng: np.random.Generator
+) -> None:
+    """Matrices of which rows, columns or systems are one in memory."""
+    v = whole(rng, 60, "f4")
+    for shape, view in (
+        ((7, 60), lambda v, xp: xp.broadcast_to(v, (7, 60))),
+        ((60, 7), lambda v, xp: xp.broadcast_to(v[:, None], (60, 7))),
+        ((60, 60), lambda v, xp: xp.broadcast_to(v[0], (60, 60))),
+        ((3, 7, 60), lambda v, xp: xp.broadcast_to(v, (3, 7, 60))),
+    ):
+        x = whole(rng, shape[-2 if transpose else -1], "f4")
+
+        def product(v: Any, x: Any, view: Any = view) -> Any:
+            A = view(v, namespace(v))
+            return gpusolve.gemv(A, x, transpose=transpose, variant=variant)
+
+        expected = exact(view(v, np), x, transpose).astype("f4")
+        same(backend.call(product, v, x), expected, strict=True)
+
+
+@every_variant
+def test_vectors_anywhere(backend: Any, variant: str, rng: np.random.Generator) -> None:
+    A, x = whole(rng, (20, 36), "f4"), whole(rng, 200, "f4")
+    for view in (
+        lambda x: x[:36],
+        lambda x: x[1:37],
+        lambda x: x[35::-1],
+        lambda x: x[: 36 * 4 : 4],
+        lambda x: x[:180].reshape(36, 5).T,
+        lambda x: x[:180].reshape(5, 36)[::-2],
+    ):
+
+        def product(A: Any, x: Any, view: Any = view) -> Any:
+            return gpusolve.gemv(A, view(x), variant=variant)
+
+        expected = exact(A, view(x)).astype("f4")
+        same(backend.call(product, A, x), expected, strict=True)
+
+
+def test_matrices_that_begin_anywhere(backend: Any, rng: np.random.Generator) -> None:
+    numbers, x = whole(rng, 5000, "f4"), whole(rng, 64, "f4")
+    for start in range(5):
+
+        def product(numbers: Any, x: Any, start: int = start) -> Any:
+            A = numbers[start : start + 33 * 64].reshape(33, 64)
+            return gpusolve.gemv(A, x)
+
+        A = numbers[start : start + 33 * 64].reshape(33, 64)
+        same(backend.call(product, numbers, x), exact(A, x).astype("f4"), strict=True)
+
+
+@without_gpu
+def test_bytes_that_do_not_lie_evenly(backend: Any, rng: np.random.Generator) -> None:
+    record = np.dtype([("flag", "u1"), ("number", "f4")])
+    records = np.zeros((20, 30), record)
+    records["number"] = whole(rng, (20, 30), "f4")
+    A, x = records["number"], records["number"][0]
+    assert not A.flags.aligned
+    same(gpusolve.gemv(A, x), exact(A, x).astype("f4"), strict=True)
+
+
+def test_a_shared_matrix_is_not_copied(rng: np.random.Generator) -> None:
+    A = np.broadcast_to(whole(rng, (1, 4, 5), "f4"), (1000, 4, 5))
+    problem = _gemv_kernel.problem_of(A, np.ones((1000, 5), "f4"), (1000,))
+    assert problem.A is A
+    assert problem.A_offsets is None
+    assert problem.x_offsets is not None
+
+
+# ---- floating-point numbers ----
+
+
+@every_variant
+@either_way
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rounding(
+    backend: Any, dtype: str, transpose: bool, variant: str, rng: np.random.Generator
+) -> None:
+    A = rng.standard_normal((37, 1500)).astype(dtype)
+    x = rng.standard_normal(37 if transpose else 1500).astype(dtype)
+    found = backend.call(gpusolve.gemv, A, x, transpose=transpose, variant=variant)
+    assert found.dtype == dtype
+    wide = (A.T if transpose else A).astype(np.longdouble)
+    product, magnitude = wide @ x, abs(wide) @ abs(x)
+    sums = np.finfo(np.promote_types(dtype, np.float32)).eps * len(x) * magnitude
+    rounding = np.finfo(dtype).eps * abs(product)
+    assert (abs(found - product) <= sums + rounding).all()
+
+
+@every_variant
+def test_half_is_added_up_in_float(backend: Any, variant: str) -> None:
+    A, x = np.ones((2, 5000), np.float16), np.ones(5000, np.float16)
+    found = backend.call(gpusolve.gemv, A, x, variant=variant)
+    same(found, np.full(2, 5000, np.float16), strict=True)
+    x[:2500] = 60000
+    x[2500:] = -60000
+    found = backend.call(gpusolve.gemv, A, x, variant=variant)
+    same(found, np.zeros(2, np.float16), strict=True)
+    found = backend.call(gpusolve.gemv, A, abs(x), variant=variant)
+    same(found, np.full(2, np.inf, np.float16), strict=True)
+
+
+@every_variant
+@either_way
+@every_layout
+def test_nan_and_infinity(
+    backend: Any, layout: str, transpose: bool, variant: str, rng: np.random.Generator
+) -> None:
+    A = whole(rng, (14, 22), np.float32)
+    A[2, 3], A[5, 21], A[13, 0], A[13, 1] = np.nan, np.inf, np.inf, -np.inf
+    x = whole(rng, 14 if transpose else 22, np.float32)
+    x[-1], x[3] = np.inf, 0
+
+    def product(A: Any, x: Any) -> Any:
+        A = LAYOUTS[layout](A)
+        return gpusolve.gemv(A, x, transpose=transpose, variant=variant)
+
+    with np.errstate(invalid="ignore"):
+        terms = A * (x[:, None] if transpose else x)
+        expected = terms.sum(0 if transpose else 1)
+    assert np.isnan(expected).any()
+    same(backend.call(product, A, x), expected)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_same_bits_in_every_schedule(
+    variant: str, order: Any, schedule: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A = np.asarray(rng.standard_normal((9, 6001)), order=order)
+    x = rng.standard_normal(6001)
+    found = gpusolve.gemv(A, x, variant=variant)
+    with _emulator.schedule("forward"):
+        expected = gpusolve.gemv(A, x, variant=variant)
+    same(found.view(np.uint64), expected.view(np.uint64))
+
+
+@every_variant
+def test_no_block_reads_what_another_writes(
+    variant: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with _emulator.races():
+        for shape, transpose in itertools.product(((9, 9000), (70, 33)), (False, True)):
+            A = whole(rng, shape, "f4")
+            x = whole(rng, shape[0 if transpose else 1], "f4")
+            gpusolve.gemv(A, x, transpose=transpose, variant=variant)
+
+
+# ---- dtypes that become others, and where the result lives ----
+
+
+@numpy_only
+@pytest.mark.parametrize(
+    ("of_A", "of_x", "of_y"),
+    [
+        ("float16", "float16", "float16"),
+        (">f2", "float16", "float16"),
+        ("float16", "float32", "float32"),
+        ("float32", ">f4", "float32"),
+        ("float32", "float64", "float64"),
+        ("int32", "float32", "float64"),
+        ("bool", "bool", "float64"),
+        ("uint8", "int64", "float64"),
+    ],
+)
+def test_dtype_of_the_result(backend: Any, of_A: str, of_x: str, of_y: str) -> None:
+    A, x = np.ones((2, 3), of_A), np.ones(3, of_x)
+    same(gpusolve.gemv(A, x), np.full(2, 3, of_y), strict=True)
+
+
+def test_lives_where_the_input_does(backend: Any) -> None:
+    found = gpusolve.gemv(backend.array(np.ones((2, 3))), backend.array(np.ones(3)))
+    assert is_cupy(found) == (backend.name == "cuda")
+
+
+@without_gpu
+def test_whatever_is_array_like(backend: Any) -> None:
+    same(gpusolve.gemv([[1, 2], [3, 4]], (1, 1)), [3.0, 7.0])
+
+
+def test_the_specification(rng: np.random.Generator) -> None:
+    A, x = whole(rng, (3, 4, 5), "f2"), whole(rng, (3, 1, 5), "f2")
+    found = gpusolve.reference.gemv(A, x)
+    same(found, exact(A, x).astype("f2"), strict=True)
+    found = gpusolve.reference.gemv(A.swapaxes(1, 2), x, transpose=True)
+    same(found, exact(A, x).astype("f2"), strict=True)
+
+
+# ---- out ----
+
+
+@every_variant
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda z: z[:60].reshape(3, 20),
+        lambda z: z[59::-1].reshape(3, 20),
+        lambda z: z[:120:2].reshape(3, 20),
+        lambda z: z[:60].reshape(20, 3).T,
+    ],
+)
+def test_out(backend: Any, view: Any, variant: str, rng: np.random.Generator) -> None:
+    A, x = whole(rng, (3, 20, 30), "f4"), whole(rng, 30, "f4")
+
+    def product(A: Any, x: Any, z: Any) -> Any:
+        out = view(z)
+        assert gpusolve.gemv(A, x, variant=variant, out=out) is out
+        return z
+
+    z = np.full(200, 7, np.float32)
+    expected = z.copy()
+    view(expected)[...] = exact(A, x)
+    same(backend.call(product, A, x, z), expected, strict=True)
+
+
+def test_out_over_an_input(backend: Any, rng: np.random.Generator) -> None:
+    A, x = whole(rng, (70, 70), "f8"), whole(rng, 70, "f8")
+
+    def over_x(A: Any, x: Any) -> Any:
+        return gpusolve.gemv(A, x, out=x)
+
+    def over_a_row(A: Any, x: Any) -> Any:
+        return gpusolve.gemv(A, x, out=A[3])
+
+    expected = exact(A, x).astype("f8")
+    same(backend.call(over_x, A.copy(), x.copy()), expected)
+    same(backend.call(over_a_row, A.copy(), x.copy()), expected)
+
+
+@without_gpu
+def test_out_of_uneven_bytes(backend: Any) -> None:
+    out = np.frombuffer(bytearray(25), np.float64, 3, 1)
+    assert not out.flags.aligned
+    same(gpusolve.gemv(np.ones((3, 2)), np.ones(2), out=out), [2, 2, 2])
+
+
+def test_out_where_there_is_nothing(backend: Any) -> None:
+    def product(A: Any, x: Any, out: Any) -> Any:
+        return gpusolve.gemv(A, x, out=out)
+
+    found = backend.call(product, np.ones((3, 0)), np.ones(0), np.ones(3))
+    same(found, np.zeros(3), strict=True)
+
+
+def test_inputs_are_left_as_they_are(backend: Any, rng: np.random.Generator) -> None:
+    A, x = whole(rng, (2, 30, 20), "f4"), whole(rng, 30, "f4")
+    before = A.copy(), x.copy()
+    A.flags.writeable = x.flags.writeable = False
+    backend.call(gpusolve.gemv, A, x, transpose=True)
+    same(A, before[0])
+    same(x, before[1])
+
+
+# ---- any product ----
+
+
+@st.composite
+def products(draw: Any) -> tuple[Array, Array, bool]:
+    """Small whole numbers in some layout, with leading axes that broadcast."""
+    m, n = draw(st.integers(0, 40)), draw(st.integers(0, 40))
+    transpose = draw(st.booleans())
+    batch = draw(st.sampled_from([((), ()), ((2,), ()), ((3, 1), (2,)), ((0,), (1,))]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    dtype = draw(st.sampled_from(["f4", "f8"]))
+    A = rng.integers(-9, 10, (*batch[0], m, n)).astype(dtype)
+    x = rng.integers(-9, 10, (*batch[1], m if transpose else n)).astype(dtype)
+    layout = draw(st.sampled_from(["C", "Fortran", "reversed"]))
+    return LAYOUTS[layout](A), x, transpose
+
+
+@without_gpu
+@every_variant
+@given(problem=products())
+def test_any_product(
+    backend: Any, variant: str, problem: tuple[Array, Array, bool]
+) -> None:
+    A, x, transpose = problem
+    found = gpusolve.gemv(A, x, transpose=transpose, variant=variant)
+    same(found, exact(A, x, transpose).astype(A.dtype), strict=True)
+
+
+# ---- plans, for matrices of any size ----
+
+
+def plan(
+    m: int, n: int, dtype: Any = "f4", transpose: bool = False, systems: int = 1
+) -> Dots | Axpys:
+    """What "auto" does to a contiguous matrix, of which nobody touches the memory."""
+    one = np.lib.stride_tricks.as_strided
+    itemsize = np.dtype(dtype).itemsize
+    memory = np.zeros(64, dtype)
+    memory = memory[-memory.ctypes.data // itemsize % 16 :]
+    A = one(memory, (systems, m, n), (m * n * itemsize, n * itemsize, itemsize))
+    A = A.swapaxes(1, 2) if transpose else A
+    length = m if transpose else n
+    x = one(memory, (1, length), (length * itemsize, itemsize))
+    problem = _gemv_kernel.problem_of(A, x, (systems,))
+    by_dots = _gemv_kernel.by_dots(problem)
+    return (_gemv_kernel.dots_of if by_dots else _gemv_kernel.axpys_of)(problem)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_plans_cover_the_columns(dtype: str) -> None:
+    lengths = (1, 2, 7, 16, 33, 64, 1000, 4097, 10**5, 10**7 + 3)
+    for m, n, transpose in itertools.product(lengths, lengths, (False, True)):
+        columns = m if transpose else n
+        made = plan(m, n, dtype, transpose)
+        assert (made.chunks - 1) * made.chunk < columns <= made.chunks * made.chunk
+        assert made.chunks == 1 or made.chunk % made.pack == 0
+        if isinstance(made, Dots):
+            assert made.team == THREADS or (made.team <= WARP and made.chunks == 1)
+            assert made.team & (made.team - 1) == 0
+        else:
+            rows = n if transpose else m
+            covered = made.lanes * made.pack
+            assert (made.tiles - 1) * covered < rows <= made.tiles * covered
+            assert made.lanes & (made.lanes - 1) == 0
+
+
+def test_plans_of_the_paper() -> None:
+    """Rows of 16, 32 and 64 numbers need no more threads than they have packs."""
+    for n, team in ((16, 4), (32, 8), (64, 16)):
+        made = plan(10**5, n)
+        assert isinstance(made, Dots)
+        assert (made.pack, made.team, made.chunks) == (4, team, 1)
+        other = plan(10**5, n, transpose=True)
+        assert isinstance(other, Axpys)
+        assert (other.pack, other.lanes) == (4, team)
+
+
+@either_way
+@pytest.mark.parametrize("short", [1, 16, 63])
+def test_long_reductions_are_spread(short: int, transpose: bool) -> None:
+    long = 10**6
+    made = plan(long, short, transpose=True) if transpose else plan(short, long)
+    tiles = made.tiles if isinstance(made, Axpys) else short
+    assert 100 <= made.chunks * tiles <= _gemv_kernel.BLOCKS
+
+
+def test_many_rows_share_what_is_read_of_x() -> None:
+    made = plan(10**5, 10**4)
+    assert isinstance(made, Dots)
+    assert (made.height, made.team) == (_gemv_kernel.HEIGHT, WARP)
+
+
+def test_tiny_systems_share_a_block() -> None:
+    made = plan(8, 8, transpose=True, systems=10**6)
+    assert isinstance(made, Dots)
+    assert made.team == 8
+
+
+# ---- what is refused ----
+
+A, x = np.ones((4, 3)), np.ones(3)
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((A * 1j, x), {}, TypeError, "A has dtype complex128"),
+        ((A, x * 1j), {}, TypeError, "x has dtype complex128"),
+        ((A.astype(np.longdouble), x), {}, TypeError, "A has dtype"),
+        ((A, x.astype(object)), {}, TypeError, "x has dtype object"),
+        ((np.ma.masked_array(A), x), {}, TypeError, "A is a masked array"),
+        ((A, [2**60, 1, 1]), {}, ValueError, "x has an integer of magnitude"),
+        ((x, x), {}, ValueError, r"A has shape \(3,\)"),
+        ((A, 1.0), {}, ValueError, "x is a scalar"),
+        ((A, np.ones(4)), {}, ValueError, r"x has shape \(4,\).* 3 columns"),
+        ((A, x), {"transpose": True}, ValueError, r"x has shape \(3,\).* 4 rows"),
+        ((A, np.ones((3, 1))), {}, ValueError, r"x has shape \(3, 1\)"),
+        (
+            (np.ones((2, 4, 3)), np.ones((3, 3))),
+            {},
+            ValueError,
+            r"do not broadcast: A \(2, 4, 3\), x \(3, 3\)",
+        ),
+        ((A, x), {"variant": "quick"}, ValueError, "variant is 'quick'"),
+        ((A, x), {"out": np.ones(3)}, ValueError, r"out has shape \(3,\); \(4,\)"),
+        ((A, x), {"out": np.ones((1, 4))}, ValueError, r"out has shape \(1, 4\)"),
+        ((A, x), {"out": np.ones(4, "f4")}, TypeError, "out has dtype float32"),
+        ((A, x), {"out": np.ones(4, ">f8")}, TypeError, "out has dtype >f8"),
+        ((A, x), {"out": [0.0] * 4}, TypeError, "out is a list"),
+        (
+            (A, x),
+            {"out": np.broadcast_to(np.ones(1), 4)},
+            ValueError,
+            "out is read-only",
+        ),
+    ],
+)
+def test_bad_calls(
+    backend: Any, arguments: Any, options: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.gemv(*arguments, **options)
