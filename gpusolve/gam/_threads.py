@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from .._nnls_cpu import blas, cores
 
@@ -20,6 +20,12 @@ def chunked(learners: int, rows: int) -> list[slice]:
     return [slice(k, min(k + size, learners)) for k in range(0, learners, size)]
 
 
+def one_blas_thread() -> AbstractContextManager[object]:
+    """BLAS on one thread: small matrices want no more, and sums come out the same."""
+    limited: AbstractContextManager[object] = blas().limit(limits=1, user_api="blas")
+    return limited
+
+
 @contextmanager
 def workers(learners: int, rows: int) -> Iterator[Callable[[Work], None]]:
     """A function that calls some work for all learners, a chunk of them at a time.
@@ -29,10 +35,7 @@ def workers(learners: int, rows: int) -> Iterator[Callable[[Work], None]]:
     """
     chunks = chunked(learners, rows)
     threads = max(1, min(cores(), len(chunks)))
-    with (
-        blas().limit(limits=1, user_api="blas"),
-        ThreadPoolExecutor(threads) as pool,
-    ):
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         spread = map if threads == 1 else pool.map
 
         def run(work: Work) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .._arrays import Array, is_cupy, namespace
 from .._kernels import device_of
 from . import _boosting_cpu, _boosting_direct
+from ._threads import one_blas_thread
 from .learners import Learners
 
 METHODS = ("auto", "direct", "stacked", "gram")
@@ -128,7 +129,8 @@ def make_steps(
 ) -> tuple[Array, Array, Array]:
     """Make the steps where the learners live."""
     if method == "direct":
-        return _boosting_direct.boost(learners, residual, learning_rate, steps)
+        with one_blas_thread():
+            return _boosting_direct.boost(learners, residual, learning_rate, steps)
     device = device_of(residual)
     if device is None:
         return _boosting_cpu.boost(learners, residual, learning_rate, steps, method)

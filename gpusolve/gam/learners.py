@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._arrays import Array, is_cupy, namespace
-from ._threads import workers
+from ._threads import one_blas_thread, workers
 from .basis import CompactBasis
 from .penalty import null_dimension, penalty_matrix
 from .products import cross_products, dense_gram_matrices
@@ -117,7 +118,7 @@ def make_learners(
     penalty_order: int = 2,
     df: float = 4.0,
     df_definition: str = "2S-SS",
-    lambda_: Array | None = None,
+    lambda_: NDArray[np.float64] | None = None,
     weights: Array | None = None,
 ) -> Learners:
     """Set up the learners: their Gram matrices, smoothing parameters and inverses.
@@ -130,7 +131,7 @@ def make_learners(
         As for `penalty_matrix`.
     df, df_definition
         As for `smoothing_parameters`.
-    lambda_ : (K,) array, optional
+    lambda_ : (K,) array on the host, optional
         The smoothing parameters, instead of those that give `df`.
     weights : (n,) float64 array, optional
         Of the observations; not negative.
@@ -147,6 +148,7 @@ def make_learners(
     Examples
     --------
     >>> import numpy as np
+    from numpy.typing import NDArray
     >>> from gpusolve.gam.basis import BSplines
     >>> X = np.linspace(0, 1, 50)[:, None]
     >>> basis = BSplines.spanning(X, n_basis=8).evaluate(X)
@@ -157,11 +159,11 @@ def make_learners(
     gram = gram_matrices(basis, n_basis, weights)
     G = gram.get() if is_cupy(gram) else gram
     K = penalty_matrix(n_basis, penalty, penalty_order)
-    if lambda_ is None:
-        free = null_dimension(n_basis, penalty, penalty_order)
-        lambdas = smoothing_parameters(G, K, free, df, df_definition)
-    else:
-        lambdas = np.asarray(lambda_, np.float64)
+    free = null_dimension(n_basis, penalty, penalty_order)
+    with one_blas_thread():
+        if lambda_ is None:
+            lambda_ = smoothing_parameters(G, K, free, df, df_definition)
+        inverse = inverses(G, K, free, np.asarray(lambda_))
     xp = namespace(gram)
     return Learners(
         first=basis.first,
@@ -169,7 +171,7 @@ def make_learners(
         n_basis=n_basis,
         gram=gram,
         penalty=xp.asarray(K),
-        lambda_=xp.asarray(lambdas),
-        inverse=xp.asarray(inverses(G, K, lambdas)),
+        lambda_=xp.asarray(lambda_, np.float64),
+        inverse=xp.asarray(inverse),
         weights=weights,
     )

@@ -157,13 +157,17 @@ def smoothing_parameters(
     return lambda_
 
 
-def inverses(gram: Floats, penalty: Floats, lambda_: Floats) -> Floats:
+def inverses(
+    gram: Floats, penalty: Floats, null_dimension: int, lambda_: Floats
+) -> Floats:
     """``(X'WX + lambda K)^-1`` of each learner; singular ones are pseudo-inverted.
 
     Parameters
     ----------
     gram : (K, k, k) array
     penalty : (k, k) array
+    null_dimension : int
+        Dimensions that the penalty leaves free.
     lambda_ : (K,) array
 
     Returns
@@ -176,9 +180,10 @@ def inverses(gram: Floats, penalty: Floats, lambda_: Floats) -> Floats:
     that a large lambda takes no digits from what the penalty leaves free.
     """
     strength, V = np.linalg.eigh(penalty)
+    strength[:null_dimension] = 0
     A = V.T @ gram @ V
     diagonal = np.einsum("kii->ki", A)
-    diagonal += lambda_[:, None] * np.maximum(strength, 0)
+    diagonal += lambda_[:, None] * strength
     with np.errstate(divide="ignore"):
         scale = np.where(diagonal > 0, 1 / np.sqrt(diagonal), 0)
     eigenvalues, U = np.linalg.eigh(scale[:, :, None] * A * scale[:, None, :])

@@ -1,0 +1,301 @@
+"""Boosting against figures by mboost, the specification, and what must hold of it."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+import pytest
+from gam_figures import NAMES, Figures, figures, sums
+
+from gpusolve.gam import boosting
+from gpusolve.gam.basis import BSplines
+from gpusolve.gam.boosting import Path, boost
+from gpusolve.gam.learners import Learners, make_learners
+from gpusolve.gam.penalty import penalty_matrix
+from gpusolve.gam.simulation import simulate
+from gpusolve.reference import boosting as specification
+
+METHODS = ("direct", "stacked", "gram")
+
+
+@pytest.fixture(params=METHODS)
+def method(request: pytest.FixtureRequest, backend: Any) -> str:
+    kernel = importlib.util.find_spec("gpusolve.gam._boosting_kernel")
+    if kernel is None and backend.name != "numpy" and request.param != "direct":
+        pytest.skip("the kernel is not there yet")
+    return str(request.param)
+
+
+def learners_of(
+    backend: Any, X: np.ndarray, n_basis: int = 10, dtype: Any = None, **options: Any
+) -> Learners:
+    X = backend.array(X)
+    basis = BSplines.spanning(X, n_basis).evaluate(X, dtype=dtype or np.float64)
+    if "weights" in options:
+        options["weights"] = backend.array(options["weights"])
+    return make_learners(basis, n_basis, **options)
+
+
+def additive(rng: np.random.Generator, n: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """Two of five covariates act, and there is noise."""
+    X = rng.random((n, 5))
+    mean = 3 * np.sin(6 * X[:, 1]) + 2 * X[:, 3] ** 2
+    return X, mean + 0.1 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("n", [1000, 10_000, 100_000])
+def test_the_simulation_is_the_one_of_the_figures(n: int) -> None:
+    X, y, active = simulate(n)
+    expected = sums()[str(n)]
+    assert active.tolist() == expected["active_0based"]
+    assert X.sum() == pytest.approx(expected["sum_X"], rel=1e-12)
+    assert y.sum() == pytest.approx(expected["sum_y"], rel=1e-12)
+    assert y.var() == pytest.approx(expected["var_y"], rel=1e-12)
+
+
+def check_against(found: Figures, path: Path, rel: float) -> None:
+    steps = len(path)
+    np.testing.assert_array_equal(path.selected, found.selected[:steps])
+    np.testing.assert_allclose(path.risk, found.risk[: steps + 1], rtol=rel)
+    assert path.offset == pytest.approx(found.offset, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("given", [True, False], ids=["lambda given", "lambda solved"])
+def test_is_mboost(backend: Any, method: str, name: str, given: bool) -> None:
+    found = figures(name)
+    steps = 100
+    if backend.name == "emulator":
+        if not given or name != "sim_n1000_k16_pspline_df4":
+            pytest.skip("one figure is enough for the emulator, which takes long")
+        steps = 4
+    if method == "direct" and found.n > 1000 and backend.name == "numpy":
+        pytest.skip("dense matrices of many rows take long on a CPU")
+    X, y, _ = simulate(found.n)
+    options = {**found.options, "lambda_": found.lambda_ if given else None}
+    learners = learners_of(backend, X, found.n_basis, **options)
+    path = boost(learners, backend.array(y), steps=steps, method=method)
+    assert path.method == method
+    rel = 1e-10 if given else 1e-8
+    check_against(found, path, rel)
+    if steps < 100:
+        return
+    coef = path.coef(100)
+    np.testing.assert_allclose(coef, found.coef, rtol=0, atol=rel * abs(coef).max())
+    if found.fitted is not None:
+        on_host = BSplines.spanning(X, found.n_basis).evaluate(X)
+        fitted = path.offset + on_host.multiply(coef).sum(axis=0)
+        np.testing.assert_allclose(
+            fitted, found.fitted, rtol=0, atol=rel * abs(fitted).max()
+        )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lambda_is_mboosts(name: str) -> None:
+    found = figures(name)
+    X, _, _ = simulate(found.n)
+    X = np.asfortranarray(X)
+    basis = BSplines.spanning(X, found.n_basis).evaluate(X)
+    learners = make_learners(basis, found.n_basis, **found.options)
+    np.testing.assert_allclose(learners.lambda_, found.lambda_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("penalty", ["difference", "ridge", "cyclic"])
+def test_is_the_specification(
+    backend: Any, method: str, weighted: bool, penalty: str, rng: np.random.Generator
+) -> None:
+    X, y = additive(rng)
+    options = {"weights": rng.integers(0, 4, len(y)) + 0.5} if weighted else {}
+    learners = learners_of(backend, X, penalty=penalty, **options)
+    path = boost(learners, backend.array(y), steps=40, learning_rate=0.3, method=method)
+    host = learners_of(type(backend)("numpy"), X, penalty=penalty, **options)
+    expected = specification.boost(
+        host.dense(),
+        y,
+        penalty_matrix(10, penalty),
+        host.lambda_,
+        steps=40,
+        learning_rate=0.3,
+        **options,
+    )
+    np.testing.assert_array_equal(path.selected, expected.selected)
+    assert path.offset == pytest.approx(expected.offset, rel=1e-12)
+    np.testing.assert_allclose(path.updates, expected.updates, atol=1e-10)
+    np.testing.assert_allclose(path.risk, expected.risk, rtol=1e-10)
+    fitted = expected.offset + host.basis.multiply(path.coef(5)).sum(axis=0)
+    np.testing.assert_allclose(fitted, expected.fitted, atol=1e-10)
+
+
+def test_float32_storage_keeps_the_path_where_the_gap_allows(
+    backend: Any, method: str, rng: np.random.Generator
+) -> None:
+    X, y = additive(rng)
+    double, single = (
+        boost(
+            learners_of(backend, X, dtype=dtype),
+            backend.array(y),
+            steps=30,
+            method=method,
+        )
+        for dtype in (np.float64, np.float32)
+    )
+    np.testing.assert_array_equal(single.selected, double.selected)
+    np.testing.assert_allclose(single.risk, double.risk, rtol=1e-5)
+    assert single.updates.dtype == np.float64
+
+
+def test_many_steps_end_at_penalised_least_squares(
+    backend: Any, method: str, rng: np.random.Generator
+) -> None:
+    """With lambda at zero boosting is coordinate descent for least squares."""
+    X, y = additive(rng, n=120)
+    X = X[:, :2]
+    learners = learners_of(backend, X, n_basis=6, penalty=None)
+    steps = 400 if backend.name != "emulator" else 100
+    path = boost(
+        learners, backend.array(y), steps=steps, learning_rate=1.0, method=method
+    )
+    basis = BSplines.spanning(X, 6).evaluate(X).dense(6)
+    B = np.hstack([*basis])
+    least = np.linalg.lstsq(B, y, rcond=None)[1:2]
+    best = B @ np.linalg.lstsq(B, y, rcond=None)[0]
+    assert len(least)
+    assert path.risk[-1] == pytest.approx(((y - best) ** 2).sum(), rel=1e-9)
+
+
+def test_penalised_learners_reach_least_squares_too(rng: np.random.Generator) -> None:
+    """The penalty slows the steps down; it does not move where they end."""
+    x = rng.random((150, 1))
+    y = np.sin(6 * x[:, 0]) + 0.1 * rng.standard_normal(150)
+    basis = BSplines.spanning(x, 6).evaluate(x)
+    learners = make_learners(basis, 6, df=3)
+    path = boost(learners, y, steps=20_000, learning_rate=1.0)
+    B = basis.dense(6)[0]
+    best = B @ np.linalg.lstsq(B, y, rcond=None)[0]
+    assert path.risk[-1] == pytest.approx(((y - best) ** 2).sum(), rel=1e-8)
+
+
+@pytest.mark.parametrize("learning_rate", [0.01, 0.5, 1.0])
+def test_risk_never_rises(
+    backend: Any, method: str, learning_rate: float, rng: np.random.Generator
+) -> None:
+    X, y = additive(rng)
+    learners = learners_of(backend, X, weights=rng.random(len(y)))
+    path = boost(
+        learners,
+        backend.array(y),
+        steps=60,
+        learning_rate=learning_rate,
+        method=method,
+    )
+    assert (np.diff(path.risk) <= 1e-12 * path.risk[0]).all()
+    assert path.risk.shape == (61,)
+
+
+def test_permuted_learners_give_the_permuted_path(
+    backend: Any, method: str, rng: np.random.Generator
+) -> None:
+    X, y = additive(rng)
+    order = np.array([3, 0, 4, 1, 2])
+    paths = [
+        boost(learners_of(backend, Z), backend.array(y), steps=40, method=method)
+        for Z in (X, X[:, order])
+    ]
+    np.testing.assert_array_equal(order[paths[1].selected], paths[0].selected)
+    np.testing.assert_allclose(paths[1].updates, paths[0].updates, atol=1e-10)
+
+
+def test_integer_weights_are_repeated_rows(
+    backend: Any, method: str, rng: np.random.Generator
+) -> None:
+    X, y = additive(rng)
+    counts = rng.integers(1, 4, len(y))
+    weighted = learners_of(backend, X, weights=counts.astype(float))
+    repeated = learners_of(backend, X.repeat(counts, axis=0))
+    paths = [
+        boost(learners, backend.array(target), steps=40, method=method)
+        for learners, target in ((weighted, y), (repeated, y.repeat(counts)))
+    ]
+    np.testing.assert_array_equal(paths[0].selected, paths[1].selected)
+    np.testing.assert_allclose(paths[0].updates, paths[1].updates, atol=1e-9)
+    np.testing.assert_allclose(paths[0].risk, paths[1].risk, rtol=1e-10)
+
+
+def test_a_path_goes_on(backend: Any, method: str, rng: np.random.Generator) -> None:
+    X, y = additive(rng)
+    learners, y = learners_of(backend, X), backend.array(y)
+    whole = boost(learners, y, steps=50, method=method)
+    part = boost(learners, y, steps=20, method=method)
+    went_on = boost(learners, y, steps=30, method=method, start=part)
+    np.testing.assert_array_equal(went_on.selected, whole.selected)
+    np.testing.assert_allclose(went_on.updates, whole.updates, atol=1e-11)
+    np.testing.assert_allclose(went_on.risk, whole.risk, rtol=1e-10)
+
+
+def test_nothing_is_left_to_learn(backend: Any, method: str) -> None:
+    X = np.random.default_rng(0).random((50, 3))
+    path = boost(
+        learners_of(backend, X),
+        backend.array(np.full(50, 2.0)),
+        steps=5,
+        method=method,
+    )
+    assert path.offset == 2
+    np.testing.assert_array_equal(path.risk, 0)
+    np.testing.assert_array_equal(path.updates, 0)
+    np.testing.assert_array_equal(path.selected, 0)
+
+
+def test_no_steps(backend: Any, method: str, rng: np.random.Generator) -> None:
+    X, y = additive(rng)
+    path = boost(learners_of(backend, X), backend.array(y), steps=0, method=method)
+    assert path.updates.shape == (0, 10)
+    assert path.risk[0] == pytest.approx(((y - y.mean()) ** 2).sum())
+
+
+def test_the_same_bits_every_time(rng: np.random.Generator) -> None:
+    X, y = additive(rng, n=3000)
+    for method in ("stacked", "gram"):
+        first, second = (
+            boost(learners_of(_Host, X), y, steps=30, method=method) for _ in range(2)
+        )
+        np.testing.assert_array_equal(first.updates, second.updates)
+        np.testing.assert_array_equal(first.risk, second.risk)
+
+
+class _Host:
+    """Arrays as they are."""
+
+    array = staticmethod(lambda value: value)
+
+
+@pytest.mark.parametrize("method", ["stacked", "gram"])
+def test_active_covariates_are_found_first(method: str) -> None:
+    X, y, active = simulate(1000)
+    path = boost(learners_of(_Host, X, 16), y, steps=400, method=method)
+    distinct = list(dict.fromkeys(path.selected.tolist()))
+    assert sorted(distinct[:20]) == active.tolist()
+
+
+def test_thousand_steps_of_gram_are_those_of_stacked() -> None:
+    X, y, _ = simulate(1000)
+    learners = learners_of(_Host, X, 16)
+    stacked, gram = (
+        boost(learners, y, steps=1000, method=method) for method in ("stacked", "gram")
+    )
+    np.testing.assert_array_equal(gram.selected, stacked.selected)
+    np.testing.assert_allclose(gram.risk, stacked.risk, rtol=1e-9)
+
+
+def test_auto_says_what_it_chose(monkeypatch: Any, rng: np.random.Generator) -> None:
+    X, y = additive(rng)
+    learners = learners_of(_Host, X)
+    assert boost(learners, y, steps=3).method == "stacked"
+    assert boost(learners, y, steps=200).method == "gram"
+    monkeypatch.setattr(boosting, "BLOCK_BYTES", 1000)
+    assert boost(learners, y, steps=200).method == "stacked"
+    with pytest.raises(ValueError, match="one of"):
+        boost(learners, y, method="fast")

@@ -1,0 +1,175 @@
+"""Gram matrices, degrees of freedom and smoothing parameters from their definitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusolve._arrays import is_cupy
+from gpusolve.gam import _threads
+from gpusolve.gam.basis import BSplines, CompactBasis
+from gpusolve.gam.learners import Learners, make_learners
+from gpusolve.gam.penalty import penalty_matrix
+from gpusolve.gam.products import (
+    cross_products,
+    dense_gram_matrices,
+    transposed_product,
+)
+from gpusolve.reference.boosting import degrees_of_freedom, smoothing_parameter
+
+KINDS = [("difference", 1), ("difference", 2), ("difference", 3), ("ridge", 0),
+         ("cyclic", 2)]  # fmt: skip
+
+
+def host(array: Any) -> np.ndarray:
+    return array.get() if is_cupy(array) else array
+
+
+def basis_of(X: Any, n_basis: int, degree: int = 3) -> CompactBasis:
+    return BSplines.spanning(X, n_basis, degree).evaluate(X)
+
+
+@pytest.fixture
+def X(rng: np.random.Generator) -> np.ndarray:  # noqa: N802
+    return np.column_stack([rng.random((150, 3)), rng.standard_normal((150, 2)) * 1e3])
+
+
+@pytest.fixture
+def weights(rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(0, 4, 150).astype(float)
+
+
+def dense_gram(learners: Learners) -> np.ndarray:
+    B = host(learners.dense())
+    w = np.ones(B.shape[1]) if learners.weights is None else host(learners.weights)
+    return np.einsum("knp,n,knq->kpq", B, w, B)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("degree", [0, 3, 5])
+def test_gram_and_inverse(
+    backend: Any, X: np.ndarray, weights: np.ndarray, weighted: bool, degree: int
+) -> None:
+    w = backend.array(weights) if weighted else None
+    learners = make_learners(
+        basis_of(backend.array(X), 9, degree), 9, weights=w, penalty="ridge", df=3
+    )
+    G = dense_gram(learners)
+    np.testing.assert_allclose(host(learners.gram), G, rtol=1e-12, atol=1e-12)
+    A = G + host(learners.lambda_)[:, None, None] * np.eye(9)
+    np.testing.assert_allclose(
+        host(learners.inverse) @ A, np.broadcast_to(np.eye(9), A.shape), atol=1e-10
+    )
+    residual = np.cos(np.arange(len(X)))
+    w = weights if weighted else np.ones(len(X))
+    B = host(learners.dense())
+    for k, Q in enumerate(host(learners.gain)):
+        c = B[k].T @ (w * residual)
+        fit = B[k] @ np.linalg.solve(A[k], c)
+        gained = w @ residual**2 - w @ (residual - fit) ** 2
+        np.testing.assert_allclose(c @ Q @ c, gained, rtol=1e-9)
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 10_000])
+def test_products_by_cell_are_dense_products(
+    X: np.ndarray, weights: np.ndarray, chunk_rows: int, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(_threads, "CHUNK_ROWS", chunk_rows)
+    basis = basis_of(X, 11)
+    B = basis.dense(11)
+    products, blocks = np.full((5, 11), np.nan), np.full((5, 11, 11), np.nan)
+    transposed_product(basis, weights, 11, products)
+    np.testing.assert_allclose(products, np.einsum("knp,n->kp", B, weights))
+    one = CompactBasis(basis.first[2:3], basis.values[2:3])
+    cross_products(basis, one, weights, 11, blocks)
+    expected = np.einsum("knp,n,nq->kpq", B, weights, B[2])
+    np.testing.assert_allclose(blocks, expected, atol=1e-12)
+    np.testing.assert_allclose(
+        dense_gram_matrices(basis, weights, 11),
+        make_learners(basis, 11, weights=weights).gram,
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("definition", ["2S-SS", "trace"])
+@pytest.mark.parametrize("df", [3.0, 4.0, 7.5])
+def test_smoothing_parameters_give_the_degrees_of_freedom(
+    X: np.ndarray,
+    weights: np.ndarray,
+    kind: tuple[str, int],
+    definition: str,
+    df: float,
+) -> None:
+    penalty, order = kind
+    if df <= order and penalty == "difference":
+        df = order + 0.5
+    learners = make_learners(
+        basis_of(X, 10),
+        10,
+        penalty=penalty,
+        penalty_order=order,
+        df=df,
+        df_definition=definition,
+        weights=weights,
+    )
+    K = penalty_matrix(10, penalty, order)
+    for B, lambda_ in zip(learners.dense(), learners.lambda_, strict=True):
+        found = degrees_of_freedom(B, weights, K, lambda_, definition)
+        assert found == pytest.approx(df, rel=1e-7)
+        expected = smoothing_parameter(B, weights, K, df, definition)
+        assert lambda_ == pytest.approx(expected, rel=1e-5)
+
+
+def test_lambda_is_zero_where_nothing_is_penalised(X: np.ndarray) -> None:
+    for options in ({"df": 10}, {"df": 1e9}, {"penalty": None}):
+        learners = make_learners(basis_of(X, 10), 10, **options)
+        np.testing.assert_array_equal(learners.lambda_, 0)
+
+
+def test_a_line_needs_two_degrees_of_freedom(X: np.ndarray) -> None:
+    basis = basis_of(X, 10)
+    with pytest.raises(ValueError, match="leaves 2 degrees"):
+        make_learners(basis, 10, df=1.9)
+    line = make_learners(basis, 10, df=2)
+    np.testing.assert_array_equal(line.lambda_ > 1e14, True)
+    y = np.sin(X[:, 0] * 3)
+    x, fit = (
+        X[:, 0],
+        line.fitted(0, line.inverse[0] @ (line.dense()[0].T @ y)),
+    )
+    np.testing.assert_allclose(fit, np.polyval(np.polyfit(x, y, 1), x), atol=1e-6)
+
+
+@pytest.mark.parametrize("df", [0, -1, float("nan")])
+def test_degrees_of_freedom_are_positive(X: np.ndarray, df: float) -> None:
+    with pytest.raises(ValueError, match="positive number"):
+        make_learners(basis_of(X, 10), 10, df=df)
+
+
+def test_definitions_have_names(X: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="df_definition"):
+        make_learners(basis_of(X, 10), 10, df_definition="tr(S)")
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_few_levels_are_fitted_exactly(levels: int, rng: np.random.Generator) -> None:
+    """A covariate of fewer levels than functions: its Gram matrix is singular."""
+    x = rng.integers(0, levels, 60).astype(float)
+    learners = make_learners(basis_of(x[:, None], 10), 10, penalty_order=3, df=4)
+    assert np.isfinite(learners.inverse).all()
+    assert learners.lambda_[0] == 0
+    y = rng.standard_normal(60)
+    B = learners.dense()[0]
+    fit = B @ (learners.inverse[0] @ (B.T @ y))
+    means = np.array([y[x == level].mean() for level in range(levels)])
+    expected = np.zeros(60) if levels == 1 else means[x.astype(int)]
+    np.testing.assert_allclose(fit, expected, atol=1e-9)
+
+
+def test_fewer_rows_than_functions(rng: np.random.Generator) -> None:
+    learners = make_learners(basis_of(rng.random((6, 2)), 20), 20, df=4)
+    assert np.isfinite(learners.inverse).all()
+    assert (learners.lambda_ > 0).all()
