@@ -10,11 +10,11 @@ import pytest
 from gpusolve._arrays import is_cupy
 from gpusolve.gam import _threads
 from gpusolve.gam.basis import BSplines, CompactBasis
-from gpusolve.gam.learners import Learners, make_learners
+from gpusolve.gam.learners import Learners, gram_by_cells, make_learners
 from gpusolve.gam.penalty import penalty_matrix
 from gpusolve.gam.products import (
     cross_products,
-    dense_gram_matrices,
+    dense_gram,
     transposed_product,
 )
 from gpusolve.reference.boosting import degrees_of_freedom, smoothing_parameter
@@ -41,7 +41,7 @@ def weights(rng: np.random.Generator) -> np.ndarray:
     return rng.integers(0, 4, 150).astype(float)
 
 
-def dense_gram(learners: Learners) -> np.ndarray:
+def gram_of(learners: Learners) -> np.ndarray:
     B = host(learners.dense())
     w = np.ones(B.shape[1]) if learners.weights is None else host(learners.weights)
     return np.einsum("knp,n,knq->kpq", B, w, B)
@@ -56,7 +56,7 @@ def test_gram_and_inverse(
     learners = make_learners(
         basis_of(backend.array(X), 9, degree), 9, weights=w, penalty="ridge", df=3
     )
-    G = dense_gram(learners)
+    G = gram_of(learners)
     np.testing.assert_allclose(host(learners.gram), G, rtol=1e-12, atol=1e-12)
     A = G + host(learners.lambda_)[:, None, None] * np.eye(9)
     np.testing.assert_allclose(
@@ -87,8 +87,8 @@ def test_products_by_cell_are_dense_products(
     expected = np.einsum("knp,n,nq->kpq", B, weights, B[2])
     np.testing.assert_allclose(blocks, expected, atol=1e-12)
     np.testing.assert_allclose(
-        dense_gram_matrices(basis, weights, 11),
-        make_learners(basis, 11, weights=weights).gram,
+        dense_gram(basis, 11, weights),
+        gram_by_cells(basis, 11, weights),
         atol=1e-12,
     )
 

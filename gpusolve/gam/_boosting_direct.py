@@ -5,15 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from .._arrays import Array, namespace
+from ..gemv import gemv
 from .learners import Learners
-
-
-def product(A: Array, x: Array, *, transpose: bool = False) -> Array:
-    """``A @ x``, or ``A' @ x``, for each matrix of a batch, (K, m, n)."""
-    xp = namespace(A)
-    if transpose:
-        return xp.matmul(x, A) if x.ndim == 1 else xp.matmul(x[:, None], A)[:, 0]
-    return xp.matmul(A, x[..., None])[..., 0]
 
 
 def boost(
@@ -39,9 +32,9 @@ def boost(
     risk = xp.zeros(steps + 1)
     risk[0] = residual @ learners.weighted(residual)
     for step in range(steps):
-        projected = product(X, learners.weighted(residual), transpose=True)
-        coefs = product(learners.inverse, projected)
-        fits = product(X, coefs)
+        projected = gemv(X, learners.weighted(residual), transpose=True)
+        coefs = gemv(learners.inverse, projected)
+        fits = gemv(X, coefs)
         losses = learners.weighted((residual - fits) ** 2).sum(axis=1)
         best = losses.argmin()
         selected[step] = best

@@ -81,7 +81,8 @@ def plan(learners: Learners, steps: int) -> str:
 
     A block of ``B'B`` costs about ``degree + 1`` passes over the rows, and "stacked"
     costs one pass a step. How many learners will be selected is not known; twice the
-    root of the number of steps is a fair guess.
+    root of the number of steps is a fair guess. On a device a block needs a place in
+    shared memory, too.
 
     Examples
     --------
@@ -97,9 +98,22 @@ def plan(learners: Learners, steps: int) -> str:
     blocks = min(features, steps)
     if 8 * blocks * features * k * k > BLOCK_BYTES:
         return "stacked"
+    if not has_place_for_gram(learners):
+        return "stacked"
     expected = min(blocks, math.ceil(2 * math.sqrt(steps)))
     passes = expected * learners.values.shape[-1]
     return "gram" if passes < steps else "stacked"
+
+
+def has_place_for_gram(learners: Learners) -> bool:
+    """Whether shared memory, where it is needed, holds what "gram" puts there."""
+    device = device_of(learners.values)
+    if device is None:
+        return True
+    from ._boosting_kernel import gram_warps
+
+    limit = device.shared_memory_per_block
+    return gram_warps(len(learners), learners.n_basis, limit) > 0
 
 
 def weighted_mean(y: Array, weights: Array | None) -> float:

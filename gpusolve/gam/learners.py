@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import Array, is_cupy, namespace
+from .._kernels import device_of
 from ._threads import one_blas_thread, workers
 from .basis import CompactBasis
 from .penalty import null_dimension, penalty_matrix
-from .products import cross_products, dense_gram_matrices
+from .products import cross_products, dense_gram
 from .smoothing import inverses, smoothing_parameters
 
 
@@ -96,8 +97,20 @@ def gram_matrices(
     basis: CompactBasis, n_basis: int, weights: Array | None = None
 ) -> Array:
     """``X'WX`` of every learner, (K, k, k) of float64, where the basis lives."""
-    if is_cupy(basis.values):
-        return dense_gram_matrices(basis, weights, n_basis)
+    device = device_of(basis.values)
+    if device is None:
+        return gram_by_cells(basis, n_basis, weights)
+    from . import _boosting_kernel
+
+    if not _boosting_kernel.gram_warps(0, n_basis, device.shared_memory_per_block):
+        return dense_gram(basis, n_basis, weights)
+    return _boosting_kernel.own_gram(*basis, weights, n_basis, device)
+
+
+def gram_by_cells(
+    basis: CompactBasis, n_basis: int, weights: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """`gram_matrices` on the host, its learners shared among the cores."""
     learners, rows = basis.first.shape
     gram = np.empty((learners, n_basis, n_basis))
 
@@ -148,7 +161,6 @@ def make_learners(
     Examples
     --------
     >>> import numpy as np
-    from numpy.typing import NDArray
     >>> from gpusolve.gam.basis import BSplines
     >>> X = np.linspace(0, 1, 50)[:, None]
     >>> basis = BSplines.spanning(X, n_basis=8).evaluate(X)

@@ -104,9 +104,7 @@ def cross_products(
             out[:, k : k + cells, m : m + cells] += sums[..., m]
 
 
-def dense_gram_matrices(
-    basis: CompactBasis, weights: Array | None, n_basis: int
-) -> Array:
+def dense_gram(basis: CompactBasis, n_basis: int, weights: Array | None) -> Array:
     """``B_i' W B_i`` of every learner as dense products, (K, n_basis, n_basis)."""
     xp = namespace(basis.values)
     learners, rows, _ = basis.values.shape
