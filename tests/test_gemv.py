@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import gpusolve
+from benchmarks import gemv as benchmark
 from gpusolve import _emulator, _gemv_kernel
 from gpusolve._arrays import is_cupy, namespace
 from gpusolve._gemv_kernel import THREADS, WARP, Axpys, Dots
@@ -147,6 +149,21 @@ def test_every_plan(
             check(backend, rng, shape, dtype, layout, transpose)
 
 
+@pytest.mark.parametrize("backend", ["emulator"], indirect=True)
+@either_way
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_packs_and_what_is_left_of_rows(
+    backend: Any, dtype: str, transpose: bool, schedule: str, rng: Any
+) -> None:
+    """Packs begin where they may in one schedule, and only there.
+
+    In another one the end of an array, which is no whole pack, lies at the end of a
+    page.
+    """
+    for shape in ((5, 67), (67, 5), (33, 129), (3, 4301), (4301, 3)):
+        check(backend, rng, shape, dtype, "rows apart", transpose)
+
+
 @every_variant
 @either_way
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
@@ -229,16 +246,24 @@ def test_vectors_anywhere(backend: Any, variant: str, rng: np.random.Generator) 
         same(backend.call(product, A, x), expected, strict=True)
 
 
-def test_matrices_that_begin_anywhere(backend: Any, rng: np.random.Generator) -> None:
-    numbers, x = whole(rng, 5000, "f4"), whole(rng, 64, "f4")
-    for start in range(5):
+@either_way
+@pytest.mark.parametrize("of_x", [0, 1, 4])
+@pytest.mark.parametrize("of_A", [0, 1, 2, 4])
+def test_anywhere_in_memory(
+    backend: Any, of_A: int, of_x: int, transpose: bool, schedule: str, rng: Any
+) -> None:
+    """Both in one array, so that the emulator keeps how they lie to each other."""
+    numbers = whole(rng, 3000, "f4")
 
-        def product(numbers: Any, x: Any, start: int = start) -> Any:
-            A = numbers[start : start + 33 * 64].reshape(33, 64)
-            return gpusolve.gemv(A, x)
+    def parts(numbers: Any) -> Any:
+        A = numbers[of_A : of_A + 33 * 64].reshape(33, 64)
+        return A, numbers[of_x : of_x + (33 if transpose else 64)]
 
-        A = numbers[start : start + 33 * 64].reshape(33, 64)
-        same(backend.call(product, numbers, x), exact(A, x).astype("f4"), strict=True)
+    def product(numbers: Any) -> Any:
+        return gpusolve.gemv(*parts(numbers), transpose=transpose)
+
+    expected = exact(*parts(numbers), transpose).astype("f4")
+    same(backend.call(product, numbers), expected, strict=True)
 
 
 @without_gpu
@@ -588,3 +613,30 @@ def test_bad_calls(
 ) -> None:
     with pytest.raises(error, match=message):
         gpusolve.gemv(*arguments, **options)
+
+
+# ---- the benchmark ----
+
+
+@pytest.mark.parametrize("where", ["--emulate", "--cpu"])
+def test_benchmark(where: str, monkeypatch: Any, capsys: Any) -> None:
+    toy = {name: [(30, 16)] for name in benchmark.SIZES["cpu"]}
+    monkeypatch.setattr(benchmark, "SIZES", {"emulator": toy, "cpu": toy})
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
+    monkeypatch.setattr(sys, "argv", ["gemv.py", "--repeats", "1", where])
+    benchmark.main()
+    printed = capsys.readouterr().out
+    rows = [line for line in printed.splitlines() if line.startswith(("| 30", "| (30"))]
+    assert len(rows) == 5
+    assert len(rows[0].split("|")) == (10 if where == "--emulate" else 7)
+
+
+def test_benchmark_notices_a_wrong_answer(monkeypatch: Any) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
+    machine = benchmark.choose(emulate=False, cpu=True, repeats=1)
+    problem = benchmark.make(np, benchmark.Shape(30, 16, transpose=True))
+    benchmark.check(machine, problem, ("auto",))
+    wrong = problem._replace(x=problem.x + 1)
+    monkeypatch.setattr(benchmark, "by_gpusolve", lambda *_: lambda: wrong.x)
+    with pytest.raises(RuntimeError, match="auto is wrong for"):
+        benchmark.check(machine, problem, ("auto",))
