@@ -11,7 +11,8 @@
 //     threads_per_dot   P threads of a block have a row, and add their sums in a tree
 //     threads_per_row   P blocks have a row, each with a segment of x in shared memory; a
 //                       second kernel adds the columns of the M x P matrix of their sums
-// and the two forms of the product that read memory as it lies, some of it ahead:
+// and two forms of the product that read memory as it lies, 16 bytes at once where that can
+// be, and several times before they compute:
 //     dots              y[i] = A[i, :] x; threads run along a row
 //     axpys             y = sum over j of x[j] A[:, j]; threads run along a column
 // Where there are fewer rows than the device has use for, these cut the columns into chunks,

@@ -166,7 +166,7 @@ def gemv(
         Of the same dtype. Both broadcast against the batch; A is not copied.
     batch : tuple of int
     variant : {"auto", "naive", "threads_per_dot", "threads_per_row"}
-    y : (prod(batch), m) array
+    y : (*batch, m) array
         Contiguous, of the same dtype, and apart from A and x in memory.
     device : Device
     """
@@ -277,14 +277,17 @@ def by_dots(problem: Problem) -> bool:
 
 
 def dots_of(problem: Problem) -> Dots:
-    """A warp or less to each row; a block, or several, where rows are few and long."""
+    """A warp or less to each row; a block, or several, where rows are few and long.
+
+    Where rows are many, a team of threads has several at once.
+    """
     columns, size = problem.columns, problem.size
     contiguous = problem.column_stride == 1
     whole = _in_packs(problem.A, -1) and _in_packs(problem.x, -1)
     pack = _pack(problem, columns, contiguous and whole)
     packs = _reads(problem, pack)
     team = min(WARP, _power_of_two(_quotient_up(columns, pack)))
-    if size * team >= HEIGHT * BLOCKS * THREADS:
+    if problem.rows >= HEIGHT and size * team >= HEIGHT * BLOCKS * THREADS:
         return Dots(pack, max(1, packs // HEIGHT), HEIGHT, team, columns, 1)
     if size * team >= BLOCKS * THREADS or columns < THREADS * pack:
         return Dots(pack, packs, 1, team, columns, 1)

@@ -164,6 +164,11 @@ def test_packs_and_what_is_left_of_rows(
         check(backend, rng, shape, dtype, "rows apart", transpose)
 
 
+def test_segments_of_several_tiles(backend: Any, schedule: str, rng: Any) -> None:
+    shape = (40, _gemv_kernel.THREADS_OF_ROW * _gemv_kernel.TILE_OF_X * 2 + 77)
+    check(backend, rng, shape, np.float32, variant="threads_per_row")
+
+
 @every_variant
 @either_way
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
@@ -560,6 +565,12 @@ def test_many_rows_share_what_is_read_of_x() -> None:
     made = plan(10**5, 10**4)
     assert isinstance(made, Dots)
     assert (made.height, made.team) == (_gemv_kernel.HEIGHT, WARP)
+
+
+def test_systems_of_one_row_share_nothing() -> None:
+    made = plan(1, 128, systems=10**6)
+    assert isinstance(made, Dots)
+    assert (made.height, made.team) == (1, WARP)
 
 
 def test_tiny_systems_share_a_block() -> None:
