@@ -1,6 +1,6 @@
 """Batched solvers for NVIDIA GPUs, on CuPy; the same calls run on NumPy."""
 
-from . import reference, sparse
+from . import gam, reference, sparse
 from ._config import show_config
 from .gemv import gemv
 from .monoid import Map, Monoid
@@ -17,6 +17,7 @@ __all__ = [
     "NNLSResult",
     "all",
     "any",
+    "gam",
     "gemv",
     "maximum_segment_sum",
     "nnls",

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from ._threads import Work, workers
 from .learners import Learners
@@ -125,6 +124,8 @@ def boost(
     updates : (steps, k) array
     risk : (steps + 1,) array
     """
+    from tqdm import tqdm
+
     selected = np.zeros(steps, np.int32)
     updates = np.zeros((steps, learners.n_basis))
     decrements = np.zeros(steps)

@@ -8,7 +8,6 @@ number, are added up to functions of the basis.
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from .._arrays import Array, namespace
@@ -44,8 +43,10 @@ def sums_by_cell(
     array([[3., 4.],
            [6., 8.]])
     """
+    from scipy.sparse import csc_array
+
     ends = np.arange(len(cells) + 1, dtype=np.int32)
-    membership = scipy.sparse.csc_array((weights, cells, ends), (count, len(cells)))
+    membership = csc_array((weights, cells, ends), (count, len(cells)))
     return np.asarray(membership @ vectors)
 
 

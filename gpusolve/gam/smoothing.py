@@ -24,6 +24,9 @@ NEARLY_SINGULAR = 1.49e-8
 TOLERANCE = 1e-10
 """``X'WX`` is shrunk where its least eigenvalue is below their difference."""
 
+WIDEST = 1e6
+"""How many times the penalty may outweigh the data, or they it, in a factorisation."""
+
 
 def ranks(gram: Floats) -> NDArray[np.int_]:
     """The numerical rank of each Gram matrix, (K, k, k) to (K,)."""
@@ -44,16 +47,23 @@ def shrunken(A: Floats) -> Floats:
         A[singular] = rho * A[singular] + (1 - rho) * np.eye(A.shape[-1])
 
 
-def penalty_spectrum(gram: Floats, penalty: Floats, null_dimension: int) -> Floats:
-    """The eigenvalues `d` of ``R^-T K R^-1``, (K, k), ascending.
+def penalty_spectrum(
+    A: Floats, penalty: Floats, null_dimension: int, near: Floats
+) -> Floats:
+    """The eigenvalues `d` of ``R^-T K R^-1``, ``A = R'R``, ascending, (K, k).
 
-    The first `null_dimension` of them are exactly zero.
+    They are found from ``near K`` as seen from ``A + near K``, which has the
+    eigenvalues ``near d / (1 + near d)``. So R may be nearly singular, and those d are
+    the most accurate that matter for a smoothing parameter close to `near`, (K,). The
+    first `null_dimension` of them are exactly zero.
     """
-    L = np.linalg.cholesky(shrunken(gram + RIDGE * penalty))
-    half = np.linalg.solve(L, np.broadcast_to(penalty, gram.shape))
-    d = np.linalg.eigvalsh(np.linalg.solve(L, half.swapaxes(1, 2)))
-    d[:, :null_dimension] = 0
-    return np.asarray(np.maximum(d, 0))
+    K = near[:, None, None] * penalty
+    L = np.linalg.cholesky(A + K)
+    half = np.linalg.solve(L, K)
+    roughness = np.linalg.eigvalsh(np.linalg.solve(L, half.swapaxes(1, 2)))
+    roughness = np.clip(roughness, 0, 1 - np.finfo(np.float64).epsneg)
+    roughness[:, :null_dimension] = 0
+    return np.asarray(roughness / (1 - roughness) / near[:, None])
 
 
 def degrees_of_freedom(d: Floats, lambda_: Floats, definition: str) -> Floats:
@@ -152,8 +162,13 @@ def smoothing_parameters(
             f"df is {df}, but the penalty leaves {null_dimension} degrees of freedom "
             "untouched; ask for more, or for a ridge penalty"
         )
-    d = penalty_spectrum(gram[penalised], penalty, null_dimension)
-    lambda_[penalised] = root(d, df, definition)
+    A = shrunken(gram[penalised] + RIDGE * penalty)
+    balance = np.einsum("kii->k", A) / np.trace(penalty)
+    near = balance
+    for _ in range(2):
+        d = penalty_spectrum(A, penalty, null_dimension, near)
+        lambda_[penalised] = root(d, df, definition)
+        near = np.clip(lambda_[penalised], balance / WIDEST, balance * WIDEST)
     return lambda_
 
 

@@ -1,0 +1,72 @@
+"""What makes an estimator one of scikit-learn's, without need of scikit-learn."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any, TypeVar
+
+Self = TypeVar("Self", bound="Estimator")
+
+
+class NotFittedError(ValueError, AttributeError):
+    """The model has not been fitted; scikit-learn's where that is installed."""
+
+
+def scikit_learns(module: str, name: str, otherwise: Any) -> Any:
+    """What scikit-learn calls so, where it is installed."""
+    try:
+        return getattr(importlib.import_module(f"sklearn.{module}"), name)
+    except ImportError:
+        return otherwise
+
+
+class Estimator:
+    """A regressor whose parameters are the arguments of ``__init__``."""
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        parameters = inspect.signature(cls.__init__).parameters
+        return sorted(name for name in parameters if name != "self")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; `deep` changes nothing, for none is an estimator."""
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self: Self, **params: Any) -> Self:
+        """Set parameters by name; a ValueError for one that there is not."""
+        known = self._parameter_names()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for estimator {self}. "
+                    f"Valid parameters are: {known!r}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self).__init__).parameters
+        changed = (
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if value is not defaults[name].default and value != defaults[name].default
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks an estimator about itself."""
+        utils = importlib.import_module("sklearn.utils")
+        return utils.Tags(
+            estimator_type="regressor",
+            target_tags=utils.TargetTags(required=True),
+            regressor_tags=utils.RegressorTags(),
+        )
+
+    def _check_is_fitted(self) -> None:
+        if not hasattr(self, "n_iter_"):
+            error = scikit_learns("exceptions", "NotFittedError", NotFittedError)
+            raise error(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' "
+                "with appropriate arguments before using this estimator."
+            )
