@@ -133,7 +133,7 @@ def segmented_scan(
     """
     xp = namespace(x)
     identity = xp.asarray(semiring.add.identity_of(semiring.result))
-    if len(matrix.values) == 0 or len(x) == 0:
+    if len(matrix.values) == 0:
         return xp.full((len(x), matrix.shape[0]), identity, semiring.result)
     lengths = xp.diff(matrix.offsets)
     flags = segment_flags(lengths, total=len(matrix.values))

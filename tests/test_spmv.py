@@ -1,0 +1,657 @@
+"""Sparse matrices times vectors: every format, any semiring, rows of any lengths."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+import scipy.io
+import scipy.sparse as sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from monoids import exclusive_or, first_nonzero
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, cg, spsolve
+
+import gpusolve
+from gpusolve import Monoid, _emulator
+from gpusolve._arrays import is_cupy
+from gpusolve.sparse import SpMVPlan, spmv
+from gpusolve.sparse._spmv_kernel import tile_for
+
+Array = NDArray[Any]
+Operator = Callable[[Any, Any], Any]
+
+same = np.testing.assert_array_equal
+numpy_only = pytest.mark.parametrize("backend", ["numpy"], indirect=True)
+without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
+every_method = pytest.mark.parametrize("method", ["fused", "segmented_scan"])
+
+TILE = tile_for(np.dtype(np.float64)).size
+"""Rows and entries that a block serves together, of float64."""
+
+difference = Monoid("difference", 0, "a - b", np.subtract, commutative=False)
+"""Not associative: only to multiply by."""
+
+
+def there(backend: Any, A: Any) -> Any:
+    """The container on the backend's device."""
+    if backend.name != "cuda":
+        return A
+    if A.dtype.char not in "?fdFD":
+        pytest.skip(f"CuPy has no sparse matrices of {A.dtype}")
+    import cupyx.scipy.sparse
+
+    return getattr(cupyx.scipy.sparse, f"{A.format}_matrix")(A)
+
+
+def product(backend: Any, A: Any, x: Any, **options: Any) -> Any:
+    matrix = there(backend, A)
+    return backend.call(lambda x: spmv(matrix, x, **options), x)
+
+
+def integers(rng: np.random.Generator, dtype: Any, *shape: int) -> Array:
+    """Small integers of any dtype, whose sums of products round nowhere."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    least = 0 if dtype.kind == "u" else -4
+    found = rng.integers(least, 5, shape)
+    if dtype.kind == "c":
+        return (found + 1j * rng.integers(-4, 5, shape)).astype(dtype)
+    return found.astype(dtype)
+
+
+def rows_of(
+    rng: np.random.Generator, lengths: Any, n: int, dtype: Any = np.float64
+) -> sparse.csr_array:
+    """So many entries in each row, in rising columns, some of them twice."""
+    lengths = np.asarray(lengths, np.int64)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    columns = rng.integers(0, max(n, 1), offsets[-1])
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    columns = columns[np.lexsort([columns, rows])]
+    values = integers(rng, dtype, offsets[-1])
+    return sparse.csr_array((values, columns, offsets), shape=(len(lengths), n))
+
+
+def shuffled(rng: np.random.Generator, A: Any) -> sparse.coo_array:
+    """The same entries in another order."""
+    coo = A.tocoo()
+    order = rng.permutation(coo.nnz)
+    places = coo.row[order], coo.col[order]
+    return sparse.coo_array((coo.data[order], places), shape=coo.shape)
+
+
+def by_scipy(A: Any, x: Array) -> Array:
+    """SciPy's product with each vector."""
+    y = np.empty((*x.shape[:-1], A.shape[0]), np.result_type(A.dtype, x.dtype))
+    for k in np.ndindex(x.shape[:-1]):
+        y[k] = A @ x[k]
+    return y
+
+
+def by_brute_force(
+    A: Any, x: Array, dtype: Any, identity: Any, add: Operator, multiply: Operator
+) -> Array:
+    """Entry by entry, in Python's own numbers."""
+    coo = A.tocoo()
+    entries = list(
+        zip(coo.row.tolist(), coo.col.tolist(), coo.data.tolist(), strict=True)
+    )
+    numbers = x.tolist()
+    y = [identity] * A.shape[0]
+    for row, column, value in sorted(entries, key=lambda entry: entry[:2]):
+        y[row] = add(y[row], multiply(value, numbers[column]))
+    return np.array(y, dtype)
+
+
+# ---- the slides ----
+
+
+@every_method
+@pytest.mark.parametrize("form", [sparse.csr_array, sparse.coo_matrix])
+def test_matrix_of_the_slides(backend: Any, method: str, form: Any) -> None:
+    A = form([[2.0, -1, 0, 0], [0, -1, 2, -1], [0, 0, 0, 3]])
+    found = product(backend, A, np.array([1.0, 2, 3, 4]), method=method)
+    same(found, np.array([0.0, 0, 12]), strict=True)
+
+
+# ---- structures ----
+
+AROUND_TILES = [k * TILE + d for k in (1, 2) for d in (-1, 0, 1)]
+
+STRUCTURES: dict[str, list[int]] = {
+    "no rows": [],
+    "one row without entries": [0],
+    "one entry": [1],
+    "no entries": [0] * 5,
+    "first row empty": [0, 2, 3],
+    "inner rows empty": [2, 0, 0, 3],
+    "last rows empty": [2, 3, 0, 0],
+    "every other row empty": [0, 1] * 2000,
+    "one entry in each row": [1] * 3000,
+    "one dense row among empty ones": [0] * 2000 + [5000] + [0] * 2000,
+    "dense rows at both ends": [5000] + [0] * 100 + [5000],
+    "many tiles of one row": [1, 70 * TILE, 1],
+    "power law": [round(4000 / k) for k in range(1, 1500)],
+    **{f"{n} empty rows": [0] * n for n in AROUND_TILES},
+    **{f"a row of {n} steps": [n - 1] for n in AROUND_TILES},
+    **{f"a row up to step {n}": [n - 1, 3] for n in AROUND_TILES},
+    **{f"{n} steps": [3] * (n // 4) + [0] * (n % 4) for n in AROUND_TILES},
+}
+
+
+@every_method
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_structures(
+    backend: Any, method: str, structure: str, rng: np.random.Generator
+) -> None:
+    A = rows_of(rng, STRUCTURES[structure], 50)
+    x = integers(rng, np.float64, 50)
+    same(product(backend, A, x, method=method), by_scipy(A, x), strict=True)
+
+
+@every_method
+@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (3000, 0), (1, 1)])
+@pytest.mark.parametrize("form", [sparse.csr_array, sparse.coo_array])
+def test_nothing_to_add(
+    backend: Any, method: str, shape: tuple[int, int], form: Any
+) -> None:
+    A, x = form(shape), np.full(shape[1], np.nan)
+    found = product(backend, A, x, method=method)
+    same(found, np.zeros(shape[0]), strict=True)
+    found = product(backend, A, x, method=method, add="min", multiply="add")
+    same(found, np.full(shape[0], np.inf), strict=True)
+
+
+def test_one_dense_row_among_very_many(backend: Any, rng: np.random.Generator) -> None:
+    m = 10**6 if backend.name == "numpy" else 10**5
+    lengths = np.zeros(m, np.int64)
+    lengths[m // 3] = 20000
+    A = rows_of(rng, lengths, 1000)
+    x = integers(rng, np.float64, 1000)
+    same(product(backend, A, x), by_scipy(A, x), strict=True)
+
+
+some_lengths = st.lists(
+    st.one_of(st.just(0), st.integers(0, 9), st.sampled_from([TILE // 2, TILE])),
+    max_size=30,
+)
+
+
+@every_method
+@given(lengths=some_lengths, n=st.integers(1, 9), seed=st.integers(0, 99))
+def test_any_lengths_of_rows(
+    backend: Any, method: str, lengths: list[int], n: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    A, x = rows_of(rng, lengths, n), integers(rng, np.float64, n)
+    expected = by_scipy(A, x)
+    same(product(backend, A, x, method=method), expected, strict=True)
+    B = shuffled(rng, A)
+    same(product(backend, B, x, method=method), expected, strict=True)
+
+
+# ---- dtypes ----
+
+DTYPES = "bool int8 uint16 int32 int64 uint64 float32 float64 complex64 complex128"
+
+
+@numpy_only
+@pytest.mark.parametrize("of_x", DTYPES.split())
+@pytest.mark.parametrize("of_A", DTYPES.split())
+def test_every_dtype(
+    backend: Any, of_A: str, of_x: str, rng: np.random.Generator
+) -> None:
+    check_dtypes(backend, of_A, of_x, "fused", rng)
+
+
+@every_method
+@pytest.mark.parametrize(
+    ("of_A", "of_x"),
+    [
+        ("bool", "bool"),
+        ("int8", "int8"),
+        ("float32", "float32"),
+        ("float32", "complex128"),
+        ("complex64", "float64"),
+        ("uint64", "int32"),
+    ],
+)
+def test_dtypes(
+    backend: Any, method: str, of_A: str, of_x: str, rng: np.random.Generator
+) -> None:
+    check_dtypes(backend, of_A, of_x, method, rng)
+
+
+def check_dtypes(
+    backend: Any, of_A: str, of_x: str, method: str, rng: np.random.Generator
+) -> None:
+    A = rows_of(rng, [0, 3, 1, 0, 700, 40], 30, of_A)
+    x = integers(rng, of_x, 30)
+    same(product(backend, A, x, method=method), by_scipy(A, x), strict=True)
+
+
+def test_half_precision(backend: Any) -> None:
+    A = sparse.csr_array(np.array([[1, 2], [0, 3]], np.int8))
+    if backend.name == "cuda":
+        A = A.astype(bool)
+    x = np.array([0.5, 4], np.float16)
+    found = product(backend, A, x)
+    same(found, (A.toarray() @ x).astype(np.float16), strict=True)
+
+
+@every_method
+def test_rounding(backend: Any, method: str, rng: np.random.Generator) -> None:
+    A = rows_of(rng, [0, 3, 5000, 7, 300], 100)
+    A.data[:] = rng.standard_normal(A.nnz)
+    x = rng.standard_normal(100)
+    exact = A.astype(np.longdouble) @ x.astype(np.longdouble)
+    size = abs(A) @ abs(x)
+    found = product(backend, A, x, method=method)
+    assert (abs(found - exact) <= 32 * np.finfo(float).eps * size).all()
+
+
+def test_integers_wrap(backend: Any) -> None:
+    A = sparse.csr_array(np.array([[100, 100, 100]], np.int8))
+    found = product(backend, A, np.array([2, 2, 1], np.int8))
+    same(found, np.array([500], np.int64).astype(np.int8), strict=True)
+
+
+@every_method
+def test_not_a_number_and_infinity(backend: Any, method: str) -> None:
+    A = sparse.csr_array(
+        (
+            [1.0, 0, np.inf, np.inf, -np.inf, 0, 1],
+            [0, 1, 0, 0, 0, 2, 0],
+            [0, 1, 2, 3, 5, 6, 7],
+        ),
+        shape=(6, 3),
+    )
+    x = np.array([1.0, np.nan, np.inf])
+    expected = [1, np.nan, np.inf, np.nan, np.nan, 1]
+    same(product(backend, A, x, method=method), expected)
+
+
+def test_nothing_leaks_into_another_row(backend: Any, rng: np.random.Generator) -> None:
+    A = rows_of(rng, [3, TILE, 0, 2, TILE + 3, 5], 20)
+    A.data[A.indptr[1] + 7] = np.nan
+    A.data[A.indptr[4] + 7] = np.inf
+    x = np.ones(20)
+    found = product(backend, A, x)
+    same(found, by_scipy(A, x))
+    same(np.isfinite(found), [True, False, True, True, False, True])
+
+
+@every_method
+@pytest.mark.parametrize("offsets", [np.int32, np.int64])
+@pytest.mark.parametrize("columns", [np.int32, np.int64])
+def test_dtypes_of_indices(
+    backend: Any, method: str, offsets: Any, columns: Any, rng: np.random.Generator
+) -> None:
+    if backend.name == "cuda":
+        pytest.skip("CuPy has no sparse matrices of 64-bit indices")
+    A = rows_of(rng, [2, 0, 1500, 3], 20)
+    expected = by_scipy(A, np.arange(20.0))
+    A.indptr, A.indices = A.indptr.astype(offsets), A.indices.astype(columns)
+    found = product(backend, A, np.arange(20.0), method=method)
+    same(found, expected, strict=True)
+
+
+# ---- semirings ----
+
+SEMIRINGS = {
+    "min-plus": ("min", "add", np.float32),
+    "or-and": ("logical_or", "logical_and", np.bool_),
+    "or-and of numbers": ("logical_or", "logical_and", np.float64),
+    "or-times": ("logical_or", "mul", np.float64),
+    "max-times": ("max", "mul", np.int64),
+    "times-xor": ("mul", exclusive_or, np.uint32),
+    "in order": (first_nonzero, difference, np.int32),
+}
+"""By `add`, `multiply` and the dtype of both operands."""
+
+
+def python_operator(op: str | Monoid, dtype: Any) -> tuple[Any, Operator]:
+    """Its identity and itself, in Python's own numbers."""
+    if op is difference:
+        return 0, operator.sub
+    name = op if isinstance(op, str) else op.name
+    return oracles.operator(name, np.dtype(dtype))
+
+
+@every_method
+@pytest.mark.parametrize("name", SEMIRINGS)
+def test_semirings(
+    backend: Any, method: str, name: str, rng: np.random.Generator
+) -> None:
+    add, multiply, dtype = SEMIRINGS[name]
+    lengths = [0, 4, 1, 0, 0, *[3] * 200, 2 * TILE + 1, 0, 2, 3000, 0]
+    A, x = rows_of(rng, lengths, 40, dtype), integers(rng, dtype, 40)
+    result = np.dtype(bool if name.startswith("or") else dtype)
+    identity, combine = python_operator(add, result)
+    expected = by_brute_force(
+        A, x, result, identity, combine, python_operator(multiply, result)[1]
+    )
+    options = {"add": add, "multiply": multiply, "method": method}
+    for matrix in (A, shuffled_rows(rng, A)):
+        same(product(backend, matrix, x, **options), expected, strict=True)
+
+
+def shuffled_rows(rng: np.random.Generator, A: Any) -> sparse.coo_array:
+    """The same entries, no row before the one above it done, places in their order."""
+    coo = A.tocoo()
+    order = np.lexsort([rng.permutation(A.shape[1])[coo.col], -coo.row])
+    places = coo.row[order], coo.col[order]
+    return sparse.coo_array((coo.data[order], places), shape=coo.shape)
+
+
+def test_order_among_many_tiles(backend: Any, rng: np.random.Generator) -> None:
+    n = 70 * tile_for(np.dtype(np.int32)).size + 5
+    A = sparse.csr_array((np.zeros(n, np.int32), np.arange(n), [0, 0, n]))
+    x = np.zeros((12, n), np.int32)
+    for vector in x:
+        places = rng.integers(n) + rng.integers(0, 4000, 5)
+        vector[places % n] = rng.integers(1, 100, 5)
+    first = -x[np.arange(len(x)), (x != 0).argmax(axis=1)]
+    options = {"add": first_nonzero, "multiply": difference}
+    if backend.name == "cuda":
+        A, x, options["multiply"] = A.astype(np.float32), x.astype(np.float32), "add"
+        first = -first.astype(np.float32)
+    found = product(backend, A, x, **options)
+    same(found, np.stack([0 * first, first], axis=1), strict=True)
+
+
+@every_method
+def test_entries_that_are_zero_count(backend: Any, method: str) -> None:
+    A = sparse.csr_array(([0.0, 7.0], [0, 1], [0, 2, 2]), shape=(2, 2))
+    x = np.array([3.0, 1.0])
+    found = product(backend, A, x, add="min", multiply="add", method=method)
+    same(found, np.array([3, np.inf]), strict=True)
+
+
+def test_order_within_a_row(backend: Any) -> None:
+    last = Monoid("last", 0, "b", lambda a, b: b, commutative=False)
+    left = Monoid("left", 0, "a", lambda a, b: a, commutative=False)
+    rows, columns = [1, 0, 1, 1, 1, 0], [2, 1, 0, 2, 1, 1]
+    values = np.array([1.0, 2, 3, 4, 5, 6])
+    A = sparse.coo_array((values, (rows, columns)), shape=(2, 3))
+    x = np.ones(3)
+    same(product(backend, A, x, add=last, multiply=left), [6.0, 4.0])
+    B = sparse.csr_array((values[[1, 5, 0, 2, 3, 4]], [1, 1, 2, 0, 2, 1], [0, 2, 6]))
+    same(product(backend, B, x, add=last, multiply=left), [6.0, 4.0])
+
+
+# ---- containers and vectors ----
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
+@pytest.mark.parametrize("kind", ["array", "matrix"])
+def test_formats(backend: Any, form: str, kind: str, rng: np.random.Generator) -> None:
+    if backend.name == "cuda" and form not in ("csr", "csc", "coo"):
+        pytest.skip(f"CuPy has no {form}")
+    dense = np.where(rng.random((40, 30)) < 0.2, integers(rng, float, 40, 30), 0)
+    A = getattr(sparse, f"{form}_{kind}")(dense)
+    x = integers(rng, float, 30)
+    same(product(backend, A, x), dense @ x, strict=True)
+
+
+@every_method
+def test_duplicates(backend: Any, method: str) -> None:
+    places = [2, 0, 2, 2, 0], [1, 0, 1, 0, 0]
+    A = sparse.coo_array(([1.0, 2, 4, 8, 16], places), shape=(4, 2))
+    x = np.array([1.0, 10])
+    same(product(backend, A, x, method=method), [18.0, 0, 58, 0])
+    found = product(backend, A, x, method=method, add="max")
+    same(found, [16.0, -np.inf, 40, -np.inf])
+
+
+def test_room_for_more_entries(backend: Any) -> None:
+    if backend.name == "cuda":
+        pytest.skip("CuPy counts them as entries")
+    A = sparse.csr_array((np.ones(9), np.zeros(9, np.int32), [0, 2, 3]), shape=(2, 1))
+    same(product(backend, A, np.ones(1)), [2.0, 1.0])
+
+
+@every_method
+@pytest.mark.parametrize("batch", [(1,), (3,), (30,), (2, 3), (0,), (2, 0), (2, 1, 3)])
+def test_batches(
+    backend: Any, method: str, batch: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    for lengths in ([0, 2, 1], [3, 0, 2 * TILE, 5], [0, 0]):
+        A, x = rows_of(rng, lengths, 20), integers(rng, np.float64, *batch, 20)
+        found = product(backend, A, x, method=method)
+        same(found, by_scipy(A, x), strict=True)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[:, ::-2],
+        lambda x: x.T[:10],
+        lambda x: np.broadcast_to(x[0, :10], (4, 10)),
+    ],
+)
+def test_views(backend: Any, view: Any, rng: np.random.Generator) -> None:
+    A, x = rows_of(rng, [3, 0, 5], 10), integers(rng, np.float64, 10, 20)
+    matrix = there(backend, A)
+    found = backend.call(lambda x: spmv(matrix, view(x)), x)
+    same(found, by_scipy(A, view(x)), strict=True)
+
+
+@without_gpu
+def test_whatever_is_array_like(backend: Any) -> None:
+    A = sparse.csr_array([[1, 2], [0, 3]])
+    same(spmv(A, [1, 2]), [5, 6])
+    same(spmv(A, np.array([1, 2], ">i4")), [5, 6])
+
+
+def test_inputs_stay_as_they_are(backend: Any, rng: np.random.Generator) -> None:
+    A, x = shuffled(rng, rows_of(rng, [3, 0, 5], 10)), integers(rng, float, 10)
+    before = A.copy()
+    x.flags.writeable = False
+    product(backend, A, x, add=first_nonzero)
+    same(A.data, before.data)
+    same(A.row, before.row)
+    same(A.col, before.col)
+
+
+def test_lives_where_the_matrix_does(backend: Any) -> None:
+    A = there(backend, sparse.csr_array(np.eye(3)))
+    assert is_cupy(spmv(A, backend.array(np.ones(3)))) == (backend.name == "cuda")
+
+
+@pytest.mark.parametrize("symmetry", ["general", "symmetric"])
+def test_matrix_market(
+    backend: Any, symmetry: str, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    A = rows_of(rng, rng.integers(0, 9, 60), 60).tocoo()
+    A.data = rng.standard_normal(A.nnz)
+    A.sum_duplicates()
+    if symmetry == "symmetric":
+        A = (A + A.T).tocoo()
+    scipy.io.mmwrite(tmp_path / "A.mtx", A, symmetry=symmetry)
+    read = scipy.io.mmread(tmp_path / "A.mtx", spmatrix=False)
+    x = rng.standard_normal(60)
+    np.testing.assert_allclose(product(backend, read, x), A @ x, rtol=0, atol=1e-13)
+
+
+# ---- plans ----
+
+
+def poisson(n: int) -> sparse.csr_array:
+    """The five-point Laplacian of an n x n grid."""
+    line = sparse.diags_array(
+        [-np.ones(n - 1), np.full(n, 2.0), -np.ones(n - 1)], offsets=[-1, 0, 1]
+    )
+    one = sparse.eye_array(n)
+    return (sparse.kron(line, one) + sparse.kron(one, line)).tocsr()
+
+
+@every_method
+def test_conjugate_gradients(backend: Any, method: str) -> None:
+    A = poisson(12)
+    b = np.arange(A.shape[0]) % 7 - 3.0
+    plan = SpMVPlan(there(backend, A), method=method)
+    if backend.name == "cuda":
+        import cupyx.scipy.sparse.linalg as gpu
+
+        matrix = gpu.LinearOperator(plan.shape, matvec=plan, dtype=plan.dtype)
+        x, info = gpu.cg(matrix, backend.array(b), tol=1e-12)
+        x = x.get()
+    else:
+        x, info = cg(LinearOperator(plan.shape, matvec=plan), b, rtol=1e-12)
+    assert info == 0
+    np.testing.assert_allclose(x, spsolve(A.tocsc(), b), rtol=0, atol=1e-9)
+
+
+def test_plan_for_many_vectors(backend: Any, rng: np.random.Generator) -> None:
+    A = rows_of(rng, [0, 3, TILE, 2], 20, np.float32)
+    plan = SpMVPlan(there(backend, A))
+    assert plan.shape == (4, 20)
+    assert plan.dtype == np.float32
+    for dtype in (np.float32, np.float64, np.int8):
+        for shape in ((20,), (3, 20)):
+            x = integers(rng, dtype, *shape)
+            same(backend.call(plan, x), by_scipy(A, x), strict=True)
+
+
+def test_plan_times_columns(backend: Any, rng: np.random.Generator) -> None:
+    A = rows_of(rng, [2, 0, 3], 3)
+    plan = SpMVPlan(there(backend, A))
+    for shape in ((3,), (3, 3), (3, 5), (2, 3, 4)):
+        x = integers(rng, np.float64, *shape)
+        found = backend.call(lambda x: plan @ x, x)
+        same(found, A.toarray() @ x, strict=True)
+
+
+@without_gpu
+def test_plan_does_not_copy_rows(backend: Any, rng: np.random.Generator) -> None:
+    A = rows_of(rng, [2, 0, 3], 3)
+    rows = SpMVPlan(A)._rows
+    assert np.shares_memory(rows.values, A.data)
+    assert np.shares_memory(rows.columns, A.indices)
+    assert np.shares_memory(rows.offsets, A.indptr)
+
+
+def test_plan_in_a_semiring(backend: Any) -> None:
+    """Shortest paths: as many products as there are vertices."""
+    edges = ([1, 2, 7.0], ([1, 2, 2], [0, 1, 0]))
+    A = sparse.coo_array(
+        (
+            np.append(edges[0], [0.0] * 3),
+            tuple(np.append(one, range(3)) for one in edges[1]),
+        ),
+        shape=(3, 3),
+    )
+    plan = SpMVPlan(there(backend, A), add="min", multiply="add")
+    distances = np.array([0, np.inf, np.inf])
+    for _ in range(3):
+        distances = backend.call(plan, distances)
+    same(distances, [0.0, 1, 3])
+
+
+# ---- threads and blocks ----
+
+
+@every_method
+def test_any_schedule(
+    schedule: str, method: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    lengths = [0, 3, 2 * TILE, *[2] * 500, 0, 0, TILE // 2]
+    A, x = rows_of(rng, lengths, 30), integers(rng, np.float64, 3, 30)
+    with _emulator.races():
+        found = spmv(A, x, method=method)
+    same(found, by_scipy(A, x), strict=True)
+
+
+def test_same_bits_in_every_schedule(
+    rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A = rows_of(rng, [0, 3, 5 * TILE, *[2] * 500, 0, 0, TILE // 2], 30)
+    A.data[:] = rng.standard_normal(A.nnz)
+    x = rng.standard_normal((2, 30))
+    found = []
+    for order, seed in (("forward", 0), ("reverse", 0), ("random", 1), ("random", 2)):
+        with _emulator.schedule(order, seed):
+            found.append(spmv(A, x).tobytes())
+    assert len(set(found)) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["cuda"], indirect=True)
+def test_same_bits_in_every_run(backend: Any, rng: np.random.Generator) -> None:
+    A = rows_of(rng, [0, 10**6, *rng.integers(0, 9, 10**5)], 1000)
+    A.data[:] = rng.standard_normal(A.nnz)
+    plan, x = SpMVPlan(there(backend, A)), rng.standard_normal(1000)
+    assert len({backend.call(plan, x).tobytes() for _ in range(10)}) == 1
+
+
+# ---- what is refused ----
+
+EYE = sparse.csr_array(np.eye(3))
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((np.eye(3), np.ones(3)), {}, TypeError, "A is a ndarray"),
+        ((sparse.coo_array([1.0, 2]), np.ones(2)), {}, ValueError, r"shape \(2,\)"),
+        (
+            (EYE, np.ones(4)),
+            {},
+            ValueError,
+            r"x has shape \(4,\); \(..., 3\) is wanted",
+        ),
+        ((EYE, np.ones((3, 1))), {}, ValueError, r"x has shape \(3, 1\)"),
+        ((EYE, 1.0), {}, ValueError, r"x has shape \(\)"),
+        ((EYE, EYE), {}, TypeError, "x"),
+        ((EYE, np.array(["a"] * 3)), {}, TypeError, "x has dtype <U1"),
+        ((EYE, np.ones(3, np.longdouble)), {}, TypeError, "x has dtype"),
+        ((EYE.astype(np.longdouble), np.ones(3)), {}, TypeError, "A has dtype"),
+        ((EYE, np.ones(3)), {"method": "magic"}, ValueError, "method is 'magic'"),
+        ((EYE, np.ones(3)), {"add": "sum"}, ValueError, "'sum'"),
+        ((EYE, np.ones(3)), {"add": 3}, TypeError, "3"),
+        ((EYE, np.ones(3)), {"add": "mssp"}, ValueError, "add is mssp"),
+        ((EYE, np.ones(3)), {"multiply": "mssp"}, ValueError, "multiply is mssp"),
+        (
+            (EYE * 1j, np.ones(3)),
+            {"add": "min"},
+            TypeError,
+            "min does not take complex",
+        ),
+        ((EYE, np.ones(3) * 1j), {"multiply": "max"}, TypeError, "max does not take"),
+        ((EYE, np.ones(3)), {"add": exclusive_or}, TypeError, "does not take float64"),
+    ],
+)
+def test_bad_arguments(
+    backend: Any, arguments: Any, options: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        spmv(*arguments, **options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["cuda"], indirect=True)
+def test_mixed_devices(backend: Any) -> None:
+    with pytest.raises(TypeError, match="A on a GPU, x on the CPU"):
+        spmv(there(backend, EYE), np.ones(3))
+    with pytest.raises(TypeError, match="A on the CPU, x on a GPU"):
+        spmv(EYE, backend.array(np.ones(3)))
+
+
+def test_reference_takes_names() -> None:
+    offsets, columns = np.array([0, 2, 2], np.int32), np.array([0, 1], np.int32)
+    values, x = np.array([3, 4]), np.array([[1, 2], [5, 0]])
+    found = gpusolve.reference.spmv(offsets, columns, values, x, add="max")
+    least = np.iinfo(np.int64).min
+    same(found, np.array([[8, least], [15, least]]), strict=True)
