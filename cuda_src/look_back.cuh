@@ -9,9 +9,10 @@
 // Progress: blocks draw their tiles from a ticket. The tile before was drawn by a block
 // that already runs, and publishes its aggregate without waiting for anybody.
 //
-// Memory order: value and status of a small element travel in one 64-bit word. A larger
-// one is written first, then a fence, then its status; whoever has read the status reads
-// the value after a fence.
+// Memory order: an element of up to 16 bytes travels in 64-bit words, four of its bytes in
+// each beside the status; whoever finds one status in all of them has the element. A larger
+// one is written first, then a fence, then its status; whoever has read the status reads the
+// element after a fence.
 
 #pragma once
 
@@ -26,42 +27,46 @@ struct Published {
     Flagged<T> flagged;
 };
 
-/// What the tiles of a launch have published: one word for each, zero at first, and for
-/// elements above four bytes a place for its aggregate and one for its prefix.
-template <class T>
+/// What the tiles of a launch have published: `words` for each, zero at first; and for
+/// elements that these cannot hold a place for its aggregate and one for its prefix.
+template <class T, int words>
 class TileStates {
   public:
-    static constexpr bool packed = sizeof(T) <= sizeof(unsigned);
+    static constexpr bool packed = sizeof(T) <= words * sizeof(unsigned);
+    static_assert(packed || words == 1, "an element travels in words, or behind one");
 
-    __device__ TileStates(unsigned long long* words, T* values) : words_(words), values_(values) {}
+    __device__ TileStates(unsigned long long* states, T* values)
+        : states_(states), values_(values) {}
 
     __device__ void publish(long long tile, TileStatus status, const Flagged<T>& flagged) {
-        unsigned long long word = status | (flagged.begins ? begins_bit : 0u);
+        unsigned parts[words] = {};
         if constexpr (packed) {
-            unsigned bits = 0;
-            memcpy(&bits, &flagged.value, sizeof(T));
-            word |= static_cast<unsigned long long>(bits) << value_shift;
+            memcpy(parts, &flagged.value, sizeof(T));
         } else {
             *place(tile, status) = flagged.value;
             __threadfence();
         }
-        *static_cast<volatile unsigned long long*>(words_ + tile) = word;
+        volatile unsigned long long* state = states_ + tile * words;
+        const unsigned low = status | (flagged.begins ? begins_bit : 0u);
+#pragma unroll
+        for (int k = 0; k < words; ++k)
+            state[k] = static_cast<unsigned long long>(parts[k]) << part_shift | low;
     }
 
     /// Wait until the tile has published something, and read it.
     __device__ Published<T> read(long long tile) const {
-        const volatile unsigned long long* address = words_ + tile;
-        unsigned long long word = *address;
-        while (word == 0) {
+        const volatile unsigned long long* state = states_ + tile * words;
+        unsigned parts[words];
+        unsigned low = look(state, parts);
+        while (low == tile_unknown) {
             __nanosleep(nanoseconds_between_looks);
-            word = *address;
+            low = look(state, parts);
         }
         Published<T> published;
-        published.status = static_cast<unsigned>(word) & status_bits;
-        published.flagged.begins = (word & begins_bit) != 0;
+        published.status = low & status_bits;
+        published.flagged.begins = (low & begins_bit) != 0;
         if constexpr (packed) {
-            const unsigned bits = static_cast<unsigned>(word >> value_shift);
-            memcpy(&published.flagged.value, &bits, sizeof(T));
+            memcpy(&published.flagged.value, parts, sizeof(T));
         } else {
             __threadfence();
             published.flagged.value = *place(tile, published.status);
@@ -72,14 +77,30 @@ class TileStates {
   private:
     static constexpr unsigned status_bits = 3;
     static constexpr unsigned begins_bit = 4;
-    static constexpr int value_shift = 32;
+    static constexpr int part_shift = 32;
     static constexpr unsigned nanoseconds_between_looks = 32;
+
+    /// The status, if all words have the same; else it is not known yet.
+    static __device__ unsigned look(const volatile unsigned long long* state,
+                                    unsigned (&parts)[words]) {
+        unsigned long long seen[words];
+#pragma unroll
+        for (int k = 0; k < words; ++k) seen[k] = state[k];
+        const unsigned low = static_cast<unsigned>(seen[0]);
+        bool agreed = true;
+#pragma unroll
+        for (int k = 0; k < words; ++k) {
+            agreed = agreed && static_cast<unsigned>(seen[k]) == low;
+            parts[k] = static_cast<unsigned>(seen[k] >> part_shift);
+        }
+        return agreed ? low : tile_unknown;
+    }
 
     __device__ T* place(long long tile, unsigned status) const {
         return values_ + 2 * tile + (status == tile_prefix ? 1 : 0);
     }
 
-    unsigned long long* words_;
+    unsigned long long* states_;
     T* values_;
 };
 
@@ -104,8 +125,8 @@ __device__ __forceinline__ void from_flagged(const Flagged<T>& flagged, Flagged<
 
 /// The reduction of all tiles before this one, in lane 0. By one warp. A segment that
 /// begins in a tile makes its aggregate as good as a prefix.
-template <class Monoid, class T>
-__device__ typename Monoid::Value look_back(const TileStates<T>& states, long long tile) {
+template <class Monoid, class T, int words>
+__device__ typename Monoid::Value look_back(const TileStates<T, words>& states, long long tile) {
     using Value = typename Monoid::Value;
     Value prefix = Monoid::identity();
     for (long long nearest = tile - 1; nearest >= 0; nearest -= warp_threads) {
@@ -127,8 +148,8 @@ __device__ typename Monoid::Value look_back(const TileStates<T>& states, long lo
 
 /// Publish this tile's aggregate, and give the reduction of all tiles before it to lane 0.
 /// By one warp, whose lane 0 has the aggregate.
-template <class Monoid, class T>
-__device__ typename Monoid::Value exchange_prefix(TileStates<T> states, long long tile,
+template <class Monoid, class T, int words>
+__device__ typename Monoid::Value exchange_prefix(TileStates<T, words> states, long long tile,
                                                   const typename Monoid::Value& aggregate) {
     const bool first = tile == 0;
     if (lane_index() == 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -29,19 +28,26 @@ WARP = 32
 THREADS = 256
 ITEMS = {4: 15, 8: 7, 16: 3}
 """Items of a thread, by the most bytes an element may have; of a larger one it has 1.
-All are odd: see the kernel."""
-TILE_BYTES = 32 * 1024
-"""The most shared memory that a tile may take."""
+All are odd: see the kernel. Not measured on a GPU yet."""
+WORD_BYTES, MAX_WORDS = 4, 4
+"""What of an element travels in one word of a tile's state, and in how many words."""
+TILE_BYTES = 16 * 1024
+"""The most shared memory that the elements of a tile may take."""
 
 
 def tile_for(element_bytes: int) -> Tile:
     """The tile for elements of this size."""
     items = next((ITEMS[most] for most in ITEMS if element_bytes <= most), 1)
     threads = THREADS
-    # A flag may take as much room as the element, for alignment.
-    while threads > WARP and 2 * element_bytes * threads * items > TILE_BYTES:
+    while threads > WARP and element_bytes * threads * items > TILE_BYTES:
         threads //= 2
     return Tile(threads, items)
+
+
+def state_words(element_bytes: int) -> int:
+    """Words of a tile's state: as many as hold an element, or one for its status."""
+    words = -(-element_bytes // WORD_BYTES)
+    return words if words <= MAX_WORDS else 1
 
 
 def scan(
@@ -56,19 +62,23 @@ def scan(
 ) -> None:
     """Scan the rows of x into y, both (rows, length, *element), on the current stream.
 
-    `flags`, as bytes or bits, say where segments begin within the rows. x and y may be
-    the same array.
+    `flags`, a byte or, packed, a bit for each element, say where segments begin within
+    the rows. x and y may be the same array.
     """
     rows, length = x.shape[:2]
     size = rows * length
     if size == 0:
         return
+    if flags is None:
+        segments = "rows" if rows > 1 else "none"
+    else:
+        segments = "bits" if packed else "bytes"
     ops = operators(monoid, x.dtype)
     tile = tile_for(ops.element_bytes)
     tiles = -(-size // tile.size)
-    kernel = device.kernel(
-        "scan", scan_instance(ops, flags is not None or rows > 1, tile), ops.definitions
-    )
+    words = state_words(ops.element_bytes)
+    fits = words * WORD_BYTES >= ops.element_bytes
+    kernel = device.kernel("scan", scan_instance(ops, segments), ops.definitions)
     kernel(
         (min(tiles, kernel.resident_blocks(tile.threads, 0)),),
         (tile.threads,),
@@ -77,21 +87,18 @@ def scan(
             np.int64(size),
             np.int64(length),
             flags,
-            np.bool_(packed),
             np.bool_(exclusive),
             y,
-            device.zeros((1 + tiles,), np.uint64),
-            device.empty((2 * tiles, *ops.element_shape), ops.dtype),
+            device.zeros((1 + tiles * words,), np.uint64),
+            None if fits else device.empty((2 * tiles, *ops.element_shape), ops.dtype),
         ),
     )
 
 
-def scan_instance(ops: Operators, segmented: bool, tile: Tile) -> str:
+def scan_instance(ops: Operators, segments: str) -> str:
     """The kernel's name with its template arguments."""
-    lifted = str(segmented).lower()
-    return f"scan<{ops.monoid}, {ops.map}, {lifted}, {tile.threads}, {tile.items}>"
-
-
-def packed_bytes(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the flags of rows, packed eight to a byte."""
-    return (*shape[:-1], math.ceil(shape[-1] / 8))
+    tile, words = tile_for(ops.element_bytes), state_words(ops.element_bytes)
+    return (
+        f"scan<{ops.monoid}, {ops.map}, Segments::{segments}, "
+        f"{tile.threads}, {tile.items}, {words}>"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ def scan(
     from . import _scan_kernel, _scan_textbook
 
     rows = as_rows(array, (along,), leading)
-    place = _place(out, rows) if along == leading - 1 else None
+    place = _place(out, array, rows) if along == leading - 1 else None
     y = _room(device, rows, monoid) if place is None else place
     if variant in ("auto", "look_back"):
         _scan_kernel.scan(rows, monoid, y, device, exclusive=exclusive)
@@ -191,15 +192,15 @@ def segmented_scan(
     heads = _heads(arrays["flags"], shape, packed)
     _check_out(out, array, monoid)
     device = device_of(array)
+    if packed and (device is None or not _bits_run_on(shape)):
+        heads, packed = _unpacked(heads, shape[-1]), False
     if device is None:
-        if packed:
-            heads = _unpacked(heads, shape[-1])
         result = reference.segmented_scan(array, heads, monoid, exclusive=exclusive)
         return _written(result, out)
     from . import _scan_kernel
 
     rows = as_rows(array, (leading - 1,), leading)
-    place = _place(out, rows)
+    place = _place(out, array, rows)
     y = _room(device, rows, monoid) if place is None else place
     _scan_kernel.scan(
         rows,
@@ -235,8 +236,16 @@ def _heads(flags: Array, shape: tuple[int, ...], packed: bool) -> Array:
         ) from None
 
 
+def _bits_run_on(shape: tuple[int, ...]) -> bool:
+    """Whether the packed flags of all rows are one run of bits, without gaps."""
+    return shape[-1] % 8 == 0 or math.prod(shape[:-1]) == 1
+
+
 def _unpacked(bits: Array, n: int) -> Array:
-    return np.unpackbits(bits, axis=-1, count=n, bitorder="little").view(bool)
+    """(..., ceil(n / 8)) bytes of bits to (..., n) flags."""
+    xp = namespace(bits)
+    flat = xp.unpackbits(xp.ascontiguousarray(bits).reshape(-1), bitorder="little")
+    return flat.reshape(*bits.shape[:-1], 8 * bits.shape[-1])[..., :n].view(bool)
 
 
 def _check_out(out: Any, x: Array, monoid: Monoid) -> None:
@@ -254,9 +263,15 @@ def _check_out(out: Any, x: Array, monoid: Monoid) -> None:
         raise ValueError("out is read-only; a writeable array is wanted")
 
 
-def _place(out: Array | None, rows: Array) -> Array | None:
-    """`out` as rows that a kernel can write to; None where that cannot be."""
-    if out is None or not out.flags.c_contiguous or not out.dtype.isnative:
+def _place(out: Array | None, x: Array, rows: Array) -> Array | None:
+    """`out` as rows that a kernel can write to; None where that cannot be.
+
+    A tile is written while others are still to be read: `out` may be `x` itself, but
+    may not overlap it otherwise.
+    """
+    if out is None or not out.flags.c_contiguous:
+        return None
+    if out is not x and namespace(x).may_share_memory(out, rows):
         return None
     return out.reshape(rows.shape)
 

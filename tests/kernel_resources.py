@@ -95,8 +95,10 @@ def _sources_of_monoids() -> Iterator[Source]:
                     *((f"reduce_atomic<Operator, {ops.map}>",) if atomic else ()),
                 ),
                 "scan": (
-                    scan_instance(ops._replace(map=ops.keep), False, tile),
-                    scan_instance(ops._replace(map=ops.keep), True, tile),
+                    *(
+                        scan_instance(ops._replace(map=ops.keep), segments)
+                        for segments in ("none", "rows", "bytes", "bits")
+                    ),
                 ),
                 "scan_textbook": (
                     *(f"{kernel}<Operator>" for kernel in TEXTBOOK),

@@ -12,27 +12,41 @@ import gpusolve
 from gpusolve import _emulator
 from gpusolve._kernels import source_directory
 
-SOURCE = Path(__file__).parent / "kernels" / "row_heads.cu"
+SOURCE = Path(__file__).parent / "kernels" / "row_begins.cu"
+TILE = 3840
 N = 2**31 + 5
 
 
-@pytest.mark.parametrize("length", [2**31 - 2, 2**31 - 1, 2**31, 2**31 + 1, 2**40])
-def test_rows_begin_where_they_should(length: int) -> None:
-    offsets = np.array([0, 1, 2, 3839], np.int32)
-    columns, items = (
-        part.ravel()
-        for part in np.meshgrid(
-            np.array([0, 1, length - 3839, length - 1], np.int64), offsets
-        )
-    )
-    items = np.append(items, (length - columns[-4:]).clip(0, 3839)).astype(np.int32)
-    columns = np.append(columns, columns[-4:])
-    begins = _emulator.empty(len(columns), bool)
-    kernel = _emulator.Kernel(SOURCE, "row_heads", source_directory())
-    arguments = (columns, items, np.int32(len(columns)), np.int64(length), begins)
-    kernel((1,), (32,), arguments)
-    np.testing.assert_array_equal(begins, (columns + items) % length == 0)
-    assert begins.any()
+@pytest.mark.parametrize(
+    "length", [1, 7, 3840, 3841, 2**31 - 2, 2**31 - 1, 2**31, 2**31 + 1, 2**40]
+)
+def test_rows_begin_where_they_should(length: int, rng: np.random.Generator) -> None:
+    starts = TILE * rng.integers(0, 2**40 // TILE, 200)
+    items = rng.integers(0, TILE, 200).astype(np.int32)
+    close = starts[:100] + np.minimum(-starts[:100] % length, TILE - 1)
+    items[:100] = close - starts[:100]  # those that begin a row, if one begins there
+    begins = _emulator.empty(200, bool)
+    kernel = _emulator.Kernel(SOURCE, "row_begins", source_directory())
+    sizes = np.int32(200), np.int64(length), np.int32(TILE)
+    kernel((1,), (224,), (starts, items, *sizes, begins))
+    np.testing.assert_array_equal(begins, (starts + items) % length == 0)
+    assert begins.any() or length > 2**30
+
+
+@pytest.mark.parametrize("length", [2**31 - 1, 2**31 + 1])
+def test_a_long_row_begins(length: int) -> None:
+    starts = np.arange(length - length % TILE, length + 2 * TILE, TILE)
+    begun = []
+    kernel = _emulator.Kernel(SOURCE, "row_begins", source_directory())
+    for start in starts:
+        items = np.arange(TILE, dtype=np.int32)
+        for part in items.reshape(-1, 240):
+            begins = _emulator.empty(240, bool)
+            sizes = np.int32(240), np.int64(length), np.int32(TILE)
+            every = np.full(240, start, np.int64)
+            kernel((1,), (256,), (every, np.ascontiguousarray(part), *sizes, begins))
+            begun += list(start + part[begins])
+    assert begun == [length]
 
 
 @pytest.fixture

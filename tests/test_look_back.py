@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ import pytest
 import gpusolve
 from gpusolve import _emulator, _kernels
 from gpusolve._scan_kernel import tile_for
+from gpusolve.monoid import segment_sums_of_one
 
 SEEDS = range(6)
-SMALL, LARGE = np.int32, np.int64
-"""Elements that travel in the word of their status, and elements that do not."""
+SMALL, MIDDLE = np.int32, np.int64
+"""Elements that travel in one word of a tile's state, and in two."""
 
 Alter = Callable[[str, str], None]
 
@@ -54,24 +56,39 @@ def alter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Alter]:
 def scan_tiles(dtype: Any, seed: int, tiles: int = 6) -> None:
     """Scan a few tiles with as many blocks, and look at the result."""
     n = tiles * tile_for(np.dtype(dtype).itemsize).size - 5
-    x = np.random.default_rng(seed).integers(-9, 9, n).astype(dtype)
+    top = np.iinfo(dtype).max // 2**20
+    x = np.random.default_rng(seed).integers(-top, top, n).astype(dtype)
     with _emulator.schedule("random", seed):
         y = gpusolve.scan(x)
     np.testing.assert_array_equal(y, np.cumsum(x, dtype=dtype))
 
 
-def scan_in_all_interleavings(dtype: Any) -> None:
+def scan_large_elements(seed: int, tiles: int = 6) -> None:
+    """The same with elements of 32 bytes, which do not travel in words."""
+    n = tiles * tile_for(32).size - 5
+    x = np.random.default_rng(seed).integers(-9, 9, n)
+    with _emulator.schedule("random", seed):
+        y = gpusolve.scan(segment_sums_of_one.apply(x), "mssp")
+    np.testing.assert_array_equal(y[:, 3], np.cumsum(x))
+
+
+def scan_in_all_interleavings(scan: Callable[[int], None]) -> None:
     for seed in SEEDS:
-        scan_tiles(dtype, seed)
+        scan(seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("dtype", [SMALL, LARGE])
+@pytest.mark.parametrize("dtype", [SMALL, MIDDLE])
 def test_no_race_in_any_interleaving(dtype: Any, seed: int) -> None:
     scan_tiles(dtype, seed)
 
 
-@pytest.mark.parametrize("dtype", [SMALL, LARGE])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_race_of_large_elements(seed: int) -> None:
+    scan_large_elements(seed)
+
+
+@pytest.mark.parametrize("dtype", [SMALL, MIDDLE])
 def test_no_race_among_segments(schedule: str, dtype: Any) -> None:
     n = 5 * tile_for(np.dtype(dtype).itemsize).size
     rng = np.random.default_rng(1)
@@ -120,27 +137,34 @@ READERS_FENCE = """__threadfence();
 def test_a_missing_fence_is_noticed(alter: Alter, fence: str, without: str) -> None:
     alter(fence, without)
     with pytest.raises(_emulator.KernelError, match="published"):
-        scan_in_all_interleavings(LARGE)
+        scan_in_all_interleavings(scan_large_elements)
 
 
-PUBLISH = "*static_cast<volatile unsigned long long*>(words_ + tile) = word;"
+PUBLISH = "state[k] = static_cast<unsigned long long>(parts[k]) << part_shift | low;"
 
 
-def test_a_status_before_its_value_is_noticed(alter: Alter) -> None:
+def test_a_status_before_its_element_is_noticed(alter: Alter) -> None:
     alter("*place(tile, status) = flagged.value;\n            __threadfence();", "")
     alter(PUBLISH, PUBLISH + "if (!packed) *place(tile, status) = flagged.value;")
     with pytest.raises(_emulator.KernelError, match="published"):
-        scan_in_all_interleavings(LARGE)
+        scan_in_all_interleavings(scan_large_elements)
 
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_split_word_is_noticed(alter: Alter, first: int) -> None:
-    halves = [f"half[{k}] = static_cast<unsigned>(word >> {32 * k});" for k in (0, 1)]
+    halves = ["half[2 * k] = low;", "half[2 * k + 1] = parts[k];"]
     alter(
         PUBLISH,
-        "volatile unsigned* half = reinterpret_cast<unsigned*>(words_ + tile);"
+        "{ auto* half = reinterpret_cast<volatile unsigned*>(state);"
         + halves[first]
-        + halves[1 - first],
+        + halves[1 - first]
+        + "}",
     )
     with pytest.raises(_emulator.KernelError, match="states"):
-        scan_in_all_interleavings(SMALL)
+        scan_in_all_interleavings(partial(scan_tiles, SMALL))
+
+
+def test_words_of_two_elements_are_noticed(alter: Alter) -> None:
+    alter("return agreed ? low : tile_unknown;", "return low;")
+    with pytest.raises(AssertionError, match="not equal"):
+        scan_in_all_interleavings(partial(scan_tiles, MIDDLE))

@@ -1,0 +1,9 @@
+// Where rows begin, asked of scan.cu near the ends of 32-bit integers.
+
+#include "scan.cu"
+
+__global__ void row_begins(const long long* starts, const int* items, int count, long long length,
+                           int tile_size, bool* begins) {
+    const int i = threadIdx.x;
+    if (i < count) begins[i] = RowBegins(starts[i], length, tile_size)(items[i]);
+}
