@@ -33,6 +33,7 @@ from blocks import (
     microseconds,
     row,
 )
+from threadpoolctl import threadpool_info
 from timing import Call, by_the_clock, timing
 
 import gpusolve
@@ -223,12 +224,19 @@ SECTIONS: dict[str, tuple[str, Callable[[Any], Iterator[Shape]], tuple[str, ...]
 """Of each table: its title, its shapes, and the variants beside "auto"."""
 
 
+def blas_threads() -> int:
+    """The most threads that a product on the host may have."""
+    pools = [one for one in threadpool_info() if one["user_api"] == "blas"]
+    return max((one["num_threads"] for one in pools), default=1)
+
+
 def report(machine: Machine) -> Iterator[str]:
     """The file, line by line as it is measured."""
     yield f"# Matrix times vector on {PLACES[machine.name]}\n"
     if machine.name in WARNINGS:
         yield f"{WARNINGS[machine.name]}\n"
     yield from facts(machine)
+    yield f"- NumPy's BLAS with threads: {blas_threads()}"
     yield f"\n{ABOUT}\n{how_timed(machine)}"
     for name, (title, shapes, variants) in SECTIONS.items():
         several = () if machine.name == "cpu" else variants
