@@ -173,3 +173,21 @@ def test_fewer_rows_than_functions(rng: np.random.Generator) -> None:
     learners = make_learners(basis_of(rng.random((6, 2)), 20), 20, df=4)
     assert np.isfinite(learners.inverse).all()
     assert (learners.lambda_ > 0).all()
+
+
+def test_few_levels_are_joined_smoothly(rng: np.random.Generator) -> None:
+    """Between two levels nothing is known, and a straight line has no penalty."""
+    x = rng.integers(0, 2, 60).astype(float)[:, None]
+    splines = BSplines.spanning(x, 10)
+    learners = make_learners(splines.evaluate(x), 10)
+    y = 3 + 2 * x[:, 0]
+    coef = learners.inverse[0] @ (learners.dense()[0].T @ y)
+    between = np.linspace(0, 1, 11)
+    effect = splines.evaluate(between[:, None]).multiply(coef[None])[0]
+    np.testing.assert_allclose(effect, 3 + 2 * between, atol=1e-9)
+
+
+def test_equal_rows_are_of_rank_one_however_many() -> None:
+    x = np.repeat([[0.0], [0.3], [1.0]], [1, 1, 50_000], axis=0)
+    learners = make_learners(basis_of(x, 24), 24)
+    np.testing.assert_array_equal(learners.lambda_, 0)

@@ -24,6 +24,9 @@ NEARLY_SINGULAR = 1.49e-8
 TOLERANCE = 1e-10
 """``X'WX`` is shrunk where its least eigenvalue is below their difference."""
 
+NO_RANK = 1e-12
+"""Eigenvalues below this part of the largest may be rounding of the sums over rows."""
+
 WIDEST = 1e6
 """How many times the penalty may outweigh the data, or they it, in a factorisation."""
 
@@ -31,8 +34,8 @@ WIDEST = 1e6
 def ranks(gram: Floats) -> NDArray[np.int_]:
     """The numerical rank of each Gram matrix, (K, k, k) to (K,)."""
     eigenvalues = np.linalg.eigvalsh(gram)
-    least = gram.shape[-1] * np.finfo(np.float64).eps * eigenvalues[:, -1:]
-    return np.asarray((eigenvalues > least).sum(axis=-1))
+    rank = (eigenvalues > NO_RANK * eigenvalues[:, -1:]).sum(axis=-1)
+    return np.asarray(rank)
 
 
 def shrunken(A: Floats) -> Floats:
@@ -175,7 +178,10 @@ def smoothing_parameters(
 def inverses(
     gram: Floats, penalty: Floats, null_dimension: int, lambda_: Floats
 ) -> Floats:
-    """``(X'WX + lambda K)^-1`` of each learner; singular ones are pseudo-inverted.
+    """``(X'WX + lambda K)^-1`` of each learner.
+
+    Where ``X'WX`` is singular and lambda zero, many coefficients fit as well, and those
+    of the least penalty are taken.
 
     Parameters
     ----------
@@ -188,11 +194,20 @@ def inverses(
     Returns
     -------
     (K, k, k) float64 array
+    """
+    inverse = penalised_inverses(gram, penalty, null_dimension, lambda_)
+    open_ = (lambda_ == 0) & (ranks(gram) < gram.shape[-1])
+    inverse[open_] = smoothest_inverses(gram[open_], penalty)
+    return inverse
 
-    Notes
-    -----
-    The matrices are scaled to a unit diagonal in the eigenvectors of the penalty, so
-    that a large lambda takes no digits from what the penalty leaves free.
+
+def penalised_inverses(
+    gram: Floats, penalty: Floats, null_dimension: int, lambda_: Floats
+) -> Floats:
+    """The inverses, or pseudo-inverses of singular matrices.
+
+    They are scaled to a unit diagonal in the eigenvectors of the penalty first, so that
+    a large lambda takes no digits from what the penalty leaves free.
     """
     strength, V = np.linalg.eigh(penalty)
     strength[:null_dimension] = 0
@@ -201,9 +216,16 @@ def inverses(
     diagonal += lambda_[:, None] * strength
     with np.errstate(divide="ignore"):
         scale = np.where(diagonal > 0, 1 / np.sqrt(diagonal), 0)
-    eigenvalues, U = np.linalg.eigh(scale[:, :, None] * A * scale[:, None, :])
-    least = A.shape[-1] * np.finfo(np.float64).eps * eigenvalues[:, -1:]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        reciprocal = np.where(eigenvalues > least, 1 / eigenvalues, 0)
-    W = V @ (scale[:, :, None] * U)
-    return np.asarray((W * reciprocal[:, None, :]) @ W.swapaxes(1, 2))
+    scaled = scale[:, :, None] * A * scale[:, None, :]
+    W = V * scale[:, None, :]
+    return np.asarray(W @ np.linalg.pinv(scaled, hermitian=True) @ W.swapaxes(1, 2))
+
+
+def smoothest_inverses(gram: Floats, penalty: Floats) -> Floats:
+    """Generalised inverses that fit like any other, with the least penalty."""
+    identity = np.eye(gram.shape[-1])
+    pseudo = np.linalg.pinv(gram, rcond=NO_RANK, hermitian=True)
+    free = identity - pseudo @ gram
+    rough = np.linalg.pinv(free @ penalty @ free, rcond=NO_RANK, hermitian=True)
+    T = identity - rough @ penalty
+    return np.asarray(T @ pseudo @ T.swapaxes(1, 2))

@@ -1,0 +1,363 @@
+"""BoostedGAM: scikit-learn's conventions, and what it does with difficult data."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpusolve
+from gpusolve._arrays import is_cupy
+from gpusolve.gam import BoostedGAM
+
+
+def host(array: Any) -> np.ndarray:
+    return array.get() if is_cupy(array) else array
+
+
+@pytest.fixture
+def data(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Two of five covariates act, and there is noise."""
+    X = rng.random((200, 5))
+    mean = 3 * np.sin(6 * X[:, 1]) + 2 * X[:, 3] ** 2
+    return X, mean + 0.1 * rng.standard_normal(200)
+
+
+Data = tuple[np.ndarray, np.ndarray]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_is_an_estimator_of_scikit_learn() -> None:
+    checks = pytest.importorskip("sklearn.utils.estimator_checks")
+    results = checks.check_estimator(BoostedGAM(max_iter=20), on_fail=None)
+    failed = {
+        r["check_name"]: r["exception"] for r in results if r["status"] == "failed"
+    }
+    assert not failed
+
+
+def test_in_a_pipeline_and_a_grid_search(data: Data) -> None:
+    pytest.importorskip("sklearn")
+    from sklearn.base import clone, is_regressor
+    from sklearn.model_selection import GridSearchCV, cross_val_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = data
+    pipeline = make_pipeline(StandardScaler(), BoostedGAM(n_basis=10))
+    assert cross_val_score(pipeline, X, y, cv=3).min() > 0.9
+    search = GridSearchCV(
+        BoostedGAM(n_basis=10), {"max_iter": [2, 60], "df": [3, 5]}, cv=3
+    ).fit(X, y)
+    assert search.best_params_["max_iter"] == 60
+    model = BoostedGAM(df=5, penalty="ridge")
+    assert clone(model).get_params() == model.get_params()
+    assert is_regressor(model)
+
+
+def test_without_scikit_learn(data: Data) -> None:
+    """The same in an interpreter that cannot find scikit-learn."""
+    script = """
+import sys
+sys.modules["sklearn"] = None
+import numpy as np
+from gpusolve.gam import BoostedGAM
+X = np.random.default_rng(0).random((50, 2))
+model = BoostedGAM(n_basis=6)
+try:
+    model.predict(X)
+except (ValueError, AttributeError) as error:
+    assert type(error).__name__ == "NotFittedError", error
+model.fit(X, X[:, 0])
+assert model.score(X, X[:, 0]) > 0.99
+print(model)
+"""
+    printed = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    ).stdout
+    assert printed.strip() == "BoostedGAM(n_basis=6)"
+
+
+def test_what_is_learnt(backend: Any, data: Data) -> None:
+    X, y = data
+    model = BoostedGAM(n_basis=12, max_iter=40, method="direct")
+    assert model.fit(backend.array(X), backend.array(y)) is model
+    assert model.n_iter_ == 40
+    assert model.method_ == "direct"
+    assert model.coef_.shape == (5, 12)
+    assert model.lambda_.shape == (5,)
+    assert model.selected_.shape == (40,)
+    assert model.risk_.shape == (41,)
+    assert model.intercept_ == pytest.approx(y.mean())
+    never = np.setdiff1d(np.arange(5), model.selected_)
+    assert never.size
+    assert not model.coef_[never].any()
+    assert set(model.selected_[:5]) <= {1, 3}
+    prediction = model.predict(backend.array(X))
+    assert is_cupy(prediction) == (backend.name == "cuda")
+    left = ((y - host(prediction)) ** 2).sum()
+    assert model.risk_[-1] == pytest.approx(left, rel=1e-10)
+    score = 1 - left / ((y - y.mean()) ** 2).sum()
+    assert model.score(backend.array(X), backend.array(y)) == pytest.approx(score)
+    for value in vars(model).values():
+        assert not is_cupy(value)
+
+
+def test_earlier_iterations(data: Data) -> None:
+    X, y = data
+    model = BoostedGAM(n_basis=12, max_iter=30).fit(X, y)
+    short = BoostedGAM(n_basis=12, max_iter=7).fit(X, y)
+    np.testing.assert_allclose(model.predict(X, iteration=7), short.predict(X))
+    np.testing.assert_array_equal(model.predict(X, iteration=0), model.intercept_)
+    stages = list(model.staged_predict(X))
+    assert len(stages) == 30
+    np.testing.assert_allclose(stages[6], short.predict(X))
+    np.testing.assert_allclose(stages[-1], model.predict(X))
+    risk = [((y - stage) ** 2).sum() for stage in stages]
+    np.testing.assert_allclose(model.risk_[1:], risk)
+    effect = model.partial_effect(1, X[:, 1], iteration=7)
+    np.testing.assert_allclose(effect, short.partial_effect(1, X[:, 1]))
+    for wrong in (-1, 31):
+        with pytest.raises(ValueError, match="0 to 30"):
+            model.predict(X, iteration=wrong)
+
+
+def test_effects_add_up(backend: Any, data: Data) -> None:
+    X, y = data
+    model = BoostedGAM(n_basis=12).fit(X, y)
+    Z = np.vstack([X[:10], X[:10] + 2])
+    effects = [
+        host(model.partial_effect(j, backend.array(Z[:, j].copy()))) for j in range(5)
+    ]
+    np.testing.assert_allclose(
+        model.intercept_ + sum(effects), host(model.predict(backend.array(Z)))
+    )
+    with pytest.raises(IndexError, match="5 features"):
+        model.partial_effect(5, Z[:, 0])
+    with pytest.raises(ValueError, match=r"\(n,\) is wanted"):
+        model.partial_effect(0, Z)
+
+
+def test_a_warm_start_goes_on(data: Data) -> None:
+    X, y = data
+    model = BoostedGAM(n_basis=12, max_iter=10, warm_start=True).fit(X, y)
+    first = model.path_
+    model.set_params(max_iter=50).fit(X, y)
+    whole = BoostedGAM(n_basis=12, max_iter=50).fit(X, y)
+    np.testing.assert_array_equal(model.path_.updates[:10], first.updates)
+    np.testing.assert_array_equal(model.selected_, whole.selected_)
+    np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-11)
+    np.testing.assert_allclose(model.risk_, whole.risk_)
+    with pytest.raises(ValueError, match="50 iterations have"):
+        model.set_params(max_iter=20).fit(X, y)
+    with pytest.raises(ValueError, match="warm start wants"):
+        model.set_params(max_iter=60).fit(2 * X, y)
+    assert model.set_params(warm_start=False).fit(2 * X, y).n_iter_ == 60
+
+
+def test_pickles_open_elsewhere(backend: Any, data: Data) -> None:
+    X, y = data
+    model = BoostedGAM(n_basis=12, method="direct")
+    model.fit(backend.array(X), backend.array(y))
+    script = f"""
+import sys, pickle, json
+sys.modules["cupy"] = None
+model = pickle.loads({pickle.dumps(model)!r})
+print(json.dumps(model.predict({X[:5].tolist()!r}).tolist()))
+"""
+    printed = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    ).stdout
+    np.testing.assert_allclose(json.loads(printed), model.predict(X[:5]), rtol=1e-13)
+
+
+def test_a_data_frame_has_names(data: Data) -> None:
+    pandas = pytest.importorskip("pandas")
+    X, y = data
+    frame = pandas.DataFrame(X, columns=list("abcde"))
+    model = BoostedGAM(n_basis=12).fit(frame, pandas.Series(y))
+    assert model.feature_names_in_.tolist() == list("abcde")
+    np.testing.assert_array_equal(
+        model.partial_effect("b", X[:, 1]), model.partial_effect(1, X[:, 1])
+    )
+    with pytest.raises(ValueError, match="no feature 'f'"):
+        model.partial_effect("f", X[:, 1])
+    with pytest.raises(ValueError, match="same order"):
+        model.predict(frame[list("bacde")])
+    with pytest.warns(UserWarning, match="valid feature names"):
+        model.predict(X)
+    assert not hasattr(model.fit(X, y), "feature_names_in_")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_are_errors(data: Data, bad: float) -> None:
+    X, y = data
+    model = BoostedGAM(n_basis=12).fit(X, y)
+    broken_X, broken_y = X.copy(), y.copy()
+    broken_X[3, 2] = broken_y[4] = bad
+    for call in (
+        lambda: BoostedGAM().fit(broken_X, y),
+        lambda: BoostedGAM().fit(X, broken_y),
+        lambda: BoostedGAM().fit(X, y, sample_weight=broken_y),
+        lambda: model.predict(broken_X),
+    ):
+        with pytest.raises(ValueError, match="NaN or infinity"):
+            call()
+
+
+def test_a_constant_column_has_no_effect(data: Data) -> None:
+    X, y = data
+    model = BoostedGAM(n_basis=12).fit(np.column_stack([np.full(200, 7.0), X]), y)
+    alone = BoostedGAM(n_basis=12).fit(X, y)
+    np.testing.assert_array_equal(model.selected_, alone.selected_ + 1)
+    np.testing.assert_array_equal(model.coef_[0], 0)
+    constant = BoostedGAM().fit(np.ones((20, 2)), y[:20])
+    np.testing.assert_array_equal(constant.predict(np.zeros((3, 2))), y[:20].mean())
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 10])
+def test_fewer_rows_than_functions(data: Data, rows: int) -> None:
+    X, y = data
+    model = BoostedGAM().fit(X[:rows], y[:rows])
+    assert np.isfinite(model.predict(X)).all()
+    assert (np.diff(model.risk_) <= 1e-12).all()
+
+
+def test_one_column(data: Data) -> None:
+    X, y = data
+    model = BoostedGAM(max_iter=50).fit(X[:, 1:2], y)
+    np.testing.assert_array_equal(model.selected_, 0)
+    assert 0.5 < model.score(X[:, 1:2], y) < 1
+
+
+def test_a_constant_target_leaves_nothing_to_learn(data: Data) -> None:
+    X, _ = data
+    model = BoostedGAM().fit(X, np.full(200, 0.1))
+    np.testing.assert_allclose(model.predict(X), 0.1, rtol=1e-14)
+    np.testing.assert_allclose(model.coef_, 0, atol=1e-14)
+
+
+@pytest.mark.parametrize("method", ["direct", "stacked", "gram"])
+def test_rows_of_weight_zero_are_not_there(data: Data, method: str) -> None:
+    X, y = data
+    weights = np.ones(200)
+    weights[[0, 17]] = 0
+    X[0], y[17] = 100.0, 1e6
+    model = BoostedGAM(n_basis=12, method=method).fit(X, y, sample_weight=weights)
+    kept = weights > 0
+    without = BoostedGAM(n_basis=12, method=method).fit(X[kept], y[kept])
+    np.testing.assert_array_equal(model.coef_, without.coef_)
+
+
+def test_weights_that_are_no_counts_are_scaled(data: Data) -> None:
+    X, y = data
+    weights = np.random.default_rng(1).random(200)
+    model, scaled = (
+        BoostedGAM(n_basis=12).fit(X, y, sample_weight=factor * weights)
+        for factor in (1, 1e6)
+    )
+    np.testing.assert_allclose(model.coef_, scaled.coef_, atol=1e-9)
+    np.testing.assert_allclose(model.risk_, scaled.risk_)
+    mean = np.average(y, weights=weights)
+    spread = np.average((y - mean) ** 2, weights=weights)
+    assert model.risk_[0] == pytest.approx(200 * spread)
+    for wrong in (np.zeros(200), -weights, weights[:7]):
+        with pytest.raises(ValueError, match="sample_weight"):
+            BoostedGAM().fit(X, y, sample_weight=wrong)
+
+
+def test_layout_and_precision_of_the_data(backend: Any, data: Data) -> None:
+    X, y = data
+    model = BoostedGAM(n_basis=12).fit(X, y)
+    kinds = {
+        "columns": np.asfortranarray(X),
+        "strided": np.repeat(X, 2, axis=1)[:, ::2],
+        "big-endian": X.astype(">f8"),
+        "reversed": X[:, ::-1].copy()[:, ::-1],
+    }
+    for kind, Z in kinds.items():
+        other = BoostedGAM(n_basis=12).fit(backend.array(Z), backend.array(y))
+        np.testing.assert_array_equal(other.selected_, model.selected_, kind)
+        np.testing.assert_allclose(other.coef_, model.coef_, atol=1e-10, err_msg=kind)
+    single = BoostedGAM(n_basis=12).fit(backend.array(X.astype(np.float32)), y)
+    np.testing.assert_array_equal(single.selected_, model.selected_)
+    np.testing.assert_allclose(single.coef_, model.coef_, atol=1e-4)
+
+
+def test_integers_are_numbers() -> None:
+    X = np.arange(60).reshape(30, 2) % 7
+    model = BoostedGAM(n_basis=6, learning_rate=0.5).fit(X, X[:, 0])
+    assert model.score(X, X[:, 0]) > 0.999
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_basis": 3}, "at least degree"),
+        ({"degree": 6}, "0 to 5"),
+        ({"penalty": "lasso"}, "one of"),
+        ({"penalty_order": 4}, "1, 2 or 3"),
+        ({"df": 1}, "leaves 2 degrees"),
+        ({"df": 0}, "positive"),
+        ({"df_definition": "S"}, "one of"),
+        ({"learning_rate": 0}, "positive"),
+        ({"learning_rate": np.nan}, "positive"),
+        ({"max_iter": -1}, "whole number"),
+        ({"max_iter": 2.5}, "whole number"),
+        ({"method": "fast"}, "one of"),
+        ({"device": "tpu"}, "one of"),
+        ({"outside": "mirror"}, "one of"),
+    ],
+)
+def test_parameters_that_cannot_be(
+    data: Data, parameters: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        BoostedGAM(**parameters).fit(*data)
+
+
+def test_outside_of_the_range(data: Data) -> None:
+    X, y = data
+    far = X + 10
+    linear, clamp, error = (
+        BoostedGAM(outside=outside).fit(X, y)
+        for outside in ("linear", "clamp", "error")
+    )
+    a, b, c = linear.partial_effect(1, np.array([2.0, 3.0, 4.0]))
+    assert c - b == pytest.approx(b - a)
+    edge = np.tile(X.max(axis=0), (200, 1))
+    np.testing.assert_allclose(clamp.predict(far), clamp.predict(edge))
+    with pytest.raises(ValueError, match="outside of the range"):
+        error.predict(far)
+    error.predict(X)
+
+
+def test_pictures(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    X, y = data
+    model = BoostedGAM(n_basis=12, max_iter=20).fit(X, y)
+    figure = model.plot()
+    shown = len(np.unique(model.selected_))
+    assert len(figure.axes) == shown + 2
+    line = figure.axes[0].lines[1]
+    first = int(figure.axes[0].get_title().removeprefix("x"))
+    drawn = model.partial_effect(first, line.get_xdata())
+    np.testing.assert_allclose(np.ptp(line.get_ydata()), np.ptp(drawn))
+    none = BoostedGAM(max_iter=0).fit(X, y).plot()
+    assert len(none.axes) == 2
+    plt.close("all")
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match="needs matplotlib"):
+        model.plot()
+
+
+def test_is_a_public_name() -> None:
+    assert gpusolve.gam.BoostedGAM is BoostedGAM
