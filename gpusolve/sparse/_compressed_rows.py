@@ -9,7 +9,7 @@ import numpy as np
 from .._arrays import Array, namespace
 from .._elements import native
 from ..scan import scan
-from ._containers import Container, Coordinates, coordinates
+from ._containers import Container, Coordinates, coordinates, library_of
 
 
 class CompressedRows(NamedTuple):
@@ -46,13 +46,30 @@ def compressed_rows(container: Container, *, in_order: bool) -> CompressedRows:
     TypeError
         For a dtype that no kernel has.
     """
-    if container.format == "csr" and not (in_order and not _is_sorted(container)):
+    if library_of(container) == "scipy.sparse":
+        csr = _by_rows(container)
+        return _of_csr(_in_order(csr) if in_order else csr)
+    if container.format == "csr" and (container.has_sorted_indices or not in_order):
         return _of_csr(container)
-    return _of_coordinates(coordinates(container))
+    return sorted_rows(coordinates(container))
 
 
-def _is_sorted(container: Container) -> bool:
-    return bool(container.has_sorted_indices)
+def _by_rows(container: Container) -> Container:
+    """CSR of SciPy's, the entries of a row as they were stored; in linear time."""
+    if container.format != "coo":
+        return container.tocsr()
+    import scipy.sparse
+
+    entries = coordinates(container)
+    places = entries.rows, entries.columns
+    coo = scipy.sparse.coo_array((entries.values, places), shape=entries.shape)
+    coo.has_canonical_format = True  # or else SciPy would add up duplicates
+    return coo.tocsr()
+
+
+def _in_order(csr: Container) -> Container:
+    """CSR of SciPy's with rising columns. Each of the two conversions is stable."""
+    return csr if csr.has_sorted_indices else csr.tocsc().tocsr()
 
 
 def _of_csr(container: Container) -> CompressedRows:
@@ -68,8 +85,8 @@ def _of_csr(container: Container) -> CompressedRows:
     )
 
 
-def _of_coordinates(entries: Coordinates) -> CompressedRows:
-    """Sorted by row and column, and the row's offsets: a scan of their lengths."""
+def sorted_rows(entries: Coordinates) -> CompressedRows:
+    """By row and column, with the rows' offsets: a scan of their lengths."""
     rows, columns, values, shape = entries
     xp = namespace(rows)
     order = xp.lexsort(xp.stack([columns, rows]))

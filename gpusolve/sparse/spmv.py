@@ -26,7 +26,7 @@ def spmv(
     Parameters
     ----------
     A : (m, n) sparse array or matrix
-        Of SciPy or CuPy. CSR is taken as it is, other formats are converted as COO.
+        Of SciPy or CuPy. CSR is taken as it is, other formats are converted first.
         Duplicates are entries like any other, and explicit zeros are too.
     x : (..., n) array_like
         On the device of `A`.
