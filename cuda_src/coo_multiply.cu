@@ -24,10 +24,11 @@
 // Shared memory. merge: the keys of a tile, the positions of its matches. All: the totals of
 // warps.
 //
-// Cost, for m and n keys, of which k match. linear m n, binary 2 m log n reads of keys, in two
-// launches. merge m + n reads of keys; gallop m + 2 m log(n / m) (m the shorter); both then
-// write and read k pairs of positions, in three launches and a scan of the counts. All read
-// 2 k values and write k entries; every match is multiplied once.
+// Cost, for m and n entries, of which k match. Reads m + n places and writes their keys.
+// linear 2 m n, binary 2 m log n reads of keys, in two launches. merge m + n reads; gallop
+// m + 2 m log(n / m), m the shorter; both write and read k pairs of positions, in three
+// launches and a scan of the counts, with room for (m + n) / 2 pairs, or m. All read 2 k
+// values and write k entries: each match is multiplied once.
 //
 // Source. M. Cupp, "Element-Wise Multiplication Kernel" (2020), chapters 4 and 5. The path:
 // O. Green, R. McColl, D. Bader, "GPU Merge Path: A GPU Merging Algorithm" (2012).

@@ -52,7 +52,7 @@ def coo_multiply(A: Entries, B: Entries, shape: tuple[int, int]) -> Entries:
         products = a_values[in_a] * b_values[in_b]
     kept = products != 0
     index = np.result_type(A[0].dtype, B[0].dtype)
-    rows, columns = np.divmod(a_keys[in_a[kept]], max(shape[1], 1))
+    rows, columns = np.divmod(a_keys[in_a[kept]], shape[1])
     return rows.astype(index), columns.astype(index), products[kept]
 
 

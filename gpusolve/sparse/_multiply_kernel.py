@@ -121,8 +121,6 @@ def _keys(operand: Coordinates, device: Device) -> tuple[Array, bool]:
     """The key of each entry; and whether they rise strictly."""
     count = len(operand.values)
     keys = device.empty((count,), np.int64)
-    if count == 0:
-        return keys, True
     disorder = device.zeros((1,), np.int32)
     contiguous = namespace(keys).ascontiguousarray
     rows, columns = contiguous(operand.rows), contiguous(operand.columns)

@@ -84,7 +84,7 @@ def random_coo(
     keys = _distinct(places, count, generator)
     sparse = importlib.import_module("scipy.sparse")
     index = np.int32 if max(rows, columns) < 2**31 else np.int64
-    positions = tuple(one.astype(index) for one in np.divmod(keys, max(columns, 1)))
+    positions = tuple(one.astype(index) for one in np.divmod(keys, columns))
     values = _values(count, kind, generator)
     result = sparse.coo_array((values, positions), shape=(rows, columns))
     result.has_canonical_format = True
