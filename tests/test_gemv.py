@@ -567,6 +567,13 @@ def test_many_rows_share_what_is_read_of_x() -> None:
     assert (made.height, made.team) == (_gemv_kernel.HEIGHT, WARP)
 
 
+def test_threads_run_along_the_only_axis() -> None:
+    for transpose in (False, True):
+        row, column = ((1, 5000), (5000, 1))[:: -1 if transpose else 1]
+        assert isinstance(plan(*row, transpose=transpose), Dots)
+        assert isinstance(plan(*column, transpose=transpose), Axpys)
+
+
 def test_systems_of_one_row_share_nothing() -> None:
     made = plan(1, 128, systems=10**6)
     assert isinstance(made, Dots)
