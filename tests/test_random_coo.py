@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
 
-from gpusolve.sparse import random_coo
+from gpusolve.sparse import random, random_coo
 
 same = np.testing.assert_array_equal
 
@@ -98,6 +99,13 @@ def test_floats(dtype: str) -> None:
         assert 0 < part.min() < 0.01
         assert 0.99 < part.max() <= 1
         assert 0.48 < part.mean() < 0.52
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_the_least_number_that_is_drawn_gives_no_zero(dtype: str) -> None:
+    generator: Any = SimpleNamespace(random=np.zeros)
+    values = random._values(3, np.dtype(dtype), generator)
+    assert (values.real == 1).all()
 
 
 def test_bools() -> None:
