@@ -24,7 +24,7 @@ struct Element {
 };
 
 template <class T>
-struct Complex {
+struct alignas(2 * sizeof(T)) Complex {
     T real, imaginary;
 
     Complex() = default;

@@ -52,8 +52,11 @@ __global__ void reduce_group(const typename Monoid::Value* x, long long length,
 
 /// Neighbouring elements that a thread reads at once: 16 bytes where that can be.
 template <class T>
-struct alignas(sizeof(T) <= 16 && 16 % sizeof(T) == 0 ? 16 : alignof(T)) Pack {
-    static constexpr int size = sizeof(T) <= 16 && 16 % sizeof(T) == 0 ? 16 / sizeof(T) : 1;
+constexpr int pack_size = sizeof(T) < 16 && 16 % sizeof(T) == 0 ? 16 / sizeof(T) : 1;
+
+template <class T>
+struct alignas(pack_size<T> > 1 ? 16 : alignof(T)) Pack {
+    static constexpr int size = pack_size<T>;
     T elements[size];
 };
 
@@ -74,61 +77,82 @@ __device__ __forceinline__ typename Monoid::Value fold_window(typename Monoid::V
     return Monoid::commutative ? own : warp_fold<Monoid>(own);
 }
 
+/// The map of the lane's element if it is one of the first `count`, else the identity.
+template <class Monoid, class Map>
+__device__ __forceinline__ typename Monoid::Value element_of_lane(const typename Map::Input* x,
+                                                                  long long count) {
+    return lane_index() < count ? Map()(x[lane_index()]) : Monoid::identity();
+}
+
+/// result + windows * 32 packs that lie side by side from x on, all read before the first
+/// is folded.
+template <class Monoid, class Map, int windows>
+__device__ __forceinline__ typename Monoid::Value fold_windows(typename Monoid::Value result,
+                                                               const typename Map::Input* x) {
+    using InputPack = Pack<typename Map::Input>;
+    const InputPack* own = reinterpret_cast<const InputPack*>(x) + lane_index();
+    InputPack packs[windows];
+#pragma unroll
+    for (int k = 0; k < windows; ++k) packs[k] = own[k * warp_threads];
+#pragma unroll
+    for (int k = 0; k < windows; ++k)
+        result = Monoid()(result, fold_window<Monoid>(fold_pack<Monoid, Map>(packs[k])));
+    return result;
+}
+
 /// The reduction of x[begin:end], in lane 0. By one warp, that slides a window over it in
-/// which each lane has one pack. Several windows are read before the first is folded.
+/// which each lane has one pack; a few elements in front and behind lie in no whole pack
+/// or window.
 template <class Monoid, class Map>
 __device__ typename Monoid::Value fold_chunk(const typename Map::Input* x, long long begin,
                                              long long end) {
-    using Value = typename Monoid::Value;
     using Input = typename Map::Input;
     using InputPack = Pack<Input>;
-    constexpr int windows = sizeof(InputPack) <= 16 ? 4 : 1;
-    constexpr int window = warp_threads * InputPack::size;
-    const bool aligned = reinterpret_cast<size_t>(x + begin) % alignof(InputPack) == 0;
-
-    Value result = Monoid::identity();
-    const Input* own = x + begin + lane_index() * InputPack::size;
+    constexpr int window = warp_threads * InputPack::size, windows = 4;
+    typename Monoid::Value result = Monoid::identity();
+    if (begin >= end) return result;
+    x += begin;
     long long left = end - begin;
-    for (; aligned && left >= windows * window; left -= windows * window) {
-        InputPack packs[windows];
-#pragma unroll
-        for (int k = 0; k < windows; ++k)
-            packs[k] = *reinterpret_cast<const InputPack*>(own + k * window);
-#pragma unroll
-        for (int k = 0; k < windows; ++k)
-            result = Monoid()(result, fold_window<Monoid>(fold_pack<Monoid, Map>(packs[k])));
-        own += windows * window;
+
+    const auto past = reinterpret_cast<size_t>(x) % sizeof(InputPack);
+    if (InputPack::size > 1 && past > 0) {
+        const long long whole_pack = (sizeof(InputPack) - past) / sizeof(Input);
+        const long long front = whole_pack < left ? whole_pack : left;
+        result = fold_window<Monoid>(element_of_lane<Monoid, Map>(x, front));
+        x += front;
+        left -= front;
     }
-    for (; left > 0; left -= window) {
-        Value value = Monoid::identity();
-        const long long mine = left - lane_index() * InputPack::size;
-        for (int k = 0; k < InputPack::size && k < mine; ++k)
-            value = Monoid()(value, Map()(own[k]));
-        result = Monoid()(result, fold_window<Monoid>(value));
-        own += window;
-    }
+    for (; left >= windows * window; left -= windows * window, x += windows * window)
+        result = fold_windows<Monoid, Map, windows>(result, x);
+    for (; left >= window; left -= window, x += window)
+        result = fold_windows<Monoid, Map, 1>(result, x);
+    for (; left > 0; left -= warp_threads, x += warp_threads)
+        result = Monoid()(result, fold_window<Monoid>(element_of_lane<Monoid, Map>(x, left)));
     return Monoid::commutative ? warp_fold<Monoid>(result) : result;
 }
 
-/// y[row, c] = reduction of x[row, c * chunk : (c + 1) * chunk], for every c < chunks.
-/// A chunk is folded by `team` warps of a block, one or all, each its own part of it.
+/// y[row, c] = reduction of the c-th chunk of the row, for every c < chunks. A chunk is
+/// folded by one warp, or by all of a block, each a part of it of `part` elements.
 template <class Monoid, class Map>
 __global__ void reduce_chunked(const typename Map::Input* x, long long rows, long long length,
-                               long long chunk, long long chunks, int team,
+                               long long part, long long chunks, bool block_is_team,
                                typename Monoid::Value* y) {
     using Value = typename Monoid::Value;
     __shared__ Value folded[max_warps];
-    const long long first = static_cast<long long>(blockIdx.x) * warp_count() + warp_index();
-    const long long index = first / team;
+    const int team = block_is_team ? warp_count() : 1;
+    const long long index = block_is_team
+                                ? blockIdx.x
+                                : static_cast<long long>(blockIdx.x) * warp_count() + warp_index();
     const bool active = index < rows * chunks;
     Value result = Monoid::identity();
     if (active) {
-        const long long row = index / chunks;
-        const long long begin = (index - row * chunks) * chunk + first % team * (chunk / team);
-        const long long end = begin + chunk / team;
-        result = fold_chunk<Monoid, Map>(x + row * length, begin, end < length ? end : length);
+        const long long row = chunks == 1 ? index : index / chunks;
+        const long long begin =
+            ((index - row * chunks) * team + (block_is_team ? warp_index() : 0)) * part;
+        const long long end = begin + part < length ? begin + part : length;
+        result = fold_chunk<Monoid, Map>(x + row * length, begin, end);
     }
-    if (team == 1) {
+    if (!block_is_team) {
         if (active && lane_index() == 0) y[index] = result;
         return;
     }

@@ -56,8 +56,10 @@ def as_array(value: object, name: str) -> Array:
     """
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array: fill it first")
-    if isinstance(value, np.ndarray) or is_cupy(value):
+    if is_cupy(value):
         return value
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)  # of a matrix, say, its array
     if hasattr(value, "__cuda_array_interface__"):
         return _cupy_for(name).asarray(value)
     if hasattr(value, "__dlpack_device__"):
@@ -70,6 +72,14 @@ def as_array(value: object, name: str) -> Array:
             f"{name} lies on a DLPack device of type {kind}, not CPU or CUDA"
         )
     return np.asarray(value)
+
+
+def beside(array: Array, value: object) -> object:
+    """A list or a number as an array where `array` lies; an array stays where it is."""
+    protocols = ("__array__", "__cuda_array_interface__", "__dlpack__")
+    if any(hasattr(value, protocol) for protocol in protocols):
+        return value
+    return namespace(array).asarray(value)
 
 
 def _check_dtype(array: Array, name: str) -> None:

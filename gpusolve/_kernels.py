@@ -10,8 +10,9 @@ import functools
 import hashlib
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -42,6 +43,8 @@ CUDA_TYPES: dict[np.dtype[Any], str] = {
 """The type of each dtype in CUDA; those of our own are in ``monoid.cuh``."""
 
 
+MAX_BLOCKS = 2**31 - 1
+"""Of a grid; CuPy would launch a larger one with what 32 bits leave of its size."""
 UNASKED_SHARED_MEMORY = 32 * 1024
 """Dynamic shared memory that any kernel may have, in bytes: 48 KiB less its own."""
 
@@ -73,6 +76,9 @@ class Device(Protocol):
     @property
     def shared_memory_per_block(self) -> int:
         """Bytes of shared memory that one block may ask for."""
+
+    def current(self) -> AbstractContextManager[object]:
+        """Makes the device the one where new arrays come to lie."""
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         """An array with undefined contents."""
@@ -124,16 +130,21 @@ class CudaDevice:
         """The opt-in limit."""
         return int(_attributes(self.index)["MaxSharedMemoryPerBlockOptin"])
 
+    def current(self) -> AbstractContextManager[object]:
+        import cupy
+
+        return cast(AbstractContextManager[object], cupy.cuda.Device(self.index))
+
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         import cupy
 
-        with cupy.cuda.Device(self.index):
+        with self.current():
             return cupy.empty(shape, dtype)
 
     def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         import cupy
 
-        with cupy.cuda.Device(self.index):
+        with self.current():
             return cupy.zeros(shape, dtype)
 
     def kernel(self, file: str, instance: str, definitions: str = "") -> Kernel:
@@ -189,9 +200,15 @@ class CudaKernel:
     ) -> None:
         import cupy
 
+        if grid[0] > MAX_BLOCKS:
+            raise ValueError(
+                f"a grid of {grid[0]} blocks; a device takes at most {MAX_BLOCKS}"
+            )
+        # A null pointer, which CuPy before 14 does not make of None.
+        values = tuple(np.intp(0) if value is None else value for value in args)
         with cupy.cuda.Device(self.index):
             self._allow(shared_mem)
-            self._raw(grid, block, tuple(args), shared_mem=shared_mem)
+            self._raw(grid, block, values, shared_mem=shared_mem)
 
     def _allow(self, shared_bytes: int) -> None:
         """Opt in to more shared memory than needs no asking."""
@@ -246,6 +263,9 @@ class EmulatedDevice:
         from . import _emulator
 
         return _emulator.shared_memory_per_block
+
+    def current(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         from . import _emulator

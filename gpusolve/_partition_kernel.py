@@ -11,12 +11,14 @@ from . import monoid
 from ._arrays import Array
 from ._kernels import CUDA_TYPES, Device
 from ._operators import predicate
-from ._reduce_kernel import THREADS, blocks_for
+from ._reduce_kernel import THREADS, WARP, blocks_for
 from ._scan_kernel import scan
 
 TILE_BYTES = 16 * 1024
 """What the elements of a tile take in shared memory."""
 MAX_ITEMS = 16
+MONOID = '#include "monoid.cuh"'
+"""Where the types of elements are defined."""
 
 
 def items_for(dtype: np.dtype[Any]) -> int:
@@ -34,21 +36,21 @@ def stable_partition(
     n = len(x)
     y = device.empty((n,), x.dtype)
     items = items_for(x.dtype)
-    tiles = -(-n // (THREADS * items))
+    tile = THREADS * items
+    tiles = -(-n // tile)
     kept_before = device.zeros((1, tiles + 1), np.int64)
     if n:
+        kept = device.empty((tiles * tile // WARP,), np.uint32)
         definitions, name = predicate(test, tested.dtype)
-        shape = f"{THREADS}, {items}"
-        count = f"count_kept<{name}, {shape}>"
-        move = f"move<{CUDA_TYPES[x.dtype]}, {name}, {shape}>"
+        count = f"count_kept<{name}, {THREADS}, {items}>"
+        move = f"move<{CUDA_TYPES[x.dtype]}, {THREADS}, {items}>"
         size = np.int64(n)
-        launch = (tiles,), (THREADS,)
         device.kernel("partition", count, definitions)(
-            *launch, (tested, size, kept_before)
+            (tiles,), (THREADS,), (tested, size, kept, kept_before)
         )
         scan(kept_before, monoid.add, kept_before, device, exclusive=True)
-        device.kernel("partition", move, definitions)(
-            *launch, (x, tested, size, kept_before, y)
+        device.kernel("partition", move, MONOID)(
+            (tiles,), (THREADS,), (x, size, kept, kept_before, y)
         )
     return kept_before[0, tiles:].reshape(()).copy(), y
 
@@ -59,9 +61,8 @@ def scatter(target: Array, indices: Array, values: Array, device: Device) -> Non
     count = len(indices) * width
     if count == 0:
         return
-    definitions = '#include "monoid.cuh"'
     name = f"scatter<{CUDA_TYPES[target.dtype]}>"
-    device.kernel("scatter", name, definitions)(
+    device.kernel("scatter", name, MONOID)(
         (blocks_for(count),),
         (THREADS,),
         (

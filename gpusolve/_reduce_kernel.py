@@ -93,28 +93,26 @@ def _chunked_level(
     instance = f"reduce_chunked<{ops.monoid}, {map_name}>"
     kernel = device.kernel("reduce", instance, ops.definitions)
     warps = THREADS // WARP
-    element_bytes = x.nbytes // (rows * length)
-    window = WARP * max(1, PACK_BYTES // element_bytes)
+    window = WARP * max(1, PACK_BYTES // (x.nbytes // (rows * length)))
     resident = kernel.resident_blocks(THREADS, 0)
     few_rows = rows < resident * warps
-    team = warps if few_rows and length > WINDOWS * window else 1
-    step = team * window
-    most = WINDOWS_OF_ONE_BLOCK * step
-    wanted = 1 if single or length <= most else max(1, resident // rows)
-    chunk = -(-length // (wanted * step)) * step
-    chunks = -(-length // chunk)
+    block_is_team = few_rows and length > WINDOWS * window
+    team = warps if block_is_team else 1
+    one_block = single or not few_rows or length <= WINDOWS_OF_ONE_BLOCK * team * window
+    wanted = 1 if one_block else max(1, resident // rows)
+    part = -(-length // (wanted * team * window)) * window
+    chunks = -(-length // (part * team))
     y = device.empty((rows, chunks, *ops.element_shape), ops.dtype)
-    blocks = -(-rows * chunks * team // warps)
     kernel(
-        (blocks,),
+        (-(-rows * chunks * team // warps),),
         (THREADS,),
         (
             x,
             np.int64(rows),
             np.int64(length),
-            np.int64(chunk),
+            np.int64(part),
             np.int64(chunks),
-            np.int32(team),
+            np.bool_(block_is_team),
             y,
         ),
     )

@@ -95,7 +95,7 @@ class Monoid:
     @functools.cached_property
     def element_shape(self) -> tuple[int, ...]:
         """The shape of one element; empty for a number."""
-        return np.shape(self._identity(np.dtype(np.float64)))
+        return np.shape(self._identity(self._some_dtype()))
 
     @property
     def ufunc(self) -> np.ufunc | None:
@@ -118,6 +118,13 @@ class Monoid:
         """``a op b``, element by element, in the dtype of `a`."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self.numpy(a, b).astype(a.dtype, copy=False)
+
+    def _some_dtype(self) -> np.dtype[Any]:
+        """A dtype that the monoid takes."""
+        if self.dtype is not None:
+            return np.dtype(self.dtype)
+        kind = "f" if "f" in self.kinds else self.kinds[0]
+        return np.dtype(bool if kind == "b" else f"{kind}8")
 
     def _identity(self, dtype: np.dtype[Any]) -> npt.ArrayLike:
         return self.identity(dtype) if callable(self.identity) else self.identity

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import reference
-from ._arrays import Array, as_array, is_cupy, namespace, on_one_device
+from ._arrays import Array, as_array, beside, is_cupy, namespace, on_one_device
 from ._elements import native
 from ._kernels import device_of
 from .monoid import Map
@@ -71,12 +71,14 @@ def scatter(target: Array, indices: object, values: object) -> Array:
     arrays = on_one_device(
         {
             "target": target,
-            "indices": _beside(target, indices),
-            "values": _beside(target, values),
+            "indices": beside(target, indices),
+            "values": beside(target, values),
         }
     )
     places, given = arrays["indices"], arrays["values"]
-    if places.dtype.kind not in "iu" and places.size:
+    if places.size == 0:
+        places = places.astype(np.int64)  # as NumPy does not make of []
+    if places.dtype.kind not in "iu":
         raise TypeError(f"indices has dtype {places.dtype}; integers are wanted")
     if places.ndim != 1:
         raise ValueError(f"indices has shape {places.shape}; one axis is wanted")
@@ -94,19 +96,22 @@ def scatter(target: Array, indices: object, values: object) -> Array:
         return reference.scatter(target, places, spread)
     from . import _partition_kernel
 
-    _partition_kernel.scatter(
-        target,
-        xp.ascontiguousarray(_in_range(places).astype(np.int64, copy=False)),
-        xp.ascontiguousarray(spread.astype(target.dtype, copy=False)),
-        device,
-    )
+    with device.current():
+        _partition_kernel.scatter(
+            target,
+            _apart(target, _in_range(places).astype(np.int64, copy=False)),
+            _apart(target, spread.astype(target.dtype, copy=False)),
+            device,
+        )
     return target
 
 
-def _beside(target: Array, value: object) -> object:
-    """A list or a number as an array beside `target`; an array stays where it is."""
-    plain = not hasattr(value, "__array__") and not hasattr(value, "__dlpack__")
-    return namespace(target).asarray(value) if plain else value
+def _apart(target: Array, array: Array) -> Array:
+    """`array`, contiguous, and a copy where writing `target` might change it."""
+    xp = namespace(target)
+    if xp.may_share_memory(target, array):
+        return array.copy()
+    return xp.ascontiguousarray(array)
 
 
 def _in_range(indices: Array) -> Array:
@@ -146,12 +151,14 @@ def replicate(n: int, value: npt.ArrayLike, *, like: object = None) -> Array:
     count = operator.index(n)
     if count < 0:
         raise ValueError(f"n is {count}; it cannot be negative")
-    beside = as_array(value if like is None else like, "like")
-    if device_of(beside) is None:
+    neighbour = as_array(value if like is None else like, "like")
+    device = device_of(neighbour)
+    if device is None:
         return reference.replicate(count, np.asarray(value))
-    xp = namespace(beside)
-    element = xp.asarray(value)
-    return xp.full((count, *element.shape), element, element.dtype)
+    with device.current():
+        xp = namespace(neighbour)
+        element = xp.asarray(value)
+        return xp.full((count, *element.shape), element, element.dtype)
 
 
 def stable_partition(x: object, mask: object) -> tuple[Any, Array]:
@@ -198,26 +205,26 @@ def stable_partition(x: object, mask: object) -> tuple[Any, Array]:
     (np.int64(4), array([ 4,  2, 10,  8,  5,  3,  7]))
     """
     test = mask if isinstance(mask, Map) else None
-    arrays = on_one_device({"x": x} if test else {"x": x, "mask": mask})
-    items = native(arrays["x"], "x")
+    items = native(as_array(x, "x"), "x")
     if items.ndim != 1:
         raise ValueError(f"x has shape {items.shape}; one axis is wanted")
     if test is None:
-        _check_mask(arrays["mask"], len(items))
+        kept = _checked_mask(mask, items)
     else:
         _check_predicate(test, items)
     device = device_of(items)
     if device is None:
-        kept = test.apply(items) if test else arrays["mask"]
-        count, y = reference.stable_partition(items, kept)
+        answers = test.apply(items) if test else kept
+        count, y = reference.stable_partition(items, answers)
         return count[()], y
     from . import _partition_kernel
 
-    contiguous = namespace(items).ascontiguousarray
-    items = contiguous(items)
-    tested = items if test else contiguous(arrays["mask"])
-    count, y = _partition_kernel.stable_partition(items, tested, test, device)
-    return count[()], y
+    with device.current():
+        contiguous = namespace(items).ascontiguousarray
+        items = contiguous(items)
+        tested = items if test else contiguous(kept)
+        count, y = _partition_kernel.stable_partition(items, tested, test, device)
+        return count[()], y
 
 
 def _check_predicate(test: Map, items: Array) -> None:
@@ -226,8 +233,12 @@ def _check_predicate(test: Map, items: Array) -> None:
         raise TypeError(f"{test.name} gives {dtype}; one bool is wanted")
 
 
-def _check_mask(mask: Array, n: int) -> None:
-    if mask.dtype != bool:
-        raise TypeError(f"mask has dtype {mask.dtype}; bool is wanted")
-    if mask.shape != (n,):
-        raise ValueError(f"mask has shape {mask.shape}; {(n,)} is wanted")
+def _checked_mask(mask: object, items: Array) -> Array:
+    """The mask beside the items; TypeError, ValueError if it does not fit."""
+    arrays = on_one_device({"x": items, "mask": beside(items, mask)})
+    kept = arrays["mask"]
+    if kept.dtype != bool and kept.size:
+        raise TypeError(f"mask has dtype {kept.dtype}; bool is wanted")
+    if kept.shape != items.shape:
+        raise ValueError(f"mask has shape {kept.shape}; {items.shape} is wanted")
+    return kept.astype(bool, copy=False)

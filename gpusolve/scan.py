@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import reference
-from ._arrays import Array, as_array, is_cupy, namespace, on_one_device
+from ._arrays import Array, as_array, beside, is_cupy, namespace, on_one_device
 from ._elements import as_rows, check_variant, elements, one_axis
 from ._kernels import Device, device_of
 from .monoid import Monoid, as_monoid
@@ -102,20 +102,21 @@ def scan(
         return _written(result, out)
     from . import _scan_kernel, _scan_textbook
 
-    rows = as_rows(array, (along,), leading)
-    place = _place(out, array, rows) if along == leading - 1 else None
-    y = _room(device, rows, monoid) if place is None else place
-    if variant in ("auto", "look_back"):
-        _scan_kernel.scan(rows, monoid, y, device, exclusive=exclusive)
-    else:
-        _scan_textbook.scan(
-            rows, monoid, y, device, variant=variant, exclusive=exclusive
-        )
-    if place is not None:
-        return out
-    others = (array.shape[k] for k in range(leading) if k != along)
-    y = y.reshape(*others, array.shape[along], *monoid.element_shape)
-    return _written(namespace(y).moveaxis(y, leading - 1, along), out)
+    with device.current():
+        rows = as_rows(array, (along,), leading)
+        place = _place(out, array, rows) if along == leading - 1 else None
+        y = _room(device, rows, monoid) if place is None else place
+        if variant in ("auto", "look_back"):
+            _scan_kernel.scan(rows, monoid, y, device, exclusive=exclusive)
+        else:
+            _scan_textbook.scan(
+                rows, monoid, y, device, variant=variant, exclusive=exclusive
+            )
+        if place is not None:
+            return out
+        others = (array.shape[k] for k in range(leading) if k != along)
+        y = y.reshape(*others, array.shape[along], *monoid.element_shape)
+        return _written(namespace(y).moveaxis(y, leading - 1, along), out)
 
 
 def segmented_scan(
@@ -183,8 +184,8 @@ def segmented_scan(
     array([ 1,  3,  6,  4,  9, 15, 22, 30,  9, 19])
     """
     monoid = as_monoid(op)
-    arrays = on_one_device({"x": x, "flags": flags})
-    array = elements(arrays["x"], monoid)
+    array = elements(x, monoid)
+    arrays = on_one_device({"x": array, "flags": beside(array, flags)})
     leading = array.ndim - len(monoid.element_shape)
     shape = array.shape[:leading]
     if not shape:
@@ -199,21 +200,22 @@ def segmented_scan(
         return _written(result, out)
     from . import _scan_kernel
 
-    rows = as_rows(array, (leading - 1,), leading)
-    place = _place(out, array, rows)
-    y = _room(device, rows, monoid) if place is None else place
-    _scan_kernel.scan(
-        rows,
-        monoid,
-        y,
-        device,
-        exclusive=exclusive,
-        flags=namespace(heads).ascontiguousarray(heads).view(np.uint8),
-        packed=packed,
-    )
-    if place is not None:
-        return out
-    return _written(y.reshape(shape + monoid.element_shape), out)
+    with device.current():
+        rows = as_rows(array, (leading - 1,), leading)
+        place = _place(out, array, rows)
+        y = _room(device, rows, monoid) if place is None else place
+        _scan_kernel.scan(
+            rows,
+            monoid,
+            y,
+            device,
+            exclusive=exclusive,
+            flags=namespace(heads).ascontiguousarray(heads).view(np.uint8),
+            packed=packed,
+        )
+        if place is not None:
+            return out
+        return _written(y.reshape(shape + monoid.element_shape), out)
 
 
 def _heads(flags: Array, shape: tuple[int, ...], packed: bool) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import reference
-from ._arrays import Array, as_array, namespace, on_one_device
+from ._arrays import Array, as_array, beside, namespace, on_one_device
 from ._elements import elements
 from ._kernels import device_of
 from .monoid import Monoid, as_monoid
@@ -53,14 +53,21 @@ def segment_flags(lengths: object, *, total: int | None = None) -> Array:
     array = _integers(as_array(lengths, "lengths"), "lengths")
     xp = namespace(array)
     if total is None:
-        _check_lengths(array)
+        if array.size and int(array.min()) < 0:
+            raise ValueError(f"lengths has {int(array.min())}; none may be negative")
         total = int(array.sum())
-    if device_of(array) is None:
+    device = device_of(array)
+    if device is None:
         return reference.segment_flags(array, total=total)
-    starts = scan(array, exclusive=True)
-    ones = xp.ones(len(array), bool)
-    flags = replicate(total, np.False_, like=array)
-    return scatter(flags, xp.where(array == 0, -1, starts), ones)
+    with device.current():
+        starts = scan(array, exclusive=True)
+        return _flags_at(xp.where(array == 0, -1, starts), total)
+
+
+def _flags_at(starts: Array, total: int) -> Array:
+    """(total,) flags, set at these places."""
+    ones = namespace(starts).ones(len(starts), bool)
+    return scatter(replicate(total, np.False_, like=starts), starts, ones)
 
 
 def segmented_reduce(
@@ -121,30 +128,34 @@ def segmented_reduce(
         raise ValueError("either lengths or offsets are wanted")
     name = "lengths" if offsets is None else "offsets"
     given = lengths if offsets is None else offsets
-    arrays = on_one_device({"x": x, name: given})
-    array = elements(arrays["x"], monoid)
+    array = elements(x, monoid)
+    arrays = on_one_device({"x": array, name: beside(array, given)})
     if array.ndim != 1 + len(monoid.element_shape):
         raise ValueError(f"x has shape {array.shape}; (n, *element) is wanted")
     bounds = _integers(arrays[name], name)
     if name == "lengths":
-        bounds = _offsets_of(bounds)
+        zero = namespace(bounds).zeros(1, np.int64)
+        bounds = scan(namespace(bounds).concatenate([bounds, zero]), exclusive=True)
     _check_offsets(bounds, len(array), name)
-    if device_of(array) is None:
+    device = device_of(array)
+    if device is None:
         return reference.segmented_reduce(array, bounds, monoid)
-    return _reduce_on_device(array, bounds, monoid)
+    with device.current():
+        return _reduce_on_device(array, bounds, monoid)
 
 
 def _reduce_on_device(x: Array, offsets: Array, monoid: Monoid) -> Array:
     xp = namespace(x)
     dtype = monoid.dtype_of(x.dtype)
     identity = xp.asarray(monoid.identity_of(dtype))
-    lengths = xp.diff(offsets)
-    if len(x) == 0 or len(lengths) == 0:
-        shape = (len(lengths), *monoid.element_shape)
-        return xp.ascontiguousarray(xp.broadcast_to(identity, shape))
-    flags = segment_flags(lengths, total=len(x))
-    last = segmented_scan(x, flags, monoid)[xp.maximum(offsets[1:] - 1, 0)]
-    empty = (lengths == 0).reshape(-1, *(1,) * len(monoid.element_shape))
+    starts, ends = offsets[:-1], offsets[1:]
+    if len(x) == 0 or len(starts) == 0:
+        shape = (len(starts), *monoid.element_shape)
+        return xp.full(shape, identity, dtype)
+    empty = starts == ends
+    flags = _flags_at(xp.where(empty, -1, starts), len(x))
+    last = segmented_scan(x, flags, monoid)[xp.maximum(ends - 1, 0)]
+    empty = empty.reshape(-1, *(1,) * len(monoid.element_shape))
     return xp.where(empty, identity, last)
 
 
@@ -158,28 +169,20 @@ def _integers(array: Array, name: str) -> Array:
     return array.astype(np.int64, copy=False)
 
 
-def _offsets_of(lengths: Array) -> Array:
-    xp = namespace(lengths)
-    _check_lengths(lengths)
-    return scan(xp.concatenate([lengths, xp.zeros(1, np.int64)]), exclusive=True)
-
-
-def _check_lengths(lengths: Array) -> None:
-    if lengths.size and int(lengths.min()) < 0:
-        raise ValueError(f"lengths has {int(lengths.min())}; none may be negative")
-
-
 def _check_offsets(offsets: Array, n: int, name: str) -> None:
     xp = namespace(offsets)
     if len(offsets) == 0:
         raise ValueError("offsets is empty; at least [0] is wanted")
-    rising = (xp.diff(offsets) >= 0).all()
-    wrong = ~(rising & (offsets[0] == 0) & (offsets[-1] == n))
-    if not bool(wrong):
+    least = xp.diff(offsets, append=offsets[-1:]).min()
+    if bool((least >= 0) & (offsets[0] == 0) & (offsets[-1] == n)):
         return
+    if least < 0:
+        raise ValueError(
+            f"{name} has a segment of length {int(least)}; none may be negative"
+        )
     if name == "lengths":
         raise ValueError(f"lengths sum to {int(offsets[-1])}; x has {n} elements")
     raise ValueError(
-        f"offsets goes from {int(offsets[0])} to {int(offsets[-1])}; it must rise from "
-        f"0 to {n}, the elements of x"
+        f"offsets goes from {int(offsets[0])} to {int(offsets[-1])}; 0 to {n}, the "
+        "elements of x, is wanted"
     )

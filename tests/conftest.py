@@ -59,17 +59,18 @@ class Backend:
 
         return cupy.asarray(value)
 
+    def numpy(self, value: Any) -> Any:
+        """The backend's array as NumPy's."""
+        return value.get() if is_cupy(value) else value
+
     def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """The function of the backend's arrays, also of those in tuples."""
 
         def there(value: Any) -> Any:
             return self.array(value) if isinstance(value, np.ndarray) else value
 
-        def back(value: Any) -> Any:
-            return value.get() if is_cupy(value) else value
-
         options = {name: each(there, value) for name, value in options.items()}
-        return each(back, function(*each(there, args), **options))
+        return each(self.numpy, function(*each(there, args), **options))
 
     def nnls(self, A: Any, b: Any, **options: Any) -> gpusolve.NNLSResult:
         if "warm_start" in options:

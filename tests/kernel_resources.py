@@ -116,7 +116,7 @@ def _sources_of_partition() -> Iterator[Source]:
         definitions, tested = predicate(test, dtype)
         shape = f"{THREADS}, {items_for(dtype)}"
         number = CUDA_TYPES[dtype]
-        kernels = f"count_kept<{tested}, {shape}>", f"move<{number}, {tested}, {shape}>"
+        kernels = f"count_kept<{tested}, {shape}>", f"move<{number}, {shape}>"
         yield Source(name, "partition", definitions, kernels)
         yield Source(name, "scatter", definitions, (f"scatter<{number}>",))
 

@@ -132,3 +132,16 @@ def test_map() -> None:
     )
     with pytest.raises(TypeError, match="cuda of nothing is 3"):
         gpusolve.Map("nothing", 3, np.abs)  # type: ignore[arg-type]
+
+
+def test_an_identity_of_some_kinds_only() -> None:
+    band = gpusolve.Monoid(
+        "band",
+        lambda dtype: np.iinfo(dtype).max,
+        "a & b",
+        np.bitwise_and,
+        True,
+        kinds="u",
+    )
+    assert band.element_shape == ()
+    assert gpusolve.reduce(np.array([12, 10], np.uint8), band) == 8

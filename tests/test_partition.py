@@ -278,3 +278,36 @@ def test_bad_scatters(
 def test_bad_replicates(backend: Any, n: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         gpusolve.replicate(n, 0)
+
+
+def test_scatter_permutes_in_place(backend: Any, rng: np.random.Generator) -> None:
+    order = rng.permutation(5000)
+    x = backend.array(np.arange(5000) * 10)
+    gpusolve.scatter(x, backend.array(order), x)
+    inverse = np.empty(5000, int)
+    inverse[order] = np.arange(5000)
+    np.testing.assert_array_equal(backend.numpy(x), inverse * 10)
+
+
+def test_scatter_at_its_own_values(backend: Any, rng: np.random.Generator) -> None:
+    order = rng.permutation(5000)
+    target = backend.array(order.copy())
+    gpusolve.scatter(target, target, backend.array(np.arange(5000)))
+    np.testing.assert_array_equal(backend.numpy(target)[order], np.arange(5000))
+
+
+def test_nothing_given_as_lists(backend: Any) -> None:
+    x = backend.array(np.arange(3.0))
+    np.testing.assert_array_equal(
+        backend.numpy(gpusolve.scatter(x, [], [])), [0.0, 1.0, 2.0]
+    )
+    count, y = gpusolve.stable_partition(backend.array(np.empty(0)), [])
+    assert (int(count), len(y)) == (0, 0)
+
+
+def test_a_mask_as_a_list(backend: Any) -> None:
+    count, y = gpusolve.stable_partition(
+        backend.array(np.array([1, 2, 3])), [False, True, True]
+    )
+    assert int(count) == 2
+    np.testing.assert_array_equal(backend.numpy(y), [2, 3, 1])

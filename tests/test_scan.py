@@ -313,3 +313,13 @@ def test_bad_scans(
     with pytest.raises(error, match=message):
         gpusolve.scan(*arguments, **options)
     assert not sealed.any()
+
+
+@pytest.mark.parametrize("shift", [-1, 1, 2000])
+def test_an_out_that_overlaps(backend: Any, shift: int) -> None:
+    memory = backend.array(np.ones(20000, np.int64))
+    x = memory[max(0, -shift) : 20000 - max(0, shift)]
+    out = memory[max(0, shift) : 20000 + min(0, shift)]
+    y = gpusolve.scan(x, out=out)
+    assert y is out
+    np.testing.assert_array_equal(backend.numpy(out), np.arange(1, len(out) + 1))

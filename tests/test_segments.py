@@ -378,7 +378,7 @@ def test_bad_scans(
     [
         ((np.ones(5), [2, 2]), {}, ValueError, "lengths.*4.*5"),
         ((np.ones(5), [2, 4]), {}, ValueError, "lengths.*6.*5"),
-        ((np.ones(5), [6, -1]), {}, ValueError, "lengths has -1"),
+        ((np.ones(5), [6, -1]), {}, ValueError, "length -1; none may be negative"),
         ((np.ones(5), [2.0, 3.0]), {}, TypeError, "lengths has dtype float64"),
         ((np.ones(5), [[2, 3]]), {}, ValueError, r"lengths has shape \(1, 2\)"),
         ((np.ones(5), 5), {}, ValueError, "lengths"),
