@@ -43,7 +43,7 @@ PASSED_ROWS = 10**9
 LOOP_STEPS = 5
 """Steps of the NumPy loop, which is slow; a step costs the same at any time."""
 
-PYGAM_COLUMNS, PYGAM_ROWS = 400, 2000
+PYGAM_COLUMNS, PYGAM_ROWS = 1600, 1000
 """pyGAM is given no more of a problem than this."""
 
 QUOTED = """\
