@@ -191,3 +191,20 @@ def test_equal_rows_are_of_rank_one_however_many() -> None:
     x = np.repeat([[0.0], [0.3], [1.0]], [1, 1, 50_000], axis=0)
     learners = make_learners(basis_of(x, 24), 24)
     np.testing.assert_array_equal(learners.lambda_, 0)
+
+
+def test_many_functions_of_few_rows(rng: np.random.Generator) -> None:
+    X = rng.random((30, 40))
+    basis = basis_of(X, 300)
+    assert max(s.stop - s.start for s in _threads.chunked(40, 300**2, 2**17)) == 1
+    np.testing.assert_allclose(
+        gram_by_cells(basis, 300, None), dense_gram(basis, 300, None), atol=1e-12
+    )
+
+
+def test_weights_may_be_strided(backend: Any, X: np.ndarray) -> None:
+    weights = np.repeat(np.arange(1.0, 151.0), 2)
+    basis = basis_of(backend.array(X), 9)
+    strided = make_learners(basis, 9, weights=backend.array(weights)[::2])
+    packed = make_learners(basis, 9, weights=backend.array(weights[::2].copy()))
+    np.testing.assert_array_equal(host(strided.gram), host(packed.gram))

@@ -130,7 +130,7 @@ def boost(
     updates = np.zeros((steps, learners.n_basis))
     decrements = np.zeros(steps)
     gain = learners.gain
-    with workers(len(learners), learners.rows) as run:
+    with workers(len(learners), max(learners.rows, learners.n_basis**2)) as run:
         kind = Gram if method == "gram" else Stacked
         products = kind(learners, residual, run)
         for step in tqdm(

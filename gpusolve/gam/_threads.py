@@ -11,12 +11,12 @@ from .._nnls_cpu import blas, cores
 Work = Callable[[slice], None]
 
 CHUNK_ROWS = 2**17
-"""Rows of so many, over all learners of a chunk, are worth a thread's while."""
+"""Rows, of all learners of a chunk together, that are worth a thread's while."""
 
 
-def chunked(learners: int, rows: int) -> list[slice]:
-    """Slices that together are all learners, at least one learner in each."""
-    size = max(1, CHUNK_ROWS // max(1, rows))
+def chunked(learners: int, rows: int, limit: int) -> list[slice]:
+    """Slices that together are all learners, of one learner or of `limit` rows."""
+    size = max(1, limit // max(1, rows))
     return [slice(k, min(k + size, learners)) for k in range(0, learners, size)]
 
 
@@ -33,7 +33,7 @@ def workers(learners: int, rows: int) -> Iterator[Callable[[Work], None]]:
     The chunks run on as many threads as there are cores. BLAS keeps to one thread
     meanwhile, so that its sums do not depend on how many there are.
     """
-    chunks = chunked(learners, rows)
+    chunks = chunked(learners, rows, CHUNK_ROWS)
     threads = max(1, min(cores(), len(chunks)))
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         spread = map if threads == 1 else pool.map

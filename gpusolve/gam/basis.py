@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._arrays import Array, namespace
-from ._threads import workers
+from ._threads import chunked, workers
 
 OUTSIDE = ("linear", "clamp", "error")
 """How effects go on outside of the range of the knots."""
 
 MAX_DEGREE = 5
+
+DEVICE_ROWS = 2**25
+"""Rows, of all covariates together, that a device evaluates at once."""
 
 
 class CompactBasis(NamedTuple):
@@ -161,7 +164,8 @@ class BSplines:
             with workers(features, rows) as run:
                 run(write)
         else:
-            write(slice(0, features))
+            for some in chunked(features, rows, DEVICE_ROWS):
+                write(some)
         return CompactBasis(first, values)
 
     def _write(

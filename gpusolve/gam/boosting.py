@@ -198,6 +198,9 @@ def boost(
     A step selects the first learner with the least unpenalised sum of squares. This is
     mboost's ``gamboost`` with ``family = Gaussian()``.
 
+    All sums are in float64. "gram" knows ``B'Wu`` to the rounding of what it was in the
+    beginning; the others make it from the residuals again and again.
+
     References
     ----------
     .. [1] A. Sieminski and J. M. Lee, "Gradient-Boosted Generalised Additive Models

@@ -186,6 +186,8 @@ class BoostedGAM(Estimator):
         ValueError
             For NaN or infinity, shapes that do not fit, parameters that cannot be, or
             a warm start with other data or fewer iterations.
+        ImportError
+            For ``device="cuda"`` without CuPy.
         """
         self._check_parameters()
         names = _inputs.feature_names(X)

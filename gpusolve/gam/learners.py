@@ -38,7 +38,8 @@ class Learners:
     lambda_ : (K,) array
         The smoothing parameters.
     inverse : (K, k, k) array
-        ``(X'WX + lambda K)^-1``, symmetric; the pseudo-inverse where there is none.
+        ``(X'WX + lambda K)^-1``, symmetric; where there is none, the generalised
+        inverse of the smoothest fit.
     weights : (n,) array or None
         The diagonal of W; None for ones.
     """
@@ -118,7 +119,7 @@ def gram_by_cells(
         chunk = CompactBasis(basis.first[some], basis.values[some])
         cross_products(chunk, chunk, weights, n_basis, gram[some])
 
-    with workers(learners, rows) as run:
+    with workers(learners, max(rows, n_basis**2)) as run:
         run(write)
     return gram
 
@@ -146,7 +147,7 @@ def make_learners(
         As for `smoothing_parameters`.
     lambda_ : (K,) array on the host, optional
         The smoothing parameters, instead of those that give `df`.
-    weights : (n,) float64 array, optional
+    weights : (n,) array, optional
         Of the observations; not negative.
 
     Returns
@@ -168,6 +169,9 @@ def make_learners(
     >>> learners.lambda_.round(2)
     array([12.])
     """
+    xp = namespace(basis.values)
+    if weights is not None:
+        weights = xp.ascontiguousarray(weights, np.float64)
     gram = gram_matrices(basis, n_basis, weights)
     G = gram.get() if is_cupy(gram) else gram
     K = penalty_matrix(n_basis, penalty, penalty_order)
@@ -176,7 +180,6 @@ def make_learners(
         if lambda_ is None:
             lambda_ = smoothing_parameters(G, K, free, df, df_definition)
         inverse = inverses(G, K, free, np.asarray(lambda_))
-    xp = namespace(gram)
     return Learners(
         first=basis.first,
         values=basis.values,

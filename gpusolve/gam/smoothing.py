@@ -180,8 +180,8 @@ def inverses(
 ) -> Floats:
     """``(X'WX + lambda K)^-1`` of each learner.
 
-    Where ``X'WX`` is singular and lambda zero, many coefficients fit as well, and those
-    of the least penalty are taken.
+    Where ``X'WX`` is singular and lambda zero, several coefficients fit as well, and
+    those of the least penalty are taken.
 
     Parameters
     ----------
@@ -196,8 +196,8 @@ def inverses(
     (K, k, k) float64 array
     """
     inverse = penalised_inverses(gram, penalty, null_dimension, lambda_)
-    open_ = (lambda_ == 0) & (ranks(gram) < gram.shape[-1])
-    inverse[open_] = smoothest_inverses(gram[open_], penalty)
+    several = (lambda_ == 0) & (ranks(gram) < gram.shape[-1])
+    inverse[several] = smoothest_inverses(gram[several], penalty)
     return inverse
 
 
