@@ -36,14 +36,6 @@
 #include "monoid.cuh"
 #include "ordered.cuh"
 
-/// The sum of counts, as a monoid.
-struct Count {
-    using Value = int;
-    static constexpr bool commutative = true;
-    static __device__ __forceinline__ int identity() { return 0; }
-    __device__ __forceinline__ int operator()(int a, int b) const { return a + b; }
-};
-
 constexpr long long no_key = -1;
 constexpr long long nowhere = -1;
 

@@ -8,6 +8,14 @@
 
 #include "block.cuh"
 
+/// Counts within a block, and their sum.
+struct Count {
+    using Value = int;
+    static constexpr bool commutative = true;
+    static __device__ __forceinline__ int identity() { return 0; }
+    __device__ __forceinline__ int operator()(int a, int b) const { return a + b; }
+};
+
 // ---- warp ---------------------------------------------------------------------------
 
 /// A shuffle of an element of any size, word by word.

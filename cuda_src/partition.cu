@@ -20,14 +20,6 @@
 #include "monoid.cuh"
 #include "ordered.cuh"
 
-/// The sum of counts, as a monoid.
-struct Count {
-    using Value = int;
-    static constexpr bool commutative = true;
-    static __device__ __forceinline__ int identity() { return 0; }
-    __device__ __forceinline__ int operator()(int a, int b) const { return a + b; }
-};
-
 /// kept[word] = the answers for 32 elements, the first lowest; counts[tile] = how many of the
 /// tile are kept. `tested` is the mask, or the elements themselves.
 template <class Predicate, int threads, int items>

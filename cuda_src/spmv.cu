@@ -58,14 +58,6 @@ __device__ __forceinline__ typename Product::Value product(const Entry& entry,
     return Product()(converted<Factor>(entry), converted<Factor>(number));
 }
 
-/// The sum of counts, as a monoid.
-struct Count {
-    using Value = int;
-    static constexpr bool commutative = true;
-    static __device__ __forceinline__ int identity() { return 0; }
-    __device__ __forceinline__ int operator()(int a, int b) const { return a + b; }
-};
-
 // ---- the path -----------------------------------------------------------------------
 
 /// The first i < count that has the property, if all after it have it too; else count.

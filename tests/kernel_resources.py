@@ -13,12 +13,24 @@ from typing import NamedTuple
 import numpy as np
 
 import gpusolve
+from gpusolve._gemv_kernel import (
+    BYTES_IN_FLIGHT,
+    HEIGHT,
+    MOST_READS,
+    Axpys,
+    Dots,
+    axpys_instance,
+    dots_instance,
+)
 from gpusolve._kernels import CUDA_TYPES, OPTIONS, source_directory, source_of
 from gpusolve._operators import operators, predicate
 from gpusolve._partition_kernel import items_for
 from gpusolve._reduce_kernel import THREADS
 from gpusolve._scan_kernel import scan_instance, tile_for
 from gpusolve.monoid import as_monoid, segment_sums_of_one
+from gpusolve.sparse._multiply_kernel import GALLOP_ITEMS, MERGE_ITEMS, SEARCHES
+from gpusolve.sparse._semiring import semiring
+from gpusolve.sparse._spmv_kernel import tile_for as spmv_tile_for
 
 ARCHITECTURES = (75, 80, 90, 100)
 CUPY_OPTIONS = ("--device-as-default-execution-space", "-ftz=true")
@@ -38,6 +50,10 @@ TEXTBOOK = (
     "add_elements",
 )
 """The kernels of ``scan_textbook.cu`` that are templates over the monoid alone."""
+
+
+INDICES = ("int", "long long")
+"""What a sparse matrix's indices are."""
 
 
 class Source(NamedTuple):
@@ -67,8 +83,15 @@ class CompileError(RuntimeError):
 
 def all_sources() -> list[Source]:
     """Every kernel, for operators and dtypes of every size and kind."""
-    nnls = Source("", "nnls_qr", "", ("nnls_qr<float>", "nnls_qr<double>"))
-    return [nnls, *_sources_of_monoids(), *_sources_of_partition()]
+    return [
+        Source("", "nnls_qr", "", ("nnls_qr<float>", "nnls_qr<double>")),
+        *_sources_of_monoids(),
+        *_sources_of_partition(),
+        *_sources_of_sparse_products(),
+        *_sources_of_spmv(),
+        *_sources_of_gemv(),
+        *_sources_of_boosting(),
+    ]
 
 
 def _sources_of_monoids() -> Iterator[Source]:
@@ -121,6 +144,87 @@ def _sources_of_partition() -> Iterator[Source]:
         yield Source(name, "scatter", definitions, (f"scatter<{number}>",))
 
 
+def _sources_of_sparse_products() -> Iterator[Source]:
+    steps = f"{THREADS}, {MERGE_ITEMS}"
+    keys = (
+        "make_keys<int>",
+        "make_keys<long long>",
+        *(f"count_found<{one}, {THREADS}>" for one in SEARCHES.values()),
+        f"split_path<{steps}>",
+        f"find_by_merge<{steps}>",
+        f"find_by_gallop<{THREADS}, {GALLOP_ITEMS}>",
+    )
+    yield Source("keys", "coo_multiply", "", keys)
+    for name in ("bool", "int8", "float32", "float64", "complex128"):
+        numbers = [f"{CUDA_TYPES[np.dtype(name)]}, {one}" for one in INDICES]
+        products = (
+            *(f"multiply_matches<{one}>" for one in numbers),
+            *(
+                f"multiply_found<{one}, {search}, {THREADS}>"
+                for one in numbers
+                for search in SEARCHES.values()
+            ),
+        )
+        yield Source(name, "coo_multiply", "", products)
+
+
+def _sources_of_spmv() -> Iterator[Source]:
+    for add, multiply, entry, number, index in (
+        ("add", "mul", "float32", "float32", "int32"),
+        ("add", "mul", "float64", "float64", "int64"),
+        ("add", "mul", "complex128", "complex128", "int64"),
+        ("add", "mul", "bool", "complex128", "int64"),
+        ("add", "mul", "float16", "float16", "int32"),
+        ("min", "add", "float32", "float32", "int32"),
+        ("logical_or", "logical_and", "bool", "bool", "int32"),
+    ):
+        of_A, of_x = np.dtype(entry), np.dtype(number)
+        ops = semiring(as_monoid(add), as_monoid(multiply), of_A, of_x)
+        tile = spmv_tile_for(of_A)
+        integer = CUDA_TYPES[np.dtype(index)]
+        operands = f"{CUDA_TYPES[of_A]}, {CUDA_TYPES[of_x]}, {integer}"
+        instances = (
+            f"multiply<Sum, Product, {operands}, {tile.threads}, {tile.items}>",
+            "add_carries<Sum>",
+            f"multiply_entries<Product, {operands}>",
+            f"split_path<{integer}>",
+        )
+        name = f"{add}-{multiply} {entry} {number}"
+        yield Source(name, "spmv", ops.definitions, instances)
+
+
+def _sources_of_gemv() -> Iterator[Source]:
+    for name in ("float16", "float32", "float64"):
+        dtype = np.dtype(name)
+        number, sums = CUDA_TYPES[dtype], np.promote_types(dtype, np.float32)
+        instances = [
+            f"gemv_naive<{number}>",
+            f"gemv_threads_per_dot<{number}, 16, 16>",
+            f"gemv_threads_per_row<{number}, 256, 1024>",
+            f"gemv_add_columns<{number}, 32, 32>",
+        ]
+        for pack in (1, 16 // dtype.itemsize):
+            reads = min(MOST_READS, BYTES_IN_FLIGHT // (pack * sums.itemsize))
+            dots, axpys = (
+                Dots(pack, reads, 1, 32, 1, 1),
+                Axpys(pack, reads, 32, 1, 1, 1),
+            )
+            for made in dict.fromkeys((dtype, sums)):
+                instances.append(dots_instance(dtype, made, dots))
+                instances.append(axpys_instance(dtype, made, axpys))
+            tall = Dots(pack, max(1, reads // HEIGHT), HEIGHT, 32, 1, 1)
+            instances.append(dots_instance(dtype, dtype, tall))
+        yield Source(name, "gemv", '#include "monoid.cuh"', tuple(instances))
+
+
+def _sources_of_boosting() -> Iterator[Source]:
+    kernels = ("boost_stacked", "boost_gram", "own_gram")
+    instances = [
+        f"{one}<{number}>" for one in kernels for number in ("float", "double")
+    ]
+    yield Source("", "boosting", "", tuple(instances))
+
+
 def compile_source(source: Source, architecture: int) -> list[Resources]:
     """Compile the instances of one source to machine code and read the log."""
     from cupy.cuda import nvrtc
@@ -153,7 +257,8 @@ def compile_source(source: Source, architecture: int) -> list[Resources]:
 
 def read_log(log: str, symbol: str, blank: Resources) -> Resources:
     """Find one kernel's figures in the log of ``ptxas -v``."""
-    part = log[log.index(f"Compiling entry function '{symbol}'") :]
+    start = log.index(f"Compiling entry function '{symbol}'")
+    part = log[start : log.find("Compiling entry function", start + 1)]
 
     def figure(pattern: str) -> int:
         found = re.search(pattern, part)
@@ -178,27 +283,44 @@ def resources_on(architecture: int) -> list[Resources]:
     ]
 
 
-def line(r: Resources) -> str:
-    """One row of the table."""
-    return (
-        f"| {r.operators} | `{r.instance}` | sm_{r.architecture} | {r.registers} "
-        f"| {r.shared_bytes} | {r.stack_bytes} | {r.spilled_bytes} |"
-    )
+def registers(rows: list[Resources]) -> list[str]:
+    """What the table has of one architecture: a line to a kernel."""
+    return [f"{r.operators} {r.instance}: {r.registers} {r.shared_bytes}" for r in rows]
 
 
-def table(rows: list[Resources]) -> str:
-    """The rows as a Markdown table."""
-    head = [
+def written_registers(architecture: int) -> list[str]:
+    """The same, read from the table."""
+    column = ARCHITECTURES.index(architecture)
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in TABLE.read_text().splitlines()
+        if "`" in line and line.startswith("|")
+    ]
+    return [
+        f"{one[0]} {one[1].strip('`')}: {one[2 + column].replace(' + ', ' ')}"
+        for one in cells
+    ]
+
+
+def table() -> str:
+    """All kernels on all architectures, as a Markdown table."""
+    columns = [resources_on(one) for one in ARCHITECTURES]
+    names = " | ".join(f"sm_{one}" for one in ARCHITECTURES)
+    lines = [
         "# What the kernels take",
         "",
-        "Written by `make resources`, with NVRTC 12.9; no figure here needs a GPU.",
+        "Registers of a thread + static shared memory of a block, in bytes. No kernel",
+        "has a stack or spills. Written by `make resources`, with NVRTC 12.9, which",
+        "needs no GPU.",
         "",
-        "| operators | kernel | architecture | registers | static shared bytes | stack "
-        "| spilled |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        f"| operators | kernel | {names} |",
+        "| --- | --- " + "| --- " * len(ARCHITECTURES) + "|",
     ]
-    return "\n".join([*head, *map(line, rows)]) + "\n"
+    for kernel in zip(*columns, strict=True):
+        taken = " | ".join(f"{one.registers} + {one.shared_bytes}" for one in kernel)
+        lines.append(f"| {kernel[0].operators} | `{kernel[0].instance}` | {taken} |")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    TABLE.write_text(table([row for one in ARCHITECTURES for row in resources_on(one)]))
+    TABLE.write_text(table())

@@ -14,8 +14,9 @@ from kernel_resources import (
     CompileError,
     Source,
     compile_source,
-    line,
+    registers,
     resources_on,
+    written_registers,
 )
 
 from gpusolve._kernels import source_directory
@@ -34,10 +35,7 @@ def test_resources_are_as_checked_in(architecture: int) -> None:
         assert row.registers * MAX_THREADS <= 65536, row
         limit = STATIC_SHARED_MEMORY if "nnls" in row.instance else STATIC_LIMIT
         assert row.shared_bytes <= limit, row
-    written = [
-        one for one in TABLE.read_text().splitlines() if f"| sm_{architecture} |" in one
-    ]
-    found = [line(row) for row in rows]
+    written, found = written_registers(architecture), registers(rows)
     changed = "\n".join(
         unified_diff(written, found, TABLE.name, "NVRTC", lineterm="", n=0)
     )
