@@ -92,6 +92,27 @@ def test_is_mboost(backend: Any, method: str, name: str, given: bool) -> None:
         )
 
 
+def test_the_specification_is_mboost() -> None:
+    found = figures("sim_n1000_k16_ridge_df1")
+    X, y, _ = simulate(1000)
+    B = np.stack(
+        [
+            specification.design_matrix(
+                x, specification.equidistant_knots(x.min(), x.max(), 16, 3), 3
+            )
+            for x in X.T
+        ]
+    )
+    model = specification.boost(B, y, np.eye(16), found.lambda_)
+    np.testing.assert_array_equal(model.selected, found.selected)
+    np.testing.assert_allclose(model.risk, found.risk, rtol=1e-10)
+    np.testing.assert_allclose(model.fitted, found.fitted, rtol=1e-10)
+    w = np.ones(1000)
+    for basis, lambda_ in zip(B[:3], found.lambda_[:3], strict=True):
+        solved = specification.smoothing_parameter(basis, w, np.eye(16), 1, "trace")
+        assert solved == pytest.approx(lambda_, rel=1e-9)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_lambda_is_mboosts(name: str) -> None:
     found = figures(name)
