@@ -15,6 +15,7 @@ CUDA_SOURCES := $(wildcard cuda_src/*.cu* tests/*/*.cu gpusolve/_emulator/runtim
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
+	$(BIN)/python benchmarks/demo_gam.py
 
 test: lint
 	$(BIN)/python -m pytest -n auto

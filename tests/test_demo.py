@@ -14,14 +14,16 @@ import pytest
 pytest.importorskip("skimage", reason="scikit-image has the pictures")
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib draws")
 
-DEMO = Path(__file__).parents[1] / "benchmarks" / "demo.py"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
-def run_demo(*options: str) -> subprocess.CompletedProcess[str]:
-    """Run the demo on the same import path as the tests."""
+def run_demo(
+    *options: str, script: str = "demo.py"
+) -> subprocess.CompletedProcess[str]:
+    """Run a demo on the same import path as the tests."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.run(
-        [sys.executable, str(DEMO), *options],
+        [sys.executable, str(BENCHMARKS / script), *options],
         capture_output=True,
         text=True,
         timeout=300,
@@ -107,3 +109,17 @@ def test_refuses_too_many_lines() -> None:
     run = run_demo("--lines", "513")
     assert run.returncode == 2
     assert "1 to 512" in run.stderr
+
+
+def test_boosting(tmp_path: Path) -> None:
+    picture = tmp_path / "boosting.png"
+    run = run_demo("--quick", "--output", str(picture), script="demo_gam.py")
+    assert run.returncode == 0, run.stderr
+    lines = [line.split() for line in run.stdout.splitlines()]
+    fits = {line[0]: line[1:] for line in lines if line[:1] in (["gram"], ["stacked"])}
+    for rows, features, steps, _, _, found, others in fits.values():
+        assert (rows, features, steps) == ("1,000", "100", "200")
+        assert (found, others) == ("20", "0")
+    assert len(fits) == 2
+    assert "The same path by both methods: True." in run.stdout
+    assert pyplot.imread(picture).std() > 0.05
