@@ -62,9 +62,10 @@ class Row(NamedTuple):
 
     what: str
     size: Size
-    setup: float
-    steps: float
-    risk: float | None
+    setup: float | None
+    steps: float | None
+    total: float
+    risk: float
 
 
 def sizes(quick: bool, rows: list[int] | None) -> list[Size]:
@@ -126,7 +127,8 @@ def our_rows(size: Size, X: Any, y: Any, timer: Timer) -> Iterator[Row]:
         if affordable(method, size, X.shape[1], timer.cupy is not None):
             fit = partial(boost, learners, y, steps=size.steps, method=method)
             seconds, path = timer.median(fit)
-            yield Row(method, size, setup, seconds, float(path.risk[-1]))
+            total = setup + seconds
+            yield Row(method, size, setup, seconds, total, float(path.risk[-1]))
 
 
 def loop_rows(size: Size, X: Any, y: Any) -> Iterator[Row]:
@@ -135,15 +137,12 @@ def loop_rows(size: Size, X: Any, y: Any) -> Iterator[Row]:
         return
     learners = set_up(X, size.n_basis)
     B = learners.dense()
-    times = []
-    for steps in (0, size.steps):
-        begin = time.perf_counter()
-        path = specification.boost(
-            B, y, learners.penalty, learners.lambda_, steps=steps
-        )
-        times.append(time.perf_counter() - begin)
-    setup, total = times
-    yield Row("NumPy loop", size, setup, total - setup, float(path.risk[-1]))
+    begin = time.perf_counter()
+    path = specification.boost(
+        B, y, learners.penalty, learners.lambda_, steps=size.steps
+    )
+    seconds = time.perf_counter() - begin
+    yield Row("NumPy loop", size, None, None, seconds, float(path.risk[-1]))
 
 
 def spline_ridge(X: Any, y: Any, n_basis: int) -> Any:
@@ -184,7 +183,8 @@ def rival_rows(size: Size, X: Any, y: Any) -> Iterator[Row]:
         except ImportError:
             continue
         seconds = time.perf_counter() - begin
-        yield Row(name, size, 0.0, seconds, float(((y - model.predict(X)) ** 2).sum()))
+        risk = float(((y - model.predict(X)) ** 2).sum())
+        yield Row(name, size, None, None, seconds, risk)
 
 
 def rows_of(size: Size, timer: Timer, columns: int) -> Iterator[Row]:
@@ -198,6 +198,15 @@ def rows_of(size: Size, timer: Timer, columns: int) -> Iterator[Row]:
         yield from rival_rows(size, X, y)
 
 
+def command() -> str:
+    """What was called, but for where the results are written."""
+    called = ["python", f"benchmarks/{Path(__file__).name}", *sys.argv[1:]]
+    if "--output" in called:
+        place = called.index("--output")
+        del called[place : place + 2]
+    return " ".join(called)
+
+
 def heading(cupy: Any | None, repeats: int, columns: int) -> str:
     """What was measured, on what, with what."""
     device = "CPU"
@@ -206,7 +215,7 @@ def heading(cupy: Any | None, repeats: int, columns: int) -> str:
         device = f"{properties['name'].decode()}, driver {driver()}"
     return (
         f"# The boosted GAM on the {'GPU' if cupy is not None else 'CPU'}\n\n"
-        f"`python benchmarks/{' '.join([Path(sys.argv[0]).name, *sys.argv[1:]])}`, "
+        f"`{command()}`, "
         f"{datetime.date.today()}, commit {commit()}.\n"
         f"{device}; {processor()}; Python {platform.python_version()}, "
         f"NumPy {np.__version__}, SciPy {scipy.__version__}, "
@@ -225,10 +234,9 @@ def heading(cupy: Any | None, repeats: int, columns: int) -> str:
 def line(row: Row) -> str:
     """A row of the table."""
     n, k, steps = row.size
-    risk = "" if row.risk is None else f"{row.risk:.6g}"
+    times = ("" if t is None else f"{t:.3f}" for t in row[2:5])
     return (
-        f"| {n:,} | {k} | {steps} | {row.what} | {row.setup:.3f} | {row.steps:.3f} "
-        f"| {row.setup + row.steps:.3f} | {risk} |"
+        f"| {n:,} | {k} | {steps} | {row.what} | {' | '.join(times)} | {row.risk:.6g} |"
     )
 
 
