@@ -1,0 +1,90 @@
+"""Square sparse matrices to measure with: regular ones, and such as balance badly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+Sparse = Any
+Keys = NDArray[np.int64]
+
+MEAN_LENGTH = 16
+"""Entries of a row, on average."""
+
+
+def matrix(kind: str, entries: int, seed: int) -> Sparse:
+    """A matrix of a kind, of `KINDS`, with about so many entries.
+
+    Returns
+    -------
+    scipy.sparse.coo_array
+        In canonical format, of float32 and int32. The values are 1 or 2, so that sums
+        are exact.
+    """
+    side = side_of(entries)
+    return with_keys(KINDS[kind](side, entries, np.random.default_rng(seed)), side)
+
+
+def side_of(entries: int) -> int:
+    """Rows, and columns, for so many entries: a quarter of the places at most."""
+    return max(entries // MEAN_LENGTH, math.isqrt(4 * entries))
+
+
+def with_keys(keys: Keys, side: int) -> Sparse:
+    """The matrix with entries at these places, row * side + column; they rise."""
+    rows, columns = (places.astype(np.int32) for places in np.divmod(keys, side))
+    values = (1 + keys % 2).astype(np.float32)
+    result = scipy.sparse.coo_array((values, (rows, columns)), shape=(side, side))
+    result.has_canonical_format = True
+    return result
+
+
+def uniform(side: int, entries: int, rng: np.random.Generator) -> Keys:
+    """Anywhere."""
+    return distinct(lambda count: rng.integers(side * side, size=count), entries)
+
+
+def banded(side: int, entries: int, rng: np.random.Generator) -> Keys:
+    """On neighbouring diagonals: the same places for every seed."""
+    width = min(MEAN_LENGTH, side)
+    rows = np.arange(side)[:, None]
+    columns = rows + np.arange(width) - width // 2
+    inside = (columns >= 0) & (columns < side)
+    return (rows * side + columns)[inside]
+
+
+def power_law(side: int, entries: int, rng: np.random.Generator) -> Keys:
+    """Row r has entries in proportion to r ** (-2 / 3), until it is full."""
+
+    def draw(count: int) -> Keys:
+        rows = (side * rng.random(count) ** 3).astype(np.int64)
+        return rows * side + rng.integers(side, size=count)
+
+    return distinct(draw, entries)
+
+
+def one_heavy_row(side: int, entries: int, rng: np.random.Generator) -> Keys:
+    """One row is full; the others are uniform."""
+    heavy = side // 2 * side + np.arange(side)
+    return np.union1d(uniform(side, entries - side, rng), heavy)
+
+
+def distinct(draw: Callable[[int], Keys], count: int) -> Keys:
+    """So many keys, sorted; what collides is drawn again."""
+    keys = np.unique(draw(count))
+    while len(keys) < count:
+        keys = np.union1d(keys, draw(count - len(keys)))
+    return keys
+
+
+KINDS: dict[str, Callable[[int, int, np.random.Generator], Keys]] = {
+    "uniform": uniform,
+    "banded": banded,
+    "power law": power_law,
+    "one heavy row": one_heavy_row,
+}

@@ -1,0 +1,168 @@
+"""The benchmark of the sparse products, at its smallest size."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from benchmarks import sparse, sparse_matrices
+from benchmarks.blocks import Machine
+from benchmarks.timing import by_the_clock
+
+BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "sparse.py"
+
+KINDS = ["uniform", "banded", "power law", "one heavy row"]
+
+
+def report(*options: str) -> str:
+    """What the benchmark prints, run on the same import path as the tests."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    run = subprocess.run(
+        [sys.executable, str(BENCHMARK), "--repeats", "1", *options],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The tables, each as rows of cells, its first row being the head."""
+    found: list[list[list[str]]] = [[]]
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            found.append([])
+        elif not line.startswith("| ---"):
+            found[-1].append([cell.strip() for cell in line[1:-1].split("|")])
+    return [table for table in found if table]
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def test_emulated(tmp_path: Path) -> None:
+    written = tmp_path / "made" / "sparse.md"
+    printed = report(
+        *("--emulate", "--sizes", "100", "--longer", "30", "--output", str(written))
+    )
+    assert written.read_text() == printed
+    assert "no figure here says anything about a GPU" in printed.split("\n\n")[1]
+    multiply, lengths, spmv = tables(printed)
+    methods = ["merge µs", "gallop µs", "binary µs", "linear µs"]
+    assert multiply[0][3:8] == ["gpusolve µs", *methods]
+    assert [cells[0] for cells in multiply[1:]] == KINDS
+    assert all(number(cell) > 0 for cells in multiply[1:] for cell in cells[2:8])
+    assert [cells[:2] for cells in lengths[1:]] == [
+        *(["1", "30"], ["2", "15"], ["4", "7"], ["8", "3"], ["16", "1"])
+    ]
+    assert 'auto" takes it above' in printed
+    assert [cells[0] for cells in spmv[1:]] == KINDS
+    assert all(number(cell) > 0 for cells in spmv[1:] for cell in cells[2:5])
+
+
+def test_on_a_cpu() -> None:
+    printed = report("--cpu", "--sizes", "1e3", "100", "--longer", "100")
+    assert "Not measured on a GPU yet" in printed
+    multiply, lengths, spmv = tables(printed)
+    assert lengths[0] == ["ratio", "shorter", "gpusolve µs", "SciPy µs"]
+    for table in (multiply, spmv):
+        assert [cells[0] for cells in table[1:]] == KINDS * 2
+        assert [cells[1] for cells in table[1:]] == ["10^2"] * 4 + ["10^3"] * 4
+    assert "takes it above" not in printed
+
+
+def test_on_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables have CuPy's columns, here filled by SciPy in its place."""
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", scipy.sparse)
+    machine = Machine("cuda", np, by_the_clock, 1)
+    monkeypatch.setitem(sparse.MOST_COMPARISONS, "cuda", 10**5)
+    multiply, lengths, spmv = (
+        tables("\n".join(lines))[0]
+        for lines in (
+            sparse.multiply_table(machine, [100, 1000]),
+            sparse.crossover_table(machine, 100),
+            sparse.spmv_table(machine, [100]),
+        )
+    )
+    assert multiply[0][-2:] == lengths[0][-2:] == ["CuPy µs", "SciPy µs"]
+    assert spmv[0][-2:] == ["cuSPARSE µs", "SciPy µs"]
+    assert [cells[7] == "" for cells in multiply[1:]] == [False] * 4 + [True] * 4
+    assert all(number(cell) > 0 for cells in multiply[1:] for cell in cells[-2:])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("entries", [100, 1000, 30_000])
+def test_matrices(kind: str, entries: int) -> None:
+    A = sparse_matrices.matrix(kind, entries, seed=0)
+    keys = A.row.astype(np.int64) * A.shape[1] + A.col
+    assert (np.diff(keys) > 0).all()
+    assert A.shape[0] == A.shape[1] == sparse_matrices.side_of(entries)
+    assert A.data.dtype == np.float32
+    assert A.row.dtype == A.col.dtype == np.int32
+    assert set(A.data) == {1, 2}
+    if entries > 1000:
+        assert A.nnz == pytest.approx(entries, rel=0.01)
+
+
+def test_rows_are_as_they_are_called() -> None:
+    lengths = {
+        kind: np.diff(sparse_matrices.matrix(kind, 100_000, seed=0).tocsr().indptr)
+        for kind in KINDS
+    }
+    side = sparse_matrices.side_of(100_000)
+    assert lengths["uniform"].max() < 50
+    assert lengths["banded"].max() == 16
+    assert lengths["one heavy row"].max() == side
+    assert np.sort(lengths["one heavy row"])[-2] < 50
+    assert lengths["power law"][0] > side / 4
+    thousandth = lengths["power law"][800:1200].mean()
+    assert lengths["power law"][100:150].mean() == pytest.approx(
+        8 ** (2 / 3) * thousandth, rel=0.15
+    )
+
+
+def test_the_bytes_that_must_be_moved() -> None:
+    A, B = (scipy.sparse.coo_array(one) for one in ([[1, 2, 0]], [[0, 3, 4]]))
+    assert sparse.pair(A, B).floor == 8 * (2 + 2) + 20 * 1
+    assert sparse.Product(A.tocsr(), np.ones(3)).floor == 8 * 2 + 4 * (2 + 3 + 1)
+
+
+def test_notices_a_wrong_answer() -> None:
+    A = scipy.sparse.coo_array([[1, 2]])
+    sparse.check("right", A, A.tocsr())
+    with pytest.raises(RuntimeError, match="wrong does not agree with SciPy"):
+        sparse.check("wrong", A, 2 * A.tocsr())
+
+
+@pytest.mark.parametrize(
+    ("gallop", "found"),
+    [
+        ([2, 2, 2, 2], "at no ratio to the last"),
+        ([2, 0, 2, 0], "from 8 on"),
+        ([2, 2, 0, 0], "from 4 on"),
+        ([0, 0, 0, 2], "at no ratio to the last"),
+    ],
+)
+def test_where_methods_change_places(gallop: list[float], found: str) -> None:
+    measured = [
+        (ratio, {"merge": 1.0, "gallop": seconds})
+        for ratio, seconds in zip((1, 2, 4, 8), gallop, strict=True)
+    ]
+    assert f'"gallop" is quicker {found};' in sparse.crossover(measured)
+
+
+def test_what_fits_into_memory() -> None:
+    runtime = SimpleNamespace(memGetInfo=lambda: (25_700, 10**9))
+    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    assert sparse.most_entries(Machine("cuda", cupy, by_the_clock, 1)) == 100
+    assert sparse.most_entries(Machine("cpu", np, by_the_clock, 1)) == float("inf")
