@@ -29,7 +29,8 @@ def equidistant_knots(lower: float, upper: float, n_basis: int, degree: int) -> 
     array([-0.5,  0. ,  0.5,  1. ,  1.5])
     """
     cells = n_basis - degree
-    return lower + (upper - lower) / cells * np.arange(-degree, cells + degree + 1)
+    steps = np.arange(-degree, cells + degree + 1, dtype=np.float64)
+    return lower + (upper - lower) / cells * steps
 
 
 def design_matrix(x: Array, knots: Array, degree: int) -> Array:
