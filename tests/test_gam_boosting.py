@@ -38,7 +38,7 @@ def learners_of(
     return make_learners(basis, n_basis, **options)
 
 
-def additive(rng: np.random.Generator, n: int = 200) -> tuple[np.ndarray, np.ndarray]:
+def additive(rng: np.random.Generator, n: int = 150) -> tuple[np.ndarray, np.ndarray]:
     """Two of five covariates act, and there is noise."""
     X = rng.random((n, 5))
     mean = 3 * np.sin(6 * X[:, 1]) + 2 * X[:, 3] ** 2

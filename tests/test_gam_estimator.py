@@ -157,6 +157,8 @@ def test_a_warm_start_goes_on(data: Data) -> None:
         model.set_params(max_iter=20).fit(X, y)
     with pytest.raises(ValueError, match="warm start wants"):
         model.set_params(max_iter=60).fit(2 * X, y)
+    with pytest.raises(ValueError, match="warm start wants"):
+        model.fit(X, y + 1)
     assert model.set_params(warm_start=False).fit(2 * X, y).n_iter_ == 60
 
 

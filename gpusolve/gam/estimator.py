@@ -12,7 +12,7 @@ from .._arrays import Array, namespace
 from . import _inputs
 from ._conventions import Estimator
 from .basis import OUTSIDE, BSplines
-from .boosting import Path, boost, on_host
+from .boosting import Path, boost, on_host, weighted_mean
 from .learners import Learners, make_learners
 
 RUG = 200
@@ -37,7 +37,8 @@ class BoostedGAM(Estimator):
         Of the splines, 0 to 5.
     penalty : {"difference", "ridge", "cyclic", None}, optional
         What makes an effect rough: differences of neighbouring coefficients
-        (P-splines), the coefficients themselves, differences around a ring, nothing.
+        (P-splines), the coefficients themselves, differences around a ring, which draw
+        the ends of an effect to each other, nothing.
     penalty_order : int, optional
         Of the differences, 1 to 3.
     df : float, optional
@@ -207,12 +208,12 @@ class BoostedGAM(Estimator):
             df_definition=self.df_definition,
             weights=weights,
         )
-        start = self._path_to_go_on(learners, basis)
+        start = self._path_to_go_on(learners, basis, weighted_mean(y, weights))
         path = boost(
             learners,
             y,
             learning_rate=self.learning_rate,
-            steps=self.max_iter - (0 if start is None else len(start)),
+            steps=int(self.max_iter) - (0 if start is None else len(start)),
             method=self.method,
             start=start,
         )
@@ -334,8 +335,10 @@ class BoostedGAM(Estimator):
         if self.outside not in OUTSIDE:
             raise ValueError(f"outside is {self.outside!r}; one of {OUTSIDE} is wanted")
 
-    def _path_to_go_on(self, learners: Learners, basis: BSplines) -> Path | None:
-        """The path so far, for a warm start."""
+    def _path_to_go_on(
+        self, learners: Learners, basis: BSplines, mean: float
+    ) -> Path | None:
+        """The path so far, for a warm start; ValueError for what looks different."""
         if not self.warm_start or not hasattr(self, "path_"):
             return None
         same = (
@@ -343,6 +346,7 @@ class BoostedGAM(Estimator):
             and np.array_equal(on_host(basis.lower), self.basis_.lower)
             and np.array_equal(on_host(basis.upper), self.basis_.upper)
             and np.allclose(on_host(learners.lambda_), self.lambda_, rtol=1e-6)
+            and np.isclose(mean, self.intercept_)
         )
         if not same:
             raise ValueError(

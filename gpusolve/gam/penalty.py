@@ -47,7 +47,7 @@ def penalty_matrix(n_basis: int, kind: str | None, order: int = 2) -> Matrix:
     kind : {"difference", "ridge", "cyclic", None}
         Differences of neighbours, which makes P-splines; the coefficients themselves;
         differences around a ring, in which the last coefficient is a neighbour of the
-        first; nothing.
+        first, so that the ends of an effect are drawn to each other; nothing.
     order : int, optional
         Of the differences, 1 to 3.
 
