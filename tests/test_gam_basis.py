@@ -124,6 +124,11 @@ def test_a_constant_covariate_has_no_basis() -> None:
     assert not BSplines.spanning(X, 6).evaluate(X).values.any()
 
 
+def test_cells_too_narrow_for_a_number_are_none() -> None:
+    X = np.array([[0.0], [5e-324]])
+    assert not BSplines.spanning(X, 6).evaluate(X).values.any()
+
+
 def test_memory_layout_and_storage(rng: np.random.Generator) -> None:
     X = rng.random((50, 4))
     basis = BSplines.spanning(X, 10)

@@ -69,7 +69,7 @@ class BSplines:
     ----------
     lower, upper : (K,) array
         The range of each covariate: its first and last knot that are not continued
-        ones. Where both are one, all functions are zero.
+        ones. Where both are the same, all functions are zero.
     n_basis : int
         Functions of each basis, at least ``degree + 1``.
     degree : int
@@ -122,8 +122,10 @@ class BSplines:
     @classmethod
     def spanning(cls, X: Array, n_basis: int, degree: int = 3) -> BSplines:
         """The bases whose range is that of the columns of `X`, (n, K)."""
-        lower, upper = (X.min(axis=0), X.max(axis=0))
-        return cls(lower.astype(np.float64), upper.astype(np.float64), n_basis, degree)
+        lower, upper = (
+            end.astype(np.float64) for end in (X.min(axis=0), X.max(axis=0))
+        )
+        return cls(lower, upper, n_basis, degree)
 
     @property
     def cells(self) -> int:
@@ -174,9 +176,9 @@ class BSplines:
         """Write the bases of some covariates, whose rows are `x`, (some, n)."""
         xp = namespace(x)
         lower, upper = self.lower[some, None], self.upper[some, None]
-        varies = upper > lower
-        width = xp.where(varies, (upper - lower) / self.cells, 1)
-        place = (x - lower) / width
+        width = (upper - lower) / self.cells
+        varies = width > 0
+        place = (x - lower) / xp.where(varies, width, 1)
         within = xp.clip(place, 0, self.cells)
         excess = place - within
         beyond = outside != "clamp" and bool(((x < lower) | (x > upper)).any())
