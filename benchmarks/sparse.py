@@ -326,7 +326,7 @@ of a plain copy that moves as many bytes, over ours."""
 ABOUT_MULTIPLY = """\
 Two matrices of one kind, of n entries each, of which k meet; the floor is 16 n + 20 k
 bytes. Ours are in COO, the other libraries' in CSR, which they would make of COO first.
-Of ours, a column without a method is "auto"."""
+Of ours, a column without a method is "auto"; a CPU has one way for all."""
 
 ABOUT_LENGTHS = """\
 Two uniform matrices, one of them {entries} entries, the other one fewer by a ratio."""
