@@ -277,6 +277,33 @@ def test_no_steps(backend: Any, method: str, rng: np.random.Generator) -> None:
     assert path.risk[0] == pytest.approx(((y - y.mean()) ** 2).sum())
 
 
+@pytest.mark.parametrize("shape", [(149,), (151,), (150, 1), ()])
+def test_y_has_a_number_for_each_row(
+    backend: Any, method: str, shape: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    X, _ = additive(rng)
+    with pytest.raises(ValueError, match=r"\(150,\) is wanted"):
+        boost(learners_of(backend, X), backend.array(np.ones(shape)), method=method)
+
+
+@pytest.mark.parametrize(
+    "backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True
+)
+def test_all_is_on_one_device(backend: Any, rng: np.random.Generator) -> None:
+    X, y = additive(rng)
+    there = backend.array(X)
+    basis = BSplines.spanning(there, 10)
+    learners = make_learners(basis.evaluate(there), 10)
+    for call in (
+        lambda: boost(learners, y),
+        lambda: boost(learners_of(_Host, X), backend.array(y)),
+        lambda: make_learners(basis.evaluate(there), 10, weights=np.ones(150)),
+        lambda: basis.evaluate(X),
+    ):
+        with pytest.raises(TypeError, match="one device"):
+            call()
+
+
 def test_the_same_bits_every_time(rng: np.random.Generator) -> None:
     X, y = additive(rng, n=3000)
     for method in ("stacked", "gram"):

@@ -10,6 +10,7 @@ import pytest
 from gpusolve._arrays import is_cupy
 from gpusolve.gam import _threads
 from gpusolve.gam.basis import BSplines, CompactBasis
+from gpusolve.gam.boosting import boost
 from gpusolve.gam.learners import Learners, gram_by_cells, make_learners
 from gpusolve.gam.penalty import penalty_matrix
 from gpusolve.gam.products import (
@@ -208,3 +209,39 @@ def test_weights_may_be_strided(backend: Any, X: np.ndarray) -> None:
     strided = make_learners(basis, 9, weights=backend.array(weights)[::2])
     packed = make_learners(basis, 9, weights=backend.array(weights[::2].copy()))
     np.testing.assert_array_equal(host(strided.gram), host(packed.gram))
+
+
+def every_other(array: np.ndarray) -> np.ndarray:
+    """The same numbers, with others between them."""
+    apart = np.full((*array.shape[:-1], 2 * array.shape[-1]), 7, array.dtype)
+    apart[..., ::2] = array
+    return apart[..., ::2]
+
+
+LAYOUTS = {
+    "Fortran": np.asfortranarray,
+    "strided": every_other,
+    "int64": lambda array: array.astype(np.int64 if array.ndim == 2 else array.dtype),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("method", ["stacked", "gram"])
+def test_the_basis_may_lie_as_it_likes(
+    backend: Any, X: np.ndarray, weights: np.ndarray, layout: str, method: str
+) -> None:
+    packed = basis_of(X, 9)
+    spread = CompactBasis(*map(LAYOUTS[layout], packed))
+    paths = []
+    for first, values in (packed, spread):
+        basis = CompactBasis(backend.array(first), backend.array(values))
+        learners = make_learners(basis, 9, weights=backend.array(weights))
+        paths.append(boost(learners, backend.array(X[:, 0]), steps=4, method=method))
+    np.testing.assert_array_equal(paths[1].updates, paths[0].updates)
+    np.testing.assert_array_equal(paths[1].risk, paths[0].risk)
+
+
+def test_weights_are_one_for_each_row(X: np.ndarray) -> None:
+    for weights in (np.ones(149), np.ones((150, 1)), np.ones(151)):
+        with pytest.raises(ValueError, match=r"\(150,\) is wanted"):
+            make_learners(basis_of(X, 9), 9, weights=weights)

@@ -9,6 +9,7 @@ import numpy as np
 
 from .._arrays import Array, as_array, floating, is_cupy, namespace
 from ._conventions import scikit_learns
+from ._devices import current_device, on_host
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -95,7 +96,16 @@ def one_of_each(value: object, name: str, X: Array) -> Array:
             f"{name} has shape {array.shape}; ({len(X)},) is wanted for X of shape "
             f"{X.shape}"
         )
-    return on_device(array, "cuda" if is_cupy(X) else "cpu")
+    return moved_beside(X, array)
+
+
+def moved_beside(X: Array, array: Array) -> Array:
+    """The array where X lives; copied there from the host or another GPU."""
+    if not is_cupy(X):
+        return on_host(array)
+    with current_device(X):
+        array = on_device(array, "cuda")
+        return array if array.device == X.device else array.copy()
 
 
 def target(y: object, X: Array) -> Array:
@@ -107,7 +117,7 @@ def target(y: object, X: Array) -> Array:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected.",
             scikit_learns("exceptions", "DataConversionWarning", UserWarning),
-            stacklevel=3,
+            stacklevel=4,
         )
         array = array[:, 0]
     return one_of_each(array, "y", X)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import Array, namespace
+from .._arrays import Array, namespace, on_one_device
+from ._devices import current_device
 from ._threads import chunked, workers
 
 OUTSIDE = ("linear", "clamp", "error")
@@ -122,9 +123,10 @@ class BSplines:
     @classmethod
     def spanning(cls, X: Array, n_basis: int, degree: int = 3) -> BSplines:
         """The bases whose range is that of the columns of `X`, (n, K)."""
-        lower, upper = (
-            end.astype(np.float64) for end in (X.min(axis=0), X.max(axis=0))
-        )
+        with current_device(X):
+            lower, upper = (
+                end.astype(np.float64) for end in (X.min(axis=0), X.max(axis=0))
+            )
         return cls(lower, upper, n_basis, degree)
 
     @property
@@ -150,10 +152,18 @@ class BSplines:
         Raises
         ------
         ValueError
-            For an unknown `outside`, or a value outside the range under "error".
+            For an unknown `outside`, a value outside the range under "error", or `X`
+            on another GPU.
+        TypeError
+            For `X` on the CPU and ranges on a GPU, or the other way round.
         """
         if outside not in OUTSIDE:
             raise ValueError(f"outside is {outside!r}; one of {OUTSIDE} is wanted")
+        X = on_one_device({"lower": self.lower, "X": X})["X"]
+        with current_device(X):
+            return self._evaluate(X, outside, dtype)
+
+    def _evaluate(self, X: Array, outside: str, dtype: Any) -> CompactBasis:
         xp = namespace(X)
         rows, features = X.shape
         first = xp.empty((features, rows), np.int32)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Array, is_cupy, namespace
+from .._arrays import Array, namespace, on_one_device
 from .._kernels import device_of
 from . import _boosting_cpu, _boosting_direct
+from ._devices import current_device, on_host
 from ._threads import one_blas_thread
 from .learners import Learners
 
@@ -133,9 +134,12 @@ def residual_of(learners: Learners, y: Array, path: Path) -> Array:
     return residual
 
 
-def on_host(array: Array) -> Array:
-    """The array, on the host."""
-    return array.get() if is_cupy(array) else np.asarray(array)
+def checked_target(y: Array, learners: Learners) -> Array:
+    """The target, (n,) of float64 where the learners live."""
+    y = on_one_device({"the learners": learners.values, "y": y})["y"]
+    if y.shape != (learners.rows,):
+        raise ValueError(f"y has shape {y.shape}; ({learners.rows},) is wanted")
+    return y.astype(np.float64, copy=False)
 
 
 def make_steps(
@@ -190,8 +194,10 @@ def boost(
 
     Raises
     ------
+    TypeError
+        For y on the CPU and learners on a GPU, or the other way round.
     ValueError
-        For an unknown method.
+        For an unknown method, or y of another shape or on another GPU.
 
     Notes
     -----
@@ -220,15 +226,16 @@ def boost(
     """
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; one of {METHODS} is wanted")
-    y = y.astype(np.float64, copy=False)
-    if start is None:
-        offset = weighted_mean(y, learners.weights)
-        residual = y - offset
-    else:
-        offset = start.offset
-        residual = residual_of(learners, y, start)
-    chosen = plan(learners, steps) if method == "auto" else method
-    made = make_steps(learners, residual, learning_rate, steps, chosen)
+    with current_device(learners.values):
+        y = checked_target(y, learners)
+        if start is None:
+            offset = weighted_mean(y, learners.weights)
+            residual = y - offset
+        else:
+            offset = start.offset
+            residual = residual_of(learners, y, start)
+        chosen = plan(learners, steps) if method == "auto" else method
+        made = make_steps(learners, residual, learning_rate, steps, chosen)
     selected, updates, risk = (on_host(array) for array in made)
     path = Path(offset, selected, updates, risk, chosen)
     return path if start is None else start.followed_by(path)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from .._arrays import Array, namespace
 from . import _inputs
 from ._conventions import Estimator
-from .basis import OUTSIDE, BSplines
-from .boosting import Path, boost, on_host, weighted_mean
+from ._devices import current_device, on_host
+from .basis import OUTSIDE, BSplines, CompactBasis
+from .boosting import Path, boost, weighted_mean
 from .learners import Learners, make_learners
 
 RUG = 200
@@ -193,6 +194,14 @@ class BoostedGAM(Estimator):
         self._check_parameters()
         names = _inputs.feature_names(X)
         X = _inputs.covariates(X, self.device)
+        with current_device(X):
+            self._fit(X, y, sample_weight, names)
+        return self
+
+    def _fit(
+        self, X: Array, y: Any, sample_weight: Any, names: NDArray[Any] | None
+    ) -> None:
+        """Fit where the covariates live."""
         y = _inputs.target(y, X)
         weights = _inputs.observation_weights(sample_weight, X)
         if weights is not None and not bool(weights.all()):
@@ -219,7 +228,6 @@ class BoostedGAM(Estimator):
         )
         self._learn(learners, basis, path)
         self._describe(X, names)
-        return self
 
     def predict(self, X: Any, *, iteration: int | None = None) -> Array:
         """Predict the target.
@@ -237,13 +245,16 @@ class BoostedGAM(Estimator):
         """
         coef = self._coef_at(iteration)
         X = self._covariates(X)
-        prediction = namespace(X).full(len(X), self.intercept_)
-        for feature in np.flatnonzero(coef.any(axis=1)).tolist():
-            prediction += self._effect(feature, X[:, feature], coef[feature])
+        with current_device(X):
+            prediction = namespace(X).full(len(X), self.intercept_)
+            for feature in np.flatnonzero(coef.any(axis=1)).tolist():
+                prediction += self._effect(feature, X[:, feature], coef[feature])
         return prediction
 
     def staged_predict(self, X: Any) -> Iterator[Array]:
         """Predict the target after each iteration, from the first to the last.
+
+        Whatever is wrong with `X` is said at once, not at the first iteration.
 
         Yields
         ------
@@ -251,17 +262,23 @@ class BoostedGAM(Estimator):
         """
         self._check_is_fitted()
         X = self._covariates(X)
-        xp = namespace(X)
-        bases = {
-            feature: self._basis_of(feature, X[:, feature])
-            for feature in np.unique(self.path_.selected).tolist()
-        }
-        prediction = xp.full(len(X), self.intercept_)
-        for feature, update in zip(
-            self.path_.selected.tolist(), self.path_.updates, strict=True
-        ):
-            change = bases[feature].multiply(xp.asarray(update)[None])[0]
-            prediction = prediction + change
+        with current_device(X):
+            bases = {
+                feature: self._basis_of(feature, X[:, feature])
+                for feature in np.unique(self.path_.selected).tolist()
+            }
+            updates = namespace(X).asarray(self.path_.updates)
+            prediction = namespace(X).full(len(X), self.intercept_)
+        return self._stages(prediction, bases, updates)
+
+    def _stages(
+        self, prediction: Array, bases: dict[int, CompactBasis], updates: Array
+    ) -> Iterator[Array]:
+        """The predictions after each iteration, from the one before the first."""
+        for step, feature in enumerate(self.path_.selected.tolist()):
+            with current_device(prediction):
+                change = bases[feature].multiply(updates[step : step + 1])[0]
+                prediction = prediction + change
             yield prediction
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -304,7 +321,8 @@ class BoostedGAM(Estimator):
         values = _inputs.real(x, "x")
         if values.ndim != 1:
             raise ValueError(f"x has shape {values.shape}; (n,) is wanted")
-        return self._effect(index, values, coef[index])
+        with current_device(values):
+            return self._effect(index, values, coef[index])
 
     def plot(self) -> Any:
         """Draw the effects, the risk and how often each feature was selected.
@@ -420,7 +438,7 @@ class BoostedGAM(Estimator):
             raise IndexError(f"feature is {feature}, of {self.n_features_in_} features")
         return int(feature)
 
-    def _basis_of(self, feature: int, x: Array) -> Any:
+    def _basis_of(self, feature: int, x: Array) -> CompactBasis:
         """The nonzeros of the basis of one feature at `x`, beside it."""
         xp = namespace(x)
         of_feature = BSplines(

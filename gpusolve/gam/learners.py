@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Array, is_cupy, namespace
+from .._arrays import Array, floating, namespace, on_one_device
 from .._kernels import device_of
+from ._devices import current_device, on_host
 from ._threads import one_blas_thread, workers
 from .basis import CompactBasis
 from .penalty import null_dimension, penalty_matrix
@@ -124,6 +125,24 @@ def gram_by_cells(
     return gram
 
 
+def contiguous(basis: CompactBasis) -> CompactBasis:
+    """The basis as the kernels read it: each array without gaps, in C order."""
+    values = floating({"the values of the basis": basis.values}).popitem()[1]
+    xp = namespace(values)
+    return CompactBasis(
+        xp.ascontiguousarray(basis.first, np.int32), xp.ascontiguousarray(values)
+    )
+
+
+def checked_weights(weights: Array, basis: CompactBasis) -> Array:
+    """The weights, (n,) of float64 without gaps, where the basis lives."""
+    weights = on_one_device({"the basis": basis.values, "weights": weights})["weights"]
+    rows = basis.first.shape[1]
+    if weights.shape != (rows,):
+        raise ValueError(f"weights has shape {weights.shape}; ({rows},) is wanted")
+    return namespace(weights).ascontiguousarray(weights, np.float64)
+
+
 def make_learners(
     basis: CompactBasis,
     n_basis: int,
@@ -140,6 +159,7 @@ def make_learners(
     Parameters
     ----------
     basis : CompactBasis
+        Copied where it is not contiguous.
     n_basis : int
     penalty, penalty_order
         As for `penalty_matrix`.
@@ -156,8 +176,11 @@ def make_learners(
 
     Raises
     ------
+    TypeError
+        For weights on the CPU and a basis on a GPU, or the other way round.
     ValueError
-        As `penalty_matrix` and `smoothing_parameters` do.
+        For weights of another shape or on another GPU; and as `penalty_matrix` and
+        `smoothing_parameters` do.
 
     Examples
     --------
@@ -169,24 +192,26 @@ def make_learners(
     >>> learners.lambda_.round(2)
     array([12.])
     """
-    xp = namespace(basis.values)
-    if weights is not None:
-        weights = xp.ascontiguousarray(weights, np.float64)
-    gram = gram_matrices(basis, n_basis, weights)
-    G = gram.get() if is_cupy(gram) else gram
     K = penalty_matrix(n_basis, penalty, penalty_order)
     free = null_dimension(n_basis, penalty, penalty_order)
-    with one_blas_thread():
-        if lambda_ is None:
-            lambda_ = smoothing_parameters(G, K, free, df, df_definition)
-        inverse = inverses(G, K, free, np.asarray(lambda_))
-    return Learners(
-        first=basis.first,
-        values=basis.values,
-        n_basis=n_basis,
-        gram=gram,
-        penalty=xp.asarray(K),
-        lambda_=xp.asarray(lambda_, np.float64),
-        inverse=xp.asarray(inverse),
-        weights=weights,
-    )
+    with current_device(basis.values):
+        basis = contiguous(basis)
+        if weights is not None:
+            weights = checked_weights(weights, basis)
+        gram = gram_matrices(basis, n_basis, weights)
+        G = on_host(gram)
+        with one_blas_thread():
+            if lambda_ is None:
+                lambda_ = smoothing_parameters(G, K, free, df, df_definition)
+            inverse = inverses(G, K, free, np.asarray(lambda_))
+        xp = namespace(gram)
+        return Learners(
+            first=basis.first,
+            values=basis.values,
+            n_basis=n_basis,
+            gram=gram,
+            penalty=xp.asarray(K),
+            lambda_=xp.asarray(lambda_, np.float64),
+            inverse=xp.asarray(inverse),
+            weights=weights,
+        )
