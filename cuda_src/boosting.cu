@@ -14,15 +14,16 @@
 //
 // Mapping. All blocks are resident and meet in grid barriers. Learner i belongs to block
 // i mod gridDim.x, which keeps c_i and fits it. A pass over rows is cut into `chunks` for
-// each learner, so that few learners too fill the device; a warp takes a part of a chunk,
-// row after row: lane l adds to the functions f with f mod 32 = l, so that lanes never meet,
-// and the parts are added in their order. Nothing is added atomically: a fit repeats bit for
-// bit on the same device.
+// each learner, so that few learners too fill the device. A warp takes a part of a chunk: 32
+// rows are read at once, a lane each, and while these are added up the next 32 are on their
+// way. They are added row after row: lane l adds to the functions f with f mod 32 = l, so
+// that lanes never meet; and the parts are added in their order. Nothing is added
+// atomically: a fit repeats bit for bit on the same device.
 //
 // Shared memory. Sums of each warp: k doubles, or k * k for as many warps as there is room
-// for; four vectors of k; the learners' slots.
+// for; three vectors of k; the learners' slots; the rows that each warp has in hand.
 // Cost, a step: stacked K n (width values, one index) read, three barriers; gram K k^2
-// doubles read, one barrier.
+// doubles read and one barrier, but for a learner that is new.
 // Source. Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU
 // Acceleration" (2023), Algorithm 2, and the "holistic approach" its conclusion asks for;
 // the selection as mboost does it.
@@ -30,16 +31,19 @@
 #include "block.cuh"
 #include "grid.cuh"
 
+/// Registers are to allow so many.
+constexpr int boosting_blocks_per_multiprocessor = 2;
+
 /// K learners on n rows.
 template <class T>
 struct Learners {
     const int* first;       // [learner][row]
-    const T* values;        // [learner][row][width]
+    const T* values;        // [learner][row][width], width known to the compiler
     const double* weights;  // [row], or null
     const double* gram;     // [learner][function][function], X' W X
     const double* inverse;  // [learner][function][function], (X' W X + lambda S)^-1
     long long rows;
-    int count, functions, width, chunks;
+    int count, functions, chunks;
 
     __device__ double weight(long long row) const { return weights ? weights[row] : 1.0; }
 };
@@ -89,48 +93,108 @@ __device__ void clear(double* values, long long size) {
     __syncthreads();
 }
 
-/// result = X_i' W u over one chunk of the rows. `sums`: k doubles for each warp.
-template <class T>
+/// One row of a learner as a lane reads it: nothing where there is none.
+template <class T, int width>
+struct Row {
+    int first = 0;
+    T values[width] = {};
+
+    __device__ void read(const Learners<T>& learners, int learner, long long row, long long end) {
+        if (row >= end) return;
+        const long long place = learner * learners.rows + row;
+        first = learners.first[place];
+#pragma unroll
+        for (int j = 0; j < width; ++j) values[j] = learners.values[place * width + j];
+    }
+};
+
+/// The rows that a warp has in hand, one from each lane, for all lanes to go through.
+template <int width>
+struct Batch {
+    int first[warp_threads];
+    double values[warp_threads][width];
+
+    template <class T>
+    __device__ void put(const Row<T, width>& row, double factor) {
+        first[lane_index()] = row.first;
+#pragma unroll
+        for (int j = 0; j < width; ++j)
+            values[lane_index()][j] = static_cast<double>(row.values[j]) * factor;
+    }
+};
+
+/// Which of the functions of a row that begin at `first` is this lane's: its number within
+/// the row, or `width` and more for none.
+__device__ __forceinline__ int own_function(int first) {
+    return static_cast<int>(static_cast<unsigned>(lane_index() - first) % warp_threads);
+}
+
+/// result = X_i' W u over one chunk of the rows. `sums`: k doubles for each warp. While a
+/// batch is added up, the next one is on its way.
+template <class T, int width>
 __device__ void fold_residual(const Learners<T>& learners, int learner, int chunk,
-                              const double* residual, double* sums, double* result) {
+                              const double* residual, Batch<width>& batch, double* sums,
+                              double* result) {
     const int functions = learners.functions;
     clear(sums, static_cast<long long>(warp_count()) * functions);
     double* own = sums + static_cast<long long>(warp_index()) * functions;
     const RowRange range(learners.rows, learners.chunks, chunk, warp_count());
-    const long long base = learner * learners.rows;
-    for (long long row = range.begin; row < range.end; ++row) {
-        const int first = learners.first[base + row];
-        const int j = static_cast<unsigned>(lane_index() - first) % warp_threads;
-        if (j < learners.width)
-            own[first + j] +=
-                static_cast<double>(learners.values[(base + row) * learners.width + j]) *
-                (learners.weight(row) * residual[row]);
+    const auto factor = [&](long long row) {
+        return row < range.end ? learners.weight(row) * residual[row] : 0.0;
+    };
+    Row<T, width> next;
+    next.read(learners, learner, range.begin + lane_index(), range.end);
+    double next_factor = factor(range.begin + lane_index());
+    for (long long start = range.begin; start < range.end; start += warp_threads) {
+        batch.put(next, next_factor);
+        __syncwarp();
+        const long long row = start + warp_threads + lane_index();
+        next.read(learners, learner, row, range.end);
+        next_factor = factor(row);
+        for (int r = 0; r < warp_threads && start + r < range.end; ++r) {
+            const int j = own_function(batch.first[r]);
+            if (j < width) own[batch.first[r] + j] += batch.values[r][j];
+        }
+        __syncwarp();
     }
     add_parts(sums, warp_count(), functions, result);
 }
 
 /// result = X_i' W X_s over one chunk of the rows. `sums`: k * k doubles for each of
 /// `parts` warps.
-template <class T>
+template <class T, int width>
 __device__ void fold_gram(const Learners<T>& learners, int learner, int selected, int chunk,
-                          double* sums, int parts, double* result) {
-    const int functions = learners.functions, width = learners.width;
+                          Batch<width>& batch, Batch<width>& partners, double* sums, int parts,
+                          double* result) {
+    const int functions = learners.functions;
     const long long size = static_cast<long long>(functions) * functions;
     clear(sums, parts * size);
     if (warp_index() < parts) {
         double* own = sums + warp_index() * size;
         const RowRange range(learners.rows, learners.chunks, chunk, parts);
-        const long long base = learner * learners.rows, other = selected * learners.rows;
-        for (long long row = range.begin; row < range.end; ++row) {
-            const int first = learners.first[base + row];
-            const int column = learners.first[other + row];
-            const int j = static_cast<unsigned>(lane_index() - first) % warp_threads;
-            if (j >= width) continue;
-            const double value = learners.weight(row) *
-                                 static_cast<double>(learners.values[(base + row) * width + j]);
-            double* line = own + static_cast<long long>(first + j) * functions + column;
-            for (int q = 0; q < width; ++q)
-                line[q] += value * static_cast<double>(learners.values[(other + row) * width + q]);
+        Row<T, width> next, partner;
+        next.read(learners, learner, range.begin + lane_index(), range.end);
+        partner.read(learners, selected, range.begin + lane_index(), range.end);
+        for (long long start = range.begin; start < range.end; start += warp_threads) {
+            const long long here = start + lane_index();
+            batch.put(next, here < range.end ? learners.weight(here) : 0.0);
+            partners.put(partner, 1.0);
+            __syncwarp();
+            next.read(learners, learner, here + warp_threads, range.end);
+            partner.read(learners, selected, here + warp_threads, range.end);
+            for (int r = 0; r < warp_threads && start + r < range.end; ++r) {
+                const int j = own_function(batch.first[r]);
+                if (j >= width) continue;
+                const double value = batch.values[r][j];
+                double* line = own + static_cast<long long>(batch.first[r] + j) * functions +
+                               partners.first[r];
+                double added[width];
+#pragma unroll
+                for (int q = 0; q < width; ++q) added[q] = line[q] + value * partners.values[r][q];
+#pragma unroll
+                for (int q = 0; q < width; ++q) line[q] = added[q];
+            }
+            __syncwarp();
         }
     }
     add_parts(sums, parts, size, result);
@@ -213,15 +277,15 @@ struct Vectors {
     }
 };
 
-/// Every c_i anew from the residual: `parts` holds [learner][chunk][function], and c_i is
+/// Every c_i anew from the residual: `parts` holds [chunk][learner][function], and c_i is
 /// the sum over its chunks once all blocks are through.
-template <class T>
+template <class T, int width>
 __device__ void fold_all_residuals(const Learners<T>& learners, const double* residual,
-                                   double* sums, double* parts) {
+                                   Batch<width>& batch, double* sums, double* parts) {
     const long long units = static_cast<long long>(learners.count) * learners.chunks;
     for (long long unit = blockIdx.x; unit < units; unit += gridDim.x)
         fold_residual(learners, static_cast<int>(unit % learners.count),
-                      static_cast<int>(unit / learners.count), residual, sums,
+                      static_cast<int>(unit / learners.count), residual, batch, sums,
                       parts + unit * learners.functions);
 }
 
@@ -237,31 +301,52 @@ __device__ void add_chunks(const double* parts, int learner, int count, int chun
     __syncthreads();
 }
 
+/// X_i b in one row.
+template <class T, int width>
+__device__ double fitted(const Learners<T>& learners, int learner, long long row, const double* b) {
+    Row<T, width> own;
+    own.read(learners, learner, row, learners.rows);
+    double result = 0;
+#pragma unroll
+    for (int j = 0; j < width; ++j) result += static_cast<double>(own.values[j]) * b[own.first + j];
+    return result;
+}
+
+/// The sum of what the blocks have left in `block_sums`, in every thread of the block.
+__device__ double add_blocks(const double* block_sums, BlockReduce<double>& reduce) {
+    double total = 0;
+    for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) total += block_sums[i];
+    return reduce(total, Add<double>());
+}
+
 // ---- the two methods ----------------------------------------------------------------
 
 /// `residual` is u, updated in place. `parts` has room for K * chunks * k doubles,
 /// `block_risks` for one of each block.
-template <class T>
-__global__ void boost_stacked(const int* first, const T* values, const double* weights,
-                              const double* gram, const double* inverse, long long rows, int count,
-                              int functions, int width, int chunks, double rate, int steps,
-                              double* residual, double* parts, double* fit_coefficients,
-                              double* fit_products, double* block_risks, int* selected,
-                              double* updates, double* risk, unsigned long long* arrived) {
+template <class T, int width, int threads>
+__global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
+    boost_stacked(const int* first, const T* values, const double* weights, const double* gram,
+                  const double* inverse, long long rows, int count, int functions, int chunks,
+                  double rate, int steps, double* residual, double* parts, double* fit_coefficients,
+                  double* fit_products, double* block_risks, int* selected, double* updates,
+                  double* risk, unsigned long long* arrived) {
     __shared__ BlockReduce<double>::Storage sum_storage;
     __shared__ BlockReduce<Located<double>>::Storage best_storage;
+    __shared__ Batch<width> batches[threads / warp_threads];
     BlockReduce<double> sum(sum_storage);
     BlockReduce<Located<double>> best(best_storage);
     const Learners<T> learners{first, values, weights,   gram,  inverse,
-                               rows,  count,  functions, width, chunks};
+                               rows,  count,  functions, chunks};
     const Fits fits{fit_coefficients, fit_products, count, functions};
     Path path{selected, updates, risk};
     GridBarrier barrier(arrived);
     Vectors vectors(functions);
+    Batch<width>& batch = batches[warp_index()];
+    const long long all_threads = static_cast<long long>(gridDim.x) * threads;
 
     for (int step = 0; step < steps; ++step) {
         const int turn = step % 2;
-        fold_all_residuals(learners, residual, vectors.rest, parts);
+        fold_all_residuals(learners, residual, batch, vectors.rest, parts);
         barrier.wait();
         for (int i = blockIdx.x; i < count; i += gridDim.x) {
             add_chunks(parts, i, count, chunks, functions, vectors.moments);
@@ -273,59 +358,57 @@ __global__ void boost_stacked(const int* first, const T* values, const double* w
         const double* b = fits.coefficients_of(turn, chosen);
         path.write(step, chosen, b, rate, functions);
         double own_risk = 0;
-        const long long base = chosen * rows;
-        const long long threads = static_cast<long long>(gridDim.x) * blockDim.x;
-        for (long long row = blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += threads) {
-            double fitted = 0;
-            for (int j = 0; j < width; ++j)
-                fitted += static_cast<double>(values[(base + row) * width + j]) *
-                          b[first[base + row] + j];
-            residual[row] -= rate * fitted;
-            own_risk += learners.weight(row) * residual[row] * residual[row];
+        for (long long row = blockIdx.x * threads + threadIdx.x; row < rows; row += all_threads) {
+            const double left = residual[row] - rate * fitted<T, width>(learners, chosen, row, b);
+            residual[row] = left;
+            own_risk += learners.weight(row) * left * left;
         }
         own_risk = sum(own_risk, Add<double>());
         if (threadIdx.x == 0) block_risks[blockIdx.x] = own_risk;
         barrier.wait();
         if (blockIdx.x == 0) {
-            double total = 0;
-            for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) total += block_risks[i];
-            total = sum(total, Add<double>());
+            const double total = add_blocks(block_risks, sum);
             if (threadIdx.x == 0) risk[step + 1] = total;
         }
     }
 }
 
 /// `moments` is room for every c_i, `parts` for K * chunks * k * k doubles if chunks > 1 and
-/// K * k else. `blocks_of_gram` is room for K blocks of k * k doubles for each of `slots`
-/// learners that may be selected. Sums of k * k doubles fit in shared memory for
-/// `gram_warps` warps.
-template <class T>
-__global__ void boost_gram(const int* first, const T* values, const double* weights,
-                           const double* gram, const double* inverse, long long rows, int count,
-                           int functions, int width, int chunks, double rate, int steps,
-                           const double* residual, double* parts, double* fit_coefficients,
-                           double* fit_products, double* moments, double* blocks_of_gram,
-                           int gram_warps, int* selected, double* updates, double* risk,
-                           unsigned long long* arrived) {
+/// K * k else. `blocks_of_gram` is room for K blocks of k * k doubles for each of the
+/// learners that may be selected; `totals`, of k for each learner, is zero. Sums of k * k
+/// doubles fit in shared memory for `gram_warps` warps.
+///
+/// The risk is made last: the residual of the end is computed from the rows, and what each
+/// step took is added from there backwards, so that no digits cancel.
+template <class T, int width, int threads>
+__global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
+    boost_gram(const int* first, const T* values, const double* weights, const double* gram,
+               const double* inverse, long long rows, int count, int functions, int chunks,
+               double rate, int steps, const double* residual, double* parts,
+               double* fit_coefficients, double* fit_products, double* block_risks, double* moments,
+               double* blocks_of_gram, double* totals, int gram_warps, int* selected,
+               double* updates, double* risk, unsigned long long* arrived) {
     __shared__ BlockReduce<double>::Storage sum_storage;
     __shared__ BlockReduce<Located<double>>::Storage best_storage;
+    __shared__ Batch<width> batches[threads / warp_threads];
+    __shared__ Batch<width> partners[threads / warp_threads];
     BlockReduce<double> sum(sum_storage);
     BlockReduce<Located<double>> best(best_storage);
     const Learners<T> learners{first, values, weights,   gram,  inverse,
-                               rows,  count,  functions, width, chunks};
+                               rows,  count,  functions, chunks};
     const Fits fits{fit_coefficients, fit_products, count, functions};
     Path path{selected, updates, risk};
     GridBarrier barrier(arrived);
     Vectors vectors(functions);
+    Batch<width>& batch = batches[warp_index()];
     const long long square = static_cast<long long>(functions) * functions;
     const long long units = static_cast<long long>(count) * chunks;
     int* slot_of = reinterpret_cast<int*>(vectors.rest);  // of each learner; -1: never selected
     double* sums = vectors.rest + (count + 1) / 2;
     int slots = 0;
-    double current_risk = risk[0];
 
-    for (int i = threadIdx.x; i < count; i += blockDim.x) slot_of[i] = -1;
-    fold_all_residuals(learners, residual, sums, parts);
+    for (int i = threadIdx.x; i < count; i += threads) slot_of[i] = -1;
+    fold_all_residuals(learners, residual, batch, sums, parts);
     barrier.wait();
     for (int i = blockIdx.x; i < count; i += gridDim.x) {
         double* own = moments + static_cast<long long>(i) * functions;
@@ -338,9 +421,12 @@ __global__ void boost_gram(const int* first, const T* values, const double* weig
         const int chosen = select(fits, turn, best);
         const double* b = fits.coefficients_of(turn, chosen);
         const double* products = fits.products_of(turn, chosen);
-        current_risk -= rate * (2 * products[0] - rate * products[1]);
         path.write(step, chosen, b, rate, functions);
-        if (blockIdx.x == 0 && threadIdx.x == 0) risk[step + 1] = current_risk;
+        if (blockIdx.x == 0) {
+            if (threadIdx.x == 0) risk[step + 1] = rate * (2 * products[0] - rate * products[1]);
+            double* total = totals + static_cast<long long>(chosen) * functions;
+            for (int f = threadIdx.x; f < functions; f += threads) total[f] += rate * b[f];
+        }
 
         const bool is_new = slot_of[chosen] < 0;
         __syncthreads();
@@ -353,8 +439,8 @@ __global__ void boost_gram(const int* first, const T* values, const double* weig
         if (is_new) {
             for (long long unit = blockIdx.x; unit < units; unit += gridDim.x)
                 fold_gram(learners, static_cast<int>(unit % count), chosen,
-                          static_cast<int>(unit / count), sums, gram_warps,
-                          (chunks > 1 ? parts : columns) + unit * square);
+                          static_cast<int>(unit / count), batch, partners[warp_index()], sums,
+                          gram_warps, (chunks > 1 ? parts : columns) + unit * square);
             if (chunks > 1) {
                 barrier.wait();
                 for (int i = blockIdx.x; i < count; i += gridDim.x)
@@ -364,24 +450,51 @@ __global__ void boost_gram(const int* first, const T* values, const double* weig
         for (int i = blockIdx.x; i < count; i += gridDim.x) {
             double* own = moments + static_cast<long long>(i) * functions;
             multiply(columns + i * square, b, functions, vectors.b);
-            for (int f = threadIdx.x; f < functions; f += blockDim.x) own[f] -= rate * vectors.b[f];
+            for (int f = threadIdx.x; f < functions; f += threads) own[f] -= rate * vectors.b[f];
             __syncthreads();
             fit(learners, i, own, vectors.b, vectors.Gb, fits, 1 - turn, sum);
         }
     }
+
+    barrier.wait();
+    double own_risk = 0;
+    const long long all_threads = static_cast<long long>(gridDim.x) * threads;
+    for (long long row = blockIdx.x * threads + threadIdx.x; row < rows; row += all_threads) {
+        double left = residual[row];
+        for (int i = 0; i < count; ++i)
+            if (slot_of[i] >= 0)
+                left -= fitted<T, width>(learners, i, row,
+                                         totals + static_cast<long long>(i) * functions);
+        own_risk += learners.weight(row) * left * left;
+    }
+    own_risk = sum(own_risk, Add<double>());
+    if (threadIdx.x == 0) block_risks[blockIdx.x] = own_risk;
+    barrier.wait();
+    if (blockIdx.x != 0) return;
+    double after = add_blocks(block_risks, sum);
+    if (threadIdx.x != 0) return;
+    for (int step = steps; step > 0; --step) {
+        const double taken = risk[step];
+        risk[step] = after;
+        after += taken;
+    }
+    risk[0] = after;
 }
 
 // ---- set-up -------------------------------------------------------------------------
 
 /// parts[chunk][learner] = X_i' W X_i over one chunk of the rows.
-template <class T>
-__global__ void own_gram(const int* first, const T* values, const double* weights, long long rows,
-                         int count, int functions, int width, int chunks, int gram_warps,
-                         double* parts) {
+template <class T, int width, int threads>
+__global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
+    own_gram(const int* first, const T* values, const double* weights, long long rows, int count,
+             int functions, int chunks, int gram_warps, double* parts) {
+    __shared__ Batch<width> batches[threads / warp_threads];
+    __shared__ Batch<width> partners[threads / warp_threads];
     const Learners<T> learners{first, values, weights,   nullptr, nullptr,
-                               rows,  count,  functions, width,   chunks};
+                               rows,  count,  functions, chunks};
     double* sums = reinterpret_cast<double*>(dynamic_shared_memory());
     const long long square = static_cast<long long>(functions) * functions;
     const int learner = blockIdx.x % count, chunk = blockIdx.x / count;
-    fold_gram(learners, learner, learner, chunk, sums, gram_warps, parts + blockIdx.x * square);
+    fold_gram(learners, learner, learner, chunk, batches[warp_index()], partners[warp_index()],
+              sums, gram_warps, parts + blockIdx.x * square);
 }

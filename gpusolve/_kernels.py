@@ -45,7 +45,7 @@ CUDA_TYPES: dict[np.dtype[Any], str] = {
 
 MAX_BLOCKS = 2**31 - 1
 """Of a grid; CuPy would launch a larger one with what 32 bits leave of its size."""
-UNASKED_SHARED_MEMORY = 32 * 1024
+UNASKED_SHARED_MEMORY = 16 * 1024
 """Dynamic shared memory that any kernel may have, in bytes: 48 KiB less its own."""
 
 
@@ -66,8 +66,13 @@ class Kernel(Protocol):
         args: Sequence[object],
         *,
         shared_mem: int = 0,
+        cooperative: bool = False,
     ) -> None:
-        """Launch on the current stream."""
+        """Launch on the current stream.
+
+        Blocks of a `cooperative` launch may wait for each other: all are resident, or
+        the launch fails.
+        """
 
 
 class Device(Protocol):
@@ -197,6 +202,7 @@ class CudaKernel:
         args: Sequence[object],
         *,
         shared_mem: int = 0,
+        cooperative: bool = False,
     ) -> None:
         import cupy
 
@@ -208,7 +214,17 @@ class CudaKernel:
         values = tuple(np.intp(0) if value is None else value for value in args)
         with cupy.cuda.Device(self.index):
             self._allow(shared_mem)
-            self._raw(grid, block, values, shared_mem=shared_mem)
+            if cooperative:
+                # Not by RawModule's option, which links what nobody here needs.
+                self._function(
+                    grid,
+                    block,
+                    values,
+                    shared_mem=shared_mem,
+                    enable_cooperative_groups=True,
+                )
+            else:
+                self._raw(grid, block, values, shared_mem=shared_mem)
 
     def _allow(self, shared_bytes: int) -> None:
         """Opt in to more shared memory than needs no asking."""

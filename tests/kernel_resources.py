@@ -27,6 +27,7 @@ from gpusolve._operators import operators, predicate
 from gpusolve._partition_kernel import items_for
 from gpusolve._reduce_kernel import THREADS
 from gpusolve._scan_kernel import scan_instance, tile_for
+from gpusolve.gam._boosting_kernel import THREADS as BOOSTING_THREADS
 from gpusolve.monoid import as_monoid, segment_sums_of_one
 from gpusolve.sparse._multiply_kernel import GALLOP_ITEMS, MERGE_ITEMS, SEARCHES
 from gpusolve.sparse._semiring import semiring
@@ -220,7 +221,10 @@ def _sources_of_gemv() -> Iterator[Source]:
 def _sources_of_boosting() -> Iterator[Source]:
     kernels = ("boost_stacked", "boost_gram", "own_gram")
     instances = [
-        f"{one}<{number}>" for one in kernels for number in ("float", "double")
+        f"{one}<{number}, {width}, {BOOSTING_THREADS}>"
+        for one in kernels
+        for number in ("float", "double")
+        for width in (1, 4, 6)
     ]
     yield Source("", "boosting", "", tuple(instances))
 

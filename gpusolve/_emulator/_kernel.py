@@ -62,6 +62,7 @@ class Kernel:
         args: Sequence[object],
         *,
         shared_mem: int = 0,
+        cooperative: bool = False,
     ) -> None:
         """Run the kernel to its end.
 
@@ -72,6 +73,8 @@ class Kernel:
             None is a null pointer.
         shared_mem : int, optional
             Bytes of dynamic shared memory for each block.
+        cooperative : bool, optional
+            Refuse more blocks than the device holds at once.
 
         Raises
         ------
@@ -95,6 +98,11 @@ class Kernel:
             addresses = [one.ctypes.data for one in stored]
             # As many at once as the device holds: a kernel's blocks may count on it.
             resident = self.resident_blocks(math.prod(threads), shared_mem)
+            if cooperative and math.prod(blocks) > resident:
+                raise ValueError(
+                    f"a cooperative launch of {math.prod(blocks)} blocks, of which "
+                    f"the device holds {resident} at once"
+                )
             request = Request(
                 grid=blocks,
                 block=threads,

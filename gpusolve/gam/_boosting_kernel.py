@@ -14,8 +14,10 @@ WARP = 32
 THREADS = 256
 """Of a block. Not measured on a GPU yet."""
 DOUBLE = 8
-STATIC_SHARED_MEMORY = 2048
+STATIC_SHARED_MEMORY = 32 * 1024
 """More than the kernels' own shared variables take, in bytes."""
+ROWS_OF_A_WARP = 256
+"""At least so many rows a warp is given, so that few rows make few chunks."""
 
 
 class Launch(NamedTuple):
@@ -37,14 +39,30 @@ def gram_warps(learners: int, functions: int, limit: int) -> int:
     return min(THREADS // WARP, max(0, limit - fixed) // (DOUBLE * functions**2))
 
 
-def plan(kernel: Kernel, learners: int, bytes_needed: int) -> Launch:
+def plan(kernel: Kernel, learners: int, rows: int, bytes_needed: int) -> Launch:
     """As many blocks as the device holds at once: they wait for each other.
 
     Where there are few learners, each has its rows cut into chunks.
+
+    Raises
+    ------
+    ValueError
+        Where the device does not hold a single one.
     """
     resident = kernel.resident_blocks(THREADS, bytes_needed)
-    chunks = max(1, resident // learners)
+    if resident == 0:
+        raise ValueError(
+            f"a block wants {bytes_needed} bytes of shared memory, which the device "
+            "does not have; fewer basis functions are wanted"
+        )
+    most = max(1, rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
+    chunks = min(most, max(1, resident // learners))
     return Launch(min(resident, learners * chunks), chunks, bytes_needed)
+
+
+def instance(name: str, values: Array) -> str:
+    """The kernel's name with its template arguments."""
+    return f"{name}<{CUDA_TYPES[values.dtype]}, {values.shape[-1]}, {THREADS}>"
 
 
 def own_gram(
@@ -74,8 +92,8 @@ def own_gram(
     if warps == 0:
         raise ValueError(f"{n_basis} basis functions do not fit in shared memory")
     needed = DOUBLE * warps * n_basis**2
-    kernel = device.kernel("boosting", f"own_gram<{CUDA_TYPES[values.dtype]}>")
-    chunks = max(1, kernel.resident_blocks(THREADS, needed) // count)
+    kernel = device.kernel("boosting", instance("own_gram", values))
+    chunks = plan(kernel, count, rows, needed).chunks
     parts = device.empty((chunks, count, n_basis, n_basis), np.float64)
     kernel(
         (chunks * count,),
@@ -87,7 +105,6 @@ def own_gram(
             np.int64(rows),
             np.int32(count),
             np.int32(n_basis),
-            np.int32(values.shape[-1]),
             np.int32(chunks),
             np.int32(warps),
             parts,
@@ -132,9 +149,8 @@ def boost(
         For "gram" with more functions than a block's shared memory has room for.
     """
     count, rows = learners.first.shape
-    k, width = learners.n_basis, learners.values.shape[-1]
-    number = CUDA_TYPES[learners.values.dtype]
-    kernel = device.kernel("boosting", f"boost_{method}<{number}>")
+    k = learners.n_basis
+    kernel = device.kernel("boosting", instance(f"boost_{method}", learners.values))
     is_gram = method == "gram"
     warps = gram_warps(count, k, device.shared_memory_per_block) if is_gram else 0
     if is_gram and warps == 0:
@@ -144,7 +160,8 @@ def boost(
             "wanted"
         )
     sums = max(THREADS // WARP * k, warps * k * k)
-    launch = plan(kernel, count, shared_bytes(k, sums, count if is_gram else 0))
+    needed = shared_bytes(k, sums, count if is_gram else 0)
+    launch = plan(kernel, count, rows, needed)
 
     def doubles(*shape: int) -> Array:
         return device.empty(shape, np.float64)
@@ -165,13 +182,12 @@ def boost(
         np.int64(rows),
         np.int32(count),
         np.int32(k),
-        np.int32(width),
         np.int32(launch.chunks),
         np.float64(learning_rate),
         np.int32(steps),
         u,
     )
-    fits = doubles(2, count, k), doubles(2, count, 2)
+    fits = doubles(2, count, k), doubles(2, count, 2), doubles(launch.blocks)
     path = selected, updates, risk, device.zeros((1,), np.uint64)
     own: tuple[object, ...]
     if is_gram:
@@ -181,14 +197,16 @@ def boost(
             *fits,
             doubles(count, k),
             doubles(min(count, steps), count, k, k),
+            device.zeros((count, k), np.float64),
             np.int32(warps),
         )
     else:
-        own = doubles(launch.chunks, count, k), *fits, doubles(launch.blocks)
+        own = doubles(launch.chunks, count, k), *fits
     kernel(
         (launch.blocks,),
         (THREADS,),
         (*shared, *own, *path),
         shared_mem=launch.shared_bytes,
+        cooperative=True,
     )
     return selected, updates, risk

@@ -1,0 +1,62 @@
+"""The boosting loop of ``cuda_src/boosting.cu``, beyond what every method must do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusolve import _emulator
+from gpusolve._kernels import EmulatedDevice
+from gpusolve.gam import BSplines, Learners, _boosting_kernel, boost, make_learners
+
+
+@pytest.fixture(autouse=True)
+def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+
+
+def some_learners(
+    rng: np.random.Generator, rows: int = 300, count: int = 3, **options: Any
+) -> Learners:
+    X = rng.random((rows, count))
+    return make_learners(BSplines.spanning(X, n_basis=8).evaluate(X), 8, **options)
+
+
+@pytest.mark.parametrize("method", ["stacked", "gram"])
+def test_the_risk_of_a_perfect_fit(method: str, rng: np.random.Generator) -> None:
+    """It is a sum of squares to its last digit, not what subtractions leave."""
+    learners = some_learners(rng, penalty=None)
+    y = learners.dense()[1] @ rng.standard_normal(8)
+    path = boost(learners, y, steps=4, learning_rate=1.0, method=method)
+    assert (path.selected == 1).sum() >= 1
+    assert 0 <= path.risk[-1] < 1e-24 * path.risk[0]
+    rest = np.einsum("inf,if->n", learners.dense(), path.coef(3))
+    residual = y - path.offset - rest
+    assert path.risk[-1] == pytest.approx(residual @ residual, rel=0.9)
+
+
+@pytest.mark.parametrize("rows", [1, 31, 32, 33, 255, 2100, 5000])
+def test_rows_around_batches_and_chunks(rows: int, rng: np.random.Generator) -> None:
+    learners = some_learners(rng, rows, 2)
+    X = learners.dense()
+    expected = np.einsum("inf,ing->ifg", X, X)
+    np.testing.assert_allclose(learners.gram, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_fit_repeats_bit_for_bit(schedule: str, rng: np.random.Generator) -> None:
+    learners = some_learners(rng, 2500, 3)
+    y = rng.standard_normal(2500)
+    with _emulator.schedule("forward"):
+        wanted = [boost(learners, y, method=m, steps=9) for m in ("stacked", "gram")]
+    for path in wanted:
+        again = boost(learners, y, method=path.method, steps=9)
+        np.testing.assert_array_equal(again.updates, path.updates)
+        np.testing.assert_array_equal(again.risk, path.risk)
+
+
+def test_too_many_functions_for_a_block(rng: np.random.Generator) -> None:
+    kernel = EmulatedDevice().kernel("boosting", "boost_stacked<double, 4, 256>")
+    with pytest.raises(ValueError, match="fewer basis functions"):
+        _boosting_kernel.plan(kernel, 1, 100, 2**30)
