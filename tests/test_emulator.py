@@ -471,6 +471,15 @@ ctypes.string_at(0)
     assert ended.returncode == -signal.SIGSEGV
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python's own answer to Ctrl-C, which a shell's background jobs have not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("how", ["wait_for", "wait_by_atomics"])
 def test_interrupt_ends_an_endless_kernel(order: str, how: str) -> None:
     wait_for = kernel("endless_loop", how)
