@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +22,9 @@ from scipy.sparse.linalg import LinearOperator, cg, spsolve
 import gpusolve
 from gpusolve import Monoid, _emulator
 from gpusolve._arrays import is_cupy
-from gpusolve.sparse import SpMVPlan, spmv
-from gpusolve.sparse._compressed_rows import compressed_rows, sorted_rows
-from gpusolve.sparse._containers import coordinates
+from gpusolve.sparse import SpMVPlan, _compressed_rows, spmv
+from gpusolve.sparse._compressed_rows import compressed_rows, index_for, sorted_rows
+from gpusolve.sparse._containers import coordinates, side_by_side
 from gpusolve.sparse._spmv_kernel import tile_for
 
 Array = NDArray[Any]
@@ -405,16 +406,73 @@ def test_formats(backend: Any, form: str, kind: str, rng: np.random.Generator) -
 
 
 @pytest.mark.parametrize("lengths", [[], [0, 0], [0, 3, 1, 0, 40, 0], [500, 1]])
+@pytest.mark.parametrize("places", [2**63, 1])
 @without_gpu
 def test_rows_as_they_are_sorted_on_a_gpu(
-    backend: Any, lengths: list[int], rng: np.random.Generator
+    backend: Any,
+    lengths: list[int],
+    places: int,
+    rng: np.random.Generator,
+    monkeypatch: Any,
 ) -> None:
+    """Of a shape whose places have numbers, and of one too large."""
+    monkeypatch.setattr(_compressed_rows, "MAX_PLACES", places)
     A = shuffled(rng, rows_of(rng, lengths, 10))
     A.data = np.arange(1.0, A.nnz + 1)
-    found = sorted_rows(coordinates(A))
-    expected = compressed_rows(A, in_order=True)
-    for one, other in zip(found, expected, strict=True):
-        same(one, other)
+    for in_order, sort in itertools.product((True, False), repeat=2):
+        given = A.tocsr() if sort else A
+        found = sorted_rows(coordinates(given), in_order=in_order)
+        expected = compressed_rows(given, in_order=in_order)
+        for one, other in zip(found, expected, strict=True):
+            same(one, other)
+
+
+def test_what_is_in_order_is_not_sorted(rng: np.random.Generator) -> None:
+    A = rows_of(rng, [0, 3, 1, 0, 40], 10).tocoo()
+    found = sorted_rows(coordinates(A), in_order=True)
+    assert np.shares_memory(found.columns, A.col)
+    assert np.shares_memory(found.values, A.data)
+    by_rows = sparse.coo_array((A.data, (A.row, A.col[::-1])), shape=A.shape)
+    found = sorted_rows(coordinates(by_rows), in_order=False)
+    assert np.shares_memory(found.values, A.data)
+
+
+def test_offsets_of_very_many_entries() -> None:
+    small, large = np.dtype(np.int32), np.dtype(np.int64)
+    assert index_for(small, 2**31 - 1) == small
+    assert index_for(small, 2**31) == index_for(large, 5) == large
+
+
+@every_method
+@pytest.mark.parametrize("in_order", [True, False])
+def test_arrays_with_gaps(
+    backend: Any, method: str, in_order: bool, rng: np.random.Generator
+) -> None:
+    A = rows_of(rng, [0, 3, 1, 700], 10)
+    x = integers(rng, np.float64, 10)
+    arrays = (A.data, A.indices, A.indptr)
+    spread = tuple(backend.array(np.repeat(one, 2))[::2] for one in arrays)
+    if backend.name == "cuda":
+        import cupyx.scipy.sparse as there
+
+        B = there.csr_matrix(spread, shape=A.shape)
+    else:
+        B = sparse.csr_array(spread, shape=A.shape)
+    add = "add" if in_order else Monoid("sum", 0, "a + b", np.add, commutative=False)
+    found = backend.call(lambda x: spmv(B, x, add=add, method=method), x)
+    same(found, by_scipy(A, x), strict=True)
+
+
+def test_complex_numbers_begin_where_they_may(backend: Any) -> None:
+    parts = backend.array(np.arange(9.0))
+    odd = next(one for one in (parts[:8], parts[1:]) if address_of(one) % 16)
+    found = side_by_side(odd.view(np.complex128))
+    assert address_of(found) % 16 == 0
+    same(backend.numpy(found), backend.numpy(odd).view(np.complex128))
+
+
+def address_of(array: Any) -> int:
+    return int(array.data.ptr if is_cupy(array) else array.ctypes.data)
 
 
 @every_method

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._arrays import Array, namespace
 from .._elements import native
-from ..scan import scan
-from ._containers import Container, Coordinates, coordinates, library_of
+from ._containers import (
+    MAX_PLACES,
+    Container,
+    Coordinates,
+    coordinates,
+    library_of,
+    side_by_side,
+)
 
 
 class CompressedRows(NamedTuple):
     """The stored entries, row after row, duplicates and explicit zeros included.
+
+    All arrays are contiguous.
 
     Attributes
     ----------
@@ -49,9 +57,9 @@ def compressed_rows(container: Container, *, in_order: bool) -> CompressedRows:
     if library_of(container) == "scipy.sparse":
         csr = _by_rows(container)
         return _of_csr(_in_order(csr) if in_order else csr)
-    if container.format == "csr" and (container.has_sorted_indices or not in_order):
-        return _of_csr(container)
-    return sorted_rows(coordinates(container))
+    if container.format == "csr" and (not in_order or container.has_sorted_indices):
+        return _of_csr(container)  # CuPy looks at all entries to see the order
+    return sorted_rows(coordinates(container), in_order=in_order)
 
 
 def _by_rows(container: Container) -> Container:
@@ -78,18 +86,48 @@ def _of_csr(container: Container) -> CompressedRows:
     index = np.int32 if small else np.int64
     entries = container.nnz  # there may be room for more
     return CompressedRows(
-        offsets.astype(index, copy=False),
-        columns[:entries].astype(index, copy=False),
-        native(container.data[:entries], "A"),
+        side_by_side(offsets.astype(index, copy=False)),
+        side_by_side(columns[:entries].astype(index, copy=False)),
+        side_by_side(native(container.data[:entries], "A")),
         (int(container.shape[0]), int(container.shape[1])),
     )
 
 
-def sorted_rows(entries: Coordinates) -> CompressedRows:
-    """By row and column, with the rows' offsets: a scan of their lengths."""
+def sorted_rows(entries: Coordinates, *, in_order: bool) -> CompressedRows:
+    """By row, and by column if asked; what is in order is not sorted again.
+
+    That it is, is read back from the device.
+    """
     rows, columns, values, shape = entries
+    values = native(values, "A")
+    order = _order_of(entries, in_order)
+    if order is not None:
+        rows, columns, values = rows[order], columns[order], values[order]
     xp = namespace(rows)
-    order = xp.lexsort(xp.stack([columns, rows]))
-    lengths = xp.bincount(rows, minlength=shape[0] + 1)
-    offsets = scan(lengths, exclusive=True).astype(rows.dtype)
-    return CompressedRows(offsets, columns[order], native(values, "A")[order], shape)
+    offsets = xp.searchsorted(rows, xp.arange(shape[0] + 1, dtype=rows.dtype))
+    index = index_for(rows.dtype, len(values))
+    return CompressedRows(
+        side_by_side(offsets.astype(index, copy=False)),
+        side_by_side(columns.astype(index, copy=False)),
+        side_by_side(values),
+        shape,
+    )
+
+
+def _order_of(entries: Coordinates, in_order: bool) -> Array | None:
+    """What sorts the entries, those of one place as they are; None for those sorted."""
+    rows, columns, _, shape = entries
+    xp = namespace(rows)
+    if not in_order:
+        keys = rows
+    elif shape[0] * shape[1] <= MAX_PLACES:
+        keys = rows.astype(np.int64) * shape[1] + columns
+    else:
+        return xp.lexsort(xp.stack([columns, rows]))
+    rising = bool((keys[1:] >= keys[:-1]).all())
+    return None if rising else xp.argsort(keys, kind="stable")
+
+
+def index_for(given: np.dtype[Any], entries: int) -> np.dtype[Any]:
+    """The dtype of indices that were `given`, where offsets go up to `entries`."""
+    return given if entries <= np.iinfo(given).max else np.dtype(np.int64)
