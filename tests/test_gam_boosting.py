@@ -347,3 +347,24 @@ def test_auto_says_what_it_chose(monkeypatch: Any, rng: np.random.Generator) -> 
     assert boost(learners, y, steps=200).method == "stacked"
     with pytest.raises(ValueError, match="one of"):
         boost(learners, y, method="fast")
+
+
+def test_auto_reckons_with_the_blocks_that_there_will_be(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """On a host blocks are made when wanted; a device allocates all of them."""
+    learners = learners_of(_Host, rng.random((500, 200)), n_basis=8)
+    expected, possible = 64, 200
+    block = 8 * learners.gram.size
+    monkeypatch.setattr(boosting, "BLOCK_BYTES", expected * block)
+    assert boosting.plan(learners, 1000) == "gram"
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    assert boosting.plan(learners, 1000) == "stacked"
+    monkeypatch.setattr(boosting, "BLOCK_BYTES", possible * block)
+    assert boosting.plan(learners, 1000) == "gram"
+
+
+def test_auto_makes_no_large_blocks_for_few_rows(rng: np.random.Generator) -> None:
+    few, many = (learners_of(_Host, rng.random((n, 60)), 30) for n in (50, 5000))
+    assert boosting.plan(many, 200) == "gram"
+    assert boosting.plan(few, 200) == "stacked"
