@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+import types
 from typing import Any
 
 import numpy as np
@@ -309,8 +310,7 @@ def test_integers_are_numbers() -> None:
         ({"df_definition": "S"}, "one of"),
         ({"learning_rate": 0}, "positive"),
         ({"learning_rate": np.nan}, "positive"),
-        ({"max_iter": -1}, "whole number"),
-        ({"max_iter": 2.5}, "whole number"),
+        ({"max_iter": -1}, "max_iter is -1; 0 or more"),
         ({"method": "fast"}, "one of"),
         ({"device": "tpu"}, "one of"),
         ({"outside": "mirror"}, "one of"),
@@ -321,6 +321,116 @@ def test_parameters_that_cannot_be(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         BoostedGAM(**parameters).fit(*data)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"n_basis": 24.0},
+        {"degree": 2.5},
+        {"penalty_order": "2"},
+        {"max_iter": None},
+        {"max_iter": True},
+        {"df": "4"},
+        {"learning_rate": None},
+    ],
+    ids=str,
+)
+def test_parameters_of_another_type(data: Data, parameters: dict[str, Any]) -> None:
+    (name,) = parameters
+    with pytest.raises(TypeError, match=f"{name} is .* number is wanted"):
+        BoostedGAM(**parameters).fit(*data)
+
+
+def test_numpys_numbers_are_numbers(data: Data) -> None:
+    model = BoostedGAM(
+        n_basis=np.int32(12), degree=np.int8(3), df=np.float32(4), max_iter=np.int64(5)
+    )
+    assert model.fit(*data).n_iter_ == 5
+
+
+def test_what_is_asked_of_a_model_has_a_type(data: Data) -> None:
+    X, y = data
+    model = BoostedGAM(n_basis=12).fit(X, y)
+    with pytest.raises(TypeError, match=r"feature is 1\.7; a whole number"):
+        model.partial_effect(1.7, X[:, 1])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"iteration is 2\.5; a whole number"):
+        model.predict(X, iteration=2.5)  # type: ignore[arg-type]
+
+
+def test_stages_are_refused_at_once(data: Data) -> None:
+    X, y = data
+    with pytest.raises(ValueError, match="not fitted"):
+        BoostedGAM().staged_predict(X)
+    model = BoostedGAM(n_basis=12, outside="error").fit(X, y)
+    with pytest.raises(ValueError, match="4 features"):
+        model.staged_predict(X[:, :4])
+    with pytest.raises(ValueError, match="outside of the range"):
+        model.staged_predict(X + 1)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 2.0, -1e100, 1e-200])
+def test_the_score_of_a_constant_target(backend: Any, data: Data, value: float) -> None:
+    X, y = map(backend.array, (data[0], np.full(200, value)))
+    model = BoostedGAM(n_basis=12).fit(X, y)
+    weights = backend.array(np.random.default_rng(0).random(200))
+    for w in (None, weights):
+        assert model.score(X, y, sample_weight=w) == 1
+        assert model.score(X, y + abs(y) * 1e-9 + 1e-300, sample_weight=w) == 0
+
+
+def test_the_score_is_scikit_learns(data: Data) -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    X, y = data
+    model = BoostedGAM(n_basis=12).fit(X, y)
+    weights = np.random.default_rng(0).integers(0, 3, 200)
+    for w in (None, weights):
+        expected = metrics.r2_score(y, model.predict(X), sample_weight=w)
+        assert model.score(X, y, sample_weight=w) == pytest.approx(expected, rel=1e-12)
+    one = (np.arange(200) == 7).astype(float)
+    assert model.score(X, y, sample_weight=one) == 0
+    with pytest.raises(ValueError, match="not all of it zero"):
+        model.score(X, y, sample_weight=np.zeros(200))
+
+
+def test_weights_are_whole_up_to_rounding(data: Data) -> None:
+    X, y = data
+    three = sum([0.1] * 30)
+    assert three != 3
+    weights = np.where(np.arange(200) % 2, 1.0, 3.0)
+    exact, rounded = (
+        BoostedGAM(n_basis=12).fit(X, y, sample_weight=w)
+        for w in (weights, np.where(weights == 3, three, 1.0))
+    )
+    np.testing.assert_allclose(rounded.risk_, exact.risk_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-9])
+def test_a_warm_start_knows_its_target(data: Data, scale: float) -> None:
+    X, y = data
+    model = BoostedGAM(n_basis=12, max_iter=10, warm_start=True).fit(X, 5 + scale * y)
+    model.set_params(max_iter=20)
+    with pytest.raises(ValueError, match="warm start wants"):
+        model.fit(X, 5 + scale * y[::-1])
+    assert model.fit(X, 5 + scale * y).n_iter_ == 20
+
+
+def test_a_warm_start_of_nothing_to_learn(data: Data) -> None:
+    X, y = data[0], np.full(200, 0.1)
+    model = BoostedGAM(max_iter=5, warm_start=True).fit(X, y)
+    assert model.set_params(max_iter=9).fit(X, y).n_iter_ == 9
+
+
+def test_no_gpu_is_said_plainly(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(ImportError, match="needs CuPy"):
+        BoostedGAM(device="cuda").fit(*data)
+    cupy = types.SimpleNamespace(
+        cuda=types.SimpleNamespace(is_available=lambda: False), ndarray=None
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    with pytest.raises(RuntimeError, match="no GPU, or no driver"):
+        BoostedGAM(device="cuda").fit(*data)
 
 
 def test_outside_of_the_range(data: Data) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 Self = TypeVar("Self", bound="Estimator")
@@ -19,6 +20,18 @@ def scikit_learns(module: str, name: str, otherwise: Any) -> Any:
         return getattr(importlib.import_module(f"sklearn.{module}"), name)
     except ImportError:
         return otherwise
+
+
+def check_whole(name: str, value: object) -> None:
+    """TypeError for a parameter that is no whole number: 24.0, True, None."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} is {value!r}; a whole number is wanted")
+
+
+def check_number(name: str, value: object) -> None:
+    """TypeError for a parameter that is no real number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} is {value!r}; a number is wanted")
 
 
 class Estimator:

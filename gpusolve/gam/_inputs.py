@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -10,6 +11,9 @@ import numpy as np
 from .._arrays import Array, as_array, floating, is_cupy, namespace
 from ._conventions import scikit_learns
 from ._devices import current_device, on_host
+
+WHOLE = math.sqrt(np.finfo(np.float64).eps)
+"""How far from a whole number a weight may be to count as one, relatively."""
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -40,10 +44,32 @@ def on_device(array: Array, device: str) -> Array:
     if device == "cpu" and is_cupy(array):
         return array.get()
     if device == "cuda" and not is_cupy(array):
-        import cupy
-
-        return cupy.asarray(array)
+        return uploaded(array)
     return array
+
+
+def uploaded(array: Array) -> Array:
+    """The array, on the current GPU.
+
+    Raises
+    ------
+    ImportError
+        Without CuPy.
+    RuntimeError
+        Without a GPU, or the driver that CuPy wants.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        raise ImportError(
+            "device is 'cuda', which needs CuPy: "
+            "pip install gpusolve[cuda12] or gpusolve[cuda13]"
+        ) from error
+    if not cupy.cuda.is_available():
+        raise RuntimeError(
+            "device is 'cuda', but CuPy finds no GPU, or no driver that it can use"
+        )
+    return cupy.asarray(array)
 
 
 def real(value: object, name: str) -> Array:
@@ -126,8 +152,8 @@ def target(y: object, X: Array) -> Array:
 def observation_weights(weights: object, X: Array) -> Array | None:
     """The weights, (n,) of float64 beside X; None for ones.
 
-    Those that are not whole numbers are scaled, so that they add up to as many as
-    there are positive ones. That is mboost's rule.
+    Those that are not whole numbers, up to rounding, are scaled, so that they add up to
+    as many as there are positive ones. That is mboost's rule.
 
     Raises
     ------
@@ -139,7 +165,8 @@ def observation_weights(weights: object, X: Array) -> Array | None:
     w = one_of_each(weights, "sample_weight", X)
     if bool((w < 0).any()) or not bool((w > 0).any()):
         raise ValueError("sample_weight must not be negative, and not all of it zero")
-    if bool((w != namespace(w).rint(w)).any()):
+    whole = namespace(w).rint(w)
+    if bool((abs(w - whole) > WHOLE * whole).any()):
         w = w * ((w > 0).sum() / w.sum())
     return w
 

@@ -20,6 +20,12 @@ METHODS = ("auto", "direct", "stacked", "gram")
 BLOCK_BYTES = 2**31
 """The most memory that the blocks of ``B'B`` may take for "auto" to choose them."""
 
+SAME_RISK = 1e-6
+"""How far the risk may be from a path's for the data to be that path's, relatively."""
+
+ROUNDING = 1e-13
+"""Of a number, what rounding may have made of it in sums over many rows."""
+
 DOUBLE = 8
 
 ENTRY_COST = 25
@@ -160,6 +166,17 @@ def checked_target(y: Array, learners: Learners) -> Array:
     return y.astype(np.float64, copy=False)
 
 
+def check_goes_on(learners: Learners, y: Array, residual: Array, path: Path) -> None:
+    """ValueError unless the residual is the one at the end of the path."""
+    found = float(residual @ learners.weighted(residual))
+    rounding = ROUNDING**2 * float(y @ learners.weighted(y))
+    if abs(found - path.risk[-1]) > SAME_RISK * path.risk[0] + rounding:
+        raise ValueError(
+            f"a warm start wants the data of its path: the risk is {found}, and it "
+            f"was {path.risk[-1]} at the end of the path"
+        )
+
+
 def make_steps(
     learners: Learners, residual: Array, learning_rate: float, steps: int, method: str
 ) -> tuple[Array, Array, Array]:
@@ -215,7 +232,8 @@ def boost(
     TypeError
         For y on the CPU and learners on a GPU, or the other way round.
     ValueError
-        For an unknown method, or y of another shape or on another GPU.
+        For an unknown method, y of another shape or on another GPU, or a `start` whose
+        end is not where y and the learners are.
 
     Notes
     -----
@@ -252,6 +270,7 @@ def boost(
         else:
             offset = start.offset
             residual = residual_of(learners, y, start)
+            check_goes_on(learners, y, residual, start)
         chosen = plan(learners, steps) if method == "auto" else method
         made = make_steps(learners, residual, learning_rate, steps, chosen)
     selected, updates, risk = (on_host(array) for array in made)

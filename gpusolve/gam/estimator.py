@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from .._arrays import Array, namespace
 from . import _inputs
-from ._conventions import Estimator
+from ._conventions import Estimator, check_number, check_whole
 from ._devices import current_device, on_host
 from .basis import OUTSIDE, BSplines, CompactBasis
-from .boosting import Path, boost, weighted_mean
+from .boosting import ROUNDING, Path, boost, weighted_mean
 from .learners import Learners, make_learners
 
 RUG = 200
@@ -38,13 +38,14 @@ class BoostedGAM(Estimator):
         Of the splines, 0 to 5.
     penalty : {"difference", "ridge", "cyclic", None}, optional
         What makes an effect rough: differences of neighbouring coefficients
-        (P-splines), the coefficients themselves, differences around a ring, which draw
-        the ends of an effect to each other, nothing.
+        (P-splines), the coefficients themselves, differences around a ring, nothing.
+        The ring draws the ends of an effect to each other; it does not make them equal.
     penalty_order : int, optional
         Of the differences, 1 to 3.
     df : float, optional
         Degrees of freedom of one fit of an effect; few of them make small steps. All
-        effects have as many, so that none is preferred.
+        effects have as many, so that none is preferred. Without a penalty it is not
+        asked: every fit has as many as its functions.
     df_definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)`` or ``tr(S)`` of the hat matrix S.
     learning_rate : float, optional
@@ -103,8 +104,9 @@ class BoostedGAM(Estimator):
       penalty.
     - Where `y` is constant, nothing is left to learn and all coefficients are zero, up
       to the rounding of the mean.
-    - Rows of weight zero are as if they were not there. Whole-numbered weights count
-      rows; others are scaled so that they add up to the number of positive ones.
+    - Rows of weight zero are as if they were not there. Weights that are whole numbers,
+      up to rounding, count rows; others are scaled so that they add up to the number of
+      positive ones.
 
     References
     ----------
@@ -184,12 +186,15 @@ class BoostedGAM(Estimator):
         Raises
         ------
         TypeError
-            For data that are no real numbers.
+            For data that are no real numbers, and parameters that are none or no whole
+            numbers where these are wanted.
         ValueError
             For NaN or infinity, shapes that do not fit, parameters that cannot be, or
             a warm start with other data or fewer iterations.
         ImportError
             For ``device="cuda"`` without CuPy.
+        RuntimeError
+            For ``device="cuda"`` without a GPU or its driver.
         """
         self._check_parameters()
         names = _inputs.feature_names(X)
@@ -222,7 +227,7 @@ class BoostedGAM(Estimator):
             learners,
             y,
             learning_rate=self.learning_rate,
-            steps=int(self.max_iter) - (0 if start is None else len(start)),
+            steps=self.max_iter - (0 if start is None else len(start)),
             method=self.method,
             start=start,
         )
@@ -284,18 +289,23 @@ class BoostedGAM(Estimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The coefficient of determination, ``1 - |y - predict|^2 / |y - mean|^2``.
 
-        1 where y is constant and predicted exactly, 0 where it is constant and is not.
+        Where y is constant, up to rounding, 1 if it is predicted up to rounding, and 0
+        if it is not. Rows of weight zero do not count.
+
+        Parameters
+        ----------
+        X : (n, n_features) array_like
+        y : (n,) array_like
+        sample_weight : (n,) array_like, optional
+            Not negative, and not all of it zero.
         """
         prediction = self.predict(X)
-        y = _inputs.one_of_each(y, "y", prediction)
-        w = namespace(y).ones(len(y))
-        if sample_weight is not None:
-            w = _inputs.one_of_each(sample_weight, "sample_weight", prediction)
-        left = float(w @ (y - prediction) ** 2)
-        total = float(w @ (y - (w @ y) / w.sum()) ** 2)
-        if total == 0:
-            return float(left == 0)
-        return 1 - left / total
+        with current_device(prediction):
+            y = _inputs.one_of_each(y, "y", prediction)
+            w = _inputs.observation_weights(sample_weight, prediction)
+            return determination(
+                y, prediction, namespace(y).ones(len(y)) if w is None else w
+            )
 
     def partial_effect(
         self, feature: int | str, x: Any, *, iteration: int | None = None
@@ -315,6 +325,13 @@ class BoostedGAM(Estimator):
         -------
         (n,) float64 array
             Where `x` lives.
+
+        Raises
+        ------
+        TypeError
+            For a feature that is neither a whole number nor a name.
+        IndexError, ValueError
+            For a number or a name that no feature has.
         """
         coef = self._coef_at(iteration)
         index = self._index_of(feature)
@@ -342,14 +359,16 @@ class BoostedGAM(Estimator):
         return plot(self)
 
     def _check_parameters(self) -> None:
+        for name in ("n_basis", "degree", "penalty_order", "max_iter"):
+            check_whole(name, getattr(self, name))
+        for name in ("df", "learning_rate"):
+            check_number(name, getattr(self, name))
         if not (self.learning_rate > 0 and np.isfinite(self.learning_rate)):
             raise ValueError(
                 f"learning_rate is {self.learning_rate}; a positive number is wanted"
             )
-        if int(self.max_iter) != self.max_iter or self.max_iter < 0:
-            raise ValueError(
-                f"max_iter is {self.max_iter}; a whole number from 0 is wanted"
-            )
+        if self.max_iter < 0:
+            raise ValueError(f"max_iter is {self.max_iter}; 0 or more is wanted")
         if self.outside not in OUTSIDE:
             raise ValueError(f"outside is {self.outside!r}; one of {OUTSIDE} is wanted")
 
@@ -423,6 +442,7 @@ class BoostedGAM(Estimator):
         self._check_is_fitted()
         if iteration is None:
             return self.coef_
+        check_whole("iteration", iteration)
         if not 0 <= iteration <= self.n_iter_:
             raise ValueError(f"iteration is {iteration}; 0 to {self.n_iter_} is wanted")
         return self.path_.coef(self.n_features_in_, iteration)
@@ -434,6 +454,7 @@ class BoostedGAM(Estimator):
             if feature not in names:
                 raise ValueError(f"there is no feature {feature!r}; there are {names}")
             return names.index(feature)
+        check_whole("feature", feature)
         if not -self.n_features_in_ <= feature < self.n_features_in_:
             raise IndexError(f"feature is {feature}, of {self.n_features_in_} features")
         return int(feature)
@@ -453,3 +474,15 @@ class BoostedGAM(Estimator):
         """The effect of one feature with some coefficients."""
         basis = self._basis_of(feature, x)
         return basis.multiply(namespace(x).asarray(coef)[None])[0]
+
+
+def determination(y: Array, prediction: Array, weights: Array) -> float:
+    """The coefficient of determination, and what stands for it where y is constant."""
+    counts = weights > 0
+    y, prediction, weights = y[counts], prediction[counts], weights[counts]
+    left = weights @ (y - prediction) ** 2
+    total = weights @ (y - weights @ y / weights.sum()) ** 2
+    rounding = ROUNDING * float(abs(y).max())
+    if float(y.max() - y.min()) <= rounding or float(total) == 0:
+        return float(abs(y - prediction).max() <= rounding)
+    return 1 - float(left) / float(total)

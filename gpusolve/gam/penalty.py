@@ -47,7 +47,8 @@ def penalty_matrix(n_basis: int, kind: str | None, order: int = 2) -> Matrix:
     kind : {"difference", "ridge", "cyclic", None}
         Differences of neighbours, which makes P-splines; the coefficients themselves;
         differences around a ring, in which the last coefficient is a neighbour of the
-        first, so that the ends of an effect are drawn to each other; nothing.
+        first; nothing. The ring draws the ends of an effect to each other, and no more:
+        the basis is not periodic, so f(lower) = f(upper) does not hold exactly.
     order : int, optional
         Of the differences, 1 to 3.
 

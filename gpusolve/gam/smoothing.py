@@ -34,6 +34,8 @@ WIDEST = 1e6
 def ranks(gram: Floats) -> NDArray[np.int_]:
     """The numerical rank of each Gram matrix, (K, k, k) to (K,)."""
     eigenvalues = np.linalg.eigvalsh(gram)
+    # Of X'WX, not of X: its eigenvalues are squares, so that a direction in which X has
+    # less than a millionth of its strength does not count.
     rank = (eigenvalues > NO_RANK * eigenvalues[:, -1:]).sum(axis=-1)
     return np.asarray(rank)
 
