@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from . import reference
-from ._arrays import Array, as_array, floating, is_cupy, namespace, on_one_device
+from ._arrays import (
+    Array,
+    as_array,
+    beside,
+    floating,
+    is_cupy,
+    namespace,
+    on_one_device,
+)
 from ._elements import check_variant
-from ._kernels import device_of
+from ._kernels import Device, device_of
 
 VARIANTS = ("naive", "threads_per_dot", "threads_per_row")
 
@@ -96,7 +105,9 @@ def gemv(
            [4., 5., 6.]])
     """
     check_variant(variant, VARIANTS)
-    arrays = _of_one_dtype({"A": A, "x": x})
+    matrices = as_array(A, "A")
+    with _current(device_of(matrices)):
+        arrays = _of_one_dtype({"A": matrices, "x": beside(matrices, x)})
     matrices, vectors = arrays["A"], arrays["x"]
     batch = _batch(matrices, vectors, transpose)
     shape = (*batch, matrices.shape[-1 if transpose else -2])
@@ -109,10 +120,16 @@ def gemv(
 
     if transpose:
         matrices = matrices.swapaxes(-1, -2)
-    direct = out is not None and _can_take(out, matrices, vectors)
-    y = out if direct else device.empty(shape, matrices.dtype)
-    _gemv_kernel.gemv(matrices, vectors, batch, variant, y, device)
-    return y if direct else _written(y, out)
+    with device.current():
+        direct = out is not None and _can_take(out, matrices, vectors)
+        y = out if direct else device.empty(shape, matrices.dtype)
+        _gemv_kernel.gemv(matrices, vectors, batch, variant, y, device)
+        return y if direct else _written(y, out)
+
+
+def _current(device: Device | None) -> AbstractContextManager[object]:
+    """Where new arrays come to lie on the device, if there is one."""
+    return nullcontext() if device is None else device.current()
 
 
 def _of_one_dtype(given: dict[str, object]) -> dict[str, Array]:

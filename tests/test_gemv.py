@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 
 import gpusolve
 from benchmarks import gemv as benchmark
-from gpusolve import _emulator, _gemv_kernel
+from gpusolve import _emulator, _gemv_kernel, _kernels
 from gpusolve._arrays import is_cupy, namespace
 from gpusolve._gemv_kernel import THREADS, WARP, Axpys, Dots
 
@@ -402,6 +404,11 @@ def test_whatever_is_array_like(backend: Any) -> None:
     same(gpusolve.gemv([[1, 2], [3, 4]], (1, 1)), [3.0, 7.0])
 
 
+def test_a_list_goes_where_the_matrix_is(backend: Any) -> None:
+    A = backend.array(np.array([[1.0, 2], [3, 4]]))
+    same(backend.numpy(gpusolve.gemv(A, [1, 1])), [3.0, 7.0])
+
+
 def test_the_specification(rng: np.random.Generator) -> None:
     A, x = whole(rng, (3, 4, 5), "f2"), whole(rng, (3, 1, 5), "f2")
     found = gpusolve.reference.gemv(A, x)
@@ -584,6 +591,40 @@ def test_tiny_systems_share_a_block() -> None:
     made = plan(8, 8, transpose=True, systems=10**6)
     assert isinstance(made, Dots)
     assert made.team == 8
+
+
+# ---- several devices ----
+
+
+class Watched(_kernels.EmulatedDevice):
+    """A device that serves only while it is the current one."""
+
+    entered = 0
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        Watched.entered += 1
+        yield
+        Watched.entered -= 1
+
+    def empty(self, *arguments: Any) -> Any:
+        assert Watched.entered
+        return super().empty(*arguments)
+
+    def kernel(self, *arguments: Any) -> Any:
+        assert Watched.entered
+        return super().kernel(*arguments)
+
+
+@every_variant
+def test_the_arrays_device_is_the_current_one(
+    variant: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    monkeypatch.setattr(_kernels, "EmulatedDevice", Watched)
+    A, x = whole(rng, (20, 36), "f4"), whole(rng, 36, "f4")
+    same(gpusolve.gemv(A, x, variant=variant), exact(A, x).astype("f4"))
+    assert Watched.entered == 0
 
 
 # ---- what is refused ----

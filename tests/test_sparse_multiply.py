@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -567,6 +569,35 @@ def test_operands_on_several_devices(monkeypatch: Any) -> None:
         multiply(OnGpu(0), OnGpu(1))
     _containers.check_one_device({"A": OnGpu(1), "B": OnGpu(1)})
     assert _containers.is_matrix(OnGpu(1))  # CuPy 13 has no sparse arrays
+
+
+class Watched(_kernels.EmulatedDevice):
+    """A device that serves only while it is the current one."""
+
+    entered = 0
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        Watched.entered += 1
+        yield
+        Watched.entered -= 1
+
+    def empty(self, *arguments: Any) -> Any:
+        assert Watched.entered
+        return super().empty(*arguments)
+
+    def kernel(self, *arguments: Any) -> Any:
+        assert Watched.entered
+        return super().kernel(*arguments)
+
+
+def test_the_operands_device_is_the_current_one(monkeypatch: Any) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    monkeypatch.setattr(_kernels, "EmulatedDevice", Watched)
+    A = random_coo((9, 9), 0.5, rng=1)
+    for method in METHODS:
+        check_equal(multiply(A, A, method=method), by_scipy(A, A))
+    assert Watched.entered == 0
 
 
 # ---- the document's experiments ------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg, spsolve
 
 import gpusolve
-from gpusolve import Monoid, _emulator
+from gpusolve import Monoid, _emulator, _kernels
 from gpusolve._arrays import is_cupy
 from gpusolve.sparse import SpMVPlan, _compressed_rows, spmv
 from gpusolve.sparse._compressed_rows import compressed_rows, index_for, sorted_rows
@@ -518,10 +519,15 @@ def test_views(backend: Any, view: Any, rng: np.random.Generator) -> None:
     same(found, by_scipy(A, view(x)), strict=True)
 
 
-@without_gpu
 def test_whatever_is_array_like(backend: Any) -> None:
+    plan = SpMVPlan(there(backend, sparse.csr_array([[1.0, 2], [0, 3]])))
+    same(backend.numpy(plan([1, 2])), [5, 6])
+    same(backend.numpy(plan @ [[1], [2]]), [[5], [6]])
+
+
+@without_gpu
+def test_bytes_in_another_order(backend: Any) -> None:
     A = sparse.csr_array([[1, 2], [0, 3]])
-    same(spmv(A, [1, 2]), [5, 6])
     same(spmv(A, np.array([1, 2], ">i4")), [5, 6])
 
 
@@ -666,6 +672,42 @@ def test_same_bits_in_every_run(backend: Any, rng: np.random.Generator) -> None:
     A.data[:] = rng.standard_normal(A.nnz)
     plan, x = SpMVPlan(there(backend, A)), rng.standard_normal(1000)
     assert len({backend.call(plan, x).tobytes() for _ in range(10)}) == 1
+
+
+# ---- several devices ----
+
+
+class Watched(_kernels.EmulatedDevice):
+    """A device that serves only while it is the current one."""
+
+    entered = 0
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        Watched.entered += 1
+        yield
+        Watched.entered -= 1
+
+    def empty(self, *arguments: Any) -> Any:
+        assert Watched.entered
+        return super().empty(*arguments)
+
+    def kernel(self, *arguments: Any) -> Any:
+        assert Watched.entered
+        return super().kernel(*arguments)
+
+
+def test_the_matrix_s_device_is_the_current_one(
+    rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    monkeypatch.setattr(_kernels, "EmulatedDevice", Watched)
+    A, x = rows_of(rng, [0, 3, 1], 10), integers(rng, np.float64, 10)
+    for method in ("fused", "segmented_scan"):
+        plan = SpMVPlan(shuffled(rng, A), method=method)
+        same(plan(x), by_scipy(A, x))
+        same(plan @ x[:, None], by_scipy(A, x)[:, None])
+    assert Watched.entered == 0
 
 
 # ---- what is refused ----

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import _kernels
 from .._arrays import Array, is_cupy, namespace
+from .._kernels import Device
 
 Container = Any
 """A sparse array or matrix of SciPy or CuPy, in any format."""
@@ -86,6 +88,12 @@ def _place_of(container: Container) -> str:
     if library_of(container) == "scipy.sparse":
         return "the CPU"
     return f"GPU {container.data.device.id}"
+
+
+def device_of(container: Container) -> Device | None:
+    """The device whose kernels serve a container; None where NumPy does."""
+    on_cpu = library_of(container) == "scipy.sparse"
+    return _kernels.device_of(np.empty(0) if on_cpu else container.data)
 
 
 def coordinates(container: Container) -> Coordinates:

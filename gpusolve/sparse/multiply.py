@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
 from .. import reference
-from .._kernels import device_of
 from ._containers import (
     MAX_PLACES,
     Container,
@@ -12,6 +13,7 @@ from ._containers import (
     check_container,
     check_one_device,
     coordinates,
+    device_of,
 )
 
 METHODS = ("linear", "binary", "merge", "gallop")
@@ -92,24 +94,25 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
     """
     if method not in ("auto", *METHODS):
         raise ValueError(f"method is {method!r}; one of {('auto', *METHODS)} is wanted")
-    left, right = _operands(A, B)
-    device = device_of(left.values)
+    _check_operands(A, B)
+    device = device_of(A)
     if device is None:
+        left, right = coordinates(A), coordinates(B)
         entries = reference.coo_multiply(left[:3], right[:3], left.shape)
         return canonical_coo(Coordinates(*entries, left.shape), A)
     from . import _multiply_kernel
 
-    return canonical_coo(_multiply_kernel.multiply(left, right, method, device), A)
+    with device.current():
+        left, right = coordinates(A), coordinates(B)
+        return canonical_coo(_multiply_kernel.multiply(left, right, method, device), A)
 
 
-def _operands(A: object, B: object) -> tuple[Coordinates, Coordinates]:
-    containers = {"A": check_container(A, "A"), "B": check_container(B, "B")}
-    check_one_device(containers)
-    left, right = coordinates(containers["A"]), coordinates(containers["B"])
+def _check_operands(A: object, B: object) -> None:
+    left, right = check_container(A, "A"), check_container(B, "B")
+    check_one_device({"A": left, "B": right})
     if left.shape != right.shape:
         raise ValueError(
             f"A has shape {left.shape} and B {right.shape}; the same is wanted"
         )
-    if left.shape[0] * left.shape[1] > MAX_PLACES:
+    if math.prod(map(int, left.shape)) > MAX_PLACES:
         raise ValueError(f"A has shape {left.shape}; at most 2**63 places are possible")
-    return left, right

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import reference
-from .._arrays import Array, as_array, namespace, on_one_device
+from .._arrays import Array, as_array, beside, on_one_device
 from .._elements import native
-from .._kernels import Device, device_of
+from .._kernels import Device
 from ..monoid import Monoid
 from ._compressed_rows import compressed_rows
-from ._containers import Container, check_container
+from ._containers import Container, check_container, device_of, side_by_side
 from ._semiring import Semiring, of_numbers, semiring
+
+if TYPE_CHECKING:
+    from ._spmv_kernel import Path
 
 METHODS = ("fused", "segmented_scan")
 
@@ -83,16 +87,12 @@ class SpMVPlan:
                 f"method is {method!r}; one of {('auto', *METHODS)} is wanted"
             )
         container = check_container(A, "A")
-        rows = compressed_rows(container, in_order=not self._add.commutative)
-        self._rows = rows
-        self.shape = rows.shape
-        self.dtype = self._semiring(rows.values.dtype).result
-        self._device = device_of(rows.values)
-        self._path = None
-        if self._device is not None and method != "segmented_scan":
-            from ._spmv_kernel import split_path
-
-            self._path = split_path(rows, self._device)
+        self._device = device_of(container)
+        with self._current():
+            self._rows = compressed_rows(container, in_order=not self._add.commutative)
+            self.shape = self._rows.shape
+            self.dtype = self._semiring(self._rows.values.dtype).result
+            self._path = self._split(method)
 
     def __call__(self, x: object) -> Array:
         """``y_i``, the sum over j of ``A_ij x_j``, for one vector or each of many.
@@ -113,16 +113,11 @@ class SpMVPlan:
         ValueError
             For an `x` of another length.
         """
-        vectors = native(on_one_device({"A": self._rows.values, "x": x})["x"], "x")
-        n = self.shape[1]
-        if vectors.shape[-1:] != (n,):
-            raise ValueError(
-                f"x has shape {vectors.shape}; (..., {n}) is wanted for A of shape "
-                f"{self.shape}"
-            )
-        operators = self._semiring(vectors.dtype)
-        if self._device is not None:
-            return self._on_device(vectors, operators, self._device)
+        with self._current():
+            vectors = self._vectors(x)
+            operators = self._semiring(vectors.dtype)
+            if self._device is not None:
+                return self._on_device(vectors, operators, self._device)
         offsets, columns, values, _ = self._rows
         add, multiply = self._add, self._multiply
         return reference.spmv(
@@ -131,10 +126,36 @@ class SpMVPlan:
 
     def __matmul__(self, x: object) -> Array:
         """As NumPy's ``@``: (n,) -> (m,); columns, (..., n, k) -> (..., m, k)."""
-        array = as_array(x, "x")
+        with self._current():
+            array = as_array(beside(self._rows.values, x), "x")
         if array.ndim < 2:
             return self(array)
         return self(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+    def _current(self) -> AbstractContextManager[object]:
+        """Where new arrays come to lie beside the matrix."""
+        return nullcontext() if self._device is None else self._device.current()
+
+    def _split(self, method: str) -> Path | None:
+        """The walk of "fused", on a device."""
+        if self._device is None or method == "segmented_scan":
+            return None
+        from ._spmv_kernel import split_path
+
+        return split_path(self._rows, self._device)
+
+    def _vectors(self, x: object) -> Array:
+        """`x` beside the matrix; ValueError unless it has its length."""
+        values = self._rows.values
+        arrays = on_one_device({"A": values, "x": beside(values, x)})
+        vectors = native(arrays["x"], "x")
+        n = self.shape[1]
+        if vectors.shape[-1:] != (n,):
+            raise ValueError(
+                f"x has shape {vectors.shape}; (..., {n}) is wanted for A of shape "
+                f"{self.shape}"
+            )
+        return vectors
 
     def _semiring(self, number: np.dtype[Any]) -> Semiring:
         """The operators, for vectors of dtype `number`."""
@@ -144,7 +165,7 @@ class SpMVPlan:
         from . import _spmv_kernel
 
         batch, (m, n) = x.shape[:-1], self.shape
-        vectors = namespace(x).ascontiguousarray(x).reshape(math.prod(batch), n)
+        vectors = side_by_side(x).reshape(math.prod(batch), n)
         rows, path = self._rows, self._path
         if path is None:
             y = _spmv_kernel.segmented_scan(rows, vectors, operators, device)
