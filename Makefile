@@ -18,7 +18,7 @@ demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo_gam.py
 
 test: lint
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-gpu: $(VENV)/test
 	$(BIN)/python -m pip install -q -e ".[test$(GPU_EXTRA)]"

@@ -178,8 +178,11 @@ def systems_offsets(array: Array, core: int, batch: tuple[int, ...]) -> Array:
 
 
 def strided(array: Array) -> Array:
-    """`array`, or a copy where its strides are not whole elements."""
+    """`array`, or a copy where its strides or its address are not whole elements."""
     xp = namespace(array)
     whole = all(stride % array.itemsize == 0 for stride in array.strides)
-    aligned = is_cupy(array) or bool(array.flags.aligned)
+    if is_cupy(array):
+        aligned = array.data.ptr % array.itemsize == 0
+    else:
+        aligned = bool(array.flags.aligned)
     return array if whole and aligned else xp.ascontiguousarray(array)

@@ -174,7 +174,8 @@ def nnls(
         raise ValueError("method 'gram' runs on the CPU only; on a GPU ask for 'qr'")
     else:
         solver = "qr"
-        fields = _nnls_kernel.solve(problem, device)
+        with device.current():
+            fields = _nnls_kernel.solve(problem, device)
     n = problem.shape[1]
     shaped = {
         name: field.reshape(problem.batch + ((n,) if name in ("x", "dual") else ()))[()]
