@@ -10,6 +10,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from gpusolve.sparse.random import each_once
+
 Sparse = Any
 Keys = NDArray[np.int64]
 
@@ -71,14 +73,14 @@ def power_law(side: int, entries: int, rng: np.random.Generator) -> Keys:
 def one_heavy_row(side: int, entries: int, rng: np.random.Generator) -> Keys:
     """One row is full; the others are uniform."""
     heavy = side // 2 * side + np.arange(side)
-    return np.union1d(uniform(side, entries - side, rng), heavy)
+    return each_once(np.append(uniform(side, entries - side, rng), heavy))
 
 
 def distinct(draw: Callable[[int], Keys], count: int) -> Keys:
     """So many keys, sorted; what collides is drawn again."""
-    keys = np.unique(draw(count))
+    keys = each_once(draw(count))
     while len(keys) < count:
-        keys = np.union1d(keys, draw(count - len(keys)))
+        keys = each_once(np.append(keys, draw(count - len(keys))))
     return keys
 
 

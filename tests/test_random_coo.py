@@ -51,6 +51,8 @@ def test_without_places(shape: tuple[int, int]) -> None:
         ((1, HUGE), np.int32),
         ((2**40, 2**23), np.int64),
         ((1, 2**63 - 1), np.int64),
+        ((2**63 - 1, 1), np.int64),
+        ((2**33, 2**30), np.int64),
     ],
 )
 def test_shapes_too_large_to_count_through(
@@ -65,6 +67,12 @@ def test_shapes_too_large_to_count_through(
         if size >= HUGE:
             assert found.max() > 0.9 * size
             assert 0.4 * size < np.mean(found / size) * size < 0.6 * size
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 1000])
+def test_each_once(count: int, rng: np.random.Generator) -> None:
+    keys = rng.integers(0, 300, count)
+    same(random.each_once(keys), np.unique(keys), strict=True)
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -138,6 +146,7 @@ def test_the_seed_decides() -> None:
         ((3, 3.0), 0.5, float, TypeError, r"shape is \(3, 3.0\)"),
         (3, 0.5, float, TypeError, "shape is 3"),
         ((2**32, 2**32), 0.5, float, ValueError, "at most 2\\*\\*63 places"),
+        ((1, 2**63), 0.5, float, ValueError, "sizes of less than 2\\*\\*63"),
         ((3, 3), 0.5, np.float16, TypeError, "dtype is float16"),
         ((3, 3), 0.5, object, TypeError, "dtype is object"),
         ((3, 3), 0.5, "datetime64[s]", TypeError, "dtype is datetime64"),
