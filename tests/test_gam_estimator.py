@@ -61,6 +61,32 @@ def test_in_a_pipeline_and_a_grid_search(data: Data) -> None:
     assert is_regressor(model)
 
 
+def test_weights_are_routed(data: Data) -> None:
+    sklearn = pytest.importorskip("sklearn")
+    from sklearn.base import clone
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = data
+    weights = np.random.default_rng(0).integers(1, 4, 200)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = BoostedGAM(n_basis=10, max_iter=5)
+        with pytest.raises(ValueError, match="not explicitly set"):
+            make_pipeline(StandardScaler(), model).fit(X, y, sample_weight=weights)
+        model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        scaler = StandardScaler().set_fit_request(sample_weight=False)
+        pipeline = make_pipeline(scaler, model).fit(X, y, sample_weight=weights)
+        Z = scaler.transform(X)
+        alone = BoostedGAM(n_basis=10, max_iter=5).fit(Z, y, sample_weight=weights)
+        np.testing.assert_array_equal(pipeline[-1].risk_, alone.risk_)
+        score = pipeline.score(X, y, sample_weight=weights)
+        assert score == alone.score(Z, y, sample_weight=weights)
+        search = GridSearchCV(clone(model), {"max_iter": [2, 20]}, cv=3)
+        search.fit(X, y, sample_weight=weights)
+        assert search.best_params_ == {"max_iter": 20}
+
+
 def test_without_scikit_learn(data: Data) -> None:
     """The same in an interpreter that cannot find scikit-learn."""
     script = """

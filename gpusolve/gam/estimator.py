@@ -12,6 +12,7 @@ from .._arrays import Array, namespace
 from . import _inputs
 from ._conventions import Estimator, check_number, check_whole
 from ._devices import current_device, on_host
+from ._routing import TakesWeights
 from .basis import OUTSIDE, BSplines, CompactBasis
 from .boosting import ROUNDING, Path, boost, weighted_mean
 from .learners import Learners, make_learners
@@ -20,7 +21,7 @@ RUG = 200
 """At most so many rows are kept to be drawn below the effects."""
 
 
-class BoostedGAM(Estimator):
+class BoostedGAM(TakesWeights, Estimator):
     r"""A generalised additive model, fitted by componentwise boosting.
 
     .. math:: \hat y = \beta_0 + \sum_j f_j(x_j), \qquad
