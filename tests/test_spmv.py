@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from monoids import exclusive_or, first_nonzero
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, cg, spsolve
+from scipy.sparse.linalg import aslinearoperator, cg, spsolve
 
 import gpusolve
 from gpusolve import Monoid, _emulator, _kernels
@@ -172,6 +172,11 @@ def test_nothing_to_add(
     same(found, np.zeros(shape[0]), strict=True)
     found = product(backend, A, x, method=method, add="min", multiply="add")
     same(found, np.full(shape[0], np.inf), strict=True)
+
+
+def test_tiles_that_are_documented() -> None:
+    for dtype in (np.float32, np.float64, np.complex128):
+        assert str(tile_for(np.dtype(dtype)).size) in str(spmv.__doc__)
 
 
 def test_one_dense_row_among_very_many(backend: Any, rng: np.random.Generator) -> None:
@@ -581,11 +586,10 @@ def test_conjugate_gradients(backend: Any, method: str) -> None:
     if backend.name == "cuda":
         import cupyx.scipy.sparse.linalg as gpu
 
-        matrix = gpu.LinearOperator(plan.shape, matvec=plan, dtype=plan.dtype)
-        x, info = gpu.cg(matrix, backend.array(b), rtol=1e-12)
+        x, info = gpu.cg(gpu.aslinearoperator(plan), backend.array(b), rtol=1e-12)
         x = x.get()
     else:
-        x, info = cg(LinearOperator(plan.shape, matvec=plan), b, rtol=1e-12)
+        x, info = cg(plan, b, rtol=1e-12)
     assert info == 0
     np.testing.assert_allclose(x, spsolve(A.tocsc(), b), rtol=0, atol=1e-9)
 
@@ -608,6 +612,21 @@ def test_plan_times_columns(backend: Any, rng: np.random.Generator) -> None:
         x = integers(rng, np.float64, *shape)
         found = backend.call(lambda x: plan @ x, x)
         same(found, A.toarray() @ x, strict=True)
+
+
+@without_gpu
+def test_plan_as_a_linear_operator(backend: Any, rng: np.random.Generator) -> None:
+    A = rows_of(rng, [2, 0, 3], 5)
+    plan = SpMVPlan(A)
+    operator = aslinearoperator(plan)
+    assert (operator.shape, operator.dtype) == ((3, 5), np.float64)
+    for shape in ((5,), (5, 1)):
+        x = integers(rng, np.float64, *shape)
+        same(plan.matvec(x), A @ x, strict=True)
+        same(operator @ x, A @ x, strict=True)
+    X = integers(rng, np.float64, 5, 4)
+    same(plan.matmat(X), A @ X, strict=True)
+    same(operator @ X, A @ X, strict=True)
 
 
 @without_gpu

@@ -63,11 +63,11 @@ class SpMVPlan:
 
     >>> import numpy as np
     >>> import scipy.sparse
-    >>> from scipy.sparse.linalg import LinearOperator, cg
+    >>> from scipy.sparse.linalg import cg
     >>> import gpusolve.sparse
     >>> A = scipy.sparse.csr_array([[2.0, -1, 0], [-1, 2, -1], [0, -1, 2]])
     >>> plan = gpusolve.sparse.SpMVPlan(A)
-    >>> x, failed = cg(LinearOperator(plan.shape, matvec=plan), np.ones(3))
+    >>> x, failed = cg(plan, np.ones(3))
     >>> np.round(plan @ x, 6), failed
     (array([1., 1., 1.]), 0)
     """
@@ -131,6 +131,14 @@ class SpMVPlan:
         if array.ndim < 2:
             return self(array)
         return self(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+    def matvec(self, x: object) -> Array:
+        """``plan @ x``, for iterative solvers: (n,) -> (m,) or (n, 1) -> (m, 1)."""
+        return self @ x
+
+    def matmat(self, x: object) -> Array:
+        """``plan @ x``, for iterative solvers: (n, k) -> (m, k)."""
+        return self @ x
 
     def _current(self) -> AbstractContextManager[object]:
         """Where new arrays come to lie beside the matrix."""
