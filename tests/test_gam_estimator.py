@@ -7,6 +7,8 @@ import pickle
 import subprocess
 import sys
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 
 import gpusolve
 from gpusolve._arrays import is_cupy
+from gpusolve._kernels import EmulatedDevice
 from gpusolve.gam import BoostedGAM
 
 
@@ -457,6 +460,43 @@ def test_no_gpu_is_said_plainly(data: Data, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     with pytest.raises(RuntimeError, match="no GPU, or no driver"):
         BoostedGAM(device="cuda").fit(*data)
+
+
+def test_the_device_of_the_data_is_current(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is made is made there; and nothing is left current afterwards."""
+    X, y = data
+    entered: list[str] = []
+    current: list[str] = []
+
+    @contextmanager
+    def on_device(_: Any) -> Iterator[None]:
+        entered.append("device")
+        current.append("device")
+        yield
+        current.pop()
+
+    make = EmulatedDevice.empty
+
+    def empty(*args: Any) -> Any:
+        assert current
+        return make(*args)
+
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    monkeypatch.setattr(EmulatedDevice, "current", on_device)
+    monkeypatch.setattr(EmulatedDevice, "empty", empty)
+    model = BoostedGAM(n_basis=6, max_iter=2, method="stacked").fit(X, y)
+    for call in (
+        lambda: model.predict(X),
+        lambda: model.score(X, y),
+        lambda: model.partial_effect(0, X[:, 0]),
+        lambda: next(model.staged_predict(X)),
+    ):
+        entered.clear()
+        call()
+        assert entered
+        assert not current
 
 
 def test_outside_of_the_range(data: Data) -> None:

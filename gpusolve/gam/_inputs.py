@@ -89,9 +89,10 @@ def real(value: object, name: str) -> Array:
         raise ValueError(f"Complex data not supported: {name} is {array.dtype}")
     if array.dtype.kind in "OUST":
         array = array.astype(np.float64)
-    array = floating({name: array})[name]
-    if not bool(namespace(array).isfinite(array).all()):
-        raise ValueError(f"{name} contains NaN or infinity")
+    with current_device(array):
+        array = floating({name: array})[name]
+        if not bool(namespace(array).isfinite(array).all()):
+            raise ValueError(f"{name} contains NaN or infinity")
     return array
 
 
@@ -116,13 +117,13 @@ def covariates(X: object, device: str) -> Array:
 
 def one_of_each(value: object, name: str, X: Array) -> Array:
     """One number for each row of X, (n,) of float64 beside it."""
-    array = real(value, name).astype(np.float64, copy=False)
+    array = real(value, name)
     if array.shape != X.shape[:1]:
         raise ValueError(
             f"{name} has shape {array.shape}; ({len(X)},) is wanted for X of shape "
             f"{X.shape}"
         )
-    return moved_beside(X, array)
+    return moved_beside(X, array).astype(np.float64, copy=False)
 
 
 def moved_beside(X: Array, array: Array) -> Array:

@@ -115,9 +115,10 @@ class BSplines:
                 "is wanted"
             )
         xp = namespace(self.lower)
-        with np.errstate(over="ignore"):
+        with current_device(self.lower), np.errstate(over="ignore"):
             width = self.upper - self.lower
-        if not bool((xp.isfinite(width) & (width >= 0)).all()):
+            spans = bool((xp.isfinite(width) & (width >= 0)).all())
+        if not spans:
             raise ValueError("the range of a covariate is not finite")
 
     @classmethod
