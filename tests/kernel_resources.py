@@ -27,7 +27,7 @@ from gpusolve._operators import operators, predicate
 from gpusolve._partition_kernel import items_for
 from gpusolve._reduce_kernel import THREADS
 from gpusolve._scan_kernel import scan_instance, tile_for
-from gpusolve.gam._boosting_kernel import THREADS as BOOSTING_THREADS
+from gpusolve.gam._gram_kernel import THREADS as BOOSTING_THREADS
 from gpusolve.monoid import as_monoid, segment_sums_of_one
 from gpusolve.sparse._multiply_kernel import GALLOP_ITEMS, MERGE_ITEMS, SEARCHES
 from gpusolve.sparse._semiring import semiring

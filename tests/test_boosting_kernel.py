@@ -9,7 +9,8 @@ import pytest
 
 from gpusolve import _emulator
 from gpusolve._kernels import EmulatedDevice
-from gpusolve.gam import BSplines, Learners, _boosting_kernel, boost, make_learners
+from gpusolve.gam import BSplines, Learners, boost, make_learners
+from gpusolve.gam._gram_kernel import plan
 
 
 @pytest.fixture(autouse=True)
@@ -59,4 +60,4 @@ def test_a_fit_repeats_bit_for_bit(schedule: str, rng: np.random.Generator) -> N
 def test_too_many_functions_for_a_block(rng: np.random.Generator) -> None:
     kernel = EmulatedDevice().kernel("boosting", "boost_stacked<double, 4, 256>")
     with pytest.raises(ValueError, match="fewer basis functions"):
-        _boosting_kernel.plan(kernel, 1, 100, 2**30)
+        plan(kernel, 1, 100, 2**30)

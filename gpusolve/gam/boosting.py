@@ -135,7 +135,7 @@ def has_place_for_gram(learners: Learners) -> bool:
     device = device_of(learners.values)
     if device is None:
         return True
-    from ._boosting_kernel import gram_warps
+    from ._gram_kernel import gram_warps
 
     limit = device.shared_memory_per_block
     return gram_warps(len(learners), learners.n_basis, limit) > 0

@@ -102,11 +102,11 @@ def gram_matrices(
     device = device_of(basis.values)
     if device is None:
         return gram_by_cells(basis, n_basis, weights)
-    from . import _boosting_kernel
+    from . import _gram_kernel
 
-    if not _boosting_kernel.gram_warps(0, n_basis, device.shared_memory_per_block):
+    if not _gram_kernel.gram_warps(0, n_basis, device.shared_memory_per_block):
         return dense_gram(basis, n_basis, weights)
-    return _boosting_kernel.own_gram(*basis, weights, n_basis, device)
+    return _gram_kernel.own_gram(*basis, weights, n_basis, device)
 
 
 def gram_by_cells(
