@@ -133,12 +133,7 @@ __global__ void __launch_bounds__(threads)
     BlockScan<Partial> scan_partials(partials);
 
     const Tile tile = tile_of_block<tile_size>(tile_rows, steps);
-    const unsigned row_ends_here = own_row_ends<items>(row_ends, tile, words);
-    int all_rows;
-    const int first_row = BlockScan<Count>(counts).exclusive(__popc(row_ends_here), all_rows);
-    const int first_entry = threadIdx.x * items - first_row;
-
-    Index column[items];
+    Index column[items];  // on their way while rows are found
     Entry value[items];
 #pragma unroll
     for (int k = 0; k < items; ++k) {
@@ -148,6 +143,11 @@ __global__ void __launch_bounds__(threads)
             value[k] = values[tile.entry + i];
         }
     }
+
+    const unsigned row_ends_here = own_row_ends<items>(row_ends, tile, words);
+    int all_rows;
+    const int first_row = BlockScan<Count>(counts).exclusive(__popc(row_ends_here), all_rows);
+    const int first_entry = threadIdx.x * items - first_row;
 
     for (long long v = blockIdx.y; v < vectors; v += gridDim.y) {
         const Number* x_of_v = x + v * length;
@@ -184,30 +184,34 @@ __global__ void __launch_bounds__(threads)
     }
 }
 
+/// The first of the tiles before `tile` that end in the row in which it begins.
+__device__ __forceinline__ long long first_of_row(const long long* tile_rows, long long tile) {
+    const long long row = tile_rows[tile];
+    if (tile_rows[tile - 1] != row) return tile - 1;  // as in most tiles
+    return first_with(tile, [=](long long before) { return tile_rows[before + 1] == row; });
+}
+
 /// y[v, i] = carries of row i + y[v, i], for the first row that ends in each tile.
 ///
-/// A warp to a tile. The carries of the row are those of neighbouring tiles, of which each
-/// lane folds a chunk.
+/// A warp to a tile. The carries of the row are those of neighbouring tiles, of which the
+/// warp folds 32 at a time.
 template <class Sum>
 __global__ void add_carries(const long long* tile_rows, long long tiles, long long rows,
                             const typename Sum::Value* carries, long long vectors,
                             typename Sum::Value* y) {
     using Value = typename Sum::Value;
     const long long tile = static_cast<long long>(blockIdx.x) * warp_count() + warp_index();
-    if (tile >= tiles || tile_rows[tile] == tile_rows[tile + 1]) return;
-    const long long row = tile_rows[tile];
-    const long long first =
-        first_with(tile, [=](long long before) { return tile_rows[before + 1] == row; });
-    const long long chunk = (tile - first + warp_threads - 1) / warp_threads;
-    const long long begin = first + lane_index() * chunk;
-    const long long end = begin + chunk < tile ? begin + chunk : tile;
+    if (tile == 0 || tile >= tiles || tile_rows[tile] == tile_rows[tile + 1]) return;
+    const long long first = first_of_row(tile_rows, tile);
     for (long long v = blockIdx.y; v < vectors; v += gridDim.y) {
         const Value* carries_of_v = carries + v * tiles;
         Value sum = Sum::identity();
-        for (long long before = begin; before < end; ++before)
-            sum = Sum()(sum, carries_of_v[before]);
-        sum = warp_fold<Sum>(sum);
-        Value* result = y + v * rows + row;
+        for (long long window = first; window < tile; window += warp_threads) {
+            const long long before = window + lane_index();
+            const Value carry = before < tile ? carries_of_v[before] : Sum::identity();
+            sum = Sum()(sum, warp_fold<Sum>(carry));
+        }
+        Value* result = y + v * rows + tile_rows[tile];
         if (lane_index() == 0) *result = Sum()(sum, *result);
     }
 }
