@@ -41,6 +41,11 @@ def gemv(A: Array, x: Array, *, transpose: bool = False) -> Array:
     if transpose:
         A = A.swapaxes(-1, -2)
     with np.errstate(over="ignore", invalid="ignore"):
-        columns = x.astype(sums, copy=False)[..., None]
-        y: Array = np.matmul(A.astype(sums, copy=False), columns)[..., 0]
+        y = _products(A.astype(sums, copy=False), x.astype(sums, copy=False))
         return y.astype(A.dtype, copy=False)
+
+
+def _products(A: Array, x: Array) -> Array:
+    """As `gemv`; one matrix for many vectors is one product of matrices."""
+    y: Array = x @ A.T if A.ndim == 2 and x.ndim > 1 else (A @ x[..., None])[..., 0]
+    return y
