@@ -174,6 +174,14 @@ def test_nothing_to_add(
     same(found, np.full(shape[0], np.inf), strict=True)
 
 
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_structures_as_specified(structure: str, rng: np.random.Generator) -> None:
+    """Where SciPy's product is, on a CPU, what `spmv` answers with."""
+    A, x = rows_of(rng, STRUCTURES[structure], 50), integers(rng, np.float64, 50)
+    found = gpusolve.reference.spmv(A.indptr, A.indices, A.data, x)
+    same(found, by_scipy(A, x), strict=True)
+
+
 def test_tiles_that_are_documented() -> None:
     for dtype in (np.float32, np.float64, np.complex128):
         assert str(tile_for(np.dtype(dtype)).size) in str(spmv.__doc__)
@@ -316,6 +324,8 @@ def test_dtypes_of_indices(
 # ---- semirings ----
 
 SEMIRINGS = {
+    "plus-times": ("add", "mul", np.float64),
+    "plus-times that wraps": ("add", "mul", np.int8),
     "min-plus": ("min", "add", np.float32),
     "or-and": ("logical_or", "logical_and", np.bool_),
     "or-and of numbers": ("logical_or", "logical_and", np.float64),

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import reference
 from .._arrays import Array, as_array, beside, on_one_device
 from .._elements import native
 from .._kernels import Device
 from ..monoid import Monoid
+from . import _spmv_cpu
 from ._compressed_rows import compressed_rows
 from ._containers import Container, check_container, device_of, side_by_side
 from ._semiring import Semiring, of_numbers, semiring
@@ -116,13 +116,9 @@ class SpMVPlan:
         with self._current():
             vectors = self._vectors(x)
             operators = self._semiring(vectors.dtype)
-            if self._device is not None:
-                return self._on_device(vectors, operators, self._device)
-        offsets, columns, values, _ = self._rows
-        add, multiply = self._add, self._multiply
-        return reference.spmv(
-            offsets, columns, values, vectors, add=add, multiply=multiply
-        )
+            if self._device is None:
+                return _spmv_cpu.product(self._rows, vectors, operators)
+            return self._on_device(vectors, operators, self._device)
 
     def __matmul__(self, x: object) -> Array:
         """As NumPy's ``@``: (n,) -> (m,); columns, (..., n, k) -> (..., m, k)."""

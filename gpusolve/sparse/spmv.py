@@ -39,7 +39,8 @@ def spmv(
         How a device does it. "fused" reads each entry once and gives every block the
         same work, whatever the rows; it is "auto". "segmented_scan" is the step that
         leads there: products by gather, flags by scatter, a segmented scan, and its
-        last element in each row. A CPU has one way for both.
+        last element in each row. A CPU has one way for both: SciPy's own product
+        where that is asked for, and NumPy for other operators.
 
     Returns
     -------
