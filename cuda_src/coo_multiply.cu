@@ -28,7 +28,8 @@
 // linear 2 m n, binary 2 m log n reads of keys, in two launches. merge m + n reads; gallop
 // m + 2 m log(n / m), m the shorter; both write and read k pairs of positions, in three
 // launches and a scan of the counts, with room for (m + n) / 2 pairs, or m. All read 2 k
-// values and write k entries: each match is multiplied once.
+// values and write k entries: each match is multiplied once. The host has all m + n values
+// read before, for what is not finite, and the k products after, for zeros.
 //
 // Source. M. Cupp, "Element-Wise Multiplication Kernel" (2020), chapters 4 and 5. The path:
 // O. Green, R. McColl, D. Bader, "GPU Merge Path: A GPU Merging Algorithm" (2012).

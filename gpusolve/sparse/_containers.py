@@ -135,7 +135,12 @@ def canonical_coo(entries: Coordinates, like: Container) -> Container:
     """
     module = importlib.import_module(str(library_of(like)))
     kind = module.coo_matrix if is_matrix(like) else module.coo_array
-    places = (entries.rows, entries.columns)
-    result = kind((entries.values, places), shape=entries.shape)
+    places = entries.rows, entries.columns
+    if library_of(like) == "scipy.sparse":
+        result = kind((entries.values, places), shape=entries.shape)
+    else:  # given entries, CuPy would look at all of them
+        result = kind(entries.shape, dtype=entries.values.dtype)
+        result.row, result.col = places
+        result.data = entries.values
     result.has_canonical_format = True
     return result

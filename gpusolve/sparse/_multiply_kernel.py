@@ -274,7 +274,7 @@ def _room(
 def _without_zeros(product: Coordinates) -> Coordinates:
     """The entries whose value is not zero; NaN is none."""
     rows, columns, values, shape = product
-    kept = values != 0
-    if bool(kept.all()):
+    kept = namespace(values).flatnonzero(values != 0)
+    if len(kept) == len(values):
         return product
     return Coordinates(rows[kept], columns[kept], values[kept], shape)

@@ -66,10 +66,14 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
     As in SciPy, and unlike in CuPy, an infinity or a NaN where the other operand has no
     entry gives NaN: it is multiplied by a zero.
 
-    All entries are read, to see whether they are in order and finite. Then, for p and q
-    of them, p <= q, "merge" costs O(p + q) and "gallop" O(p log(1 + q / p)). Results
-    are the same by every method and in every run, but for the last bits of sums of
-    duplicates and of complex products. CuPy has kernels flush subnormal numbers of
+    All entries are read, to see whether they are in order and finite; a device writes a
+    key of 8 bytes for each. Then, for p and q of them, p <= q, "merge" reads O(p + q)
+    keys and "gallop" O(p log(1 + q / p)). Both write and read 16 bytes for each match,
+    with room for (p + q) / 2 matches or p, and then read its two values and its key.
+    The products are read once more, to leave out zeros.
+
+    Results are the same by every method and in every run, but for the last bits of sums
+    of duplicates and of complex products. CuPy has kernels flush subnormal numbers of
     float32 to zero: such products are left out on a GPU.
 
     References
