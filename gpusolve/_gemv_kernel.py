@@ -17,6 +17,11 @@ THREADS = 256
 BLOCKS = 512
 """So many blocks keep a large GPU busy. Where a product has fewer, columns are cut. The
 number is the same on every device, so that no sum hangs on the device."""
+WAVES = 4
+"""So many times `BLOCKS` are wanted where work is long: of a grid that is just larger
+than what a device holds, the rest would run alone."""
+WINDOWS = 4
+"""So many times a block reads for a chunk at least, where it is cut for that."""
 BYTES_IN_FLIGHT = 64
 """What a thread reads of A before it computes; float16 counts as float32, which it
 becomes."""
@@ -279,7 +284,7 @@ def by_dots(problem: Problem) -> bool:
 def dots_of(problem: Problem) -> Dots:
     """A warp or less to each row; a block, or several, where rows are few and long.
 
-    Where rows are many, a team of threads has several at once.
+    Where rows are very many, a team of threads has several at once.
     """
     columns, size = problem.columns, problem.size
     contiguous = problem.column_stride == 1
@@ -287,13 +292,14 @@ def dots_of(problem: Problem) -> Dots:
     pack = _pack(problem, columns, contiguous and whole)
     packs = _reads(problem, pack)
     team = min(WARP, _power_of_two(_quotient_up(columns, pack)))
-    if problem.rows >= HEIGHT and size * team >= HEIGHT * BLOCKS * THREADS:
+    threads, enough = size * team, BLOCKS * THREADS
+    if problem.rows >= HEIGHT and threads >= HEIGHT * WAVES * enough:
         return Dots(pack, max(1, packs // HEIGHT), HEIGHT, team, columns, 1)
-    if size * team >= BLOCKS * THREADS or columns < THREADS * pack:
+    window = THREADS * pack * packs
+    least = THREADS * pack if threads < enough else WINDOWS * window
+    if threads >= WAVES * enough or columns < least:
         return Dots(pack, packs, 1, team, columns, 1)
-    return Dots(
-        pack, packs, 1, THREADS, *_chunks(columns, THREADS * pack * packs, size)
-    )
+    return Dots(pack, packs, 1, THREADS, *_chunks(columns, window, size))
 
 
 def axpys_of(problem: Problem) -> Axpys:
@@ -368,10 +374,13 @@ def _reads(problem: Problem, pack: int) -> int:
 def _chunks(columns: int, window: int, blocks: int) -> tuple[int, int]:
     """Columns of a chunk, which are whole windows, and how many chunks these are.
 
-    `blocks` are there without it.
+    `blocks` are there without it. A window is enough for a chunk while blocks are few;
+    for several waves of them, a chunk keeps several.
     """
-    wanted = max(1, BLOCKS // blocks)
-    chunk = _quotient_up(columns, wanted * window) * window
+    windows = _quotient_up(columns, window)
+    of_one_wave = _quotient_up(windows, max(1, BLOCKS // blocks))
+    of_several = _quotient_up(windows, _quotient_up(WAVES * BLOCKS, blocks))
+    chunk = max(of_several, min(of_one_wave, WINDOWS)) * window
     return chunk, _quotient_up(columns, chunk)
 
 

@@ -565,7 +565,33 @@ def test_long_reductions_are_spread(short: int, transpose: bool) -> None:
     long = 10**6
     made = plan(long, short, transpose=True) if transpose else plan(short, long)
     tiles = made.tiles if isinstance(made, Axpys) else short
-    assert 100 <= made.chunks * tiles <= _gemv_kernel.BLOCKS
+    most = _gemv_kernel.WAVES * _gemv_kernel.BLOCKS
+    assert 100 <= made.chunks * tiles <= most + tiles
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "transpose"),
+    [
+        (10_000, 66_000, True),
+        (4200, 100_000, False),
+        (1100, 100_000, False),
+        (260, 10**6, False),
+        (17_000, 17_000, False),
+    ],
+)
+def test_long_products_take_several_waves(m: int, n: int, transpose: bool) -> None:
+    made = plan(m, n, transpose=transpose)
+    if isinstance(made, Axpys):
+        blocks = made.tiles * made.chunks
+    else:
+        blocks = -(-m // made.height) * made.team * made.chunks // THREADS
+    assert blocks >= 0.9 * _gemv_kernel.WAVES * _gemv_kernel.BLOCKS
+
+
+def test_short_products_are_not_cut_for_it() -> None:
+    made = plan(4096, 4096)
+    assert isinstance(made, Dots)
+    assert (made.team, made.chunks) == (WARP, 1)
 
 
 def test_many_rows_share_what_is_read_of_x() -> None:
