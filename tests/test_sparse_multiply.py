@@ -403,6 +403,16 @@ def test_bytes_in_another_order(backend: Any) -> None:
         assert found.dtype.isnative
 
 
+@without_gpu
+def test_complex_numbers_begin_anywhere(backend: Any) -> None:
+    """At a multiple of 8 bytes, that is, and not of 16."""
+    parts = np.arange(1.0, 10.0)
+    for values in (parts[:8].view(complex), parts[1:].view(complex)):
+        A = coo(np.zeros(4), np.arange(4), values, (1, 4))
+        assert np.shares_memory(A.data, parts)
+        check_equal(product(backend, A, A), by_scipy(A, A))
+
+
 # ---- containers ----------------------------------------------------------------------
 
 
