@@ -11,13 +11,11 @@ against a plain copy of as many numbers in the same run. Results are Markdown.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime
 import importlib
 import math
 import os
 import platform
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -36,6 +34,7 @@ from timing import (
     cupy_with_a_device,
     driver,
     processor,
+    publish,
     timing,
 )
 
@@ -459,18 +458,11 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     options = arguments()
-    with contextlib.ExitStack() as stack:
-        cache = stack.enter_context(tempfile.TemporaryDirectory())
+    with tempfile.TemporaryDirectory() as cache:
         os.environ["CUPY_CACHE_DIR"] = cache  # so that a first call compiles
-        files = [sys.stdout]
-        if options.output:
-            options.output.parent.mkdir(parents=True, exist_ok=True)
-            files.append(stack.enter_context(options.output.open("w")))
         machine = choose(options.emulate, options.cpu, options.repeats)
         sizes = fitting(machine, sorted(options.sizes or SIZES[machine.name]))
-        for line in report(machine, sizes):
-            for file in files:
-                print(line, file=file, flush=True)
+        publish(report(machine, sizes), options.output)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ and against a plain copy of A in the same run. Results are Markdown.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
@@ -34,7 +32,7 @@ from blocks import (
     row,
 )
 from threadpoolctl import threadpool_info
-from timing import Call, by_the_clock, timing
+from timing import Call, by_the_clock, publish, timing
 
 import gpusolve
 from gpusolve.gemv import VARIANTS
@@ -257,14 +255,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     options = arguments()
     machine = choose(options.emulate, options.cpu, options.repeats)
-    with contextlib.ExitStack() as stack:
-        files = [sys.stdout]
-        if options.output:
-            options.output.parent.mkdir(parents=True, exist_ok=True)
-            files.append(stack.enter_context(options.output.open("w")))
-        for line in report(machine):
-            for file in files:
-                print(line, file=file, flush=True)
+    publish(report(machine), options.output)
 
 
 if __name__ == "__main__":

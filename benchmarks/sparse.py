@@ -13,11 +13,9 @@ plain copy that moves as many in the same run. Results are Markdown.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import math
 import operator
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -40,7 +38,7 @@ from blocks import (
     row,
 )
 from sparse_matrices import KINDS, matrix, uniform, with_keys
-from timing import Call, Stopwatch, by_the_clock, timing
+from timing import Call, Stopwatch, by_the_clock, publish, timing
 
 from gpusolve.sparse import SpMVPlan, multiply, spmv
 from gpusolve.sparse._multiply_kernel import GALLOP_RATIO
@@ -383,14 +381,7 @@ def main() -> None:
     most = most_entries(machine)
     sizes = [n for n in sorted(options.sizes or SIZES[machine.name]) if n <= most]
     longer = int(min(options.longer or LONGER[machine.name], most))
-    with contextlib.ExitStack() as stack:
-        files = [sys.stdout]
-        if options.output:
-            options.output.parent.mkdir(parents=True, exist_ok=True)
-            files.append(stack.enter_context(options.output.open("w")))
-        for line in report(machine, sizes, longer):
-            for file in files:
-                print(line, file=file, flush=True)
+    publish(report(machine, sizes, longer), options.output)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@ what Python needs is in the time only where it takes longer.
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import statistics
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -66,6 +68,18 @@ def timing(stopwatch: Stopwatch, call: Call, repeats: int) -> Timing:
     """Time a call that was never made before. The second one warms up."""
     first, _, *later = (stopwatch(call) for _ in range(2 + repeats))
     return Timing(first, statistics.median(later))
+
+
+def publish(report: Iterable[str], path: Path | None) -> None:
+    """Print the lines as they come, and write them to a file if one is named."""
+    with contextlib.ExitStack() as stack:
+        files = [sys.stdout]
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.append(stack.enter_context(path.open("w")))
+        for line in report:
+            for file in files:
+                print(line, file=file, flush=True)
 
 
 def cupy_with_a_device() -> Any:

@@ -124,6 +124,11 @@ def device_of(array: Array) -> Device | None:
     return EmulatedDevice() if emulating() else None
 
 
+def current(device: Device | None) -> AbstractContextManager[object]:
+    """Makes the device, if there is one, that where new arrays come to lie."""
+    return nullcontext() if device is None else device.current()
+
+
 class CudaDevice:
     """An NVIDIA GPU, through CuPy."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from ._arrays import (
     on_one_device,
 )
 from ._elements import check_variant
-from ._kernels import Device, device_of
+from ._kernels import current, device_of
 
 VARIANTS = ("naive", "threads_per_dot", "threads_per_row")
 
@@ -106,7 +105,7 @@ def gemv(
     """
     check_variant(variant, VARIANTS)
     matrices = as_array(A, "A")
-    with _current(device_of(matrices)):
+    with current(device_of(matrices)):
         arrays = _of_one_dtype({"A": matrices, "x": beside(matrices, x)})
     matrices, vectors = arrays["A"], arrays["x"]
     batch = _batch(matrices, vectors, transpose)
@@ -125,11 +124,6 @@ def gemv(
         y = out if direct else device.empty(shape, matrices.dtype)
         _gemv_kernel.gemv(matrices, vectors, batch, variant, y, device)
         return y if direct else _written(y, out)
-
-
-def _current(device: Device | None) -> AbstractContextManager[object]:
-    """Where new arrays come to lie on the device, if there is one."""
-    return nullcontext() if device is None else device.current()
 
 
 def _of_one_dtype(given: dict[str, object]) -> dict[str, Array]:

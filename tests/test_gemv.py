@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from watched_device import Watched
 
 import gpusolve
 from benchmarks import gemv as benchmark
@@ -620,26 +619,6 @@ def test_tiny_systems_share_a_block() -> None:
 
 
 # ---- several devices ----
-
-
-class Watched(_kernels.EmulatedDevice):
-    """A device that serves only while it is the current one."""
-
-    entered = 0
-
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        Watched.entered += 1
-        yield
-        Watched.entered -= 1
-
-    def empty(self, *arguments: Any) -> Any:
-        assert Watched.entered
-        return super().empty(*arguments)
-
-    def kernel(self, *arguments: Any) -> Any:
-        assert Watched.entered
-        return super().kernel(*arguments)
 
 
 @every_variant

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +13,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import wrapped
+from watched_device import Watched
 
 from gpusolve import _emulator, _kernels
 from gpusolve.sparse import _containers, _multiply_kernel, multiply, random_coo
@@ -579,26 +578,6 @@ def test_operands_on_several_devices(monkeypatch: Any) -> None:
         multiply(OnGpu(0), OnGpu(1))
     _containers.check_one_device({"A": OnGpu(1), "B": OnGpu(1)})
     assert _containers.is_matrix(OnGpu(1))  # CuPy 13 has no sparse arrays
-
-
-class Watched(_kernels.EmulatedDevice):
-    """A device that serves only while it is the current one."""
-
-    entered = 0
-
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        Watched.entered += 1
-        yield
-        Watched.entered -= 1
-
-    def empty(self, *arguments: Any) -> Any:
-        assert Watched.entered
-        return super().empty(*arguments)
-
-    def kernel(self, *arguments: Any) -> Any:
-        assert Watched.entered
-        return super().kernel(*arguments)
 
 
 def test_the_operands_device_is_the_current_one(monkeypatch: Any) -> None:

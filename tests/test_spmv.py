@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 from monoids import exclusive_or, first_nonzero
 from numpy.typing import NDArray
 from scipy.sparse.linalg import aslinearoperator, cg, spsolve
+from watched_device import Watched
 
 import gpusolve
 from gpusolve import Monoid, _emulator, _kernels
@@ -704,26 +704,6 @@ def test_same_bits_in_every_run(backend: Any, rng: np.random.Generator) -> None:
 
 
 # ---- several devices ----
-
-
-class Watched(_kernels.EmulatedDevice):
-    """A device that serves only while it is the current one."""
-
-    entered = 0
-
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        Watched.entered += 1
-        yield
-        Watched.entered -= 1
-
-    def empty(self, *arguments: Any) -> Any:
-        assert Watched.entered
-        return super().empty(*arguments)
-
-    def kernel(self, *arguments: Any) -> Any:
-        assert Watched.entered
-        return super().kernel(*arguments)
 
 
 def test_the_matrix_s_device_is_the_current_one(

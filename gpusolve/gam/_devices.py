@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 
 import numpy as np
 
 from .._arrays import Array, is_cupy
-from .._kernels import device_of
+from .._kernels import current, device_of
 
 
 def current_device(array: Array) -> AbstractContextManager[object]:
     """Makes the device of an array the one where new arrays come to lie."""
-    device = device_of(array)
-    return nullcontext() if device is None else device.current()
+    return current(device_of(array))
 
 
 def on_host(array: Array) -> Array:

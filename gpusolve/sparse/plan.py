@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._arrays import Array, as_array, beside, on_one_device
 from .._elements import native
-from .._kernels import Device
+from .._kernels import Device, current
 from ..monoid import Monoid
 from . import _spmv_cpu
 from ._compressed_rows import compressed_rows
@@ -88,7 +87,7 @@ class SpMVPlan:
             )
         container = check_container(A, "A")
         self._device = device_of(container)
-        with self._current():
+        with current(self._device):
             self._rows = compressed_rows(container, in_order=not self._add.commutative)
             self.shape = self._rows.shape
             self.dtype = self._semiring(self._rows.values.dtype).result
@@ -113,7 +112,7 @@ class SpMVPlan:
         ValueError
             For an `x` of another length.
         """
-        with self._current():
+        with current(self._device):
             vectors = self._vectors(x)
             operators = self._semiring(vectors.dtype)
             if self._device is None:
@@ -122,7 +121,7 @@ class SpMVPlan:
 
     def __matmul__(self, x: object) -> Array:
         """As NumPy's ``@``: (n,) -> (m,); columns, (..., n, k) -> (..., m, k)."""
-        with self._current():
+        with current(self._device):
             array = as_array(beside(self._rows.values, x), "x")
         if array.ndim < 2:
             return self(array)
@@ -135,10 +134,6 @@ class SpMVPlan:
     def matmat(self, x: object) -> Array:
         """``plan @ x``, for iterative solvers: (n, k) -> (m, k)."""
         return self @ x
-
-    def _current(self) -> AbstractContextManager[object]:
-        """Where new arrays come to lie beside the matrix."""
-        return nullcontext() if self._device is None else self._device.current()
 
     def _split(self, method: str) -> Path | None:
         """The walk of "fused", on a device."""

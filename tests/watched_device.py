@@ -1,0 +1,29 @@
+"""A device that sees to it that it is the current one where it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gpusolve import _kernels
+
+
+class Watched(_kernels.EmulatedDevice):
+    """A device that serves only while it is the current one."""
+
+    entered = 0
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        Watched.entered += 1
+        yield
+        Watched.entered -= 1
+
+    def empty(self, *arguments: Any) -> Any:
+        assert Watched.entered
+        return super().empty(*arguments)
+
+    def kernel(self, *arguments: Any) -> Any:
+        assert Watched.entered
+        return super().kernel(*arguments)
