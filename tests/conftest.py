@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import gpusolve
-from gpusolve import _emulator
+from gpusolve import _emulator, _kernels
 from gpusolve._arrays import is_cupy
 
 settings.register_profile(
@@ -109,6 +111,17 @@ def schedule(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each order in which the emulator may run the threads of a block."""
     with _emulator.schedule(request.param, seed=1):
         yield request.param
+
+
+@pytest.fixture
+def copied_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of ``cuda_src/`` that kernels are compiled from, to be changed by a test."""
+    copy = tmp_path / "cuda_src"
+    shutil.copytree(_kernels.source_directory(), copy)
+    monkeypatch.setattr(_kernels, "source_directory", lambda: copy)
+    _kernels._emulated_kernel.cache_clear()
+    yield copy
+    _kernels._emulated_kernel.cache_clear()
 
 
 @pytest.fixture

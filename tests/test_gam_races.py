@@ -7,14 +7,13 @@ sources, to see that it would be noticed.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpusolve import _emulator, _kernels
+from gpusolve import _emulator
 from gpusolve.gam.basis import BSplines
 from gpusolve.gam.boosting import Path as Steps
 from gpusolve.gam.boosting import boost
@@ -36,20 +35,12 @@ LOST = {"writers": [0], "readers": [1], "both": [0, 1]}
 
 
 @pytest.fixture(params=LOST)
-def lost_fences(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def lost_fences(request: pytest.FixtureRequest, copied_sources: Path) -> None:
     """The barrier without some of its fences, in a copy of the sources."""
-    copy = tmp_path / "cuda_src"
-    shutil.copytree(_kernels.source_directory(), copy)
-    header = copy / "grid.cuh"
+    header = copied_sources / "grid.cuh"
     before, between, after = header.read_text().split(FENCE)
     kept = ["" if fence in LOST[request.param] else FENCE for fence in (0, 1)]
     header.write_text(before + kept[0] + between + kept[1] + after)
-    monkeypatch.setattr(_kernels, "source_directory", lambda: copy)
-    _kernels._emulated_kernel.cache_clear()
-    yield
-    _kernels._emulated_kernel.cache_clear()
 
 
 def boosted(method: str, seed: int) -> Steps:

@@ -7,7 +7,6 @@ purpose, in a copy of the source, to see that it would be noticed.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 
 import gpusolve
-from gpusolve import _emulator, _kernels
+from gpusolve import _emulator
 from gpusolve._scan_kernel import tile_for
 from gpusolve.monoid import segment_sums_of_one
 
@@ -36,21 +35,16 @@ def emulate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def alter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Alter]:
-    """Replace a piece of look_back.cuh, in a copy of the sources, for this test."""
-    copy = tmp_path / "cuda_src"
-    shutil.copytree(_kernels.source_directory(), copy)
-    header = copy / "look_back.cuh"
+def alter(copied_sources: Path) -> Alter:
+    """Replace a piece of look_back.cuh, for this test."""
+    header = copied_sources / "look_back.cuh"
 
     def replace(old: str, new: str) -> None:
         text = header.read_text()
         assert text.count(old) == 1
         header.write_text(text.replace(old, new))
 
-    monkeypatch.setattr(_kernels, "source_directory", lambda: copy)
-    _kernels._emulated_kernel.cache_clear()
-    yield replace
-    _kernels._emulated_kernel.cache_clear()
+    return replace
 
 
 def scan_tiles(dtype: Any, seed: int, tiles: int = 6) -> None:
