@@ -115,7 +115,7 @@ def schedule(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def copied_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of ``cuda_src/`` that kernels are compiled from, to be changed by a test."""
+    """A copy of ``cuda_src/`` that kernels are made from, for a test to change."""
     copy = tmp_path / "cuda_src"
     shutil.copytree(_kernels.source_directory(), copy)
     monkeypatch.setattr(_kernels, "source_directory", lambda: copy)
