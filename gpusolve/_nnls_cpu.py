@@ -15,9 +15,26 @@ from threadpoolctl import ThreadpoolController
 
 from ._arrays import Array
 from ._nnls_problem import Problem
-from .reference.nnls import CONVERGED, NOT_FINITE, Solution, default_tolerance, nnls
+from .reference.certificate import (
+    CERTIFIED,
+    CONVINCING,
+    hides,
+    is_certified,
+    norm,
+    ratio,
+    residual,
+)
+from .reference.nnls import (
+    CONVERGED,
+    NOT_FINITE,
+    UNCERTIFIED,
+    Solution,
+    default_tolerance,
+)
+from .reference.nnls import solve as solve_one
 from .reference.nnls_gram import nnls_gram
-from .reference.scaling import ScaledSystem, certify, rounding_scale, scale
+from .reference.nnls_householder import nnls_householder
+from .reference.scaling import ScaledSystem, scale
 
 CHUNK_BYTES = 2**27
 """The most memory that the matrices of one chunk take, at least one system."""
@@ -136,53 +153,59 @@ def solve_finite(
     )
     maxiter = problem.iteration_limit
     system = scale(A, b, problem.l1, problem.l2)
+    start = system.rescale(start)
     if method == "qr" or A.shape[-1] == 0:
-        return rounded(problem, system, by_qr(problem, A, b, start, tol))
-    solution = nnls_gram(system, system.rescale(start), tol=tol, maxiter=maxiter)
-    doubtful = uncertified(system, solution, tol)
-    if problem.maxiter is not None:
-        doubtful &= solution.status == CONVERGED
-    solution = solution._replace(x=system.unscale(solution.x))
-    if method == "auto" and doubtful.any():
-        A_part = A if A.ndim == 2 else A[doubtful]
-        again = by_qr(problem, A_part, b[doubtful], start[doubtful], tol)
-        for field, values in zip(solution, again, strict=True):
-            field[doubtful] = values
+        solution = by_qr(system, start, tol, maxiter)
+    else:
+        solution = nnls_gram(system, start, tol=tol, maxiter=maxiter)
+        limit = CONVINCING if method == "auto" else CERTIFIED
+        doubtful = ~is_certified(
+            system, solution.x, solution.kkt, tol, np.dtype(np.float64), limit
+        )
+        if method == "gram" or problem.maxiter is not None:
+            doubtful &= solution.status == CONVERGED
+        if method == "gram":
+            solution.status[doubtful] = UNCERTIFIED
+        elif doubtful.any():
+            repair(system, solution, np.flatnonzero(doubtful), tol, maxiter)
     return rounded(problem, system, solution)
 
 
-def uncertified(system: ScaledSystem, solution: Solution, tol: float) -> NDArray[Any]:
-    """Which systems the Gram matrix could not bring to the specification's end.
+def repair(
+    system: ScaledSystem,
+    solution: Solution,
+    doubtful: NDArray[np.intp],
+    tol: float,
+    maxiter: int,
+) -> None:
+    """Solve some systems again by QR, from where the Gram matrix left them."""
+    part, x = system.take(doubtful), solution.x[doubtful]
+    hidden = hides(part, x, np.dtype(np.float64))
+    start = np.where(hidden[:, None], 0, x)
+    again = nnls_householder(part, start, tol=tol, maxiter=maxiter)
+    for field, values in zip(solution, again, strict=True):
+        field[doubtful] = values
 
-    Either the optimality conditions are violated, or a variable might still enter by
-    the specification's rule, which looks at r alone. That matters where r is far
-    smaller than what cancels in it.
-    """
-    cancelling = rounding_scale(system, solution.x)
-    r_norm = solution.rnorm * system.b_scale
-    w = solution.dual * system.column_scale * system.b_scale[:, None]
-    enters = (solution.x == 0) & (w > tol * system.norm * r_norm[:, None])
-    improvable = enters.any(axis=-1) & (r_norm > tol * cancelling)
-    least = default_tolerance(np.dtype(np.float64))
-    return np.asarray((solution.kkt > max(tol, least)) | improvable)
 
-
-def by_qr(problem: Problem, A: Array, b: Array, start: Array, tol: float) -> Solution:
+def by_qr(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
     """The specification, one system after another."""
-    return nnls(
-        A,
-        b,
-        warm_start=start,
-        l1=problem.l1,
-        l2=problem.l2,
-        tol=tol,
-        maxiter=problem.iteration_limit,
-    )
+    n = system.A.shape[-1]
+    solution = Solution.blank((len(system.b),), n, system.b.dtype)
+    for k in range(len(system.b)):
+        found = solve_one(system.take(np.array(k)), start[k], tol, maxiter)
+        for field, value in zip(solution, found, strict=True):
+            field[k] = value
+    return solution
 
 
 def rounded(problem: Problem, system: ScaledSystem, solution: Solution) -> Solution:
-    """Round x to the dtype of the inputs, and certify what is then left."""
+    """The answer in the given units; x in the dtype of the inputs."""
+    given = solution._replace(x=system.unscale(solution.x))
     if problem.dtype == np.float64:
-        return solution
-    x = solution.x.astype(problem.dtype).astype(np.float64)
-    return solution._replace(x=x, **certify(system, system.rescale(x))._asdict())
+        return given
+    x = system.rescale(given.x.astype(problem.dtype).astype(np.float64))
+    r = residual(system, x)
+    change = norm(r - residual(system, solution.x))
+    kkt = solution.kkt + ratio(change, norm(system.b))
+    rnorm = norm(r[..., : system.A.shape[-2]]) / system.b_scale
+    return given._replace(kkt=kkt, rnorm=rnorm)

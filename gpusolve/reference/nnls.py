@@ -11,14 +11,37 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .scaling import Array, ScaledSystem, certify, rounding_scale, scale
+from .certificate import (
+    Certificate,
+    certify,
+    is_certified,
+    misfit,
+    norm,
+    residual,
+    size,
+    slack,
+)
+from .scaling import Array, ScaledSystem, scale
 
 CONVERGED = 0
 ITERATION_LIMIT = 1
 NOT_FINITE = 2
+UNCERTIFIED = 3
 
 ORTHOGONALITY = 0.5
-"""Below this part of its norm left by a projection, a column is projected again."""
+"""Below this part of its norm left by a projection, a vector is projected again."""
+
+RESOLVED = 1e-3
+"""A column of which more is left beside the passive ones depends on them no further."""
+
+DEPENDENT = 4.0
+"""Units of rounding, times what cancels, that may be left of a dependent column."""
+
+CAUTIONS = (1.0, 64.0, 4096.0)
+"""Multiples of `DEPENDENT` that are tried until a solution is certified."""
+
+ROUNDS = 32
+"""How often a fresh residual may let in one more variable."""
 
 
 class Solution(NamedTuple):
@@ -58,13 +81,15 @@ class PassiveQR:
         The most columns that can be linearly independent.
     b : (rows,) array
         The right-hand side.
+    norm : (n,) array
+        Norms of all columns, passive or not.
     """
 
-    def __init__(self, capacity: int, b: Array) -> None:
+    def __init__(self, capacity: int, b: Array, norm: Array) -> None:
         self.Q = np.zeros((len(b), capacity), b.dtype)
         self.R = np.zeros((capacity, capacity + 2), b.dtype)
         self.rhs, self.shift = self.R[:, capacity], self.R[:, capacity + 1]
-        self.residual = b.copy()
+        self.residual, self.norm = b.copy(), norm
         self.slots = np.arange(capacity)
         self.variables = np.zeros(capacity, np.intp)
         self.length = 0
@@ -84,9 +109,10 @@ class PassiveQR:
     ) -> bool:
         """Append a column by modified Gram-Schmidt (Algorithm 2).
 
-        Returns False, and changes nothing, where no more than `dependent` of the
-        column's norm is left beside those there already, or where its right-hand
-        side, the root of twice what the objective falls by, does not exceed `least`.
+        Returns False, and changes nothing, where the column depends on those there
+        already, or where its right-hand side, the root of twice what the objective
+        falls by, does not exceed `least`. Of a dependent column, what is left beside
+        the others is at most `dependent` times the sum of the terms that cancel in it.
         """
         if self.length == len(self.slots):
             return False
@@ -102,7 +128,11 @@ class PassiveQR:
             previous, norm = norm, np.linalg.norm(u)
             if norm > ORTHOGONALITY * previous:
                 break
-        if not norm > dependent * before:
+        cancelling = before
+        if norm < RESOLVED * before:
+            terms = self.norm[self.passive] * self.solve(self.R[used, slot])
+            cancelling += np.abs(terms).sum()
+        if not norm > dependent * cancelling:
             return False
         u /= norm
         shift = (penalty - self.R[used, slot] @ self.shift[used]) / norm
@@ -112,8 +142,10 @@ class PassiveQR:
         self.Q[:, slot] = u
         self.R[slot, slot] = norm
         self.shift[slot] = shift
-        self.rhs[slot] = rhs
         self.residual -= rhs * u
+        again = u @ self.residual - shift
+        self.residual -= again * u
+        self.rhs[slot] = rhs + again
         self.variables[self.length] = variable
         self.length += 1
         return True
@@ -141,30 +173,67 @@ class PassiveQR:
         self.variables[position:last] = self.variables[position + 1 : self.length]
         self.length = last
 
-    def solve(self) -> Array:
-        """Coefficients of the passive columns, by back substitution."""
-        used = self.slots[: self.length]
-        y = self.rhs[used].copy()
+    def solve(self, rhs: Array) -> Array:
+        """Solve ``R y = rhs`` by back substitution; both are given by position."""
+        used, y = self.slots[: self.length], rhs.copy()
         for p in range(self.length - 1, -1, -1):
             y[p] /= self.R[used[p], used[p]]
             y[:p] -= y[p] * self.R[used[:p], used[p]]
         return y
 
+    def solution(self) -> Array:
+        """Coefficients of the passive columns."""
+        return self.solve(self.rhs[self.slots[: self.length]])
+
+    def correct(self, residual: Array) -> Array:
+        """Take a residual whose passive part is an error of x; return the correction.
+
+        What remains of it is orthogonal to the passive columns (up to the penalty).
+        """
+        self.residual = residual
+        used = self.slots[: self.length]
+        excess = np.zeros(self.length, residual.dtype)
+        length = np.linalg.norm(residual)
+        for _ in range(2):
+            for p, k in enumerate(used):
+                projection = self.Q[:, k] @ residual - self.shift[k]
+                residual -= projection * self.Q[:, k]
+                excess[p] += projection
+            previous, length = length, np.linalg.norm(residual)
+            if length > ORTHOGONALITY * previous:
+                break
+        return self.solve(excess)
+
 
 class ActiveSet:
-    """One scaled system under Lawson & Hanson's active-set method (Algorithm 1)."""
+    """One scaled system under Lawson & Hanson's active-set method (Algorithm 1).
 
-    def __init__(self, system: ScaledSystem, x: Array, tol: float) -> None:
+    Parameters
+    ----------
+    system : ScaledSystem
+    x : (n,) array
+        Positive, finite entries start in the passive set.
+    tol : float
+        The cosine of the angle to the residual up to which a column may not enter.
+    caution : float
+        Times what rounding leaves of a dependent column, for one to count as such.
+    """
+
+    def __init__(
+        self, system: ScaledSystem, x: Array, tol: float, caution: float = 1.0
+    ) -> None:
         self.system, self.tol = system, tol
-        self.rows, n = system.A.shape
-        if np.any(system.damping > 0):
+        n = system.A.shape[1]
+        if system.has_ridge:
             self.A = np.vstack([system.A, np.diag(system.damping)])
             self.b = np.concatenate([system.b, np.zeros(n, system.b.dtype)])
         else:
             self.A, self.b = system.A, system.b
+        eps = np.finfo(self.b.dtype).eps
+        self.dependent = float(caution * DEPENDENT * eps)
         self.x = np.zeros(n, self.b.dtype)
         self.barred = np.zeros(n, bool)
-        self.factors = PassiveQR(min(self.A.shape), self.b)
+        self.factors = PassiveQR(min(self.A.shape), self.b, system.norm)
         self.nit = self.n_updates = self.n_downdates = 0
         self.status = CONVERGED
         for j in map(int, np.flatnonzero((x > 0) & np.isfinite(x))):
@@ -174,11 +243,7 @@ class ActiveSet:
     def append(self, j: int, least: float) -> bool:
         """Let variable `j` into the passive set, if the factorisation takes it."""
         entered = self.factors.append(
-            j,
-            self.A[:, j],
-            self.system.penalty[j],
-            dependent=self.tol * np.sqrt(len(self.b)),
-            least=least,
+            j, self.A[:, j], self.system.penalty[j], self.dependent, least
         )
         self.n_updates += entered
         return entered
@@ -192,26 +257,29 @@ class ActiveSet:
         slope = np.divide(w, norm, out=np.zeros_like(w), where=enters)
         return int(np.argmax(slope)) if enters.any() else -1
 
-    def enter(self) -> bool:
+    def enter(self, fresh: bool) -> bool:
         """Let the steepest variable in that lowers the objective; False if none does.
 
-        Less than rounding in b - A x does not count: so the objective falls with
-        every variable that enters, and none comes back for ever.
+        Less than rounding does not count. That is a part of what cancels in b - A x,
+        or of the residual itself where it is `fresh`.
         """
-        least = float(self.tol * rounding_scale(self.system, self.x))
-        if np.linalg.norm(self.factors.residual) > least:
+        cancelling = norm(self.system.b) + size(self.system, self.x)
+        length = np.linalg.norm(self.factors.residual)
+        if length > self.tol * cancelling:
+            least = float(self.tol * (length if fresh else cancelling))
             while (j := self.entering()) >= 0:
                 if self.append(j, least):
                     self.barred[:] = False
                     return True
                 self.barred[j] = True
+            self.barred[:] = False
         return False
 
     def make_feasible(self, maxiter: int) -> None:
         """Move x towards the passive least-squares solution until it is positive."""
         while self.nit < maxiter:
             self.nit += 1
-            y, passive = self.factors.solve(), self.factors.passive.copy()
+            y, passive = self.factors.solution(), self.factors.passive.copy()
             x = self.x[passive]
             leaving = y <= 0
             if not leaving.any():
@@ -228,20 +296,35 @@ class ActiveSet:
                 self.n_downdates += 1
         self.status = ITERATION_LIMIT
 
+    def refresh(self) -> None:
+        """Make the residual from A, b and x, and refine x where it stays positive.
+
+        At the optimum of the passive set the part of the residual along its columns
+        is an error of x. Taken out, it no longer hides what the other columns see:
+        the residual is then the witness of the certificate.
+        """
+        passive = self.factors.passive
+        change = self.factors.correct(residual(self.system, self.x))
+        refined = self.x[passive] + change
+        if (refined > 0).all():
+            self.x[passive] = refined
+
     def solve(self, maxiter: int) -> None:
-        """Run to convergence, which is only declared on a freshly made residual."""
+        """Run to convergence, which is only declared on a fresh residual."""
         if self.factors.length:
             self.make_feasible(maxiter)
-        fresh = False
+        rounds = 0
         while self.status == CONVERGED:
-            if self.enter():
+            while self.status == CONVERGED and self.enter(fresh=False):
                 self.make_feasible(maxiter)
-                fresh = False
-            elif fresh:
+            if self.status != CONVERGED:
+                break
+            self.refresh()
+            rounds += 1
+            if rounds > ROUNDS or not self.enter(fresh=True):
                 return
-            else:
-                self.factors.residual = self.b - self.A @ self.x
-                fresh = True
+            self.make_feasible(maxiter)
+        self.factors.residual = residual(self.system, self.x)
 
 
 def default_tolerance(dtype: np.dtype[Any]) -> float:
@@ -285,19 +368,33 @@ def nnls(
             solution.status[k] = NOT_FINITE
             continue
         system = scale(A[k], b[k], l1, l2)
-        run = ActiveSet(system, system.rescale(start[k]), tol)
-        run.solve(maxiter)
-        rnorm, dual, kkt = certify(system, run.x)
-        values: tuple[Any, ...] = (
-            system.unscale(run.x),
-            rnorm,
-            dual,
-            kkt,
-            run.nit,
-            run.status,
-            run.n_updates,
-            run.n_downdates,
-        )
-        for field, value in zip(solution, values, strict=True):
+        found = solve(system, system.rescale(start[k]), tol, maxiter)
+        found = found._replace(x=system.unscale(found.x))
+        for field, value in zip(solution, found, strict=True):
             field[k] = value
     return solution
+
+
+def solve(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
+    """Solve one scaled system; x stays in its variables.
+
+    Where the solution cannot be certified, a column that entered may have been
+    rounding noise. Then more caution is tried, and of all solutions the best is taken.
+    """
+    best, least = None, np.inf
+    for caution in CAUTIONS:
+        run = ActiveSet(system, start, tol, caution)
+        run.solve(maxiter)
+        certificate = certify(system, run.x, run.factors.residual)
+        good = bool(is_certified(system, run.x, certificate.kkt, tol, run.x.dtype))
+        found = misfit(system, run.x, certificate.rnorm) - good * slack(system)
+        if best is None or found < least:
+            if run.status == CONVERGED and not good:
+                run.status = UNCERTIFIED
+            counts = run.nit, run.status, run.n_updates, run.n_downdates
+            best, least = Solution(run.x, *certificate, *counts), found
+        if good or run.status == ITERATION_LIMIT:
+            break
+        start = np.zeros_like(start)
+    assert best is not None
+    return best

@@ -21,8 +21,9 @@ from contextlib import nullcontext, suppress
 import numpy as np
 from numpy.typing import NDArray
 
+from .certificate import certify, gradient, norm, ratio, residual, size, times
 from .nnls import CONVERGED, ITERATION_LIMIT, Solution
-from .scaling import Array, ScaledSystem, certify
+from .scaling import Array, ScaledSystem
 
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -44,6 +45,9 @@ CORRECTIONS = 10
 
 DRIFT = 64.0
 """How many times `tol` a corrected gradient may be before H is made afresh."""
+
+PURIFICATIONS = 3
+"""How often what the passive columns see of a residual is taken out of it."""
 
 CROWDED = 0.75
 """Finished systems are dropped when no more than this part of the lanes is busy."""
@@ -158,9 +162,9 @@ class Lanes:
         Positive starting values that have yet to be made passive.
     busy, optimal, fresh, polish : (lanes,) array
         The system is not finished; x minimises over the passive set; no variable has
-        entered since w was corrected; nor has x followed.
+        entered since w was corrected; x could not follow for want of being positive.
     corrections, best : (lanes,) array
-        How often w was corrected, and the least violation of optimality seen then.
+        How often w was corrected, and the least `kkt` seen then.
     """
 
     def __init__(self, batch: ScaledSystem, start: Array, capacity: int) -> None:
@@ -238,10 +242,10 @@ class Batch:
         rows, n = system.A.shape[-2:]
         self.system, self.start, self.tol, self.maxiter = system, start, tol, maxiter
         self.gram = Gram(system)
-        self.damping = np.broadcast_to(system.damping, start.shape)
-        self.most = n if np.any(system.damping > 0) else min(rows, n)
+        self.most = n if system.has_ridge else min(rows, n)
         self.lanes = Lanes(system, start, capacity=max(1, min(self.most, PANEL)))
         self.x: Array = np.zeros(start.shape)
+        self.certificate = certify(system, self.x, residual(system, self.x))
         self.status = np.full(len(start), CONVERGED, np.int32)
         self.nit, self.n_updates, self.n_downdates = np.zeros((3, len(start)), np.int32)
 
@@ -387,34 +391,69 @@ class Batch:
             self.stop(limit, ITERATION_LIMIT)
 
     def correct(self, at: Indices) -> None:
-        """Look at the true residual where no variable enters: finished, or not yet."""
-        lanes = self.lanes
-        system, x = lanes.system[at], lanes.all_variables(at)[:, :-1]
-        b = self.system.b[system]
-        r = b - multiply(self.system.A, system, x)
-        penalty = self.system.penalty[system] + self.damping[system] ** 2 * x
-        w = multiply(self.system.A, system, r, transpose=True) - penalty
-        relative = np.where(x > 0, np.abs(w), w) / lanes.norm[at]
-        violation = np.max(relative, axis=1, initial=0) / lanes.w[at, -1]
-        better = violation < lanes.best[at]
-        self.x[system[better]] = x[better]
-        lanes.best[at[better]] = violation[better]
+        """Measure the true residual where no variable enters: finished, or not yet.
+
+        Its part along the passive columns is an error of x, which is taken out of both.
+        """
+        lanes, system = self.lanes, self.system.take(self.lanes.system[at])
+        x = lanes.all_variables(at)[:, :-1]
+        witness, change = self.purify(system, at, residual(system, x))
+        refined = lanes.x[at] + change
+        free = ~lanes.occupied()[at]
+        follows = ((refined > 0) | free).all(axis=1)
+        lanes.x[at[follows]] = refined[follows]
+        x = lanes.all_variables(at)[:, :-1]
+        r = residual(system, x)
+        certificate = certify(system, x, witness, r)
+        better = certificate.kkt < lanes.best[at]
+        self.keep(at[better], x[better], [field[better] for field in certificate])
+        lanes.best[at[better]] = certificate.kkt[better]
         lanes.corrections[at] += 1
-        goes_on = (better | ~lanes.fresh[at]) & (violation > self.tol / 2)
+        by_size = 1 + ratio(size(system, x), norm(system.b))
+        goes_on = (better | ~lanes.fresh[at]) & (certificate.kkt > self.tol * by_size)
         goes_on &= lanes.corrections[at] < CORRECTIONS
         lanes.busy[at] = goes_on
-        for lane in at[goes_on & (violation > DRIFT * self.tol)]:
+        for lane in at[goes_on & (certificate.kkt > DRIFT * self.tol * by_size)]:
             lanes.invert(lane)
-        at = at[goes_on]
-        lanes.c[at, :-1] += w[goes_on] - lanes.w[at, :-1]
-        lanes.fresh[at] = lanes.polish[at] = True
+        w = np.where(x > 0, gradient(system, r), gradient(system, witness))
+        now = lanes.c[at] - panel_product(lanes.x[at], lanes.rows[at])
+        at, follows = at[goes_on], follows[goes_on]
+        lanes.c[at, :-1] += w[goes_on] - now[goes_on, :-1]
+        lanes.fresh[at] = True
+        lanes.polish[at] = ~follows
         lanes.reopen(at)
+
+    def purify(
+        self, system: ScaledSystem, at: Indices, r: Array
+    ) -> tuple[Array, Array]:
+        """Make residuals orthogonal to the passive columns; how x changes by that."""
+        lanes, lane = self.lanes, np.arange(len(at))[:, None]
+        variables, H = lanes.variables[at], lanes.H[at]
+        change = np.zeros(variables.shape)
+        for _ in range(PURIFICATIONS):
+            w = np.pad(gradient(system, r), ((0, 0), (0, 1)))
+            d = panel_product(w[lane, variables], H)
+            d = np.where(np.isfinite(d), d, 0)
+            change += d
+            of_all = np.zeros_like(w)
+            of_all[lane, variables] = d
+            r = r - times(system, of_all[:, :-1])
+        return r, change
+
+    def keep(self, at: Indices, x: Array, certificate: list[Array]) -> None:
+        """Keep some points as the answers so far, with what certifies them."""
+        systems = self.lanes.system[at]
+        self.x[systems] = x
+        for field, values in zip(self.certificate, certificate, strict=True):
+            field[systems] = values
 
     def stop(self, stopped: Mask, status: int) -> None:
         """Finish some lanes where they stand, or at the best point that was checked."""
-        lanes, unchecked = self.lanes, stopped & (self.lanes.corrections == 0)
-        x = lanes.all_variables(np.flatnonzero(unchecked))
-        self.x[lanes.system[unchecked]] = x[:, :-1]
+        lanes, at = self.lanes, np.flatnonzero(stopped & (self.lanes.corrections == 0))
+        if at.size:
+            system, x = self.system.take(lanes.system[at]), lanes.all_variables(at)
+            x = x[:, :-1]
+            self.keep(at, x, list(certify(system, x, residual(system, x))))
         self.status[lanes.system[stopped]] = status
         lanes.busy &= ~stopped
 
@@ -443,13 +482,14 @@ def nnls_gram(
     """
     if not start.size:
         none = np.zeros((4, len(start)), np.int32)
-        return Solution(np.zeros(start.shape), *certify(system, start), *none)
+        witness = residual(system, start)
+        return Solution(start, *certify(system, start, witness), *none)
     batch = Batch(system, start, tol, maxiter)
     with np.errstate(all="ignore"), TURN if start.size <= BRIEF else nullcontext():
         batch.solve()
     return Solution(
         batch.x,
-        *certify(system, batch.x),
+        *batch.certificate,
         nit=batch.nit,
         status=batch.status,
         n_updates=batch.n_updates,

@@ -1,8 +1,4 @@
-"""Exact scaling of least-squares systems, and the certificate of a solution.
-
-Both are shared by every NNLS path on the CPU, so that they agree on what a scaled
-system is and on what an optimal point is.
-"""
+"""Exact scaling of least-squares systems, shared by every NNLS path on the CPU."""
 
 from __future__ import annotations
 
@@ -42,6 +38,21 @@ class ScaledSystem(NamedTuple):
     damping: Array
     penalty: Array
     norm: Array
+
+    @property
+    def has_ridge(self) -> bool:
+        """Whether there is an l2 penalty."""
+        return bool(np.any(self.damping > 0))
+
+    def take(self, systems: NDArray[np.intp]) -> ScaledSystem:
+        """Some systems of a batch; an ``A`` that all share stays shared."""
+        if self.A.ndim == 2:
+            return self._replace(
+                b=self.b[systems],
+                b_scale=self.b_scale[systems],
+                penalty=self.penalty[systems],
+            )
+        return ScaledSystem(*(field[systems] for field in self))
 
     def unscale(self, x: Array) -> Array:
         """The solution in the variables that were given."""
@@ -86,53 +97,4 @@ def scale(A: Array, b: Array, l1: float = 0.0, l2: float = 0.0) -> ScaledSystem:
         damping=damping,
         penalty=A.dtype.type(l1) * b_scale[..., None] * column_scale,
         norm=np.hypot(np.sqrt(np.einsum("...ij,...ij->...j", A, A)), damping),
-    )
-
-
-class Certificate(NamedTuple):
-    """What can be said of a point x >= 0 from A, b and x alone.
-
-    Attributes
-    ----------
-    rnorm : (...,) array
-        ``|b - A x|``.
-    dual : (..., n) array
-        ``A^T (b - A x) - l1 - l2 x``, the negative gradient.
-    kkt : (...,) array
-        The largest violation of the optimality conditions: ``|dual[j]|`` where
-        ``x[j] > 0``, its positive part where ``x[j] == 0``, over
-        ``norm[j] (|b| + sum_k norm[k] x[k])``, which is what rounding one unit in
-        ``b - A x`` could do.
-    """
-
-    rnorm: Array
-    dual: Array
-    kkt: Array
-
-
-def rounding_scale(system: ScaledSystem, x: Array) -> Array:
-    """``|b| + sum_k norm[k] x[k]``: the magnitude of what cancels in b - A x."""
-    b_norm = np.sqrt(np.einsum("...i,...i->...", system.b, system.b))
-    return np.asarray(b_norm + np.einsum("...j,...j->...", system.norm, x))
-
-
-def residual(system: ScaledSystem, x: Array) -> Array:
-    """``b - A x`` in scaled variables."""
-    return np.asarray(system.b - np.einsum("...ij,...j->...i", system.A, x))
-
-
-def certify(system: ScaledSystem, x: Array) -> Certificate:
-    """Certify `x`, given in scaled variables; the answer is in the given units."""
-    r = residual(system, x)
-    w = np.einsum("...ij,...i->...j", system.A, r)
-    w = w - system.penalty - system.damping * (system.damping * x)
-    allowed = system.norm * rounding_scale(system, x)[..., None]
-    violation = np.where(x > 0, np.abs(w), np.maximum(w, 0))
-    relative = np.divide(
-        violation, allowed, out=np.zeros_like(violation), where=allowed > 0
-    )
-    return Certificate(
-        rnorm=np.sqrt(np.einsum("...i,...i->...", r, r)) / system.b_scale,
-        dual=w / system.column_scale / system.b_scale[..., None],
-        kkt=np.max(relative, axis=-1, initial=0),
     )

@@ -1,0 +1,190 @@
+"""The certificate of a solution: how far ``|b - A x|`` can be from the least.
+
+A *witness* y proves it. For every x' >= 0
+
+    |b - A x'| |y| >= y (b - A x') = b y - sum_k x'_k (a_k y),
+
+so a y that makes no acute angle with any column bounds every residual from below by
+``b y / |y|``. The best witness is the residual of the optimum itself. A solver hands in
+its own, made orthogonal to the columns in use; what the witness is worth is then
+computed from A, b, x and y alone, whatever the solver did.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .compensated import minus_product
+from .scaling import Array, ScaledSystem
+
+ACCURATE = 64.0
+"""``b - A x`` is computed again, in twice the precision, where what cancels in it is
+more times as large as what is left."""
+
+HIDDEN = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
+"""Part of ``|b|`` that rounding in x alone may change in ``A x``."""
+
+BLOCK = 2**16
+"""Products that are made at once in twice the precision, so that they stay in cache."""
+
+
+class Limit(NamedTuple):
+    """What `kkt` may be, in units of rounding: ``units + by_size sum |a_k| x_k / |b|``.
+
+    The second term is for x: its own rounding changes ``A x``.
+    """
+
+    units: float
+    by_size: float
+
+
+CERTIFIED = Limit(1024, 8)
+"""For a solution to count as one."""
+
+CONVINCING = Limit(8, 1)
+"""For no second method to be asked, where there is one that resolves more."""
+
+
+class Certificate(NamedTuple):
+    """What can be said of a point x >= 0 from A, b, x and a witness.
+
+    Attributes
+    ----------
+    rnorm : (...,) array
+        ``|b - A x|``.
+    dual : (..., n) array
+        ``A^T y - l1 - l2 x``, the negative gradient.
+    kkt : (...,) array
+        With u = |y - (b - A x)| / |b|, and v the largest violation of the optimality
+        conditions by ``dual[j]``, over ``|a_j| |y|``, or ``|y| / |b|`` where that is
+        less: ``u + v``.
+    """
+
+    rnorm: Array
+    dual: Array
+    kkt: Array
+
+
+def norm(vectors: Array) -> Array:
+    """2-norms over the last axis."""
+    return np.asarray(np.sqrt(np.einsum("...i,...i->...", vectors, vectors)))
+
+
+def size(system: ScaledSystem, x: Array) -> Array:
+    """``sum_k |a_k| x_k``."""
+    return np.asarray(np.einsum("...j,...j->...", system.norm, x))
+
+
+def residual(system: ScaledSystem, x: Array) -> Array:
+    """``b - A x``, and behind it ``-damping x`` where there is an l2 penalty.
+
+    Accurate to some units of its own size: where more cancels, in twice the precision.
+    """
+    r = system.b - np.matmul(system.A, x[..., None])[..., 0]
+    cancelling = norm(system.b) + size(system, x)
+    doubtful = ACCURATE * norm(r) < cancelling
+    if np.any(doubtful):
+        where = np.atleast_1d(doubtful)
+        flat_r, flat_b = np.atleast_2d(r), np.atleast_2d(system.b)
+        flat_x, at = np.atleast_2d(x), np.flatnonzero(where)
+        step = max(1, BLOCK // max(1, system.A.shape[-2] * system.A.shape[-1]))
+        for first in range(0, len(at), step):
+            part = at[first : first + step]
+            A = system.A if system.A.ndim == 2 else system.A[part]
+            flat_r[part] = minus_product(flat_b[part], A, flat_x[part])
+        r = flat_r.reshape(r.shape)
+    if not system.has_ridge:
+        return r
+    return np.concatenate([r, -system.damping * x], axis=-1)
+
+
+def gradient(system: ScaledSystem, r: Array) -> Array:
+    """``A^T r - penalty`` of a residual, the rows of the l2 penalty included."""
+    m = system.A.shape[-2]
+    w = np.matmul(r[..., None, :m], system.A)[..., 0, :]
+    if system.has_ridge:
+        w = w + system.damping * r[..., m:]
+    return np.asarray(w - system.penalty)
+
+
+def times(system: ScaledSystem, x: Array) -> Array:
+    """``A x``, and behind it ``damping x`` where there is an l2 penalty."""
+    product = np.matmul(system.A, x[..., None])[..., 0]
+    if not system.has_ridge:
+        return np.asarray(product)
+    return np.concatenate([product, system.damping * x], axis=-1)
+
+
+def certify(
+    system: ScaledSystem, x: Array, witness: Array, r: Array | None = None
+) -> Certificate:
+    """Certify `x`, given in scaled variables; the answer is in the given units.
+
+    Parameters
+    ----------
+    system : ScaledSystem
+    x : (..., n) array
+        The point, not negative.
+    witness : (..., rows) array
+        In the shape of `residual`.
+    r : (..., rows) array, optional
+        ``residual(system, x)``, where it is known.
+    """
+    m = system.A.shape[-2]
+    r = residual(system, x) if r is None else r
+    w = gradient(system, witness)
+    violation = np.where(x > 0, np.abs(w), np.maximum(w, 0))
+    slope = np.divide(
+        violation, system.norm, out=np.zeros_like(violation), where=system.norm > 0
+    )
+    length, magnitude = norm(witness), norm(system.b)
+    angle = ratio(np.max(slope, axis=-1, initial=0), length)
+    unfit = ratio(norm(r - witness), magnitude)
+    return Certificate(
+        rnorm=norm(r[..., :m]) / system.b_scale,
+        dual=w / system.column_scale / system.b_scale[..., None],
+        kkt=np.asarray(unfit + np.minimum(angle, ratio(length, magnitude))),
+    )
+
+
+def ratio(part: Array, whole: Array) -> Array:
+    """``part / whole``; 0 for nothing of nothing, infinity for something of nothing."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(part > 0, part / whole, 0))
+
+
+def hides(system: ScaledSystem, x: Array, dtype: np.dtype[Any]) -> NDArray[np.bool_]:
+    """Whether x is so large that its rounding to `dtype` hides the residual."""
+    eps = np.finfo(dtype).eps
+    return np.asarray(eps * size(system, x) > HIDDEN[dtype] * norm(system.b))
+
+
+def is_certified(
+    system: ScaledSystem,
+    x: Array,
+    kkt: Array,
+    tol: float,
+    dtype: np.dtype[Any],
+    limit: Limit = CERTIFIED,
+) -> NDArray[np.bool_]:
+    """Whether a certificate is as good as `tol`, or as rounding to `dtype`, allows."""
+    eps = float(np.finfo(dtype).eps)
+    by_size = limit.by_size * ratio(size(system, x), norm(system.b))
+    most = np.maximum(tol, eps * (limit.units + by_size))
+    return np.asarray((kkt <= most) & ~hides(system, x, dtype))
+
+
+def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
+    """The root of twice the objective, in scaled variables."""
+    penalty = 2 * np.sum(system.penalty * x, axis=-1)
+    penalty = penalty + np.sum((system.damping * x) ** 2, axis=-1)
+    return np.asarray(np.hypot(rnorm * system.b_scale, np.sqrt(penalty)))
+
+
+def slack(system: ScaledSystem) -> Array:
+    """How much more misfit a certified solution may have than one that is not."""
+    eps = np.finfo(system.b.dtype).eps
+    return np.asarray(CERTIFIED.units * eps * norm(system.b))
