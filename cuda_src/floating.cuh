@@ -1,4 +1,4 @@
-// What a kernel needs to know of a floating type. NVRTC has no <limits>.
+// Floating-point constants and helpers for device code. NVRTC has no <limits>.
 
 #pragma once
 
@@ -7,6 +7,7 @@ struct Floating;
 
 template <>
 struct Floating<float> {
+    static constexpr float epsilon = 1.1920928955078125e-7f;
     static constexpr int max_scale_exponent = 126;
     static __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
     static __device__ __forceinline__ float nan() { return __int_as_float(0x7fffffff); }
@@ -14,6 +15,7 @@ struct Floating<float> {
 
 template <>
 struct Floating<double> {
+    static constexpr double epsilon = 2.220446049250313e-16;
     static constexpr int max_scale_exponent = 1022;
     static __device__ __forceinline__ double infinity() {
         return __longlong_as_double(0x7ff0000000000000LL);

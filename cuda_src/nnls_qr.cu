@@ -14,6 +14,10 @@
 // from an atomic counter. Threads stride over rows, columns or positions, as the step asks.
 // A is read where it lies, through strides, so that a shared A is one matrix in the L2 cache.
 //
+// Accuracy: convergence is declared, and certified, on b - A x in twice the working precision.
+// Where the certificate is refused, a column that entered may have been rounding noise: the
+// block solves again with more caution, and keeps the best solution.
+//
 // Scaling: columns of A and b are multiplied by powers of two on reading, so that any magnitude
 // is safe and no bit is lost.
 //
@@ -24,14 +28,29 @@
 // (4 m l, l passive columns); a downdate reads and writes the part of Q behind it.
 
 #include "block.cuh"
+#include "compensated.cuh"
 #include "floating.cuh"
 #include "passive_qr.cuh"
 
 constexpr int nnls_max_threads = 256;
 
-enum NnlsStatus : int { converged = 0, iteration_limit = 1, not_finite = 2 };
+enum NnlsStatus : int { converged = 0, iteration_limit = 1, not_finite = 2, uncertified = 3 };
 
 enum VariableState : int { at_zero, passive, barred };
+
+/// Units of rounding, times what cancels, that may be left of a dependent column, and the
+/// factor by which each further attempt multiplies them.
+constexpr int dependent_units = 4, more_caution = 64, attempts = 3;
+
+/// How often a fresh residual may let in one more variable.
+constexpr int fresh_rounds = 32;
+
+/// Units of rounding that the certificate may have, and more times sum |a_k| x_k / |b|.
+constexpr int certified_units = 1024, certified_by_size = 8;
+
+/// Part of |b| that rounding in x alone may change in A x.
+template <class T>
+constexpr T hidden = sizeof(T) == 4 ? T(1e-3) : T(1e-6);
 
 /// One system as the host describes it: strides in elements, `l2` as its square root.
 template <class T>
@@ -55,6 +74,26 @@ struct Region {
         T* piece = reinterpret_cast<T*>(next);
         next += (count * static_cast<long long>(sizeof(T)) + alignment - 1) / alignment * alignment;
         return piece;
+    }
+};
+
+/// Where the answers of all systems go.
+template <class T>
+struct NnlsResults {
+    T *x, *rnorm, *dual, *kkt;
+    int *nit, *status, *n_updates, *n_downdates;
+    bool* repaired;
+
+    /// Answer a system with NaN or infinity in it.
+    __device__ void refuse(long long k, int n) const {
+        for (int j = threadIdx.x; j < n; j += blockDim.x)
+            x[k * n + j] = dual[k * n + j] = Floating<T>::nan();
+        if (threadIdx.x == 0) {
+            rnorm[k] = kkt[k] = Floating<T>::nan();
+            status[k] = not_finite;
+            nit[k] = n_updates[k] = n_downdates[k] = 0;
+            repaired[k] = false;
+        }
     }
 };
 
@@ -101,6 +140,7 @@ struct NnlsArrays {
         state = vectors.take<int>(n);
         factors.slots = vectors.take<int>(capacity);
         factors.variables = vectors.take<int>(capacity);
+        factors.norm = norm;
         factors.R = R.take<T>(static_cast<long long>(capacity) * (capacity + 2));
         factors.Q = Q.take<T>(static_cast<long long>(rows) * capacity);
     }
@@ -116,6 +156,7 @@ struct NnlsSystem {
 
     T b_scale;
     T b_norm;
+    T dependent;
     int nit, n_updates, n_downdates;
 
     __device__ T a(int i, int j) const {
@@ -127,10 +168,9 @@ struct NnlsSystem {
     __device__ bool row_major() const { return problem.column_stride < problem.row_stride; }
     __device__ bool has_ridge() const { return problem.root_l2 > 0; }
 
-    /// Scale A and b and start from x = 0. False where an entry is not finite.
+    /// Scale A and b. False where an entry is not finite.
     __device__ bool load() {
         const int m = problem.m, n = problem.n;
-        nit = n_updates = n_downdates = 0;
         reduce_each<T>(
             n, m, row_major(), MaxMagnitude<T>(),
             [&](int j, int i) {
@@ -147,12 +187,8 @@ struct NnlsSystem {
         if (!(reduce(largest, MaxMagnitude<T>()) < Floating<T>::infinity())) return false;
 
         b_scale = inverse_power_of_two(largest_b);
-        for (int j = threadIdx.x; j < n; j += blockDim.x) {
+        for (int j = threadIdx.x; j < n; j += blockDim.x)
             at.column_scale[j] = inverse_power_of_two(at.w[j]);
-            at.state[j] = at_zero;
-            at.x[j] = 0;
-        }
-        factors.clear();
         __syncthreads();
         reduce_each<T>(
             n, m, row_major(), Add<T>(), [&](int j, int i) { return a(i, j) * a(i, j); },
@@ -160,22 +196,43 @@ struct NnlsSystem {
         T squares = 0;
         for (int i = threadIdx.x; i < m; i += blockDim.x) squares += b(i) * b(i);
         b_norm = sqrt(reduce(squares, Add<T>()));
-        make_residual();
         return true;
     }
 
-    /// residual = b - A x; below it, of the ridge's rows, - damping x.
-    __device__ void make_residual() {
-        T* residual = at.factors.residual;
-        reduce_each<T>(
-            problem.m, factors.length, !row_major(), Add<T>(),
+    /// Start from x = 0, with a new idea of what is dependent.
+    __device__ void start(T caution) {
+        dependent = caution * dependent_units * Floating<T>::epsilon;
+        nit = n_updates = n_downdates = 0;
+        for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
+            at.state[j] = at_zero;
+            at.x[j] = 0;
+        }
+        factors.clear();
+        __syncthreads();
+        make_residual();
+    }
+
+    /// store(i, b - A x) for every row i, in twice the working precision, rounded once; below
+    /// them, of the ridge's rows, -damping x. Every row by one thread; ends without a barrier.
+    template <class Store>
+    __device__ void each_residual(Store store) {
+        reduce_each<Twofold<T>>(
+            problem.m, factors.length, !row_major(), AddTwofold<T>(),
             [&](int i, int p) {
                 const int j = at.factors.variables[p];
-                return a(i, j) * at.x[j];
+                return two_product(a(i, j), -at.x[j]);
             },
-            [&](int i, T fitted) { residual[i] = b(i) - fitted; });
+            [&](int i, Twofold<T> minus_fitted) {
+                const Twofold<T> left = AddTwofold<T>()({b(i), T(0)}, minus_fitted);
+                store(i, left.high + left.low);
+            });
         for (int i = problem.m + threadIdx.x; i < at.factors.rows; i += blockDim.x)
-            residual[i] = -damping(i - problem.m) * at.x[i - problem.m];
+            store(i, -damping(i - problem.m) * at.x[i - problem.m]);
+    }
+
+    /// The residual of x.
+    __device__ void make_residual() {
+        each_residual([&](int i, T left) { at.factors.residual[i] = left; });
         __syncthreads();
     }
 
@@ -192,12 +249,12 @@ struct NnlsSystem {
         __syncthreads();
     }
 
-    /// |b| + sum norm x: the magnitude of what cancels in b - A x.
-    __device__ T rounding_scale() {
+    /// sum norm x.
+    __device__ T size() {
         T sum = 0;
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
             sum += at.norm[at.factors.variables[p]] * at.x[at.factors.variables[p]];
-        return b_norm + reduce(sum, Add<T>());
+        return reduce(sum, Add<T>());
     }
 
     __device__ T residual_norm(int rows) {
@@ -221,7 +278,6 @@ struct NnlsSystem {
         for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x)
             at.factors.column[i] =
                 i < problem.m ? a(i, j) : (i - problem.m == j ? damping(j) : T(0));
-        const T dependent = problem.tol * sqrt(T(at.factors.rows));
         const bool entered = factors.append(j, penalty(j), dependent, least, reduce);
         if (entered) ++n_updates;
         return entered;
@@ -229,30 +285,29 @@ struct NnlsSystem {
 
     /// Let the steepest variable enter that lowers the objective. False if none does.
     ///
-    /// Less than rounding in b - A x does not count: so the objective falls with every variable
-    /// that enters, and none comes back for ever.
-    __device__ bool enter() {
-        const T least = problem.tol * rounding_scale();
-        const T norm = residual_norm(at.factors.rows);
-        if (!(norm > least)) return false;
+    /// Less than rounding does not count. That is a part of what cancels in b - A x, or of the
+    /// residual itself where it is `fresh`.
+    __device__ bool enter(bool fresh) {
+        const T cancelling = b_norm + size();
+        const T length = residual_norm(at.factors.rows);
+        if (!(length > problem.tol * cancelling)) return false;
         bool entered = false;
-        while (!entered) {
-            const int j = entering(problem.tol * norm);
-            if (j < 0) return false;
-            entered = append(j, least);
+        for (int j = entering(problem.tol * length); j >= 0 && !entered;) {
+            entered = append(j, problem.tol * (fresh ? length : cancelling));
             if (threadIdx.x == 0) at.state[j] = entered ? passive : barred;
             __syncthreads();
+            if (!entered) j = entering(problem.tol * length);
         }
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
             if (at.state[j] == barred) at.state[j] = at_zero;
         __syncthreads();
-        return true;
+        return entered;
     }
 
-    /// Start from the support of `start`, given in the caller's variables.
-    __device__ void warm_start(const T* start) {
+    /// Begin with the support of `guess`, given in the caller's variables.
+    __device__ void warm_start(const T* guess) {
         for (int j = 0; j < problem.n; ++j) {
-            const T value = start[j] / at.column_scale[j] * b_scale;
+            const T value = guess[j] / at.column_scale[j] * b_scale;
             if (!(value > 0 && value < Floating<T>::infinity()) ||
                 !append(j, -Floating<T>::infinity()))
                 continue;
@@ -314,44 +369,99 @@ struct NnlsSystem {
         return false;
     }
 
-    /// Run to convergence, which is only declared on a freshly made residual. Leaves that
-    /// residual and its gradient behind.
+    /// Make the residual from A, b and x, and refine x where it stays positive.
+    ///
+    /// At the optimum of the passive set the part of the residual along its columns is an error
+    /// of x. Taken out, it no longer hides what the other columns see: the residual is then the
+    /// witness of the certificate.
+    __device__ void refresh() {
+        make_residual();
+        factors.correct(reduce);
+        T blocked = 0;
+        for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
+            if (!(at.x[at.factors.variables[p]] + at.factors.solution[p] > 0)) blocked = 1;
+        if (reduce(blocked, MaxMagnitude<T>()) == 0)
+            for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
+                at.x[at.factors.variables[p]] += at.factors.solution[p];
+        __syncthreads();
+    }
+
+    /// Let variables in, one at a time, until none enters. False where the iteration limit is met.
+    __device__ bool descend() {
+        for (make_gradient(); enter(false); make_gradient())
+            if (!make_feasible()) return false;
+        return true;
+    }
+
+    /// Run to convergence, which is only declared on a fresh residual. Leaves that residual and
+    /// its gradient behind.
     __device__ NnlsStatus solve() {
-        NnlsStatus status = converged;
-        bool fresh = false;
-        if (factors.length > 0 && !make_feasible()) status = iteration_limit;
-        for (;;) {
-            if (status != converged && !fresh) {
-                make_residual();
-                fresh = true;
-            }
+        bool goes_on = factors.length == 0 || make_feasible();
+        for (int round = 0; goes_on && (goes_on = descend()); ++round) {
+            refresh();
             make_gradient();
-            if (status == converged && enter()) {
-                fresh = false;
-                if (!make_feasible()) status = iteration_limit;
-            } else if (fresh) {
-                return status;
-            } else {
-                make_residual();
-                fresh = true;
-            }
+            if (round == fresh_rounds || !enter(true)) return converged;
+            goes_on = make_feasible();
         }
+        make_residual();
+        make_gradient();
+        return iteration_limit;
     }
 
-    /// Largest violation of the optimality conditions, from the fresh residual's gradient.
-    __device__ T kkt() {
-        const T scale = rounding_scale();
-        T worst = 0;
+    /// The certificate of x by the residual that is its witness, as reference/certificate.py
+    /// says; everything in scaled variables.
+    struct Certificate {
+        T fit;     // |b - A x|
+        T misfit;  // the root of twice the objective; a little less where `good`
+        T kkt;
+        bool good;
+    };
+
+    __device__ Certificate certify() {
+        T fit = 0, unfit = 0, penalties = 0, slope = 0;
+        each_residual([&](int i, T left) {
+            const T apart = left - at.factors.residual[i];
+            unfit += apart * apart;
+            (i < problem.m ? fit : penalties) += left * left;
+        });
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
+            penalties += 2 * penalty(j) * at.x[j];
             const T violation = at.x[j] > 0 ? fabs(at.w[j]) : (at.w[j] > 0 ? at.w[j] : T(0));
-            const T allowed = at.norm[j] * scale;
-            if (allowed > 0) worst = MaxMagnitude<T>()(worst, violation / allowed);
+            if (at.norm[j] > 0) slope = MaxMagnitude<T>()(slope, violation / at.norm[j]);
         }
-        return reduce(worst, MaxMagnitude<T>());
+        fit = reduce(fit, Add<T>());
+        penalties = reduce(penalties, Add<T>());
+        unfit = ratio(sqrt(reduce(unfit, Add<T>())), b_norm);
+        slope = reduce(slope, MaxMagnitude<T>());
+        const T length = residual_norm(at.factors.rows);
+        const T kkt = unfit + min(ratio(slope, length), ratio(length, b_norm));
+        const T by_size = ratio(size(), b_norm), epsilon = Floating<T>::epsilon;
+        const T limit = max(problem.tol, epsilon * (certified_units + certified_by_size * by_size));
+        const bool good = kkt <= limit && epsilon * by_size <= hidden<T>;
+        const T slack = good ? certified_units * epsilon * b_norm : T(0);
+        return {sqrt(fit), sqrt(fit + penalties) - slack, kkt, good};
     }
 
-    /// |b - A x| in the caller's units, without the ridge's rows.
-    __device__ T rnorm() { return residual_norm(problem.m) / b_scale; }
+    /// 0 for nothing of nothing, infinity for something of nothing.
+    static __device__ T ratio(T part, T whole) { return part > 0 ? part / whole : T(0); }
+
+    /// Write system k's answer in the caller's units.
+    __device__ void store(const NnlsResults<T>& results, long long k, NnlsStatus outcome,
+                          const Certificate& found) const {
+        const int n = problem.n;
+        for (int j = threadIdx.x; j < n; j += blockDim.x) {
+            results.x[k * n + j] = at.x[j] * at.column_scale[j] / b_scale;
+            results.dual[k * n + j] = at.w[j] / at.column_scale[j] / b_scale;
+        }
+        if (threadIdx.x == 0) {
+            results.rnorm[k] = found.fit / b_scale;
+            results.kkt[k] = found.kkt;
+            results.status[k] = outcome == converged && !found.good ? uncertified : outcome;
+            results.nit[k] = nit;
+            results.n_updates[k] = n_updates;
+            results.n_downdates[k] = n_downdates;
+        }
+    }
 };
 
 /// A_offset, b_offset: where each system begins, in elements. x holds the starting points and
@@ -361,9 +471,9 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     nnls_qr(const T* A, const long long* A_offset, long long row_stride, long long column_stride,
             const T* b, const long long* b_offset, long long b_stride, long long systems, int m,
             int n, T l1, T root_l2, T tol, int maxiter, int warm, T* x, T* rnorm, T* dual, T* kkt,
-            int* nit, int* status, int* n_updates, int* n_downdates, unsigned long long* next,
-            long long vectors_bytes, long long R_bytes, long long Q_bytes, int regions_in_shared,
-            unsigned char* workspace, long long workspace_stride) {
+            int* nit, int* status, int* n_updates, int* n_downdates, bool* repaired,
+            unsigned long long* next, long long vectors_bytes, long long R_bytes, long long Q_bytes,
+            int regions_in_shared, unsigned char* workspace, long long workspace_stride) {
     __shared__ typename BlockReduce<T>::Storage reduce_storage;
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ long long drawn;
@@ -376,6 +486,8 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         arrays.place({vectors_bytes, R_bytes, Q_bytes, regions_in_shared}, m, n, root_l2 > 0,
                      dynamic_shared_memory(), workspace + blockIdx.x * workspace_stride);
     }
+    const NnlsResults<T> results{x,      rnorm,     dual,        kkt,     nit,
+                                 status, n_updates, n_downdates, repaired};
     NnlsSystem<T> system{problem,
                          arrays,
                          {arrays.factors, 0},
@@ -394,31 +506,22 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         __syncthreads();
         const long long k = drawn;
         if (k >= systems) return;
-        T* x_k = x + k * n;
-        T* dual_k = dual + k * n;
-
-        NnlsStatus outcome = not_finite;
-        T kkt_k = Floating<T>::nan(), rnorm_k = Floating<T>::nan();
-        if (system.load()) {
-            if (warm) system.warm_start(x_k);
-            outcome = system.solve();
-            kkt_k = system.kkt();
-            rnorm_k = system.rnorm();
+        if (!system.load()) {
+            results.refuse(k, n);
+            continue;
         }
-        for (int j = threadIdx.x; j < n; j += blockDim.x) {
-            const bool finite = outcome != not_finite;
-            x_k[j] =
-                finite ? arrays.x[j] * arrays.column_scale[j] / system.b_scale : Floating<T>::nan();
-            dual_k[j] =
-                finite ? arrays.w[j] / arrays.column_scale[j] / system.b_scale : Floating<T>::nan();
-        }
-        if (threadIdx.x == 0) {
-            rnorm[k] = rnorm_k;
-            kkt[k] = kkt_k;
-            status[k] = outcome;
-            nit[k] = system.nit;
-            n_updates[k] = system.n_updates;
-            n_downdates[k] = system.n_downdates;
+        T least = Floating<T>::infinity(), caution = 1;
+        for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
+            system.start(caution);
+            if (warm && attempt == 0) system.warm_start(x + k * n);
+            const NnlsStatus outcome = system.solve();
+            const auto found = system.certify();
+            if (attempt == 0 || found.misfit < least) {
+                least = found.misfit;
+                system.store(results, k, outcome, found);
+            }
+            if (threadIdx.x == 0) repaired[k] = attempt > 0;
+            if (found.good || outcome == iteration_limit) break;
         }
     }
 }

@@ -16,22 +16,28 @@
 // memory.
 //
 // Cost, with l columns and m rows: append 4 m l operations and l barriers (twice that
-// where cancellation asks for a second pass), remove 6 m (l - p) operations and l - p
-// barriers, solve l^2 operations and l barriers.
+// where cancellation asks for a second pass, and a solve where little is left), remove
+// 6 m (l - p) operations and l - p barriers, solve l^2 operations and l barriers, correct
+// as append.
 
 #pragma once
 
 #include "block.cuh"
 
-/// A projection that leaves less than this part of a column is done once more.
+/// A projection that leaves less than this part of a vector is done once more.
 template <class T>
 constexpr T orthogonality = T(0.5);
+
+/// A column of which more is left beside the passive ones depends on them no further.
+template <class T>
+constexpr T resolved = T(1e-3);
 
 /// Where a factorisation lies: the same for all threads, so kept in shared memory.
 template <class T>
 struct PassiveQRArrays {
     int rows;
     int capacity;
+    const T* norm;   // of the column of every variable, passive or not
     T* Q;            // rows x capacity, a column contiguous
     T* R;            // capacity x (capacity + 2), a column contiguous
     T* residual;     // rows: b less its projection onto the passive columns
@@ -65,39 +71,40 @@ struct PassiveQR {
 
     /// Append `column` (and destroy it) as `variable`, by modified Gram-Schmidt (Algorithm 2).
     ///
-    /// Returns false, and changes nothing, where no more than `dependent` of the column's norm is
-    /// left beside those there already, or where its right-hand side, the root of twice what the
-    /// objective falls by, does not exceed `least`.
+    /// Returns false, and changes nothing, where the column depends on those there already, or
+    /// where its right-hand side, the root of twice what the objective falls by, does not exceed
+    /// `least`. Of a dependent column, what is left beside the others is at most `dependent` times
+    /// the sum of the terms that cancel in it.
     __device__ bool append(int variable, T penalty, T dependent, T least, BlockReduce<T>& reduce) {
         if (length == at.capacity) return false;
         const int slot = at.slots[length];
-        const T before = column_norm(reduce);
+        const T before = norm_of(at.column, reduce);
         T norm = before;
         for (int pass = 0; pass < 2; ++pass) {
             project_out(slot, pass, reduce);
             const T previous = norm;
-            norm = column_norm(reduce);
+            norm = norm_of(at.column, reduce);
             if (norm > orthogonality<T> * previous) break;
         }
-        if (!(norm > dependent * before)) return false;
+        T cancelling = before;
+        if (norm < resolved<T> * before) cancelling += terms(slot, reduce);
+        if (!(norm > dependent * cancelling)) return false;
 
-        T from_residual = 0, from_shift = 0;
-        for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
-            from_residual += at.column[i] * at.residual[i];
+        T from_shift = 0;
         for (int p = threadIdx.x; p < length; p += blockDim.x)
             from_shift += r(at.slots[p], slot) * shift(at.slots[p]);
         const T new_shift = (penalty - reduce(from_shift, Add<T>())) / norm;
-        const T new_rhs = reduce(from_residual, Add<T>()) / norm - new_shift;
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) at.column[i] /= norm;
+        const T new_rhs = along(at.column, reduce) - new_shift;
         if (!(new_rhs > least)) return false;
 
-        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
-            const T unit = at.column[i] / norm;
-            q(slot)[i] = unit;
-            at.residual[i] -= new_rhs * unit;
-        }
+        take(at.column, new_rhs);
+        const T again = along(at.column, reduce) - new_shift;
+        take(at.column, again);
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) q(slot)[i] = at.column[i];
         if (threadIdx.x == 0) {
             r(slot, slot) = norm;
-            rhs(slot) = new_rhs;
+            rhs(slot) = new_rhs + again;
             shift(slot) = new_shift;
             at.variables[length] = variable;
         }
@@ -122,9 +129,54 @@ struct PassiveQR {
         --length;
     }
 
-    /// Coefficients of the passive columns, by back substitution.
+    /// Coefficients of the passive columns.
     __device__ void solve() {
         for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] = rhs(at.slots[p]);
+        back_substitute();
+    }
+
+    /// Make `residual` orthogonal to the passive columns (up to the penalty). What is taken out of
+    /// it is an error of x; its correction is left in `solution`.
+    __device__ void correct(BlockReduce<T>& reduce) {
+        for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] = 0;
+        __syncthreads();
+        T norm = norm_of(at.residual, reduce);
+        for (int pass = 0; pass < 2; ++pass) {
+            for (int p = 0; p < length; ++p) {
+                const int k = at.slots[p];
+                const T projection = along(q(k), reduce) - shift(k);
+                take(q(k), projection);
+                if (threadIdx.x == 0) at.solution[p] += projection;
+            }
+            const T previous = norm;
+            norm = norm_of(at.residual, reduce);
+            if (norm > orthogonality<T> * previous) break;
+        }
+        back_substitute();
+    }
+
+  private:
+    __device__ T norm_of(const T* vector, BlockReduce<T>& reduce) const {
+        T squares = 0;
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) squares += vector[i] * vector[i];
+        return sqrt(reduce(squares, Add<T>()));
+    }
+
+    /// The product of the residual and a unit vector.
+    __device__ T along(const T* unit, BlockReduce<T>& reduce) const {
+        T product = 0;
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) product += unit[i] * at.residual[i];
+        return reduce(product, Add<T>());
+    }
+
+    /// Take a multiple of a unit vector out of the residual.
+    __device__ void take(const T* unit, T multiple) const {
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
+            at.residual[i] -= multiple * unit[i];
+    }
+
+    /// Replace `solution` by the y of R y = solution; both are given by position.
+    __device__ void back_substitute() {
         __syncthreads();
         for (int p = length - 1; p > 0; --p) {
             const T known = at.solution[p] / r(at.slots[p], at.slots[p]);
@@ -137,12 +189,15 @@ struct PassiveQR {
         __syncthreads();
     }
 
-  private:
-    __device__ T column_norm(BlockReduce<T>& reduce) const {
-        T squares = 0;
-        for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
-            squares += at.column[i] * at.column[i];
-        return sqrt(reduce(squares, Add<T>()));
+    /// The norms of the passive columns' multiples that sum to the projection in `slot`, summed.
+    __device__ T terms(int slot, BlockReduce<T>& reduce) {
+        for (int p = threadIdx.x; p < length; p += blockDim.x)
+            at.solution[p] = r(at.slots[p], slot);
+        back_substitute();
+        T sum = 0;
+        for (int p = threadIdx.x; p < length; p += blockDim.x)
+            sum += at.norm[at.variables[p]] * fabs(at.solution[p]);
+        return reduce(sum, Add<T>());
     }
 
     /// Subtract from `column` its projections onto the columns of Q, one after another.

@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,6 +184,7 @@ def repair(
     again = nnls_householder(part, start, tol=tol, maxiter=maxiter)
     for field, values in zip(solution, again, strict=True):
         field[doubtful] = values
+    solution.repaired[doubtful] = True
 
 
 def by_qr(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:

@@ -75,6 +75,7 @@ def solve(problem: Problem, device: Device) -> Solution:
         status=device.empty((systems,), np.int32),
         n_updates=device.empty((systems,), np.int32),
         n_downdates=device.empty((systems,), np.int32),
+        repaired=device.empty((systems,), np.bool_),
     )
     if systems == 0:
         return solution
@@ -110,14 +111,7 @@ def solve(problem: Problem, device: Device) -> Solution:
             real(problem.tolerance),
             np.int32(min(problem.iteration_limit, 2**31 - 1)),
             np.int32(problem.start is not None),
-            solution.x,
-            solution.rnorm,
-            solution.dual,
-            solution.kkt,
-            solution.nit,
-            solution.status,
-            solution.n_updates,
-            solution.n_downdates,
+            *solution,
             device.zeros((1,), np.uint64),
             *(np.int64(region) for region in regions),
             np.int32(in_shared),

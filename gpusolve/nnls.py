@@ -25,23 +25,38 @@ class NNLSResult:
     x : (..., n) array
         The solutions, not negative.
     rnorm : (...,) array
-        ``|b - A x|``, the 2-norm of the residual.
+        ``|b - A x|``, the 2-norm of the residual of the x that is returned, computed
+        in twice the working precision where it matters.
     dual : (..., n) array
         The negative gradient ``A^T (b - A x) - l1 - l2 x``: zero where ``x > 0`` and
-        not positive where ``x == 0``, up to rounding.
+        not positive where ``x == 0``, up to rounding. It is that of x before its last
+        rounding, which a heavy row of A may magnify.
     kkt : (...,) array
-        The certificate: the largest violation of these two conditions, each over
-        ``|a_j| (|b| + sum_k |a_k| x_k)``, computed from A, b and x at the end and not
-        from the factorisation. About the dtype's epsilon where x is optimal.
+        The certificate: how far ``|b - A x|`` can be from the least, relative to |b|.
+        For every ``x' >= 0`` (without penalties, and up to second order)
+
+            ``|b - A x| <= |b - A x'| + kkt (|b| + sum_k |a_k| (x_k + x'_k))``.
+
+        It is computed from A, b, x and a witness that bounds all residuals from below,
+        and never divided by x. Some eps where x is optimal. More where x is so large
+        that its rounding alone changes ``A x``, by up to ``eps sum_k |a_k| x_k``.
     nit : (...,) int32 array
         Least-squares solutions of a passive set that were made.
     status : (...,) int32 array
-        0: converged. 1: `maxiter` was reached, and x is the best feasible point so
-        far. 2: NaN or infinity in A or b, and all floating fields are NaN.
+        0: converged, and the certificate holds: `kkt` is at most
+        ``eps (1024 + 8 sum_k |a_k| x_k / |b|)``, or `tol` where that is more.
+        1: `maxiter` was reached, and x is the best feasible point so far.
+        2: NaN or infinity in A or b, and all floating fields are NaN.
+        3: not certified, and `kkt` says how far x may be from the optimum; or x is so
+        large, as where columns are nearly dependent, that rounding hides more of
+        ``b - A x`` than 1e-6 |b| (float32: 1e-3). x is the best point that was found.
     n_updates, n_downdates : (...,) int32 array
         Columns that entered and that left the passive set.
+    repaired : (...,) bool array
+        The first solution was not certified, and the system was solved again: by
+        ``"qr"`` after ``"gram"``, and with more caution about dependent columns.
     method : str
-        The method that ran.
+        The method that solved the systems that are not `repaired`.
     """
 
     x: Array
@@ -52,6 +67,7 @@ class NNLSResult:
     status: Array
     n_updates: Array
     n_downdates: Array
+    repaired: Array
     method: str
 
     def __iter__(self) -> Iterator[Array]:
@@ -91,8 +107,8 @@ def nnls(
         ``"qr"`` updates a QR factorisation of the passive columns, exact to the last
         digits even for ill-conditioned systems. ``"gram"`` works on ``A^T A``,
         vectorised over the batch, on the CPU only. ``"auto"`` is ``"qr"`` on a GPU;
-        on the CPU it is ``"gram"``, and ``"qr"`` for each system that does not reach
-        its certificate so.
+        on the CPU it is ``"gram"``, and QR factorisations, a batch at a time, for
+        the systems whose certificate is not convincing so.
     warm_start : (..., n) array_like, optional
         A guess at x. Its positive, finite entries start in the passive set.
     l1, l2 : float
@@ -100,13 +116,9 @@ def nnls(
     tol : float, optional
         A variable may enter where ``dual[j] > tol |a_j| |r|``, r the residual: the
         cosine of the angle between them, so that the scales of A and b do not count.
-        It does enter where the objective then falls by more than
-        ``(tol (|b| + sum_k |a_k| x_k))**2 / 2``; the parenthesis is the magnitude of
-        what cancels in ``b - A x``, so that rounding is never mistaken for descent.
-        A column counts as dependent on the passive ones where at most
-        ``sqrt(m) tol`` of its norm is left beside them. Default ``4 eps``.
+        Default ``4 eps``.
     maxiter : int, optional
-        Limit of `nit`; default ``3 n``.
+        Limit of `nit` for one attempt; default ``3 n``.
 
     Returns
     -------
@@ -130,6 +142,10 @@ def nnls(
     entering variable is the one of steepest descent per unit column norm, so that
     scaling the columns of A scales x and changes nothing else. Columns and
     right-hand sides are scaled by powers of two, which is exact.
+
+    A column counts as dependent on the passive ones where what is left of it beside
+    them is at most 4 eps times what cancels, ``|a_j| + sum_k |a_k c_k|`` with c the
+    coefficients of its projection: no more than rounding leaves.
 
     float32 in, float32 out; other real dtypes give float64 (float16: float32). On the
     CPU all computation is in float64. On a GPU the kernel is launched on the current
@@ -162,6 +178,11 @@ def nnls(
            [0. , 0. ]])
     >>> bool(result.kkt.max() < 1e-15)
     True
+
+    How many systems were solved a second time:
+
+    >>> int(result.repaired.sum())
+    0
     """
     problem = validate(A, b, warm_start, l1, l2, tol, maxiter)
     if method not in METHODS:

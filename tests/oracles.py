@@ -50,6 +50,14 @@ def objective(A: Array, b: Array, x: Array, l1: float = 0.0, l2: float = 0.0) ->
     return float(0.5 * r @ r + l1 * x.sum() + 0.5 * l2 * x @ x)
 
 
+def residual_norm(A: Array, b: Array, x: Array) -> float:
+    """``|b - A x|`` in extended precision."""
+    A, b, x = (np.asarray(v, np.longdouble) for v in (A, b, x))
+    r = b - A @ x
+    largest = np.max(np.abs(r), initial=0) or 1
+    return float(np.sqrt((r / largest) @ (r / largest)) * largest)
+
+
 def scipy_rnorm(A: Array, b: Array) -> float:
     return float(scipy_nnls(A, b)[1])
 

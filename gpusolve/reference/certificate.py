@@ -12,6 +12,7 @@ computed from A, b, x and y alone, whatever the solver did.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,19 +84,15 @@ def residual(system: ScaledSystem, x: Array) -> Array:
 
     Accurate to some units of its own size: where more cancels, in twice the precision.
     """
-    r = system.b - np.matmul(system.A, x[..., None])[..., 0]
+    r = np.asarray(system.b - np.matmul(system.A, x[..., None])[..., 0])
     cancelling = norm(system.b) + size(system, x)
-    doubtful = ACCURATE * norm(r) < cancelling
-    if np.any(doubtful):
-        where = np.atleast_1d(doubtful)
-        flat_r, flat_b = np.atleast_2d(r), np.atleast_2d(system.b)
-        flat_x, at = np.atleast_2d(x), np.flatnonzero(where)
-        step = max(1, BLOCK // max(1, system.A.shape[-2] * system.A.shape[-1]))
-        for first in range(0, len(at), step):
-            part = at[first : first + step]
-            A = system.A if system.A.ndim == 2 else system.A[part]
-            flat_r[part] = minus_product(flat_b[part], A, flat_x[part])
-        r = flat_r.reshape(r.shape)
+    doubtful = np.flatnonzero(ACCURATE * norm(r) < cancelling)
+    systems_b, systems_x, systems_r = map(np.atleast_2d, (system.b, x, r))
+    step = max(1, BLOCK // max(1, math.prod(system.A.shape[-2:])))
+    for first in range(0, len(doubtful), step):
+        at = doubtful[first : first + step]
+        A = system.A if system.A.ndim == 2 else system.A[at]
+        systems_r[at] = minus_product(systems_b[at], A, systems_x[at])
     if not system.has_ridge:
         return r
     return np.concatenate([r, -system.damping * x], axis=-1)
@@ -148,6 +145,30 @@ def certify(
         dual=w / system.column_scale / system.b_scale[..., None],
         kkt=np.asarray(unfit + np.minimum(angle, ratio(length, magnitude))),
     )
+
+
+def witness(system: ScaledSystem, x: Array) -> Array:
+    """The best witness that the support of any x >= 0 has, by singular values.
+
+    It is the residual of the least-squares solution of these columns, whatever
+    sign that has; directions that rounding could have made do not count.
+    """
+    columns = np.where((x > 0)[..., None, :], system.A, 0)
+    penalty = np.where(x > 0, system.penalty, 0)
+    if system.has_ridge:
+        ridge = np.where(x > 0, system.damping, 0)[..., None] * np.eye(x.shape[-1])
+        columns = np.concatenate([columns, ridge], axis=-2)
+    U, s, Vh = np.linalg.svd(columns, full_matrices=False)
+    eps = np.finfo(s.dtype).eps * max(columns.shape[-2:])
+    real = s > eps * np.max(s, axis=-1, keepdims=True, initial=0)
+    U = np.where(real[..., None, :], U, 0)
+    held = np.matmul(Vh, penalty[..., None])[..., 0]
+    shift = np.divide(held, s, out=np.zeros_like(held), where=real)
+    r = residual(system, x)
+    for _ in range(2):
+        along = np.matmul(np.swapaxes(U, -1, -2), r[..., None])[..., 0] - shift
+        r = r - np.matmul(U, along[..., None])[..., 0]
+    return np.asarray(r)
 
 
 def ratio(part: Array, whole: Array) -> Array:

@@ -69,7 +69,9 @@ def minus_product(b: Array, A: Array, x: Array) -> Array:
     array([1.])
     """
     product, error = two_product(A, x[..., None, :])
-    total = np.concatenate([b[..., None] + np.zeros_like(product[..., :1]), -product], -1)
+    total = np.concatenate(
+        [b[..., None] + np.zeros_like(product[..., :1]), -product], -1
+    )
     error = np.concatenate([np.zeros_like(total[..., :1]), -error], -1)
     while total.shape[-1] > 1:
         half = total.shape[-1] // 2

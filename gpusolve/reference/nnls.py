@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .certificate import (
-    Certificate,
     certify,
     is_certified,
     misfit,
@@ -55,15 +54,16 @@ class Solution(NamedTuple):
     status: NDArray[np.int32]
     n_updates: NDArray[np.int32]
     n_downdates: NDArray[np.int32]
+    repaired: NDArray[np.bool_]
 
     @classmethod
     def blank(cls, batch: tuple[int, ...], n: int, dtype: np.dtype[Any]) -> Solution:
         """NaN for every solution, 0 for every count."""
         reals = ((*batch, n), batch, (*batch, n), batch)
-        return cls(
-            *(np.full(shape, np.nan, dtype) for shape in reals),
-            *(np.zeros(batch, np.int32) for _ in range(4)),
-        )
+        fields: list[Any] = [np.full(shape, np.nan, dtype) for shape in reals]
+        fields += [np.zeros(batch, np.int32) for _ in range(4)]
+        fields += [np.zeros(batch, bool)]
+        return cls(*fields)
 
 
 class PassiveQR:
@@ -381,20 +381,20 @@ def solve(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solut
     Where the solution cannot be certified, a column that entered may have been
     rounding noise. Then more caution is tried, and of all solutions the best is taken.
     """
-    best, least = None, np.inf
+    best: list[Any] = []
+    least = np.inf
     for caution in CAUTIONS:
         run = ActiveSet(system, start, tol, caution)
         run.solve(maxiter)
         certificate = certify(system, run.x, run.factors.residual)
         good = bool(is_certified(system, run.x, certificate.kkt, tol, run.x.dtype))
-        found = misfit(system, run.x, certificate.rnorm) - good * slack(system)
-        if best is None or found < least:
-            if run.status == CONVERGED and not good:
-                run.status = UNCERTIFIED
-            counts = run.nit, run.status, run.n_updates, run.n_downdates
-            best, least = Solution(run.x, *certificate, *counts), found
+        found = float(misfit(system, run.x, certificate.rnorm) - good * slack(system))
+        if not best or found < least:
+            refused = run.status == CONVERGED and not good
+            status = UNCERTIFIED if refused else run.status
+            counts = run.nit, status, run.n_updates, run.n_downdates
+            best, least = [run.x, *certificate, *counts], found
         if good or run.status == ITERATION_LIMIT:
             break
         start = np.zeros_like(start)
-    assert best is not None
-    return best
+    return Solution(*best, *[caution > CAUTIONS[0]])

@@ -400,7 +400,7 @@ class Batch:
         witness, change = self.purify(system, at, residual(system, x))
         refined = lanes.x[at] + change
         free = ~lanes.occupied()[at]
-        follows = ((refined > 0) | free).all(axis=1)
+        follows: Mask = np.all((refined > 0) | free, axis=1)
         lanes.x[at[follows]] = refined[follows]
         x = lanes.all_variables(at)[:, :-1]
         r = residual(system, x)
@@ -481,9 +481,9 @@ def nnls_gram(
         was too ill-conditioned, or `maxiter` too small; x is feasible even then.
     """
     if not start.size:
-        none = np.zeros((4, len(start)), np.int32)
-        witness = residual(system, start)
-        return Solution(start, *certify(system, start, witness), *none)
+        nothing = Solution.blank((len(start),), start.shape[1], start.dtype)
+        certificate = certify(system, start, residual(system, start))
+        return nothing._replace(x=start, **certificate._asdict())
     batch = Batch(system, start, tol, maxiter)
     with np.errstate(all="ignore"), TURN if start.size <= BRIEF else nullcontext():
         batch.solve()
@@ -494,4 +494,5 @@ def nnls_gram(
         status=batch.status,
         n_updates=batch.n_updates,
         n_downdates=batch.n_downdates,
+        repaired=np.zeros(len(start), bool),
     )

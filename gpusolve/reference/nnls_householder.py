@@ -153,6 +153,7 @@ class Batch:
         """Make passes until every system is finished."""
         while self.busy.any():
             self.make_pass(np.flatnonzero(self.busy))
+        self.best.repaired[:] = self.attempt > 0
         return self.best
 
     def is_passive(self, at: Indices) -> Mask:
@@ -284,9 +285,7 @@ class Batch:
         outcome = np.where(good | (status != CONVERGED), status, UNCERTIFIED)
         self.least[at[better]] = found[better]
         counts = self.nit[at], outcome, self.n_updates[at], self.n_downdates[at]
-        for field, values in zip(
-            self.best, (x, *certificate, *counts), strict=True
-        ):
+        for field, values in zip(self.best, (x, *certificate, *counts), strict=False):
             field[at[better]] = values[better]
         again = ~good & (status == CONVERGED) & (self.attempt[at] + 1 < len(CAUTIONS))
         self.busy[at] = again

@@ -1,0 +1,273 @@
+"""The certificate as a lock: it opens for every right answer, and for no wrong one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from oracles import brute_force, residual_norm
+from scipy.linalg import null_space
+
+import gpusolve
+from gpusolve.reference.certificate import (
+    certify,
+    hides,
+    is_certified,
+    residual,
+    witness,
+)
+from gpusolve.reference.scaling import scale
+
+TOL = 4 * float(np.finfo(np.float64).eps)
+DOUBLE = np.dtype(np.float64)
+
+System = tuple[np.ndarray, np.ndarray]
+
+
+def overdetermined(rng: np.random.Generator) -> System:
+    return rng.standard_normal((12, 7)), rng.standard_normal(12)
+
+
+def low_rank(rng: np.random.Generator) -> System:
+    A = rng.standard_normal((9, 2)) @ rng.standard_normal((2, 7))
+    return A, rng.standard_normal(9)
+
+
+def mirrored(rng: np.random.Generator) -> System:
+    A = rng.standard_normal((9, 4))
+    return np.hstack([A, -A]), rng.standard_normal(9)
+
+
+def heavy_row(rng: np.random.Generator) -> System:
+    A = np.vstack([10 * rng.random((9, 6)), np.full(6, 1e8)])
+    return A, np.append(10 * rng.random(9), 1e8)
+
+
+def heavy_row_of_pairs(rng: np.random.Generator) -> System:
+    spectra = rng.integers(0, 10, (4, 4)).astype(float)
+    baseline = rng.integers(-2, 3, (4, 2)).astype(float)
+    A = np.hstack([spectra, baseline, -baseline])
+    A = np.vstack([A, 1e6 * (np.arange(8) < 4)])
+    return A, np.append(rng.integers(0, 10, 4), 1e6)
+
+
+def exactly_solvable(rng: np.random.Generator) -> System:
+    A = rng.standard_normal((9, 6))
+    return A, A @ rng.random(6)
+
+
+def ill_conditioned(rng: np.random.Generator) -> System:
+    A = rng.standard_normal((9, 1)) + 1e-6 * rng.standard_normal((9, 6))
+    return A, rng.standard_normal(9)
+
+
+KINDS: dict[str, Callable[[np.random.Generator], System]] = {
+    kind.__name__: kind
+    for kind in (
+        overdetermined,
+        low_rank,
+        mirrored,
+        heavy_row,
+        heavy_row_of_pairs,
+        exactly_solvable,
+        ill_conditioned,
+    )
+}
+
+
+@pytest.fixture(params=KINDS)
+def systems(request: pytest.FixtureRequest) -> list[System]:
+    rng = np.random.default_rng(3)
+    return [KINDS[request.param](rng) for _ in range(20)]
+
+
+def accepted(A: np.ndarray, b: np.ndarray, x: np.ndarray, y: Any = None) -> bool:
+    """Whether the lock opens for x, with its best witness or a given one."""
+    system = scale(A, b)
+    at = system.rescale(x)
+    y = witness(system, at) if y is None else y
+    return bool(is_certified(system, at, certify(system, at, y).kkt, TOL, DOUBLE))
+
+
+def support(x: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(x > 1e-9 * x.max(initial=0))
+
+
+def harm(A: np.ndarray, b: np.ndarray, x: np.ndarray, right: np.ndarray) -> float:
+    """How far A x is from where it should be, relative to |b|."""
+    fit = A.astype(np.longdouble) @ (x.astype(np.longdouble) - right)
+    return float(np.sqrt(fit @ fit) / np.linalg.norm(b))
+
+
+def test_a_right_answer_is_accepted(backend: Any, systems: list[System]) -> None:
+    for A, b in systems:
+        result = backend.nnls(A, b)
+        assert result.status == 0
+        assert accepted(A, b, result.x)
+        best = np.sqrt(2 * brute_force(A, b))
+        assert result.rnorm <= best + 1e-9 * np.linalg.norm(b)
+
+
+def wrong(A: np.ndarray, b: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
+    """Points near an optimal one, of which most are not optimal."""
+    rng, used = np.random.default_rng(4), support(x)
+    points = []
+    for j in used:
+        dropped = x.copy()
+        dropped[j] = 0
+        points.append(dropped)
+    for i, j in itertools.pairwise(used):
+        exchanged = x.copy()
+        exchanged[[i, j]] = x[[j, i]]
+        points.append(exchanged)
+    points.append(x * (1 + 1e-6))
+    points.append(np.abs(x + 1e-6 * np.abs(x).max() * rng.standard_normal(len(x))))
+    points.append(np.where(x > 0, x * (1 + 1e-6 * rng.standard_normal(len(x))), 0))
+    return [point for point in points if (point >= 0).all()]
+
+
+def test_a_wrong_answer_is_refused(systems: list[System]) -> None:
+    refused = 0
+    for A, b in systems:
+        x = gpusolve.nnls(A, b).x
+        for point in wrong(A, b, x):
+            if harm(A, b, point, x) > 1e-9:
+                assert not accepted(A, b, point)
+                refused += 1
+    assert refused > 20
+
+
+def test_a_huge_null_vector_is_refused() -> None:
+    rng, refused = np.random.default_rng(5), 0
+    while refused < 20:
+        A, b = low_rank(rng)
+        x = gpusolve.nnls(A, b).x
+        null = null_space(A) @ rng.standard_normal(5)
+        point = x + 1e12 * null
+        if (point >= 0).all():
+            system = scale(A, b)
+            assert not accepted(A, b, point)
+            assert hides(system, system.rescale(point), DOUBLE)
+            refused += 1
+
+
+def test_solutions_of_noise_are_refused() -> None:
+    """Of rank 2, with as many columns as rows: without care x is noise times 1e15."""
+    rng = np.random.default_rng(6)
+    for _ in range(100):
+        A = rng.standard_normal((5, 2)) @ rng.standard_normal((2, 5))
+        b = rng.standard_normal(5)
+        left, values, right = np.linalg.svd(A)
+        noise = right.T @ (left.T @ b / np.maximum(values, 1e-17))
+        A, noise = A * np.sign(noise), np.abs(noise)
+        assert noise.max() > 1e12
+        answer = gpusolve.nnls(A, b)
+        assert answer.status == 0
+        assert answer.x.max() < 1e6
+        system = scale(A, b)
+        at = system.rescale(noise)
+        orthogonal = (
+            system.b
+            - system.A[:, :2]
+            @ np.linalg.lstsq(system.A[:, :2], system.b, rcond=None)[0]
+        )
+        for y in (witness(system, at), residual(system, at), orthogonal):
+            assert not accepted(A, b, noise, y)
+
+
+def test_a_witness_proves_what_it_says(systems: list[System]) -> None:
+    """No point at all is better than `kkt` allows, for any x and any witness."""
+    rng = np.random.default_rng(7)
+    for A, b in systems:
+        system = scale(A, b)
+        norms, length = np.linalg.norm(A, axis=0), np.linalg.norm(b)
+        best = gpusolve.nnls(A, b).x
+        for point in (best, 0 * best, best * (1 + 1e-3), rng.random(A.shape[1])):
+            at = system.rescale(point)
+            kkt = certify(system, at, witness(system, at)).kkt
+            allowed = kkt * (length + norms @ (point + best))
+            excess = residual_norm(A, b, point) - residual_norm(A, b, best)
+            assert excess <= allowed * (1 + 4 * kkt) + 1e-13 * length
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.3, 0.0), (0.0, 0.7), (0.2, 0.1)])
+def test_penalties_have_certificates_too(l1: float, l2: float) -> None:
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        A, b = rng.standard_normal((8, 6)), rng.standard_normal(8)
+        system = scale(A, b, l1, l2)
+        x = system.rescale(gpusolve.nnls(A, b, l1=l1, l2=l2).x)
+        if not x.any():
+            continue
+        for point in (x, x * (1 + 1e-6)):
+            kkt = certify(system, point, witness(system, point)).kkt
+            assert is_certified(system, point, kkt, TOL, DOUBLE) == (point is x)
+
+
+def test_what_rounding_hides_has_a_status_of_its_own(backend: Any) -> None:
+    """Only the difference of two columns, 1e-12 of them, fits b: x is 1e12."""
+    A = np.array([[1.0, -1.0], [0.0, 1e-12]])
+    b = np.array([0.0, 1.0])
+    result = backend.nnls(A, b)
+    assert result.status == 3
+    assert result.x.min() > 1e11
+    assert result.rnorm < 1e-3
+    small = backend.nnls(A * [[1.0], [1e8]], b)
+    assert small.status == 0
+    assert small.rnorm < 1e-11
+
+
+@pytest.mark.parametrize("method", ["auto", "qr"])
+def test_rnorm_is_that_of_x(backend: Any, method: str) -> None:
+    from test_nnls import kahan
+
+    for n in (30, 50, 60):
+        A, b = kahan(n), np.ones(n)
+        result = backend.nnls(A, b, method=method)
+        cancelling = np.linalg.norm(A, axis=0) @ result.x
+        exact = residual_norm(A, b, result.x)
+        blur = n * float(np.finfo(np.longdouble).eps) * cancelling
+        assert result.rnorm == pytest.approx(exact, rel=1e-12, abs=blur)
+
+
+def test_gram_says_what_it_did_not_reach() -> None:
+    from test_nnls import kahan
+
+    for n in (50, 60):
+        A, b = kahan(n), np.ones(n)
+        gram, auto = gpusolve.nnls(A, b, method="gram"), gpusolve.nnls(A, b)
+        assert (gram.status, bool(gram.repaired)) == (3, False)
+        assert gram.kkt > 1e-3
+        assert (auto.status, bool(auto.repaired)) == (0, True)
+
+
+def test_heavy_rows_and_free_columns() -> None:
+    """Spectra that sum to one, heavily, over baselines of either sign."""
+    S = [[3, 8, 0, 6], [8, 7, 1, 8], [0, 6, 3, 7], [9, 9, 5, 3], [1e6] * 4]
+    P = np.array([[1, -2], [1, -1], [1, 0], [1, 1], [0, 0]])
+    A, b = np.hstack([S, P, -P]), np.array([9, 0, 5, 0, 1e6])
+    for method in ("auto", "qr"):
+        result = gpusolve.nnls(A, b, method=method)
+        assert result.status == 0
+        best = np.sqrt(2 * brute_force(A, b))
+        assert result.rnorm == pytest.approx(best, abs=1e-9 * 1e6)
+        assert result.rnorm == pytest.approx(5.357238, abs=1e-6)
+
+
+def test_mirrored_columns_need_no_second_method() -> None:
+    rng = np.random.default_rng(9)
+    band = np.linspace(-1, 1, 120)
+    free = np.stack([np.ones(120), band, band**2], axis=1)
+    spectra = rng.random((120, 10))
+    for weight in (1.0, 1e3):
+        A = np.hstack([spectra, free, -free])
+        A = np.vstack([A, weight * (np.arange(16) < 10)])
+        b = rng.dirichlet(np.full(10, 0.5), 300) @ spectra.T
+        b += 0.01 * rng.standard_normal(b.shape)
+        b = np.hstack([b, np.full((300, 1), weight)])
+        result = gpusolve.nnls(A, b)
+        assert (result.status == 0).all()
+        assert not result.repaired.any()
