@@ -12,18 +12,17 @@ computed from A, b, x and y alone, whatever the solver did.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .compensated import minus_product
+from .compensated import minus_dot
 from .scaling import Array, ScaledSystem
 
 ACCURATE = 64.0
-"""``b - A x`` is computed again, in twice the precision, where what cancels in it is
-more times as large as what is left."""
+"""A row of ``b - A x`` is computed again, in twice the precision, where what cancels in
+it is more times as large as the whole residual."""
 
 HIDDEN = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
 """Part of ``|b|`` that rounding in x alone may change in ``A x``."""
@@ -87,12 +86,19 @@ def residual(system: ScaledSystem, x: Array) -> Array:
     r = np.asarray(system.b - np.matmul(system.A, x[..., None])[..., 0])
     cancelling = norm(system.b) + size(system, x)
     doubtful = np.flatnonzero(ACCURATE * norm(r) < cancelling)
-    systems_b, systems_x, systems_r = map(np.atleast_2d, (system.b, x, r))
-    step = max(1, BLOCK // max(1, math.prod(system.A.shape[-2:])))
-    for first in range(0, len(doubtful), step):
-        at = doubtful[first : first + step]
-        A = system.A if system.A.ndim == 2 else system.A[at]
-        systems_r[at] = minus_product(systems_b[at], A, systems_x[at])
+    if doubtful.size:
+        b, at, rows = map(np.atleast_2d, (system.b, x, r))
+        A = system.A if system.A.ndim == 2 else system.A[doubtful]
+        terms = np.abs(b[doubtful])
+        terms += np.matmul(np.abs(A), at[doubtful, :, None])[..., 0]
+        length = norm(rows[doubtful])[:, None]
+        k, row = np.nonzero(terms > ACCURATE * length)
+        step = max(1, BLOCK // max(1, x.shape[-1]))
+        for first in range(0, len(k), step):
+            part = slice(first, first + step)
+            lane, i = doubtful[k[part]], row[part]
+            a = A[i] if A.ndim == 2 else A[k[part], i]
+            rows[lane, i] = minus_dot(b[lane, i], a, at[lane])
     if not system.has_ridge:
         return r
     return np.concatenate([r, -system.damping * x], axis=-1)
@@ -116,7 +122,11 @@ def times(system: ScaledSystem, x: Array) -> Array:
 
 
 def certify(
-    system: ScaledSystem, x: Array, witness: Array, r: Array | None = None
+    system: ScaledSystem,
+    x: Array,
+    witness: Array,
+    r: Array | None = None,
+    w: Array | None = None,
 ) -> Certificate:
     """Certify `x`, given in scaled variables; the answer is in the given units.
 
@@ -127,12 +137,12 @@ def certify(
         The point, not negative.
     witness : (..., rows) array
         In the shape of `residual`.
-    r : (..., rows) array, optional
-        ``residual(system, x)``, where it is known.
+    r, w : array, optional
+        ``residual(system, x)`` and ``gradient(system, witness)``, where they are known.
     """
     m = system.A.shape[-2]
     r = residual(system, x) if r is None else r
-    w = gradient(system, witness)
+    w = gradient(system, witness) if w is None else w
     violation = np.where(x > 0, np.abs(w), np.maximum(w, 0))
     slope = np.divide(
         violation, system.norm, out=np.zeros_like(violation), where=system.norm > 0

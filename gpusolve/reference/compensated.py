@@ -54,25 +54,23 @@ def two_product(a: Array, b: Array) -> tuple[Array, Array]:
     return product, error + a_low * b_low
 
 
-def minus_product(b: Array, A: Array, x: Array) -> Array:
-    """``b - A x``, rounded once from twice the working precision.
+def minus_dot(b: Array, a: Array, x: Array) -> Array:
+    """``b - a x``, rounded once from twice the working precision.
 
     Parameters
     ----------
-    b : (..., m) array
-    A : (..., m, n) array
-    x : (..., n) array
+    b : (...) array
+    a, x : (..., n) array
 
     Examples
     --------
-    >>> minus_product(np.array([1e16 + 2]), np.array([[1e8, 1.0]]), np.array([1e8, 1]))
-    array([1.])
+    >>> minus_dot(np.array(1e16 + 2), np.array([1e8, 1.0]), np.array([1e8, 1.0]))
+    array(1.)
     """
-    product, error = two_product(A, x[..., None, :])
-    total = np.concatenate(
-        [b[..., None] + np.zeros_like(product[..., :1]), -product], -1
-    )
-    error = np.concatenate([np.zeros_like(total[..., :1]), -error], -1)
+    product, error = two_product(a, x)
+    first = np.broadcast_to(b[..., None], (*product.shape[:-1], 1))
+    total = np.concatenate([first, -product], axis=-1)
+    error = np.concatenate([np.zeros_like(first), -error], axis=-1)
     while total.shape[-1] > 1:
         half = total.shape[-1] // 2
         left, right, odd = np.split(total, [half, 2 * half], axis=-1)

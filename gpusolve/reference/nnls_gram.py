@@ -397,14 +397,14 @@ class Batch:
         """
         lanes, system = self.lanes, self.system.take(self.lanes.system[at])
         x = lanes.all_variables(at)[:, :-1]
-        witness, change = self.purify(system, at, residual(system, x))
+        witness, along, change = self.purify(system, at, residual(system, x))
         refined = lanes.x[at] + change
         free = ~lanes.occupied()[at]
         follows: Mask = np.all((refined > 0) | free, axis=1)
         lanes.x[at[follows]] = refined[follows]
         x = lanes.all_variables(at)[:, :-1]
         r = residual(system, x)
-        certificate = certify(system, x, witness, r)
+        certificate = certify(system, x, witness, r, along)
         better = certificate.kkt < lanes.best[at]
         self.keep(at[better], x[better], [field[better] for field in certificate])
         lanes.best[at[better]] = certificate.kkt[better]
@@ -415,30 +415,40 @@ class Batch:
         lanes.busy[at] = goes_on
         for lane in at[goes_on & (certificate.kkt > DRIFT * self.tol * by_size)]:
             lanes.invert(lane)
-        w = np.where(x > 0, gradient(system, r), gradient(system, witness))
+        at, on = at[goes_on], np.flatnonzero(goes_on)
+        of_x = gradient(system.take(on), r[on])
+        w = np.where(x[on] > 0, of_x, along[on])
         now = lanes.c[at] - panel_product(lanes.x[at], lanes.rows[at])
-        at, follows = at[goes_on], follows[goes_on]
-        lanes.c[at, :-1] += w[goes_on] - now[goes_on, :-1]
+        lanes.c[at, :-1] += w - now[:, :-1]
         lanes.fresh[at] = True
-        lanes.polish[at] = ~follows
+        lanes.polish[at] = ~follows[on]
         lanes.reopen(at)
 
     def purify(
         self, system: ScaledSystem, at: Indices, r: Array
-    ) -> tuple[Array, Array]:
-        """Make residuals orthogonal to the passive columns; how x changes by that."""
+    ) -> tuple[Array, Array, Array]:
+        """Make residuals orthogonal to the passive columns.
+
+        Returns them, their gradient, and how the passive x changes by that.
+        """
         lanes, lane = self.lanes, np.arange(len(at))[:, None]
         variables, H = lanes.variables[at], lanes.H[at]
-        change = np.zeros(variables.shape)
+        norms = np.pad(lanes.norm[at], ((0, 0), (0, 1)))[lane, variables]
+        change, w = np.zeros(variables.shape), gradient(system, r)
         for _ in range(PURIFICATIONS):
-            w = np.pad(gradient(system, r), ((0, 0), (0, 1)))
-            d = panel_product(w[lane, variables], H)
-            d = np.where(np.isfinite(d), d, 0)
+            seen = np.pad(w, ((0, 0), (0, 1)))[lane, variables]
+            visible = np.abs(seen) > self.tol * norms * norm(r)[:, None]
+            goes_on = visible.any(axis=1)
+            if not goes_on.any():
+                break
+            d = panel_product(seen, H)
+            d = np.where(goes_on[:, None] & np.isfinite(d), d, 0)
             change += d
-            of_all = np.zeros_like(w)
+            of_all = np.zeros((len(at), w.shape[1] + 1))
             of_all[lane, variables] = d
             r = r - times(system, of_all[:, :-1])
-        return r, change
+            w = gradient(system, r)
+        return r, w, change
 
     def keep(self, at: Indices, x: Array, certificate: list[Array]) -> None:
         """Keep some points as the answers so far, with what certifies them."""
