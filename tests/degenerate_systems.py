@@ -1,0 +1,415 @@
+"""Degenerate non-negative least-squares systems, and the least residual of each.
+
+A solver is judged by ``|b - A x|`` of the x that it returns, computed here with twice
+the digits of float64, and never by what the solver reports. The reference is the
+better one of SciPy's ``nnls`` and, up to `BRUTE_COLUMNS` columns, of all supports.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import nnls as scipy_nnls
+
+Array = NDArray[np.float64]
+Systems = tuple[Array, Array]
+Family = Callable[[Generator, int, int, int], Systems]
+Coefficients = Callable[[Generator, int, int, int], Array]
+
+# ---- right-hand sides ----
+
+
+def right_hand_sides(rng: Generator, A: Array) -> Array:
+    """For each system one of four: normal, heavy, in the range, in the cone of A."""
+    systems, m, n = A.shape
+    normal = rng.standard_normal((systems, m))
+    heavy = normal.copy()
+    heavy[np.arange(systems), rng.integers(m, size=systems)] *= weights(rng, systems)
+    y = rng.standard_normal((systems, n))
+    in_range = np.einsum("kmn,kn->km", A, y)
+    in_cone = np.einsum("kmn,kn->km", A, np.where(y == y.max(-1)[:, None], 1, y > 0.5))
+    kind = rng.integers(4, size=(systems, 1))
+    return np.asarray(np.choose(kind, [normal, heavy, in_range, in_cone]))
+
+
+def weights(rng: Generator, systems: int, least: float = 0.0) -> Array:
+    """10**u, u uniform from `least` to 7."""
+    return 10 ** rng.uniform(least, 7, systems)
+
+
+# ---- matrices with dependent columns ----
+
+
+def low_rank(rng: Generator, systems: int, m: int, n: int, rank: int) -> Array:
+    left = rng.standard_normal((systems, m, rank))
+    return np.asarray(left @ rng.standard_normal((systems, rank, n)))
+
+
+def integers(rng: Generator, systems: int, m: int, n: int) -> Array:
+    return rng.integers(-3, 4, (systems, m, n)).astype(np.float64)
+
+
+def normal(rng: Generator, systems: int, m: int, n: int) -> Array:
+    return rng.standard_normal((systems, m, n))
+
+
+def with_dependents(
+    rng: Generator,
+    systems: int,
+    m: int,
+    n: int,
+    coefficients: Coefficients,
+    independent: Callable[[Generator, int, int, int], Array] = normal,
+    least_digits: float = np.inf,
+) -> Array:
+    """Some columns, and combinations of them, in random order.
+
+    The combinations are perturbed by ``10**-u`` of their norm, u uniform from
+    `least_digits` to 16; not at all where `least_digits` is infinite.
+    """
+    k = int(rng.integers(1, n)) if n > 1 else n
+    base = independent(rng, systems, m, k)
+    others = base @ coefficients(rng, systems, k, n - k)
+    if least_digits <= 16:
+        noise = rng.standard_normal(others.shape)
+        noise *= np.linalg.norm(others, axis=1, keepdims=True) / np.sqrt(m)
+        others += noise * 10 ** -rng.uniform(least_digits, 16, (systems, 1, n - k))
+    return shuffled(rng, np.concatenate([base, others], axis=-1))
+
+
+def shuffled(rng: Generator, A: Array) -> Array:
+    """The columns of each system in random order."""
+    order = rng.random((len(A), 1, A.shape[-1])).argsort(axis=-1)
+    return np.take_along_axis(A, order, axis=-1)
+
+
+# ---- coefficients of dependent columns, (systems, k, count) ----
+
+
+def copies(rng: Generator, systems: int, k: int, count: int) -> Array:
+    chosen = rng.integers(k, size=(systems, 1, count))
+    return (np.arange(k)[:, None] == chosen).astype(np.float64)
+
+
+def opposites(rng: Generator, systems: int, k: int, count: int) -> Array:
+    return -copies(rng, systems, k, count)
+
+
+def powers_of_two(rng: Generator, systems: int, k: int, count: int) -> Array:
+    factors = 2.0 ** rng.integers(-30, 31, (systems, 1, count))
+    return copies(rng, systems, k, count) * factors
+
+
+def real_factors(rng: Generator, systems: int, k: int, count: int) -> Array:
+    factors = 10 ** rng.uniform(-6, 6, (systems, 1, count))
+    return copies(rng, systems, k, count) * factors
+
+
+def sums(rng: Generator, systems: int, k: int, count: int) -> Array:
+    chosen = rng.random((systems, k, count)) < 0.5
+    return np.asarray(np.maximum(chosen, copies(rng, systems, k, count)))
+
+
+def nonnegative(rng: Generator, systems: int, k: int, count: int) -> Array:
+    return sums(rng, systems, k, count) * rng.exponential(size=(systems, k, count))
+
+
+def signed(rng: Generator, systems: int, k: int, count: int) -> Array:
+    return sums(rng, systems, k, count) * rng.standard_normal((systems, k, count))
+
+
+def any_of(rng: Generator, systems: int, k: int, count: int) -> Array:
+    """Each column by another of the rules above."""
+    rules = (copies, opposites, powers_of_two, real_factors, sums, nonnegative, signed)
+    made = np.stack([rule(rng, systems, k, count) for rule in rules])
+    kind = rng.integers(len(rules), size=(1, systems, 1, count))
+    return np.take_along_axis(made, kind, axis=0)[0]
+
+
+# ---- families ----
+
+
+def plain(
+    rng: Generator,
+    systems: int,
+    m: int,
+    n: int,
+    matrices: Callable[[Generator, int, int, int], Array],
+) -> Systems:
+    A = matrices(rng, systems, m, n)
+    return A, right_hand_sides(rng, A)
+
+
+def heavy_row(
+    rng: Generator,
+    systems: int,
+    m: int,
+    n: int,
+    matrices: Callable[[Generator, int, int, int], Array],
+) -> Systems:
+    """The last row asks for ``sum(x) = 1``, with a weight of 1 to 1e7."""
+    A, b = plain(rng, systems, m, n, matrices)
+    weight = weights(rng, systems)
+    A[:, -1] = weight[:, None]
+    b[:, -1] = weight
+    return A, b
+
+
+def free_columns(rng: Generator, systems: int, m: int, n: int) -> Systems:
+    """Small integers: columns whose sum is fixed, and free ones as pairs P, -P."""
+    pairs = int(rng.integers(1, max(1, (n - 1) // 2) + 1))
+    A = rng.integers(0, 10, (systems, m, n)).astype(np.float64)
+    A[..., -pairs:] = rng.integers(-2, 3, (systems, m, pairs))
+    A[:, -1] = weights(rng, systems, least=4.0).round()[:, None]
+    A[:, -1, -2 * pairs :] = 0
+    A[..., -2 * pairs : -pairs] = -A[..., -pairs:]
+    b = rng.integers(0, 10, (systems, m)).astype(np.float64)
+    b[rng.random((systems, m)) < 0.5] = 0
+    b[:, -1] = A[:, -1, 0] if n > 2 * pairs else 1.0
+    return A, b
+
+
+MATRICES: dict[str, Callable[[Generator, int, int, int], Array]] = {
+    "full rank": normal,
+    **{f"rank {rank}": partial(low_rank, rank=rank) for rank in (1, 2, 3, 4)},
+    "duplicates": partial(with_dependents, coefficients=copies),
+    "powers of two": partial(with_dependents, coefficients=powers_of_two),
+    "scaled duplicates": partial(with_dependents, coefficients=real_factors),
+    "sums": partial(with_dependents, coefficients=sums),
+    "sums of integers": partial(
+        with_dependents, coefficients=sums, independent=integers
+    ),
+    "non-negative combinations": partial(with_dependents, coefficients=nonnegative),
+    "signed combinations": partial(with_dependents, coefficients=signed),
+    "nearly duplicates": partial(
+        with_dependents, coefficients=copies, least_digits=8.0
+    ),
+    "nearly dependent": partial(with_dependents, coefficients=signed, least_digits=8.0),
+    "nearly opposite": partial(
+        with_dependents, coefficients=opposites, least_digits=8.0
+    ),
+    "opposite pairs": partial(with_dependents, coefficients=opposites),
+    "opposite integers": partial(
+        with_dependents, coefficients=opposites, independent=integers
+    ),
+    "mixed": partial(with_dependents, coefficients=any_of),
+    "mixed, rank 3": partial(
+        with_dependents,
+        coefficients=any_of,
+        independent=partial(low_rank, rank=3),
+    ),
+    "mixed, nearly": partial(with_dependents, coefficients=any_of, least_digits=8.0),
+}
+
+FAMILIES: dict[str, Family] = {
+    **{name: partial(plain, matrices=made) for name, made in MATRICES.items()},
+    **{
+        f"{name}, heavy row": partial(heavy_row, matrices=made)
+        for name, made in MATRICES.items()
+    },
+    "free columns": free_columns,
+}
+
+BATCH = 200
+"""Systems of one family and one shape."""
+
+
+def batch(index: int, seed: int = 0) -> tuple[str, Array, Array]:
+    """The batch of this index: its family, A and b. It depends on nothing else.
+
+    The families take turns. Rows are 1 to 12 and columns 2 to 12; in one batch of 16
+    both are up to 40.
+    """
+    rng = np.random.default_rng([seed, index])
+    largest = 40 if rng.integers(16) == 0 else 12
+    m, n = int(rng.integers(1, largest + 1)), int(rng.integers(2, largest + 1))
+    name = list(FAMILIES)[index % len(FAMILIES)]
+    return name, *FAMILIES[name](rng, BATCH, m, n)
+
+
+def batches(systems: int, seed: int = 0) -> Iterator[tuple[str, Array, Array]]:
+    """Batches of at least this many systems; fewer systems are a part of more."""
+    for index in range(-(-systems // BATCH)):
+        yield batch(index, seed)
+
+
+# ---- the residual, with twice the digits of float64 ----
+
+
+def two_product(a: Array, b: Array) -> Systems:
+    """``a * b`` rounded, and its rounding error (Dekker)."""
+    product = a * b
+    a_high, a_low = halves(a)
+    b_high, b_low = halves(b)
+    error = a_high * b_high - product
+    error += a_high * b_low
+    error += a_low * b_high
+    error += a_low * b_low
+    return product, error
+
+
+def halves(a: Array) -> Systems:
+    """The upper and the lower 26 bits (Veltkamp)."""
+    shifted = a * (2.0**27 + 1)
+    high = shifted - (shifted - a)
+    return high, a - high
+
+
+def two_sum(a: Array, b: Array) -> Systems:
+    """``a + b`` rounded, and its rounding error (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def residual(A: Array, b: Array, x: Array) -> Array:
+    """``b - A x``, as if computed with twice the digits and then rounded."""
+    high, low = b.copy(), np.zeros_like(b)
+    for k in range(A.shape[-1]):
+        product, error = two_product(-A[..., k], x[..., k, None])
+        high, rest = two_sum(high, product)
+        low += error
+        low += rest
+    return high + low
+
+
+# ---- the reference ----
+
+BRUTE_COLUMNS = 8
+"""All supports are tried up to this many columns."""
+
+
+class Reference(NamedTuple):
+    """What the best known x of each system reaches; all arrays are (systems,).
+
+    Attributes
+    ----------
+    rnorm : Array
+        The least ``|b - A x|``.
+    magnitude : Array
+        ``sum_k |a_k| x_k`` of that x.
+    attainable : Array
+        The least `attainable` of all candidates, which may be another one's.
+    """
+
+    rnorm: Array
+    magnitude: Array
+    attainable: Array
+
+
+UNITS = 4.0
+"""Units of ``eps sum_k |a_k| x_k`` by which A x may miss its value."""
+
+
+def attainable(rnorm: Array, magnitude: Array, eps: float) -> Array:
+    """The residual that a stable solver reaches with a candidate's support."""
+    return np.hypot(rnorm, UNITS * eps * magnitude)
+
+
+def judge(A: Array, b: Array, x: Array, eps: float) -> Reference:
+    rnorm = np.linalg.norm(residual(A, b, x), axis=-1)
+    magnitude = (np.linalg.norm(A, axis=-2) * x).sum(axis=-1)
+    valid = np.isfinite(rnorm) & (x >= 0).all(axis=-1)
+    rnorm = np.where(valid, rnorm, np.inf)
+    return Reference(rnorm, magnitude, attainable(rnorm, magnitude, eps))
+
+
+def better(one: Reference, other: Reference) -> Reference:
+    first = one.rnorm <= other.rnorm
+    return Reference(
+        np.where(first, one.rnorm, other.rnorm),
+        np.where(first, one.magnitude, other.magnitude),
+        np.minimum(one.attainable, other.attainable),
+    )
+
+
+def reference(A: Array, b: Array, dtype: Any = np.float64) -> Reference:
+    """The best of x = 0, SciPy and, for a few columns, brute force."""
+    eps = float(np.finfo(dtype).eps)
+    A, b = A.astype(np.float64), b.astype(np.float64)
+    found = judge(A, b, by_scipy(A, b), eps)
+    found = better(found, judge(A, b, np.zeros((len(b), A.shape[-1])), eps))
+    if A.shape[-1] <= BRUTE_COLUMNS:
+        found = better(found, brute_force(A, b, eps))
+    return found
+
+
+def by_scipy(A: Array, b: Array) -> Array:
+    """SciPy's x of each system; zero where SciPy gives up."""
+    return np.array([scipy_or_zero(*system) for system in zip(A, b, strict=True)])
+
+
+def scipy_or_zero(A: Array, b: Array) -> Array:
+    try:
+        return np.asarray(scipy_nnls(A, b)[0])
+    except RuntimeError:
+        return np.zeros(A.shape[-1])
+
+
+def brute_force(A: Array, b: Array, eps: float) -> Reference:
+    """The best of all supports with at most m columns.
+
+    No support needs a decision on its rank, nor on the signs of its solution: what is
+    negative is set to zero, and the residual of that x counts. An optimum has a
+    support of independent columns with a positive solution, so it is among them.
+    """
+    _, m, n = A.shape
+    best = judge(A, b, np.zeros((len(b), n)), eps)
+    for size in range(1, min(m, n) + 1):
+        supports = np.array(list(itertools.combinations(range(n), size)))
+        P = np.ascontiguousarray(A[:, :, supports].transpose(0, 2, 1, 3))
+        b_each = np.repeat(b[:, None], len(supports), axis=1)
+        with np.errstate(all="ignore"):
+            y = least_squares(P, b_each)
+            y += least_squares(P, residual(P, b_each, y))
+            found = judge(P, b_each, np.maximum(y, 0), eps)
+        best = better(best, best_support(found))
+    return best
+
+
+def best_support(found: Reference) -> Reference:
+    """From all supports, (systems, supports), to the best of each system."""
+    best = found.rnorm.argmin(axis=-1)[:, None]
+    return Reference(
+        np.take_along_axis(found.rnorm, best, axis=-1)[:, 0],
+        np.take_along_axis(found.magnitude, best, axis=-1)[:, 0],
+        found.attainable.min(axis=-1),
+    )
+
+
+def least_squares(P: Array, b: Array) -> Array:
+    """The least-squares solutions by QR; any numbers where P is singular."""
+    size = P.shape[-1]
+    factor: Array = np.linalg.qr(np.concatenate([P, b[..., None]], -1), mode="r")
+    R, c = factor[..., :size, :size], factor[..., :size, size:]
+    pivots = np.einsum("...ii->...i", R)
+    pivots[pivots == 0] = 1
+    return np.asarray(np.linalg.solve(R, c)[..., 0])
+
+
+# ---- the comparison ----
+
+
+def excess(A: ArrayLike, b: ArrayLike, x: ArrayLike, reference: Reference) -> Array:
+    """``(|b - A x| - best) / |b|``; infinite where x is not finite or negative."""
+    A, b, x = (np.asarray(value, np.float64) for value in (A, b, x))
+    with np.errstate(all="ignore"):
+        rnorm = judge(A, b, x, 0.0).rnorm
+    return (rnorm - reference.rnorm) / norm_or_one(b)
+
+
+def allowance(b: ArrayLike, reference: Reference) -> Array:
+    """What must be granted to any x of the dtype, relative to ``|b|``."""
+    over = reference.attainable - reference.rnorm
+    return over / norm_or_one(np.asarray(b, np.float64))
+
+
+def norm_or_one(b: Array) -> Array:
+    norm = np.linalg.norm(b, axis=-1)
+    return np.where(norm > 0, norm, 1.0)
