@@ -103,12 +103,12 @@ def opposites(rng: Generator, systems: int, k: int, count: int) -> Array:
 
 def powers_of_two(rng: Generator, systems: int, k: int, count: int) -> Array:
     factors = 2.0 ** rng.integers(-30, 31, (systems, 1, count))
-    return copies(rng, systems, k, count) * factors
+    return np.asarray(copies(rng, systems, k, count) * factors)
 
 
 def real_factors(rng: Generator, systems: int, k: int, count: int) -> Array:
     factors = 10 ** rng.uniform(-6, 6, (systems, 1, count))
-    return copies(rng, systems, k, count) * factors
+    return np.asarray(copies(rng, systems, k, count) * factors)
 
 
 def sums(rng: Generator, systems: int, k: int, count: int) -> Array:
@@ -284,6 +284,9 @@ def residual(A: Array, b: Array, x: Array) -> Array:
 BRUTE_COLUMNS = 8
 """All supports are tried up to this many columns."""
 
+UNITS = 4.0
+"""Granted to every solver, in units of ``eps sum_k |a_k| x_k``. See `allowance`."""
+
 
 class Reference(NamedTuple):
     """What the best known x of each system reaches; all arrays are (systems,).
@@ -295,7 +298,7 @@ class Reference(NamedTuple):
     magnitude : Array
         ``sum_k |a_k| x_k`` of that x.
     attainable : Array
-        The least `attainable` of all candidates, which may be another one's.
+        The least ``|b - A x| + UNITS eps sum_k |a_k| x_k`` of all candidates x.
     """
 
     rnorm: Array
@@ -303,21 +306,12 @@ class Reference(NamedTuple):
     attainable: Array
 
 
-UNITS = 4.0
-"""Units of ``eps sum_k |a_k| x_k`` by which A x may miss its value."""
-
-
-def attainable(rnorm: Array, magnitude: Array, eps: float) -> Array:
-    """The residual that a stable solver reaches with a candidate's support."""
-    return np.hypot(rnorm, UNITS * eps * magnitude)
-
-
 def judge(A: Array, b: Array, x: Array, eps: float) -> Reference:
     rnorm = np.linalg.norm(residual(A, b, x), axis=-1)
     magnitude = (np.linalg.norm(A, axis=-2) * x).sum(axis=-1)
     valid = np.isfinite(rnorm) & (x >= 0).all(axis=-1)
     rnorm = np.where(valid, rnorm, np.inf)
-    return Reference(rnorm, magnitude, attainable(rnorm, magnitude, eps))
+    return Reference(rnorm, magnitude, rnorm + UNITS * eps * magnitude)
 
 
 def better(one: Reference, other: Reference) -> Reference:
@@ -330,7 +324,10 @@ def better(one: Reference, other: Reference) -> Reference:
 
 
 def reference(A: Array, b: Array, dtype: Any = np.float64) -> Reference:
-    """The best of x = 0, SciPy and, for a few columns, brute force."""
+    """The best of x = 0, SciPy and, for a few columns, brute force.
+
+    Always in float64; `dtype` is that of the solver to be judged, for `attainable`.
+    """
     eps = float(np.finfo(dtype).eps)
     A, b = A.astype(np.float64), b.astype(np.float64)
     found = judge(A, b, by_scipy(A, b), eps)
@@ -386,7 +383,8 @@ def best_support(found: Reference) -> Reference:
 def least_squares(P: Array, b: Array) -> Array:
     """The least-squares solutions by QR; any numbers where P is singular."""
     size = P.shape[-1]
-    factor: Array = np.linalg.qr(np.concatenate([P, b[..., None]], -1), mode="r")
+    joined = np.concatenate([P, b[..., None]], axis=-1)
+    factor: Array = np.asarray(np.linalg.qr(joined, mode="r"))
     R, c = factor[..., :size, :size], factor[..., :size, size:]
     pivots = np.einsum("...ii->...i", R)
     pivots[pivots == 0] = 1
@@ -401,15 +399,27 @@ def excess(A: ArrayLike, b: ArrayLike, x: ArrayLike, reference: Reference) -> Ar
     A, b, x = (np.asarray(value, np.float64) for value in (A, b, x))
     with np.errstate(all="ignore"):
         rnorm = judge(A, b, x, 0.0).rnorm
-    return (rnorm - reference.rnorm) / norm_or_one(b)
+    return np.asarray((rnorm - reference.rnorm) / norm_or_one(b))
 
 
 def allowance(b: ArrayLike, reference: Reference) -> Array:
-    """What must be granted to any x of the dtype, relative to ``|b|``."""
+    """The excess that no solver in the reference's dtype can be blamed for.
+
+    Write S for ``sum_k |a_k| x_k`` of a candidate x. To round x alone moves A x by up
+    to ``eps S / 2``. A backward stable solver answers a system whose columns are off
+    by a few ``eps |a_k|``, and there the candidate's residual is larger by a few
+    ``eps S``. So ``|b - A x| + UNITS eps S`` of any candidate may be asked for, and
+    the least of them is. It matters where ``S > 1e6 |b|``: below that the allowance
+    is less than 1e-9 in float64.
+
+    Against the exact optima of 49,000 of these systems with up to 5 columns (rational
+    arithmetic), rounding x costs at most ``0.5 eps S``, and so does the reference. A QR
+    without refinement costs less than ``2.5 eps S`` where it finds the support.
+    """
     over = reference.attainable - reference.rnorm
-    return over / norm_or_one(np.asarray(b, np.float64))
+    return np.asarray(over / norm_or_one(np.asarray(b, np.float64)))
 
 
 def norm_or_one(b: Array) -> Array:
     norm = np.linalg.norm(b, axis=-1)
-    return np.where(norm > 0, norm, 1.0)
+    return np.asarray(np.where(norm > 0, norm, 1.0))
