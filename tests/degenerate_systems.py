@@ -94,7 +94,7 @@ def shuffled(rng: Generator, A: Array) -> Array:
 
 def copies(rng: Generator, systems: int, k: int, count: int) -> Array:
     chosen = rng.integers(k, size=(systems, 1, count))
-    return (np.arange(k)[:, None] == chosen).astype(np.float64)
+    return np.asarray(np.arange(k)[:, None] == chosen, np.float64)
 
 
 def opposites(rng: Generator, systems: int, k: int, count: int) -> Array:
@@ -129,7 +129,7 @@ def any_of(rng: Generator, systems: int, k: int, count: int) -> Array:
     rules = (copies, opposites, powers_of_two, real_factors, sums, nonnegative, signed)
     made = np.stack([rule(rng, systems, k, count) for rule in rules])
     kind = rng.integers(len(rules), size=(1, systems, 1, count))
-    return np.take_along_axis(made, kind, axis=0)[0]
+    return np.asarray(np.take_along_axis(made, kind, axis=0)[0])
 
 
 # ---- families ----
@@ -239,6 +239,8 @@ def batches(systems: int, seed: int = 0) -> Iterator[tuple[str, Array, Array]]:
         yield batch(index, seed)
 
 
+EPS = float(np.finfo(np.float64).eps)
+
 # ---- the residual, with twice the digits of float64 ----
 
 
@@ -307,8 +309,14 @@ class Reference(NamedTuple):
 
 
 def judge(A: Array, b: Array, x: Array, eps: float) -> Reference:
+    """What x reaches; an infinite `rnorm` where it is not finite or negative.
+
+    The bound on the error of `residual` is added to `rnorm`. It counts from
+    ``S = 1e20 |b|`` on, where a residual of zero can be an artefact.
+    """
     rnorm = np.linalg.norm(residual(A, b, x), axis=-1)
     magnitude = (np.linalg.norm(A, axis=-2) * x).sum(axis=-1)
+    rnorm += (A.shape[-1] * EPS) ** 2 * magnitude
     valid = np.isfinite(rnorm) & (x >= 0).all(axis=-1)
     rnorm = np.where(valid, rnorm, np.inf)
     return Reference(rnorm, magnitude, rnorm + UNITS * eps * magnitude)
