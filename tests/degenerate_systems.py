@@ -334,8 +334,9 @@ def better(one: Reference, other: Reference) -> Reference:
 def reference(A: Array, b: Array, dtype: Any = np.float64) -> Reference:
     """The best of x = 0, SciPy and, for a few columns, brute force.
 
-    SciPy's tolerance is absolute, so it also solves with columns of length 1, and
-    misses fewer optima there. Always in float64; `dtype` is that of the solver to be judged, for `attainable`.
+    SciPy's tolerance is absolute: with columns of length 1 it misses fewer optima, so
+    it solves both ways. All is float64; `dtype` is that of the solver to be judged,
+    for `attainable`.
     """
     eps = float(np.finfo(dtype).eps)
     A, b = A.astype(np.float64), b.astype(np.float64)
