@@ -175,6 +175,24 @@ def free_columns(rng: Generator, systems: int, m: int, n: int) -> Systems:
     return A, b
 
 
+def free_line(rng: Generator, systems: int, _m: int, _n: int) -> Systems:
+    """Four spectra of 4 channels with a fixed sum, and a line with free parameters.
+
+    One system that once drifted to x = 1e17, with other weights and, in three of four
+    systems, another b. The shape is fixed.
+    """
+    spectra = np.array([[3, 8, 0, 6], [8, 7, 1, 8], [0, 6, 3, 7], [9, 9, 5, 3]])
+    line = np.array([[1, -2], [1, -1], [1, 0], [1, 1]])
+    weight = weights(rng, systems, least=4.0).round()
+    A = np.zeros((systems, 5, 8))
+    A[:, :4] = np.hstack([spectra, line, -line])
+    A[:, 4, :4] = weight[:, None]
+    b = np.array([9, 0, 5, 0]) * np.ones((systems, 1))
+    other = rng.random((systems, 4)) < rng.choice([0.0, 0.3, 0.6, 1.0], (systems, 1))
+    b = np.where(other, rng.integers(0, 10, b.shape), b)
+    return A, np.column_stack([b, weight])
+
+
 MATRICES: dict[str, Callable[[Generator, int, int, int], Array]] = {
     "full rank": normal,
     **{f"rank {rank}": partial(low_rank, rank=rank) for rank in (1, 2, 3, 4)},
@@ -214,6 +232,7 @@ FAMILIES: dict[str, Family] = {
         for name, made in MATRICES.items()
     },
     "free columns": free_columns,
+    "free line": free_line,
 }
 
 BATCH = 200
@@ -430,6 +449,18 @@ def allowance(b: ArrayLike, reference: Reference) -> Array:
     """
     over = reference.attainable - reference.rnorm
     return np.asarray(over / norm_or_one(np.asarray(b, np.float64)))
+
+
+def loss(A: ArrayLike, b: ArrayLike, x: ArrayLike, reference: Reference) -> Array:
+    """``(|b - A x| - attainable) / best``: a heavy row does not hide a light one here.
+
+    Zero where best is below ``1e-8 |b|``, for it says little there.
+    """
+    A, b, x = (np.asarray(value, np.float64) for value in (A, b, x))
+    with np.errstate(all="ignore"):
+        over = (judge(A, b, x, 0.0).rnorm - reference.attainable) / reference.rnorm
+    visible = reference.rnorm > 1e-8 * np.linalg.norm(b, axis=-1)
+    return np.asarray(np.where(visible, over, 0.0))
 
 
 def norm_or_one(b: Array) -> Array:
