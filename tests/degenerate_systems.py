@@ -443,9 +443,11 @@ def allowance(b: ArrayLike, reference: Reference) -> Array:
     the least of them is. It matters where ``S > 1e6 |b|``: below that the allowance
     is less than 1e-9 in float64.
 
-    Against the exact optima of 49,000 of these systems with up to 5 columns (rational
-    arithmetic), rounding x costs at most ``0.5 eps S``, and so does the reference. A QR
-    without refinement costs less than ``2.5 eps S`` where it finds the support.
+    Measured against the exact optima, in rational arithmetic, of 35,000 of these
+    systems with up to 5 columns: to round x costs at most ``0.43 eps S``, the reference
+    is at most ``0.49 eps S`` above, and a QR without refinement at most ``3.1 eps S``
+    where S is large, one system apart. Where ``S < 1e6 |b|`` the reference is within
+    ``1e-11 |b|``.
     """
     over = reference.attainable - reference.rnorm
     return np.asarray(over / norm_or_one(np.asarray(b, np.float64)))
