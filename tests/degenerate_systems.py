@@ -1,0 +1,471 @@
+"""Degenerate non-negative least-squares systems, and the least residual of each.
+
+A solver is judged by ``|b - A x|`` of the x that it returns, computed here with twice
+the digits of float64, and never by what the solver reports. The reference is the
+better one of SciPy's ``nnls`` and, up to `BRUTE_COLUMNS` columns, of all supports.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import nnls as scipy_nnls
+
+Array = NDArray[np.float64]
+Systems = tuple[Array, Array]
+Family = Callable[[Generator, int, int, int], Systems]
+Coefficients = Callable[[Generator, int, int, int], Array]
+
+# ---- right-hand sides ----
+
+
+def right_hand_sides(rng: Generator, A: Array) -> Array:
+    """For each system one of four: normal, heavy, in the range, in the cone of A."""
+    systems, m, n = A.shape
+    normal = rng.standard_normal((systems, m))
+    heavy = normal.copy()
+    heavy[np.arange(systems), rng.integers(m, size=systems)] *= weights(rng, systems)
+    y = rng.standard_normal((systems, n))
+    in_range = np.einsum("kmn,kn->km", A, y)
+    in_cone = np.einsum("kmn,kn->km", A, np.where(y == y.max(-1)[:, None], 1, y > 0.5))
+    kind = rng.integers(4, size=(systems, 1))
+    return np.asarray(np.choose(kind, [normal, heavy, in_range, in_cone]))
+
+
+def weights(rng: Generator, systems: int, least: float = 0.0) -> Array:
+    """10**u, u uniform from `least` to 7."""
+    return 10 ** rng.uniform(least, 7, systems)
+
+
+# ---- matrices with dependent columns ----
+
+
+def low_rank(rng: Generator, systems: int, m: int, n: int, rank: int) -> Array:
+    left = rng.standard_normal((systems, m, rank))
+    return np.asarray(left @ rng.standard_normal((systems, rank, n)))
+
+
+def integers(rng: Generator, systems: int, m: int, n: int) -> Array:
+    return rng.integers(-3, 4, (systems, m, n)).astype(np.float64)
+
+
+def normal(rng: Generator, systems: int, m: int, n: int) -> Array:
+    return rng.standard_normal((systems, m, n))
+
+
+def with_dependents(
+    rng: Generator,
+    systems: int,
+    m: int,
+    n: int,
+    coefficients: Coefficients,
+    independent: Callable[[Generator, int, int, int], Array] = normal,
+    least_digits: float = np.inf,
+) -> Array:
+    """Some columns, and combinations of them, in random order.
+
+    The combinations are perturbed by ``10**-u`` of their norm, u uniform from
+    `least_digits` to 16; not at all where `least_digits` is infinite.
+    """
+    k = int(rng.integers(1, n)) if n > 1 else n
+    base = independent(rng, systems, m, k)
+    others = base @ coefficients(rng, systems, k, n - k)
+    if least_digits <= 16:
+        noise = rng.standard_normal(others.shape)
+        noise *= np.linalg.norm(others, axis=1, keepdims=True) / np.sqrt(m)
+        others += noise * 10 ** -rng.uniform(least_digits, 16, (systems, 1, n - k))
+    return shuffled(rng, np.concatenate([base, others], axis=-1))
+
+
+def shuffled(rng: Generator, A: Array) -> Array:
+    """The columns of each system in random order."""
+    order = rng.random((len(A), 1, A.shape[-1])).argsort(axis=-1)
+    return np.take_along_axis(A, order, axis=-1)
+
+
+# ---- coefficients of dependent columns, (systems, k, count) ----
+
+
+def copies(rng: Generator, systems: int, k: int, count: int) -> Array:
+    chosen = rng.integers(k, size=(systems, 1, count))
+    return np.asarray(np.arange(k)[:, None] == chosen, np.float64)
+
+
+def opposites(rng: Generator, systems: int, k: int, count: int) -> Array:
+    return -copies(rng, systems, k, count)
+
+
+def powers_of_two(rng: Generator, systems: int, k: int, count: int) -> Array:
+    factors = 2.0 ** rng.integers(-30, 31, (systems, 1, count))
+    return np.asarray(copies(rng, systems, k, count) * factors)
+
+
+def real_factors(rng: Generator, systems: int, k: int, count: int) -> Array:
+    factors = 10 ** rng.uniform(-6, 6, (systems, 1, count))
+    return np.asarray(copies(rng, systems, k, count) * factors)
+
+
+def sums(rng: Generator, systems: int, k: int, count: int) -> Array:
+    chosen = rng.random((systems, k, count)) < 0.5
+    return np.asarray(np.maximum(chosen, copies(rng, systems, k, count)))
+
+
+def nonnegative(rng: Generator, systems: int, k: int, count: int) -> Array:
+    return sums(rng, systems, k, count) * rng.exponential(size=(systems, k, count))
+
+
+def signed(rng: Generator, systems: int, k: int, count: int) -> Array:
+    return sums(rng, systems, k, count) * rng.standard_normal((systems, k, count))
+
+
+def any_of(rng: Generator, systems: int, k: int, count: int) -> Array:
+    """Each column by another of the rules above."""
+    rules = (copies, opposites, powers_of_two, real_factors, sums, nonnegative, signed)
+    made = np.stack([rule(rng, systems, k, count) for rule in rules])
+    kind = rng.integers(len(rules), size=(1, systems, 1, count))
+    return np.asarray(np.take_along_axis(made, kind, axis=0)[0])
+
+
+# ---- families ----
+
+
+def plain(
+    rng: Generator,
+    systems: int,
+    m: int,
+    n: int,
+    matrices: Callable[[Generator, int, int, int], Array],
+) -> Systems:
+    A = matrices(rng, systems, m, n)
+    return A, right_hand_sides(rng, A)
+
+
+def heavy_row(
+    rng: Generator,
+    systems: int,
+    m: int,
+    n: int,
+    matrices: Callable[[Generator, int, int, int], Array],
+) -> Systems:
+    """The last row asks for ``sum(x) = 1``, with a weight of 1 to 1e7."""
+    A, b = plain(rng, systems, m, n, matrices)
+    weight = weights(rng, systems)
+    A[:, -1] = weight[:, None]
+    b[:, -1] = weight
+    return A, b
+
+
+def free_columns(rng: Generator, systems: int, m: int, n: int) -> Systems:
+    """Small integers: columns whose sum is fixed, and free ones as pairs P, -P."""
+    pairs = int(rng.integers(1, max(1, (n - 1) // 2) + 1))
+    A = rng.integers(0, 10, (systems, m, n)).astype(np.float64)
+    A[..., -pairs:] = rng.integers(-2, 3, (systems, m, pairs))
+    A[:, -1] = weights(rng, systems, least=4.0).round()[:, None]
+    A[:, -1, -2 * pairs :] = 0
+    A[..., -2 * pairs : -pairs] = -A[..., -pairs:]
+    b = rng.integers(0, 10, (systems, m)).astype(np.float64)
+    b[rng.random((systems, m)) < 0.5] = 0
+    b[:, -1] = A[:, -1, 0] if n > 2 * pairs else 1.0
+    return A, b
+
+
+def free_line(rng: Generator, systems: int, _m: int, _n: int) -> Systems:
+    """Four spectra of 4 channels with a fixed sum, and a line with free parameters.
+
+    One system that once drifted to x = 1e17, with other weights and, in three of four
+    systems, another b. The shape is fixed.
+    """
+    spectra = np.array([[3, 8, 0, 6], [8, 7, 1, 8], [0, 6, 3, 7], [9, 9, 5, 3]])
+    line = np.array([[1, -2], [1, -1], [1, 0], [1, 1]])
+    weight = weights(rng, systems, least=4.0).round()
+    A = np.zeros((systems, 5, 8))
+    A[:, :4] = np.hstack([spectra, line, -line])
+    A[:, 4, :4] = weight[:, None]
+    b = np.array([9, 0, 5, 0]) * np.ones((systems, 1))
+    other = rng.random((systems, 4)) < rng.choice([0.0, 0.3, 0.6, 1.0], (systems, 1))
+    b = np.where(other, rng.integers(0, 10, b.shape), b)
+    return A, np.column_stack([b, weight])
+
+
+MATRICES: dict[str, Callable[[Generator, int, int, int], Array]] = {
+    "full rank": normal,
+    **{f"rank {rank}": partial(low_rank, rank=rank) for rank in (1, 2, 3, 4)},
+    "duplicates": partial(with_dependents, coefficients=copies),
+    "powers of two": partial(with_dependents, coefficients=powers_of_two),
+    "scaled duplicates": partial(with_dependents, coefficients=real_factors),
+    "sums": partial(with_dependents, coefficients=sums),
+    "sums of integers": partial(
+        with_dependents, coefficients=sums, independent=integers
+    ),
+    "non-negative combinations": partial(with_dependents, coefficients=nonnegative),
+    "signed combinations": partial(with_dependents, coefficients=signed),
+    "nearly duplicates": partial(
+        with_dependents, coefficients=copies, least_digits=8.0
+    ),
+    "nearly dependent": partial(with_dependents, coefficients=signed, least_digits=8.0),
+    "nearly opposite": partial(
+        with_dependents, coefficients=opposites, least_digits=8.0
+    ),
+    "opposite pairs": partial(with_dependents, coefficients=opposites),
+    "opposite integers": partial(
+        with_dependents, coefficients=opposites, independent=integers
+    ),
+    "mixed": partial(with_dependents, coefficients=any_of),
+    "mixed, rank 3": partial(
+        with_dependents,
+        coefficients=any_of,
+        independent=partial(low_rank, rank=3),
+    ),
+    "mixed, nearly": partial(with_dependents, coefficients=any_of, least_digits=8.0),
+}
+
+FAMILIES: dict[str, Family] = {
+    **{name: partial(plain, matrices=made) for name, made in MATRICES.items()},
+    **{
+        f"{name}, heavy row": partial(heavy_row, matrices=made)
+        for name, made in MATRICES.items()
+    },
+    "free columns": free_columns,
+    "free line": free_line,
+}
+
+BATCH = 200
+"""Systems of one family and one shape."""
+
+
+def batch(index: int, seed: int = 0) -> tuple[str, Array, Array]:
+    """The batch of this index: its family, A and b. It depends on nothing else.
+
+    The families take turns. Rows are 1 to 12 and columns 2 to 12; in one batch of 16
+    both are up to 40.
+    """
+    rng = np.random.default_rng([seed, index])
+    largest = 40 if rng.integers(16) == 0 else 12
+    m, n = int(rng.integers(1, largest + 1)), int(rng.integers(2, largest + 1))
+    name = list(FAMILIES)[index % len(FAMILIES)]
+    return name, *FAMILIES[name](rng, BATCH, m, n)
+
+
+def batches(systems: int, seed: int = 0) -> Iterator[tuple[str, Array, Array]]:
+    """Batches of at least this many systems; fewer systems are a part of more."""
+    for index in range(-(-systems // BATCH)):
+        yield batch(index, seed)
+
+
+EPS = float(np.finfo(np.float64).eps)
+
+# ---- the residual, with twice the digits of float64 ----
+
+
+def two_product(a: Array, b: Array) -> Systems:
+    """``a * b`` rounded, and its rounding error (Dekker)."""
+    product = a * b
+    a_high, a_low = halves(a)
+    b_high, b_low = halves(b)
+    error = a_high * b_high - product
+    error += a_high * b_low
+    error += a_low * b_high
+    error += a_low * b_low
+    return product, error
+
+
+def halves(a: Array) -> Systems:
+    """The upper and the lower 26 bits (Veltkamp)."""
+    shifted = a * (2.0**27 + 1)
+    high = shifted - (shifted - a)
+    return high, a - high
+
+
+def two_sum(a: Array, b: Array) -> Systems:
+    """``a + b`` rounded, and its rounding error (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def residual(A: Array, b: Array, x: Array) -> Array:
+    """``b - A x``, as if computed with twice the digits and then rounded."""
+    high, low = b.copy(), np.zeros_like(b)
+    for k in range(A.shape[-1]):
+        product, error = two_product(-A[..., k], x[..., k, None])
+        high, rest = two_sum(high, product)
+        low += error
+        low += rest
+    return high + low
+
+
+# ---- the reference ----
+
+BRUTE_COLUMNS = 8
+"""All supports are tried up to this many columns."""
+
+UNITS = 4.0
+"""Granted to every solver, in units of ``eps sum_k |a_k| x_k``. See `allowance`."""
+
+
+class Reference(NamedTuple):
+    """What the best known x of each system reaches; all arrays are (systems,).
+
+    Attributes
+    ----------
+    rnorm : Array
+        The least ``|b - A x|``.
+    magnitude : Array
+        ``sum_k |a_k| x_k`` of that x.
+    attainable : Array
+        The least ``|b - A x| + UNITS eps sum_k |a_k| x_k`` of all candidates x.
+    """
+
+    rnorm: Array
+    magnitude: Array
+    attainable: Array
+
+
+def judge(A: Array, b: Array, x: Array, eps: float) -> Reference:
+    """What x reaches; an infinite `rnorm` where it is not finite or negative.
+
+    The bound on the error of `residual` is added to `rnorm`. It counts from
+    ``S = 1e20 |b|`` on, where a residual of zero can be an artefact.
+    """
+    rnorm = np.linalg.norm(residual(A, b, x), axis=-1)
+    magnitude = (np.linalg.norm(A, axis=-2) * x).sum(axis=-1)
+    rnorm += (A.shape[-1] * EPS) ** 2 * magnitude
+    valid = np.isfinite(rnorm) & (x >= 0).all(axis=-1)
+    rnorm = np.where(valid, rnorm, np.inf)
+    return Reference(rnorm, magnitude, rnorm + UNITS * eps * magnitude)
+
+
+def better(one: Reference, other: Reference) -> Reference:
+    first = one.rnorm <= other.rnorm
+    return Reference(
+        np.where(first, one.rnorm, other.rnorm),
+        np.where(first, one.magnitude, other.magnitude),
+        np.minimum(one.attainable, other.attainable),
+    )
+
+
+def reference(A: Array, b: Array, dtype: Any = np.float64) -> Reference:
+    """The best of x = 0, SciPy and, for a few columns, brute force.
+
+    SciPy's tolerance is absolute: with columns of length 1 it misses fewer optima, so
+    it solves both ways. All is float64; `dtype` is that of the solver to be judged,
+    for `attainable`.
+    """
+    eps = float(np.finfo(dtype).eps)
+    A, b = A.astype(np.float64), b.astype(np.float64)
+    norm = norm_or_one(A.swapaxes(-1, -2))
+    found = judge(A, b, np.zeros_like(norm), eps)
+    for x in (by_scipy(A, b), by_scipy(A / norm[:, None], b) / norm):
+        found = better(found, judge(A, b, x, eps))
+    if A.shape[-1] <= BRUTE_COLUMNS:
+        found = better(found, brute_force(A, b, eps))
+    return found
+
+
+def by_scipy(A: Array, b: Array) -> Array:
+    """SciPy's x of each system; zero where SciPy gives up."""
+    return np.array([scipy_or_zero(*system) for system in zip(A, b, strict=True)])
+
+
+def scipy_or_zero(A: Array, b: Array) -> Array:
+    try:
+        return np.asarray(scipy_nnls(A, b)[0])
+    except RuntimeError:
+        return np.zeros(A.shape[-1])
+
+
+def brute_force(A: Array, b: Array, eps: float) -> Reference:
+    """The best of all supports with at most m columns.
+
+    No support needs a decision on its rank, nor on the signs of its solution: what is
+    negative is set to zero, and the residual of that x counts. An optimum has a
+    support of independent columns with a positive solution, so it is among them.
+    """
+    _, m, n = A.shape
+    best = judge(A, b, np.zeros((len(b), n)), eps)
+    for size in range(1, min(m, n) + 1):
+        supports = np.array(list(itertools.combinations(range(n), size)))
+        P = np.ascontiguousarray(A[:, :, supports].transpose(0, 2, 1, 3))
+        b_each = np.repeat(b[:, None], len(supports), axis=1)
+        with np.errstate(all="ignore"):
+            y = least_squares(P, b_each)
+            y += least_squares(P, residual(P, b_each, y))
+            found = judge(P, b_each, np.maximum(y, 0), eps)
+        best = better(best, best_support(found))
+    return best
+
+
+def best_support(found: Reference) -> Reference:
+    """From all supports, (systems, supports), to the best of each system."""
+    best = found.rnorm.argmin(axis=-1)[:, None]
+    return Reference(
+        np.take_along_axis(found.rnorm, best, axis=-1)[:, 0],
+        np.take_along_axis(found.magnitude, best, axis=-1)[:, 0],
+        found.attainable.min(axis=-1),
+    )
+
+
+def least_squares(P: Array, b: Array) -> Array:
+    """The least-squares solutions by QR; any numbers where P is singular."""
+    size = P.shape[-1]
+    joined = np.concatenate([P, b[..., None]], axis=-1)
+    factor: Array = np.asarray(np.linalg.qr(joined, mode="r"))
+    R, c = factor[..., :size, :size], factor[..., :size, size:]
+    pivots = np.einsum("...ii->...i", R)
+    pivots[pivots == 0] = 1
+    return np.asarray(np.linalg.solve(R, c)[..., 0])
+
+
+# ---- the comparison ----
+
+
+def excess(A: ArrayLike, b: ArrayLike, x: ArrayLike, reference: Reference) -> Array:
+    """``(|b - A x| - best) / |b|``; infinite where x is not finite or negative."""
+    A, b, x = (np.asarray(value, np.float64) for value in (A, b, x))
+    with np.errstate(all="ignore"):
+        rnorm = judge(A, b, x, 0.0).rnorm
+    return np.asarray((rnorm - reference.rnorm) / norm_or_one(b))
+
+
+def allowance(b: ArrayLike, reference: Reference) -> Array:
+    """The excess that no solver in the reference's dtype can be blamed for.
+
+    Write S for ``sum_k |a_k| x_k`` of a candidate x. To round x alone moves A x by up
+    to ``eps S / 2``. A backward stable solver answers a system whose columns are off
+    by a few ``eps |a_k|``, and there the candidate's residual is larger by a few
+    ``eps S``. So ``|b - A x| + UNITS eps S`` of any candidate may be asked for, and
+    the least of them is. It matters where ``S > 1e6 |b|``: below that the allowance
+    is less than 1e-9 in float64.
+
+    Measured against the exact optima, in rational arithmetic, of 35,000 of these
+    systems with up to 5 columns: to round x costs at most ``0.43 eps S``, the reference
+    is at most ``0.49 eps S`` above, and a QR without refinement at most ``3.1 eps S``
+    where S is large, one system apart. Where ``S < 1e6 |b|`` the reference is within
+    ``1e-11 |b|``.
+    """
+    over = reference.attainable - reference.rnorm
+    return np.asarray(over / norm_or_one(np.asarray(b, np.float64)))
+
+
+def loss(A: ArrayLike, b: ArrayLike, x: ArrayLike, reference: Reference) -> Array:
+    """``(|b - A x| - attainable) / best``: a heavy row does not hide a light one here.
+
+    Zero where best is below ``1e-8 |b|``, for it says little there.
+    """
+    A, b, x = (np.asarray(value, np.float64) for value in (A, b, x))
+    with np.errstate(all="ignore"):
+        over = (judge(A, b, x, 0.0).rnorm - reference.attainable) / reference.rnorm
+    visible = reference.rnorm > 1e-8 * np.linalg.norm(b, axis=-1)
+    return np.asarray(np.where(visible, over, 0.0))
+
+
+def norm_or_one(b: Array) -> Array:
+    """The norms over the last axis, with 1 for 0."""
+    norm = np.linalg.norm(b, axis=-1)
+    return np.asarray(np.where(norm > 0, norm, 1.0))
