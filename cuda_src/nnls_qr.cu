@@ -456,7 +456,8 @@ struct NnlsSystem {
         if (threadIdx.x == 0) {
             results.rnorm[k] = found.fit / b_scale;
             results.kkt[k] = found.kkt;
-            results.status[k] = outcome == converged && !found.good ? uncertified : outcome;
+            const NnlsStatus refused = outcome == converged ? uncertified : outcome;
+            results.status[k] = found.good ? converged : refused;
             results.nit[k] = nit;
             results.n_updates[k] = n_updates;
             results.n_downdates[k] = n_downdates;

@@ -14,17 +14,10 @@ from threadpoolctl import ThreadpoolController
 
 from ._arrays import Array
 from ._nnls_problem import Problem
-from .reference.certificate import (
-    CERTIFIED,
-    CONVINCING,
-    hides,
-    is_certified,
-    norm,
-    ratio,
-    residual,
-)
+from .reference.certificate import CONVINCING, hides, is_certified
 from .reference.nnls import (
     CONVERGED,
+    ITERATION_LIMIT,
     NOT_FINITE,
     UNCERTIFIED,
     Solution,
@@ -147,27 +140,30 @@ def solve_finite(
     problem: Problem, A: Array, b: Array, start: Array, method: str
 ) -> Solution:
     """Solve systems whose entries are all finite."""
-    tol = (
-        default_tolerance(np.dtype(np.float64)) if problem.tol is None else problem.tol
-    )
+    tol = default_tolerance(A.dtype) if problem.tol is None else problem.tol
     maxiter = problem.iteration_limit
-    system = scale(A, b, problem.l1, problem.l2)
+    system = scale(A, b, problem.l1, problem.l2, problem.dtype)
     start = system.rescale(start)
     if method == "qr" or A.shape[-1] == 0:
         solution = by_qr(system, start, tol, maxiter)
     else:
         solution = nnls_gram(system, start, tol=tol, maxiter=maxiter)
-        limit = CONVINCING if method == "auto" else CERTIFIED
-        doubtful = ~is_certified(
-            system, solution.x, solution.kkt, tol, np.dtype(np.float64), limit
-        )
-        if method == "gram" or problem.maxiter is not None:
-            doubtful &= solution.status == CONVERGED
-        if method == "gram":
-            solution.status[doubtful] = UNCERTIFIED
-        elif doubtful.any():
-            repair(system, solution, np.flatnonzero(doubtful), tol, maxiter)
-    return rounded(problem, system, solution)
+        judge(system, solution, tol)
+        if method == "auto":
+            convincing = is_certified(system, solution.x, solution.kkt, tol, CONVINCING)
+            by_limit = solution.status == ITERATION_LIMIT
+            stopped = by_limit if problem.maxiter is not None else False
+            doubtful = np.flatnonzero(~convincing & ~stopped)
+            if doubtful.size:
+                repair(system, solution, doubtful, tol, maxiter)
+    return solution._replace(x=system.unscale(solution.x))
+
+
+def judge(system: ScaledSystem, solution: Solution, tol: float) -> None:
+    """Set the status of every system by its certificate."""
+    good = is_certified(system, solution.x, solution.kkt, tol)
+    solution.status[good] = CONVERGED
+    solution.status[~good & (solution.status == CONVERGED)] = UNCERTIFIED
 
 
 def repair(
@@ -179,8 +175,7 @@ def repair(
 ) -> None:
     """Solve some systems again by QR, from where the Gram matrix left them."""
     part, x = system.take(doubtful), solution.x[doubtful]
-    hidden = hides(part, x, np.dtype(np.float64))
-    start = np.where(hidden[:, None], 0, x)
+    start = np.where(hides(part, x)[:, None], 0, x)
     again = nnls_householder(part, start, tol=tol, maxiter=maxiter)
     for field, values in zip(solution, again, strict=True):
         field[doubtful] = values
@@ -196,16 +191,3 @@ def by_qr(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solut
         for field, value in zip(solution, found, strict=True):
             field[k] = value
     return solution
-
-
-def rounded(problem: Problem, system: ScaledSystem, solution: Solution) -> Solution:
-    """The answer in the given units; x in the dtype of the inputs."""
-    given = solution._replace(x=system.unscale(solution.x))
-    if problem.dtype == np.float64:
-        return given
-    x = system.rescale(given.x.astype(problem.dtype).astype(np.float64))
-    r = residual(system, x)
-    change = norm(r - residual(system, solution.x))
-    kkt = solution.kkt + ratio(change, norm(system.b))
-    rnorm = norm(r[..., : system.A.shape[-2]]) / system.b_scale
-    return given._replace(kkt=kkt, rnorm=rnorm)

@@ -22,7 +22,6 @@ from gpusolve.reference.certificate import (
 from gpusolve.reference.scaling import scale
 
 TOL = 4 * float(np.finfo(np.float64).eps)
-DOUBLE = np.dtype(np.float64)
 
 System = tuple[np.ndarray, np.ndarray]
 
@@ -89,7 +88,7 @@ def accepted(A: np.ndarray, b: np.ndarray, x: np.ndarray, y: Any = None) -> bool
     system = scale(A, b)
     at = system.rescale(x)
     y = witness(system, at) if y is None else y
-    return bool(is_certified(system, at, certify(system, at, y).kkt, TOL, DOUBLE))
+    return bool(is_certified(system, at, certify(system, at, y).kkt, TOL))
 
 
 def support(x: np.ndarray) -> np.ndarray:
@@ -150,7 +149,7 @@ def test_a_huge_null_vector_is_refused() -> None:
         if (point >= 0).all():
             system = scale(A, b)
             assert not accepted(A, b, point)
-            assert hides(system, system.rescale(point), DOUBLE)
+            assert hides(system, system.rescale(point))
             refused += 1
 
 
@@ -204,7 +203,7 @@ def test_penalties_have_certificates_too(l1: float, l2: float) -> None:
             continue
         for point in (x, x * (1 + 1e-6)):
             kkt = certify(system, point, witness(system, point)).kkt
-            assert is_certified(system, point, kkt, TOL, DOUBLE) == (point is x)
+            assert is_certified(system, point, kkt, TOL) == (point is x)
 
 
 def test_what_rounding_hides_has_a_status_of_its_own(backend: Any) -> None:

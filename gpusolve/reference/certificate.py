@@ -12,7 +12,7 @@ computed from A, b, x and y alone, whatever the solver did.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ class Limit(NamedTuple):
 CERTIFIED = Limit(1024, 8)
 """For a solution to count as one."""
 
-CONVINCING = Limit(8, 1)
+CONVINCING = Limit(8, 0.25)
 """For no second method to be asked, where there is one that resolves more."""
 
 
@@ -187,25 +187,19 @@ def ratio(part: Array, whole: Array) -> Array:
         return np.asarray(np.where(part > 0, part / whole, 0))
 
 
-def hides(system: ScaledSystem, x: Array, dtype: np.dtype[Any]) -> NDArray[np.bool_]:
-    """Whether x is so large that its rounding to `dtype` hides the residual."""
-    eps = np.finfo(dtype).eps
-    return np.asarray(eps * size(system, x) > HIDDEN[dtype] * norm(system.b))
+def hides(system: ScaledSystem, x: Array) -> NDArray[np.bool_]:
+    """Whether x is so large that its rounding hides the residual."""
+    most = HIDDEN[system.dtype] * norm(system.b)
+    return np.asarray(system.eps * size(system, x) > most)
 
 
 def is_certified(
-    system: ScaledSystem,
-    x: Array,
-    kkt: Array,
-    tol: float,
-    dtype: np.dtype[Any],
-    limit: Limit = CERTIFIED,
+    system: ScaledSystem, x: Array, kkt: Array, tol: float, limit: Limit = CERTIFIED
 ) -> NDArray[np.bool_]:
-    """Whether a certificate is as good as `tol`, or as rounding to `dtype`, allows."""
-    eps = float(np.finfo(dtype).eps)
+    """Whether a certificate is as good as `tol`, or as rounding in x, allows."""
     by_size = limit.by_size * ratio(size(system, x), norm(system.b))
-    most = np.maximum(tol, eps * (limit.units + by_size))
-    return np.asarray((kkt <= most) & ~hides(system, x, dtype))
+    most = np.maximum(tol, system.eps * (limit.units + by_size))
+    return np.asarray((kkt <= most) & ~hides(system, x))
 
 
 def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
@@ -217,5 +211,4 @@ def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
 
 def slack(system: ScaledSystem) -> Array:
     """How much more misfit a certified solution may have than one that is not."""
-    eps = np.finfo(system.b.dtype).eps
-    return np.asarray(CERTIFIED.units * eps * norm(system.b))
+    return np.asarray(CERTIFIED.units * system.eps * norm(system.b))

@@ -229,8 +229,7 @@ class ActiveSet:
             self.b = np.concatenate([system.b, np.zeros(n, system.b.dtype)])
         else:
             self.A, self.b = system.A, system.b
-        eps = np.finfo(self.b.dtype).eps
-        self.dependent = float(caution * DEPENDENT * eps)
+        self.dependent = caution * DEPENDENT * system.eps
         self.x = np.zeros(n, self.b.dtype)
         self.barred = np.zeros(n, bool)
         self.factors = PassiveQR(min(self.A.shape), self.b, system.norm)
@@ -386,14 +385,15 @@ def solve(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solut
     for caution in CAUTIONS:
         run = ActiveSet(system, start, tol, caution)
         run.solve(maxiter)
-        certificate = certify(system, run.x, run.factors.residual)
-        good = bool(is_certified(system, run.x, certificate.kkt, tol, run.x.dtype))
-        found = float(misfit(system, run.x, certificate.rnorm) - good * slack(system))
+        x = system.rounded(run.x)
+        certificate = certify(system, x, run.factors.residual)
+        good = bool(is_certified(system, x, certificate.kkt, tol))
+        found = float(misfit(system, x, certificate.rnorm) - good * slack(system))
         if not best or found < least:
-            refused = run.status == CONVERGED and not good
-            status = UNCERTIFIED if refused else run.status
+            refused = UNCERTIFIED if run.status == CONVERGED else run.status
+            status = CONVERGED if good else refused
             counts = run.nit, status, run.n_updates, run.n_downdates
-            best, least = [run.x, *certificate, *counts], found
+            best, least = [x, *certificate, *counts], found
         if good or run.status == ITERATION_LIMIT:
             break
         start = np.zeros_like(start)

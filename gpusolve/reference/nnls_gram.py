@@ -497,9 +497,16 @@ def nnls_gram(
     batch = Batch(system, start, tol, maxiter)
     with np.errstate(all="ignore"), TURN if start.size <= BRIEF else nullcontext():
         batch.solve()
+    x = system.rounded(batch.x)
+    certificate = batch.certificate
+    if x is not batch.x:
+        r = residual(system, x)
+        change = ratio(norm(r - residual(system, batch.x)), norm(system.b))
+        rnorm = norm(r[:, : system.b.shape[1]]) / system.b_scale
+        certificate = certificate._replace(rnorm=rnorm, kkt=certificate.kkt + change)
     return Solution(
-        batch.x,
-        *batch.certificate,
+        x,
+        *certificate,
         nit=batch.nit,
         status=batch.status,
         n_updates=batch.n_updates,

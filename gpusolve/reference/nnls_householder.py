@@ -169,8 +169,8 @@ class Batch:
         variables = self.variables[at, : max(1, count.max(initial=0))]
         system = self.system.take(at)
         factors = factorise(system, variables)
-        b = np.pad(system.b, ((0, 0), (0, self.rows - system.b.shape[1])))
-        rhs = factors.along(b)
+        x = np.take_along_axis(self.x[at], variables, axis=1)
+        _, along = factors.across(residual(system, self.x[at, :-1]))
         refused = self.refused(at, factors, count)
         drop = refused.any(axis=1)
         self.remove(at[drop], refused[drop])
@@ -178,7 +178,7 @@ class Batch:
         go = ~drop & ~limit
         self.n_updates[at[go & self.tried[at]]] += 1
         self.nit[at[go & (count > 0)]] += 1
-        feasible = self.move(at, variables, factors.solve(rhs), go)
+        feasible = self.move(at, variables, x + factors.solve(along), go)
         if feasible.any():
             self.refresh(at, system, variables, factors, feasible)
         self.advance(at[feasible | (drop & self.tried[at])])
@@ -187,8 +187,8 @@ class Batch:
 
     def refused(self, at: Indices, factors: Factors, count: Indices) -> Mask:
         """The passive variables that depend on others, or do not descend."""
-        eps = np.finfo(np.float64).eps
-        dependent = np.array(CAUTIONS)[self.attempt[at]] * DEPENDENT * eps
+        caution = np.array(CAUTIONS)[self.attempt[at]]
+        dependent = caution * DEPENDENT * self.system.eps
         refused = factors.cancelling * dependent[:, None] > 1
         descent = factors.along(self.witness[at])
         last = np.maximum(count - 1, 0)
@@ -276,13 +276,14 @@ class Batch:
 
     def finish(self, at: Indices, status: int) -> None:
         """Keep the solutions that are the best so far; try again where it may help."""
-        system, x = self.system.take(at), self.x[at, :-1]
+        system = self.system.take(at)
+        x = system.rounded(self.x[at, :-1])
         certificate = certify(system, x, self.witness[at])
-        dtype = np.dtype(np.float64)
-        good = is_certified(system, x, certificate.kkt, self.tol, dtype)
+        good = is_certified(system, x, certificate.kkt, self.tol)
         found = misfit(system, x, certificate.rnorm) - good * slack(system)
         better = found < self.least[at]
-        outcome = np.where(good | (status != CONVERGED), status, UNCERTIFIED)
+        refused = UNCERTIFIED if status == CONVERGED else status
+        outcome = np.where(good, CONVERGED, refused)
         self.least[at[better]] = found[better]
         counts = self.nit[at], outcome, self.n_updates[at], self.n_downdates[at]
         for field, values in zip(self.best, (x, *certificate, *counts), strict=False):

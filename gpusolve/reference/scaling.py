@@ -29,6 +29,8 @@ class ScaledSystem(NamedTuple):
         ``l1`` in the scaled variables.
     norm : (..., n) array
         2-norms of the columns of ``A`` stacked on ``diag(damping)``.
+    dtype : dtype
+        What solutions are returned in, which may be less precise than `A`.
     """
 
     A: Array
@@ -38,6 +40,12 @@ class ScaledSystem(NamedTuple):
     damping: Array
     penalty: Array
     norm: Array
+    dtype: np.dtype[Any]
+
+    @property
+    def eps(self) -> float:
+        """The unit of rounding of a solution."""
+        return float(np.finfo(self.dtype).eps)
 
     @property
     def has_ridge(self) -> bool:
@@ -52,7 +60,8 @@ class ScaledSystem(NamedTuple):
                 b_scale=self.b_scale[systems],
                 penalty=self.penalty[systems],
             )
-        return ScaledSystem(*(field[systems] for field in self))
+        fields: list[Any] = [*(field[systems] for field in self[:-1]), self.dtype]
+        return ScaledSystem(*fields)
 
     def unscale(self, x: Array) -> Array:
         """The solution in the variables that were given."""
@@ -61,6 +70,13 @@ class ScaledSystem(NamedTuple):
     def rescale(self, x: Array) -> Array:
         """Undo `unscale`: a point in the variables of this system."""
         return np.asarray(x / self.column_scale * self.b_scale[..., None])
+
+    def rounded(self, x: Array) -> Array:
+        """A point of these variables as it is when returned in `dtype`."""
+        if self.dtype == x.dtype:
+            return x
+        with np.errstate(over="ignore"):
+            return self.rescale(self.unscale(x).astype(self.dtype).astype(x.dtype))
 
 
 def inverse_power_of_two(magnitude: Array) -> Array:
@@ -74,7 +90,13 @@ def inverse_power_of_two(magnitude: Array) -> Array:
     return np.asarray(np.ldexp(np.ones_like(magnitude), -exponent))
 
 
-def scale(A: Array, b: Array, l1: float = 0.0, l2: float = 0.0) -> ScaledSystem:
+def scale(
+    A: Array,
+    b: Array,
+    l1: float = 0.0,
+    l2: float = 0.0,
+    dtype: np.dtype[Any] | None = None,
+) -> ScaledSystem:
     """Scale systems whose entries are all finite.
 
     Parameters
@@ -84,6 +106,8 @@ def scale(A: Array, b: Array, l1: float = 0.0, l2: float = 0.0) -> ScaledSystem:
         Leading axes broadcast; a shared ``A`` stays shared.
     l1, l2 : float
         Weights of the penalties ``l1 sum(x)`` and ``l2 / 2 sum(x**2)``.
+    dtype : dtype, optional
+        What solutions are returned in; default that of `A`.
     """
     column_scale = inverse_power_of_two(np.max(np.abs(A), axis=-2, initial=0))
     b_scale = inverse_power_of_two(np.max(np.abs(b), axis=-1, initial=0))
@@ -97,4 +121,5 @@ def scale(A: Array, b: Array, l1: float = 0.0, l2: float = 0.0) -> ScaledSystem:
         damping=damping,
         penalty=A.dtype.type(l1) * b_scale[..., None] * column_scale,
         norm=np.hypot(np.sqrt(np.einsum("...ij,...ij->...j", A, A)), damping),
+        dtype=A.dtype if dtype is None else dtype,
     )
