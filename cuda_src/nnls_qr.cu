@@ -45,8 +45,11 @@ constexpr int dependent_units = 4, more_caution = 64, attempts = 3;
 /// How often a fresh residual may let in one more variable.
 constexpr int fresh_rounds = 32;
 
-/// Units of rounding that the certificate may have, and more times sum |a_k| x_k / |b|.
-constexpr int certified_units = 1024, certified_by_size = 8;
+/// The largest certificate of a solution, and what rounding in x may add to it, in units of
+/// rounding times sum |a_k| x_k / |b|.
+template <class T>
+constexpr T certified = sizeof(T) == 4 ? T(1e-4) : T(1e-10);
+constexpr int rounded_units = 8;
 
 /// Part of |b| that rounding in x alone may change in A x.
 template <class T>
@@ -436,9 +439,9 @@ struct NnlsSystem {
         const T length = residual_norm(at.factors.rows);
         const T kkt = unfit + min(ratio(slope, length), ratio(length, b_norm));
         const T by_size = ratio(size(), b_norm), epsilon = Floating<T>::epsilon;
-        const T limit = max(problem.tol, epsilon * (certified_units + certified_by_size * by_size));
+        const T limit = max(problem.tol, certified<T> + rounded_units * epsilon * by_size);
         const bool good = kkt <= limit && epsilon * by_size <= hidden<T>;
-        const T slack = good ? certified_units * epsilon * b_norm : T(0);
+        const T slack = good ? certified<T> * b_norm : T(0);
         return {sqrt(fit), sqrt(fit + penalties) - slack, kkt, good};
     }
 

@@ -14,7 +14,7 @@ from threadpoolctl import ThreadpoolController
 
 from ._arrays import Array
 from ._nnls_problem import Problem
-from .reference.certificate import CONVINCING, hides, is_certified
+from .reference.certificate import hides, is_certified, is_convincing
 from .reference.nnls import (
     CONVERGED,
     ITERATION_LIMIT,
@@ -150,7 +150,7 @@ def solve_finite(
         solution = nnls_gram(system, start, tol=tol, maxiter=maxiter)
         judge(system, solution, tol)
         if method == "auto":
-            convincing = is_certified(system, solution.x, solution.kkt, tol, CONVINCING)
+            convincing = is_convincing(system, solution.x, solution.kkt, tol)
             by_limit = solution.status == ITERATION_LIMIT
             stopped = by_limit if problem.maxiter is not None else False
             doubtful = np.flatnonzero(~convincing & ~stopped)

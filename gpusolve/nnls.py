@@ -44,7 +44,8 @@ class NNLSResult:
         Least-squares solutions of a passive set that were made.
     status : (...,) int32 array
         0: converged, and the certificate holds: `kkt` is at most
-        ``eps (1024 + 8 sum_k |a_k| x_k / |b|)``, or `tol` where that is more.
+        ``1e-10 + 8 eps sum_k |a_k| x_k / |b|`` (float32: 1e-4 instead of 1e-10), or
+        `tol` where that is more.
         1: `maxiter` was reached, and x is the best feasible point so far.
         2: NaN or infinity in A or b, and all floating fields are NaN.
         3: not certified, and `kkt` says how far x may be from the optimum; or x is so

@@ -90,13 +90,8 @@ class Backend:
         )
 
 
-@pytest.fixture(
-    params=["numpy", "emulator", pytest.param("cuda", marks=pytest.mark.gpu)]
-)
-def backend(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Backend]:
-    name = request.param
+def chosen_backend(name: str, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """The backend of this name, or a skip that says why there is none."""
     if name == "cuda" and why_no_cuda():
         pytest.skip(why_no_cuda())
     if name == "emulator":
@@ -104,6 +99,29 @@ def backend(
     else:
         monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
     return Backend(name)
+
+
+CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
+
+
+@pytest.fixture(params=["numpy", "emulator", CUDA])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """Each backend in turn."""
+    return chosen_backend(request.param, monkeypatch)
+
+
+@pytest.fixture(params=["emulator", CUDA])
+def device_backend(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Backend:
+    """Each backend that runs kernels."""
+    return chosen_backend(request.param, monkeypatch)
+
+
+@pytest.fixture
+def numpy_backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """NumPy alone."""
+    return chosen_backend("numpy", monkeypatch)
 
 
 @pytest.fixture(params=SCHEDULES)

@@ -24,28 +24,22 @@ ACCURATE = 64.0
 """A row of ``b - A x`` is computed again, in twice the precision, where what cancels in
 it is more times as large as the whole residual."""
 
+CERTIFIED = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-10}
+"""The largest `kkt` of a solution, but for rounding in x."""
+
 HIDDEN = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
 """Part of ``|b|`` that rounding in x alone may change in ``A x``."""
 
+ROUNDED = 8.0
+"""What rounding in x may add to `kkt`, in units of ``eps sum_k |a_k| x_k / |b|``."""
+
+CONVINCING = 4.0, 0.25
+"""The largest `kkt` for which no second method is asked, in units of eps and of
+``eps sum_k |a_k| x_k / |b|``."""
+
+
 BLOCK = 2**16
 """Products that are made at once in twice the precision, so that they stay in cache."""
-
-
-class Limit(NamedTuple):
-    """What `kkt` may be, in units of rounding: ``units + by_size sum |a_k| x_k / |b|``.
-
-    The second term is for x: its own rounding changes ``A x``.
-    """
-
-    units: float
-    by_size: float
-
-
-CERTIFIED = Limit(1024, 8)
-"""For a solution to count as one."""
-
-CONVINCING = Limit(8, 0.25)
-"""For no second method to be asked, where there is one that resolves more."""
 
 
 class Certificate(NamedTuple):
@@ -194,12 +188,21 @@ def hides(system: ScaledSystem, x: Array) -> NDArray[np.bool_]:
 
 
 def is_certified(
-    system: ScaledSystem, x: Array, kkt: Array, tol: float, limit: Limit = CERTIFIED
+    system: ScaledSystem, x: Array, kkt: Array, tol: float
 ) -> NDArray[np.bool_]:
-    """Whether a certificate is as good as `tol`, or as rounding in x, allows."""
-    by_size = limit.by_size * ratio(size(system, x), norm(system.b))
-    most = np.maximum(tol, system.eps * (limit.units + by_size))
+    """Whether a solution is one, up to `tol` and to what rounding in x allows."""
+    by_size = system.eps * ratio(size(system, x), norm(system.b))
+    most = np.maximum(tol, CERTIFIED[system.dtype] + ROUNDED * by_size)
     return np.asarray((kkt <= most) & ~hides(system, x))
+
+
+def is_convincing(
+    system: ScaledSystem, x: Array, kkt: Array, tol: float
+) -> NDArray[np.bool_]:
+    """Whether no other method could resolve more."""
+    units, by_size = CONVINCING
+    most = units + by_size * ratio(size(system, x), norm(system.b))
+    return np.asarray((kkt <= np.maximum(tol, system.eps * most)) & ~hides(system, x))
 
 
 def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
@@ -211,4 +214,4 @@ def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
 
 def slack(system: ScaledSystem) -> Array:
     """How much more misfit a certified solution may have than one that is not."""
-    return np.asarray(CERTIFIED.units * system.eps * norm(system.b))
+    return np.asarray(CERTIFIED[system.dtype] * norm(system.b))

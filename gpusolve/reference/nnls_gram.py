@@ -437,7 +437,7 @@ class Batch:
         change, w = np.zeros(variables.shape), gradient(system, r)
         for _ in range(PURIFICATIONS):
             seen = np.pad(w, ((0, 0), (0, 1)))[lane, variables]
-            visible = np.abs(seen) > self.tol * norms * norm(r)[:, None]
+            visible = np.abs(seen) > 0.5 * self.tol * norms * norm(r)[:, None]
             goes_on = visible.any(axis=1)
             if not goes_on.any():
                 break
