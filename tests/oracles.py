@@ -64,6 +64,8 @@ def operator(name: str, dtype: np.dtype[Any]) -> tuple[Any, Operator]:
     identity, combine = OPERATORS[name]
     if callable(identity):
         identity = identity(dtype)
+    if dtype.kind not in "iub":
+        return identity, combine
     hold = holder(dtype)
     return identity, lambda a, b: hold(combine(a, b))
 
