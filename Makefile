@@ -1,4 +1,5 @@
 # Two commands on a fresh machine with Python and a C++ compiler: make demo, make test.
+# The others are for those who change the code.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -9,16 +10,27 @@ BIN := $(VENV)/bin
 comma := ,
 GPU_EXTRA := $(if $(shell nvidia-smi -L 2>/dev/null),$(comma)cuda12)
 
+PARALLEL := -n auto --dist worksteal
+PYTEST := $(BIN)/python -m pytest $(PARALLEL)
+
 CUDA_SOURCES := $(wildcard cuda_src/*.cu* tests/*/*.cu gpusolve/_emulator/runtime/*)
 
-.PHONY: demo test test-gpu lint format wheel resources clean
+.PHONY: demo test test-all test-cpus test-gpu lint format wheel resources clean
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
 	$(BIN)/python benchmarks/demo_gam.py
 
 test: lint
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(PYTEST) -m "not slow"
+
+test-all: lint
+	$(PYTEST)
+
+# The numerical tests, on NumPy, with the rounding of other CPUs.
+test-cpus: $(VENV)/test
+	$(BIN)/python tests/core_types.py $(PARALLEL) -q -m "not slow" \
+	    -k "not emulator and not cuda and not compile"
 
 test-gpu: $(VENV)/test
 	$(BIN)/python -m pip install -q -e ".[test$(GPU_EXTRA)]"
@@ -44,12 +56,13 @@ resources: $(VENV)/test
 clean:
 	rm -rf $(VENV) build dist *.egg-info
 
+# Without --no-compile pip compiles 10,000 modules, of which a few hundred are imported.
 $(VENV)/demo: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -e ".[demo$(GPU_EXTRA)]"
+	$(BIN)/python -m pip install -q --no-compile -e ".[demo$(GPU_EXTRA)]"
 	touch $@
 
 $(VENV)/test: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -e ".[test]"
+	$(BIN)/python -m pip install -q --no-compile -e ".[test]"
 	touch $@

@@ -134,11 +134,11 @@ class Case:
         self, x: Array, flags: Array, exclusive: bool = False
     ) -> Array:
         """All prefixes of all segments of ``x``, by brute force."""
-        pieces = oracles.pieces(x.tolist(), flags.tolist())
+        identity, combine = self._operator
         found = [
             prefix
-            for piece in pieces
-            for prefix in oracles.prefixes(piece, *self._operator, exclusive)
+            for piece in oracles.pieces(x.tolist(), flags.tolist())
+            for prefix in oracles.prefixes(piece, identity, combine, exclusive)
         ]
         return self._array(found, (len(x),))
 

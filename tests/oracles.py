@@ -72,20 +72,26 @@ def operator(name: str, dtype: np.dtype[Any]) -> tuple[Any, Operator]:
     identity, combine = OPERATORS[name]
     if callable(identity):
         identity = identity(dtype)
-    return identity, lambda a, b: wrapped(combine(a, b), dtype)
+    if dtype.kind not in "iub":
+        return identity, combine
+    hold = holder(dtype)
+    return identity, lambda a, b: hold(combine(a, b))
 
 
-def wrapped(value: Any, dtype: np.dtype[Any]) -> Any:
-    """The number, or the numbers of a list, as this dtype holds them."""
-    if isinstance(value, (list, tuple)):
-        return [wrapped(one, dtype) for one in value]
+def holder(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+    """What makes a number, or the numbers of a list, those that this dtype holds."""
     if dtype.kind == "b":
-        return bool(value)
+        return bool
     if dtype.kind not in "iu":
-        return value
-    values = 2 ** (8 * dtype.itemsize)
-    value %= values
-    return value - values if dtype.kind == "i" and 2 * value >= values else value
+        return lambda value: value
+    least, count = int(np.iinfo(dtype).min), 2 ** (8 * dtype.itemsize)
+
+    def wrap(value: Any) -> Any:
+        if isinstance(value, int):
+            return (value - least) % count + least
+        return [wrap(one) for one in value]
+
+    return wrap
 
 
 def least(dtype: np.dtype[Any]) -> Any:

@@ -22,11 +22,20 @@ from kernel_resources import (
 from gpusolve._kernels import source_directory
 from gpusolve._nnls_kernel import MAX_THREADS, STATIC_SHARED_MEMORY
 
+QUICK = 90
+"""The architecture whose column of the table `make test` compiles."""
+
 STATIC_LIMIT = 48 * 1024
 """The static shared memory that a block may have on any architecture."""
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        pytest.param(one, marks=[] if one == QUICK else [pytest.mark.slow])
+        for one in ARCHITECTURES
+    ],
+)
 def test_resources_are_as_checked_in(architecture: int) -> None:
     rows = resources_on(architecture)
     for row in rows:

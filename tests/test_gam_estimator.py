@@ -424,7 +424,7 @@ def test_the_score_is_scikit_learns(data: Data) -> None:
 
 def test_weights_are_whole_up_to_rounding(data: Data) -> None:
     X, y = data
-    three = sum([0.1] * 30)
+    three = np.cumsum([0.1] * 30)[-1]  # Python's own sum rounds less since 3.12
     assert three != 3
     weights = np.where(np.arange(200) % 2, 1.0, 3.0)
     exact, rounded = (

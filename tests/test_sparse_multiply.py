@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import wrapped
+from oracles import holder
 from watched_device import Watched
 
 from gpusolve import _emulator, _kernels
@@ -106,12 +106,13 @@ def by_dictionary(A: Any, B: Any) -> dict[tuple[int, int], Any]:
 
     def sums(M: Any) -> dict[tuple[int, int], Any]:
         found: dict[tuple[int, int], Any] = {}
+        hold = holder(M.dtype)
         for i, j, v in zip(*(x.tolist() for x in (M.row, M.col, M.data)), strict=True):
-            found[i, j] = wrapped(found.get((i, j), 0) + v, M.dtype)
+            found[i, j] = hold(found.get((i, j), 0) + v)
         return found
 
-    a, b, dtype = sums(A), sums(B), np.result_type(A.dtype, B.dtype)
-    products = {place: wrapped(a[place] * b[place], dtype) for place in a if place in b}
+    a, b, hold = sums(A), sums(B), holder(np.result_type(A.dtype, B.dtype))
+    products = {place: hold(a[place] * b[place]) for place in a if place in b}
     return {place: value for place, value in sorted(products.items()) if value}
 
 

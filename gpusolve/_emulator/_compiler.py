@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import functools
 import hashlib
 import os
@@ -12,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from . import _device
@@ -30,11 +32,6 @@ _DYNAMIC_SHARED_BYTES = _device.shared_memory_per_block + _OVERRUN_BYTES
 
 _FLAGS = (
     "-std=c++17",
-    "-O2",
-    # Lines only, since variables would take a sixth of the compiler's time.
-    "-g1",
-    # With version 5 addr2line takes lines of a kernel for lines of the standard input.
-    "-gdwarf-4",
     "-w",
     "-fPIC",
     # A large local array touches the guard below its stack, and does not step over it.
@@ -50,6 +47,18 @@ _FLAGS = (
     # Signed numbers that overflow wrap, as a GPU's do.
     "-fwrapv",
     f"-DEMULATOR_DYNAMIC_SHARED_BYTES={_DYNAMIC_SHARED_BYTES}",
+)
+
+_RUNTIME_FLAGS = ("-O2",)
+"""And no line numbers: reports name none of the runtime."""
+
+_KERNEL_FLAGS = (
+    # Most kernels run for less time than -O2 takes to compile them.
+    "-O1",
+    # Lines only, since variables would take a sixth of the compiler's time.
+    "-g1",
+    # With version 5 addr2line takes lines of a kernel for lines of the standard input.
+    "-gdwarf-4",
 )
 
 _INSTRUMENTATION = {
@@ -70,12 +79,11 @@ _LIBRARIES = (
 """Those that are linked anyhow, without the sanitizer's own."""
 
 _KERNEL = """\
-#include "cuda_language.h"
+#include "prelude.h"
 #line 1 "definitions"
 {definitions}
 #line 1 "instance"
 #include "{source}"
-#include "kernel_entry.h"
 EMULATOR_KERNEL({instance})
 """
 
@@ -132,22 +140,22 @@ def build(
         With the compiler's log; or where there is no compiler, or no such platform.
     """
     source, include = source.resolve(), include.resolve()
-    command = [
-        *_usable_compiler(),
-        *_FLAGS,
-        *shlex.split(os.environ.get("CXXFLAGS", "")),
-    ]
+    compiler, user = _usable_compiler(), shlex.split(os.environ.get("CXXFLAGS", ""))
+    runtime_files = map(str, sorted(RUNTIME.glob("*.cpp")))
     runtime = _cached(
-        "runtime.o",
-        [*command, "-r", "-nostdlib", *map(str, sorted(RUNTIME.glob("*.cpp")))],
+        "runtime-{key}.o",
+        [*compiler, *_FLAGS, *_RUNTIME_FLAGS, *user, "-r", "-nostdlib", *runtime_files],
         name="the emulator's runtime",
     )
-    search = [f"-I{RUNTIME}", f"-I{include}"]
+    command = [*compiler, *_FLAGS, *_KERNEL_FLAGS, *user]
+    if watched:
+        command += _instrumentation(compiler[0])
+    search = [*_precompiled(command), f"-I{RUNTIME}", f"-I{include}"]
+    readable = re.sub("[^A-Za-z0-9]+", "_", instance).strip("_")
     return _cached(
-        f"{re.sub('[^A-Za-z0-9]+', '_', instance).strip('_')}.so",
+        f"{readable}-{{key}}.so",
         [
             *command,
-            *(_instrumentation(command[0]) if watched else ()),
             "-shared",
             "-Wl,-z,defs",
             *search,
@@ -163,6 +171,22 @@ def build(
     )
 
 
+def _precompiled(command: list[str]) -> list[str]:
+    """Where GCC finds the prelude compiled with the same options, for its search path.
+
+    GCC takes it in place of the header only where it fits; Clang asks for it otherwise,
+    and parses the header each time.
+    """
+    if _is_clang(command[0]):
+        return []
+    header = _cached(
+        "prelude-{key}/prelude.h.gch",
+        [*command, "-xc++-header", str(RUNTIME / "prelude.h")],
+        name="the emulator's prelude",
+    )
+    return [f"-I{header.parent}"]
+
+
 def _cached(
     file: str,
     command: list[str],
@@ -171,21 +195,41 @@ def _cached(
     text: str = "",
     sources: Iterable[Path] = (),
 ) -> Path:
-    """What `command` makes of `text`, its standard input; made once and kept."""
+    """What `command` makes of `text`, its standard input; made once and kept.
+
+    The `{key}` in the name `file` becomes a hash of all of it.
+    """
     key = hashlib.sha256(repr((_version(command[0]), command, text)).encode())
     for path in [*_sources(RUNTIME), *sources]:
         key.update(f"{path}:{path.stat().st_size}:".encode())
         key.update(path.read_bytes())
-    stem, suffix = os.path.splitext(file)
-    target = cache_directory() / "emulator" / f"{stem}-{key.hexdigest()[:16]}{suffix}"
+    target = cache_directory() / "emulator" / file.format(key=key.hexdigest()[:16])
     if not target.exists():
-        _make(target, command, text, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(target):
+            if not target.exists():
+                _make(target, command, text, name)
     return target
 
 
+@contextlib.contextmanager
+def _one_at_a_time(target: Path) -> Iterator[None]:
+    """Let one process make the target, while others that want it wait.
+
+    It saves time only: `_make` is safe without, where the file system has no locks.
+    """
+    lock = target.with_name(f"{target.name}.lock")
+    with lock.open("w") as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
 def _make(target: Path, command: list[str], text: str, name: str) -> None:
-    """Compile beside the target, then rename it: two processes may race for one."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    """Compile next to the target, then rename: a reader never sees half an object."""
     with tempfile.TemporaryDirectory(dir=target.parent) as directory:
         made = Path(directory) / target.name
         result = subprocess.run(
@@ -215,7 +259,11 @@ def _version(path: str) -> str:
 
 
 def _instrumentation(path: str) -> tuple[str, ...]:
-    return _INSTRUMENTATION["Clang" if "clang" in _version(path) else "GCC"]
+    return _INSTRUMENTATION["Clang" if _is_clang(path) else "GCC"]
+
+
+def _is_clang(path: str) -> bool:
+    return "clang" in _version(path)
 
 
 def _usable_compiler() -> list[str]:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import byte_bounds
 
@@ -24,8 +23,8 @@ Array = npt.NDArray[Any]
 _GUARD_BYTES = 64 * 1024 * 1024
 """On either side. Addresses only: no memory stands behind it."""
 
-_CANARY = bytes([0xF5, 0xFF])
-"""Repeated in the room around an array. NaN in every floating type, if it is read."""
+_CANARY = bytes([0xF5, 0xFF]) * _pages.PAGE_BYTES
+"""In the room around an array, less than two pages. NaN in every floating type."""
 
 _POISONED_POINTER = 2**64 - _pages.PAGE_BYTES
 """A pointer from memory that nobody wrote, and those a little before it."""
@@ -79,8 +78,8 @@ class Arena:
         if self._room == 0:
             return
         _pages.protect(self._room_start, self._room, _pages.READ_AND_WRITE)
-        for span in self._spans_around():
-            span[:] = _canary(span.size)
+        for address, size in self._spans_around():
+            ctypes.memmove(address, _CANARY, size)
         ctypes.memmove(self._start, self._low, self._bytes)
         if not self.writeable:
             _pages.protect(self._room_start, self._room, _pages.READ)
@@ -120,16 +119,18 @@ class Arena:
 
     def overwritten(self) -> int | None:
         """The first address around the arrays that the kernel wrote to."""
-        for span in self._spans_around():
-            (written,) = np.nonzero(span != _canary(span.size))
-            if written.size:
-                return int(span.ctypes.data) + int(written[0])
+        for address, size in self._spans_around():
+            found, right = ctypes.string_at(address, size), _CANARY[:size]
+            if found != right:
+                pairs = zip(found, right, strict=True)
+                return address + next(k for k, (a, b) in enumerate(pairs) if a != b)
         return None
 
-    def _spans_around(self) -> Iterator[npt.NDArray[np.uint8]]:
+    def _spans_around(self) -> Iterator[tuple[int, int]]:
+        """Addresses and sizes."""
         end = self._start + self._bytes
-        yield _bytes_at(self._room_start, self._start - self._room_start)
-        yield _bytes_at(end, self._room_start + self._room - end)
+        yield self._room_start, self._start - self._room_start
+        yield end, self._room_start + self._room - end
 
     def _elements(self, array: Array) -> tuple[int, int]:
         """Offsets of the array's lowest and highest element from its first."""
@@ -227,11 +228,3 @@ def _overlapping(
             group.append(named)
             high = max(high, end)
         yield group, low, high
-
-
-def _bytes_at(address: int, count: int) -> npt.NDArray[np.uint8]:
-    return np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(address))
-
-
-def _canary(count: int) -> npt.NDArray[np.uint8]:
-    return np.resize(np.frombuffer(_CANARY, np.uint8), count)
