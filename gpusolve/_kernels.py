@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -49,6 +49,10 @@ UNASKED_SHARED_MEMORY = 16 * 1024
 """Dynamic shared memory that any kernel may have, in bytes: 48 KiB less its own."""
 
 
+LAUNCH_SECONDS = 0.25
+"""What a launch should take at most where a watchdog stops kernels after 2 s or so."""
+
+
 class KernelCompileError(RuntimeError):
     """A kernel did not compile; the message has its name and the compiler's log."""
 
@@ -82,6 +86,10 @@ class Device(Protocol):
     def shared_memory_per_block(self) -> int:
         """Bytes of shared memory that one block may ask for."""
 
+    @property
+    def has_watchdog(self) -> bool:
+        """Whether the system stops kernels that run for seconds, as under a display."""
+
     def current(self) -> AbstractContextManager[object]:
         """Makes the device the one where new arrays come to lie."""
 
@@ -97,6 +105,12 @@ class Device(Protocol):
         `definitions` is C++ that stands in front of the file: the types that the
         instance names, where a user has defined them.
         """
+
+
+def pieces(total: int, most: int) -> Iterator[slice]:
+    """``range(total)`` in order, in slices of at most `most`."""
+    for first in range(0, total, most):
+        yield slice(first, min(first + most, total))
 
 
 def source_directory() -> Path:
@@ -139,6 +153,10 @@ class CudaDevice:
     def shared_memory_per_block(self) -> int:
         """The opt-in limit."""
         return int(_attributes(self.index)["MaxSharedMemoryPerBlockOptin"])
+
+    @property
+    def has_watchdog(self) -> bool:
+        return bool(_attributes(self.index)["KernelExecTimeout"])
 
     def current(self) -> AbstractContextManager[object]:
         import cupy
@@ -284,6 +302,10 @@ class EmulatedDevice:
         from . import _emulator
 
         return _emulator.shared_memory_per_block
+
+    @property
+    def has_watchdog(self) -> bool:
+        return False
 
     def current(self) -> AbstractContextManager[object]:
         return nullcontext()
