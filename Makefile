@@ -24,8 +24,8 @@ demo: $(VENV)/demo
 test: lint
 	$(PYTEST) -m "not slow"
 
-test-all: lint
-	$(PYTEST)
+test-all: test
+	$(PYTEST) -m slow
 
 # The numerical tests, on NumPy, with the rounding of other CPUs.
 test-cpus: $(VENV)/test
