@@ -72,7 +72,7 @@ def test_word_that_is_written_in_halves(order: str) -> None:
     word, result = _emulator.zeros(1, np.uint64), integers(1)
     message = (
         r"block \(1, 0, 0\), message.cu:\d+: reads element 0 of word .* as one value, "
-        r"of which block \(0, 0, 0\) at message.cu:2[23] wrote a part"
+        r"of which thread \(0, 0, 0\) of block \(0, 0, 0\) at message.cu:2[23] wrote"
     )
     with pytest.raises(KernelError, match=message):
         run("message", "torn", word, result)
@@ -89,8 +89,8 @@ def test_value_and_flag(order: str, by_atomics: str) -> None:
 def test_report_names_both_places() -> None:
     message = (
         r"thread \(1, 0, 0\), block \(1, 0, 0\), message.cu:53: reads element 0 of "
-        r"value \(int32, shape \(1,\)\), which block \(0, 0, 0\) at message.cu:36 "
-        "wrote, and nothing orders the two"
+        r"value \(int32, shape \(1,\)\), which thread \(1, 0, 0\) of block "
+        r"\(0, 0, 0\) at message.cu:36 wrote, and nothing orders the two"
     )
     with pytest.raises(KernelError, match=message):
         handed_over("flagged<false, true, true>")
