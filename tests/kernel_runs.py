@@ -165,7 +165,13 @@ def boosting(*problem: Any) -> Callable[[], None]:
 
 
 def nnls(
-    systems: int, m: int, n: int, *, order: str = "C", warm: bool = False, **options: Any
+    systems: int,
+    m: int,
+    n: int,
+    *,
+    order: str = "C",
+    warm: bool = False,
+    **options: Any,
 ) -> Callable[[], None]:
     """Systems whose columns come and go, of which some are alike."""
 
