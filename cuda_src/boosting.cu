@@ -223,7 +223,7 @@ __device__ double dot(const double* x, const double* y, int size, BlockReduce<do
 }
 
 /// Fit learner i to the residual whose c_i is `moments`, and publish it.
-/// `b` and `Gb` are vectors of the block.
+/// `b` and `Gb` are vectors of the block. Ends without a barrier.
 template <class T>
 __device__ void fit(const Learners<T>& learners, int learner, const double* moments, double* b,
                     double* Gb, const Fits& fits, int turn, BlockReduce<double>& reduce) {
@@ -239,7 +239,6 @@ __device__ void fit(const Learners<T>& learners, int learner, const double* mome
         fits.products_of(turn, learner)[0] = linear;
         fits.products_of(turn, learner)[1] = quadratic;
     }
-    __syncthreads();
 }
 
 /// The first learner that takes most from the sum of squares, in every thread.
@@ -462,6 +461,7 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
             for (int f = threadIdx.x; f < functions; f += threads) own[f] -= rate * vectors.b[f];
             __syncthreads();
             fit(learners, i, own, vectors.b, vectors.Gb, fits, 1 - turn, sum);
+            __syncthreads();
         }
     }
 

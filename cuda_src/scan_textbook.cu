@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(threads)
         __syncthreads();
         for (int i = threadIdx.x; i < tile_size; i += threads)
             if (start + i < end) y[start + i] = elements[i];
-        __syncthreads();
+        // No barrier: of the next tile each thread writes the elements that it has read here.
     }
     if (threadIdx.x == 0) totals[blockIdx.x] = carried;
 }

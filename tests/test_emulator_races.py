@@ -1,4 +1,7 @@
-"""The emulator's race detector, on kernels whose blocks meet in global memory."""
+"""The emulator's race detector, on kernels whose threads meet in memory.
+
+What it reports must not depend on the order in which threads happen to run.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ def test_word_that_is_written_in_halves(order: str) -> None:
     word, result = _emulator.zeros(1, np.uint64), integers(1)
     message = (
         r"block \(1, 0, 0\), message.cu:\d+: reads element 0 of word .* as one value, "
-        r"of which block \(0, 0, 0\) at message.cu:2[23] wrote a part"
+        r"of which thread \(0, 0, 0\) of block \(0, 0, 0\) at message.cu:2[23] wrote"
     )
     with pytest.raises(KernelError, match=message):
         run("message", "torn", word, result)
@@ -89,8 +92,8 @@ def test_value_and_flag(order: str, by_atomics: str) -> None:
 def test_report_names_both_places() -> None:
     message = (
         r"thread \(1, 0, 0\), block \(1, 0, 0\), message.cu:53: reads element 0 of "
-        r"value \(int32, shape \(1,\)\), which block \(0, 0, 0\) at message.cu:36 "
-        "wrote, and nothing orders the two"
+        r"value \(int32, shape \(1,\)\), which thread \(1, 0, 0\) of block "
+        r"\(0, 0, 0\) at message.cu:36 wrote, and nothing orders the two"
     )
     with pytest.raises(KernelError, match=message):
         handed_over("flagged<false, true, true>")
@@ -155,6 +158,115 @@ def test_last_block_done(order: str) -> None:
     assert last_block_sum("false") == 40 * 39
     with pytest.raises(KernelError, match=r"reads element \d+ of partial .* wrote"):
         last_block_sum("true")
+
+
+# ---- the threads of one block --------------------------------------------------------
+
+
+def exchange(between: str, distance: int, name: str = "int", threads: int = 128) -> Any:
+    """Element t ^ distance for every t, and what stands between write and read."""
+    dtype = {"char": np.int8, "int": np.int32, "double": np.float64}[name]
+    x, y = np.arange(threads).astype(dtype), _emulator.empty(threads, dtype)
+    instance = f"exchange<{between}, {name}>"
+    run("inside_block", instance, x, np.int32(distance), y, blocks=1, threads=threads)
+    return y
+
+
+def refused(message: str, function: Any, *args: Any, **options: Any) -> None:
+    with pytest.raises(KernelError, match=message):
+        function(*args, **options)
+
+
+PART = r"of part in shared memory, which thread .* (read|wrote), and nothing orders"
+
+
+@pytest.mark.parametrize("name", ["char", "int", "double"])
+def test_threads_exchange_values(order: str, name: str) -> None:
+    for distance in (1, 16, 32):
+        expected = np.arange(128) ^ distance
+        for between in ("block_barrier", "block_vote"):
+            np.testing.assert_array_equal(exchange(between, distance, name), expected)
+        refused(PART, exchange, "nothing", distance, name)
+    np.testing.assert_array_equal(exchange("nothing", 0, name), np.arange(128))
+
+
+def test_lanes_exchange_values(order: str) -> None:
+    np.testing.assert_array_equal(exchange("warp_barrier", 16), np.arange(128) ^ 16)
+    np.testing.assert_array_equal(exchange("half_barriers", 8), np.arange(128) ^ 8)
+    refused(PART, exchange, "warp_barrier", 32)
+    refused(PART, exchange, "half_barriers", 16)
+
+
+def test_a_shuffle_orders_no_memory(order: str) -> None:
+    refused(PART, exchange, "warp_shuffle", 1)
+
+
+def exchange_in(kernel: str, between: str, distance: int) -> Any:
+    x = np.arange(64, dtype=np.int32)
+    compiled = _emulator.Kernel(
+        KERNELS / "inside_block.cu", f"{kernel}<{between}, int>", KERNELS
+    )
+    compiled((1,), (64,), (x, np.int32(distance)), shared_mem=64 * 4)
+    return x
+
+
+def test_write_after_a_read(order: str) -> None:
+    found = exchange_in("exchange_in_place", "block_barrier", 32)
+    np.testing.assert_array_equal(found, np.arange(64) ^ 32)
+    message = r"element \d+ of x .*, which thread \(\d+, 0, 0\) at inside_block.cu:\d+"
+    refused(message, exchange_in, "exchange_in_place", "nothing", 32)
+    refused(message, exchange_in, "exchange_in_place", "warp_barrier", 32)
+
+
+def test_use_of_shared_memory_for_the_second_time(order: str) -> None:
+    found = exchange_in("exchange_twice", "block_barrier", 32)
+    np.testing.assert_array_equal(found, np.arange(64))
+    message = r"byte \d+ of shared_memory"
+    refused(message, exchange_in, "exchange_twice", "nothing", 32)
+
+
+def test_plain_read_beside_atomics(order: str) -> None:
+    total = integers(1)
+    run("inside_block", "count<block_barrier>", total, blocks=1, threads=64)
+    assert total[0] == 64
+    for between in ("nothing", "warp_barrier"):
+        options = {"blocks": 1, "threads": 64}
+        refused(
+            "of counted", run, "inside_block", f"count<{between}>", total, **options
+        )
+
+
+def test_flag_inside_a_block(order: str) -> None:
+    options = {"blocks": 1, "threads": 64}
+    result = integers(1)
+    run("inside_block", "flag<true, true>", result, **options)
+    assert result[0] == 42
+    for fences in ("true, false", "false, true", "false, false"):
+        refused("of value", run, "inside_block", f"flag<{fences}>", result, **options)
+
+
+@pytest.mark.parametrize(
+    ("file", "kernel", "threads"),
+    [("missing_syncthreads", "reverse_block", 64), ("missing_syncwarp", "shift", 32)],
+)
+def test_missing_barrier_in_any_order(
+    order: str, file: str, kernel: str, threads: int
+) -> None:
+    def launch(faulty: str) -> None:
+        arrays = [integers(threads) for _ in range(threads // 32)]
+        run(file, f"{kernel}<{faulty}>", *arrays, blocks=1, threads=threads)
+
+    launch("false")
+    refused("and nothing orders the two", launch, "true")
+
+
+def test_report_names_threads_lines_and_the_shared_array() -> None:
+    message = (
+        r"exchange<nothing, int>, thread \(32, 0, 0\), block \(0, 0, 0\), "
+        r"inside_block.cu:20: writes byte 128 of part in shared memory, which thread "
+        r"\(0, 0, 0\) at inside_block.cu:22 read, and nothing orders the two"
+    )
+    refused(message, exchange, "nothing", 32)
 
 
 # ---- how it is asked for -------------------------------------------------------------

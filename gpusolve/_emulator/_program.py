@@ -26,7 +26,7 @@ class ParameterType(ctypes.Structure):
 
 
 class Span(ctypes.Structure):
-    """``GlobalSpan`` in ``runtime/shadow.h``."""
+    """``MemorySpan`` in ``runtime/shadow.h``."""
 
     _fields_ = [("start", ctypes.c_uint64), ("bytes", ctypes.c_uint64)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import shutil
 import signal
 import subprocess
@@ -23,9 +24,11 @@ class Report(ctypes.Structure):
         ("has_thread", ctypes.c_int),
         ("race", ctypes.c_int),
         ("other_access", ctypes.c_int),
+        ("in_shared_memory", ctypes.c_int),
         ("thread", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
         ("other_block", ctypes.c_uint * 3),
+        ("other_thread", ctypes.c_uint * 3),
         ("line", ctypes.c_int),
         ("address", ctypes.c_uint64),
         ("instruction", ctypes.c_uint64),
@@ -41,6 +44,12 @@ _PAST_ACCESSES = ("accessed", "read", "wrote")
 
 _TORN = 2
 """Of ``enum class RaceKind`` there."""
+
+
+_SHARED_VARIABLE = re.compile(
+    r"\s*\d+: (?P<start>\w+) +(?P<size>\w+) TLS( +\w+){3} +(?P<name>.+)"
+)
+"""A line of readelf on a thread-local symbol."""
 
 
 def explain(report: Report, kernel: str, memory: DeviceMemory, compiled: Path) -> str:
@@ -77,8 +86,16 @@ def _what(report: Report, memory: DeviceMemory, compiled: Path) -> str:
 
 def _race(report: Report, memory: DeviceMemory, compiled: Path) -> str:
     line = _line(compiled, report.other_instruction)
-    other = f"block {tuple(report.other_block)}{f' at {line}' if line else ''}"
-    touched = f"{_ACCESSES[report.access]} {memory.describe(report.address)}"
+    other = f"thread {tuple(report.other_thread)}"
+    if tuple(report.other_block) != tuple(report.block):
+        other += f" of block {tuple(report.other_block)}"
+    if line:
+        other += f" at {line}"
+    if report.in_shared_memory:
+        what = _shared_variable(compiled, report.address)
+    else:
+        what = memory.describe(report.address)
+    touched = f"{_ACCESSES[report.access]} {what}"
     if report.race == _TORN:
         return f"{touched} as one value, of which {other} wrote a part"
     did = _PAST_ACCESSES[report.other_access]
@@ -95,6 +112,20 @@ def _fault(report: Report, memory: DeviceMemory) -> str:
     if report.access == 0 and report.address == 0:
         return "follows a pointer that points nowhere"
     return f"{_ACCESSES[report.access]} {memory.describe(report.address)}"
+
+
+def _shared_variable(compiled: Path, offset: int) -> str:
+    """The byte of a `__shared__` variable at an offset in all of them."""
+    program = shutil.which("readelf") or shutil.which("llvm-readelf")
+    command = [str(program), "--symbols", "--wide", "--demangle", str(compiled)]
+    found = subprocess.run(command, capture_output=True, text=True) if program else None
+    for line in found.stdout.splitlines() if found else ():
+        if match := _SHARED_VARIABLE.match(line):
+            start, size = int(match["start"], 16), int(match["size"], 0)
+            if start <= offset < start + size:
+                name = match["name"].rpartition("::")[2]
+                return f"byte {offset - start} of {name} in shared memory"
+    return "shared memory"
 
 
 def _line(compiled: Path, instruction: int) -> str | None:

@@ -27,13 +27,16 @@ constexpr unsigned breaths_per_yield = 64;
 constexpr std::size_t stagger_bytes = 192;
 constexpr std::size_t stagger_period = 16;
 
-bool is_same(Site a, Site b) {
-    return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+/// Whether it is one of the emulator's, among the kernel's thread-local variables.
+bool is_own_variable(std::uintptr_t address) {
+    const auto is_in = [address](const auto& variable) {
+        return address - reinterpret_cast<std::uintptr_t>(&variable) < sizeof(variable);
+    };
+    return is_in(threadIdx) || is_in(blockIdx);
 }
 
-template <class Visit>
-void for_each_lane(unsigned lanes, Visit visit) {
-    for (; lanes != 0; lanes &= lanes - 1) visit(__builtin_ctz(lanes));
+bool is_same(Site a, Site b) {
+    return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
 }  // namespace
@@ -77,6 +80,15 @@ bool BlockRunner::in_stacks(const void* address) const {
     return stacks_.start <= byte && byte < stacks_.start + threads_.size() * stacks_.stride;
 }
 
+/// Shared memory is of this thread of the operating system, and its place known only here.
+void BlockRunner::watch_block() {
+    const Span shared = thread_local_variables();
+    if (!witness_)
+        witness_.emplace(launch_.threads(),
+                         MemorySpan{reinterpret_cast<std::uintptr_t>(shared.start), shared.bytes});
+    witness_->begin(block_);
+}
+
 // ---- the scheduler ----------------------------------------------------------------------
 
 void BlockRunner::run(unsigned long long block) {
@@ -85,6 +97,7 @@ void BlockRunner::run(unsigned long long block) {
     block_ = block;
     blockIdx = place_in(launch_.grid, block);
     schedule_ = launch_.schedule.part(block);
+    if (launch_.races) watch_block();
     for (Warp& warp : warps_) warp = {warp.present, warp.present, 0, 0, 0, 0};
     left_ = 0;
     while (left_ < threads_.size())
@@ -117,7 +130,7 @@ bool BlockRunner::take_turns() {
 bool BlockRunner::run_round(int warp) {
     int lanes[warpSize];
     int count = 0;
-    for_each_lane(warps_[warp].ready, [&](int lane) { lanes[count++] = lane; });
+    for_each_lane(warps_[warp].ready, [&](unsigned lane) { lanes[count++] = lane; });
     schedule_.arrange(lanes, lanes + count);
     for (int i = 0; i < count; ++i) resume(threads_[warp * warpSize + lanes[i]]);
     return count > 0;
@@ -177,13 +190,15 @@ void BlockRunner::breathe() {
 
 void BlockRunner::fence(Scope scope) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (launch_.races && scope == Scope::device)
-        on_scheduler([this] { launch_.races->fence(block_); });
+    if (witness_) on_scheduler([=] { witness_->fence(number_of(*running_), scope); });
     breathe();
 }
 
 bool BlockRunner::watches(const volatile void* address) const {
-    return launch_.races && launch_.races->watches(reinterpret_cast<std::uintptr_t>(address));
+    if (!witness_) return false;
+    const auto place = reinterpret_cast<std::uintptr_t>(address);
+    return witness_->shared_memory().contains(place) ? !is_own_variable(place)
+                                                     : launch_.races->watches(place);
 }
 
 void BlockRunner::touch(const volatile void* address, std::size_t bytes, Touch how, void* caller) {
@@ -191,7 +206,8 @@ void BlockRunner::touch(const volatile void* address, std::size_t bytes, Touch h
         const auto place = reinterpret_cast<std::uintptr_t>(address);
         // Where the call is, and not where it returns to.
         const auto instruction = reinterpret_cast<std::uintptr_t>(caller) - 1;
-        if (auto race = launch_.races->touch(block_, place, bytes, how, instruction))
+        if (auto race = launch_.races->touch(*witness_, number_of(*running_), place, bytes, how,
+                                             instruction))
             fail_race(*race, how, instruction);
     });
 }
@@ -231,6 +247,7 @@ void BlockRunner::release_barrier() {
             report_stuck();
         count += thread.value;
     }
+    if (witness_) witness_->barrier();
     for (Thread& thread : threads_) thread.value = count;
     for (Warp& warp : warps_) {
         warp.ready = warp.present;
@@ -260,10 +277,12 @@ unsigned long long BlockRunner::exchange(Operation operation, unsigned mask,
 
     Thread* lanes = &thread - thread.lane;
     bool complete = (warp.in_warp & mask) == mask;
-    for_each_lane(complete ? mask : 0, [&](int lane) {
+    for_each_lane(complete ? mask : 0, [&](unsigned lane) {
         complete &= lanes[lane].operation == operation && lanes[lane].mask == mask;
     });
     if (complete) complete_exchange(warp, lanes, mask);
+    if (complete && witness_ && operation == Operation::syncwarp)
+        on_scheduler([&] { witness_->sync(thread.warp, mask); });
     suspend();
     return thread.value;
 }
@@ -273,11 +292,11 @@ unsigned long long BlockRunner::exchange(Operation operation, unsigned mask,
 void BlockRunner::complete_exchange(Warp& warp, Thread* lanes, unsigned mask) {
     unsigned long long values[warpSize];
     unsigned votes = 0;
-    for_each_lane(mask, [&](int lane) {
+    for_each_lane(mask, [&](unsigned lane) {
         values[lane] = lanes[lane].value;
         votes |= (values[lane] != 0) << lane;
     });
-    for_each_lane(mask, [&](int lane) {
+    for_each_lane(mask, [&](unsigned lane) {
         Thread& thread = lanes[lane];
         if (thread.source == no_source) {
             thread.value = votes;

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,9 @@ class BlockRunner {
     bool in_stacks(const void* address) const;
     bool watches(const volatile void* address) const;
     const Thread* running() const { return running_; }
+    std::uint32_t number_of(const Thread& thread) const {
+        return static_cast<std::uint32_t>(&thread - threads_.data());
+    }
 
     /// Do something on the scheduler's stack for the running thread, which waits. There it may
     /// lock, allocate, and throw Abandoned; on the thread's own it might be interrupted.
@@ -120,6 +124,7 @@ class BlockRunner {
 
   private:
     [[noreturn]] static void thread_main();
+    void watch_block();
     bool take_turns();
     bool run_round(int warp);
     void resume(Thread& thread);
@@ -134,6 +139,7 @@ class BlockRunner {
 
     Launch& launch_;
     const int number_;
+    std::optional<BlockWitness> witness_;  // where races are watched for
     Schedule schedule_;
     unsigned long long block_ = 0;
     StackMemory stacks_;

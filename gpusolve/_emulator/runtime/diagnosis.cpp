@@ -100,14 +100,20 @@ void BlockRunner::fail_race(const Race& race, Touch how, std::uint64_t instructi
     if (Report* report = first_report(running_)) {
         report->race = static_cast<int>(race.is_torn ? RaceKind::torn : RaceKind::conflict);
         report->access = name(how.writes);
-        report->address = race.address;
+        const MemorySpan& shared = witness_->shared_memory();
+        report->in_shared_memory = shared.contains(race.address);
+        report->address = race.address - (report->in_shared_memory ? shared.start : 0);
         report->instruction = instruction;
-        report->other_access = name(race.other_writes);
+        report->other_access = name(race.other.writes);
         report->other_instruction = race.other.instruction;
         const uint3 other = place_in(launch_.grid, race.other.block);
         report->other_block[0] = other.x;
         report->other_block[1] = other.y;
         report->other_block[2] = other.z;
+        const uint3 thread = threads_[race.other_thread()].index;
+        report->other_thread[0] = thread.x;
+        report->other_thread[1] = thread.y;
+        report->other_thread[2] = thread.z;
     }
     throw Abandoned();
 }

@@ -70,18 +70,19 @@ unsigned char* dynamic_shared_memory();
 
 }  // namespace emulator
 
-/// The one kernel of this object.
-#define EMULATOR_KERNEL(...)                                              \
-    namespace emulator {                                                  \
-    using KernelEntry = Entry<decltype(&__VA_ARGS__)>;                    \
-    void call_kernel(void* const* arguments) {                            \
-        KernelEntry::call(&__VA_ARGS__, arguments);                       \
-    }                                                                     \
-    unsigned char* dynamic_shared_memory() {                              \
-        return shared_memory;                                             \
-    }                                                                     \
-    }                                                                     \
-    EMULATOR_EXPORT const int emulator_parameter_count;                   \
-    EMULATOR_EXPORT const emulator::Parameter* const emulator_parameters; \
-    const int emulator_parameter_count = emulator::KernelEntry::count;    \
+/// The one kernel of this object. Its name is looked up where no name of the emulator hides it.
+#define EMULATOR_KERNEL(...)                                                   \
+    static constexpr auto emulated_kernel = &__VA_ARGS__;                      \
+    namespace emulator {                                                       \
+    using KernelEntry = Entry<std::remove_const_t<decltype(emulated_kernel)>>; \
+    void call_kernel(void* const* arguments) {                                 \
+        KernelEntry::call(emulated_kernel, arguments);                         \
+    }                                                                          \
+    unsigned char* dynamic_shared_memory() {                                   \
+        return shared_memory;                                                  \
+    }                                                                          \
+    }                                                                          \
+    EMULATOR_EXPORT const int emulator_parameter_count;                        \
+    EMULATOR_EXPORT const emulator::Parameter* const emulator_parameters;      \
+    const int emulator_parameter_count = emulator::KernelEntry::count;         \
     const emulator::Parameter* const emulator_parameters = emulator::KernelEntry::parameters;

@@ -33,7 +33,7 @@ struct Request {
     void* const* arguments;
     unsigned char* stacks;
     std::uint64_t stack_stride;
-    const GlobalSpan* watched;  // for races, in a kernel with instrumentation; or null
+    const MemorySpan* watched;  // for races, in a kernel with instrumentation; or null
     std::uint64_t watched_count;
 };
 

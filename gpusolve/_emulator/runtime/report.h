@@ -8,7 +8,7 @@ namespace emulator {
 
 enum class Access : int { unknown, read, write };
 
-/// Conflict: with the other block's access. Torn: it reads as one what that wrote in part.
+/// Conflict: with the other thread's access. Torn: it reads as one what that wrote in part.
 enum class RaceKind : int { none, conflict, torn };
 
 struct Report {
@@ -19,11 +19,13 @@ struct Report {
     int has_thread;
     int race;
     int other_access;
+    int in_shared_memory;
     unsigned thread[3];
     unsigned block[3];
     unsigned other_block[3];
+    unsigned other_thread[3];
     int line;
-    std::uint64_t address;      // what a faulting instruction accessed
+    std::uint64_t address;      // what was accessed; in shared memory its offset
     std::uint64_t instruction;  // where that instruction lies in the object's file
     std::uint64_t other_instruction;
     char file[512];

@@ -1,0 +1,256 @@
+"""Small inputs for every kernel of ``cuda_src/``, each held against NumPy.
+
+Together they reach every barrier, as ``test_barriers.py`` sees to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import scipy.sparse
+
+import gpusolve
+from gpusolve import _emulator, _kernels
+from gpusolve.gam import BSplines, boost, make_learners
+from gpusolve.gam.boosting import Path as Steps
+from gpusolve.sparse import multiply, spmv
+
+PRIMITIVES = Path(__file__).parent / "kernels" / "block_primitives.cu"
+
+same = np.testing.assert_array_equal
+
+
+def by_kernels(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """What the function answers on the emulator."""
+    with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"):
+        return function(*args, **options)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20261122)
+
+
+# ---- blocks --------------------------------------------------------------------------
+
+
+def reduce_in_shared_memory() -> None:
+    values = rng().integers(-9, 9, 512).astype(np.float32)
+    sums = _emulator.empty(512, np.float32)
+    directory = _kernels.source_directory()
+    kernel = _emulator.Kernel(PRIMITIVES, "sum_by_reduce512<float>", directory)
+    kernel((1,), (512,), (values, sums))
+    same(sums, values.sum())
+
+
+def reduce_again_and_again() -> None:
+    values = rng().integers(0, 9, 96).astype(np.float32)
+    sums, maxima = (_emulator.empty(96, np.float32) for _ in range(2))
+    directory = _kernels.source_directory()
+    kernel = _emulator.Kernel(PRIMITIVES, "sum_and_maximum<float>", directory)
+    kernel((1,), (96,), (values, np.int32(3), sums, maxima))
+    same(sums, values.sum() + 2 * 96)
+    same(maxima, values.max() + 2)
+
+
+def map_elements() -> None:
+    square = gpusolve.Map("square", "x * x", np.square)
+    x = np.arange(300, dtype=np.int32)
+    same(by_kernels(gpusolve.reduce, x[:, None], axis=1, map=square), x * x)
+
+
+def reduce(variant: str, shape: tuple[int, ...] = (2, 3000)) -> Callable[[], None]:
+    def run() -> None:
+        x = rng().integers(-99, 99, shape).astype(np.int32)
+        found = by_kernels(gpusolve.reduce, x, axis=-1, variant=variant)
+        same(found, x.sum(-1))
+
+    return run
+
+
+def scan(variant: str, op: str = "add") -> Callable[[], None]:
+    def run() -> None:
+        x = rng().integers(-99, 99, (2, 5001)).astype(np.int64)
+        found = by_kernels(gpusolve.scan, x, axis=1, op=op, variant=variant)
+        same(found, x.cumsum(1) if op == "add" else np.maximum.accumulate(x, 1))
+
+    return run
+
+
+def scan_segments() -> None:
+    x, flags = rng().integers(-9, 9, 5000), rng().random(5000) < 0.01
+    found = by_kernels(gpusolve.segmented_scan, x, flags)
+    same(found, gpusolve.segmented_scan(x, flags))
+
+
+def partition() -> None:
+    x, mask = np.arange(5000, dtype=np.int32), rng().random(5000) < 0.5
+    count, y = by_kernels(gpusolve.stable_partition, x, mask)
+    assert count == mask.sum()
+    same(y, np.concatenate([x[mask], x[~mask]]))
+
+
+def scatter() -> None:
+    target, places = np.zeros(500, np.int32), rng().permutation(500)
+    by_kernels(gpusolve.scatter, target, places, np.arange(500, dtype=np.int32))
+    same(target[places], np.arange(500))
+
+
+# ---- sparse and dense products -------------------------------------------------------
+
+
+def random_matrix(entries: int, width: int, seed: int) -> Any:
+    generator = np.random.default_rng(seed)
+    columns = np.sort(generator.choice(width, entries, replace=False))
+    rows, values = np.zeros(entries, int), generator.integers(1, 9, entries)
+    return scipy.sparse.coo_array((values * 1.0, (rows, columns)), shape=(1, width))
+
+
+def multiply_sparse(method: str, entries: int) -> Callable[[], None]:
+    def run() -> None:
+        A, B = random_matrix(entries, 4000, 1), random_matrix(entries, 4000, 2)
+        found = by_kernels(multiply, A, B, method=method)
+        same(found.toarray(), A.toarray() * B.toarray())
+
+    return run
+
+
+def multiply_by_a_vector() -> None:
+    generator = rng()
+    lengths = generator.integers(0, 9, 400)
+    lengths[7] = 2500
+    rows = np.repeat(np.arange(400), lengths)
+    columns = generator.integers(0, 50, rows.size)
+    values = generator.integers(-4, 5, rows.size) * 1.0
+    A = scipy.sparse.coo_array((values, (rows, columns)), shape=(400, 50)).tocsr()
+    x = generator.integers(-4, 5, (2, 50)) * 1.0
+    same(by_kernels(spmv, A, x[0]), A @ x[0])
+    same(by_kernels(spmv, A, x), x @ A.T)
+
+
+def gemv(
+    rows: int, columns: int, variant: str = "auto", transpose: bool = False
+) -> Callable[[], None]:
+    def run() -> None:
+        A = rng().integers(-1, 2, (rows, columns)).astype(np.float32)
+        x = rng().integers(-1, 2, rows if transpose else columns).astype(np.float32)
+        found = by_kernels(gpusolve.gemv, A, x, variant=variant, transpose=transpose)
+        same(found, (A.T if transpose else A) @ x)
+
+    return run
+
+
+# ---- solvers -------------------------------------------------------------------------
+
+
+def boosted(method: str, rows: int, count: int) -> Steps:
+    X = rng().random((rows, count))
+    learners = make_learners(BSplines.spanning(X, 6).evaluate(X), 6)
+    y = np.sin(6 * X[:, 1]) + X[:, 2]
+    return boost(learners, y, steps=6, learning_rate=0.5, method=method)
+
+
+def boosting(*problem: Any) -> Callable[[], None]:
+    def run() -> None:
+        found, expected = by_kernels(boosted, *problem), boosted(*problem)
+        same(found.selected, expected.selected)
+        np.testing.assert_allclose(found.updates, expected.updates, atol=1e-9)
+
+    return run
+
+
+def nnls(
+    systems: int,
+    m: int,
+    n: int,
+    *,
+    order: str = "C",
+    warm: bool = False,
+    **options: Any,
+) -> Callable[[], None]:
+    """Systems whose columns come and go, of which some are alike."""
+
+    def run() -> None:
+        generator = rng()
+        A = generator.random((systems, m, n))
+        A[1, :, 1] = A[1, :, 0] + 1e-9 * generator.random(m)
+        b = (A @ generator.random((systems, n, 1)))[..., 0]
+        b += 0.1 * generator.standard_normal(b.shape)
+        if order == "F":
+            A = np.ascontiguousarray(A.swapaxes(1, 2)).swapaxes(1, 2)
+        if warm:
+            options["warm_start"] = np.ones((systems, n))
+        found = by_kernels(gpusolve.nnls, A, b, **options)
+        if "maxiter" not in options:
+            expected = gpusolve.nnls(A, b, **options)
+            np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
+            assert (found.status == expected.status).all()
+            assert found.n_downdates.sum() > 0
+
+    return run
+
+
+RUNS: dict[str, list[Callable[[], None]]] = {
+    "block_primitives.cu": [reduce_in_shared_memory, reduce_again_and_again],
+    "boosting.cu": [
+        boosting("gram", 300, 3),
+        boosting("stacked", 300, 3),
+        boosting("gram", 60, 15),
+        boosting("stacked", 60, 15),
+    ],
+    "coo_multiply.cu": [
+        multiply_sparse("merge", 3000),
+        multiply_sparse("gallop", 1500),
+        multiply_sparse("binary", 300),
+        multiply_sparse("linear", 300),
+    ],
+    "gemv.cu": [
+        gemv(40, 70, "threads_per_dot"),
+        gemv(3, 17000, "threads_per_row"),
+        gemv(40, 70),
+        gemv(3, 5000),
+        gemv(70, 40, transpose=True),
+        gemv(5000, 3, transpose=True),
+        gemv(40, 70, "naive"),
+    ],
+    "map.cu": [map_elements],
+    "nnls_qr.cu": [
+        nnls(3, 16, 24),
+        nnls(3, 16, 24, order="F"),
+        nnls(3, 16, 24, l2=0.1, warm=True),
+        nnls(3, 16, 24, order="F", maxiter=9),
+        nnls(60, 10, 12, order="F"),
+    ],
+    "partition.cu": [partition],
+    "reduce.cu": [
+        reduce("chunked"),
+        reduce("group"),
+        reduce("tree"),
+        reduce("atomic"),
+        reduce("chunked", (200, 40)),
+        reduce("chunked", (30000,)),
+    ],
+    "scan.cu": [scan("look_back"), scan_segments],
+    "scan_textbook.cu": [scan("hierarchical"), scan("sweep"), scan("warp")],
+    "scatter.cu": [scatter],
+    "spmv.cu": [multiply_by_a_vector],
+}
+"""By the file that has the kernels."""
+
+
+def _included(file: Path) -> set[str]:
+    found = set(re.findall(r'#include "(.+)"', file.read_text()))
+    return found.union(*(_included(_kernels.source_directory() / one) for one in found))
+
+
+def runs_of(name: str) -> list[Callable[[], None]]:
+    """The runs of the kernels that a file of ``cuda_src/`` is part of."""
+    directory = _kernels.source_directory()
+    files = {file: directory / file for file in RUNS} | {PRIMITIVES.name: PRIMITIVES}
+    users = [f for f, path in files.items() if f == name or name in _included(path)]
+    return [run for user in users for run in RUNS[user]]

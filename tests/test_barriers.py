@@ -1,0 +1,113 @@
+"""Every barrier of the kernels is needed, and the emulator reports a missing one.
+
+The race detector knows what orders the accesses of two threads. So every kernel runs
+clean under it, and with any one of its barriers taken away, in a copy of the sources,
+it does not.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from kernel_runs import RUNS, runs_of
+
+from gpusolve import _emulator, _kernels
+
+pytestmark = pytest.mark.skipif(
+    _emulator.compiler() is None or sys.platform != "linux",
+    reason="the emulator wants Linux and a C++ compiler",
+)
+
+BARRIER = re.compile(r"__sync(threads|warp)\(\w*\);")
+COMMENT = re.compile(r"//[^\n]*")
+FUNCTION = re.compile(
+    r"__(?:device|global)__[\w\s:<>,*&]*?(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\("
+)
+"""The name in the head of a function."""
+
+UNNEEDED = {
+    "passive_qr.cuh append 1",
+    "passive_qr.cuh correct 1",
+    "passive_qr.cuh back_substitute 3",
+    "nnls_qr.cu start 1",
+    "nnls_qr.cu enter 2",
+    "nnls_qr.cu warm_start 1",
+    "nnls_qr.cu make_feasible 1",
+    "nnls_qr.cu refresh 1",
+    "nnls_qr.cu nnls_qr 1",
+}
+"""Where another barrier follows before anything is read; of the first and that of
+`warm_start` either can go, of the others all."""
+
+
+class Barrier(NamedTuple):
+    """One of a file's barriers: the `number`-th of a function, from 1."""
+
+    file: str
+    function: str
+    number: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.function} {self.number}"
+
+
+def barriers_of(path: Path) -> Iterator[Barrier]:
+    """The barriers of a file, found in its text."""
+    text = COMMENT.sub(lambda comment: " " * len(comment[0]), path.read_text())
+    counts: Counter[str] = Counter()
+    for match in BARRIER.finditer(text):
+        function = FUNCTION.findall(text, 0, match.start())[-1]
+        counts[function] += 1
+        yield Barrier(path.name, function, counts[function], *match.span())
+
+
+def every_barrier() -> Iterator[Any]:
+    for path in sorted(_kernels.source_directory().glob("*.cu*")):
+        for barrier in barriers_of(path):
+            marks = [pytest.mark.xfail] if str(barrier) in UNNEEDED else []
+            yield pytest.param(barrier, id=str(barrier), marks=marks)
+
+
+def test_every_barrier_is_found() -> None:
+    found = [str(barrier.values[0]) for barrier in every_barrier()]
+    assert len(found) == len(set(found)) >= 50
+    assert {"grid.cuh wait 1", "grid.cuh wait 2", "block.cuh reduce512 4"} <= {*found}
+    assert {*found} >= UNNEEDED
+
+
+def test_every_kernel_is_run() -> None:
+    files = {path.name for path in _kernels.source_directory().glob("*.cu")}
+    assert files <= RUNS.keys()
+
+
+@pytest.mark.parametrize("file", RUNS)
+@pytest.mark.parametrize("order", ["forward", "random"])
+def test_no_kernel_has_a_race(file: str, order: _emulator._schedule.Order) -> None:
+    with _emulator.races(), _emulator.schedule(order, seed=5):
+        for run in RUNS[file]:
+            run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("barrier", list(every_barrier()))
+def test_a_missing_barrier_is_reported(barrier: Barrier, copied_sources: Path) -> None:
+    source = copied_sources / barrier.file
+    text = source.read_text()
+    source.write_text(f"{text[: barrier.start]};{text[barrier.end :]}")
+
+    def run_all() -> None:
+        for run in runs_of(barrier.file):
+            run()
+
+    complaint = pytest.raises((_emulator.KernelError, AssertionError))
+    with _emulator.races(), np.errstate(all="ignore"), complaint:
+        run_all()
