@@ -90,18 +90,21 @@ def solve(problem: Problem, device: Device) -> Solution:
 
     kernel = device.kernel("nnls_qr", f"nnls_qr<{CUDA_TYPES[dtype]}>")
     resident = kernel.resident_blocks(threads, shared_bytes)
-    workspace, blocks = allocate_workspace(device, min(systems, resident), stride)
     A, b = strided(problem.A), strided(problem.b)
+    A_offsets, b_offsets = systems_offsets(A, 2, batch), systems_offsets(b, 1, batch)
+    counter = device.zeros((1,), np.uint64)
+    # The last: it may take all the memory there is.
+    workspace, blocks = allocate_workspace(device, min(systems, resident), stride)
     kernel(
         (blocks,),
         (threads,),
         (
             A,
-            systems_offsets(A, 2, batch),
+            A_offsets,
             np.int64(A.strides[-2] // A.itemsize),
             np.int64(A.strides[-1] // A.itemsize),
             b,
-            systems_offsets(b, 1, batch),
+            b_offsets,
             np.int64(b.strides[-1] // b.itemsize),
             np.int64(systems),
             np.int32(m),
@@ -112,7 +115,7 @@ def solve(problem: Problem, device: Device) -> Solution:
             np.int32(min(problem.iteration_limit, 2**31 - 1)),
             np.int32(problem.start is not None),
             *solution,
-            device.zeros((1,), np.uint64),
+            counter,
             *(np.int64(region) for region in regions),
             np.int32(in_shared),
             workspace,
