@@ -103,7 +103,8 @@ def test_reduce(second: SecondDevice, variant: str, layout: Any) -> None:
 
 def test_reduce_of_axes_maps_and_nothing(second: SecondDevice) -> None:
     check(second, gpusolve.reduce, numbers, "max", axis=0)
-    check(second, gpusolve.reduce, numbers, map=square, axis=1)
+    for variant in ("chunked", "tree"):
+        check(second, gpusolve.reduce, numbers, map=square, axis=1, variant=variant)
     check(second, gpusolve.reduce, numbers[:, :0], "mul", axis=1)
     check(second, gpusolve.any, numbers, positive)
     check(second, gpusolve.all, numbers, axis=0)
@@ -121,8 +122,11 @@ def test_scan(second: SecondDevice, variant: str, exclusive: bool, layout: Any) 
     check(second, gpusolve.scan, x, variant=variant, exclusive=exclusive)
 
 
-def test_scan_of_other_axes(second: SecondDevice) -> None:
+def test_scan_of_other_axes_and_lengths(second: SecondDevice) -> None:
     check(second, gpusolve.scan, numbers, "max", axis=0)
+    many = np.ones(40_000, np.int16)  # of several chunks
+    check(second, gpusolve.scan, many, variant="hierarchical")
+    check(second, gpusolve.scan, many[:0])
 
 
 @layouts
@@ -277,9 +281,9 @@ def test_gemv_of_other_numbers_and_none(second: SecondDevice) -> None:
     check(second, gpusolve.gemv, A.astype(np.float16), np.ones(5, np.float16))
     check(second, gpusolve.gemv, A[:, :0], np.ones(0))
     check(second, gpusolve.gemv, A[:0], np.ones(5))
-    check(second, gpusolve.gemv, np.ones((1, 70000)), np.ones(70000))
-    check(second, gpusolve.gemv, np.ones((3, 70000)).T, np.ones(3))
-    check(second, gpusolve.gemv, np.ones((70000, 3)).T, np.ones(70000))
+    check(second, gpusolve.gemv, np.ones((1, 3000)), np.ones(3000))
+    check(second, gpusolve.gemv, np.ones((3, 3000)).T, np.ones(3))
+    check(second, gpusolve.gemv, np.ones((3000, 3)).T, np.ones(3000))
 
 
 # ---- sparse --------------------------------------------------------------------------
@@ -313,6 +317,11 @@ def test_multiply_of_all_formats(second: SecondDevice, format: str) -> None:
     )
     nothing = scipy.sparse.coo_array((40, 30))
     assert second(sparse.multiply, nothing, B).nnz == 0
+    assert second(sparse.spmv, nothing, np.ones(30)).tolist() == [0] * 40
+    longer_first = second(sparse.multiply, B, doubled, method="gallop")
+    np.testing.assert_array_equal(longer_first.toarray(), (B * doubled).toarray())
+    tiny = 1e-200 * B
+    assert second(sparse.multiply, tiny, tiny).nnz == 0  # zeros are left out
 
 
 @layouts
@@ -336,6 +345,14 @@ def test_spmv_in_the_order_of_the_columns(second: SecondDevice) -> None:
     )
     with pytest.raises(ValueError, match="x has shape"):
         second(sparse.spmv, huge, np.ones(3), add=first)
+
+
+@pytest.mark.parametrize("method", ["fused", "segmented_scan"])
+def test_spmv_of_several_tiles(second: SecondDevice, method: str) -> None:
+    matrix = sparse.random_coo((300, 200), 0.1, rng=3).tocsr()
+    check(second, sparse.spmv, matrix, np.ones((2, 200)), method=method)
+    empty = scipy.sparse.csr_array((5, 3))
+    check(second, sparse.spmv, empty, np.ones(3), method=method)
 
 
 def test_plan(second: SecondDevice) -> None:
