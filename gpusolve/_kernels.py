@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -179,6 +180,9 @@ class CudaDevice:
         return _cuda_kernel(self.index, file, instance, definitions)
 
 
+_allowing = threading.Lock()
+
+
 class CudaKernel:
     """A kernel instance on one GPU."""
 
@@ -186,6 +190,7 @@ class CudaKernel:
         import cupy
 
         self.index = index
+        self.instance = instance
         self._allowed = UNASKED_SHARED_MEMORY
         self._resident: dict[tuple[int, int], int] = {}
         with cupy.cuda.Device(index):
@@ -193,6 +198,7 @@ class CudaKernel:
                 module = _cuda_module(file, instance, definitions)
                 self._raw = module.get_function(instance)
                 self._function = self._raw.kernel
+                self._static = int(self._raw.shared_size_bytes)
             except cupy.cuda.compiler.CompileException as error:
                 raise KernelCompileError(
                     f"{instance} in {file}.cu does not compile for GPU {index}:\n"
@@ -208,6 +214,8 @@ class CudaKernel:
     def _count_resident(self, threads: int, shared_bytes: int) -> int:
         import cupy
 
+        if shared_bytes > self._most_shared:
+            return 0
         with cupy.cuda.Device(self.index):
             self._allow(shared_bytes)
             per_multiprocessor = (
@@ -233,6 +241,11 @@ class CudaKernel:
             raise ValueError(
                 f"a grid of {grid[0]} blocks; a device takes at most {MAX_BLOCKS}"
             )
+        if shared_mem > self._most_shared:
+            raise ValueError(
+                f"shared_mem must be at most {self._most_shared} bytes for "
+                f"{self.instance} on GPU {self.index}, got {shared_mem}"
+            )
         # A null pointer, which CuPy before 14 does not make of None.
         values = tuple(np.intp(0) if value is None else value for value in args)
         with cupy.cuda.Device(self.index):
@@ -249,11 +262,24 @@ class CudaKernel:
             else:
                 self._raw(grid, block, values, shared_mem=shared_mem)
 
+    @property
+    def _most_shared(self) -> int:
+        """The most dynamic shared memory of a block: what static variables leave."""
+        limit = CudaDevice(self.index).shared_memory_per_block
+        return limit - self._static
+
     def _allow(self, shared_bytes: int) -> None:
-        """Opt in to more shared memory than needs no asking."""
-        if shared_bytes > self._allowed:
-            self._raw.max_dynamic_shared_size_bytes = shared_bytes
-            self._allowed = shared_bytes
+        """Opt in to more shared memory than needs no asking; never to less than before.
+
+        One thread at a time, of all that launch any kernel: two objects may share a
+        function of the driver.
+        """
+        if shared_bytes <= self._allowed:
+            return
+        with _allowing:
+            if shared_bytes > self._raw.max_dynamic_shared_size_bytes:
+                self._raw.max_dynamic_shared_size_bytes = shared_bytes
+            self._allowed = max(self._allowed, shared_bytes)
 
 
 @functools.cache
