@@ -211,7 +211,6 @@ struct NnlsSystem {
             at.x[j] = 0;
         }
         factors.clear();
-        __syncthreads();
         make_residual();
     }
 
@@ -303,7 +302,6 @@ struct NnlsSystem {
         }
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
             if (at.state[j] == barred) at.state[j] = at_zero;
-        __syncthreads();
         return entered;
     }
 
@@ -362,7 +360,6 @@ struct NnlsSystem {
                     if (wanted <= 0 && at.x[j] == 0) at.state[j] = at_zero;
                 }
             }
-            __syncthreads();
             if (first.index < 0) return true;
             for (int p = last_vanished(); p >= 0; p = last_vanished()) {
                 factors.remove(p);
@@ -386,7 +383,6 @@ struct NnlsSystem {
         if (reduce(blocked, MaxMagnitude<T>()) == 0)
             for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
                 at.x[at.factors.variables[p]] += at.factors.solution[p];
-        __syncthreads();
     }
 
     /// Let variables in, one at a time, until none enters. False where the iteration limit is met.
@@ -499,7 +495,6 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
                          BlockReduce<Located<T>>(located_storage)};
 
     for (;;) {
-        __syncthreads();
         if (threadIdx.x == 0) {
             drawn = static_cast<long long>(atomicAdd(next, 1ULL));
             if (drawn < systems) {
