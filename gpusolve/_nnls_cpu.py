@@ -41,8 +41,9 @@ def solve(problem: Problem, method: str) -> Solution:
 
     def run(chunk: slice) -> int:
         part = solve_chunk(problem, chunk, method)
-        for field, values in zip(solution, part, strict=True):
-            field[chunk] = values
+        with np.errstate(over="ignore"):
+            for field, values in zip(solution, part, strict=True):
+                field[chunk] = values
         return len(part.x)
 
     with blas().limit(limits=1, user_api="blas"):

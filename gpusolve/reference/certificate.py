@@ -119,6 +119,7 @@ def times(system: ScaledSystem, x: Array) -> Array:
     return np.concatenate([product, system.damping * x], axis=-1)
 
 
+@np.errstate(all="ignore")
 def certify(
     system: ScaledSystem,
     x: Array,
@@ -127,6 +128,8 @@ def certify(
     w: Array | None = None,
 ) -> Certificate:
     """Certify `x`, given in scaled variables; the answer is in the given units.
+
+    Of an x that is not finite `kkt` is NaN.
 
     Parameters
     ----------
@@ -147,8 +150,7 @@ def certify(
     )
     length, magnitude = norm(witness), norm(system.b)
     most = ratio(length, magnitude)
-    with np.errstate(all="ignore"):
-        gap = np.abs(np.sum(np.where(x > 0, x * w, 0), axis=-1))
+    gap = np.abs(np.sum(np.where(x > 0, x * w, 0), axis=-1))
     gap = ratio(ratio(gap, length), magnitude)
     by_x = ratio(norm(r - witness), magnitude) + np.fmin(gap, most)
     angle = np.minimum(ratio(np.max(slope, axis=-1, initial=0), length), most)
@@ -226,6 +228,7 @@ def is_settled(system: ScaledSystem, found: Certificate) -> NDArray[np.bool_]:
     return np.asarray(found.kkt <= CERTIFIED[system.dtype])
 
 
+@np.errstate(invalid="ignore")
 def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
     """The root of twice the objective, in scaled variables."""
     penalty = 2 * np.sum(np.where(x > 0, system.penalty * x, 0), axis=-1)

@@ -525,7 +525,7 @@ def after_rounding(
     """The certificate of x, turned into that of what x is rounded to."""
     if np.array_equal(x, rounded):
         return found
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
         r = residual(system, rounded)
         change = ratio(norm(r - residual(system, x)), norm(system.b))
     rnorm = norm(r[:, : system.b.shape[1]]) / system.b_scale

@@ -1,0 +1,229 @@
+"""Systems that NNLS once answered wrongly, each for a reason of its own."""
+
+from __future__ import annotations
+
+import importlib
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from test_nnls import kahan
+
+import gpusolve
+from gpusolve.reference.scaling import scale
+
+reference = importlib.import_module("gpusolve.reference.nnls")
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+def exact_norm(A: np.ndarray, b: np.ndarray, x: np.ndarray) -> float:
+    """``|b - A x|`` in rational arithmetic."""
+    x_exact = [Fraction(float(value)) for value in x]
+    total = Fraction(0)
+    for row, right in zip(A, b, strict=True):
+        terms = (Fraction(float(a)) * v for a, v in zip(row, x_exact, strict=True))
+        total += (Fraction(float(right)) - sum(terms, Fraction(0))) ** 2
+    return float(total) ** 0.5
+
+
+# ---- directions of several sizes ----
+
+LEVELS = [
+    ([[1, -1, 1, -1], [0, 1.5e-6, 0, 0], [0, 0, 5e-10, 0]], [0, 1, 0.04], 1e-8),
+    ([[1, -1, 1, -1], [0, 1e-5, 0, 0], [0, 0, 3e-12, 0]], [0, 1, 1], 1e-3),
+]
+
+
+@pytest.mark.parametrize(("A", "b", "blur"), LEVELS)
+def test_a_tiny_direction_is_not_missed(
+    backend: Any, A: Any, b: Any, blur: float
+) -> None:
+    """A large x for one direction excused that a smaller one was not looked at."""
+    A, b = np.array(A, float), np.array(b, float)
+    assert backend.nnls(A, b).rnorm <= blur * np.linalg.norm(b)
+
+
+def columns_of_all_sizes(rng: np.random.Generator, m: int, n: int) -> np.ndarray:
+    """Each the copy of an earlier one, or its opposite, and something small."""
+    A = rng.standard_normal((m, n))
+    for j in range(1, n):
+        near = A[:, rng.integers(j)] * rng.choice([-1, 1])
+        A[:, j] = near + 10.0 ** -rng.uniform(0, 9) * A[:, j]
+    return A
+
+
+def test_a_foolish_start_is_no_worse_than_none(backend: Any) -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(100):
+        n = int(rng.integers(2, 6))
+        m = int(rng.integers(n, 7))
+        A, b = columns_of_all_sizes(rng, m, n), rng.standard_normal(m)
+        start = 10.0 ** rng.uniform(-3, 12, n)
+        cold, warm = backend.nnls(A, b), backend.nnls(A, b, warm_start=start)
+        assert warm.rnorm <= np.linalg.norm(b) * (1 + 4 * EPS)
+        if warm.status == cold.status == 0:
+            reach = np.linalg.norm(A, axis=0) @ np.maximum(cold.x, warm.x)
+            blur = 1e-9 * np.linalg.norm(b) + 8 * EPS * reach
+            assert warm.rnorm == pytest.approx(cold.rnorm, abs=blur)
+
+
+@pytest.mark.parametrize("method", ["auto", "qr"])
+def test_the_iteration_limit_is_no_convergence(backend: Any, method: str) -> None:
+    rng, limited = np.random.default_rng(12), 0
+    for _ in range(60):
+        n = int(rng.integers(3, 8))
+        m = int(rng.integers(2, 7))
+        A, b = columns_of_all_sizes(rng, m, n), rng.standard_normal(m)
+        full = backend.nnls(A, b, method=method)
+        part = backend.nnls(A, b, method=method, maxiter=max(1, int(full.nit) - 1))
+        if part.status == 0 and full.status == 0:
+            reach = np.linalg.norm(A, axis=0) @ np.maximum(full.x, part.x)
+            blur = 1e-9 * np.linalg.norm(b) + 8 * EPS * reach
+            assert part.rnorm <= full.rnorm + blur
+        limited += int(part.status == 1)
+    assert limited > 20
+
+
+# ---- dependence ----
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_sum_of_columns_is_dependent_on_them(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    B = rng.standard_normal((9, 5))
+    weights = rng.integers(-3, 4, 5) + 0.5
+    for more, taken in ((0.0, False), (1e-12, True)):
+        last = B @ weights + more * rng.standard_normal(9)
+        system = scale(np.column_stack([B, last]), np.ones(9))
+        run = reference.ActiveSet(system, np.zeros(6), 4 * EPS)
+        assert all(run.append(j, -np.inf) for j in range(5))
+        assert run.append(5, -np.inf) == taken
+
+
+def test_a_second_attempt_takes_noise_out(backend: Any) -> None:
+    """Rounding leaves of a column what 4 eps do not cover; more caution does."""
+    rng = np.random.default_rng(13)
+    A = rng.standard_normal((40, 5, 3)) @ rng.standard_normal((40, 3, 7))
+    A[:, :, 4:] = 3e-15 * rng.standard_normal((40, 5, 3)) - A[:, :, 1:4]
+    b = rng.standard_normal((40, 5))
+    result = backend.nnls(A, b, method="qr" if backend.name == "numpy" else "auto")
+    assert result.repaired.any()
+    assert not result.repaired.all()
+    assert (result.rnorm <= np.linalg.norm(b, axis=-1)).all()
+    assert (result.nit <= 10 * 7).all()
+
+
+# ---- the kernel's certificate is the specification's ----
+
+
+def some_hard_systems() -> list[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(14)
+    heavy = np.vstack([10 * rng.random((9, 6)), np.full(6, 1e8)])
+    low = rng.standard_normal((9, 2)) @ rng.standard_normal((2, 7))
+    return [
+        (kahan(30), np.ones(30)),
+        (kahan(50), np.ones(50)),
+        (heavy, np.append(10 * rng.random(9), 1e8)),
+        (low, rng.standard_normal(9)),
+        (rng.random((30, 20)), rng.random(30)),
+        (np.array([[1.0, -1.0], [0.0, 1e-12]]), np.array([0.0, 1.0])),
+    ]
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("l2", [0.0, 1e-3])
+def test_kernel_and_specification_certify_alike(
+    device_backend: Any, number: int, l2: float
+) -> None:
+    A, b = some_hard_systems()[number]
+    full = gpusolve.reference.nnls(A, b, l2=l2)
+    for maxiter in {1, max(1, int(full.nit) // 2), int(full.nit), 1000}:
+        wanted = gpusolve.reference.nnls(A, b, l2=l2, maxiter=maxiter)
+        found = device_backend.nnls(A, b, l2=l2, maxiter=maxiter)
+        assert found.status == wanted.status
+        assert found.repaired == wanted.repaired
+        length = np.linalg.norm(b)
+        blur = 64 * EPS * (np.linalg.norm(A, axis=0) @ wanted.x / length + 1)
+        if found.status == 1:  # rounding in x is not taken out of the witness
+            blur *= max(1.0, length / wanted.rnorm)
+        assert found.kkt == pytest.approx(wanted.kkt, rel=1e-4, abs=blur)
+
+
+def test_rnorm_of_a_near_exact_fit_under_a_heavy_row(backend: Any) -> None:
+    rng = np.random.default_rng(15)
+    A = np.vstack([rng.random((6, 4)), np.full(4, 1e6)])
+    b = A @ np.array([0.1, 0.2, 0.3, 0.4]) + 1e-9 * rng.standard_normal(7)
+    result = backend.nnls(A, b)
+    exact = exact_norm(A, b, result.x)
+    assert 1e-12 < exact < 1e-6
+    assert result.rnorm == pytest.approx(exact, rel=1e-12)
+
+
+def test_bits_do_not_depend_on_the_batch(rng: np.random.Generator) -> None:
+    """Also where the batch is solved again by QR."""
+    base = rng.standard_normal((8, 40, 15))
+    A = np.concatenate([base, 1e-9 * rng.random((8, 40, 15)) - base], axis=-1)
+    b = rng.standard_normal((8, 40))
+    batch = gpusolve.nnls(A, b)
+    assert batch.repaired.any()
+    for k in range(8):
+        alone = gpusolve.nnls(A[k], b[k])
+        for name in ("x", "rnorm", "dual", "kkt", "nit", "repaired"):
+            np.testing.assert_array_equal(
+                getattr(alone, name), getattr(batch, name)[k], err_msg=name
+            )
+
+
+# ---- scale ----
+
+EXTREMES = [
+    # A and b are multiplied by these; whether x is representable.
+    (np.float64, 1e-200, 1e200, False),
+    (np.float64, 1e200, 1e-200, False),
+    (np.float64, 1e160, 1e-155, False),
+    (np.float64, 1e-315, 1e-310, True),
+    (np.float64, 1e150, 1e150, True),
+    (np.float64, 1e-150, 1e150, True),
+    (np.float32, 1e-30, 1e30, False),
+    (np.float32, 1e30, 1e-30, False),
+    (np.float32, 1e15, 1e-15, True),
+]
+
+
+@pytest.mark.parametrize(("dtype", "of_A", "of_b", "fits"), EXTREMES)
+def test_an_x_that_no_float_holds_is_not_certified(
+    backend: Any, dtype: Any, of_A: float, of_b: float, fits: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    A = rng.random((6, 3))
+    b = A @ np.array([1, 2, 0.5]) + 0.1 * rng.random(6)
+    result = backend.nnls((A * of_A).astype(dtype), (b * of_b).astype(dtype))
+    assert (result.status == 0) == fits
+    assert (result.status == 3) != fits
+    if not fits:
+        assert not result.kkt < 1e-10
+
+
+@pytest.mark.parametrize("penalty", [{"l1": 1e300}, {"l2": 1e300}, {"l1": 1e-320}])
+def test_penalties_of_any_size(backend: Any, penalty: dict[str, float]) -> None:
+    rng = np.random.default_rng(0)
+    A = rng.random((6, 3))
+    for of_A, of_b in ((1.0, 1e-30), (1e-200, 1.0), (1.0, 1.0)):
+        result = backend.nnls(A * of_A, of_b * A.sum(axis=1), **penalty)
+        assert result.status == 0
+        assert np.isfinite(result.x).all()
+        assert result.rnorm <= of_b * np.linalg.norm(A.sum(axis=1)) * (1 + EPS)
+
+
+@pytest.mark.parametrize("method", ["auto", "qr", "gram"])
+def test_a_start_beyond_reason(method: str) -> None:
+    A = np.random.default_rng(0).random((6, 3))
+    b = A @ np.array([1, 2, 0.5])
+    for start in (1e308, 1e-308, np.inf, np.nan):
+        result = gpusolve.nnls(
+            1e-10 * A, 1e-10 * b, method=method, warm_start=np.full(3, start)
+        )
+        assert result.status == 0
+        np.testing.assert_allclose(result.x, [1, 2, 0.5], rtol=1e-9)
