@@ -12,9 +12,10 @@
 namespace emulator {
 
 /// `kind` is that of a value: 'f'loating, 'i'nteger, 's'tructure; or of what a pointer points
-/// to, with 'v'oid beside.
+/// to, with 'v'oid beside. `is_const`: a pointer through which nothing is written.
 struct Parameter {
     int is_pointer;
+    int is_const;
     int kind;
     int bytes;
 };
@@ -37,8 +38,10 @@ constexpr int bytes_of() {
 
 template <class T>
 constexpr Parameter describe() {
-    using Described = std::remove_cv_t<std::remove_pointer_t<T>>;
-    return {std::is_pointer_v<T>, kind_of<Described>(), bytes_of<Described>()};
+    using Target = std::remove_pointer_t<T>;
+    using Described = std::remove_cv_t<Target>;
+    return {std::is_pointer_v<T>, std::is_const_v<Target>, kind_of<Described>(),
+            bytes_of<Described>()};
 }
 
 template <class Kernel>
