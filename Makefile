@@ -15,26 +15,32 @@ PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
 CUDA_SOURCES := $(wildcard cuda_src/*.cu* tests/*/*.cu gpusolve/_emulator/runtime/*)
 
-.PHONY: demo test test-all test-cpus test-gpu lint format wheel resources clean
+.PHONY: demo test test-all test-cpus test-gpu test-stand-in lint format wheel resources clean
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
 	$(BIN)/python benchmarks/demo_gam.py
 
 test: lint
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not gpu"
 
-test-all: lint
-	$(PYTEST)
+test-all: test
+	$(PYTEST) -m slow
 
 # The numerical tests, on NumPy, with the rounding of other CPUs.
 test-cpus: $(VENV)/test
 	$(BIN)/python tests/core_types.py $(PARALLEL) -q -m "not slow" \
 	    -k "not emulator and not cuda and not compile"
 
+# Without a GPU that CuPy can use this fails, and says why: tests that skip are no test.
 test-gpu: $(VENV)/test
 	$(BIN)/python -m pip install -q -e ".[test$(GPU_EXTRA)]"
+	$(BIN)/python -c "import cupy; print('GPUs:', cupy.cuda.runtime.getDeviceCount())"
 	$(BIN)/python -m pytest -m gpu
+
+# The same tests on the emulator, through a stand-in for CuPy with two devices.
+test-stand-in: $(VENV)/test
+	GPUSOLVE_TEST_STAND_IN=1 $(PYTEST) -m "gpu and not slow"
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 // Component-wise boosting of penalised B-splines with squared loss: the whole loop in one
-// launch, without a word to the host between steps.
+// launch, with no host synchronisation between steps. Where a watchdog bounds a launch, a
+// further one goes on from the state that the last one left.
 //
 // Problem. K learners, each a basis X_i of n rows and k functions, of which `width`
 // neighbouring ones are not zero in a row. A step fits every learner to the residual u,
@@ -31,7 +32,7 @@
 #include "block.cuh"
 #include "grid.cuh"
 
-/// Registers are to allow so many.
+/// Minimum resident blocks per multiprocessor, for `__launch_bounds__`.
 constexpr int boosting_blocks_per_multiprocessor = 2;
 
 /// K learners on n rows.
@@ -375,7 +376,9 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
 /// `moments` is room for every c_i, `parts` for K * chunks * k * k doubles if chunks > 1 and
 /// K * k else. `blocks_of_gram` is room for K blocks of k * k doubles for each of the
 /// learners that may be selected; `totals`, of k for each learner, is zero. Sums of k * k
-/// doubles fit in shared memory for `gram_warps` warps.
+/// doubles fit in shared memory for `gram_warps` warps. A launch makes the steps `begin` to
+/// `end` - 1 of `steps`; `slots` keeps which learner has which block of Gram matrices, -1 for
+/// none, from one launch to the next.
 ///
 /// The risk is made last: the residual of the end is computed from the rows, and what each
 /// step took is added from there backwards, so that no digits cancel.
@@ -383,9 +386,9 @@ template <class T, int width, int threads>
 __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
     boost_gram(const int* first, const T* values, const double* weights, const double* gram,
                const double* inverse, long long rows, int count, int functions, int chunks,
-               double rate, int steps, const double* residual, double* parts,
+               double rate, int begin, int end, int steps, const double* residual, double* parts,
                double* fit_coefficients, double* fit_products, double* block_risks, double* moments,
-               double* blocks_of_gram, double* totals, int gram_warps, int* selected,
+               double* blocks_of_gram, double* totals, int* slots, int gram_warps, int* selected,
                double* updates, double* risk, unsigned long long* arrived) {
     __shared__ BlockReduce<double>::Storage sum_storage;
     __shared__ BlockReduce<Located<double>>::Storage best_storage;
@@ -404,17 +407,23 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
     const long long units = static_cast<long long>(count) * chunks;
     int* slot_of = reinterpret_cast<int*>(vectors.rest);  // of each learner; -1: never selected
     double* sums = vectors.rest + (count + 1) / 2;
-    int slots = 0;
 
-    for (int i = threadIdx.x; i < count; i += threads) slot_of[i] = -1;
-    fold_all_residuals(learners, residual, batch, sums, parts);
-    barrier.wait();
-    for (int i = blockIdx.x; i < count; i += gridDim.x) {
-        double* own = moments + static_cast<long long>(i) * functions;
-        add_chunks(parts, i, count, chunks, functions, own);
-        fit(learners, i, own, vectors.b, vectors.Gb, fits, 0, sum);
+    int used = 0;
+    for (int i = threadIdx.x; i < count; i += threads) {
+        slot_of[i] = slots[i];
+        used += slots[i] >= 0;
     }
-    for (int step = 0; step < steps; ++step) {
+    used = static_cast<int>(sum(used, Add<double>()));
+    if (begin == 0) {
+        fold_all_residuals(learners, residual, batch, sums, parts);
+        barrier.wait();
+        for (int i = blockIdx.x; i < count; i += gridDim.x) {
+            double* own = moments + static_cast<long long>(i) * functions;
+            add_chunks(parts, i, count, chunks, functions, own);
+            fit(learners, i, own, vectors.b, vectors.Gb, fits, 0, sum);
+        }
+    }
+    for (int step = begin; step < end; ++step) {
         const int turn = step % 2;
         barrier.wait();
         const int chosen = select(fits, turn, best);
@@ -430,8 +439,8 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
         const bool is_new = slot_of[chosen] < 0;
         __syncthreads();
         if (is_new) {
-            if (threadIdx.x == 0) slot_of[chosen] = slots;
-            ++slots;
+            if (threadIdx.x == 0) slot_of[chosen] = used;
+            ++used;
             __syncthreads();
         }
         double* columns = blocks_of_gram + slot_of[chosen] * (count * square);
@@ -457,6 +466,11 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
     }
 
     barrier.wait();
+    if (end < steps) {
+        if (blockIdx.x == 0)
+            for (int i = threadIdx.x; i < count; i += threads) slots[i] = slot_of[i];
+        return;
+    }
     double own_risk = 0;
     const long long all_threads = static_cast<long long>(gridDim.x) * threads;
     for (long long row = blockIdx.x * threads + threadIdx.x; row < rows; row += all_threads) {

@@ -164,7 +164,8 @@ __global__ void gemv_threads_per_row(const T* A, const long long* A_offsets, lon
 
 /// y[i] = sum of sums[:, i], where `sums` has `parts` rows. A block of M x P threads has M i.
 template <class T, int M, int P>
-__global__ void gemv_add_columns(const Sum<T>* sums, long long parts, long long size, T* y) {
+__global__ void __launch_bounds__(M* P)
+    gemv_add_columns(const Sum<T>* sums, long long parts, long long size, T* y) {
     __shared__ Sum<T> work[P * M];
     const int column = threadIdx.x % M, part = threadIdx.x / M;
     const long long i = static_cast<long long>(blockIdx.x) * M + column;

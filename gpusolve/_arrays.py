@@ -61,7 +61,7 @@ def as_array(value: object, name: str) -> Array:
     if isinstance(value, np.ndarray):
         return np.asarray(value)  # of a matrix, say, its array
     if hasattr(value, "__cuda_array_interface__"):
-        return _cupy_for(name).asarray(value)
+        return _from_interface(value, _cupy_for(name))
     if hasattr(value, "__dlpack_device__"):
         kind = value.__dlpack_device__()[0]
         if kind in _DLPACK_CPU:
@@ -72,6 +72,18 @@ def as_array(value: object, name: str) -> Array:
             f"{name} lies on a DLPack device of type {kind}, not CPU or CUDA"
         )
     return np.asarray(value)
+
+
+def _from_interface(value: Any, cupy: Any) -> Array:
+    """The CuPy array of what lies on any GPU; `cupy.asarray` would copy it to this one.
+
+    Arrays without elements have no pointer, and so no device.
+    """
+    pointer = value.__cuda_array_interface__["data"][0]
+    if pointer == 0:
+        return cupy.asarray(value)
+    with cupy.cuda.Device(cupy.cuda.runtime.pointerGetAttributes(pointer).device):
+        return cupy.asarray(value)
 
 
 def beside(array: Array, value: object) -> object:
@@ -177,12 +189,60 @@ def systems_offsets(array: Array, core: int, batch: tuple[int, ...]) -> Array:
     return offsets.reshape(-1)
 
 
+def aligned(array: Array) -> bool:
+    """Whether the first element lies at a multiple of its size, as kernels read it.
+
+    NumPy's own `aligned` lets complex numbers lie at multiples of half their size.
+    """
+    address = array.data.ptr if is_cupy(array) else array.ctypes.data
+    return bool(address % array.itemsize == 0)
+
+
+def contiguous(array: Array, dtype: Any = None) -> Array:
+    """`array` without gaps, in C order and aligned; a copy where it is not."""
+    found = namespace(array).ascontiguousarray(array, dtype)
+    return found if aligned(found) else found.copy()
+
+
 def strided(array: Array) -> Array:
     """`array`, or a copy where its strides or its address are not whole elements."""
-    xp = namespace(array)
     whole = all(stride % array.itemsize == 0 for stride in array.strides)
-    if is_cupy(array):
-        aligned = array.data.ptr % array.itemsize == 0
-    else:
-        aligned = bool(array.flags.aligned)
-    return array if whole and aligned else xp.ascontiguousarray(array)
+    return array if whole and aligned(array) else array.copy()
+
+
+def check_out(
+    out: Any, array: Array, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> None:
+    """Whether `out`, unless it is None, can hold a result of this dtype and shape.
+
+    Raises
+    ------
+    TypeError
+        Unless it is an array of this dtype, on the device of `array`.
+    ValueError
+        For another shape, or an array that is read-only.
+    """
+    if out is None:
+        return
+    if is_cupy(out) != is_cupy(array) or as_array(out, "out") is not out:
+        raise TypeError(
+            f"out is a {type(out).__name__}; an array beside {name} is wanted"
+        )
+    if is_cupy(out) and out.device.id != array.device.id:
+        raise TypeError(
+            f"out lies on GPU {out.device.id}, {name} on GPU {array.device.id}"
+        )
+    if out.dtype != dtype:
+        raise TypeError(f"out has dtype {out.dtype}; {dtype} is wanted")
+    if out.shape != shape:
+        raise ValueError(f"out has shape {out.shape}; {shape} is wanted")
+    if not getattr(out.flags, "writeable", True):
+        raise ValueError("out is read-only; a writeable array is wanted")
+
+
+def written(result: Array, out: Array | None) -> Array:
+    """The result, in `out` if there is one."""
+    if out is None:
+        return result
+    out[...] = result
+    return out

@@ -52,16 +52,19 @@ def _cuda() -> dict[str, str]:
         import cupy
 
         facts = {"cupy": cupy.__version__}
-        if not cupy.cuda.is_available():
-            return {**facts, "device": "none"}
         runtime = cupy.cuda.runtime
+        try:
+            count = runtime.getDeviceCount()
+        except runtime.CUDARuntimeError as error:  # none, or a driver that is too old
+            return {**facts, "device": f"none: {error}"}
         device = cupy.cuda.Device()
         name = runtime.getDeviceProperties(device.id)["name"].decode()
         return {
             **facts,
             "cuda": f"runtime {runtime.runtimeGetVersion()}, "
             f"driver {runtime.driverGetVersion()}",
-            "device": f"{device.id}: {name}, sm_{device.compute_capability}",
+            "device": f"{device.id}: {name}, sm_{device.compute_capability}"
+            + (f" (one of {count})" if count > 1 else ""),
         }
     except Exception as error:
         return {"cupy": f"does not work: {error}"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import Array, as_array, namespace
+from ._arrays import Array, as_array, contiguous
 from ._kernels import CUDA_TYPES
 from .monoid import Map, Monoid, described, yields
 
@@ -112,19 +112,18 @@ def as_rows(x: Array, axes: tuple[int, ...], leading: int) -> Array:
     x : (..., *element) array
     axes : tuple of int
         Those that make a row, among the first `leading`. A copy is made unless they
-        are the last of these, in order, and `x` is contiguous.
+        are the last of these, in order, and `x` is contiguous and aligned.
 
     Returns
     -------
     (rows, length, *element) array
     """
-    xp = namespace(x)
     rest = [axis for axis in range(leading) if axis not in axes]
     order = (*rest, *axes, *range(leading, x.ndim))
     rows = math.prod(x.shape[axis] for axis in rest)
     length = math.prod(x.shape[axis] for axis in axes)
     shape = (rows, length, *x.shape[leading:])
-    return xp.ascontiguousarray(x.transpose(order)).reshape(shape)
+    return contiguous(x.transpose(order)).reshape(shape)
 
 
 def check_variant(variant: str, variants: tuple[str, ...]) -> None:

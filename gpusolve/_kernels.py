@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -49,6 +50,10 @@ UNASKED_SHARED_MEMORY = 16 * 1024
 """Dynamic shared memory that any kernel may have, in bytes: 48 KiB less its own."""
 
 
+LAUNCH_SECONDS = 0.25
+"""What a launch should take at most where a watchdog stops kernels after 2 s or so."""
+
+
 class KernelCompileError(RuntimeError):
     """A kernel did not compile; the message has its name and the compiler's log."""
 
@@ -82,6 +87,10 @@ class Device(Protocol):
     def shared_memory_per_block(self) -> int:
         """Bytes of shared memory that one block may ask for."""
 
+    @property
+    def has_watchdog(self) -> bool:
+        """Whether the system stops kernels that run for seconds, as under a display."""
+
     def current(self) -> AbstractContextManager[object]:
         """Makes the device the one where new arrays come to lie."""
 
@@ -97,6 +106,12 @@ class Device(Protocol):
         `definitions` is C++ that stands in front of the file: the types that the
         instance names, where a user has defined them.
         """
+
+
+def pieces(total: int, most: int) -> Iterator[slice]:
+    """``range(total)`` in order, in slices of at most `most`."""
+    for first in range(0, total, most):
+        yield slice(first, min(first + most, total))
 
 
 def source_directory() -> Path:
@@ -140,6 +155,10 @@ class CudaDevice:
         """The opt-in limit."""
         return int(_attributes(self.index)["MaxSharedMemoryPerBlockOptin"])
 
+    @property
+    def has_watchdog(self) -> bool:
+        return bool(_attributes(self.index)["KernelExecTimeout"])
+
     def current(self) -> AbstractContextManager[object]:
         import cupy
 
@@ -161,6 +180,9 @@ class CudaDevice:
         return _cuda_kernel(self.index, file, instance, definitions)
 
 
+_allowing = threading.Lock()
+
+
 class CudaKernel:
     """A kernel instance on one GPU."""
 
@@ -168,6 +190,7 @@ class CudaKernel:
         import cupy
 
         self.index = index
+        self.instance = instance
         self._allowed = UNASKED_SHARED_MEMORY
         self._resident: dict[tuple[int, int], int] = {}
         with cupy.cuda.Device(index):
@@ -175,6 +198,7 @@ class CudaKernel:
                 module = _cuda_module(file, instance, definitions)
                 self._raw = module.get_function(instance)
                 self._function = self._raw.kernel
+                self._static = int(self._raw.shared_size_bytes)
             except cupy.cuda.compiler.CompileException as error:
                 raise KernelCompileError(
                     f"{instance} in {file}.cu does not compile for GPU {index}:\n"
@@ -190,6 +214,8 @@ class CudaKernel:
     def _count_resident(self, threads: int, shared_bytes: int) -> int:
         import cupy
 
+        if shared_bytes > self._most_shared:
+            return 0
         with cupy.cuda.Device(self.index):
             self._allow(shared_bytes)
             per_multiprocessor = (
@@ -215,6 +241,11 @@ class CudaKernel:
             raise ValueError(
                 f"a grid of {grid[0]} blocks; a device takes at most {MAX_BLOCKS}"
             )
+        if shared_mem > self._most_shared:
+            raise ValueError(
+                f"shared_mem must be at most {self._most_shared} bytes for "
+                f"{self.instance} on GPU {self.index}, got {shared_mem}"
+            )
         # A null pointer, which CuPy before 14 does not make of None.
         values = tuple(np.intp(0) if value is None else value for value in args)
         with cupy.cuda.Device(self.index):
@@ -231,11 +262,24 @@ class CudaKernel:
             else:
                 self._raw(grid, block, values, shared_mem=shared_mem)
 
+    @property
+    def _most_shared(self) -> int:
+        """The most dynamic shared memory of a block: what static variables leave."""
+        limit = CudaDevice(self.index).shared_memory_per_block
+        return limit - self._static
+
     def _allow(self, shared_bytes: int) -> None:
-        """Opt in to more shared memory than needs no asking."""
-        if shared_bytes > self._allowed:
-            self._raw.max_dynamic_shared_size_bytes = shared_bytes
-            self._allowed = shared_bytes
+        """Opt in to more shared memory than needs no asking; never to less than before.
+
+        One thread at a time, of all that launch any kernel: two objects may share a
+        function of the driver.
+        """
+        if shared_bytes <= self._allowed:
+            return
+        with _allowing:
+            if shared_bytes > self._raw.max_dynamic_shared_size_bytes:
+                self._raw.max_dynamic_shared_size_bytes = shared_bytes
+            self._allowed = max(self._allowed, shared_bytes)
 
 
 @functools.cache
@@ -284,6 +328,10 @@ class EmulatedDevice:
         from . import _emulator
 
         return _emulator.shared_memory_per_block
+
+    @property
+    def has_watchdog(self) -> bool:
+        return False
 
     def current(self) -> AbstractContextManager[object]:
         return nullcontext()

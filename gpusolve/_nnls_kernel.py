@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from ._arrays import Array, strided, systems_offsets
-from ._kernels import CUDA_TYPES, Device
+from ._kernels import CUDA_TYPES, LAUNCH_SECONDS, Device, pieces
 from ._nnls_problem import Problem
 from .reference.nnls import Solution
 
@@ -16,6 +16,8 @@ WARP = 32
 MAX_THREADS = 256
 """The launch bounds of the kernel; the driver refuses a larger block."""
 ROWS_PER_THREAD = 4
+BLOCK_SPEED = 1e9
+"""Operations a second that a block makes at least. Assumed, not measured."""
 STATIC_SHARED_MEMORY = 4096
 """More than the kernel's own shared variables take, in bytes."""
 
@@ -61,8 +63,20 @@ def allocate_workspace(
     return device.empty((bytes_per_block,), np.uint8), 1
 
 
+def systems_of_launch(device: Device, blocks: int, rows: int, n: int) -> int:
+    """How many systems one launch may take: all, or a few for each block."""
+    if not device.has_watchdog:
+        return 2**62
+    work = 6 * rows * n * min(rows, n)
+    return blocks * max(1, int(LAUNCH_SECONDS * BLOCK_SPEED / max(1, work)))
+
+
 def solve(problem: Problem, device: Device) -> Solution:
-    """Solve every system of the batch with one launch, on the current stream."""
+    """Solve every system of the batch, on the current stream.
+
+    In one launch, or in several short ones where the device has a watchdog. The
+    workspace is taken last, for it may take all memory.
+    """
     (m, n), dtype, batch = problem.shape, problem.dtype, problem.batch
     systems = math.prod(batch)
     real = dtype.type
@@ -90,36 +104,41 @@ def solve(problem: Problem, device: Device) -> Solution:
 
     kernel = device.kernel("nnls_qr", f"nnls_qr<{CUDA_TYPES[dtype]}>")
     resident = kernel.resident_blocks(threads, shared_bytes)
-    workspace, blocks = allocate_workspace(device, min(systems, resident), stride)
     A, b = strided(problem.A), strided(problem.b)
-    kernel(
-        (blocks,),
-        (threads,),
-        (
-            A,
-            systems_offsets(A, 2, batch),
-            np.int64(A.strides[-2] // A.itemsize),
-            np.int64(A.strides[-1] // A.itemsize),
-            b,
-            systems_offsets(b, 1, batch),
-            np.int64(b.strides[-1] // b.itemsize),
-            np.int64(systems),
-            np.int32(m),
-            np.int32(n),
-            real(problem.l1),
-            real(math.sqrt(problem.l2)),
-            real(problem.tolerance),
-            np.int32(min(problem.iteration_limit, 2**31 - 1)),
-            np.int32(problem.start is not None),
-            *solution,
-            device.zeros((1,), np.uint64),
-            *(np.int64(region) for region in regions),
-            np.int32(in_shared),
-            workspace,
-            np.int64(stride),
-        ),
-        shared_mem=shared_bytes,
-    )
+    A_offset, b_offset = systems_offsets(A, 2, batch), systems_offsets(b, 1, batch)
+    most = systems_of_launch(device, resident, rows, n)
+    launches = list(pieces(systems, most))
+    next_system = device.zeros((len(launches),), np.uint64)
+    workspace, blocks = allocate_workspace(device, min(systems, resident, most), stride)
+    for launch, part in enumerate(launches):
+        kernel(
+            (min(blocks, part.stop - part.start),),
+            (threads,),
+            (
+                A,
+                A_offset[part],
+                np.int64(A.strides[-2] // A.itemsize),
+                np.int64(A.strides[-1] // A.itemsize),
+                b,
+                b_offset[part],
+                np.int64(b.strides[-1] // b.itemsize),
+                np.int64(part.stop - part.start),
+                np.int32(m),
+                np.int32(n),
+                real(problem.l1),
+                real(math.sqrt(problem.l2)),
+                real(problem.tolerance),
+                np.int32(min(problem.iteration_limit, 2**31 - 1)),
+                np.int32(problem.start is not None),
+                *(field[part] for field in solution),
+                next_system[launch:],
+                *(np.int64(region) for region in regions),
+                np.int32(in_shared),
+                workspace,
+                np.int64(stride),
+            ),
+            shared_mem=shared_bytes,
+        )
     return solution
 
 

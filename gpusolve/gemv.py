@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from . import reference
 from ._arrays import (
     Array,
+    aligned,
     as_array,
     beside,
+    check_out,
     floating,
-    is_cupy,
     namespace,
     on_one_device,
+    written,
 )
 from ._elements import check_variant
 from ._kernels import current, device_of
@@ -105,16 +105,16 @@ def gemv(
     """
     check_variant(variant, VARIANTS)
     matrices = as_array(A, "A")
-    with current(device_of(matrices)):
+    device = device_of(matrices)
+    with current(device):
         arrays = _of_one_dtype({"A": matrices, "x": beside(matrices, x)})
     matrices, vectors = arrays["A"], arrays["x"]
     batch = _batch(matrices, vectors, transpose)
     shape = (*batch, matrices.shape[-1 if transpose else -2])
-    _check_out(out, matrices, shape)
-    device = device_of(matrices)
+    check_out(out, matrices, "A", matrices.dtype, shape)
     if device is None:
         result = reference.gemv(matrices, vectors, transpose=transpose)
-        return _written(result, out)
+        return written(result, out)
     from . import _gemv_kernel
 
     if transpose:
@@ -123,7 +123,7 @@ def gemv(
         direct = out is not None and _can_take(out, matrices, vectors)
         y = out if direct else device.empty(shape, matrices.dtype)
         _gemv_kernel.gemv(matrices, vectors, batch, variant, y, device)
-        return y if direct else _written(y, out)
+        return y if direct else written(y, out)
 
 
 def _of_one_dtype(given: dict[str, object]) -> dict[str, Array]:
@@ -154,32 +154,8 @@ def _batch(A: Array, x: Array, transpose: bool) -> tuple[int, ...]:
         ) from None
 
 
-def _check_out(out: Any, A: Array, shape: tuple[int, ...]) -> None:
-    """TypeError, ValueError unless `out` can hold the result."""
-    if out is None:
-        return
-    if is_cupy(out) != is_cupy(A) or as_array(out, "out") is not out:
-        raise TypeError(f"out is a {type(out).__name__}; an array beside A is wanted")
-    if is_cupy(out) and out.device != A.device:
-        raise TypeError(f"out lies on {out.device}, A on {A.device}")
-    if out.dtype != A.dtype:
-        raise TypeError(f"out has dtype {out.dtype}; {A.dtype} is wanted")
-    if out.shape != shape:
-        raise ValueError(f"out has shape {out.shape}; {shape} is wanted")
-    if not getattr(out.flags, "writeable", True):
-        raise ValueError("out is read-only; a writeable array is wanted")
-
-
 def _can_take(out: Array, A: Array, x: Array) -> bool:
     """Whether a kernel can write the result where `out` lies."""
-    contiguous = out.flags.c_contiguous and (is_cupy(out) or out.flags.aligned)
+    contiguous = out.flags.c_contiguous and aligned(out)
     may_share = namespace(out).may_share_memory
     return contiguous and not may_share(out, A) and not may_share(out, x)
-
-
-def _written(y: Array, out: Array | None) -> Array:
-    """The result, in `out` if there is one."""
-    if out is None:
-        return y
-    out[...] = y
-    return out

@@ -9,9 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from . import reference
-from ._arrays import Array, as_array, beside, is_cupy, namespace, on_one_device
+from ._arrays import (
+    Array,
+    as_array,
+    beside,
+    contiguous,
+    is_cupy,
+    namespace,
+    on_one_device,
+    written,
+)
 from ._elements import native
-from ._kernels import device_of
+from ._kernels import current, device_of
 from .monoid import Map
 
 
@@ -67,7 +76,25 @@ def scatter(target: Array, indices: object, values: object) -> Array:
         raise ValueError("target must be contiguous and writeable")
     if native(target, "target") is not target:
         raise TypeError(f"target has dtype {target.dtype}; native order is wanted")
-    xp = namespace(target)
+    device = device_of(target)
+    with current(device):
+        places, spread = _checked_writes(target, indices, values)
+        if device is None:
+            return reference.scatter(target, places, spread)
+        from . import _partition_kernel
+
+        room = contiguous(target)  # a copy where the target is misaligned
+        _partition_kernel.scatter(
+            room,
+            _apart(target, _in_range(places).astype(np.int64, copy=False)),
+            _apart(target, spread.astype(target.dtype, copy=False)),
+            device,
+        )
+        return target if room is target else written(room, target)
+
+
+def _checked_writes(target: Array, indices: object, values: object) -> tuple[Any, Any]:
+    """Where to write and what, one element each; TypeError, ValueError if unfit."""
     arrays = on_one_device(
         {
             "target": target,
@@ -86,32 +113,18 @@ def scatter(target: Array, indices: object, values: object) -> Array:
         raise TypeError(f"values has dtype {given.dtype}; {target.dtype} is wanted")
     wanted = (len(places), *target.shape[1:])
     try:
-        spread = xp.broadcast_to(given, wanted)
+        return places, namespace(target).broadcast_to(given, wanted)
     except ValueError:
         raise ValueError(
             f"values has shape {given.shape}; one that broadcasts to {wanted} is wanted"
         ) from None
-    device = device_of(target)
-    if device is None:
-        return reference.scatter(target, places, spread)
-    from . import _partition_kernel
-
-    with device.current():
-        _partition_kernel.scatter(
-            target,
-            _apart(target, _in_range(places).astype(np.int64, copy=False)),
-            _apart(target, spread.astype(target.dtype, copy=False)),
-            device,
-        )
-    return target
 
 
 def _apart(target: Array, array: Array) -> Array:
     """`array`, contiguous, and a copy where writing `target` might change it."""
-    xp = namespace(target)
-    if xp.may_share_memory(target, array):
+    if namespace(target).may_share_memory(target, array):
         return array.copy()
-    return xp.ascontiguousarray(array)
+    return contiguous(array)
 
 
 def _in_range(indices: Array) -> Array:
@@ -205,22 +218,22 @@ def stable_partition(x: object, mask: object) -> tuple[Any, Array]:
     (np.int64(4), array([ 4,  2, 10,  8,  5,  3,  7]))
     """
     test = mask if isinstance(mask, Map) else None
-    items = native(as_array(x, "x"), "x")
-    if items.ndim != 1:
-        raise ValueError(f"x has shape {items.shape}; one axis is wanted")
-    if test is None:
-        kept = _checked_mask(mask, items)
-    else:
-        _check_predicate(test, items)
-    device = device_of(items)
-    if device is None:
-        answers = test.apply(items) if test else kept
-        count, y = reference.stable_partition(items, answers)
-        return count[()], y
-    from . import _partition_kernel
+    given = as_array(x, "x")
+    device = device_of(given)
+    with current(device):
+        items = native(given, "x")
+        if items.ndim != 1:
+            raise ValueError(f"x has shape {items.shape}; one axis is wanted")
+        if test is None:
+            kept = _checked_mask(mask, items)
+        else:
+            _check_predicate(test, items)
+        if device is None:
+            answers = test.apply(items) if test else kept
+            count, y = reference.stable_partition(items, answers)
+            return count[()], y
+        from . import _partition_kernel
 
-    with device.current():
-        contiguous = namespace(items).ascontiguousarray
         items = contiguous(items)
         tested = items if test else contiguous(kept)
         count, y = _partition_kernel.stable_partition(items, tested, test, device)

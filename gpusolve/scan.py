@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from . import reference
-from ._arrays import Array, as_array, beside, is_cupy, namespace, on_one_device
+from ._arrays import (
+    Array,
+    aligned,
+    as_array,
+    beside,
+    check_out,
+    contiguous,
+    namespace,
+    on_one_device,
+    written,
+)
 from ._elements import as_rows, check_variant, elements, one_axis
-from ._kernels import Device, device_of
+from ._kernels import Device, current, device_of
 from .monoid import Monoid, as_monoid
 
 VARIANTS = ("look_back", "hierarchical", "sweep", "warp")
@@ -91,18 +100,19 @@ def scan(
     array([3, 3, 7, 7])
     """
     monoid = as_monoid(op)
-    array = elements(x, monoid)
-    check_variant(variant, VARIANTS)
-    leading = array.ndim - len(monoid.element_shape)
-    along = one_axis(axis, leading)
-    _check_out(out, array, monoid)
+    array = as_array(x, "x")
     device = device_of(array)
-    if device is None:
-        result = reference.scan(array, monoid, exclusive=exclusive, axis=along)
-        return _written(result, out)
-    from . import _scan_kernel, _scan_textbook
+    with current(device):
+        array = elements(array, monoid)
+        check_variant(variant, VARIANTS)
+        leading = array.ndim - len(monoid.element_shape)
+        along = one_axis(axis, leading)
+        check_out(out, array, "x", monoid.dtype_of(array.dtype), array.shape)
+        if device is None:
+            result = reference.scan(array, monoid, exclusive=exclusive, axis=along)
+            return written(result, out)
+        from . import _scan_kernel, _scan_textbook
 
-    with device.current():
         rows = as_rows(array, (along,), leading)
         place = _place(out, array, rows) if along == leading - 1 else None
         y = _room(device, rows, monoid) if place is None else place
@@ -116,7 +126,7 @@ def scan(
             return out
         others = (array.shape[k] for k in range(leading) if k != along)
         y = y.reshape(*others, array.shape[along], *monoid.element_shape)
-        return _written(namespace(y).moveaxis(y, leading - 1, along), out)
+        return written(namespace(y).moveaxis(y, leading - 1, along), out)
 
 
 def segmented_scan(
@@ -184,23 +194,24 @@ def segmented_scan(
     array([ 1,  3,  6,  4,  9, 15, 22, 30,  9, 19])
     """
     monoid = as_monoid(op)
-    array = elements(x, monoid)
-    arrays = on_one_device({"x": array, "flags": beside(array, flags)})
-    leading = array.ndim - len(monoid.element_shape)
-    shape = array.shape[:leading]
-    if not shape:
-        raise ValueError("x has no axes of elements; (..., n, *element) is wanted")
-    heads = _heads(arrays["flags"], shape, packed)
-    _check_out(out, array, monoid)
+    array = as_array(x, "x")
     device = device_of(array)
-    if packed and (device is None or not _bits_run_on(shape)):
-        heads, packed = _unpacked(heads, shape[-1]), False
-    if device is None:
-        result = reference.segmented_scan(array, heads, monoid, exclusive=exclusive)
-        return _written(result, out)
-    from . import _scan_kernel
+    with current(device):
+        array = elements(array, monoid)
+        arrays = on_one_device({"x": array, "flags": beside(array, flags)})
+        leading = array.ndim - len(monoid.element_shape)
+        shape = array.shape[:leading]
+        if not shape:
+            raise ValueError("x has no axes of elements; (..., n, *element) is wanted")
+        heads = _heads(arrays["flags"], shape, packed)
+        check_out(out, array, "x", monoid.dtype_of(array.dtype), array.shape)
+        if packed and (device is None or not _bits_run_on(shape)):
+            heads, packed = _unpacked(heads, shape[-1]), False
+        if device is None:
+            result = reference.segmented_scan(array, heads, monoid, exclusive=exclusive)
+            return written(result, out)
+        from . import _scan_kernel
 
-    with device.current():
         rows = as_rows(array, (leading - 1,), leading)
         place = _place(out, array, rows)
         y = _room(device, rows, monoid) if place is None else place
@@ -210,12 +221,12 @@ def segmented_scan(
             y,
             device,
             exclusive=exclusive,
-            flags=namespace(heads).ascontiguousarray(heads).view(np.uint8),
+            flags=contiguous(heads).view(np.uint8),
             packed=packed,
         )
         if place is not None:
             return out
-        return _written(y.reshape(shape + monoid.element_shape), out)
+        return written(y.reshape(shape + monoid.element_shape), out)
 
 
 def _heads(flags: Array, shape: tuple[int, ...], packed: bool) -> Array:
@@ -250,28 +261,13 @@ def _unpacked(bits: Array, n: int) -> Array:
     return flat.reshape(*bits.shape[:-1], 8 * bits.shape[-1])[..., :n].view(bool)
 
 
-def _check_out(out: Any, x: Array, monoid: Monoid) -> None:
-    """TypeError, ValueError unless `out` can hold the scan of x."""
-    if out is None:
-        return
-    if is_cupy(out) != is_cupy(x) or as_array(out, "out") is not out:
-        raise TypeError(f"out is a {type(out).__name__}; an array beside x is wanted")
-    dtype = monoid.dtype_of(x.dtype)
-    if out.dtype != dtype:
-        raise TypeError(f"out has dtype {out.dtype}; {dtype} is wanted")
-    if out.shape != x.shape:
-        raise ValueError(f"out has shape {out.shape}; {x.shape} is wanted")
-    if not getattr(out.flags, "writeable", True):
-        raise ValueError("out is read-only; a writeable array is wanted")
-
-
 def _place(out: Array | None, x: Array, rows: Array) -> Array | None:
     """`out` as rows that a kernel can write to; None where that cannot be.
 
     A tile is written while others are still to be read: `out` may be `x` itself, but
     may not overlap it otherwise.
     """
-    if out is None or not out.flags.c_contiguous:
+    if out is None or not (out.flags.c_contiguous and aligned(out)):
         return None
     if out is not x and namespace(x).may_share_memory(out, rows):
         return None
@@ -281,11 +277,3 @@ def _place(out: Array | None, x: Array, rows: Array) -> Array | None:
 def _room(device: Device, rows: Array, monoid: Monoid) -> Array:
     """Room for the scan of the rows."""
     return device.empty(rows.shape, monoid.dtype_of(rows.dtype))
-
-
-def _written(result: Array, out: Array | None) -> Array:
-    """The result, in `out` if there is one."""
-    if out is None:
-        return result
-    out[...] = result
-    return out

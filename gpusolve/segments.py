@@ -7,7 +7,7 @@ import numpy as np
 from . import reference
 from ._arrays import Array, as_array, beside, namespace, on_one_device
 from ._elements import elements
-from ._kernels import device_of
+from ._kernels import current, device_of
 from .monoid import Monoid, as_monoid
 from .partition import replicate, scatter
 from .scan import scan, segmented_scan
@@ -50,18 +50,19 @@ def segment_flags(lengths: object, *, total: int | None = None) -> Array:
     >>> gpusolve.segment_flags([0, 3, 1, 0, 4, 2, 0]).astype(int)
     array([1, 0, 0, 1, 1, 0, 0, 0, 1, 0])
     """
-    array = _integers(as_array(lengths, "lengths"), "lengths")
-    xp = namespace(array)
-    if total is None:
-        if array.size and int(array.min()) < 0:
-            raise ValueError(f"lengths has {int(array.min())}; none may be negative")
-        total = int(array.sum())
-    device = device_of(array)
-    if device is None:
-        return reference.segment_flags(array, total=total)
-    with device.current():
+    given = as_array(lengths, "lengths")
+    device = device_of(given)
+    with current(device):
+        array = _integers(given, "lengths")
+        if total is None:
+            least = int(array.min()) if array.size else 0
+            if least < 0:
+                raise ValueError(f"lengths has {least}; none may be negative")
+            total = int(array.sum())
+        if device is None:
+            return reference.segment_flags(array, total=total)
         starts = scan(array, exclusive=True)
-        return _flags_at(xp.where(array == 0, -1, starts), total)
+        return _flags_at(namespace(array).where(array == 0, -1, starts), total)
 
 
 def _flags_at(starts: Array, total: int) -> Array:
@@ -128,19 +129,20 @@ def segmented_reduce(
         raise ValueError("either lengths or offsets are wanted")
     name = "lengths" if offsets is None else "offsets"
     given = lengths if offsets is None else offsets
-    array = elements(x, monoid)
-    arrays = on_one_device({"x": array, name: beside(array, given)})
-    if array.ndim != 1 + len(monoid.element_shape):
-        raise ValueError(f"x has shape {array.shape}; (n, *element) is wanted")
-    bounds = _integers(arrays[name], name)
-    if name == "lengths":
-        zero = namespace(bounds).zeros(1, np.int64)
-        bounds = scan(namespace(bounds).concatenate([bounds, zero]), exclusive=True)
-    _check_offsets(bounds, len(array), name)
+    array = as_array(x, "x")
     device = device_of(array)
-    if device is None:
-        return reference.segmented_reduce(array, bounds, monoid)
-    with device.current():
+    with current(device):
+        array = elements(array, monoid)
+        arrays = on_one_device({"x": array, name: beside(array, given)})
+        if array.ndim != 1 + len(monoid.element_shape):
+            raise ValueError(f"x has shape {array.shape}; (n, *element) is wanted")
+        bounds = _integers(arrays[name], name)
+        if name == "lengths":
+            zero = namespace(bounds).zeros(1, np.int64)
+            bounds = scan(namespace(bounds).concatenate([bounds, zero]), exclusive=True)
+        _check_offsets(bounds, len(array), name)
+        if device is None:
+            return reference.segmented_reduce(array, bounds, monoid)
         return _reduce_on_device(array, bounds, monoid)
 
 

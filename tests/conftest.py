@@ -1,16 +1,21 @@
-"""One test body, three backends: NumPy, the emulator, and a GPU where there is one."""
+"""One test body, three backends: NumPy, the emulator, and a GPU where there is one.
+
+Or, for GPUSOLVE_TEST_STAND_IN=1, the stand-in for CuPy in the place of a GPU.
+"""
 
 from __future__ import annotations
 
-import functools
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import cupy_stand_in
 import numpy as np
 import pytest
+from device_views import on_device
+from gpus import STAND_IN, why_no_cuda
 from hypothesis import HealthCheck, settings
 
 import gpusolve
@@ -29,15 +34,14 @@ settings.load_profile("gpusolve")
 SCHEDULES = ("forward", "reverse", "random")
 
 
-@functools.cache
-def why_no_cuda() -> str:
-    """Why there is no GPU to test on; empty where there is."""
-    try:
-        import cupy
-
-        return "" if cupy.cuda.is_available() else "CuPy finds no CUDA device"
-    except Exception as error:
-        return f"CuPy cannot be used: {error}"
+@pytest.fixture(autouse=True)
+def stand_in(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Has the stand-in play CuPy, in a test on a GPU where that is asked for."""
+    if STAND_IN and request.node.get_closest_marker("gpu"):
+        with cupy_stand_in.installed():
+            yield
+    else:
+        yield
 
 
 def each(move: Callable[[Any], Any], value: Any) -> Any:
@@ -54,11 +58,13 @@ class Backend:
         self.name = name
 
     def array(self, value: Any) -> Any:
-        """The NumPy array as the backend's."""
+        """The NumPy array as the backend's, with its strides."""
         if self.name != "cuda" or value is None:
             return value
         import cupy
 
+        if isinstance(value, np.ndarray):
+            return on_device(cupy, value)
         return cupy.asarray(value)
 
     def numpy(self, value: Any) -> Any:
@@ -92,7 +98,7 @@ class Backend:
 
 def chosen_backend(name: str, monkeypatch: pytest.MonkeyPatch) -> Backend:
     """The backend of this name, or a skip that says why there is none."""
-    if name == "cuda" and why_no_cuda():
+    if name == "cuda" and not STAND_IN and why_no_cuda():
         pytest.skip(why_no_cuda())
     if name == "emulator":
         monkeypatch.setenv("GPUSOLVE_EMULATE", "1")

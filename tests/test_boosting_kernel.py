@@ -9,7 +9,13 @@ import pytest
 
 from gpusolve import _emulator
 from gpusolve._kernels import EmulatedDevice
-from gpusolve.gam import BSplines, Learners, boost, make_learners
+from gpusolve.gam import (
+    BSplines,
+    Learners,
+    _boosting_kernel,
+    boost,
+    make_learners,
+)
 from gpusolve.gam._gram_kernel import plan
 
 
@@ -61,3 +67,29 @@ def test_too_many_functions_for_a_block(rng: np.random.Generator) -> None:
     kernel = EmulatedDevice().kernel("boosting", "boost_stacked<double, 4, 256>")
     with pytest.raises(ValueError, match="fewer basis functions"):
         plan(kernel, 1, 100, 2**30)
+
+
+@pytest.mark.parametrize("method", ["stacked", "gram"])
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_watchdog_only_means_more_launches(
+    method: str, steps: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learners, y = some_learners(rng, 700), rng.standard_normal(700)
+    expected = boost(learners, y, method=method, steps=7)
+    monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
+    monkeypatch.setattr(_boosting_kernel, "steps_of_launch", lambda *_: steps)
+    path = boost(learners, y, method=method, steps=7)
+    np.testing.assert_array_equal(path.selected, expected.selected)
+    np.testing.assert_array_equal(path.updates, expected.updates)
+    np.testing.assert_array_equal(path.risk, expected.risk)
+
+
+def test_a_watchdog_bears_less_of_more_rows(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, many = some_learners(rng, 100), some_learners(rng, 1000)
+    device = EmulatedDevice()
+    assert _boosting_kernel.steps_of_launch(device, many) >= 2**31 - 1
+    monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
+    steps = [_boosting_kernel.steps_of_launch(device, one) for one in (few, many)]
+    assert 1 <= steps[1] < steps[0] < 2**31 - 1

@@ -6,7 +6,6 @@ import json
 import pickle
 import subprocess
 import sys
-import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -450,15 +449,9 @@ def test_a_warm_start_of_nothing_to_learn(data: Data) -> None:
     assert model.set_params(max_iter=9).fit(X, y).n_iter_ == 9
 
 
-def test_no_gpu_is_said_plainly(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cupy_is_said_plainly(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(ImportError, match="needs CuPy"):
-        BoostedGAM(device="cuda").fit(*data)
-    cupy = types.SimpleNamespace(
-        cuda=types.SimpleNamespace(is_available=lambda: False), ndarray=None
-    )
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    with pytest.raises(RuntimeError, match="no GPU, or no driver"):
         BoostedGAM(device="cuda").fit(*data)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import cupy_stand_in
 import numpy as np
 import pytest
+from gpus import STAND_IN, why_no_cuda
 
 import gpusolve
 from gpusolve import _emulator
@@ -14,7 +16,6 @@ from gpusolve._kernels import source_directory
 
 SOURCE = Path(__file__).parent / "kernels" / "row_begins.cu"
 TILE = 3840
-N = 2**31 + 5
 
 
 @pytest.mark.parametrize(
@@ -49,41 +50,54 @@ def test_a_long_row_begins(length: int) -> None:
     assert begun == [length]
 
 
-@pytest.fixture
-def cupy() -> Any:
-    module = pytest.importorskip("cupy")
-    if not module.cuda.is_available():
-        pytest.skip("CuPy finds no CUDA device")
-    return module
+@pytest.fixture(
+    params=[pytest.param(2**31, marks=pytest.mark.gpu, id="cuda"), 5000],
+)
+def half(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Where to look closely, in an array that is a little longer.
+
+    Beyond 2^31 on a GPU; elsewhere on the stand-in, to see that the tests are right.
+    """
+    if request.param < 2**31:
+        with cupy_stand_in.installed(1):
+            yield request.param
+        return
+    if STAND_IN or why_no_cuda():
+        pytest.skip(why_no_cuda() or "too large for the stand-in")
+    yield request.param
 
 
-@pytest.mark.gpu
-def test_scan(cupy: Any) -> None:
-    y = gpusolve.scan(cupy.ones(N, cupy.uint8))
-    for i in (0, 2**31 - 1, 2**31, N - 1):
+def test_scan(half: int) -> None:
+    import cupy
+
+    y = gpusolve.scan(cupy.ones(half + 5, cupy.uint8))
+    for i in (0, half - 1, half, half + 4):
         assert int(y[i]) == (i + 1) % 256
 
 
-@pytest.mark.gpu
-def test_segmented_scan(cupy: Any) -> None:
-    flags = cupy.zeros(N, bool)
-    flags[2**31 + 1] = True
-    y = gpusolve.segmented_scan(cupy.ones(N, cupy.uint8), flags)
-    assert [int(y[i]) for i in (2**31, 2**31 + 1, N - 1)] == [1, 1, 4]
+def test_segmented_scan(half: int) -> None:
+    import cupy
+
+    flags = cupy.zeros(half + 5, bool)
+    flags[half + 1] = True
+    y = gpusolve.segmented_scan(cupy.ones(half + 5, cupy.uint8), flags)
+    assert [int(y[i]) for i in (half, half + 1, half + 4)] == [(half + 1) % 256, 1, 4]
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("variant", ["chunked", "group", "tree"])
-def test_reduce(cupy: Any, variant: str) -> None:
-    x = cupy.zeros(N, cupy.uint8)
-    x[-1] = x[2**31] = 1
+def test_reduce(half: int, variant: str) -> None:
+    import cupy
+
+    x = cupy.zeros(half + 5, cupy.uint8)
+    x[-1] = x[half] = 1
     assert int(gpusolve.reduce(x, variant=variant)) == 2
 
 
-@pytest.mark.gpu
-def test_partition(cupy: Any) -> None:
-    x = cupy.zeros(N, cupy.uint8)
-    x[-2:] = 7, 9
+def test_partition(half: int) -> None:
+    import cupy
+
+    x = cupy.zeros(half + 5, cupy.uint8)
+    x[-2], x[-1] = 7, 9
     count, y = gpusolve.stable_partition(x, x != 0)
     assert int(count) == 2
     assert y[:3].tolist() == [7, 9, 0]

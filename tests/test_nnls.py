@@ -374,3 +374,29 @@ def test_what_the_gram_matrix_cannot_certify_is_solved_by_qr() -> None:
     np.testing.assert_array_equal(batch.x[9:], alone.x)
     for k in range(9):
         assert residual_norm(hard[k], b[k], batch.x[9 + k]) <= 1e-11
+
+
+def test_a_watchdog_only_means_more_launches(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    from gpusolve import _emulator, _kernels, _nnls_kernel
+
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A, b = rng.random((9, 12, 8)), rng.random((9, 12))
+    start = rng.random((9, 8))
+    expected = gpusolve.nnls(A, b, warm_start=start)
+    monkeypatch.setattr(_kernels.EmulatedDevice, "has_watchdog", True)
+    monkeypatch.setattr(_nnls_kernel, "BLOCK_SPEED", 1.0)
+    monkeypatch.setattr(_emulator.Kernel, "resident_blocks", lambda *_: 2)
+    grids = []
+    launch = _emulator.Kernel.__call__
+
+    def counted(self: Any, grid: Any, *args: Any, **options: Any) -> None:
+        grids.append(grid)
+        launch(self, grid, *args, **options)
+
+    monkeypatch.setattr(_emulator.Kernel, "__call__", counted)
+    result = gpusolve.nnls(A, b, warm_start=start)
+    assert grids == [(2,)] * 4 + [(1,)]
+    for name in ("x", "rnorm", "dual", "kkt", "nit", "status"):
+        np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))

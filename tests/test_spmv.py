@@ -22,10 +22,10 @@ from watched_device import Watched
 
 import gpusolve
 from gpusolve import Monoid, _emulator, _kernels
-from gpusolve._arrays import is_cupy
+from gpusolve._arrays import contiguous, is_cupy
 from gpusolve.sparse import SpMVPlan, _compressed_rows, spmv
 from gpusolve.sparse._compressed_rows import compressed_rows, index_for, sorted_rows
-from gpusolve.sparse._containers import coordinates, side_by_side
+from gpusolve.sparse._containers import coordinates
 from gpusolve.sparse._spmv_kernel import tile_for
 
 Array = NDArray[Any]
@@ -482,7 +482,7 @@ def test_arrays_with_gaps(
 def test_complex_numbers_begin_where_they_may(backend: Any) -> None:
     parts = backend.array(np.arange(9.0))
     odd = next(one for one in (parts[:8], parts[1:]) if address_of(one) % 16)
-    found = side_by_side(odd.view(np.complex128))
+    found = contiguous(odd.view(np.complex128))
     assert address_of(found) % 16 == 0
     same(backend.numpy(found), backend.numpy(odd).view(np.complex128))
 

@@ -140,16 +140,16 @@ def build(
         With the compiler's log; or where there is no compiler, or no such platform.
     """
     source, include = source.resolve(), include.resolve()
-    compiler, user = _usable_compiler(), shlex.split(os.environ.get("CXXFLAGS", ""))
+    program, user = _usable_compiler(), shlex.split(os.environ.get("CXXFLAGS", ""))
     runtime_files = map(str, sorted(RUNTIME.glob("*.cpp")))
     runtime = _cached(
         "runtime-{key}.o",
-        [*compiler, *_FLAGS, *_RUNTIME_FLAGS, *user, "-r", "-nostdlib", *runtime_files],
+        [*program, *_FLAGS, *_RUNTIME_FLAGS, *user, "-r", "-nostdlib", *runtime_files],
         name="the emulator's runtime",
     )
-    command = [*compiler, *_FLAGS, *_KERNEL_FLAGS, *user]
+    command = [*program, *_FLAGS, *_KERNEL_FLAGS, *user]
     if watched:
-        command += _instrumentation(compiler[0])
+        command += _instrumentation(program[0])
     search = [*_precompiled(command), f"-I{RUNTIME}", f"-I{include}"]
     readable = re.sub("[^A-Za-z0-9]+", "_", instance).strip("_")
     return _cached(

@@ -5,9 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from .._arrays import Array
-from .._kernels import Device
+from .._kernels import LAUNCH_SECONDS, Device, pieces
 from ._gram_kernel import THREADS, WARP, gram_warps, instance, plan, shared_bytes
 from .learners import Learners
+
+READ_SPEED = 2e10
+"""Bytes a second that any device reads, at least. Assumed, not measured."""
+
+
+def steps_of_launch(device: Device, learners: Learners) -> int:
+    """How many steps one launch may make: all, or what a watchdog bears."""
+    if not device.has_watchdog:
+        return 2**31 - 1
+    of_a_step = learners.values.nbytes + learners.first.nbytes
+    return max(1, int(LAUNCH_SECONDS * READ_SPEED / of_a_step))
 
 
 def boost(
@@ -18,7 +29,9 @@ def boost(
     method: str,
     device: Device,
 ) -> tuple[Array, Array, Array]:
-    """Boost `steps` times, in one launch on the current stream.
+    """Boost `steps` times on the current stream.
+
+    In one launch, or in several short ones where the device has a watchdog.
 
     Parameters
     ----------
@@ -69,7 +82,7 @@ def boost(
     risk[:1] = (u * u if weights is None else weights * u * u).sum()
     if steps == 0:
         return selected, updates, risk
-    shared = (
+    matrices = (
         learners.first,
         learners.values,
         weights,
@@ -80,29 +93,42 @@ def boost(
         np.int32(k),
         np.int32(launch.chunks),
         np.float64(learning_rate),
-        np.int32(steps),
-        u,
     )
     fits = doubles(2, count, k), doubles(2, count, 2), doubles(launch.blocks)
-    path = selected, updates, risk, device.zeros((1,), np.uint64)
-    own: tuple[object, ...]
+    part = k * k if is_gram and launch.chunks > 1 else k
+    sums_of_chunks = doubles(launch.chunks, count, part)
+    grams: tuple[object, ...] = ()
     if is_gram:
-        part = k * k if launch.chunks > 1 else k
-        own = (
-            doubles(launch.chunks, count, part),
-            *fits,
+        slots = device.zeros((count,), np.int32)
+        slots -= 1
+        grams = (
             doubles(count, k),
             doubles(min(count, steps), count, k, k),
             device.zeros((count, k), np.float64),
+            slots,
             np.int32(warps),
         )
-    else:
-        own = doubles(launch.chunks, count, k), *fits
-    kernel(
-        (launch.blocks,),
-        (THREADS,),
-        (*shared, *own, *path),
-        shared_mem=launch.shared_bytes,
-        cooperative=True,
-    )
+    launches = list(pieces(steps, steps_of_launch(device, learners)))
+    arrived = device.zeros((len(launches),), np.uint64)
+    for at, own in enumerate(launches):
+        made = (own.start, own.stop, steps) if is_gram else (own.stop - own.start,)
+        path = (selected, updates, risk)
+        if not is_gram:
+            path = (selected[own], updates[own], risk[own.start :])
+        kernel(
+            (launch.blocks,),
+            (THREADS,),
+            (
+                *matrices,
+                *map(np.int32, made),
+                u,
+                sums_of_chunks,
+                *fits,
+                *grams,
+                *path,
+                arrived[at:],
+            ),
+            shared_mem=launch.shared_bytes,
+            cooperative=True,
+        )
     return selected, updates, risk

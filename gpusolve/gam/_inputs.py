@@ -65,10 +65,12 @@ def uploaded(array: Array) -> Array:
             "device is 'cuda', which needs CuPy: "
             "pip install gpusolve[cuda12] or gpusolve[cuda13]"
         ) from error
-    if not cupy.cuda.is_available():
+    try:
+        cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
         raise RuntimeError(
-            "device is 'cuda', but CuPy finds no GPU, or no driver that it can use"
-        )
+            f"device is 'cuda', but CuPy finds no GPU that it can use: {error}"
+        ) from error
     return cupy.asarray(array)
 
 

@@ -22,8 +22,12 @@ OUTSIDE = ("linear", "clamp", "error")
 
 MAX_DEGREE = 5
 
-DEVICE_ROWS = 2**25
+DEVICE_ROWS = 2**22
 """Rows, of all covariates together, that a device evaluates at once."""
+
+BYTES_OF_A_ROW = 256
+"""What a device needs for one of them at most, besides its X and the result. So all of
+them take up to 1 GiB, however many rows there are: a small part of a card of 8 GB."""
 
 
 class CompactBasis(NamedTuple):
@@ -44,22 +48,25 @@ class CompactBasis(NamedTuple):
         """The design matrices, (K, n, n_basis)."""
         xp = namespace(self.values)
         features, rows, width = self.values.shape
-        dense = xp.zeros((features, rows, n_basis), self.values.dtype)
-        at_feature = xp.arange(features)[:, None, None]
-        at_row = xp.arange(rows)[:, None]
-        dense[at_feature, at_row, self.first[..., None] + xp.arange(width)] = (
-            self.values
-        )
-        return dense
+        with current_device(self.values):
+            dense = xp.zeros((features, rows, n_basis), self.values.dtype)
+            at_feature = xp.arange(features)[:, None, None]
+            at_row = xp.arange(rows)[:, None]
+            dense[at_feature, at_row, self.first[..., None] + xp.arange(width)] = (
+                self.values
+            )
+            return dense
 
     def multiply(self, coef: Array) -> Array:
         """The products of the design matrices with `coef`, (K, n_basis) -> (K, n)."""
         xp = namespace(self.values)
-        at_feature = xp.arange(len(self.first))[:, None]
-        effect = xp.zeros(self.first.shape, coef.dtype)
-        for offset in range(self.values.shape[-1]):
-            effect += self.values[..., offset] * coef[at_feature, self.first + offset]
-        return effect
+        with current_device(self.values):
+            at_feature = xp.arange(len(self.first))[:, None]
+            effect = xp.zeros(self.first.shape, coef.dtype)
+            for offset in range(self.values.shape[-1]):
+                of_function = coef[at_feature, self.first + offset]
+                effect += self.values[..., offset] * of_function
+            return effect
 
 
 @dataclass(frozen=True)
@@ -170,15 +177,17 @@ class BSplines:
         first = xp.empty((features, rows), np.int32)
         values = xp.empty((features, rows, self.degree + 1), dtype)
 
-        def write(some: slice) -> None:
-            self._write(X[:, some].T, some, outside, first[some], values[some])
+        def write(some: slice, part: slice = slice(None)) -> None:
+            x = X[part, some].T
+            self._write(x, some, outside, first[some, part], values[some, part])
 
         if xp is np:
             with workers(features, rows) as run:
                 run(write)
         else:
             for some in chunked(features, rows, DEVICE_ROWS):
-                write(some)
+                for part in chunked(rows, 1, DEVICE_ROWS):
+                    write(some, part)
         return CompactBasis(first, values)
 
     def _write(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Array, floating, namespace, on_one_device
+from .._arrays import Array, contiguous, floating, namespace, on_one_device
 from .._kernels import device_of
 from ._devices import current_device, on_host
 from ._threads import one_blas_thread, workers
@@ -125,13 +125,10 @@ def gram_by_cells(
     return gram
 
 
-def contiguous(basis: CompactBasis) -> CompactBasis:
+def contiguous_basis(basis: CompactBasis) -> CompactBasis:
     """The basis as the kernels read it: each array without gaps, in C order."""
     values = floating({"the values of the basis": basis.values}).popitem()[1]
-    xp = namespace(values)
-    return CompactBasis(
-        xp.ascontiguousarray(basis.first, np.int32), xp.ascontiguousarray(values)
-    )
+    return CompactBasis(contiguous(basis.first, np.int32), contiguous(values))
 
 
 def checked_weights(weights: Array, basis: CompactBasis) -> Array:
@@ -140,7 +137,7 @@ def checked_weights(weights: Array, basis: CompactBasis) -> Array:
     rows = basis.first.shape[1]
     if weights.shape != (rows,):
         raise ValueError(f"weights has shape {weights.shape}; ({rows},) is wanted")
-    return namespace(weights).ascontiguousarray(weights, np.float64)
+    return contiguous(weights, np.float64)
 
 
 def make_learners(
@@ -195,7 +192,7 @@ def make_learners(
     K = penalty_matrix(n_basis, penalty, penalty_order)
     free = null_dimension(n_basis, penalty, penalty_order)
     with current_device(basis.values):
-        basis = contiguous(basis)
+        basis = contiguous_basis(basis)
         if weights is not None:
             weights = checked_weights(weights, basis)
         gram = gram_matrices(basis, n_basis, weights)

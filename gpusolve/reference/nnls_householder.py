@@ -39,13 +39,12 @@ Mask = NDArray[np.bool_]
 
 
 class Factors(NamedTuple):
-    """QR factorisations of passive columns; unused places hold columns of zeros.
+    """QR factorisations of the passive columns of systems that have as many.
 
     Attributes
     ----------
     Q : (lanes, rows, k) array
     R : (lanes, k, k) array
-        With ones on the diagonal at unused places.
     shift : (lanes, k) array
         The s of ``R^T s = penalty``.
     cancelling : (lanes, k) array
@@ -76,37 +75,35 @@ class Factors(NamedTuple):
 
 
 def factorise(system: ScaledSystem, variables: Indices) -> Factors:
-    """Factorise columns of each system; the variable n stands for none."""
-    n, k = system.A.shape[-1], variables.shape[1]
-    used = variables < n
-    index = np.where(used, variables, 0)
+    """Factorise some columns of each system; `variables` is (lanes, k)."""
+    lanes, n = np.arange(len(variables))[:, None], system.A.shape[-1]
     columns = np.swapaxes(system.A, -1, -2)
-    lanes = np.arange(len(variables))[:, None]
-    columns = columns[index] if columns.ndim == 2 else columns[lanes, index]
-    norms = np.broadcast_to(system.norm, (len(variables), n))[lanes, index] * used
+    columns = columns[variables] if columns.ndim == 2 else columns[lanes, variables]
+    norm, damping, penalty = (
+        np.broadcast_to(one, (len(variables), n))[lanes, variables]
+        for one in (system.norm, system.damping, system.penalty)
+    )
     if system.has_ridge:
-        below = np.zeros((len(variables), k, n))
-        place = np.arange(k)
-        damping = np.broadcast_to(system.damping, (len(variables), n))[lanes, index]
-        below[lanes, place, index] = damping
-        columns = np.concatenate([columns, below], axis=-1)
-    Q, R = np.linalg.qr(np.swapaxes(columns * used[..., None], -1, -2))
+        ridge = damping[..., None] * (variables[..., None] == np.arange(n))
+        columns = np.concatenate([columns, ridge], axis=-1)
+    Q, R = np.linalg.qr(np.swapaxes(columns, -1, -2))
     diagonal = np.einsum("...kk->...k", R)
-    least = np.finfo(np.float64).eps ** 2 * norms
-    small = np.abs(diagonal) <= least
-    diagonal[...] = np.where(small, np.where(used, least, 1.0), diagonal)
-    penalty = np.broadcast_to(system.penalty, (len(variables), n))[lanes, index] * used
+    least = np.finfo(R.dtype).eps ** 2 * norm
+    diagonal[...] = np.where(np.abs(diagonal) > least, diagonal, least)
     inverse = np.linalg.inv(R)
     return Factors(
-        Q=Q * used[:, None],
+        Q=Q,
         R=R,
         shift=np.matmul(penalty[:, None], inverse)[:, 0],
-        cancelling=np.matmul(norms[:, None], np.abs(inverse))[:, 0] * used,
+        cancelling=np.matmul(norm[:, None], np.abs(inverse))[:, 0],
     )
 
 
 class Batch:
     """A batch of scaled systems, each with its passive variables in order of entry.
+
+    Systems with as many passive variables make a pass together, so that the bits of
+    none depend on the others.
 
     Attributes
     ----------
@@ -133,7 +130,7 @@ class Batch:
         systems, none = len(start), np.zeros((len(start), 1))
         start = np.where(system.norm > 0, start, 0)
         self.system, self.tol, self.maxiter = system, tol, maxiter
-        self.rows = m + n * system.has_ridge
+        self.rows, self.none = m + n * system.has_ridge, n
         order = np.argsort(start <= 0, axis=1, kind="stable")[:, : min(self.rows, n)]
         positive = np.take_along_axis(start, order, axis=1) > 0
         self.variables = np.where(positive, order, n)
@@ -152,7 +149,10 @@ class Batch:
     def solve(self) -> Solution:
         """Make passes until every system is finished."""
         while self.busy.any():
-            self.make_pass(np.flatnonzero(self.busy))
+            at = np.flatnonzero(self.busy)
+            count = np.count_nonzero(self.variables[at] < self.none, axis=1)
+            for k in np.unique(count):
+                self.make_pass(at[count == k], int(k))
         self.best.repaired[:] = self.attempt > 0
         return self.best
 
@@ -162,105 +162,90 @@ class Batch:
         np.put_along_axis(mask, self.variables[at], True, axis=1)
         return mask[:, :-1]
 
-    def make_pass(self, at: Indices) -> None:
-        """Factorise the passive columns of some systems, and move x once."""
-        n = self.x.shape[1] - 1
-        count = np.count_nonzero(self.variables[at] < n, axis=1)
-        variables = self.variables[at, : max(1, count.max(initial=0))]
-        system = self.system.take(at)
+    def make_pass(self, at: Indices, k: int) -> None:
+        """Factorise the k passive columns of some systems, and move x once."""
+        system, variables = self.system.take(at), self.variables[at, :k]
         factors = factorise(system, variables)
-        x = np.take_along_axis(self.x[at], variables, axis=1)
         _, along = factors.across(residual(system, self.x[at, :-1]))
-        refused = self.refused(at, factors, count)
+        y = self.x[at[:, None], variables] + factors.solve(along)
+        refused = self.refused(at, factors)
         drop = refused.any(axis=1)
+        limit = ~drop & (self.nit[at] >= self.maxiter) & (k > 0)
+        go = np.flatnonzero(~drop & ~limit)
+        self.n_updates[at[go]] += self.tried[at[go]]
+        self.nit[at[go]] += k > 0
+        optimal = np.zeros(len(at), bool)
+        optimal[go] = self.move(at[go], variables[go], y[go])
+        if optimal.any():
+            self.refresh(at, system, factors, optimal)
         self.remove(at[drop], refused[drop])
-        limit = ~drop & (count > 0) & (self.nit[at] >= self.maxiter)
-        go = ~drop & ~limit
-        self.n_updates[at[go & self.tried[at]]] += 1
-        self.nit[at[go & (count > 0)]] += 1
-        feasible = self.move(at, variables, x + factors.solve(along), go)
-        if feasible.any():
-            self.refresh(at, system, variables, factors, feasible)
-        self.advance(at[feasible | (drop & self.tried[at])])
+        self.advance(at[optimal | (drop & self.tried[at])])
         if limit.any():
             self.finish(at[limit], ITERATION_LIMIT)
 
-    def refused(self, at: Indices, factors: Factors, count: Indices) -> Mask:
+    def refused(self, at: Indices, factors: Factors) -> Mask:
         """The passive variables that depend on others, or do not descend."""
         caution = np.array(CAUTIONS)[self.attempt[at]]
         dependent = caution * DEPENDENT * self.system.eps
         refused = factors.cancelling * dependent[:, None] > 1
-        descent = factors.along(self.witness[at])
-        last = np.maximum(count - 1, 0)
-        lanes = np.arange(len(at))
-        sign = np.sign(factors.R[lanes, last, last])
-        flat = sign * descent[lanes, last] <= self.tol * norm(self.witness[at])
-        refused[lanes, last] |= flat & self.tried[at]
+        if refused.shape[1]:
+            witness = self.witness[at]
+            descent = factors.along(witness)[:, -1] * np.sign(factors.R[:, -1, -1])
+            flat = descent <= self.tol * norm(witness)
+            refused[:, -1] |= flat & self.tried[at]
         return refused
 
     def remove(self, at: Indices, leaving: Mask) -> None:
         """Take variables out of passive sets, and close them."""
-        n, k = self.x.shape[1] - 1, leaving.shape[1]
-        leaves = np.zeros((len(at), self.variables.shape[1]), bool)
-        leaves[:, :k] = leaving
-        gone = np.where(leaves, self.variables[at], n)
-        kept = np.where(leaves, n, self.variables[at])
-        order = np.argsort(kept == n, axis=1, kind="stable")
-        self.variables[at] = np.take_along_axis(kept, order, axis=1)
-        mask = np.zeros((len(at), n + 1), bool)
+        lanes, k = at[:, None], leaving.shape[1]
+        gone = np.where(leaving, self.variables[at, :k], self.none)
+        kept = np.where(leaving, self.none, self.variables[at, :k])
+        order = np.argsort(kept == self.none, axis=1, kind="stable")
+        self.variables[at, :k] = np.take_along_axis(kept, order, axis=1)
+        self.x[lanes, gone] = 0
+        mask = np.zeros((len(at), self.none + 1), bool)
         np.put_along_axis(mask, gone, True, axis=1)
-        self.x[at] = np.where(mask, 0, self.x[at])
         self.closed[at] |= mask[:, :-1]
 
-    def move(self, at: Indices, variables: Indices, y: Array, go: Mask) -> Mask:
+    def move(self, at: Indices, variables: Indices, y: Array) -> Mask:
         """Move x towards y while it stays positive; which systems reach it."""
-        used = variables < self.x.shape[1] - 1
-        x = np.take_along_axis(self.x[at], variables, axis=1)
-        blocks = used & (y <= 0) & go[:, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            step = np.where(blocks, np.where(x > 0, x / (x - y), 0), np.inf)
-        first = np.min(step, axis=1, keepdims=True)
-        moved = np.maximum(x + np.minimum(first, 1) * (y - x), 0)
-        moved = np.where(np.isfinite(first), moved, y)
-        moved[blocks & (step <= first)] = 0
-        moved = np.where(go[:, None], moved, x)
-        moved = np.where(used, moved, 0)
         lanes = at[:, None]
+        x = self.x[lanes, variables]
+        blocks = y <= 0
+        step = np.divide(x, x - y, out=np.full_like(x, np.inf), where=blocks & (x > 0))
+        step[blocks & (x <= 0)] = 0
+        first = np.min(step, axis=1, keepdims=True, initial=np.inf)
+        part = np.where(np.isfinite(first), first, 1)
+        moved = np.where(np.isfinite(first), np.maximum(x + part * (y - x), 0), y)
+        moved[blocks & (step <= first)] = 0
         self.x[lanes, variables] = moved
-        self.x[at, -1] = 0
         leaving = blocks & (moved <= 0)
         blocked = leaving.any(axis=1)
         self.n_downdates[at] += np.count_nonzero(leaving, axis=1).astype(np.int32)
+        self.tried[at] = self.closed[at] = False
         self.remove(at[blocked], leaving[blocked])
-        self.tried[at[go]] = False
-        self.closed[at[go]] = False
-        return np.asarray(go & ~blocked)
+        return np.asarray(~blocked)
 
     def refresh(
-        self,
-        at: Indices,
-        system: ScaledSystem,
-        variables: Indices,
-        factors: Factors,
-        where: Mask,
+        self, at: Indices, system: ScaledSystem, factors: Factors, optimal: Mask
     ) -> None:
         """Make the witness from A, b and x, and refine x where it stays positive."""
-        used = variables < self.x.shape[1] - 1
-        witness, taken = factors.across(residual(system, self.x[at, :-1]))
-        x = np.take_along_axis(self.x[at], variables, axis=1)
-        refined = x + factors.solve(taken)
-        accept = where & ((refined > 0) | ~used).all(axis=1)
-        lanes = at[:, None]
-        self.x[lanes, variables] = np.where(accept[:, None] & used, refined, x)
+        lanes, variables = at[:, None], self.variables[at, : factors.R.shape[-1]]
+        witness, along = factors.across(residual(system, self.x[at, :-1]))
+        x = self.x[lanes, variables]
+        refined = x + factors.solve(along)
+        accept = optimal & (refined > 0).all(axis=1)
+        self.x[lanes, variables] = np.where(accept[:, None], refined, x)
         w = gradient(system, witness)
         over = system.norm * norm(witness)[:, None]
         slope = np.divide(w, over, out=np.zeros_like(w), where=over > 0)
-        self.witness[at[where]], self.slope[at[where]] = witness[where], slope[where]
+        at = at[optimal]
+        self.witness[at], self.slope[at] = witness[optimal], slope[optimal]
 
     def advance(self, at: Indices) -> None:
         """Let the steepest variable of some optimal systems try to enter, or finish."""
-        system, n = self.system.take(at), self.x.shape[1] - 1
-        room = (self.variables[at] == n).any(axis=1)
+        system = self.system.take(at)
+        room = (self.variables[at] == self.none).any(axis=1)
         open_ = ~self.closed[at] & ~self.is_passive(at)
         slope = np.where(open_, self.slope[at], 0)
         variable = np.argmax(slope, axis=1)
@@ -268,7 +253,7 @@ class Batch:
         enters = room & (slope[np.arange(len(at)), variable] > self.tol)
         enters &= norm(self.witness[at]) > self.tol * cancelling
         into = at[enters]
-        place = np.argmax(self.variables[into] == n, axis=1)
+        place = np.argmax(self.variables[into] == self.none, axis=1)
         self.variables[into, place] = variable[enters]
         self.tried[into] = True
         if not enters.all():
@@ -292,7 +277,7 @@ class Batch:
         self.busy[at] = again
         at = at[again]
         self.attempt[at] += 1
-        self.variables[at] = self.x.shape[1] - 1
+        self.variables[at] = self.none
         for array in (self.x, self.nit, self.n_updates, self.n_downdates):
             array[at] = 0
         for mask in (self.tried, self.closed):

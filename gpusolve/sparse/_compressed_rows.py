@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import Array, namespace
+from .._arrays import Array, contiguous, namespace
 from .._elements import native
 from ._containers import (
     MAX_PLACES,
@@ -14,7 +14,6 @@ from ._containers import (
     Coordinates,
     coordinates,
     library_of,
-    side_by_side,
 )
 
 
@@ -86,9 +85,9 @@ def _of_csr(container: Container) -> CompressedRows:
     index = np.int32 if small else np.int64
     entries = container.nnz  # there may be room for more
     return CompressedRows(
-        side_by_side(offsets.astype(index, copy=False)),
-        side_by_side(columns[:entries].astype(index, copy=False)),
-        side_by_side(native(container.data[:entries], "A")),
+        contiguous(offsets.astype(index, copy=False)),
+        contiguous(columns[:entries].astype(index, copy=False)),
+        contiguous(native(container.data[:entries], "A")),
         (int(container.shape[0]), int(container.shape[1])),
     )
 
@@ -107,9 +106,9 @@ def sorted_rows(entries: Coordinates, *, in_order: bool) -> CompressedRows:
     offsets = xp.searchsorted(rows, xp.arange(shape[0] + 1, dtype=rows.dtype))
     index = index_for(rows.dtype, len(values))
     return CompressedRows(
-        side_by_side(offsets.astype(index, copy=False)),
-        side_by_side(columns.astype(index, copy=False)),
-        side_by_side(values),
+        contiguous(offsets.astype(index, copy=False)),
+        contiguous(columns.astype(index, copy=False)),
+        contiguous(values),
         shape,
     )
 

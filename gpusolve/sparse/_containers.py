@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _kernels
-from .._arrays import Array, is_cupy, namespace
+from .._arrays import Array
 from .._kernels import Device
 
 Container = Any
@@ -108,17 +108,6 @@ def coordinates(container: Container) -> Coordinates:
         columns = columns.astype(np.int64, copy=False)
     values = coo.data.astype(coo.data.dtype.newbyteorder("="), copy=False)
     return Coordinates(rows, columns, values, (int(coo.shape[0]), int(coo.shape[1])))
-
-
-def side_by_side(array: Array) -> Array:
-    """The elements as a kernel reads them; a copy, where there are gaps between them.
-
-    Or where the first one does not begin at a multiple of its size, as a complex number
-    may in a view of real ones.
-    """
-    found = namespace(array).ascontiguousarray(array)
-    address = found.data.ptr if is_cupy(found) else found.ctypes.data
-    return found if address % found.itemsize == 0 else found.copy()
 
 
 def is_matrix(container: Container) -> bool:

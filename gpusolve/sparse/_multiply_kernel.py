@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import monoid
-from .._arrays import Array, namespace
+from .._arrays import Array, contiguous, namespace
 from .._elements import native
 from .._kernels import CUDA_TYPES, Device
 from .._reduce_kernel import THREADS, blocks_for
 from .._scan_kernel import scan
 from ..segments import segmented_reduce
-from ._containers import Coordinates, side_by_side
+from ._containers import Coordinates
 
 MERGE_ITEMS = 7
 """Steps of the merge path for a thread."""
@@ -100,7 +100,7 @@ def ordered(operand: Coordinates, name: str, device: Device) -> Entries:
     values = native(operand.values, name)
     keys, rising = _keys(operand, device)
     if rising:
-        return Entries(keys, side_by_side(values))
+        return Entries(keys, contiguous(values))
     return _sums_by_key(keys, values)
 
 
@@ -122,7 +122,7 @@ def _keys(operand: Coordinates, device: Device) -> tuple[Array, bool]:
     count = len(operand.values)
     keys = device.empty((count,), np.int64)
     disorder = device.zeros((1,), np.int32)
-    rows, columns = side_by_side(operand.rows), side_by_side(operand.columns)
+    rows, columns = contiguous(operand.rows), contiguous(operand.columns)
     kernel = device.kernel("coo_multiply", f"make_keys<{CUDA_TYPES[rows.dtype]}>")
     kernel(
         (blocks_for(count),),

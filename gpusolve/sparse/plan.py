@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._arrays import Array, as_array, beside, on_one_device
+from .._arrays import Array, as_array, beside, contiguous, on_one_device
 from .._elements import native
 from .._kernels import Device, current
 from ..monoid import Monoid
 from . import _spmv_cpu
 from ._compressed_rows import compressed_rows
-from ._containers import Container, check_container, device_of, side_by_side
+from ._containers import Container, check_container, device_of
 from ._semiring import Semiring, of_numbers, semiring
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class SpMVPlan:
         from . import _spmv_kernel
 
         batch, (m, n) = x.shape[:-1], self.shape
-        vectors = side_by_side(x).reshape(math.prod(batch), n)
+        vectors = contiguous(x).reshape(math.prod(batch), n)
         rows, path = self._rows, self._path
         if path is None:
             y = _spmv_kernel.segmented_scan(rows, vectors, operators, device)

@@ -1,0 +1,78 @@
+"""``cupy.cuda``, as far as gpusolve uses it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from . import devices
+from .devices import CUDADriverError, CUDARuntimeError, Device, OutOfMemoryError
+from .kernels import CompileException, Function, occupancy
+from .memory import MemoryPointer, pointer_to
+
+
+def getDeviceCount() -> int:  # noqa: N802
+    if devices.error is not None:
+        raise CUDARuntimeError(devices.error)
+    return len(devices.facts)
+
+
+def getDevice() -> int:  # noqa: N802
+    return devices.current()
+
+
+def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
+    return {"name": f"stand-in {device}".encode()}
+
+
+def runtimeGetVersion() -> int:  # noqa: N802
+    return 12090
+
+
+def driverGetVersion() -> int:  # noqa: N802
+    return 12090
+
+
+def pointerGetAttributes(ptr: int) -> Any:  # noqa: N802
+    return SimpleNamespace(device=pointer_to(ptr).device_id, devicePointer=ptr)
+
+
+def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
+    func: int,
+    blockSize: int,
+    dynamicSMemSize: int,
+) -> int:
+    return occupancy(func, blockSize, dynamicSMemSize)
+
+
+def is_available() -> bool:
+    """Whether there is a device; an error of the runtime counts as none."""
+    return devices.error is None and bool(devices.facts)
+
+
+runtime = SimpleNamespace(
+    CUDARuntimeError=CUDARuntimeError,
+    driverGetVersion=driverGetVersion,
+    getDevice=getDevice,
+    getDeviceCount=getDeviceCount,
+    getDeviceProperties=getDeviceProperties,
+    pointerGetAttributes=pointerGetAttributes,
+    runtimeGetVersion=runtimeGetVersion,
+)
+driver = SimpleNamespace(
+    CUDADriverError=CUDADriverError,
+    occupancyMaxActiveBlocksPerMultiprocessor=occupancyMaxActiveBlocksPerMultiprocessor,
+)
+compiler = SimpleNamespace(CompileException=CompileException)
+memory = SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
+
+__all__ = [
+    "Device",
+    "Function",
+    "MemoryPointer",
+    "compiler",
+    "driver",
+    "is_available",
+    "memory",
+    "runtime",
+]

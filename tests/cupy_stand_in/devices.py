@@ -1,0 +1,118 @@
+"""The devices: which one is current, and what each one has."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from gpusolve import _emulator
+
+UNLIMITED = 2**63
+
+
+class CUDARuntimeError(RuntimeError):
+    """An error of the CUDA runtime: its name and what it means."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(status)
+
+
+class CUDADriverError(RuntimeError):
+    """An error of the CUDA driver: its name and what it means."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(status)
+
+
+class OutOfMemoryError(MemoryError):
+    """Out of memory error."""
+
+    def __init__(self, size: int, total: int, limit: int = 0) -> None:
+        super().__init__(
+            f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} "
+            f"bytes, limit set to: {limit:,} bytes)."
+        )
+
+
+@dataclass
+class Facts:
+    """What a device has, and how much of its memory is in use."""
+
+    memory: int = UNLIMITED
+    shared_memory: int = _emulator.shared_memory_per_block
+    used: int = 0
+    peak: int = 0
+
+    def take(self, size: int) -> None:
+        if self.used + size > self.memory:
+            raise OutOfMemoryError(size, self.used, self.memory)
+        self.used += size
+        self.peak = max(self.peak, self.used)
+
+    def give_back(self, size: int) -> None:
+        self.used -= size
+
+
+facts: list[Facts] = []
+"""Of each device, by its number."""
+
+NO_DEVICE = "cudaErrorNoDevice: no CUDA-capable device is detected"
+
+error: str | None = NO_DEVICE
+"""What the runtime answers where there is no device that it can use."""
+
+_thread = threading.local()
+"""The current device is one of a thread; a new thread begins with the first."""
+
+
+def current() -> int:
+    """The number of the current device."""
+    return getattr(_thread, "device", 0)
+
+
+def make_current(number: int) -> None:
+    if not 0 <= number < len(facts):
+        raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
+    _thread.device = number
+
+
+def make_first_current() -> None:
+    _thread.device = 0
+
+
+class Device:
+    """A device; current within ``with``."""
+
+    def __init__(self, device: int | Device | None = None) -> None:
+        number = current() if device is None else device
+        self.id = number.id if isinstance(number, Device) else int(number)
+        self._before: list[int] = []
+
+    def __enter__(self) -> Device:
+        self._before.append(current())
+        make_current(self.id)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        make_current(self._before.pop())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<CUDA Device {self.id}>"
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        return {
+            "MaxSharedMemoryPerBlockOptin": facts[self.id].shared_memory,
+            "MultiProcessorCount": _emulator.multiprocessors,
+        }
+
+    @property
+    def compute_capability(self) -> str:
+        return "86"

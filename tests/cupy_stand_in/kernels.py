@@ -1,0 +1,209 @@
+"""``RawModule`` over the emulator, with the driver's refusals."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpusolve import _emulator
+
+from . import devices
+from .array import ndarray
+
+UNASKED_SHARED_MEMORY = 48 * 1024
+"""What a block may have, static and dynamic, before more is allowed."""
+
+INVALID = "CUDA_ERROR_INVALID_VALUE: invalid argument"
+SCALARS = tuple(np.dtype(character).type for character in "?bhilqBHILQefdFD")
+
+_pointers = itertools.count(1)
+_functions: dict[int, Function] = {}
+"""Every function, by its pointer."""
+
+
+class CompileException(Exception):  # noqa: N818
+    """The compiler's log."""
+
+    def __init__(
+        self, msg: str, source: str, name: str, options: Any, backend: str = "nvrtc"
+    ) -> None:
+        super().__init__(msg)
+        self._message = msg
+
+    def get_message(self) -> str:
+        return self._message
+
+
+class Function:
+    """A kernel, loaded on the current device."""
+
+    def __init__(self, kernel: _emulator.Kernel) -> None:
+        self.emulated = kernel
+        self.device_id = devices.current()
+        self.static = kernel._static_shared_memory()
+        self.most_dynamic = UNASKED_SHARED_MEMORY - self.static
+        self.ptr = next(_pointers)
+        _functions[self.ptr] = self
+
+    def allow(self, size: int) -> None:
+        limit = devices.facts[self.device_id].shared_memory
+        if size < 0 or size + self.static > limit:
+            raise devices.CUDADriverError(INVALID)
+        self.most_dynamic = size
+
+    def __call__(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: tuple[Any, ...],
+        shared_mem: int = 0,
+        stream: Any = None,
+        enable_cooperative_groups: bool = False,
+    ) -> None:
+        if not (isinstance(grid, tuple) and isinstance(block, tuple)):
+            raise TypeError("grid and block must be tuples")
+        if devices.current() != self.device_id:
+            raise devices.CUDADriverError(
+                "CUDA_ERROR_INVALID_HANDLE: invalid resource handle"
+            )
+        if shared_mem > self.most_dynamic:
+            raise devices.CUDADriverError(INVALID)
+        self.emulated(
+            tuple(max(1, size) for size in grid),
+            tuple(max(1, size) for size in block),
+            [
+                self._argument(value, parameter.is_pointer)
+                for value, parameter in itertools.zip_longest(
+                    args, self.emulated._parameters
+                )
+            ],
+            shared_mem=shared_mem,
+            cooperative=enable_cooperative_groups,
+        )
+
+    def _argument(self, value: Any, is_pointer: bool) -> Any:
+        """What the emulator takes for an argument of a launch."""
+        if isinstance(value, ndarray):
+            return self._reachable(value)
+        if is_pointer and isinstance(value, np.intp) and value == 0:
+            return None
+        if value is None or isinstance(value, (bool, int, float, *SCALARS)):
+            return value
+        raise TypeError(f"Unsupported type {type(value)}")
+
+    def _reachable(self, array: ndarray) -> np.ndarray[Any, Any]:
+        if array.data.device_id != self.device_id and array.size:
+            raise devices.CUDARuntimeError(
+                "cudaErrorIllegalAddress: an illegal memory access was encountered "
+                f"(memory of GPU {array.data.device_id} in a kernel on GPU "
+                f"{self.device_id})"
+            )
+        if array.data.ptr % array.itemsize and array.size:
+            raise devices.CUDARuntimeError(
+                "cudaErrorMisalignedAddress: misaligned address"
+            )
+        return array._host
+
+
+class RawKernel:
+    """A kernel, loaded on each device where it is first asked for."""
+
+    def __init__(
+        self,
+        code: str,
+        name: str,
+        options: tuple[str, ...] = (),
+        backend: str = "nvrtc",
+        translate_cucomplex: bool = False,
+        *,
+        enable_cooperative_groups: bool = False,
+        jitify: Any = None,
+    ) -> None:
+        self.code, self.name, self.options = code, name, options
+        self.enable_cooperative_groups = enable_cooperative_groups
+        self._kernels: dict[int, Function] = {}
+
+    def __call__(self, grid: Any, block: Any, args: Any, **kwargs: Any) -> None:
+        cooperative = self.enable_cooperative_groups
+        self.kernel(grid, block, args, enable_cooperative_groups=cooperative, **kwargs)
+
+    @property
+    def kernel(self) -> Function:
+        device = devices.current()
+        if device not in self._kernels:
+            self._kernels[device] = Function(emulated(self))
+        return self._kernels[device]
+
+    @property
+    def shared_size_bytes(self) -> int:
+        return self.kernel.static
+
+    @property
+    def max_dynamic_shared_size_bytes(self) -> int:
+        return self.kernel.most_dynamic
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, bytes: int) -> None:
+        self.kernel.allow(bytes)
+
+
+class RawModule:
+    """A file of kernels; compiled where one of them is first asked for."""
+
+    def __init__(
+        self,
+        code: str | None = None,
+        *,
+        path: str | None = None,
+        options: tuple[str, ...] = (),
+        backend: str = "nvrtc",
+        translate_cucomplex: bool = False,
+        enable_cooperative_groups: bool = False,
+        name_expressions: Any = None,
+        jitify: Any = None,
+    ) -> None:
+        if code is None:
+            raise TypeError("the stand-in compiles code only")
+        self.code, self.options = code, options
+        self.name_expressions = tuple(name_expressions or ())
+
+    def get_function(self, name: str) -> RawKernel:
+        if name not in self.name_expressions:
+            raise ValueError(f"{name} is not in name_expressions")
+        return RawKernel(self.code, name, self.options)
+
+
+def emulated(kernel: RawKernel) -> _emulator.Kernel:
+    """The kernel as the emulator has it, from the cache of its objects.
+
+    The emulator compiles files with something in front: the code is taken apart again.
+    """
+    include = Path(next(one[2:] for one in kernel.options if one.startswith("-I")))
+    definitions, source = "", None
+    marked = re.search(r'\n#line 1 "(\w+\.cu)"\n', kernel.code)
+    if marked:
+        definitions, source = kernel.code[: marked.start()], include / marked[1]
+    else:
+        files = sorted(include.glob("*.cu"))
+        source = next(one for one in files if one.read_text() == kernel.code)
+    try:
+        return _emulator.Kernel(source, kernel.name, include, definitions)
+    except _emulator.CompileError as error:
+        raise CompileException(
+            str(error), kernel.code, kernel.name, kernel.options
+        ) from error
+
+
+def occupancy(func: int, block_size: int, dynamic_shared_bytes: int) -> int:
+    """Blocks of the function that a multiprocessor holds."""
+    function = _functions[func]
+    limit = devices.facts[function.device_id].shared_memory
+    allowed = dynamic_shared_bytes <= function.most_dynamic
+    if not allowed or dynamic_shared_bytes + function.static > limit:
+        return 0
+    resident = function.emulated.resident_blocks(block_size, dynamic_shared_bytes)
+    return resident // _emulator.multiprocessors
