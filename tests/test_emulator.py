@@ -713,6 +713,40 @@ print(*x)
     ]
 
 
+def test_cache_that_others_may_write_to(cache_without_kernels: Path) -> None:
+    for directory in (cache_without_kernels, cache_without_kernels / "emulator"):
+        directory.chmod(0o777)
+        with pytest.raises(_emulator.CompileError, match=r"others may write to .*go-w"):
+            kernel("crash", "crash")
+        directory.chmod(0o755)
+    kernel("crash", "crash")
+
+
+def test_object_that_others_may_write_is_made_again(
+    cache_without_kernels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch() -> None:
+        x = np.zeros(1, np.int32)
+        reverse = kernel("missing_syncthreads", "reverse_block<false>")
+        reverse((1,), (1,), (x, x.copy()))
+
+    launch()
+    (made,) = cache_without_kernels.glob("emulator/reverse_block*.so")
+    foreign = made.with_name("foreign")
+    foreign.write_bytes(b"not an object")
+    foreign.chmod(0o777)
+    foreign.replace(made)
+    launch()
+    assert made.stat().st_mode & 0o022 == 0
+
+
+def test_cache_of_another_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GPUSOLVE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(_emulator.CompileError, match="others may write"):
+        kernel("crash", "crash")
+
+
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert _emulator.compiler() is None

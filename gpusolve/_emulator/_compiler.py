@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import os
@@ -11,6 +10,7 @@ import platform
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -204,12 +204,36 @@ def _cached(
         key.update(f"{path}:{path.stat().st_size}:".encode())
         key.update(path.read_bytes())
     target = cache_directory() / "emulator" / file.format(key=key.hexdigest()[:16])
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
+    for directory in (cache_directory(), cache_directory() / "emulator", target.parent):
+        _make_private(directory)
+    if not _is_private(target):
         with _one_at_a_time(target):
-            if not target.exists():
+            if not _is_private(target):
                 _make(target, command, text, name)
     return target
+
+
+def _make_private(directory: Path) -> None:
+    """Make the directory; CompileError if there is one that others may write to.
+
+    Its objects are loaded, so who writes there runs code in this process.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _is_private(directory):
+        raise CompileError(
+            f"others may write to {directory}, where the emulator's objects are loaded "
+            f"from; make it your own, with chmod go-w, or set GPUSOLVE_CACHE_DIR"
+        )
+
+
+def _is_private(path: Path) -> bool:
+    """Whether it is there, belongs to this user, and nobody else may write to it."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    by_others = stat.S_IWGRP | stat.S_IWOTH
+    return status.st_uid == os.geteuid() and not status.st_mode & by_others
 
 
 @contextlib.contextmanager
@@ -218,6 +242,8 @@ def _one_at_a_time(target: Path) -> Iterator[None]:
 
     It saves time only: `_make` is safe without, where the file system has no locks.
     """
+    import fcntl  # not on Windows, where this module is imported, too
+
     lock = target.with_name(f"{target.name}.lock")
     with lock.open("w") as file:
         with contextlib.suppress(OSError):
@@ -243,6 +269,7 @@ def _make(target: Path, command: list[str], text: str, name: str) -> None:
             raise CompileError(
                 f"{name} does not compile with {command[0]}:\n{result.stdout}"
             )
+        made.chmod(0o755)
         made.replace(target)
 
 
