@@ -30,6 +30,9 @@ _OVERRUN_BYTES = 32 * 1024
 
 _DYNAMIC_SHARED_BYTES = _device.shared_memory_per_block + _OVERRUN_BYTES
 
+_SHARED_GUARD_BYTES = 1024
+"""In front of it, to see who writes past the end of another `__shared__` array."""
+
 _FLAGS = (
     "-std=c++17",
     "-w",
@@ -47,6 +50,7 @@ _FLAGS = (
     # Signed numbers that overflow wrap, as a GPU's do.
     "-fwrapv",
     f"-DEMULATOR_DYNAMIC_SHARED_BYTES={_DYNAMIC_SHARED_BYTES}",
+    f"-DEMULATOR_SHARED_GUARD_BYTES={_SHARED_GUARD_BYTES}",
 )
 
 _RUNTIME_FLAGS = ("-O2",)
@@ -85,7 +89,23 @@ _KERNEL = """\
 #line 1 "instance"
 #include "{source}"
 EMULATOR_KERNEL({instance})
+{aliases}"""
+
+_ALIAS = """\
+asm(".globl {name}\\n.hidden {name}\\n.type {name}, @tls_object\\n"
+    ".size {name}, {size}\\n.set {name}, emulator_dynamic_shared_memory + {guard}\\n"
+    ".globl _ZTH{length}{name}\\n.hidden _ZTH{length}{name}\\n"
+    ".set _ZTH{length}{name}, emulator_no_initialisation");
 """
+"""A kernel's name for the dynamic shared memory, of which all its names are one.
+
+GCC takes an `extern thread_local` for something with a constructor, and calls this (by
+its name in the C++ ABI) before an access. There is none to run.
+"""
+
+_EXTERN_ARRAY = re.compile(r"\bextern\b([^;{}]*\b__shared__\b[^;{}]*)\[\s*\]\s*;")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_INCLUDE = re.compile(r'#include "(.+)"')
 
 
 def cache_directory() -> Path:
@@ -166,8 +186,37 @@ def build(
             *(_LIBRARIES if watched else ()),
         ],
         name=f"{instance} in {source.name}",
-        text=_KERNEL.format(definitions=definitions, source=source, instance=instance),
+        text=_KERNEL.format(
+            definitions=definitions,
+            source=source,
+            instance=instance,
+            aliases=_aliases(definitions, source, include),
+        ),
         sources=[source, *_sources(include)],
+    )
+
+
+def _aliases(definitions: str, source: Path, include: Path) -> str:
+    """What makes each `extern __shared__` array the dynamic shared memory."""
+    texts, found = [definitions], [source]
+    for path in found:
+        text = _COMMENT.sub(" ", path.read_text())
+        texts.append(text)
+        headers = (include / name for name in _INCLUDE.findall(text))
+        found += [path for path in headers if path.exists() and path not in found]
+    names = {
+        re.findall(r"\w+", declared)[-1]
+        for text in texts
+        for declared in _EXTERN_ARRAY.findall(text)
+    }
+    return "".join(
+        _ALIAS.format(
+            name=name,
+            length=len(name),
+            size=_DYNAMIC_SHARED_BYTES,
+            guard=_SHARED_GUARD_BYTES,
+        )
+        for name in sorted(names)
     )
 
 

@@ -75,6 +75,7 @@ unsigned char* dynamic_shared_memory();
 
 /// The one kernel of this object. Its name is looked up where no name of the emulator hides it.
 #define EMULATOR_KERNEL(...)                                                   \
+    extern "C" __attribute__((used)) void emulator_no_initialisation() {}      \
     static constexpr auto emulated_kernel = &__VA_ARGS__;                      \
     namespace emulator {                                                       \
     using KernelEntry = Entry<std::remove_const_t<decltype(emulated_kernel)>>; \
@@ -82,7 +83,7 @@ unsigned char* dynamic_shared_memory();
         KernelEntry::call(emulated_kernel, arguments);                         \
     }                                                                          \
     unsigned char* dynamic_shared_memory() {                                   \
-        return shared_memory;                                                  \
+        return emulator_dynamic_shared_memory + shared_guard_bytes;            \
     }                                                                          \
     }                                                                          \
     EMULATOR_EXPORT const int emulator_parameter_count;                        \
