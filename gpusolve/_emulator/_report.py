@@ -150,17 +150,21 @@ def _shared_variable(compiled: Path, offset: int) -> tuple[str, int, int] | None
     command = [program, "--symbols", "--wide", "--demangle", str(compiled)]
     found = subprocess.run(command, capture_output=True, text=True).stdout
     symbols = filter(None, map(_SHARED_VARIABLE.match, found.splitlines()))
-    variables = (
+    variables = [
         (int(one["start"], 16), int(one["size"], 0), one["name"].rpartition("::")[2])
         for one in symbols
-    )
+    ]
     before = [
         one
         for one in variables
         if one[0] <= offset and not one[2].startswith("emulator")
     ]
-    start, size, name = max(before, default=(0, 0, ""))
-    return (name, start, size) if name else None
+    if not before:
+        return None
+    start, size, _ = max(before)
+    # Kernels of a file may have several names for the dynamic memory.
+    names = sorted({name for place, _, name in before if place == start})
+    return " or ".join(names), start, size
 
 
 def _line(compiled: Path, instruction: int) -> str | None:
