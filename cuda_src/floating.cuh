@@ -9,6 +9,7 @@ template <>
 struct Floating<float> {
     static constexpr float epsilon = 1.1920928955078125e-7f;
     static constexpr int max_scale_exponent = 126;
+    static __device__ __forceinline__ float largest() { return __int_as_float(0x7f7fffff); }
     static __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
     static __device__ __forceinline__ float nan() { return __int_as_float(0x7fffffff); }
 };
@@ -17,6 +18,9 @@ template <>
 struct Floating<double> {
     static constexpr double epsilon = 2.220446049250313e-16;
     static constexpr int max_scale_exponent = 1022;
+    static __device__ __forceinline__ double largest() {
+        return __longlong_as_double(0x7fefffffffffffffLL);
+    }
     static __device__ __forceinline__ double infinity() {
         return __longlong_as_double(0x7ff0000000000000LL);
     }
@@ -39,4 +43,12 @@ __device__ __forceinline__ T inverse_power_of_two(T value) {
     int exponent;
     frexp(value, &exponent);
     return ldexp(T(1), -max(-limit, min(limit, exponent)));
+}
+
+/// The e of a power of two 2^e.
+template <class T>
+__device__ __forceinline__ int exponent(T power) {
+    int result;
+    frexp(power, &result);
+    return result - 1;
 }

@@ -51,6 +51,10 @@ template <class T>
 constexpr T certified = sizeof(T) == 4 ? T(1e-4) : T(1e-10);
 constexpr int rounded_units = 8;
 
+/// The largest angle, and part of the rest, in units of rounding, for which nothing can be
+/// resolved any further.
+constexpr int convincing_units = 4;
+
 /// Part of |b| that rounding in x alone may change in A x.
 template <class T>
 constexpr T hidden = sizeof(T) == 4 ? T(1e-3) : T(1e-6);
@@ -167,7 +171,9 @@ struct NnlsSystem {
     }
     __device__ T b(int i) const { return problem.b[i * problem.b_stride] * b_scale; }
     __device__ T damping(int j) const { return problem.root_l2 * at.column_scale[j]; }
-    __device__ T penalty(int j) const { return problem.l1 * b_scale * at.column_scale[j]; }
+    __device__ T penalty(int j) const {
+        return min(problem.l1 * b_scale * at.column_scale[j], Floating<T>::largest() / 16);
+    }
     __device__ bool row_major() const { return problem.column_stride < problem.row_stride; }
     __device__ bool has_ridge() const { return problem.root_l2 > 0; }
 
@@ -179,7 +185,7 @@ struct NnlsSystem {
             [&](int j, int i) {
                 return magnitude(problem.A[i * problem.row_stride + j * problem.column_stride]);
             },
-            [&](int j, T largest) { at.w[j] = largest; });
+            [&](int j, T largest) { at.w[j] = MaxMagnitude<T>()(largest, problem.root_l2); });
         T largest_b = 0;
         for (int i = threadIdx.x; i < m; i += blockDim.x)
             largest_b = MaxMagnitude<T>()(largest_b, magnitude(problem.b[i * problem.b_stride]));
@@ -211,7 +217,6 @@ struct NnlsSystem {
             at.x[j] = 0;
         }
         factors.clear();
-        __syncthreads();
         make_residual();
     }
 
@@ -303,14 +308,13 @@ struct NnlsSystem {
         }
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
             if (at.state[j] == barred) at.state[j] = at_zero;
-        __syncthreads();
         return entered;
     }
 
     /// Begin with the support of `guess`, given in the caller's variables.
     __device__ void warm_start(const T* guess) {
         for (int j = 0; j < problem.n; ++j) {
-            const T value = guess[j] / at.column_scale[j] * b_scale;
+            const T value = to_scaled(guess[j], j);
             if (!(value > 0 && value < Floating<T>::infinity()) ||
                 !append(j, -Floating<T>::infinity()))
                 continue;
@@ -362,7 +366,6 @@ struct NnlsSystem {
                     if (wanted <= 0 && at.x[j] == 0) at.state[j] = at_zero;
                 }
             }
-            __syncthreads();
             if (first.index < 0) return true;
             for (int p = last_vanished(); p >= 0; p = last_vanished()) {
                 factors.remove(p);
@@ -386,7 +389,6 @@ struct NnlsSystem {
         if (reduce(blocked, MaxMagnitude<T>()) == 0)
             for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
                 at.x[at.factors.variables[p]] += at.factors.solution[p];
-        __syncthreads();
     }
 
     /// Let variables in, one at a time, until none enters. False where the iteration limit is met.
@@ -415,52 +417,85 @@ struct NnlsSystem {
     /// says; everything in scaled variables.
     struct Certificate {
         T fit;     // |b - A x|
-        T misfit;  // the root of twice the objective; a little less where `good`
+        T misfit;  // the root of twice the objective; a little less where it is a solution
         T kkt;
-        bool good;
+        NnlsStatus status;
+        bool settled;  // more caution about dependent columns could not change much
     };
 
-    __device__ Certificate certify() {
-        T fit = 0, unfit = 0, penalties = 0, slope = 0;
+    /// Certify x, which ended as `outcome` says.
+    __device__ Certificate certify(NnlsStatus outcome) {
+        for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
+            const int j = at.factors.variables[p];
+            at.x[j] = to_scaled(to_given(at.x[j], j), j);
+        }
+        __syncthreads();
+        T fit = 0, apart = 0, penalties = 0, gap = 0, slope = 0;
         each_residual([&](int i, T left) {
-            const T apart = left - at.factors.residual[i];
-            unfit += apart * apart;
+            const T between = left - at.factors.residual[i];
+            apart += between * between;
             (i < problem.m ? fit : penalties) += left * left;
         });
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
-            penalties += 2 * penalty(j) * at.x[j];
             const T violation = at.x[j] > 0 ? fabs(at.w[j]) : (at.w[j] > 0 ? at.w[j] : T(0));
             if (at.norm[j] > 0) slope = MaxMagnitude<T>()(slope, violation / at.norm[j]);
+            if (!(at.x[j] > 0)) continue;
+            penalties += 2 * penalty(j) * at.x[j];
+            gap += at.x[j] * at.w[j];
         }
         fit = reduce(fit, Add<T>());
         penalties = reduce(penalties, Add<T>());
-        unfit = ratio(sqrt(reduce(unfit, Add<T>())), b_norm);
+        apart = sqrt(reduce(apart, Add<T>()));
+        gap = fabs(reduce(gap, Add<T>()));
         slope = reduce(slope, MaxMagnitude<T>());
-        const T length = residual_norm(at.factors.rows);
-        const T kkt = unfit + min(ratio(slope, length), ratio(length, b_norm));
-        const T by_size = ratio(size(), b_norm), epsilon = Floating<T>::epsilon;
-        const T limit = max(problem.tol, certified<T> + rounded_units * epsilon * by_size);
-        const bool good = kkt <= limit && epsilon * by_size <= hidden<T>;
-        const T slack = good ? certified<T> * b_norm : T(0);
-        return {sqrt(fit), sqrt(fit + penalties) - slack, kkt, good};
+        const T length = residual_norm(at.factors.rows), most = ratio(length, b_norm);
+        const T by_x = ratio(apart, b_norm) + min(ratio(ratio(gap, length), b_norm), most);
+        const T angle = min(ratio(slope, length), most);
+
+        const T size_to_b = ratio(size(), b_norm), epsilon = Floating<T>::epsilon;
+        const auto within = [&](T limit, T limit_by_x) {
+            return by_x <= max(problem.tol, limit_by_x) && angle <= max(problem.tol, limit) &&
+                   epsilon * size_to_b <= hidden<T>;
+        };
+        const T few = convincing_units * epsilon;
+        const bool good =
+            outcome == converged
+                ? within(certified<T>, certified<T> + rounded_units * epsilon * size_to_b)
+                : within(few, few * (1 + size_to_b));
+        const NnlsStatus refused = outcome == converged ? uncertified : outcome;
+        const T misfit = sqrt(fit + penalties), kkt = by_x + angle;
+        return {sqrt(fit), good ? misfit - certified<T> * b_norm : finite_or_infinity(misfit), kkt,
+                good ? converged : refused, good && kkt <= certified<T>};
+    }
+
+    /// A coefficient in the caller's variables, and back; each rounds once.
+    __device__ T to_given(T value, int j) const {
+        return ldexp(value, exponent(at.column_scale[j]) - exponent(b_scale));
+    }
+    __device__ T to_scaled(T value, int j) const {
+        return ldexp(value, exponent(b_scale) - exponent(at.column_scale[j]));
     }
 
     /// 0 for nothing of nothing, infinity for something of nothing.
-    static __device__ T ratio(T part, T whole) { return part > 0 ? part / whole : T(0); }
+    static __device__ T ratio(T part, T whole) { return part == 0 ? T(0) : part / whole; }
+
+    static __device__ T finite_or_infinity(T value) {
+        return value == value ? value : Floating<T>::infinity();
+    }
 
     /// Write system k's answer in the caller's units.
-    __device__ void store(const NnlsResults<T>& results, long long k, NnlsStatus outcome,
+    __device__ void store(const NnlsResults<T>& results, long long k,
                           const Certificate& found) const {
         const int n = problem.n;
         for (int j = threadIdx.x; j < n; j += blockDim.x) {
-            results.x[k * n + j] = at.x[j] * at.column_scale[j] / b_scale;
-            results.dual[k * n + j] = at.w[j] / at.column_scale[j] / b_scale;
+            results.x[k * n + j] = to_given(at.x[j], j);
+            results.dual[k * n + j] =
+                ldexp(at.w[j], -exponent(at.column_scale[j]) - exponent(b_scale));
         }
         if (threadIdx.x == 0) {
             results.rnorm[k] = found.fit / b_scale;
             results.kkt[k] = found.kkt;
-            const NnlsStatus refused = outcome == converged ? uncertified : outcome;
-            results.status[k] = found.good ? converged : refused;
+            results.status[k] = found.status;
             results.nit[k] = nit;
             results.n_updates[k] = n_updates;
             results.n_downdates[k] = n_downdates;
@@ -499,7 +534,6 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
                          BlockReduce<Located<T>>(located_storage)};
 
     for (;;) {
-        __syncthreads();
         if (threadIdx.x == 0) {
             drawn = static_cast<long long>(atomicAdd(next, 1ULL));
             if (drawn < systems) {
@@ -519,13 +553,13 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
             system.start(caution);
             if (warm && attempt == 0) system.warm_start(x + k * n);
             const NnlsStatus outcome = system.solve();
-            const auto found = system.certify();
+            const auto found = system.certify(outcome);
             if (attempt == 0 || found.misfit < least) {
                 least = found.misfit;
-                system.store(results, k, outcome, found);
+                system.store(results, k, found);
             }
             if (threadIdx.x == 0) repaired[k] = attempt > 0;
-            if (found.good || outcome == iteration_limit) break;
+            if (found.settled || outcome == iteration_limit) break;
         }
     }
 }

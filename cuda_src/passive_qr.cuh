@@ -74,7 +74,7 @@ struct PassiveQR {
     /// Returns false, and changes nothing, where the column depends on those there already, or
     /// where its right-hand side, the root of twice what the objective falls by, does not exceed
     /// `least`. Of a dependent column, what is left beside the others is at most `dependent` times
-    /// the sum of the terms that cancel in it.
+    /// the sum of the terms that cancel in it. The caller's next barrier publishes the column.
     __device__ bool append(int variable, T penalty, T dependent, T least, BlockReduce<T>& reduce) {
         if (length == at.capacity) return false;
         const int slot = at.slots[length];
@@ -109,7 +109,6 @@ struct PassiveQR {
             at.variables[length] = variable;
         }
         ++length;
-        __syncthreads();
         return true;
     }
 
@@ -139,7 +138,6 @@ struct PassiveQR {
     /// it is an error of x; its correction is left in `solution`.
     __device__ void correct(BlockReduce<T>& reduce) {
         for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] = 0;
-        __syncthreads();
         T norm = norm_of(at.residual, reduce);
         for (int pass = 0; pass < 2; ++pass) {
             for (int p = 0; p < length; ++p) {
@@ -175,7 +173,8 @@ struct PassiveQR {
             at.residual[i] -= multiple * unit[i];
     }
 
-    /// Replace `solution` by the y of R y = solution; both are given by position.
+    /// Replace `solution` by the y of R y = solution; both are given by position. Ends without a
+    /// barrier: position p is left by, and for, thread p mod blockDim.x.
     __device__ void back_substitute() {
         __syncthreads();
         for (int p = length - 1; p > 0; --p) {
@@ -186,7 +185,6 @@ struct PassiveQR {
         }
         for (int p = threadIdx.x; p < length; p += blockDim.x)
             at.solution[p] /= r(at.slots[p], at.slots[p]);
-        __syncthreads();
     }
 
     /// The norms of the passive columns' multiples that sum to the projection in `slot`, summed.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._arrays import Array, floating
-from .reference.nnls import default_tolerance
+from .reference.nnls import default_limit, default_tolerance
 
 
 class Problem(NamedTuple):
@@ -38,8 +38,8 @@ class Problem(NamedTuple):
 
     @property
     def iteration_limit(self) -> int:
-        """`maxiter`, or SciPy's default."""
-        return 3 * self.shape[1] if self.maxiter is None else self.maxiter
+        """`maxiter`, or the default."""
+        return default_limit(self.shape[1]) if self.maxiter is None else self.maxiter
 
     @property
     def tolerance(self) -> float:

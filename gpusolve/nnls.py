@@ -35,7 +35,7 @@ class NNLSResult:
         The certificate: how far ``|b - A x|`` can be from the least, relative to |b|.
         For every ``x' >= 0`` (without penalties, and up to second order)
 
-            ``|b - A x| <= |b - A x'| + kkt (|b| + sum_k |a_k| (x_k + x'_k))``.
+            ``|b - A x| <= |b - A x'| + kkt (|b| + sum_k |a_k| x'_k)``.
 
         It is computed from A, b, x and a witness that bounds all residuals from below,
         and never divided by x. Some eps where x is optimal. More where x is so large
@@ -43,9 +43,9 @@ class NNLSResult:
     nit : (...,) int32 array
         Least-squares solutions of a passive set that were made.
     status : (...,) int32 array
-        0: converged, and the certificate holds: `kkt` is at most
-        ``1e-10 + 8 eps sum_k |a_k| x_k / |b|`` (float32: 1e-4 instead of 1e-10), or
-        `tol` where that is more.
+        0: converged, and the certificate holds: `kkt` is at most 1e-10 (float32:
+        1e-4), or `tol` where that is more, but for what rounding in x adds, up to
+        ``8 eps sum_k |a_k| x_k / |b|``.
         1: `maxiter` was reached, and x is the best feasible point so far.
         2: NaN or infinity in A or b, and all floating fields are NaN.
         3: not certified, and `kkt` says how far x may be from the optimum; or x is so
@@ -119,7 +119,7 @@ def nnls(
         cosine of the angle between them, so that the scales of A and b do not count.
         Default ``4 eps``.
     maxiter : int, optional
-        Limit of `nit` for one attempt; default ``3 n``.
+        Limit of `nit` for one attempt; default ``10 n``.
 
     Returns
     -------

@@ -195,6 +195,19 @@ def nnls(
     return run
 
 
+def nnls_in_attempts() -> None:
+    """Columns that only rounding tells apart, and NaN in between."""
+    generator = rng()
+    A = generator.standard_normal((6, 5, 3)) @ generator.standard_normal((6, 3, 7))
+    A[:, :, 4:] = 1e-13 * generator.standard_normal((6, 5, 3)) - A[:, :, 1:4]
+    b = generator.standard_normal((6, 5))
+    b[2, 0] = np.nan
+    found = by_kernels(gpusolve.nnls, A, b)
+    assert found.repaired.any()
+    assert found.status[2] == 2
+    same(np.isnan(found.rnorm), np.arange(6) == 2)
+
+
 RUNS: dict[str, list[Callable[[], None]]] = {
     "block_primitives.cu": [reduce_in_shared_memory, reduce_again_and_again],
     "boosting.cu": [
@@ -225,6 +238,8 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         nnls(3, 16, 24, l2=0.1, warm=True),
         nnls(3, 16, 24, order="F", maxiter=9),
         nnls(60, 10, 12, order="F"),
+        nnls(3, 16, 24, warm=True, maxiter=0),
+        nnls_in_attempts,
     ],
     "partition.cu": [partition],
     "reduce.cu": [

@@ -32,20 +32,6 @@ FUNCTION = re.compile(
 )
 """The name in the head of a function."""
 
-UNNEEDED = {
-    "passive_qr.cuh append 1",
-    "passive_qr.cuh correct 1",
-    "passive_qr.cuh back_substitute 3",
-    "nnls_qr.cu start 1",
-    "nnls_qr.cu enter 2",
-    "nnls_qr.cu warm_start 1",
-    "nnls_qr.cu make_feasible 1",
-    "nnls_qr.cu refresh 1",
-    "nnls_qr.cu nnls_qr 1",
-}
-"""Where another barrier follows before anything is read; of the first and that of
-`warm_start` either can go, of the others all."""
-
 
 class Barrier(NamedTuple):
     """One of a file's barriers: the `number`-th of a function, from 1."""
@@ -73,15 +59,13 @@ def barriers_of(path: Path) -> Iterator[Barrier]:
 def every_barrier() -> Iterator[Any]:
     for path in sorted(_kernels.source_directory().glob("*.cu*")):
         for barrier in barriers_of(path):
-            marks = [pytest.mark.xfail] if str(barrier) in UNNEEDED else []
-            yield pytest.param(barrier, id=str(barrier), marks=marks)
+            yield pytest.param(barrier, id=str(barrier))
 
 
 def test_every_barrier_is_found() -> None:
     found = [str(barrier.values[0]) for barrier in every_barrier()]
     assert len(found) == len(set(found)) >= 50
     assert {"grid.cuh wait 1", "grid.cuh wait 2", "block.cuh reduce512 4"} <= {*found}
-    assert {*found} >= UNNEEDED
 
 
 def test_every_kernel_is_run() -> None:

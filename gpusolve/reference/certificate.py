@@ -31,19 +31,17 @@ HIDDEN = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
 """Part of ``|b|`` that rounding in x alone may change in ``A x``."""
 
 ROUNDED = 8.0
-"""What rounding in x may add to `kkt`, in units of ``eps sum_k |a_k| x_k / |b|``."""
+"""What rounding in x may add to `by_x`, in units of ``eps sum_k |a_k| x_k / |b|``."""
 
-CONVINCING = 4.0, 0.25
-"""The largest `kkt` for which no second method is asked, in units of eps and of
-``eps sum_k |a_k| x_k / |b|``."""
-
+CONVINCING = 4.0
+"""The largest angle, and part of `by_x`, in eps, for which no method resolves more."""
 
 BLOCK = 2**16
 """Products that are made at once in twice the precision, so that they stay in cache."""
 
 
 class Certificate(NamedTuple):
-    """What can be said of a point x >= 0 from A, b, x and a witness.
+    """What can be said of a point x >= 0 from A, b, x and a witness y.
 
     Attributes
     ----------
@@ -52,14 +50,20 @@ class Certificate(NamedTuple):
     dual : (..., n) array
         ``A^T y - l1 - l2 x``, the negative gradient.
     kkt : (...,) array
-        With u = |y - (b - A x)| / |b|, and v the largest violation of the optimality
-        conditions by ``dual[j]``, over ``|a_j| |y|``, or ``|y| / |b|`` where that is
-        less: ``u + v``.
+        ``by_x + angle``.
+    by_x : (...,) array
+        How far A x is from what it should be for this y: ``|y - (b - A x)|``, and
+        ``sum_k x_k dual[k] / |y|``, over |b|.
+    angle : (...,) array
+        The largest violation of the optimality conditions by `dual`: the cosine of
+        the angle between y and a column; or ``|y| / |b|`` where that is less.
     """
 
     rnorm: Array
     dual: Array
     kkt: Array
+    by_x: Array
+    angle: Array
 
 
 def norm(vectors: Array) -> Array:
@@ -142,12 +146,18 @@ def certify(
         violation, system.norm, out=np.zeros_like(violation), where=system.norm > 0
     )
     length, magnitude = norm(witness), norm(system.b)
-    angle = ratio(np.max(slope, axis=-1, initial=0), length)
-    unfit = ratio(norm(r - witness), magnitude)
+    most = ratio(length, magnitude)
+    with np.errstate(all="ignore"):
+        gap = np.abs(np.sum(np.where(x > 0, x * w, 0), axis=-1))
+    gap = ratio(ratio(gap, length), magnitude)
+    by_x = ratio(norm(r - witness), magnitude) + np.fmin(gap, most)
+    angle = np.minimum(ratio(np.max(slope, axis=-1, initial=0), length), most)
     return Certificate(
         rnorm=norm(r[..., :m]) / system.b_scale,
-        dual=w / system.column_scale / system.b_scale[..., None],
-        kkt=np.asarray(unfit + np.minimum(angle, ratio(length, magnitude))),
+        dual=system.unscale_dual(w),
+        kkt=np.asarray(by_x + angle),
+        by_x=np.asarray(by_x),
+        angle=np.asarray(angle),
     )
 
 
@@ -177,39 +187,51 @@ def witness(system: ScaledSystem, x: Array) -> Array:
 
 def ratio(part: Array, whole: Array) -> Array:
     """``part / whole``; 0 for nothing of nothing, infinity for something of nothing."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(part > 0, part / whole, 0))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.asarray(np.where(part == 0, 0, part / whole))
+
+
+def size_to_b(system: ScaledSystem, x: Array) -> Array:
+    """``sum_k |a_k| x_k / |b|``."""
+    return ratio(size(system, x), norm(system.b))
 
 
 def hides(system: ScaledSystem, x: Array) -> NDArray[np.bool_]:
     """Whether x is so large that its rounding hides the residual."""
-    most = HIDDEN[system.dtype] * norm(system.b)
-    return np.asarray(system.eps * size(system, x) > most)
+    return np.asarray(~(system.eps * size_to_b(system, x) <= HIDDEN[system.dtype]))
 
 
 def is_certified(
-    system: ScaledSystem, x: Array, kkt: Array, tol: float
+    system: ScaledSystem, x: Array, found: Certificate, tol: float
 ) -> NDArray[np.bool_]:
     """Whether a solution is one, up to `tol` and to what rounding in x allows."""
-    by_size = system.eps * ratio(size(system, x), norm(system.b))
-    most = np.maximum(tol, CERTIFIED[system.dtype] + ROUNDED * by_size)
-    return np.asarray((kkt <= most) & ~hides(system, x))
+    most = CERTIFIED[system.dtype]
+    by_x = most + ROUNDED * system.eps * size_to_b(system, x)
+    good = (found.by_x <= np.maximum(tol, by_x)) & (found.angle <= max(tol, most))
+    return np.asarray(good & ~hides(system, x))
 
 
 def is_convincing(
-    system: ScaledSystem, x: Array, kkt: Array, tol: float
+    system: ScaledSystem, x: Array, found: Certificate, tol: float
 ) -> NDArray[np.bool_]:
     """Whether no other method could resolve more."""
-    units, by_size = CONVINCING
-    most = units + by_size * ratio(size(system, x), norm(system.b))
-    return np.asarray((kkt <= np.maximum(tol, system.eps * most)) & ~hides(system, x))
+    most = CONVINCING * system.eps
+    by_x = most * (1 + size_to_b(system, x))
+    good = (found.by_x <= np.maximum(tol, by_x)) & (found.angle <= max(tol, most))
+    return np.asarray(good & ~hides(system, x))
+
+
+def is_settled(system: ScaledSystem, found: Certificate) -> NDArray[np.bool_]:
+    """Whether more caution about dependent columns could not change much."""
+    return np.asarray(found.kkt <= CERTIFIED[system.dtype])
 
 
 def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
     """The root of twice the objective, in scaled variables."""
-    penalty = 2 * np.sum(system.penalty * x, axis=-1)
+    penalty = 2 * np.sum(np.where(x > 0, system.penalty * x, 0), axis=-1)
     penalty = penalty + np.sum((system.damping * x) ** 2, axis=-1)
-    return np.asarray(np.hypot(rnorm * system.b_scale, np.sqrt(penalty)))
+    found = np.hypot(rnorm * system.b_scale, np.sqrt(penalty))
+    return np.asarray(np.where(np.isnan(found), np.inf, found))
 
 
 def slack(system: ScaledSystem) -> Array:

@@ -12,8 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .certificate import (
+    Certificate,
     certify,
     is_certified,
+    is_convincing,
+    is_settled,
     misfit,
     norm,
     residual,
@@ -331,6 +334,11 @@ def default_tolerance(dtype: np.dtype[Any]) -> float:
     return float(4 * np.finfo(dtype).eps)
 
 
+def default_limit(n: int) -> int:
+    """Ten least-squares solutions a variable; degenerate systems take some of them."""
+    return 10 * n
+
+
 def nnls(
     A: Array,
     b: Array,
@@ -360,7 +368,7 @@ def nnls(
         np.zeros(n, A.dtype) if warm_start is None else warm_start, (*batch, n)
     )
     tol = default_tolerance(A.dtype) if tol is None else tol
-    maxiter = 3 * n if maxiter is None else maxiter
+    maxiter = default_limit(n) if maxiter is None else maxiter
     solution = Solution.blank(batch, n, A.dtype)
     for k in np.ndindex(batch):
         if not (np.isfinite(A[k]).all() and np.isfinite(b[k]).all()):
@@ -386,15 +394,23 @@ def solve(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solut
         run = ActiveSet(system, start, tol, caution)
         run.solve(maxiter)
         x = system.rounded(run.x)
-        certificate = certify(system, x, run.factors.residual)
-        good = bool(is_certified(system, x, certificate.kkt, tol))
-        found = float(misfit(system, x, certificate.rnorm) - good * slack(system))
-        if not best or found < least:
-            refused = UNCERTIFIED if run.status == CONVERGED else run.status
-            status = CONVERGED if good else refused
+        found = certify(system, x, run.factors.residual)
+        status = int(outcome(system, x, found, run.status, tol))
+        good = status == CONVERGED
+        left = float(misfit(system, x, found.rnorm) - good * slack(system))
+        if not best or left < least:
             counts = run.nit, status, run.n_updates, run.n_downdates
-            best, least = [x, *certificate, *counts], found
-        if good or run.status == ITERATION_LIMIT:
+            best, least = [x, *found[:3], *counts], left
+        if (good and is_settled(system, found)) or run.status == ITERATION_LIMIT:
             break
         start = np.zeros_like(start)
     return Solution(*best, *[caution > CAUTIONS[0]])
+
+
+def outcome(
+    system: ScaledSystem, x: Array, found: Certificate, status: Any, tol: float
+) -> NDArray[np.int32]:
+    """The status of solutions by their certificates, and by how their solver ended."""
+    limited = np.where(is_convincing(system, x, found, tol), CONVERGED, ITERATION_LIMIT)
+    ended = np.where(is_certified(system, x, found, tol), CONVERGED, UNCERTIFIED)
+    return np.where(np.equal(status, ITERATION_LIMIT), limited, ended).astype(np.int32)

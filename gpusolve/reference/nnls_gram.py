@@ -21,8 +21,18 @@ from contextlib import nullcontext, suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from .certificate import certify, gradient, norm, ratio, residual, size, times
-from .nnls import CONVERGED, ITERATION_LIMIT, Solution
+from .certificate import (
+    Certificate,
+    certify,
+    gradient,
+    is_convincing,
+    norm,
+    ratio,
+    residual,
+    size_to_b,
+    times,
+)
+from .nnls import CONVERGED, ITERATION_LIMIT, Solution, outcome
 from .scaling import Array, ScaledSystem
 
 Indices = NDArray[np.intp]
@@ -409,7 +419,7 @@ class Batch:
         self.keep(at[better], x[better], [field[better] for field in certificate])
         lanes.best[at[better]] = certificate.kkt[better]
         lanes.corrections[at] += 1
-        by_size = 1 + ratio(size(system, x), norm(system.b))
+        by_size = 1 + size_to_b(system, x)
         goes_on = (better | ~lanes.fresh[at]) & (certificate.kkt > self.tol * by_size)
         goes_on &= lanes.corrections[at] < CORRECTIONS
         lanes.busy[at] = goes_on
@@ -470,7 +480,7 @@ class Batch:
 
 def nnls_gram(
     system: ScaledSystem, start: Array, *, tol: float, maxiter: int
-) -> Solution:
+) -> tuple[Solution, Mask]:
     """Solve a batch of scaled systems in float64, one pivot of each at a time.
 
     Parameters
@@ -486,30 +496,37 @@ def nnls_gram(
 
     Returns
     -------
-    Solution
-        With `x` in the scaled variables. Where `kkt` exceeds `tol`, the Gram matrix
+    solution : Solution
+        With `x` in the scaled variables. Where it is not certified, the Gram matrix
         was too ill-conditioned, or `maxiter` too small; x is feasible even then.
+    convincing : (N,) array
+        Where no other method could resolve more.
     """
-    if not start.size:
-        nothing = Solution.blank((len(start),), start.shape[1], start.dtype)
-        certificate = certify(system, start, residual(system, start))
-        return nothing._replace(x=start, **certificate._asdict())
     batch = Batch(system, start, tol, maxiter)
     with np.errstate(all="ignore"), TURN if start.size <= BRIEF else nullcontext():
         batch.solve()
     x = system.rounded(batch.x)
-    certificate = batch.certificate
-    if x is not batch.x:
-        r = residual(system, x)
-        change = ratio(norm(r - residual(system, batch.x)), norm(system.b))
-        rnorm = norm(r[:, : system.b.shape[1]]) / system.b_scale
-        certificate = certificate._replace(rnorm=rnorm, kkt=certificate.kkt + change)
-    return Solution(
+    found = after_rounding(system, batch.x, x, batch.certificate)
+    solution = Solution(
         x,
-        *certificate,
+        *found[:3],
         nit=batch.nit,
-        status=batch.status,
+        status=outcome(system, x, found, batch.status, tol),
         n_updates=batch.n_updates,
         n_downdates=batch.n_downdates,
         repaired=np.zeros(len(start), bool),
     )
+    return solution, is_convincing(system, x, found, tol)
+
+
+def after_rounding(
+    system: ScaledSystem, x: Array, rounded: Array, found: Certificate
+) -> Certificate:
+    """The certificate of x, turned into that of what x is rounded to."""
+    if np.array_equal(x, rounded):
+        return found
+    with np.errstate(invalid="ignore"):
+        r = residual(system, rounded)
+        change = ratio(norm(r - residual(system, x)), norm(system.b))
+    rnorm = norm(r[:, : system.b.shape[1]]) / system.b_scale
+    return found._replace(rnorm=rnorm, kkt=found.kkt + change, by_x=found.by_x + change)

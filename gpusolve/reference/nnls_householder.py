@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .certificate import (
     certify,
     gradient,
-    is_certified,
+    is_settled,
     misfit,
     norm,
     residual,
@@ -29,8 +29,8 @@ from .nnls import (
     CONVERGED,
     DEPENDENT,
     ITERATION_LIMIT,
-    UNCERTIFIED,
     Solution,
+    outcome,
 )
 from .scaling import Array, ScaledSystem
 
@@ -263,17 +263,18 @@ class Batch:
         """Keep the solutions that are the best so far; try again where it may help."""
         system = self.system.take(at)
         x = system.rounded(self.x[at, :-1])
-        certificate = certify(system, x, self.witness[at])
-        good = is_certified(system, x, certificate.kkt, self.tol)
-        found = misfit(system, x, certificate.rnorm) - good * slack(system)
-        better = found < self.least[at]
-        refused = UNCERTIFIED if status == CONVERGED else status
-        outcome = np.where(good, CONVERGED, refused)
-        self.least[at[better]] = found[better]
-        counts = self.nit[at], outcome, self.n_updates[at], self.n_downdates[at]
-        for field, values in zip(self.best, (x, *certificate, *counts), strict=False):
+        found = certify(system, x, self.witness[at])
+        ended = outcome(system, x, found, status, self.tol)
+        good = ended == CONVERGED
+        left = misfit(system, x, found.rnorm) - good * slack(system)
+        better = left < self.least[at]
+        better |= self.attempt[at] == 0
+        self.least[at[better]] = left[better]
+        counts = self.nit[at], ended, self.n_updates[at], self.n_downdates[at]
+        for field, values in zip(self.best, (x, *found[:3], *counts), strict=False):
             field[at[better]] = values[better]
-        again = ~good & (status == CONVERGED) & (self.attempt[at] + 1 < len(CAUTIONS))
+        again = ~(good & is_settled(system, found)) & (status == CONVERGED)
+        again &= self.attempt[at] + 1 < len(CAUTIONS)
         self.busy[at] = again
         at = at[again]
         self.attempt[at] += 1

@@ -16,7 +16,7 @@ class ScaledSystem(NamedTuple):
     Attributes
     ----------
     A : (..., m, n) array
-        The matrix, each column's largest magnitude in [0.5, 1).
+        The matrix, the largest magnitude of each column and its damping in [0.5, 1).
     b : (..., m) array
         The right-hand side, its largest magnitude in [0.5, 1).
     column_scale : (..., n) array
@@ -65,18 +65,35 @@ class ScaledSystem(NamedTuple):
 
     def unscale(self, x: Array) -> Array:
         """The solution in the variables that were given."""
-        return np.asarray(x * self.column_scale / self.b_scale[..., None])
+        return shifted(x, exponent(self.column_scale) - self._b_exponent)
 
     def rescale(self, x: Array) -> Array:
         """Undo `unscale`: a point in the variables of this system."""
-        return np.asarray(x / self.column_scale * self.b_scale[..., None])
+        return shifted(x, self._b_exponent - exponent(self.column_scale))
+
+    def unscale_dual(self, w: Array) -> Array:
+        """A gradient with respect to the variables that were given."""
+        return shifted(w, -exponent(self.column_scale) - self._b_exponent)
 
     def rounded(self, x: Array) -> Array:
         """A point of these variables as it is when returned in `dtype`."""
-        if self.dtype == x.dtype:
-            return x
         with np.errstate(over="ignore"):
             return self.rescale(self.unscale(x).astype(self.dtype).astype(x.dtype))
+
+    @property
+    def _b_exponent(self) -> NDArray[np.intc]:
+        return exponent(self.b_scale)[..., None]
+
+
+def exponent(power: Array) -> NDArray[np.intc]:
+    """The e of a power of two ``2**e``."""
+    return np.asarray(np.frexp(power)[1] - 1)
+
+
+def shifted(x: Array, exponent: NDArray[np.intc]) -> Array:
+    """``x 2**exponent``, rounded once; infinite where it is too large."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.ldexp(x, exponent))
 
 
 def inverse_power_of_two(magnitude: Array) -> Array:
@@ -109,17 +126,20 @@ def scale(
     dtype : dtype, optional
         What solutions are returned in; default that of `A`.
     """
-    column_scale = inverse_power_of_two(np.max(np.abs(A), axis=-2, initial=0))
+    root = A.dtype.type(np.sqrt(l2))
+    column_scale = inverse_power_of_two(np.max(np.abs(A), axis=-2, initial=root))
     b_scale = inverse_power_of_two(np.max(np.abs(b), axis=-1, initial=0))
     A = A * column_scale[..., None, :]
-    damping = A.dtype.type(np.sqrt(l2)) * column_scale
+    damping = root * column_scale
+    with np.errstate(over="ignore"):
+        penalty = A.dtype.type(l1) * b_scale[..., None] * column_scale
     return ScaledSystem(
         A=A,
         b=b * b_scale[..., None],
         column_scale=column_scale,
         b_scale=b_scale,
         damping=damping,
-        penalty=A.dtype.type(l1) * b_scale[..., None] * column_scale,
+        penalty=np.minimum(penalty, np.finfo(A.dtype).max / 16),
         norm=np.hypot(np.sqrt(np.einsum("...ij,...ij->...j", A, A)), damping),
         dtype=A.dtype if dtype is None else dtype,
     )
