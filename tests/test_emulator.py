@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -417,6 +418,52 @@ def test_write_past_the_end_of_shared_memory(order: str) -> None:
         fill((1,), (32,), (x,), shared_mem=32)
 
 
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [("fill_tile", "tile"), ("fill_both", "table"), ("fill_dynamic", "more")],
+)
+def test_the_array_that_was_overrun_is_named(
+    order: str, name: str, variable: str
+) -> None:
+    fill, y = kernel("teaching", name), np.zeros(32, np.int32)
+    size = 128 if variable == "more" else 256
+    shared = 0 if variable == "tile" else 128
+    fill((1,), (32,), (np.int32(0), y), shared_mem=shared)
+    message = f"byte {size} of (buf or )?{variable}, which has {size}"
+    with pytest.raises(KernelError, match=message):
+        fill((1,), (32,), (np.int32(1), y), shared_mem=shared)
+
+
+# ---- what courses use ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_shared_memory_of_any_name_and_type(order: str, dtype: Any) -> None:
+    x = np.arange(64).astype(dtype)
+    y, name = _emulator.empty(64, dtype), {4: "int", 8: "double"}[x.itemsize]
+    reverse = kernel("teaching", f"reverse<{name}>")
+    reverse((1,), (64,), (x, y), shared_mem=x.nbytes)
+    np.testing.assert_array_equal(y, x[::-1])
+    longer = np.append(x, x[:1]), np.append(y, y[:1])
+    with pytest.raises(KernelError, match="of buf or more, which has"):
+        reverse((1,), (65,), longer, shared_mem=x.nbytes)
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_cooperative_groups(order: str, watched: bool) -> None:
+    x, sums = np.arange(128, dtype=np.int32), _emulator.empty(17, np.int32)
+    with _emulator.races() if watched else contextlib.nullcontext():
+        kernel("teaching", "sum_of_groups")((1,), (128,), (x, sums))
+    np.testing.assert_array_equal(sums[1:], x.reshape(16, 8).sum(1))
+    assert sums[0] == x.sum()
+
+
+def test_clock() -> None:
+    elapsed = _emulator.empty(1, np.int64)
+    kernel("teaching", "time_of_a_barrier")((1,), (64,), (elapsed,))
+    assert 0 < elapsed[0] < 10**11
+
+
 # ---- crashes -------------------------------------------------------------------------
 
 CRASHES = {
@@ -711,6 +758,40 @@ print(*x)
         "fill",
         "runtime",
     ]
+
+
+def test_cache_that_others_may_write_to(cache_without_kernels: Path) -> None:
+    for directory in (cache_without_kernels, cache_without_kernels / "emulator"):
+        directory.chmod(0o777)
+        with pytest.raises(_emulator.CompileError, match=r"others may write to .*go-w"):
+            kernel("crash", "crash")
+        directory.chmod(0o755)
+    kernel("crash", "crash")
+
+
+def test_object_that_others_may_write_is_made_again(
+    cache_without_kernels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch() -> None:
+        x = np.zeros(1, np.int32)
+        reverse = kernel("missing_syncthreads", "reverse_block<false>")
+        reverse((1,), (1,), (x, x.copy()))
+
+    launch()
+    (made,) = cache_without_kernels.glob("emulator/reverse_block*.so")
+    foreign = made.with_name("foreign")
+    foreign.write_bytes(b"not an object")
+    foreign.chmod(0o777)
+    foreign.replace(made)
+    launch()
+    assert made.stat().st_mode & 0o022 == 0
+
+
+def test_cache_of_another_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GPUSOLVE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(_emulator.CompileError, match="others may write"):
+        kernel("crash", "crash")
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

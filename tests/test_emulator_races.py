@@ -218,6 +218,14 @@ def test_write_after_a_read(order: str) -> None:
     refused(message, exchange_in, "exchange_in_place", "warp_barrier", 32)
 
 
+def test_one_array_for_an_input_and_an_output(order: str) -> None:
+    x = np.arange(64, dtype=np.int32)
+    one_block = {"blocks": 1, "threads": 64}
+    step = np.int32(32)
+    run("inside_block", "exchange_arrays", x, step, integers(64), **one_block)
+    refused("of x ", run, "inside_block", "exchange_arrays", x, step, x, **one_block)
+
+
 def test_use_of_shared_memory_for_the_second_time(order: str) -> None:
     found = exchange_in("exchange_twice", "block_barrier", 32)
     np.testing.assert_array_equal(found, np.arange(64))

@@ -20,6 +20,22 @@ class cuda:
 __version__ = '0'
 """
 
+WITHOUT_POSIX = """
+import mmap, numpy, os, sys
+for name in [name for name in vars(mmap) if name.startswith(('PROT', 'MAP'))]:
+    delattr(mmap, name)
+for name in ('fcntl', 'resource', 'pwd'):
+    sys.modules[name] = None
+"""
+EMULATED = """
+sys.platform = 'win32'
+os.environ['GPUSOLVE_EMULATE'] = '1'
+try:
+    gpusolve.nnls([[3, 2], [1, 1]], [3, 2])
+except RuntimeError as error:
+    print(error)
+"""
+
 SOLVE = """
 import gpusolve
 assert gpusolve.nnls([[3, 2], [1, 1]], [3, 2]).status == 0
@@ -54,6 +70,12 @@ def run(script: str, cupy: str, folder: Path) -> str:
 )
 def test_solves_whatever_cupy_is(tmp_path: Path, cupy: str, first: str) -> None:
     assert "numpy" in run(first + SOLVE, cupy, tmp_path)
+
+
+def test_what_windows_lacks_is_not_needed(tmp_path: Path) -> None:
+    found = run(WITHOUT_POSIX + SOLVE + EMULATED, NO_CUPY, tmp_path)
+    assert "numpy" in found
+    assert "the emulator runs on Linux" in found
 
 
 def test_import_loads_nothing_else_but_numpy(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ array, a barrier that not all threads reach, a shuffle from a lane that is not t
 Memory that nobody wrote reads as NaN, or -1.
 
 `Kernel` compiles and launches; `schedule` chooses the order; `races` looks at what
-blocks do to each other in global memory; ``runtime/`` has the language and the
-scheduler. To step through a kernel, attach a debugger to Python: the
-object knows its lines of the ``.cu`` file, and its variables with ``CXXFLAGS=-g``.
+threads do to each other in memory; ``runtime/`` has the language and the scheduler. To
+step through a kernel, attach a debugger to Python: the object knows its lines of the
+``.cu`` file, and its variables with ``CXXFLAGS=-g``.
 """
 
 from ._compiler import cache_directory, compiler

@@ -38,12 +38,15 @@ class Parameter:
         void.
     bytes : int
         Its size.
+    is_const : bool
+        Whether nothing is written through the pointer.
     """
 
     name: str
     is_pointer: bool
     kind: str
     bytes: int
+    is_const: bool = False
 
     def __str__(self) -> str:
         value = _CPP_NAMES.get((self.kind, self.bytes), f"{self.bytes} bytes")

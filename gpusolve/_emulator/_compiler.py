@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import os
@@ -11,6 +10,7 @@ import platform
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -30,6 +30,9 @@ _OVERRUN_BYTES = 32 * 1024
 
 _DYNAMIC_SHARED_BYTES = _device.shared_memory_per_block + _OVERRUN_BYTES
 
+_SHARED_GUARD_BYTES = 1024
+"""In front of it, to see who writes past the end of another `__shared__` array."""
+
 _FLAGS = (
     "-std=c++17",
     "-w",
@@ -47,6 +50,7 @@ _FLAGS = (
     # Signed numbers that overflow wrap, as a GPU's do.
     "-fwrapv",
     f"-DEMULATOR_DYNAMIC_SHARED_BYTES={_DYNAMIC_SHARED_BYTES}",
+    f"-DEMULATOR_SHARED_GUARD_BYTES={_SHARED_GUARD_BYTES}",
 )
 
 _RUNTIME_FLAGS = ("-O2",)
@@ -85,7 +89,23 @@ _KERNEL = """\
 #line 1 "instance"
 #include "{source}"
 EMULATOR_KERNEL({instance})
+{aliases}"""
+
+_ALIAS = """\
+asm(".globl {name}\\n.hidden {name}\\n.type {name}, @tls_object\\n"
+    ".size {name}, {size}\\n.set {name}, emulator_dynamic_shared_memory + {guard}\\n"
+    ".globl _ZTH{length}{name}\\n.hidden _ZTH{length}{name}\\n"
+    ".set _ZTH{length}{name}, emulator_no_initialisation");
 """
+"""A kernel's name for the dynamic shared memory, of which all its names are one.
+
+GCC takes an `extern thread_local` for something with a constructor, and calls this (by
+its name in the C++ ABI) before an access. There is none to run.
+"""
+
+_EXTERN_ARRAY = re.compile(r"\bextern\b([^;{}]*\b__shared__\b[^;{}]*)\[\s*\]\s*;")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_INCLUDE = re.compile(r'#include "(.+)"')
 
 
 def cache_directory() -> Path:
@@ -166,8 +186,37 @@ def build(
             *(_LIBRARIES if watched else ()),
         ],
         name=f"{instance} in {source.name}",
-        text=_KERNEL.format(definitions=definitions, source=source, instance=instance),
+        text=_KERNEL.format(
+            definitions=definitions,
+            source=source,
+            instance=instance,
+            aliases=_aliases(definitions, source, include),
+        ),
         sources=[source, *_sources(include)],
+    )
+
+
+def _aliases(definitions: str, source: Path, include: Path) -> str:
+    """What makes each `extern __shared__` array the dynamic shared memory."""
+    texts, found = [definitions], [source]
+    for path in found:
+        text = _COMMENT.sub(" ", path.read_text())
+        texts.append(text)
+        headers = (include / name for name in _INCLUDE.findall(text))
+        found += [path for path in headers if path.exists() and path not in found]
+    names = {
+        re.findall(r"\w+", declared)[-1]
+        for text in texts
+        for declared in _EXTERN_ARRAY.findall(text)
+    }
+    return "".join(
+        _ALIAS.format(
+            name=name,
+            length=len(name),
+            size=_DYNAMIC_SHARED_BYTES,
+            guard=_SHARED_GUARD_BYTES,
+        )
+        for name in sorted(names)
     )
 
 
@@ -204,12 +253,36 @@ def _cached(
         key.update(f"{path}:{path.stat().st_size}:".encode())
         key.update(path.read_bytes())
     target = cache_directory() / "emulator" / file.format(key=key.hexdigest()[:16])
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
+    for directory in (cache_directory(), cache_directory() / "emulator", target.parent):
+        _make_private(directory)
+    if not _is_private(target):
         with _one_at_a_time(target):
-            if not target.exists():
+            if not _is_private(target):
                 _make(target, command, text, name)
     return target
+
+
+def _make_private(directory: Path) -> None:
+    """Make the directory; CompileError if there is one that others may write to.
+
+    Its objects are loaded, so who writes there runs code in this process.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _is_private(directory):
+        raise CompileError(
+            f"others may write to {directory}, where the emulator's objects are loaded "
+            f"from; make it your own, with chmod go-w, or set GPUSOLVE_CACHE_DIR"
+        )
+
+
+def _is_private(path: Path) -> bool:
+    """Whether it is there, belongs to this user, and nobody else may write to it."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    by_others = stat.S_IWGRP | stat.S_IWOTH
+    return status.st_uid == os.geteuid() and not status.st_mode & by_others
 
 
 @contextlib.contextmanager
@@ -218,6 +291,8 @@ def _one_at_a_time(target: Path) -> Iterator[None]:
 
     It saves time only: `_make` is safe without, where the file system has no locks.
     """
+    import fcntl  # not on Windows, where this module is imported, too
+
     lock = target.with_name(f"{target.name}.lock")
     with lock.open("w") as file:
         with contextlib.suppress(OSError):
@@ -243,6 +318,7 @@ def _make(target: Path, command: list[str], text: str, name: str) -> None:
             raise CompileError(
                 f"{name} does not compile with {command[0]}:\n{result.stdout}"
             )
+        made.chmod(0o755)
         made.replace(target)
 
 

@@ -89,7 +89,7 @@ class Kernel:
         values = checked(self.instance, self._parameters, args)
         schedule, program = current(), self._program
         arrays = [
-            NamedArray(parameter.name, value)
+            NamedArray(parameter.name, value, not parameter.is_const)
             for parameter, value in zip(self._parameters, values, strict=True)
             if isinstance(value, np.ndarray)
         ]
@@ -113,7 +113,7 @@ class Kernel:
                 arguments=(ctypes.c_void_p * len(addresses))(*addresses),
                 stack_stride=STRIDE,
             )
-            report = program.launch(request, memory.spans())
+            report = program.launch(request, memory.written_spans())
             if report.happened:
                 text = explain(report, self.instance, memory, program.path)
                 raise KernelError(text)
@@ -152,7 +152,9 @@ class Kernel:
         types = self._program.parameter_types()
         names = parameter_names(source.read_text(), self.instance, len(types))
         return [
-            Parameter(name, bool(one.is_pointer), chr(one.kind), one.bytes)
+            Parameter(
+                name, bool(one.is_pointer), chr(one.kind), one.bytes, bool(one.is_const)
+            )
             for name, one in zip(names, types, strict=True)
         ]
 

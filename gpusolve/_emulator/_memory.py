@@ -32,10 +32,14 @@ _POISONED_POINTER = 2**64 - _pages.PAGE_BYTES
 
 @dataclass(frozen=True)
 class NamedArray:
-    """An array as a kernel knows it, by its parameter's name."""
+    """An array as a kernel knows it, by its parameter's name.
+
+    `is_written` where the parameter is no pointer to const.
+    """
 
     name: str
     array: Array
+    is_written: bool = True
 
     def __str__(self) -> str:
         return f"{self.name} ({self.array.dtype}, shape {self.array.shape})"
@@ -178,9 +182,13 @@ class DeviceMemory:
             for named in arena.arrays
         }
 
-    def spans(self) -> list[tuple[int, int]]:
-        """Where the arrays' bytes begin, and how many there are."""
-        return [arena.span for arena in self._arenas]
+    def written_spans(self) -> list[tuple[int, int]]:
+        """Where bytes begin that the kernel may write, and how many there are."""
+        return [
+            arena.span
+            for arena in self._arenas
+            if any(one.is_written for one in arena.arrays)
+        ]
 
     def describe(self, address: int) -> str:
         """What lies at an address that a kernel should not have touched."""

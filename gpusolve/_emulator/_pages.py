@@ -1,4 +1,7 @@
-"""Pages of memory, and who may touch them."""
+"""Pages of memory, and who may touch them.
+
+It imports everywhere, and works where there is POSIX.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ import mmap
 
 PAGE_BYTES = mmap.PAGESIZE
 NO_ACCESS = 0
-READ = mmap.PROT_READ
-READ_AND_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
+READ = 1
+READ_AND_WRITE = 3
+"""``PROT_READ`` and ``PROT_WRITE``, which `mmap` has on POSIX only."""
 
 
 def whole_pages(size: int) -> int:

@@ -20,6 +20,7 @@ class ParameterType(ctypes.Structure):
 
     _fields_ = [
         ("is_pointer", ctypes.c_int),
+        ("is_const", ctypes.c_int),
         ("kind", ctypes.c_int),
         ("bytes", ctypes.c_int),
     ]
@@ -85,11 +86,13 @@ class Program:
         request : Request
             All but its stacks, and what is watched.
         spans : sequence of tuple of int
-            Addresses and bytes of the arrays.
+            Addresses and bytes of the arrays that the kernel may write.
         """
         report = Report()
         if self.watched:
-            request.watched = (Span * len(spans))(*(Span(*span) for span in spans))
+            # One more than there are: a null pointer would say that nobody looks.
+            watched = (Span * (len(spans) + 1))(*(Span(*span) for span in spans))
+            request.watched = watched
             request.watched_count = len(spans)
         # Not Thread.join: interrupted, it takes a thread that still runs for one that
         # has ended.

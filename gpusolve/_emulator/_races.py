@@ -1,4 +1,4 @@
-"""Whether kernels are watched for races between blocks."""
+"""Whether kernels are watched for races."""
 
 from __future__ import annotations
 
@@ -16,14 +16,21 @@ _watching: ContextVar[bool] = ContextVar("races", default=False)
 def races() -> Iterator[None]:
     """Watch kernels for races inside the block of this `with` statement.
 
-    A launch raises KernelError where two blocks touch an element of global memory, one
-    of them writes, and nothing puts the one access before the other: no value that was
-    written behind a ``__threadfence()`` and seen by a volatile or atomic read in front
-    of another one. It does so whichever comes first in this run, and also where a read
-    takes for one value what another block wrote in parts.
+    A launch raises KernelError where two threads touch an element of global or shared
+    memory, one of them writes, and nothing puts the one access before the other. Within
+    a block a barrier does, or a ``__syncwarp()`` whose mask has both lanes. Between
+    blocks it is a value that was written behind a ``__threadfence()`` and seen by a
+    volatile or atomic read in front of another one; within a block
+    ``__threadfence_block()`` serves for that as well. It raises whichever comes first
+    in this run, and also where a read takes for one value what another thread wrote in
+    parts.
 
     Notes
     -----
+    Shuffles and votes order no memory, as CUDA's programming guide has it. Volatile and
+    atomic accesses do not race with each other. Arrays that a kernel takes by pointers
+    to const are not watched, nor are a thread's local arrays.
+
     Kernels are compiled once more for it, and run much slower, one block at a time.
     Outside of such statements ``GPUSOLVE_EMULATE_RACES=1`` in the environment does the
     same.

@@ -25,12 +25,14 @@ class Report(ctypes.Structure):
         ("race", ctypes.c_int),
         ("other_access", ctypes.c_int),
         ("in_shared_memory", ctypes.c_int),
+        ("shared_overrun", ctypes.c_int),
         ("thread", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
         ("other_block", ctypes.c_uint * 3),
         ("other_thread", ctypes.c_uint * 3),
         ("line", ctypes.c_int),
         ("address", ctypes.c_uint64),
+        ("shared_bytes", ctypes.c_uint64),
         ("instruction", ctypes.c_uint64),
         ("other_instruction", ctypes.c_uint64),
         ("file", ctypes.c_char * 512),
@@ -81,6 +83,8 @@ def _what(report: Report, memory: DeviceMemory, compiled: Path) -> str:
         return _fault(report, memory)
     if report.race:
         return _race(report, memory, compiled)
+    if report.shared_overrun:
+        return _overrun(report, compiled)
     return str(report.text.decode(errors="replace"))
 
 
@@ -92,7 +96,7 @@ def _race(report: Report, memory: DeviceMemory, compiled: Path) -> str:
     if line:
         other += f" at {line}"
     if report.in_shared_memory:
-        what = _shared_variable(compiled, report.address)
+        what = _shared_byte(compiled, report.address)
     else:
         what = memory.describe(report.address)
     touched = f"{_ACCESSES[report.access]} {what}"
@@ -114,18 +118,53 @@ def _fault(report: Report, memory: DeviceMemory) -> str:
     return f"{_ACCESSES[report.access]} {memory.describe(report.address)}"
 
 
-def _shared_variable(compiled: Path, offset: int) -> str:
-    """The byte of a `__shared__` variable at an offset in all of them."""
+def _overrun(report: Report, compiled: Path) -> str:
+    variable = _shared_variable(compiled, report.address)
+    if variable is None:
+        return "writes past the end of shared memory"
+    name, start, size = variable
+    if start + size > report.address:  # dynamic memory, which is declared for the most
+        size = report.shared_bytes
+    return (
+        f"writes past the end of shared memory: byte {report.address - start} of "
+        f"{name}, which has {size}"
+    )
+
+
+def _shared_byte(compiled: Path, offset: int) -> str:
+    variable = _shared_variable(compiled, offset)
+    if variable is None:
+        return "shared memory"
+    name, start, _ = variable
+    return f"byte {offset - start} of {name} in shared memory"
+
+
+def _shared_variable(compiled: Path, offset: int) -> tuple[str, int, int] | None:
+    """The last `__shared__` variable that begins at an offset in them all, or before.
+
+    Its name, offset and size, where binutils are at hand to find it.
+    """
     program = shutil.which("readelf") or shutil.which("llvm-readelf")
-    command = [str(program), "--symbols", "--wide", "--demangle", str(compiled)]
-    found = subprocess.run(command, capture_output=True, text=True) if program else None
-    for line in found.stdout.splitlines() if found else ():
-        if match := _SHARED_VARIABLE.match(line):
-            start, size = int(match["start"], 16), int(match["size"], 0)
-            if start <= offset < start + size:
-                name = match["name"].rpartition("::")[2]
-                return f"byte {offset - start} of {name} in shared memory"
-    return "shared memory"
+    if program is None:
+        return None
+    command = [program, "--symbols", "--wide", "--demangle", str(compiled)]
+    found = subprocess.run(command, capture_output=True, text=True).stdout
+    symbols = filter(None, map(_SHARED_VARIABLE.match, found.splitlines()))
+    variables = [
+        (int(one["start"], 16), int(one["size"], 0), one["name"].rpartition("::")[2])
+        for one in symbols
+    ]
+    before = [
+        one
+        for one in variables
+        if one[0] <= offset and not one[2].startswith("emulator")
+    ]
+    if not before:
+        return None
+    start, size, _ = max(before)
+    # Kernels of a file may have several names for the dynamic memory.
+    names = sorted({name for place, _, name in before if place == start})
+    return " or ".join(names), start, size
 
 
 def _line(compiled: Path, instruction: int) -> str | None:

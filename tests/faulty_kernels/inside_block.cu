@@ -30,6 +30,11 @@ __global__ void exchange_in_place(T* x, int distance) {
     x[threadIdx.x] = other;
 }
 
+/// Not in place, but called with one array for both.
+__global__ void exchange_arrays(const int* x, int distance, int* y) {
+    y[threadIdx.x] = x[threadIdx.x ^ distance];
+}
+
 /// The same through dynamic shared memory, twice: the second time is to wait for the first.
 template <Between between, class T>
 __global__ void exchange_twice(T* x, int distance) {

@@ -315,11 +315,15 @@ void BlockRunner::complete_exchange(Warp& warp, Thread* lanes, unsigned mask) {
 // ---- the end of a block ------------------------------------------------------------------
 
 void BlockRunner::check_shared_memory() {
-    const std::size_t offset = first_unpoisoned(launch_.shared_bytes);
-    if (offset == dynamic_shared_bytes) return;
-    fail_block("write past the end of shared memory: byte " + std::to_string(offset) +
-               " of shared_memory, which has " + std::to_string(launch_.shared_bytes) +
-               " as launched");
+    const unsigned char* overrun = find_overrun(launch_.shared_bytes);
+    if (!overrun) return;
+    if (Report* report = first_report(nullptr)) {
+        report->shared_overrun = 1;
+        report->shared_bytes = launch_.shared_bytes;
+        report->address = static_cast<std::uint64_t>(
+            overrun - static_cast<unsigned char*>(thread_local_variables().start));
+    }
+    throw Abandoned();
 }
 
 // ---- what the language calls ------------------------------------------------------------

@@ -11,7 +11,8 @@
 #include "device.h"
 #include "synchronize.h"
 
-#define __global__
+// Inline: of a file's kernels only the one that is launched takes room in shared memory.
+#define __global__ inline
 #define __device__
 #define __host__
 #define __constant__
@@ -27,7 +28,7 @@
 
 // One block runs on one thread of the operating system, so what a block shares is local to
 // that thread. Inside a function `thread_local` implies `static`, as `__shared__` does, and
-// beside `extern` it declares the dynamic shared memory that is defined here. Marked as used,
+// next to `extern` it declares the dynamic shared memory that is defined here. Marked as used,
 // lest the compiler take what the kernel never writes for zero, where it is to find poison.
 #define __shared__ __attribute__((used)) thread_local
 
@@ -35,7 +36,7 @@
 #error "the compile command says how much dynamic shared memory the device has"
 #endif
 
-/// Kernels declare their dynamic shared memory by this name:
-///     extern __shared__ __align__(16) unsigned char shared_memory[];
-__shared__ __align__(
-    emulator::shared_unit_bytes) unsigned char shared_memory[EMULATOR_DYNAMIC_SHARED_BYTES];
+/// What kernels declare as `extern __shared__`: _compiler.py makes each such name stand for
+/// the memory behind the guard, where who writes past the end of a `__shared__` array is seen.
+__shared__ __align__(emulator::shared_unit_bytes) unsigned char emulator_dynamic_shared_memory
+    [emulator::shared_guard_bytes + EMULATOR_DYNAMIC_SHARED_BYTES];

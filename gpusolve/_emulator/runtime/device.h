@@ -16,6 +16,9 @@ namespace emulator {
 /// thread-local variables in one.
 constexpr int shared_unit_bytes = 128;
 
+/// In front of the dynamic shared memory, behind the `__shared__` variables.
+constexpr int shared_guard_bytes = EMULATOR_SHARED_GUARD_BYTES;
+
 }  // namespace emulator
 
 extern EMULATOR_OWN uint3 threadIdx;

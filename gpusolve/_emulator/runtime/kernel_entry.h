@@ -12,9 +12,10 @@
 namespace emulator {
 
 /// `kind` is that of a value: 'f'loating, 'i'nteger, 's'tructure; or of what a pointer points
-/// to, with 'v'oid beside.
+/// to, with 'v'oid beside. `is_const`: a pointer through which nothing is written.
 struct Parameter {
     int is_pointer;
+    int is_const;
     int kind;
     int bytes;
 };
@@ -37,8 +38,10 @@ constexpr int bytes_of() {
 
 template <class T>
 constexpr Parameter describe() {
-    using Described = std::remove_cv_t<std::remove_pointer_t<T>>;
-    return {std::is_pointer_v<T>, kind_of<Described>(), bytes_of<Described>()};
+    using Target = std::remove_pointer_t<T>;
+    using Described = std::remove_cv_t<Target>;
+    return {std::is_pointer_v<T>, std::is_const_v<Target>, kind_of<Described>(),
+            bytes_of<Described>()};
 }
 
 template <class Kernel>
@@ -72,6 +75,7 @@ unsigned char* dynamic_shared_memory();
 
 /// The one kernel of this object. Its name is looked up where no name of the emulator hides it.
 #define EMULATOR_KERNEL(...)                                                   \
+    extern "C" __attribute__((used)) void emulator_no_initialisation() {}      \
     static constexpr auto emulated_kernel = &__VA_ARGS__;                      \
     namespace emulator {                                                       \
     using KernelEntry = Entry<std::remove_const_t<decltype(emulated_kernel)>>; \
@@ -79,7 +83,7 @@ unsigned char* dynamic_shared_memory();
         KernelEntry::call(emulated_kernel, arguments);                         \
     }                                                                          \
     unsigned char* dynamic_shared_memory() {                                   \
-        return shared_memory;                                                  \
+        return emulator_dynamic_shared_memory + shared_guard_bytes;            \
     }                                                                          \
     }                                                                          \
     EMULATOR_EXPORT const int emulator_parameter_count;                        \

@@ -20,13 +20,15 @@ struct Report {
     int race;
     int other_access;
     int in_shared_memory;
+    int shared_overrun;
     unsigned thread[3];
     unsigned block[3];
     unsigned other_block[3];
     unsigned other_thread[3];
     int line;
-    std::uint64_t address;      // what was accessed; in shared memory its offset
-    std::uint64_t instruction;  // where that instruction lies in the object's file
+    std::uint64_t address;       // what was accessed; in shared memory its offset
+    std::uint64_t shared_bytes;  // of the dynamic shared memory, as launched
+    std::uint64_t instruction;   // where that instruction lies in the object's file
     std::uint64_t other_instruction;
     char file[512];
     char text[4096];

@@ -9,10 +9,6 @@
 #include "block.h"
 #include "kernel_entry.h"
 
-// GCC takes an `extern thread_local` for something with a constructor, and calls this (by
-// its name in the C++ ABI: initialise shared_memory) before an access. There is none to run.
-extern "C" void _ZTH13shared_memory() {}
-
 namespace emulator {
 
 namespace {
@@ -52,7 +48,7 @@ std::size_t static_shared_bytes() {
     constexpr std::size_t own_variables = 3;  // threadIdx, blockIdx and the runner
     static_assert(dynamic_shared_bytes % unit == 0, "whole units");
     const std::size_t all = (thread_local_variables().bytes + unit - 1) / unit * unit;
-    return all - dynamic_shared_bytes - own_variables * unit;
+    return all - shared_guard_bytes - dynamic_shared_bytes - own_variables * unit;
 }
 
 void poison_shared_memory(Span kept) {
@@ -64,16 +60,19 @@ void poison_shared_memory(Span kept) {
     std::memset(kept_end, poison, static_cast<std::size_t>(start + all.bytes - kept_end));
 }
 
-std::size_t first_unpoisoned(std::size_t offset) {
-    const unsigned char* memory = dynamic_shared_memory();
-    // Every byte equals the next: a long comparison costs much less than a loop.
-    const std::size_t rest = dynamic_shared_bytes - offset;
-    if (memory[offset] == poison &&
-        std::memcmp(memory + offset, memory + offset + 1, rest - 1) == 0)
-        return dynamic_shared_bytes;
-    const auto* found = std::find_if(memory + offset, memory + dynamic_shared_bytes,
-                                     [](unsigned char byte) { return byte != poison; });
-    return static_cast<std::size_t>(found - memory);
+const unsigned char* find_overrun(std::size_t shared_bytes) {
+    const unsigned char* dynamic = dynamic_shared_memory();
+    const Span guard{const_cast<unsigned char*>(dynamic) - shared_guard_bytes, shared_guard_bytes};
+    const Span behind{const_cast<unsigned char*>(dynamic) + shared_bytes,
+                      dynamic_shared_bytes - shared_bytes};
+    for (const Span& span : {guard, behind}) {
+        const auto* start = static_cast<const unsigned char*>(span.start);
+        // Every byte equals the next: a long comparison costs much less than a loop.
+        if (*start == poison && std::memcmp(start, start + 1, span.bytes - 1) == 0) continue;
+        return std::find_if(start, start + span.bytes,
+                            [](unsigned char byte) { return byte != poison; });
+    }
+    return nullptr;
 }
 
 }  // namespace emulator

@@ -9,7 +9,7 @@ namespace emulator {
 /// What memory holds that nobody wrote: NaN in floating point, -1 in integers.
 constexpr unsigned char poison = 0xff;
 
-/// Of the array that kernels declare as `extern __shared__`.
+/// Of what kernels declare as `extern __shared__`.
 constexpr std::size_t dynamic_shared_bytes = EMULATOR_DYNAMIC_SHARED_BYTES;
 
 struct Span {
@@ -27,7 +27,8 @@ std::size_t static_shared_bytes();
 /// Poison it all but `kept`.
 void poison_shared_memory(Span kept);
 
-/// The first byte of the dynamic shared memory from `offset` on that was written, or its end.
-std::size_t first_unpoisoned(std::size_t offset);
+/// The first byte that was written past the end of a `__shared__` variable, or of so many bytes
+/// of dynamic shared memory; null if there is none.
+const unsigned char* find_overrun(std::size_t shared_bytes);
 
 }  // namespace emulator

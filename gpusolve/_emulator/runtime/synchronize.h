@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <time.h>
+
 #include <cstring>
 
 #include "device.h"
@@ -133,6 +135,12 @@ inline void __threadfence_system() {
 }
 inline void __nanosleep(unsigned) {
     emulator::yield();
+}
+/// Nanoseconds, as of a clock of 1 GHz. They are those of the emulator, not of a GPU.
+inline long long clock64() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1'000'000'000ll + now.tv_nsec;
 }
 
 // ---- the end of a kernel that found itself wrong ----------------------------------------

@@ -1,0 +1,110 @@
+// Cooperative groups: the block, and tiles of a warp. No grid, no coalesced threads.
+
+#pragma once
+
+#include "synchronize.h"
+
+namespace cooperative_groups {
+
+/// Threads that meet in `sync`: those of a block, or of an aligned part of a warp.
+class thread_group {
+  public:
+    void sync(EMULATOR_SITE) const {
+        if (is_block_)
+            __syncthreads(file, line);
+        else
+            __syncwarp(mask(), file, line);
+    }
+
+    unsigned size() const { return size_; }
+    unsigned num_threads() const { return size_; }
+    unsigned thread_rank() const { return emulator::linear_thread() % size_; }
+
+  protected:
+    thread_group(unsigned size, bool is_block) : size_(size), is_block_(is_block) {}
+
+    unsigned mask() const {
+        const unsigned lanes = size_ == warpSize ? 0xffffffffu : (1u << size_) - 1;
+        return lanes << emulator::first_lane(static_cast<int>(size_));
+    }
+
+  private:
+    friend thread_group tiled_partition(const thread_group& parent, unsigned size);
+
+    unsigned size_;
+    bool is_block_;
+};
+
+class thread_block : public thread_group {
+  public:
+    thread_block() : thread_group(blockDim.x * blockDim.y * blockDim.z, true) {}
+
+    static dim3 group_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
+    static dim3 thread_index() { return {threadIdx.x, threadIdx.y, threadIdx.z}; }
+    static dim3 group_dim() { return blockDim; }
+    static dim3 dim_threads() { return blockDim; }
+};
+
+inline thread_block this_thread_block() {
+    return {};
+}
+
+/// `Size` neighbours of a warp, a power of two.
+template <unsigned Size, class Parent = void>
+class thread_block_tile : public thread_group {
+    static_assert(Size <= warpSize && (Size & (Size - 1)) == 0, "a power of two up to a warp");
+
+  public:
+    thread_block_tile() : thread_group(Size, false) {}
+
+    static constexpr unsigned size() { return Size; }
+    static constexpr unsigned num_threads() { return Size; }
+    unsigned meta_group_rank() const { return emulator::linear_thread() / Size; }
+    unsigned meta_group_size() const {
+        return (blockDim.x * blockDim.y * blockDim.z + Size - 1) / Size;
+    }
+
+    template <class T>
+    T shfl(T value, int rank, EMULATOR_SITE) const {
+        return __shfl_sync(mask(), value, rank, Size, file, line);
+    }
+    template <class T>
+    T shfl_up(T value, unsigned delta, EMULATOR_SITE) const {
+        return __shfl_up_sync(mask(), value, delta, Size, file, line);
+    }
+    template <class T>
+    T shfl_down(T value, unsigned delta, EMULATOR_SITE) const {
+        return __shfl_down_sync(mask(), value, delta, Size, file, line);
+    }
+    template <class T>
+    T shfl_xor(T value, unsigned lanes, EMULATOR_SITE) const {
+        return __shfl_xor_sync(mask(), value, static_cast<int>(lanes), Size, file, line);
+    }
+
+    int any(int predicate, EMULATOR_SITE) const {
+        return __any_sync(mask(), predicate, file, line);
+    }
+    int all(int predicate, EMULATOR_SITE) const {
+        return __all_sync(mask(), predicate, file, line);
+    }
+    /// Bit i is of the tile's thread i.
+    unsigned ballot(int predicate, EMULATOR_SITE) const {
+        return __ballot_sync(mask(), predicate, file, line) >> emulator::first_lane(Size);
+    }
+};
+
+template <unsigned Size, class Parent>
+thread_block_tile<Size, Parent> tiled_partition(const Parent&) {
+    return {};
+}
+
+/// `size` neighbours of a warp, a power of two.
+inline thread_group tiled_partition(const thread_group&, unsigned size) {
+    return {size, false};
+}
+
+inline void sync(const thread_group& group, EMULATOR_SITE) {
+    group.sync(file, line);
+}
+
+}  // namespace cooperative_groups
