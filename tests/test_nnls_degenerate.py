@@ -48,6 +48,6 @@ def test_float32(part: int, numpy_backend: Any) -> None:
 @pytest.mark.parametrize("dtype", LIMIT)
 @pytest.mark.parametrize("part", range(4))
 def test_kernel(part: int, dtype: Any, device_backend: Any) -> None:
-    batches = 12 if device_backend.name == "emulator" else SYSTEMS // BATCH
+    batches = 12 if device_backend.emulated else SYSTEMS // BATCH
     for index in range(part, batches, 4):
         check(device_backend, index, dtype)
