@@ -244,7 +244,7 @@ struct NnlsSystem {
         __syncthreads();
     }
 
-    /// w = A^T residual - penalty.
+    /// w = A^T residual - penalty. Ends without a barrier: `enter` and `certify` begin with one.
     __device__ void make_gradient() {
         const T* residual = at.factors.residual;
         reduce_each<T>(
@@ -254,7 +254,6 @@ struct NnlsSystem {
                 if (has_ridge()) product += damping(j) * residual[problem.m + j];
                 at.w[j] = product - penalty(j);
             });
-        __syncthreads();
     }
 
     /// sum norm x.

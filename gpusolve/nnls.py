@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _nnls_cpu, _nnls_kernel
-from ._arrays import Array
-from ._kernels import device_of
+from ._arrays import Array, as_array
+from ._kernels import current, device_of
 from ._nnls_problem import validate
 
 METHODS = ("auto", "qr", "gram")
@@ -185,19 +185,19 @@ def nnls(
     >>> int(result.repaired.sum())
     0
     """
-    problem = validate(A, b, warm_start, l1, l2, tol, maxiter)
     if method not in METHODS:
-        raise ValueError(f"method is {method!r}; one of {METHODS} is wanted")
-    device = device_of(problem.A)
-    if device is None:
-        solver = "qr" if method == "qr" else "gram"
-        fields = _nnls_cpu.solve(problem, method)
-    elif method == "gram":
+        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+    A = as_array(A, "A")
+    device = device_of(A)
+    if device is not None and method == "gram":
         raise ValueError("method 'gram' runs on the CPU only; on a GPU ask for 'qr'")
-    else:
-        solver = "qr"
-        with device.current():
+    with current(device):
+        problem = validate(A, b, warm_start, l1, l2, tol, maxiter)
+        if device is None:
+            fields = _nnls_cpu.solve(problem, method)
+        else:
             fields = _nnls_kernel.solve(problem, device)
+    solver = "gram" if device is None and method != "qr" else "qr"
     n = problem.shape[1]
     shaped = {
         name: field.reshape(problem.batch + ((n,) if name in ("x", "dual") else ()))[()]

@@ -57,6 +57,11 @@ class Backend:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    @property
+    def emulated(self) -> bool:
+        """Whether kernels run on the emulator, and problems should be small."""
+        return self.name == "emulator" or (self.name == "cuda" and STAND_IN)
+
     def array(self, value: Any) -> Any:
         """The NumPy array as the backend's, with its strides."""
         if self.name != "cuda" or value is None:

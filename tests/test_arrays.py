@@ -42,7 +42,7 @@ def test_bad_arrays(arguments: Any, error: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"method": "lars"}, ValueError, "method is 'lars'; one of"),
+        ({"method": "lars"}, ValueError, "method must be one of .*, got 'lars'"),
         ({"l1": -1.0}, ValueError, "l1 is -1.0"),
         ({"l2": np.inf}, ValueError, "l2 is inf"),
         ({"tol": np.nan}, ValueError, "tol is nan"),

@@ -41,7 +41,10 @@ PROPERTIES = {
     "cuda.Device": ["attributes", "compute_capability", "id"],
     "cuda.MemoryPointer": ["device", "device_id", "mem", "ptr"],
 }
-SPARSE = ["coo_array", "coo_matrix", "csc_array", "csc_matrix", "csr_array"]
+SPARSE = [
+    *("coo_array", "coo_matrix", "csc_array", "csc_matrix"),
+    *("csr_array", "csr_matrix", "dia_array", "dia_matrix"),
+]
 
 Parameters = list[tuple[str, str]]
 """Names and defaults, as text; an asterisk between those by place and by name."""

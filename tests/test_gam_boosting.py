@@ -68,7 +68,7 @@ def check_against(found: Figures, path: Path, rel: float) -> None:
 def test_is_mboost(backend: Any, method: str, name: str, given: bool) -> None:
     found = figures(name)
     steps = 100
-    if backend.name == "emulator":
+    if backend.emulated:
         if not given or name != "sim_n1000_k16_pspline_df4":
             pytest.skip("one figure is enough for the emulator, which takes long")
         steps = 4
@@ -176,7 +176,7 @@ def test_many_steps_end_at_penalised_least_squares(
     X, y = additive(rng, n=120)
     X = X[:, :2]
     learners = learners_of(backend, X, n_basis=6, penalty=None)
-    steps = 400 if backend.name != "emulator" else 100
+    steps = 100 if backend.emulated else 400
     path = boost(
         learners, backend.array(y), steps=steps, learning_rate=1.0, method=method
     )
@@ -308,7 +308,7 @@ def test_the_same_bits_every_time(
     backend: Any, method: str, rng: np.random.Generator
 ) -> None:
     """Also where the threads of the emulator take their turns in another order."""
-    X, y = additive(rng, n=300 if backend.name == "emulator" else 3000)
+    X, y = additive(rng, n=300 if backend.emulated else 3000)
     paths = []
     for seed in (1, 2):
         with _emulator.schedule("random", seed):

@@ -57,6 +57,6 @@ def test_qr(part: int, numpy_backend: Any) -> None:
 @pytest.mark.parametrize("dtype", LIMIT)
 @pytest.mark.parametrize("part", PARTS)
 def test_kernel(part: int, dtype: Any, device_backend: Any) -> None:
-    batches = 2 * len(PARTS) if device_backend.name == "emulator" else SYSTEMS // BATCH
+    batches = 2 * len(PARTS) if device_backend.emulated else SYSTEMS // BATCH
     for index in range(part, batches, len(PARTS)):
         check(device_backend, index, dtype)

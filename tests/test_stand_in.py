@@ -409,6 +409,14 @@ def test_nnls_with_everything(second: SecondDevice) -> None:
         second(solved, *given, method="gram")
 
 
+def test_nnls_of_large_integers(second: SecondDevice) -> None:
+    """Which are looked at on their own device."""
+    A, b = np.array([[3, 2], [1, 1]]), np.array([3, 2])
+    np.testing.assert_allclose(second(solved, A, b)[0], [0, 1.6])
+    with pytest.raises(ValueError, match="float64 cannot hold"):
+        second(solved, A * 2**60, b)
+
+
 def test_nnls_refuses_two_devices(second: SecondDevice) -> None:
     A, b = second.array(systems), second.cupy.asarray(sides)
     with pytest.raises(ValueError, match="A on GPU 1, b on GPU 0"):

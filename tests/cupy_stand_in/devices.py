@@ -111,6 +111,7 @@ class Device:
         return {
             "MaxSharedMemoryPerBlockOptin": facts[self.id].shared_memory,
             "MultiProcessorCount": _emulator.multiprocessors,
+            "KernelExecTimeout": 0,
         }
 
     @property

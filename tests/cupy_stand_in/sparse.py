@@ -47,7 +47,7 @@ class _spbase:  # noqa: N801
             asarray(given.data),
             *(asarray(getattr(given, name)) for name in self.names),
         )
-        self.has_canonical_format = given.has_canonical_format
+        self.has_canonical_format = getattr(given, "has_canonical_format", False)
 
     def _set(self, shape: Any, data: ndarray, *places: ndarray) -> None:
         self.shape = tuple(map(int, shape))
@@ -148,6 +148,19 @@ class csc_array(_csc_base, sparray):  # noqa: N801
     pass
 
 
+class _dia_base(_spbase):  # noqa: N801
+    format = "dia"
+    names = ("offsets",)
+
+
+class dia_matrix(spmatrix, _dia_base):  # noqa: N801
+    pass
+
+
+class dia_array(_dia_base, sparray):  # noqa: N801
+    pass
+
+
 def issparse(x: object) -> bool:
     return isinstance(x, _spbase)
 
@@ -159,6 +172,8 @@ __all__ = [
     "csc_matrix",
     "csr_array",
     "csr_matrix",
+    "dia_array",
+    "dia_matrix",
     "issparse",
     "sparray",
     "spmatrix",
