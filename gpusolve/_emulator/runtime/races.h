@@ -18,10 +18,10 @@
 // Shuffles and votes order nothing, as the programming guide has it ("do not imply a memory
 // barrier"), although on today's devices their lanes run in step.
 //
-// Not seen: what is written to another thread's local array, or through a pointer to const by a
-// cast; nor what happens only in an interleaving of blocks, or for data, other than this
-// launch's. Within a block the verdict does not depend on the order of the threads, unless
-// their way through the kernel does.
+// Not seen: what is written to another thread's local array, through a pointer to const by a
+// cast, or by a call of memcpy that GCC makes no moves of; nor what happens only in an
+// interleaving of blocks, or for data, other than this launch's. Within a block the verdict
+// does not depend on the order of the threads, unless their way through the kernel does.
 
 #pragma once
 
