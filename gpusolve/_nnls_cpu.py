@@ -29,6 +29,10 @@ from .reference.scaling import ScaledSystem, scale
 CHUNK_BYTES = 2**27
 """The most memory that the matrices of one chunk take, at least one system."""
 
+CHUNK_ENTRIES = {"qr": 2**16, "gram": 2**24, "auto": 2**24}
+"""The most entries of all matrices of one chunk, at least one system: about a second's
+work, after which an interrupt is heard and the progress bar moves."""
+
 PROGRESS_DELAY = 2.0
 """Seconds until a progress bar shows."""
 
@@ -37,7 +41,7 @@ def solve(problem: Problem, method: str) -> Solution:
     """Solve every system of the batch; `method` is one of ``gpusolve.nnls``'s."""
     systems, (_, n) = math.prod(problem.batch), problem.shape
     solution = Solution.blank((systems,), n, problem.dtype)
-    chunks = list(chunked(problem))
+    chunks = list(chunked(problem, CHUNK_ENTRIES[method]))
 
     def run(chunk: slice) -> int:
         part = solve_chunk(problem, chunk, method)
@@ -67,14 +71,17 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def chunked(problem: Problem) -> Iterator[slice]:
-    """Slices of the flattened batch, as many for each core, each small in memory."""
+def chunked(problem: Problem, entries: int) -> Iterator[slice]:
+    """Slices of the flattened batch, as many for each core, each small in memory.
+
+    None has more `entries` in its matrices, each counted as if it were its own.
+    """
     systems, (m, n) = math.prod(problem.batch), problem.shape
     passive = n if problem.l2 > 0 else min(m, n)
     numbers = passive * (n + passive) + m + 8 * n
     if problem.A.ndim > 2:
         numbers += n * (m + n)
-    limit = max(1, CHUNK_BYTES // (8 * numbers + 1))
+    limit = max(1, min(CHUNK_BYTES // (8 * numbers + 1), entries // (m * n + 1)))
     turns = -(-systems // (limit * cores()))
     size = max(1, -(-systems // max(1, turns * cores())))
     for first in range(0, systems, size):
