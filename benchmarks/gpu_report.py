@@ -62,6 +62,9 @@ KEEPS_KERNELS = (14, 2)
 FALLBACKS = ("threadpoolctl", "tqdm")
 """Packages that a file in `fallbacks/` plays where they are missing."""
 
+COMPLAINTS = r"^=+ (Invalid|Error|Fatal)|Race reported|hazard"
+"""What compute-sanitizer writes of a fault, before it counts them at the end."""
+
 LAST_LINES = 20
 NO_TIME = "no time was left"
 
@@ -489,16 +492,20 @@ def sanitize(names: list[str], report: Report, cache: Path, clock: Clock) -> Non
         begin = time.monotonic()
         patience = min(SANITIZER_SECONDS, clock.left("sanitizer"))
         status, output = run_all(command, cache, patience)
-        known = {"seconds": time.monotonic() - begin, "output": output}
+        known = {"seconds": time.monotonic() - begin}
         said = log.read_text(errors="replace") if log.exists() else ""
-        last = "\n".join(said.splitlines()[-LAST_LINES:])
         if status == 0:
             report.add("sanitizer", tool, PASSED, **known)
-        elif status is None and "ERROR SUMMARY" not in said and "===== E" not in said:
-            reason = f"no end in {patience:.0f} s, and no error until then"
+        elif status is None and not re.search(COMPLAINTS, said, re.MULTILINE):
+            reason = f"no end in {patience:.0f} s, and no complaint until then"
             report.add("sanitizer", tool, STOPPED, reason=reason, **known)
         else:
-            report.add("sanitizer", tool, FAILED, error=f"status {status}\n{last}")
+            found = [f"status {status}", *said.splitlines()[-LAST_LINES:]]
+            lines = map(meaning, output.splitlines())
+            found += [
+                f"{one['name']}: {one['error']}" for one in lines if "error" in one
+            ]
+            report.add("sanitizer", tool, FAILED, error="\n".join(found), **known)
 
 
 # ---- benchmarks ----------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -235,6 +236,51 @@ gpusolve.gam.BoostedGAM(n_basis=6, max_iter=3).fit(X, X[:, 1])
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_benchmarks_take_these_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in (*gpu_report.BENCHMARKS, *gpu_report.REHEARSED):
+        assert (gpu_report.HERE / one.file).is_file()
+        module = importlib.import_module(f"benchmarks.{one.file.removesuffix('.py')}")
+        monkeypatch.setattr(sys, "argv", [one.file, *one.arguments])
+        if one.file == "nnls_accuracy.py":
+            module.options_of(list(one.arguments))
+        elif one.file != "nnls.py":  # whose main has them
+            module.arguments()
+
+
+def test_the_report_needs_no_package() -> None:
+    """It is written also where NumPy or CuPy does not import."""
+    command = [sys.executable, "-I", "-S", gpu_report.__file__, "--help"]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def test_its_end_ends_the_checks(tmp_path: Path) -> None:
+    """What is known is in the files; no process of checks is left."""
+    code = (
+        "import sys, gpu_report\n"
+        "gpu_report.SMOKE[:] = [sys.executable, '-c', 'import time; time.sleep(99)']\n"
+        "gpu_report.signal.signal(gpu_report.signal.SIGTERM, gpu_report.interrupt)\n"
+        "class Told(gpu_report.Process):\n"
+        "    def __enter__(self):\n"
+        "        print(self.popen.pid, flush=True)\n"
+        "        return self\n"
+        "gpu_report.Process = Told\n"
+        f"gpu_report.main(['--out', {str(tmp_path)!r}])\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        child = int(run.stdout.readline())
+        run.terminate()
+        assert run.wait(30) != 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert not json.loads((tmp_path / "report.json").read_text())["finished"]
+
+
 # ---- the sanitizer -------------------------------------------------------------------
 
 
@@ -261,6 +307,28 @@ def test_the_sanitizer(
         ("racecheck", status),
     ]
     assert not errors or "ERROR SUMMARY" in made.checks[0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [("COMPUTE-SANITIZER", "stopped"), ("Invalid __global__ read", "failed")],
+)
+def test_a_sanitizer_that_does_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, status: str
+) -> None:
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys, time\n"
+        "log = sys.argv[sys.argv.index('--log-file') + 1]\n"
+        f"open(log, 'w').write('========= {said}')\n"
+        "time.sleep(1000)\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(gpu_report, "sanitizer", lambda: str(program))
+    monkeypatch.setattr(gpu_report, "SANITIZER_SECONDS", 1)
+    made = gpu_report.Report(tmp_path, 1)
+    gpu_report.sanitize(["scan, warp"], made, tmp_path, gpu_report.Clock(1))
+    assert [one["status"] for one in made.checks] == [status] * 2
 
 
 # ---- the checks ----------------------------------------------------------------------
