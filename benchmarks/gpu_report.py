@@ -249,6 +249,10 @@ def environment(cache: Path) -> dict[str, str]:
     }
 
 
+running: list[Process] = []
+"""The other processes that were not ended yet."""
+
+
 class Process:
     """A process whose output is read line by line, with a patience for each line."""
 
@@ -264,6 +268,7 @@ class Process:
             cwd=HERE,
             start_new_session=True,
         )
+        running.append(self)
         self.lines: queue.Queue[str | None] = queue.Queue()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -273,6 +278,7 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         self.end()
+        running.remove(self)
         self.reader.join(10)
         self.errors.close()
         if not self.reader.is_alive() and self.popen.stdout is not None:
@@ -581,6 +587,8 @@ def main(given: list[str] | None = None) -> int:
             report.about["finished"] = True
         finally:
             report.write()
+            for process in running:  # which a signal took out of its block
+                process.end()
     print(f"{report.folder / 'report.md'}")
     return 0 if report.passed else 1
 
