@@ -373,29 +373,29 @@ def run_checks(
 
 def follow(process: Process, part: str, clock: Clock) -> Iterator[dict[str, Any]]:
     """The checks of one process, until it ends or hangs, or the part's time is over."""
-    running = None
+    begun = None
     while True:
         patience = min(CHECK_SECONDS, clock.left(part))
         try:
             line = process.line(patience)
         except TimeoutError:
             process.end()
-            if running is not None and patience < CHECK_SECONDS:
-                yield {"name": running, "status": STOPPED, "reason": NO_TIME}
-            elif running is not None:
+            if begun is not None and patience < CHECK_SECONDS:
+                yield {"name": begun, "status": STOPPED, "reason": NO_TIME}
+            elif begun is not None:
                 error = f"hangs: no end in {patience} s"
-                yield {"name": running, "status": FAILED, "error": error}
+                yield {"name": begun, "status": FAILED, "error": error}
             return
         if line is None:
-            if running is not None:
+            if begun is not None:
                 status = process.end(10)
                 error = f"the process ended: {status}\n{process.last_errors()}"
-                yield {"name": running, "status": FAILED, "error": error}
+                yield {"name": begun, "status": FAILED, "error": error}
             return
         found = meaning(line)
-        running = found.get("begins", running)
+        begun = found.get("begins", begun)
         if "name" in found:
-            running = None
+            begun = None
             status = PASSED if found.pop("ok") else FAILED
             yield {**found, "status": status}
             if not clock.fits(part):

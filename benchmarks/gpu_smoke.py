@@ -356,7 +356,7 @@ ELEMENT_BYTES = (1, 2, 4, 8, 12, 16, 24, 32)
 
 def scans() -> Iterator[tuple[str, Maker]]:
     for size in ELEMENT_BYTES:
-        yield f"scan, elements of {size} bytes", partial(scan_of_bytes, size)
+        yield f"scan, {size}-byte elements", partial(scan_of_bytes, size)
     for variant in ("look_back", "hierarchical", "sweep", "warp"):
         for exclusive in (False, True):
             options = {"variant": variant, "exclusive": exclusive}
@@ -579,7 +579,7 @@ def solved(*given: Any, **options: Any) -> Any:
 def nnls_problems() -> Iterator[tuple[str, Maker]]:
     for regions in (3, 2, 1, 0):
         yield (
-            f"nnls, {regions} regions in shared memory",
+            f"nnls, {regions} of 3 regions in shared memory",
             partial(nnls_in_regions, regions),
         )
     yield "nnls, strided", lambda s: nnls(strided, {}, s)
@@ -805,8 +805,8 @@ def repeated(settings: Settings, begin: float) -> Result:
 SANITIZED = (
     "reduce, chunked",
     "reduce, atomic",
-    "scan, elements of 4 bytes",
-    "scan, elements of 32 bytes",
+    "scan, 4-byte elements",
+    "scan, 32-byte elements",
     "scan, hierarchical",
     "segmented_scan, bits",
     "stable_partition, mask",
@@ -814,7 +814,7 @@ SANITIZED = (
     "gemv, long columns",
     "sparse.multiply, merge",
     "sparse.spmv, csr",
-    "nnls, 3 regions in shared memory",
+    "nnls, 3 of 3 regions in shared memory",
     "nnls, strided",
     "gam.boost, stacked",
     "gam.boost, gram",
@@ -838,7 +838,7 @@ def checks() -> list[Check]:
     ]
     stress = [
         *(
-            (f"look-back, elements of {size} bytes", partial(stress_look_back, size))
+            (f"look-back, {size}-byte elements", partial(stress_look_back, size))
             for size in (4, 16, 32)
         ),
         *(

@@ -112,14 +112,14 @@ def test_some_checks_and_a_benchmark(
     status, contents, page = report(tmp_path, "--only", only)
     assert status == 1  # by the second benchmark
     assert statuses(contents) == {
-        "scan, elements of 32 bytes": "passed",
+        "scan, 32-byte elements": "passed",
         "scan, hierarchical": "passed",
         "scan, hierarchical, exclusive": "passed",
         "gam.boost, gram": "passed",
         "a second process finds the kernels": "passed",
         "memcheck": "skipped",
         "racecheck": "skipped",
-        "look-back, elements of 16 bytes": "passed",
+        "look-back, 16-byte elements": "passed",
         "grid barrier, gram": "passed",
     }
     assert contents["facts"]["gpu"] == "stand-in 0"
