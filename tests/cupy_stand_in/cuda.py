@@ -45,6 +45,28 @@ def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
     return occupancy(func, blockSize, dynamicSMemSize)
 
 
+class Stream:
+    """A stream; all of them are one here, for a launch ends before it returns."""
+
+    def __init__(
+        self,
+        null: bool = False,
+        non_blocking: bool = False,
+        ptds: bool = False,
+        priority: int | None = None,
+    ) -> None:
+        self.non_blocking = non_blocking
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        pass
+
+
 def is_available() -> bool:
     """Whether there is a device; an error of the runtime counts as none."""
     return devices.error is None and bool(devices.facts)
@@ -70,6 +92,7 @@ __all__ = [
     "Device",
     "Function",
     "MemoryPointer",
+    "Stream",
     "compiler",
     "driver",
     "is_available",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpusolve import _emulator
+from gpusolve._emulator._device import resident_threads
 
 UNLIMITED = 2**63
 
@@ -109,10 +110,16 @@ class Device:
     @property
     def attributes(self) -> dict[str, Any]:
         return {
+            "KernelExecTimeout": 0,
             "MaxSharedMemoryPerBlockOptin": facts[self.id].shared_memory,
+            "MaxThreadsPerMultiProcessor": resident_threads
+            // _emulator.multiprocessors,
             "MultiProcessorCount": _emulator.multiprocessors,
             "KernelExecTimeout": 0,
         }
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: a launch ends before it returns."""
 
     @property
     def compute_capability(self) -> str:

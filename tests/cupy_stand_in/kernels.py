@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -191,11 +193,21 @@ def emulated(kernel: RawKernel) -> _emulator.Kernel:
         files = sorted(include.glob("*.cu"))
         source = next(one for one in files if one.read_text() == kernel.code)
     try:
-        return _emulator.Kernel(source, kernel.name, include, definitions)
+        found = _emulator.Kernel(source, kernel.name, include, definitions)
+        keep(kernel)
+        return found
     except _emulator.CompileError as error:
         raise CompileException(
             str(error), kernel.code, kernel.name, kernel.options
         ) from error
+
+
+def keep(kernel: RawKernel) -> None:
+    """Leave a file where CuPy keeps what it compiled, if the environment says where."""
+    if folder := os.environ.get("CUPY_CACHE_DIR"):
+        told = repr((kernel.code, kernel.name, kernel.options))
+        digest = hashlib.sha256(told.encode()).hexdigest()
+        (Path(folder) / f"{digest}.cubin").touch()
 
 
 def occupancy(func: int, block_size: int, dynamic_shared_bytes: int) -> int:

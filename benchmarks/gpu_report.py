@@ -1,0 +1,603 @@
+"""Ten minutes on a GPU: is every path right, and how fast is it.
+
+    python benchmarks/gpu_report.py --out DIR --minutes 9
+
+From a plain checkout, with CuPy, NumPy and SciPy alone. In this order: facts of the
+machine; each public function in each of its paths (`gpu_smoke.py`); a second process,
+which must find the kernels in CuPy's cache; memcheck and racecheck of compute-sanitizer
+on a few of these checks; a stress of look-back and of the grid barrier; the benchmarks,
+the most important first, until the minutes end.
+
+`report.json` and `report.md` are written again after every step, so that what is known
+survives the end of this process. All that touches the GPU runs in other processes: a
+failure ends at most one check. The exit status is 0 only where every check passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.util
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+SMOKE = [sys.executable, str(HERE / "gpu_smoke.py")]
+"""The command that runs checks."""
+
+PASSED, FAILED, SKIPPED, STOPPED, NOT_RUN = (
+    "passed",
+    "failed",
+    "skipped",
+    "stopped",
+    "not run",
+)
+
+CHECK_SECONDS = 60
+"""After which a check counts as one that hangs."""
+FACTS_SECONDS = 60
+SANITIZER_SECONDS = 60
+BENCHMARK_SECONDS = 180
+
+PARTS = {"smoke": 0.45, "sanitizer": 0.6, "stress": 0.7, "benchmarks": 1.0}
+"""By when, as a part of all minutes, each one has ended."""
+LEAST_SECONDS = {"smoke": 2, "sanitizer": 15, "stress": 2, "benchmarks": 5}
+"""No check and no benchmark begins where less is left."""
+
+KEEPS_KERNELS = (14, 2)
+"""The first version of CuPy that keeps kernels with name expressions on disk."""
+
+FALLBACKS = ("threadpoolctl", "tqdm")
+"""Packages that a file in `fallbacks/` plays where they are missing."""
+
+COMPLAINTS = r"^=+ (Invalid|Error|Fatal)|Race reported|hazard"
+"""What compute-sanitizer writes of a fault, before it counts them at the end."""
+
+LAST_LINES = 20
+NO_TIME = "no time was left"
+
+
+class Benchmark(NamedTuple):
+    """A file of this folder, and its arguments."""
+
+    file: str
+    arguments: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join((self.file, *self.arguments))
+
+
+def benchmark(line: str) -> Benchmark:
+    file, *arguments = line.split()
+    return Benchmark(file, tuple(arguments))
+
+
+BENCHMARKS = [
+    benchmark(line)
+    for line in (
+        "nnls.py --systems 12 --size 100 --repeats 3",
+        "blocks.py --sizes 1e4 1e7 --repeats 5",
+        "gam.py --quick --rows 10000 --repeats 3",
+        "sparse.py --sizes 1e4 1e6 --longer 1e6 --repeats 5",
+        "nnls.py",
+        "blocks.py",
+        "gam.py --rows 100000 --repeats 3",
+        "gemv.py --repeats 11",
+        "sparse.py",
+        "nnls_accuracy.py --backend cuda --systems 20000 --jobs 2",
+        "gam.py",
+    )
+]
+"""The most important first; small sizes of each before the others."""
+REHEARSED = [benchmark("blocks.py --sizes 100 --repeats 1")]
+
+
+# ---- the clock and the page ----------------------------------------------------------
+
+
+class Clock:
+    """The minutes, and what is left of them for each part."""
+
+    def __init__(self, minutes: float) -> None:
+        self.begin = time.monotonic()
+        self.seconds = 60 * minutes
+
+    def passed(self) -> float:
+        return time.monotonic() - self.begin
+
+    def left(self, part: str) -> float:
+        return PARTS[part] * self.seconds - self.passed()
+
+    def fits(self, part: str) -> bool:
+        return self.left(part) >= LEAST_SECONDS[part]
+
+
+class Report:
+    """What is known so far, in two files."""
+
+    def __init__(self, folder: Path, minutes: float) -> None:
+        self.folder = folder
+        self.begin = time.monotonic()
+        self.facts: dict[str, str] = {}
+        self.checks: list[dict[str, Any]] = []
+        self.benchmarks: list[dict[str, Any]] = []
+        self.about = {
+            "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+            "minutes": minutes,
+            "finished": False,
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def add(self, part: str, name: str, status: str, **known: Any) -> None:
+        """A check, or a part that stands for several."""
+        self.checks.append({"part": part, "name": name, "status": status, **known})
+        remark = known.get("error") or known.get("reason") or ""
+        print(f"{status:<8} {name}  {remark.strip().rpartition(chr(10))[2]}".rstrip())
+        self.write()
+
+    def add_benchmark(self, name: str, status: str, **known: Any) -> None:
+        self.benchmarks.append({"name": name, "status": status, **known})
+        print(f"{status:<8} {name}  {known.get('reason', '')}".rstrip(), flush=True)
+        self.write()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed, but for those that this machine cannot run."""
+        statuses = {one["status"] for one in self.checks}
+        failed = any(one["status"] == FAILED for one in self.benchmarks)
+        return PASSED in statuses and statuses <= {PASSED, SKIPPED} and not failed
+
+    def contents(self) -> dict[str, Any]:
+        return {
+            **self.about,
+            "seconds": round(time.monotonic() - self.begin, 1),
+            "passed": self.passed,
+            "facts": self.facts,
+            "checks": self.checks,
+            "benchmarks": self.benchmarks,
+        }
+
+    def write(self) -> None:
+        contents = self.contents()
+        replace(self.folder / "report.json", json.dumps(contents, indent=1) + "\n")
+        replace(self.folder / "report.md", "\n".join(page(contents)) + "\n")
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file; at each moment it is the old one or the new one."""
+    new = path.with_suffix(path.suffix + ".new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def page(contents: dict[str, Any]) -> Iterator[str]:
+    """The Markdown page."""
+    facts, checks = contents["facts"], contents["checks"]
+    yield f"# gpusolve on {facts.get('gpu', 'no GPU')}\n"
+    if "why not" in facts:
+        yield f"**No GPU was found:** {facts['why not']}\n"
+    state = "finished" if contents["finished"] else "unfinished"
+    yield (
+        f"{contents['date']}, {contents['minutes']:g} minutes given, {state} after "
+        f"{contents['seconds']:.0f} s.\n"
+    )
+    counts = {
+        status: sum(one["status"] == status for one in checks)
+        for status in (PASSED, FAILED, SKIPPED, STOPPED, NOT_RUN)
+    }
+    counted = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
+    yield f"Checks: {counted or 'none'}.\n"
+    yield from (f"- {name}: {value}" for name, value in facts.items())
+    unwell = [one for one in checks if one["status"] not in (PASSED, NOT_RUN)]
+    if unwell:
+        yield "\n## What did not pass\n"
+    for one in unwell:
+        yield f"**{one['name']}** ({one['part']}): {one['status']}\n"
+        yield f"```\n{one.get('error') or one['reason']}\n```\n"
+    if checks:
+        yield "\n## Checks\n"
+        yield "The first call may compile; the second one does not.\n"
+        yield "| part | check | result | first ms | second ms | with NumPy s |"
+        yield "|---|---|---|---:|---:|---:|"
+    for one in checks:
+        cells = (milliseconds(one.get(name)) for name in ("first", "second"))
+        seconds = f"{one['seconds']:.1f}" if "seconds" in one else ""
+        yield (
+            f"| {one['part']} | {one['name']} | {one['status']} "
+            f"| {' | '.join(cells)} | {seconds} |"
+        )
+    for one in contents["benchmarks"]:
+        yield f"\n## benchmarks/{one['name']}\n"
+        spent = f", {one['seconds']:.0f} s" if "seconds" in one else ""
+        yield f"{one['status']}{spent}\n"
+        if one.get("reason"):
+            yield f"```\n{one['reason']}\n```\n"
+        yield re.sub("^#", "###", one.get("output", ""), flags=re.MULTILINE)
+
+
+def milliseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{1000 * seconds:.3f}"
+
+
+# ---- other processes -----------------------------------------------------------------
+
+
+def environment(cache: Path) -> dict[str, str]:
+    """Where other processes find the package, and keep their kernels."""
+    places = [str(HERE.parent), str(HERE)]
+    if os.environ.get("PYTHONPATH"):
+        places.append(os.environ["PYTHONPATH"])
+    missing = (name for name in FALLBACKS if importlib.util.find_spec(name) is None)
+    places.extend(str(HERE / "fallbacks" / name) for name in missing)
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(places),
+        "CUPY_CACHE_DIR": str(cache),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+running: list[Process] = []
+"""The other processes that were not ended yet."""
+
+
+class Process:
+    """A process whose output is read line by line, with a patience for each line."""
+
+    def __init__(self, command: list[str], cache: Path) -> None:
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
+        self.popen = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            errors="replace",
+            env=environment(cache),
+            cwd=HERE,
+            start_new_session=True,
+        )
+        running.append(self)
+        self.lines: queue.Queue[str | None] = queue.Queue()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        running.remove(self)
+        self.reader.join(10)
+        self.errors.close()
+        if not self.reader.is_alive() and self.popen.stdout is not None:
+            self.popen.stdout.close()
+
+    def _read(self) -> None:
+        assert self.popen.stdout is not None
+        for line in self.popen.stdout:
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def line(self, seconds: float) -> str | None:
+        """The next line, None where there is no other; TimeoutError for neither."""
+        try:
+            return self.lines.get(timeout=max(0.0, seconds))
+        except queue.Empty:
+            raise TimeoutError from None
+
+    def end(self, patience: float = 0.0) -> int | None:
+        """The exit status; the process and its children are killed, if need be.
+
+        None where even that does not help, as while the driver waits for the GPU.
+        """
+        try:
+            return self.popen.wait(patience)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        try:
+            return self.popen.wait(10)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def last_errors(self) -> str:
+        """The end of what it wrote to the standard error."""
+        self.errors.seek(0)
+        text = self.errors.read().decode(errors="replace")
+        return "\n".join(text.splitlines()[-LAST_LINES:])
+
+
+def run_all(command: list[str], cache: Path, seconds: float) -> tuple[int | None, str]:
+    """The status, None after so many seconds, and the output of a process."""
+    until = time.monotonic() + seconds
+    lines: list[str] = []
+    with Process(command, cache) as process:
+        try:
+            while (line := process.line(until - time.monotonic())) is not None:
+                lines.append(line)
+        except TimeoutError:
+            return None, "".join(lines)
+        status = process.end(10)
+        if status:
+            lines.append(process.last_errors())
+    return status, "".join(lines)
+
+
+# ---- checks --------------------------------------------------------------------------
+
+
+def meaning(line: str) -> dict[str, Any]:
+    """A line of `gpu_smoke.py`; nothing for what something else has printed."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def run_checks(
+    part: str, names: list[str], options: list[str], cache: Path, clock: Clock
+) -> Iterator[dict[str, Any]]:
+    """What is known of each check, as it ends; a new process after each disaster."""
+    left = list(names)
+    while left and clock.fits(part):
+        done = []
+        with Process([*SMOKE, *options, "--run", *left], cache) as process:
+            for found in follow(process, part, clock):
+                done.append(found["name"])
+                yield found
+            status = process.end(10)
+            errors = process.last_errors()
+        if not done:
+            error = f"no process for checks: status {status}\n{errors}"
+            yield {"name": left[0], "status": FAILED, "error": error}
+            reason = "no process for checks"
+            for name in left[1:]:
+                yield {"name": name, "status": NOT_RUN, "reason": reason}
+            return
+        left = [name for name in left if name not in done]
+    for name in left:
+        yield {"name": name, "status": NOT_RUN, "reason": NO_TIME}
+
+
+def follow(process: Process, part: str, clock: Clock) -> Iterator[dict[str, Any]]:
+    """The checks of one process, until it ends or hangs, or the part's time is over."""
+    begun = None
+    while True:
+        patience = min(CHECK_SECONDS, clock.left(part))
+        try:
+            line = process.line(patience)
+        except TimeoutError:
+            process.end()
+            if begun is not None and patience < CHECK_SECONDS:
+                yield {"name": begun, "status": STOPPED, "reason": NO_TIME}
+            elif begun is not None:
+                error = f"hangs: no end in {patience} s"
+                yield {"name": begun, "status": FAILED, "error": error}
+            return
+        if line is None:
+            if begun is not None:
+                status = process.end(10)
+                error = f"the process ended: {status}\n{process.last_errors()}"
+                yield {"name": begun, "status": FAILED, "error": error}
+            return
+        found = meaning(line)
+        begun = found.get("begins", begun)
+        if "name" in found:
+            begun = None
+            status = PASSED if found.pop("ok") else FAILED
+            yield {**found, "status": status}
+            if not clock.fits(part):
+                process.end()
+                return
+
+
+def facts(report: Report, cache: Path) -> list[tuple[str, str, bool]]:
+    """Find out about the machine; the checks that there are."""
+    status, output = run_all([*SMOKE, "--list"], cache, FACTS_SECONDS)
+    for line in output.splitlines():
+        if "facts" in (found := meaning(line)):
+            report.facts = found["facts"]
+            report.write()
+            return [(name, part, few) for name, part, few in found["checks"]]
+    report.facts = {"why not": f"no facts (status {status})\n{output}"}
+    report.write()
+    return []
+
+
+def checks_of(
+    part: str,
+    names: list[str],
+    options: list[str],
+    report: Report,
+    cache: Path,
+    clock: Clock,
+) -> None:
+    for found in run_checks(part, names, options, cache, clock):
+        report.add(part, **found)
+
+
+def second_process(
+    names: list[str], options: list[str], report: Report, cache: Path, clock: Clock
+) -> None:
+    """The kernels of the first process must serve the second one, with none new."""
+    name = "a second process finds the kernels"
+    version = report.facts.get("cupy", "")
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < KEEPS_KERNELS:
+        reason = f"CuPy {version} does not keep these kernels on disk"
+        report.add("smoke", name, SKIPPED, reason=reason)
+        return
+    before = {
+        one["name"]: one["first"]
+        for one in report.checks
+        if one["name"] in names and one["status"] == PASSED and "first" in one
+    }
+    if not before or not clock.fits("smoke"):
+        report.add("smoke", name, NOT_RUN, reason="no check to repeat, or no time")
+        return
+    files = files_in(cache)
+    found = list(run_checks("smoke", list(before), options, cache, clock))
+    new = len(files_in(cache) - files)
+    now = sum(one.get("first", 0.0) for one in found)
+    known = {"first": sum(before.values()), "second": now}
+    failed = [one["name"] for one in found if one["status"] != PASSED]
+    if failed:
+        error = f"did not pass in the second process: {', '.join(failed)}"
+    elif not files:
+        error = "the first process left no kernel in the cache"
+    else:
+        error = f"{new} kernels were compiled again" if new else ""
+    if error:
+        report.add("smoke", name, FAILED, error=error, **known)
+    else:
+        report.add("smoke", name, PASSED, **known)
+
+
+def files_in(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+# ---- compute-sanitizer ---------------------------------------------------------------
+
+
+def sanitizer() -> str | None:
+    """Where compute-sanitizer is, if it is installed."""
+    homes = (os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME"))
+    places = [home for home in homes if home] + ["/usr/local/cuda"]
+    found = (shutil.which("compute-sanitizer", path=f"{one}/bin") for one in places)
+    return shutil.which("compute-sanitizer") or next(filter(None, found), None)
+
+
+def sanitize(names: list[str], report: Report, cache: Path, clock: Clock) -> None:
+    """memcheck and racecheck of small inputs; each array in memory of its own."""
+    program = sanitizer()
+    for tool in ("memcheck", "racecheck"):
+        if program is None:
+            reason = "compute-sanitizer is not installed"
+            report.add("sanitizer", tool, SKIPPED, reason=reason)
+            continue
+        if not clock.fits("sanitizer"):
+            report.add("sanitizer", tool, NOT_RUN, reason=NO_TIME)
+            continue
+        log = report.folder / f"{tool}.log"
+        command = [program, "--tool", tool, "--error-exitcode", "9"]
+        command += ["--report-api-errors", "no", "--target-processes", "all"]
+        command += ["--log-file", str(log), *SMOKE]
+        command += ["--small", "--no-pool", "--run", *names]
+        begin = time.monotonic()
+        patience = min(SANITIZER_SECONDS, clock.left("sanitizer"))
+        status, output = run_all(command, cache, patience)
+        known = {"seconds": time.monotonic() - begin}
+        said = log.read_text(errors="replace") if log.exists() else ""
+        if status == 0:
+            report.add("sanitizer", tool, PASSED, **known)
+        elif status is None and not re.search(COMPLAINTS, said, re.MULTILINE):
+            reason = f"no end in {patience:.0f} s, and no complaint until then"
+            report.add("sanitizer", tool, STOPPED, reason=reason, **known)
+        else:
+            found = [f"status {status}", *said.splitlines()[-LAST_LINES:]]
+            lines = map(meaning, output.splitlines())
+            found += [
+                f"{one['name']}: {one['error']}" for one in lines if "error" in one
+            ]
+            report.add("sanitizer", tool, FAILED, error="\n".join(found), **known)
+
+
+# ---- benchmarks ----------------------------------------------------------------------
+
+
+def run_benchmarks(
+    listed: list[Benchmark], report: Report, cache: Path, clock: Clock
+) -> None:
+    """One after the other, each with a limit; what it printed until then is kept."""
+    for one in listed:
+        if not clock.fits("benchmarks"):
+            report.add_benchmark(str(one), NOT_RUN, reason=NO_TIME)
+            continue
+        patience = min(BENCHMARK_SECONDS, clock.left("benchmarks"))
+        command = [sys.executable, str(HERE / one.file), *one.arguments]
+        begin = time.monotonic()
+        status, output = run_all(command, cache, patience)
+        known: dict[str, Any] = {"seconds": time.monotonic() - begin, "output": output}
+        missing = re.search(r"ModuleNotFoundError: No module named '(.+)'", output)
+        if status is None:
+            reason = f"no end in {patience:.0f} s"
+            report.add_benchmark(str(one), STOPPED, reason=reason, **known)
+        elif status and missing:
+            report.add_benchmark(str(one), SKIPPED, reason=f"needs {missing[1]}")
+        else:
+            report.add_benchmark(str(one), FAILED if status else PASSED, **known)
+
+
+# ---- all of it -----------------------------------------------------------------------
+
+
+def arguments(given: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="a folder")
+    parser.add_argument("--minutes", type=float, default=9.0, help="a hard limit")
+    parser.add_argument(
+        "--small", action="store_true", help="small inputs, for a rehearsal"
+    )
+    parser.add_argument(
+        "--only", default="", metavar="REGEX", help="only checks with such a name"
+    )
+    return parser.parse_args(given)
+
+
+def run(options: argparse.Namespace, report: Report, cache: Path) -> None:
+    """All parts."""
+    clock = Clock(options.minutes)
+    listed = facts(report, cache)
+    if "gpu" not in report.facts:
+        print(f"no GPU was found: {report.facts.get('why not')}")
+        return
+    chosen = [one for one in listed if re.search(options.only, one[0])]
+    few = [name for name, _, sanitized in chosen if sanitized]
+    small = ["--small"] if options.small else []
+
+    def names(part: str) -> list[str]:
+        return [name for name, its_part, _ in chosen if its_part == part]
+
+    checks_of("smoke", names("smoke"), small, report, cache, clock)
+    second_process(few, small, report, cache, clock)
+    sanitize(few, report, cache, clock)
+    checks_of("stress", names("stress"), small, report, cache, clock)
+    run_benchmarks(REHEARSED if options.small else BENCHMARKS, report, cache, clock)
+
+
+def main(given: list[str] | None = None) -> int:
+    options = arguments(given)
+    report = Report(options.out, options.minutes)
+    report.write()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
+        try:
+            run(options, report, Path(cache))
+            report.about["finished"] = True
+        finally:
+            report.write()
+            for process in running:  # which a signal took out of its block
+                process.end()
+    print(f"{report.folder / 'report.md'}")
+    return 0 if report.passed else 1
+
+
+def interrupt(*_: object) -> None:
+    """End in order: other processes too, and with the report written."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, interrupt)
+    sys.exit(main())

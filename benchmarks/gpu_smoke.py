@@ -1,0 +1,960 @@
+"""Every public function once in each of its paths, on a GPU, against NumPy.
+
+    python benchmarks/gpu_smoke.py --list          # facts of the machine; the checks
+    python benchmarks/gpu_smoke.py                 # all checks
+    python benchmarks/gpu_smoke.py --run "reduce, tree" "scan, warp"
+
+`gpu_report.py` runs this in a process of its own, which it can end and start again: a
+kernel that hangs cannot be stopped otherwise, and after an illegal access no call of
+the process succeeds. Each line of the output is JSON.
+
+The right answer is that of the same call with NumPy's arrays, which the suite holds
+against independent oracles, or a formula. Numbers are whole and small where sums are
+compared exactly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import platform
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+import scipy.sparse
+from experiments import EXPERIMENTS
+from timing import commit, cupy_with_a_device, driver, processor
+
+import gpusolve
+from gpusolve import gam, sparse
+from gpusolve._config import config
+from gpusolve._kernels import CudaDevice
+from gpusolve._nnls_kernel import STATIC_SHARED_MEMORY, region_bytes, regions_that_fit
+from gpusolve._scan_kernel import tile_for
+
+Array = Any
+Result = dict[str, Any]
+
+LAUNCHES = 300
+"""Of a kernel under stress."""
+FEW_LAUNCHES = 3
+NO_GPU = 3
+"""The exit status where there is none."""
+OCCUPYING_BYTES = 2**28
+MOST_TILES_IF_SMALL = 16
+TRACEBACK_LINES = 15
+
+
+class Settings(NamedTuple):
+    """What the checks need to know of this run.
+
+    Attributes
+    ----------
+    xp : module
+        CuPy.
+    small : bool
+        Inputs for the emulator, or for a sanitizer, where a kernel takes seconds.
+    """
+
+    xp: Any
+    small: bool
+
+    def size(self, large: int, small: int) -> int:
+        return small if self.small else large
+
+
+class Check(NamedTuple):
+    """A check: it returns what it measured, and raises on a wrong answer."""
+
+    name: str
+    run: Callable[[Settings], Result]
+    part: str = "smoke"
+    sanitized: bool = False
+
+
+# ---- one call on the GPU, and the same one on the CPU --------------------------------
+
+
+class Call(NamedTuple):
+    """A function, and its arguments as arrays on the host.
+
+    Attributes
+    ----------
+    function : callable
+    given : tuple
+        Arrays of NumPy and SciPy are moved to the GPU with their strides.
+    options : dict
+    right : callable, optional
+        Of the same arrays, on the host. By default the function itself.
+    rtol : float, optional
+        By default no bit may differ.
+    """
+
+    function: Callable[..., Any]
+    given: tuple[Any, ...]
+    options: dict[str, Any]
+    right: Callable[..., Any] | None = None
+    rtol: float = 0.0
+
+    def expected(self) -> Any:
+        if self.right is not None:
+            return self.right(*map(copied, self.given))
+        return on_host(self.function(*map(copied, self.given), **self.options))
+
+    def there(self, xp: Any) -> list[Any]:
+        return [on_gpu(xp, value) for value in self.given]
+
+    def on(self, given: list[Any]) -> Any:
+        return self.function(*given, **self.options)
+
+    def compare(self, found: Any, right: Any) -> None:
+        compare(on_host(found), right, self.rtol)
+
+
+Maker = Callable[[Settings], Call]
+
+
+def checked(make: Maker) -> Callable[[Settings], Result]:
+    """Three calls: the first one compiles, the second one is timed, the third one runs
+    on a stream that does not wait for the null stream."""
+
+    def run(settings: Settings) -> Result:
+        call, xp = make(settings), settings.xp
+        right = call.expected()
+        seconds = {}
+        for name in ("first", "second"):
+            given = call.there(xp)
+            xp.cuda.Device().synchronize()
+            begin = time.perf_counter()
+            found = call.on(given)
+            xp.cuda.Device().synchronize()
+            seconds[name] = time.perf_counter() - begin
+            call.compare(found, right)
+        try:
+            on_another_stream(settings, call, right)
+        except Exception as error:
+            raise RuntimeError("fails on a non-blocking stream") from error
+        return seconds
+
+    return run
+
+
+def on_another_stream(settings: Settings, call: Call, right: Any) -> None:
+    """The inputs come late: what does not wait for their stream reads zeros."""
+    xp = settings.xp
+    given = call.there(xp)
+    numbers = [value.data if xp_issparse(value) else value for value in given]
+    arrays = [one for one in numbers if hasattr(one, "get")]
+    kept = [array.copy() for array in arrays]
+    for array in arrays:
+        array[...] = 0
+    busy = xp.zeros(settings.size(OCCUPYING_BYTES, 8), np.uint8)
+    xp.cuda.Device().synchronize()
+    with xp.cuda.Stream(non_blocking=True):
+        for _ in range(4):
+            busy += np.uint8(1)
+        for array, value in zip(arrays, kept, strict=True):
+            array[...] = value
+        call.compare(call.on(given), right)
+
+
+def copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def xp_issparse(value: Any) -> bool:
+    return hasattr(value, "tocsr")
+
+
+def on_gpu(xp: Any, value: Any) -> Any:
+    """Arrays of NumPy and SciPy on the current device; the rest as it is."""
+    if scipy.sparse.issparse(value):
+        from cupyx.scipy import sparse as there
+
+        return getattr(there, f"{value.format}_matrix")(value)
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.flags.c_contiguous:
+        return xp.asarray(value)
+    turned = value.swapaxes(-1, -2) if value.ndim > 1 else value
+    if turned.flags.c_contiguous:
+        return xp.asarray(turned).swapaxes(-1, -2)
+    wide = xp.zeros((*value.shape[:-1], 2 * value.shape[-1]), value.dtype)
+    wide[..., ::-2] = xp.asarray(np.ascontiguousarray(value))
+    return wide[..., ::-2]
+
+
+def on_host(value: Any) -> Any:
+    """A result, and each part of a tuple, as NumPy's arrays."""
+    if isinstance(value, tuple):
+        return tuple(map(on_host, value))
+    found = value.get() if hasattr(value, "get") else value
+    return found.toarray() if scipy.sparse.issparse(found) else np.asarray(found)
+
+
+def compare(found: Any, right: Any, rtol: float) -> None:
+    """AssertionError unless both have the same shapes, dtypes and numbers."""
+    if isinstance(right, tuple):
+        for one, other in zip(found, right, strict=True):
+            compare(one, other, rtol)
+        return
+    right = np.asarray(right)
+    assert found.dtype == right.dtype, f"dtype {found.dtype} instead of {right.dtype}"
+    if rtol == 0 or right.dtype.kind not in "fc":
+        np.testing.assert_array_equal(found, right)
+    else:
+        scale = np.abs(right[np.isfinite(right)]).max(initial=0)
+        np.testing.assert_allclose(found, right, rtol=rtol, atol=rtol * scale)
+
+
+# ---- inputs --------------------------------------------------------------------------
+
+
+def random() -> np.random.Generator:
+    return np.random.default_rng(20261122)
+
+
+def whole(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Array:
+    """Whole numbers from 0 to 3: their sums are exact."""
+    return random().integers(0, 4, shape).astype(dtype)
+
+
+def strided(array: Array) -> Array:
+    """The same numbers, every other one of a longer row, from the back."""
+    wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+    wide[..., ::-2] = array
+    return wide[..., ::-2]
+
+
+def tiles(settings: Settings, threads: int) -> int:
+    """More tiles than blocks of so many threads are resident; few of them if small."""
+    facts = settings.xp.cuda.Device().attributes
+    per_multiprocessor = facts["MaxThreadsPerMultiProcessor"] // threads
+    resident = facts["MultiProcessorCount"] * min(32, per_multiprocessor)
+    more = 2 * resident + 3
+    return min(more, MOST_TILES_IF_SMALL) if settings.small else int(more)
+
+
+# ---- reduce --------------------------------------------------------------------------
+
+SQUARE = gpusolve.Map("square", "x * x", np.square)
+POSITIVE = gpusolve.Map("positive", "x > 0", lambda x: x > 0, dtype=bool)
+
+
+def reductions() -> Iterator[tuple[str, Maker]]:
+    def of(shape: tuple[int, ...], **options: Any) -> Maker:
+        return lambda settings: Call(
+            gpusolve.reduce, (whole(shape),), {"axis": -1, **options}
+        )
+
+    for variant in ("tree", "group", "chunked", "atomic"):
+        yield f"reduce, {variant}", of((2, 5000), variant=variant)
+    yield "reduce, many short rows", of((20_000, 40))
+    yield (
+        "reduce, one long row",
+        lambda s: Call(gpusolve.reduce, (whole(s.size(5_000_000, 30_000)),), {}),
+    )
+    yield "reduce, first axis", of((300, 20), axis=0)
+    yield "reduce, no elements", of((3, 0))
+    yield "reduce, map", of((2, 5000), map=SQUARE)
+    yield "reduce, tree of a map", of((2, 5000), map=SQUARE, variant="tree")
+    yield (
+        "reduce, strided",
+        lambda s: Call(gpusolve.reduce, (strided(whole((20, 300))),), {"axis": -1}),
+    )
+    yield "any", lambda s: Call(gpusolve.any, (whole((9, 500)), POSITIVE), {"axis": 1})
+    yield "all", lambda s: Call(gpusolve.all, (whole((9, 500)),), {"axis": 0})
+    for variant in ("tree", "group", "chunked"):
+        yield f"maximum_segment_sum, {variant}", partial(segment_sum, variant)
+
+
+def segment_sum(variant: str, settings: Settings) -> Call:
+    def right(x: Array) -> Any:
+        sums = np.concatenate([[0], np.cumsum(x)])
+        return (sums - np.minimum.accumulate(sums)).max().astype(x.dtype)
+
+    x = random().integers(-9, 10, settings.size(1_000_000, 3000)).astype(np.int64)
+    return Call(gpusolve.maximum_segment_sum, (x,), {"variant": variant}, right)
+
+
+# ---- scan ----------------------------------------------------------------------------
+
+
+def affine(extra: int) -> gpusolve.Monoid:
+    """Composition of maps x -> a x + b, the earlier one first, and `extra` counters."""
+    names = range(2, 2 + extra)
+
+    def compose(f: Array, g: Array) -> Array:
+        made = [f[..., 0] * g[..., 0], f[..., 1] * g[..., 0] + g[..., 1]]
+        return np.stack([*made, *(f[..., k] + g[..., k] for k in names)], axis=-1)
+
+    return gpusolve.Monoid(
+        f"affine{extra}",
+        identity=(1, 0, *[0] * extra),
+        cuda=(
+            "a[0] * b[0]",
+            "a[1] * b[0] + b[1]",
+            *(f"a[{k}] + b[{k}]" for k in names),
+        ),
+        numpy=compose,
+        commutative=False,
+    )
+
+
+AFFINE = {extra: affine(extra) for extra in (0, 1, 2)}
+
+
+def maps(n: int, extra: int, dtype: Any) -> Array:
+    """Affine maps with slopes 1 and -1, and counters of 1."""
+    x = np.ones((n, 2 + extra), dtype)
+    x[:, 0] = 1 - 2 * random().integers(0, 2, n)
+    x[:, 1] = random().integers(0, 9, n)
+    return x
+
+
+def composed(x: Array) -> Array:
+    """The inclusive scan of such maps."""
+    slopes = np.cumprod(x[:, 0])
+    sums = slopes * np.cumsum(slopes * x[:, 1])
+    return np.stack([slopes, sums, *np.cumsum(x[:, 2:], axis=0).T], -1).astype(x.dtype)
+
+
+def sums(x: Array) -> Array:
+    return np.cumsum(x, dtype=x.dtype)
+
+
+def scan_of_bytes(size: int, settings: Settings) -> Call:
+    """A scan of elements of so many bytes, over more tiles than are resident."""
+    tile = tile_for(size)
+    n = tiles(settings, tile.threads) * tile.size - 5
+    if size <= 4:
+        x = whole(n, {1: np.uint8, 2: np.int16, 4: np.int32}[size])
+        return Call(gpusolve.scan, (x,), {}, sums)
+    extra, dtype = {
+        8: (0, np.int32),
+        12: (1, np.int32),
+        16: (0, np.int64),
+        24: (1, np.int64),
+        32: (2, np.int64),
+    }[size]
+    options = {"op": AFFINE[extra]}
+    return Call(gpusolve.scan, (maps(n, extra, dtype),), options, composed)
+
+
+ELEMENT_BYTES = (1, 2, 4, 8, 12, 16, 24, 32)
+
+
+def scans() -> Iterator[tuple[str, Maker]]:
+    for size in ELEMENT_BYTES:
+        yield f"scan, {size}-byte elements", partial(scan_of_bytes, size)
+    for variant in ("look_back", "hierarchical", "sweep", "warp"):
+        for exclusive in (False, True):
+            options = {"variant": variant, "exclusive": exclusive}
+            yield (
+                f"scan, {variant}{', exclusive' if exclusive else ''}",
+                partial(scan_rows, options),
+            )
+    yield (
+        "scan, complex numbers",
+        lambda s: Call(gpusolve.scan, (whole((2, 9000), np.complex128),), {}),
+    )
+    yield (
+        "scan, maximum of strided rows",
+        lambda s: Call(
+            gpusolve.scan, (strided(whole((3, 9000), np.float64)), "max"), {}
+        ),
+    )
+    yield (
+        "scan, first axis",
+        lambda s: Call(gpusolve.scan, (whole((300, 20)),), {"axis": 0}),
+    )
+    yield "scan, in place", lambda s: Call(in_place, (whole(9000),), {})
+    for name, of_segments in (
+        ("bytes", {}),
+        ("bits", {"packed": True}),
+        ("exclusive", {"exclusive": True}),
+    ):
+        yield f"segmented_scan, {name}", partial(scan_segments, of_segments)
+    yield "segment_flags", lambda s: Call(gpusolve.segment_flags, (lengths(),), {})
+    for dtype in (np.int32, np.int64):
+        yield (
+            f"segmented_reduce, {np.dtype(dtype)}",
+            partial(reduce_segments, dtype),
+        )
+    yield (
+        "segmented_reduce, offsets",
+        lambda s: Call(
+            lambda x, offsets: gpusolve.segmented_reduce(x, op="max", offsets=offsets),
+            (whole(int(lengths().sum())), np.concatenate([[0], np.cumsum(lengths())])),
+            {},
+        ),
+    )
+
+
+def scan_rows(options: dict[str, Any], settings: Settings) -> Call:
+    x = whole((2, settings.size(400_000, 9000)), np.int64)
+    return Call(gpusolve.scan, (x,), options)
+
+
+def in_place(x: Array) -> Array:
+    return gpusolve.scan(x, out=x)
+
+
+def lengths(dtype: Any = np.int64) -> Array:
+    """Of segments: empty ones, one over several tiles, and short ones."""
+    return np.array([0, 3, 1, 0, 9000, 1, *[5] * 300], dtype)
+
+
+def scan_segments(options: dict[str, Any], settings: Settings) -> Call:
+    n = settings.size(3_000_000, 9000)
+    flags = random().random(n) < 0.001
+    if options.get("packed"):
+        flags = np.packbits(flags, bitorder="little")
+    return Call(gpusolve.segmented_scan, (whole(n, np.int32), flags), options)
+
+
+def reduce_segments(dtype: Any, settings: Settings) -> Call:
+    given = whole(int(lengths().sum())), lengths(dtype)
+    return Call(gpusolve.segmented_reduce, given, {})
+
+
+# ---- partition -----------------------------------------------------------------------
+
+
+def partitions() -> Iterator[tuple[str, Maker]]:
+    yield "stable_partition, mask", partial(partition, False)
+    yield "stable_partition, predicate", partial(partition, True)
+    yield (
+        "scatter",
+        lambda s: Call(
+            gpusolve.scatter,
+            (
+                np.zeros((500, 3), np.float32),
+                np.append(random().permutation(400), 999),
+                whole((401, 3)),
+            ),
+            {},
+        ),
+    )
+    yield (
+        "replicate",
+        lambda s: Call(
+            lambda element: gpusolve.replicate(500, element), (whole(3),), {}
+        ),
+    )
+
+
+def partition(by_predicate: bool, settings: Settings) -> Call:
+    x = whole(settings.size(3_000_000, 9000), np.int32)
+    return Call(gpusolve.stable_partition, (x, POSITIVE if by_predicate else x > 0), {})
+
+
+# ---- gemv ----------------------------------------------------------------------------
+
+
+def gemvs() -> Iterator[tuple[str, Maker]]:
+    for variant in ("naive", "threads_per_dot", "threads_per_row"):
+        yield f"gemv, {variant}", partial(gemv, (40, 70), False, variant=variant)
+    yield "gemv, a warp for a row", partial(gemv, (40, 300), False)
+    yield "gemv, blocks for a row", partial(gemv, (3, 40_000), False)
+    yield "gemv, rows of columns", partial(gemv, (70, 40), True)
+    yield "gemv, long columns", partial(gemv, (40_000, 3), True)
+    yield "gemv, very many rows", lambda s: gemv((s.size(2**20, 999), 32), False, s)
+    yield (
+        "gemv, a matrix for many vectors",
+        lambda s: Call(gpusolve.gemv, (whole((8, 50)), whole((3, 50))), {}),
+    )
+    yield (
+        "gemv, strided",
+        lambda s: Call(
+            gpusolve.gemv, (strided(whole((30, 50))), strided(whole(50))), {}
+        ),
+    )
+    for dtype in (np.float16, np.float64, np.int32):
+        yield (
+            f"gemv, {np.dtype(dtype)}",
+            lambda s, dtype=dtype: Call(
+                gpusolve.gemv, (whole((40, 70), dtype), whole(70, dtype)), {}
+            ),
+        )
+
+
+def gemv(
+    shape: tuple[int, int],
+    transpose: bool,
+    settings: Settings,
+    variant: str = "auto",
+) -> Call:
+    A, x = whole(shape), whole(shape[0] if transpose else shape[1])
+    return Call(gpusolve.gemv, (A, x), {"transpose": transpose, "variant": variant})
+
+
+# ---- sparse --------------------------------------------------------------------------
+
+
+def sparse_products() -> Iterator[tuple[str, Maker]]:
+    for method in ("linear", "binary", "merge", "gallop"):
+        yield f"sparse.multiply, {method}", partial(multiply, method)
+    yield (
+        "sparse.multiply, unsorted with duplicates",
+        lambda s: Call(sparse.multiply, (unsorted(), random_matrix(300)), {}),
+    )
+    for format in ("coo", "csr", "csc"):
+        yield f"sparse.spmv, {format}", partial(spmv, format, {})
+    yield (
+        "sparse.spmv, segmented_scan",
+        partial(spmv, "csr", {"method": "segmented_scan"}),
+    )
+    yield (
+        "sparse.spmv, least sums",
+        partial(spmv, "csr", {"add": "min", "multiply": "add"}),
+    )
+    yield (
+        "sparse.SpMVPlan, many vectors",
+        lambda s: Call(
+            lambda A, x: sparse.SpMVPlan(A)(x), (heavy_row(s), whole((3, 500))), {}
+        ),
+    )
+
+
+def random_matrix(entries: int, seed: int = 1) -> Any:
+    rng = np.random.default_rng(seed)
+    places = np.sort(rng.choice(40_000, entries, replace=False))
+    values = rng.integers(1, 9, entries).astype(np.float32)
+    rows, columns = np.divmod(places.astype(np.int32), 200)
+    return scipy.sparse.coo_matrix((values, (rows, columns)), shape=(200, 200))
+
+
+def unsorted() -> Any:
+    rows, columns = np.int32([3, 1, 1, 0] * 50), np.int32([2, 5, 5, 9] * 50)
+    values = np.ones(200, np.float32)
+    return scipy.sparse.coo_matrix((values, (rows, columns)), shape=(200, 200))
+
+
+def multiply(method: str, settings: Settings) -> Call:
+    entries = settings.size(20_000, 2000)
+    longer = random_matrix(entries, 2)
+    given = random_matrix(entries // 4), longer
+    return Call(sparse.multiply, given, {"method": method})
+
+
+def heavy_row(settings: Settings) -> Any:
+    """A CSR matrix with empty and short rows, and one over many tiles."""
+    rng = random()
+    counts = rng.integers(0, 9, 300)
+    counts[7] = settings.size(1_000_000, 9000)
+    entries = int(counts.sum())
+    columns = rng.integers(0, 500, entries).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    values = rng.integers(0, 2, entries).astype(np.float32)
+    return scipy.sparse.csr_matrix((values, columns, offsets), shape=(300, 500))
+
+
+def spmv(format: str, options: dict[str, Any], settings: Settings) -> Call:
+    matrix = heavy_row(settings)
+    if format != "csr":
+        matrix = matrix.asformat(format)
+    return Call(sparse.spmv, (matrix, whole(500)), options)
+
+
+# ---- nnls ----------------------------------------------------------------------------
+
+
+def solved(*given: Any, **options: Any) -> Any:
+    """What of the result does not depend on rounding."""
+    result = gpusolve.nnls(*given, **options)
+    return result.x, result.rnorm, result.status
+
+
+def nnls_problems() -> Iterator[tuple[str, Maker]]:
+    for regions in (3, 2, 1, 0):
+        yield (
+            f"nnls, {regions} of 3 regions in shared memory",
+            partial(nnls_in_regions, regions),
+        )
+    yield "nnls, strided", lambda s: nnls(strided, {}, s)
+    yield "nnls, Fortran order", lambda s: nnls(in_fortran_order, {}, s)
+    yield (
+        "nnls, penalties and a warm start",
+        partial(nnls, np.asarray, {"l1": 0.1, "l2": 0.2, "warm": True}),
+    )
+    yield "nnls, float32", lambda s: nnls(np.float32, {}, s, 1e-4)
+    yield (
+        "nnls, many systems",
+        lambda s: nnls(np.asarray, {}, s, systems=s.size(5000, 50)),
+    )
+    yield (
+        "nnls, a shared matrix",
+        lambda s: Call(
+            solved,
+            (positive((30, 12)), random().standard_normal((40, 30))),
+            {},
+            None,
+            1e-8,
+        ),
+    )
+    for name in EXPERIMENTS:
+        yield f"nnls, {name} of the paper", partial(nnls_of_the_paper, name)
+
+
+def positive(shape: tuple[int, ...]) -> Array:
+    return random().random(shape)
+
+
+def in_fortran_order(array: Array) -> Array:
+    if array.ndim < 3:
+        return array
+    return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def systems_of(count: int, m: int, n: int) -> tuple[Array, Array]:
+    """Systems of full rank, of which about half the columns have a part."""
+    rng = random()
+    A = rng.random((count, m, n))
+    x = np.maximum(0, rng.standard_normal((count, n, 1)))
+    return A, (A @ x)[..., 0] + 0.1 * rng.standard_normal((count, m))
+
+
+def nnls(
+    layout: Callable[[Array], Array],
+    options: dict[str, Any],
+    settings: Settings,
+    rtol: float = 1e-8,
+    systems: int = 5,
+) -> Call:
+    A, b = map(layout, systems_of(systems, 30, 12))
+    if not options.get("warm"):
+        return Call(solved, (A, b), options, None, rtol)
+    penalties = {name: value for name, value in options.items() if name != "warm"}
+
+    def warm(A: Array, b: Array, start: Array) -> Any:
+        return solved(A, b, warm_start=start, **penalties)
+
+    start = np.ones(A.shape[::2])
+    return Call(warm, (A, b, start), {}, None, rtol)
+
+
+def shape_in_regions(regions: int, limit: int) -> tuple[int, int]:
+    """A system of float64 of whose regions so many lie in shared memory."""
+    side = math.isqrt(limit // 8)
+    return {
+        3: (30, 20),
+        2: (limit // 32, 8),
+        1: (side + 10, side),
+        0: (limit // 16 + 1, 4),
+    }[regions]
+
+
+def nnls_in_regions(regions: int, settings: Settings) -> Call:
+    index = settings.xp.cuda.Device().id
+    limit = CudaDevice(index).shared_memory_per_block - STATIC_SHARED_MEMORY
+    m, n = shape_in_regions(regions, limit)
+    found = regions_that_fit(region_bytes(m, n, 8), limit)
+    assert found == regions, f"{m} x {n} has {found} regions in shared memory"
+    return Call(solved, systems_of(2, m, n), {}, None, 1e-8)
+
+
+def nnls_of_the_paper(name: str, settings: Settings) -> Call:
+    sizes = {"size": 24} if settings.small else {}
+    A, b = EXPERIMENTS[name](settings.size(12, 2), **sizes)
+    return Call(residual_norms, (A, b), {}, None, 1e-6)
+
+
+def residual_norms(*given: Any) -> Any:
+    """For ill-conditioned systems, whose x differs with the rounding."""
+    return gpusolve.nnls(*given).rnorm
+
+
+# ---- gam -----------------------------------------------------------------------------
+
+METHODS = ("direct", "stacked", "gram", "auto")
+
+
+def boosted_models() -> Iterator[tuple[str, Maker]]:
+    for method in METHODS:
+        yield f"gam.boost, {method}", partial(boosting, method)
+        yield f"gam.BoostedGAM, {method}", partial(estimator, method)
+
+
+def effects(settings: Settings) -> tuple[Array, Array]:
+    X = random().random((settings.size(20_000, 90), settings.size(20, 3)))
+    return X, np.sin(6 * X[:, 1]) + X[:, 2]
+
+
+def learners_of(X: Array) -> gam.Learners:
+    return gam.make_learners(gam.BSplines.spanning(X, 8).evaluate(X), 8)
+
+
+def boosting(method: str, settings: Settings) -> Call:
+    def path(X: Array, y: Array) -> Any:
+        made = gam.boost(learners_of(X), y, steps=10, learning_rate=0.5, method=method)
+        return made.selected, made.updates, made.risk
+
+    return Call(path, effects(settings), {}, None, 1e-7)
+
+
+def estimator(method: str, settings: Settings) -> Call:
+    weights = random().integers(0, 3, len(effects(settings)[1])).astype(float)
+
+    def predictions(X: Array, y: Array, weights: Array) -> Any:
+        model = gam.BoostedGAM(n_basis=8, max_iter=8, method=method)
+        fitted = model.fit(X, y, weights)
+        return fitted.predict(X), fitted.partial_effect(1, X[:, 1])
+
+    return Call(predictions, (*effects(settings), weights), {}, None, 1e-7)
+
+
+# ---- two threads ---------------------------------------------------------------------
+
+
+def two_threads(settings: Settings) -> Result:
+    """The same calls from two threads, each on its own stream, in opposite order."""
+    makers = [
+        partial(scan_of_bytes, 4),
+        partial(scan_of_bytes, 32),
+        partial(nnls_in_regions, 3),
+        partial(spmv, "csr", {}),
+        partial(boosting, "gram"),
+        partial(partition, False),
+    ]
+    calls = [make(settings) for make in makers]
+    right = [call.expected() for call in calls]
+    failed: list[BaseException] = []
+    begin = time.perf_counter()
+
+    def work(order: list[int]) -> None:
+        try:
+            with settings.xp.cuda.Stream(non_blocking=True):
+                for k in order:
+                    found = calls[k].on(calls[k].there(settings.xp))
+                    calls[k].compare(found, right[k])
+        except Exception as error:
+            failed.append(error)
+
+    forward = list(range(len(calls)))
+    threads = [
+        threading.Thread(target=work, args=(order,))
+        for order in (forward, forward[::-1])
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return {"first": time.perf_counter() - begin}
+
+
+# ---- stress --------------------------------------------------------------------------
+
+
+def launches(settings: Settings) -> int:
+    return settings.size(LAUNCHES, FEW_LAUNCHES)
+
+
+def stress_look_back(size: int, settings: Settings) -> Result:
+    """The same scan again and again; each time every element is compared."""
+    xp, call = settings.xp, scan_of_bytes(size, settings)
+    right, given = xp.asarray(call.expected()), call.there(xp)
+    begin = time.perf_counter()
+    for launch in range(launches(settings)):
+        wrong = int((call.on(given) != right).sum())
+        assert wrong == 0, f"launch {launch}: {wrong} of {right.size} numbers are wrong"
+    return repeated(settings, begin)
+
+
+def stress_grid_barrier(method: str, settings: Settings) -> Result:
+    """The same path again and again, of the same bits, and of the CPU's learners."""
+    X, y = effects(settings)
+    steps = settings.size(50, 5)
+    options: dict[str, Any] = {"steps": steps, "method": method}
+    right = gam.boost(learners_of(X), y, **options)
+    xp = settings.xp
+    learners, there = learners_of(xp.asarray(X)), xp.asarray(y)
+    first = gam.boost(learners, there, **options)
+    np.testing.assert_array_equal(first.selected, right.selected)
+    np.testing.assert_allclose(first.risk, right.risk, rtol=1e-7)
+    begin = time.perf_counter()
+    for launch in range(launches(settings)):
+        path = gam.boost(learners, there, **options)
+        for name in ("selected", "updates", "risk"):
+            same = getattr(path, name).tobytes() == getattr(first, name).tobytes()
+            assert same, f"launch {launch}: {name} has other bits than the first time"
+    return repeated(settings, begin)
+
+
+def repeated(settings: Settings, begin: float) -> Result:
+    """The seconds of one launch, on average, and how many there were."""
+    count = launches(settings)
+    seconds = (time.perf_counter() - begin) / count
+    return {"second": seconds, "launches": count}
+
+
+# ---- the list ------------------------------------------------------------------------
+
+SANITIZED = (
+    "reduce, chunked",
+    "reduce, atomic",
+    "scan, 4-byte elements",
+    "scan, 32-byte elements",
+    "scan, hierarchical",
+    "segmented_scan, bits",
+    "stable_partition, mask",
+    "gemv, blocks for a row",
+    "gemv, long columns",
+    "sparse.multiply, merge",
+    "sparse.spmv, csr",
+    "nnls, 3 of 3 regions in shared memory",
+    "nnls, strided",
+    "gam.boost, stacked",
+    "gam.boost, gram",
+)
+"""Once each kernel that shares memory within a block or between blocks."""
+
+
+def checks() -> list[Check]:
+    """All, in the order in which they run: the solvers before the blocks."""
+    made = [
+        *nnls_problems(),
+        *scans(),
+        *boosted_models(),
+        *reductions(),
+        *sparse_products(),
+        *partitions(),
+        *gemvs(),
+    ]
+    smoke = [
+        Check(name, checked(make), sanitized=name in SANITIZED) for name, make in made
+    ]
+    stress = [
+        *(
+            (f"look-back, {size}-byte elements", partial(stress_look_back, size))
+            for size in (4, 16, 32)
+        ),
+        *(
+            (f"grid barrier, {method}", partial(stress_grid_barrier, method))
+            for method in ("stacked", "gram")
+        ),
+    ]
+    return [
+        *smoke,
+        Check("two threads", two_threads),
+        *(Check(name, run, "stress") for name, run in stress),
+    ]
+
+
+# ---- facts ---------------------------------------------------------------------------
+
+
+def facts() -> dict[str, str]:
+    """What a reader must know of the machine; "why not" where it has no GPU."""
+    found = {
+        "commit": commit(),
+        "processor": processor(),
+        "scipy": scipy.__version__,
+        **config(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+    cupy = cupy_with_a_device()
+    if cupy is None:
+        return {**found, "why not": found.get("device", f"CuPy: {found['cupy']}")}
+    device = cupy.cuda.Device()
+    properties = cupy.cuda.runtime.getDeviceProperties(device.id)
+    capability = device.compute_capability
+    return {
+        **found,
+        "gpu": properties["name"].decode(),
+        "compute capability": f"{capability[:-1]}.{capability[-1]}",
+        "memory": f"{properties.get('totalGlobalMem', 0) / 2**30:.1f} GiB",
+        "multiprocessors": str(device.attributes["MultiProcessorCount"]),
+        "shared memory of a block": str(
+            device.attributes["MaxSharedMemoryPerBlockOptin"]
+        ),
+        "l2 cache": f"{properties.get('l2CacheSize', 0) / 2**20:.0f} MiB",
+        "driver": driver(),
+    }
+
+
+# ---- the process ---------------------------------------------------------------------
+
+
+def tail(error: BaseException) -> str:
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    return "\n".join(lines[-TRACEBACK_LINES:])
+
+
+def outcome(check: Check, settings: Settings) -> Result:
+    """What is known of a check once it ran; never an exception."""
+    begin = time.perf_counter()
+    try:
+        result = {"ok": True, **check.run(settings)}
+    except Exception as error:
+        result = {"ok": False, "error": tail(error)}
+    return {**result, "seconds": time.perf_counter() - begin}
+
+
+def is_lost(xp: Any) -> bool:
+    """Whether the device answers no more, as after an illegal access."""
+    try:
+        xp.cuda.Device().synchronize()
+        return int(xp.ones(1, np.int32).sum()) != 1
+    except Exception:
+        return True
+
+
+def arguments(given: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--list", action="store_true", help="only say what there is")
+    parser.add_argument("--run", nargs="*", metavar="NAME", help="only these checks")
+    parser.add_argument("--small", action="store_true", help="small inputs")
+    parser.add_argument(
+        "--no-pool", action="store_true", help="each array in memory of its own"
+    )
+    return parser.parse_args(given)
+
+
+def main(given: list[str] | None = None) -> int:
+    """0 where all checks passed, 1 where one failed, `NO_GPU` where there is none."""
+    options = arguments(given)
+    os.environ.pop("GPUSOLVE_EMULATE", None)
+    written = sys.stdout
+
+    def say(line: Result) -> None:
+        print(json.dumps(line), file=written, flush=True)
+
+    with contextlib.redirect_stdout(sys.stderr):
+        every = {check.name: check for check in checks()}
+        if options.list:
+            listed = [(c.name, c.part, c.sanitized) for c in every.values()]
+            say({"facts": facts(), "checks": listed})
+            return 0
+        cupy = cupy_with_a_device()
+        if cupy is None:
+            return NO_GPU
+        if options.no_pool:
+            cupy.cuda.set_allocator(None)
+        settings = Settings(cupy, options.small)
+        passed = True
+        for name in every if options.run is None else options.run:
+            say({"begins": name})
+            result = outcome(every[name], settings)
+            say({"name": name, **result})
+            passed = passed and result["ok"]
+            if not result["ok"] and is_lost(cupy):
+                break
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,387 @@
+"""The report of ten minutes on a GPU, rehearsed on the stand-in for CuPy."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cupy_stand_in
+import gpu_report
+import gpu_smoke
+import pytest
+
+import gpusolve
+from gpusolve import gam, sparse
+
+ON_STAND_IN = Path(__file__).parent / "gpu_smoke_on_stand_in.py"
+
+DISASTERS = """\
+import os, sys, time
+import numpy as np
+import cupy_stand_in, gpu_smoke
+from gpu_smoke import Check
+
+def wrong(settings):
+    gpu_smoke.compare(gpu_smoke.on_host(settings.xp.ones(3)), np.arange(1.0, 4.0), 0)
+
+def right(settings):
+    return {"first": 0.002, "second": 0.001}
+
+def lose_the_device(settings):
+    settings.xp.ones = None
+    raise RuntimeError("an illegal memory access")
+
+gpu_smoke.checks = lambda: [
+    Check("is right", right),
+    Check("is wrong", wrong),
+    Check("loses the device", lose_the_device),
+    Check("ends the process", lambda settings: os._exit(7)),
+    Check("hangs", lambda settings: time.sleep(1000)),
+    Check("is right at the end", right, "stress"),
+]
+with cupy_stand_in.installed(1):
+    sys.exit(gpu_smoke.main())
+"""
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks' processes import what the tests do, and run on the stand-in."""
+    places = [str(ON_STAND_IN.parent), *filter(None, sys.path)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(ON_STAND_IN)])
+    monkeypatch.setattr(gpu_report, "REHEARSED", [])
+    monkeypatch.setattr(gpu_report, "sanitizer", lambda: None)
+    monkeypatch.setattr(gpu_report, "LEAST_SECONDS", dict.fromkeys(gpu_report.PARTS, 0))
+
+
+def report(folder: Path, *options: str, minutes: float = 5) -> tuple[int, Any, str]:
+    """The exit status, and both files."""
+    given = ["--out", str(folder), "--small", "--minutes", str(minutes), *options]
+    status = gpu_report.main(given)
+    assert {path.name for path in folder.glob("report*")} == {
+        "report.json",
+        "report.md",
+    }
+    contents = json.loads((folder / "report.json").read_text())
+    return status, contents, (folder / "report.md").read_text()
+
+
+def statuses(contents: Any) -> dict[str, str]:
+    return {one["name"]: one["status"] for one in contents["checks"]}
+
+
+# ---- the whole of it -----------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_every_check_passes(tmp_path: Path) -> None:
+    status, contents, page = report(tmp_path)
+    failed = [one for one in contents["checks"] if one["status"] == "failed"]
+    assert not failed, failed[0]["error"]
+    assert status == 0
+    assert contents["finished"]
+    assert contents["passed"]
+    found = statuses(contents)
+    assert set(found) == {
+        *(check.name for check in gpu_smoke.checks()),
+        *("a second process finds the kernels", "memcheck", "racecheck"),
+    }
+    assert {name for name, status in found.items() if status != "passed"} == {
+        "memcheck",
+        "racecheck",
+    }
+    assert all(f"| {name} |" in page for name in found)
+
+
+def test_some_checks_and_a_benchmark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rehearsed = [gpu_report.benchmark("gemv.py --help")]
+    rehearsed.append(gpu_report.benchmark("no_such_file.py"))
+    monkeypatch.setattr(gpu_report, "REHEARSED", rehearsed)
+    only = (
+        "^(scan, elements of 32|scan, hier|gam.boost, gram|look-back.* 16|grid.*gram)"
+    )
+    status, contents, page = report(tmp_path, "--only", only)
+    assert status == 1  # by the second benchmark
+    assert statuses(contents) == {
+        "scan, 32-byte elements": "passed",
+        "scan, hierarchical": "passed",
+        "scan, hierarchical, exclusive": "passed",
+        "gam.boost, gram": "passed",
+        "a second process finds the kernels": "passed",
+        "memcheck": "skipped",
+        "racecheck": "skipped",
+        "look-back, 16-byte elements": "passed",
+        "grid barrier, gram": "passed",
+    }
+    assert contents["facts"]["gpu"] == "stand-in 0"
+    assert contents["facts"]["compute capability"] == "8.6"
+    shown, missing = contents["benchmarks"]
+    assert (shown["status"], missing["status"]) == ("passed", "failed")
+    assert "usage: gemv.py" in shown["output"]
+    assert "usage: gemv.py" in page
+    timed = {one["name"]: one for one in contents["checks"]}
+    assert timed["scan, hierarchical"]["second"] > 0
+    assert timed["grid barrier, gram"]["launches"] == gpu_smoke.FEW_LAUNCHES
+
+
+# ---- what goes wrong -----------------------------------------------------------------
+
+
+def test_a_failure_ends_one_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "disasters.py"
+    script.write_text(DISASTERS)
+    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(script)])
+    monkeypatch.setattr(gpu_report, "CHECK_SECONDS", 5)
+    status, contents, page = report(tmp_path / "out")
+    assert status == 1
+    assert contents["finished"]
+    assert not contents["passed"]
+    errors = {one["name"]: one.get("error", "") for one in contents["checks"]}
+    assert statuses(contents) == {
+        "is right": "passed",
+        "is wrong": "failed",
+        "loses the device": "failed",
+        "ends the process": "failed",
+        "hangs": "failed",
+        "a second process finds the kernels": "not run",
+        "memcheck": "skipped",
+        "racecheck": "skipped",
+        "is right at the end": "passed",
+    }
+    assert "Mismatched elements: 2 / 3" in errors["is wrong"]
+    assert "illegal memory access" in errors["loses the device"]
+    assert "the process ended: 7" in errors["ends the process"]
+    assert "hangs: no end in 5 s" in errors["hangs"]
+    assert "Mismatched elements: 2 / 3" in page
+    assert "| smoke | is right | passed | 2.000 | 1.000 |" in page
+
+
+def test_the_clock_stops_the_parts(tmp_path: Path) -> None:
+    status, contents, page = report(tmp_path, "--only", "scan", minutes=0)
+    assert status == 1
+    assert set(statuses(contents).values()) == {"not run", "skipped"}
+    assert "| smoke | scan, warp | not run |" in page
+
+
+def test_the_clock_stops_what_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "disasters.py"
+    script.write_text(DISASTERS)
+    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(script)])
+    _, contents, _ = report(tmp_path / "out", "--only", "hangs|end", minutes=0.1)
+    found = statuses(contents)
+    assert found["hangs"] in ("stopped", "not run")
+    assert contents["finished"]
+
+
+def test_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "no_gpu.py"
+    script.write_text(
+        "import cupy_stand_in, gpu_smoke, sys\n"
+        "with cupy_stand_in.installed(0, error='cudaErrorNoDevice'):\n"
+        "    sys.exit(gpu_smoke.main())\n"
+    )
+    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(script)])
+    status, contents, page = report(tmp_path / "out")
+    assert status == 1
+    assert contents["checks"] == []
+    assert "**No GPU was found:** none: cudaErrorNoDevice" in page
+
+
+def test_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, "-c", "import no_such"])
+    status, _, page = report(tmp_path)
+    assert status == 1
+    assert "No module named 'no_such'" in page
+
+
+def test_what_is_missing_skips_a_benchmark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_report, "HERE", tmp_path)
+    (tmp_path / "joining.py").write_text("import no_such_module\n")
+    made = gpu_report.Report(tmp_path, 1)
+    joining = [gpu_report.benchmark("joining.py")]
+    gpu_report.run_benchmarks(joining, made, tmp_path, gpu_report.Clock(1))
+    assert made.benchmarks == [
+        {"name": "joining.py", "status": "skipped", "reason": "needs no_such_module"}
+    ]
+
+
+def test_without_packages_that_have_a_fallback() -> None:
+    """The files in their place serve the package on a CPU."""
+    folder = Path(gpu_report.__file__).parent / "fallbacks"
+    places = [str(folder / name) for name in gpu_report.FALLBACKS]
+    code = f"""
+import sys; sys.path[:0] = {places}
+import numpy as np, gpusolve, threadpoolctl, tqdm
+assert threadpoolctl.__file__.startswith({str(folder)!r}), threadpoolctl.__file__
+assert tqdm.__file__.startswith({str(folder)!r}), tqdm.__file__
+X = np.random.default_rng(0).random((50, 3))
+assert gpusolve.nnls(X, X[:, 0]).status == 0
+gpusolve.gam.BoostedGAM(n_basis=6, max_iter=3).fit(X, X[:, 1])
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_benchmarks_take_these_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in (*gpu_report.BENCHMARKS, *gpu_report.REHEARSED):
+        assert (gpu_report.HERE / one.file).is_file()
+        module = importlib.import_module(f"benchmarks.{one.file.removesuffix('.py')}")
+        monkeypatch.setattr(sys, "argv", [one.file, *one.arguments])
+        if one.file == "nnls_accuracy.py":
+            module.options_of(list(one.arguments))
+        elif one.file != "nnls.py":  # whose main has them
+            module.arguments()
+
+
+def test_the_report_needs_no_package() -> None:
+    """It is written also where NumPy or CuPy does not import."""
+    command = [sys.executable, "-I", "-S", gpu_report.__file__, "--help"]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def test_its_end_ends_the_checks(tmp_path: Path) -> None:
+    """What is known is in the files; no process of checks is left."""
+    code = (
+        "import sys, gpu_report\n"
+        "gpu_report.SMOKE[:] = [sys.executable, '-c', 'import time; time.sleep(99)']\n"
+        "gpu_report.signal.signal(gpu_report.signal.SIGTERM, gpu_report.interrupt)\n"
+        "class Told(gpu_report.Process):\n"
+        "    def __enter__(self):\n"
+        "        print(self.popen.pid, flush=True)\n"
+        "        return self\n"
+        "gpu_report.Process = Told\n"
+        f"gpu_report.main(['--out', {str(tmp_path)!r}])\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        child = int(run.stdout.readline())
+        run.terminate()
+        assert run.wait(30) != 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert not json.loads((tmp_path / "report.json").read_text())["finished"]
+
+
+# ---- the sanitizer -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("errors", "status"), [(0, "passed"), (9, "failed")])
+def test_the_sanitizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, errors: int, status: str
+) -> None:
+    """A program in its place, which leaves its log and ends with its status."""
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        "assert sys.argv[1:5:2] == ['--tool', '--error-exitcode']\n"
+        "log = sys.argv[sys.argv.index('--log-file') + 1]\n"
+        "assert sys.argv[-4:] == ['--small', '--no-pool', '--run', 'scan, warp']\n"
+        "open(log, 'w').write('========= ERROR SUMMARY')\n"
+        f"sys.exit({errors})\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(gpu_report, "sanitizer", lambda: str(program))
+    made = gpu_report.Report(tmp_path, 1)
+    gpu_report.sanitize(["scan, warp"], made, tmp_path, gpu_report.Clock(1))
+    assert [(one["name"], one["status"]) for one in made.checks] == [
+        ("memcheck", status),
+        ("racecheck", status),
+    ]
+    assert not errors or "ERROR SUMMARY" in made.checks[0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [("COMPUTE-SANITIZER", "stopped"), ("Invalid __global__ read", "failed")],
+)
+def test_a_sanitizer_that_does_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, status: str
+) -> None:
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys, time\n"
+        "log = sys.argv[sys.argv.index('--log-file') + 1]\n"
+        f"open(log, 'w').write('========= {said}')\n"
+        "time.sleep(1000)\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(gpu_report, "sanitizer", lambda: str(program))
+    monkeypatch.setattr(gpu_report, "SANITIZER_SECONDS", 1)
+    made = gpu_report.Report(tmp_path, 1)
+    gpu_report.sanitize(["scan, warp"], made, tmp_path, gpu_report.Clock(1))
+    assert [one["status"] for one in made.checks] == [status] * 2
+
+
+# ---- the checks ----------------------------------------------------------------------
+
+
+def test_every_public_function_has_a_check() -> None:
+    names = " ".join(check.name for check in gpu_smoke.checks())
+    types = {"Map", "Monoid", "NNLSResult", "show_config", "reference", "gam", "sparse"}
+    for name in set(gpusolve.__all__) - types:
+        assert name in names
+    for name in set(sparse.__all__) - {"random_coo"}:  # it makes a matrix on the host
+        assert f"sparse.{name}" in names
+    assert {"boost", "BoostedGAM"} <= set(gam.__all__)
+
+
+def test_names_are_unique_and_the_sanitized_exist() -> None:
+    names = [check.name for check in gpu_smoke.checks()]
+    assert len(names) == len(set(names))
+    assert set(gpu_smoke.SANITIZED) <= set(names)
+
+
+@pytest.mark.parametrize("limit", [48, 64, 99, 163, 227])
+def test_shapes_in_regions(limit: int) -> None:
+    """Also on a GPU with as many KiB of shared memory to a block."""
+    room = limit * 1024 - gpu_smoke.STATIC_SHARED_MEMORY
+    for regions in range(4):
+        m, n = gpu_smoke.shape_in_regions(regions, room)
+        fit = gpu_smoke.regions_that_fit(gpu_smoke.region_bytes(m, n, 8), room)
+        assert fit == regions
+
+
+def test_a_wrong_answer_on_the_other_stream_is_told() -> None:
+    calls = []
+
+    def drifting(x: Any) -> Any:
+        calls.append(x)
+        return x + (len(calls) > 2)
+
+    def right(x: Any) -> Any:
+        return x
+
+    call = gpu_smoke.Call(drifting, (gpu_smoke.whole(5),), {}, right)
+    with cupy_stand_in.installed(1) as cupy:
+        settings = gpu_smoke.Settings(cupy, small=True)
+        with pytest.raises(RuntimeError, match="fails on a non-blocking stream"):
+            gpu_smoke.checked(lambda settings: call)(settings)
+
+
+def test_strides_stay_as_they_are() -> None:
+    x = gpu_smoke.whole((4, 6))
+    layouts = gpu_smoke.strided(x), gpu_smoke.in_fortran_order(x[None]), x
+    with cupy_stand_in.installed(1) as cupy:
+        for array in layouts:
+            there = gpu_smoke.on_gpu(cupy, array)
+            assert there.strides == array.strides
+            assert (there.get() == array).all()
