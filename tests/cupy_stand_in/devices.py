@@ -110,7 +110,6 @@ class Device:
     @property
     def attributes(self) -> dict[str, Any]:
         return {
-            "KernelExecTimeout": 0,
             "MaxSharedMemoryPerBlockOptin": facts[self.id].shared_memory,
             "MaxThreadsPerMultiProcessor": resident_threads
             // _emulator.multiprocessors,
