@@ -278,11 +278,16 @@ def read_log(log: str, symbol: str, blank: Resources) -> Resources:
     )
 
 
-def resources_on(architecture: int) -> list[Resources]:
-    """Every instance on one architecture."""
+def one_source_of_each_file() -> list[Source]:
+    """Some instances of every kernel."""
+    return list({source.file: source for source in reversed(all_sources())}.values())
+
+
+def resources_on(architecture: int, sources: list[Source]) -> list[Resources]:
+    """The instances of some sources on one architecture."""
     return [
         resources
-        for source in all_sources()
+        for source in sources
         for resources in compile_source(source, architecture)
     ]
 
@@ -308,7 +313,7 @@ def written_registers(architecture: int) -> list[str]:
 
 def table() -> str:
     """All kernels on all architectures, as a Markdown table."""
-    columns = [resources_on(one) for one in ARCHITECTURES]
+    columns = [resources_on(one, all_sources()) for one in ARCHITECTURES]
     names = " | ".join(f"sm_{one}" for one in ARCHITECTURES)
     lines = [
         "# What the kernels take",

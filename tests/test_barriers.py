@@ -74,7 +74,9 @@ def test_every_kernel_is_run() -> None:
 
 
 @pytest.mark.parametrize("file", RUNS)
-@pytest.mark.parametrize("order", ["forward", "random"])
+@pytest.mark.parametrize(
+    "order", ["forward", pytest.param("random", marks=pytest.mark.slow)]
+)
 def test_no_kernel_has_a_race(file: str, order: _emulator._schedule.Order) -> None:
     with _emulator.races(), _emulator.schedule(order, seed=5):
         for run in RUNS[file]:

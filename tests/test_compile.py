@@ -12,8 +12,11 @@ from kernel_resources import (
     ARCHITECTURES,
     TABLE,
     CompileError,
+    Resources,
     Source,
+    all_sources,
     compile_source,
+    one_source_of_each_file,
     registers,
     resources_on,
     written_registers,
@@ -22,28 +25,32 @@ from kernel_resources import (
 from gpusolve._kernels import source_directory
 from gpusolve._nnls_kernel import MAX_THREADS, STATIC_SHARED_MEMORY
 
-QUICK = 90
-"""The architecture whose column of the table `make test` compiles."""
-
 STATIC_LIMIT = 48 * 1024
 """The static shared memory that a block may have on any architecture."""
 
 
-@pytest.mark.parametrize(
-    "architecture",
-    [
-        pytest.param(one, marks=[] if one == QUICK else [pytest.mark.slow])
-        for one in ARCHITECTURES
-    ],
-)
-def test_resources_are_as_checked_in(architecture: int) -> None:
-    rows = resources_on(architecture)
+def check(rows: list[Resources]) -> None:
+    """No kernel spills, and each finds the room that it needs."""
     for row in rows:
         assert row.spilled_bytes == 0, row
         assert row.stack_bytes == 0, row
         assert row.registers * MAX_THREADS <= 65536, row
         limit = STATIC_SHARED_MEMORY if "nnls" in row.instance else STATIC_LIMIT
         assert row.shared_bytes <= limit, row
+
+
+def test_every_file_is_as_checked_in() -> None:
+    rows = resources_on(90, one_source_of_each_file())
+    check(rows)
+    changed = set(registers(rows)) - set(written_registers(90))
+    assert not changed, "renew the table with: make resources"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_instance_is_as_checked_in(architecture: int) -> None:
+    rows = resources_on(architecture, all_sources())
+    check(rows)
     written, found = written_registers(architecture), registers(rows)
     changed = "\n".join(
         unified_diff(written, found, TABLE.name, "NVRTC", lineterm="", n=0)

@@ -738,6 +738,7 @@ def test_object_is_made_once_for_each_text(
         assert objects(cache_without_kernels).count("one") == made
 
 
+@pytest.mark.slow
 def test_processes_race_for_one_object(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ def test_every_check_passes(tmp_path: Path) -> None:
     assert all(f"| {name} |" in page for name in found)
 
 
+@pytest.mark.slow
 def test_some_checks_and_a_benchmark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +173,7 @@ def test_the_clock_stops_the_parts(tmp_path: Path) -> None:
     assert "| smoke | scan, warp | not run |" in page
 
 
+@pytest.mark.slow
 def test_the_clock_stops_what_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +309,7 @@ def test_the_sanitizer(
     assert not errors or "ERROR SUMMARY" in made.checks[0]["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "status"),
     [("COMPUTE-SANITIZER", "stopped"), ("Invalid __global__ read", "failed")],

@@ -17,14 +17,8 @@ def names(path: Path) -> str:
     return path.stem
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        NOTEBOOKS[0],
-        *(pytest.param(path, marks=pytest.mark.slow) for path in NOTEBOOKS[1:]),
-    ],
-    ids=names,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=names)
 def test_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient", reason="nbclient runs the notebooks")
     pytest.importorskip("ipykernel", reason="ipykernel runs the notebooks' code")
