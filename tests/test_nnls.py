@@ -400,3 +400,20 @@ def test_a_watchdog_only_means_more_launches(
     assert grids == [(2,)] * 4 + [(1,)]
     for name in ("x", "rnorm", "dual", "kkt", "nit", "status"):
         np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (64, 48), (500, 500)])
+def test_a_chunk_is_a_bounded_amount_of_work(shape: tuple[int, int]) -> None:
+    """So that an interrupt is heard between two chunks."""
+    from gpusolve._nnls_cpu import CHUNK_ENTRIES, chunked
+    from gpusolve._nnls_problem import validate
+
+    systems = 20_000
+    b = np.broadcast_to(np.zeros(()), (systems, shape[0]))
+    problem = validate(np.zeros(shape), b, None, 0, 0, None, None)
+    for entries in CHUNK_ENTRIES.values():
+        chunks = list(chunked(problem, entries))
+        assert [one.start for one in chunks[1:]] == [one.stop for one in chunks[:-1]]
+        assert (chunks[0].start, chunks[-1].stop) == (0, systems)
+        largest = max(one.stop - one.start for one in chunks)
+        assert largest == 1 or largest * shape[0] * shape[1] <= entries
