@@ -99,12 +99,10 @@ struct PassiveQR {
         if (!(new_rhs > least)) return false;
 
         take(at.column, new_rhs);
-        const T again = along(at.column, reduce) - new_shift;
-        take(at.column, again);
         for (int i = threadIdx.x; i < at.rows; i += blockDim.x) q(slot)[i] = at.column[i];
         if (threadIdx.x == 0) {
             r(slot, slot) = norm;
-            rhs(slot) = new_rhs + again;
+            rhs(slot) = new_rhs;
             shift(slot) = new_shift;
             at.variables[length] = variable;
         }

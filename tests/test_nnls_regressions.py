@@ -227,3 +227,25 @@ def test_a_start_beyond_reason(method: str) -> None:
         )
         assert result.status == 0
         np.testing.assert_allclose(result.x, [1, 2, 0.5], rtol=1e-9)
+
+
+def test_rounding_noise_enters_no_factorisation(device_backend: Any) -> None:
+    """Rank 2 is seen as such at the first attempt."""
+    rng = np.random.default_rng(16)
+    A = rng.standard_normal((100, 6, 2)) @ rng.standard_normal((100, 2, 9))
+    result = device_backend.nnls(A, rng.standard_normal((100, 6)))
+    assert (result.status == 0).all()
+    assert not result.repaired.any()
+    assert (np.count_nonzero(result.x, axis=1) <= 2).all()
+
+
+def test_many_columns_enter_under_a_heavy_row(backend: Any) -> None:
+    """The residual stays orthogonal to the heavy row while they do."""
+    rng = np.random.default_rng(17)
+    A = np.vstack([rng.standard_normal((70, 50)), np.full(50, 1e8)])
+    b = A @ rng.dirichlet(np.ones(50)) + 0.01 * np.append(rng.standard_normal(70), 0)
+    result = backend.nnls(A, b, method="qr" if backend.name == "numpy" else "auto")
+    assert result.status == 0
+    assert np.count_nonzero(result.x) > 40
+    assert result.n_downdates <= 10
+    assert result.nit <= 60

@@ -146,9 +146,7 @@ class PassiveQR:
         self.R[slot, slot] = norm
         self.shift[slot] = shift
         self.residual -= rhs * u
-        again = u @ self.residual - shift
-        self.residual -= again * u
-        self.rhs[slot] = rhs + again
+        self.rhs[slot] = rhs
         self.variables[self.length] = variable
         self.length += 1
         return True
