@@ -319,7 +319,7 @@ class Process:
 
 
 def run_all(command: list[str], cache: Path, seconds: float) -> tuple[int | None, str]:
-    """The status, None after so many seconds, and the output of a process."""
+    """The status of a process, None where its time ran out, and its output."""
     until = time.monotonic() + seconds
     lines: list[str] = []
     with Process(command, cache) as process:

@@ -237,7 +237,7 @@ def strided(array: Array) -> Array:
 
 
 def tiles(settings: Settings, threads: int) -> int:
-    """More tiles than blocks of so many threads are resident; few of them if small."""
+    """More tiles than blocks of `threads` are resident; few of them if small."""
     facts = settings.xp.cuda.Device().attributes
     per_multiprocessor = facts["MaxThreadsPerMultiProcessor"] // threads
     resident = facts["MultiProcessorCount"] * min(32, per_multiprocessor)
@@ -334,7 +334,7 @@ def sums(x: Array) -> Array:
 
 
 def scan_of_bytes(size: int, settings: Settings) -> Call:
-    """A scan of elements of so many bytes, over more tiles than are resident."""
+    """A scan of elements of this size in bytes, over more tiles than are resident."""
     tile = tile_for(size)
     n = tiles(settings, tile.threads) * tile.size - 5
     if size <= 4:
@@ -645,7 +645,7 @@ def nnls(
 
 
 def shape_in_regions(regions: int, limit: int) -> tuple[int, int]:
-    """A system of float64 of whose regions so many lie in shared memory."""
+    """A system of float64 with this number of regions in shared memory."""
     side = math.isqrt(limit // 8)
     return {
         3: (30, 20),

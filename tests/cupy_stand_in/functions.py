@@ -12,10 +12,10 @@ from .memory import pointer_to
 
 
 def _only(**given: bool) -> None:
-    """NotImplementedError for options that nobody has needed yet."""
+    """Refuse options that gpusolve does not use."""
     asked = [name for name, is_default in given.items() if not is_default]
     if asked:
-        raise NotImplementedError(f"the stand-in has no {', '.join(asked)}")
+        raise TypeError(f"the stand-in has no {', '.join(asked)}")
 
 
 # ---- new arrays ----
