@@ -46,8 +46,7 @@ def solve(problem: Problem, method: str) -> Solution:
     def run(chunk: slice) -> int:
         part = solve_chunk(problem, chunk, method)
         with np.errstate(over="ignore"):
-            for field, values in zip(solution, part, strict=True):
-                field[chunk] = values
+            solution.put(chunk, part)
         return len(part.x)
 
     with blas().limit(limits=1, user_api="blas"):
@@ -137,8 +136,7 @@ def solve_chunk(problem: Problem, chunk: slice, method: str) -> Solution:
         part = solve_finite(
             problem, A if A.ndim == 2 else A[finite], b[finite], start[finite], method
         )
-        for field, values in zip(solution, part, strict=True):
-            field[finite] = values
+        solution.put(finite, part)
     return solution
 
 
@@ -173,8 +171,7 @@ def repair(
     part, x = system.take(doubtful), solution.x[doubtful]
     start = np.where(hides(part, x)[:, None], 0, x)
     again = nnls_householder(part, start, tol=tol, maxiter=maxiter)
-    for field, values in zip(solution, again, strict=True):
-        field[doubtful] = values
+    solution.put(doubtful, again)
     solution.repaired[doubtful] = True
 
 
@@ -183,7 +180,6 @@ def by_qr(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solut
     n = system.A.shape[-1]
     solution = Solution.blank((len(system.b),), n, system.b.dtype)
     for k in range(len(system.b)):
-        found = solve_one(system.take(np.array(k)), start[k], tol, maxiter)
-        for field, value in zip(solution, found, strict=True):
-            field[k] = value
+        one = system.take(np.array(k))
+        solution.put(k, solve_one(one, start[k], tol, maxiter))
     return solution

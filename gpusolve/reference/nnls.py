@@ -68,6 +68,11 @@ class Solution(NamedTuple):
         fields += [np.zeros(batch, bool)]
         return cls(*fields)
 
+    def put(self, at: Any, found: Solution) -> None:
+        """Write the solutions of some systems to their places."""
+        for field, values in zip(self, found, strict=True):
+            field[at] = values
+
 
 class PassiveQR:
     """``A[:, passive] = Q R``, with columns appended at the end and removed anywhere.
@@ -375,8 +380,7 @@ def nnls(
         system = scale(A[k], b[k], l1, l2)
         found = solve(system, system.rescale(start[k]), tol, maxiter)
         found = found._replace(x=system.unscale(found.x))
-        for field, value in zip(solution, found, strict=True):
-            field[k] = value
+        solution.put(k, found)
     return solution
 
 

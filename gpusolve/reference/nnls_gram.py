@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .certificate import (
     Certificate,
@@ -33,10 +32,7 @@ from .certificate import (
     times,
 )
 from .nnls import CONVERGED, ITERATION_LIMIT, Solution, outcome
-from .scaling import Array, ScaledSystem
-
-Indices = NDArray[np.intp]
-Mask = NDArray[np.bool_]
+from .scaling import Array, Indices, Mask, ScaledSystem
 
 PANEL = 32
 """Slots that are summed at once; storage for passive variables grows by as many."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .certificate import (
     certify,
@@ -32,10 +31,7 @@ from .nnls import (
     Solution,
     outcome,
 )
-from .scaling import Array, ScaledSystem
-
-Indices = NDArray[np.intp]
-Mask = NDArray[np.bool_]
+from .scaling import Array, Indices, Mask, ScaledSystem
 
 
 class Factors(NamedTuple):

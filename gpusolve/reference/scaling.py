@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
+Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 
 
 class ScaledSystem(NamedTuple):

@@ -27,8 +27,8 @@ std::size_t static_shared_bytes();
 /// Poison it all but `kept`.
 void poison_shared_memory(Span kept);
 
-/// The first byte that was written past the end of a `__shared__` variable, or of so many bytes
-/// of dynamic shared memory; null if there is none.
+/// The first byte that was written past the end of a `__shared__` variable, or of the
+/// `shared_bytes` of dynamic shared memory; null if there is none.
 const unsigned char* find_overrun(std::size_t shared_bytes);
 
 }  // namespace emulator
