@@ -29,8 +29,8 @@ import scipy
 from timing import Call, commit, cupy_with_a_device, driver, processor
 
 import gpusolve
+from gpusolve import reference as specification
 from gpusolve.gam import BSplines, Learners, boost, make_learners, simulate
-from gpusolve.reference import boosting as specification
 
 METHODS = ("direct", "stacked", "gram")
 

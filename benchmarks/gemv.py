@@ -35,7 +35,7 @@ from threadpoolctl import threadpool_info
 from timing import Call, by_the_clock, publish, timing
 
 import gpusolve
-from gpusolve.gemv import VARIANTS
+from gpusolve._gemv.gemv import VARIANTS
 
 Array = Any
 

@@ -37,10 +37,14 @@ from timing import commit, cupy_with_a_device, driver, processor
 
 import gpusolve
 from gpusolve import gam, sparse
-from gpusolve._config import config
-from gpusolve._kernels import CudaDevice
-from gpusolve._nnls_kernel import STATIC_SHARED_MEMORY, region_bytes, regions_that_fit
-from gpusolve._scan_kernel import tile_for
+from gpusolve._blocks.scan_kernel import tile_for
+from gpusolve._device.config import config
+from gpusolve._device.kernels import CudaDevice
+from gpusolve._nnls.nnls_qr_kernel import (
+    STATIC_SHARED_MEMORY,
+    region_bytes,
+    regions_that_fit,
+)
 
 Array = Any
 Result = dict[str, Any]

@@ -25,7 +25,7 @@ from scipy.optimize import nnls as scipy_nnls
 from timing import cupy_with_a_device
 
 import gpusolve
-from gpusolve._nnls_cpu import cores
+from gpusolve._nnls.cpu import cores
 
 
 def seconds(call: Callable[[], Any], repeats: int) -> float:

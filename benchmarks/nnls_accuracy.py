@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from timing import commit, processor, publish
 
 import gpusolve
-from gpusolve._nnls_cpu import cores
+from gpusolve._nnls.cpu import cores
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from degenerate_systems import (

@@ -41,7 +41,7 @@ from sparse_matrices import KINDS, matrix, uniform, with_keys
 from timing import Call, Stopwatch, by_the_clock, publish, timing
 
 from gpusolve.sparse import SpMVPlan, multiply, spmv
-from gpusolve.sparse._multiply_kernel import GALLOP_RATIO
+from gpusolve.sparse._coo_multiply_kernel import GALLOP_RATIO
 
 Array = Any
 Sparse = Any

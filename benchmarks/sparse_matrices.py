@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gpusolve.sparse.random import each_once
+from gpusolve.sparse._random_coo import each_once
 
 Sparse = Any
 Keys = NDArray[np.int64]

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from gpusolve._nnls_cpu import cores
+from gpusolve._nnls.cpu import cores
 
 Call = Callable[[], Any]
 

@@ -1,14 +1,14 @@
 """Batched solvers for NVIDIA GPUs, on CuPy; the same calls run on NumPy."""
 
 from . import gam, reference, sparse
-from ._config import show_config
-from .gemv import gemv
+from ._blocks.partition import replicate, scatter, stable_partition
+from ._blocks.reduce import all, any, maximum_segment_sum, reduce
+from ._blocks.scan import scan, segmented_scan
+from ._blocks.segments import segment_flags, segmented_reduce
+from ._device.config import show_config
+from ._gemv.gemv import gemv
+from ._nnls.nnls import NNLSResult, nnls
 from .monoid import Map, Monoid
-from .nnls import NNLSResult, nnls
-from .partition import replicate, scatter, stable_partition
-from .reduce import all, any, maximum_segment_sum, reduce
-from .scan import scan, segmented_scan
-from .segments import segment_flags, segmented_reduce
 
 __version__ = "0.1.0"
 __all__ = [

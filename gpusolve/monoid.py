@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._arrays import Array
+from ._device.arrays import Array
 
 Expressions = str | tuple[str, ...]
 """One CUDA expression, or one for each component of an element."""

@@ -19,8 +19,9 @@ from gpus import STAND_IN, why_no_cuda
 from hypothesis import HealthCheck, settings
 
 import gpusolve
-from gpusolve import _emulator, _kernels
-from gpusolve._arrays import is_cupy
+from gpusolve import _emulator
+from gpusolve._device import kernels
+from gpusolve._device.arrays import is_cupy
 
 settings.register_profile(
     "gpusolve",
@@ -146,11 +147,11 @@ def schedule(request: pytest.FixtureRequest) -> Iterator[str]:
 def copied_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of ``cuda_src/`` that kernels are made from, for a test to change."""
     copy = tmp_path / "cuda_src"
-    shutil.copytree(_kernels.source_directory(), copy)
-    monkeypatch.setattr(_kernels, "source_directory", lambda: copy)
-    _kernels._emulated_kernel.cache_clear()
+    shutil.copytree(kernels.source_directory(), copy)
+    monkeypatch.setattr(kernels, "source_directory", lambda: copy)
+    kernels._emulated_kernel.cache_clear()
     yield copy
-    _kernels._emulated_kernel.cache_clear()
+    kernels._emulated_kernel.cache_clear()
 
 
 @pytest.fixture

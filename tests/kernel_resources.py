@@ -13,7 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 import gpusolve
-from gpusolve._gemv_kernel import (
+from gpusolve._blocks.operators import operators, predicate
+from gpusolve._blocks.partition_kernel import items_for
+from gpusolve._blocks.scan_kernel import scan_instance, tile_for
+from gpusolve._device.kernels import CUDA_TYPES, OPTIONS, source_directory, source_of
+from gpusolve._device.launch import THREADS
+from gpusolve._gemv.gemv_kernel import (
     BYTES_IN_FLIGHT,
     HEIGHT,
     MOST_READS,
@@ -22,14 +27,9 @@ from gpusolve._gemv_kernel import (
     axpys_instance,
     dots_instance,
 )
-from gpusolve._kernels import CUDA_TYPES, OPTIONS, source_directory, source_of
-from gpusolve._operators import operators, predicate
-from gpusolve._partition_kernel import items_for
-from gpusolve._reduce_kernel import THREADS
-from gpusolve._scan_kernel import scan_instance, tile_for
 from gpusolve.gam._gram_kernel import THREADS as BOOSTING_THREADS
 from gpusolve.monoid import as_monoid, segment_sums_of_one
-from gpusolve.sparse._multiply_kernel import GALLOP_ITEMS, MERGE_ITEMS, SEARCHES
+from gpusolve.sparse._coo_multiply_kernel import GALLOP_ITEMS, MERGE_ITEMS, SEARCHES
 from gpusolve.sparse._semiring import semiring
 from gpusolve.sparse._spmv_kernel import tile_for as spmv_tile_for
 

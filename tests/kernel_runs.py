@@ -16,7 +16,8 @@ import numpy as np
 import scipy.sparse
 
 import gpusolve
-from gpusolve import _emulator, _kernels
+from gpusolve import _emulator
+from gpusolve._device import kernels
 from gpusolve.gam import BSplines, boost, make_learners
 from gpusolve.gam.boosting import Path as Steps
 from gpusolve.sparse import multiply, spmv
@@ -42,7 +43,7 @@ def rng() -> np.random.Generator:
 def reduce_in_shared_memory() -> None:
     values = rng().integers(-9, 9, 512).astype(np.float32)
     sums = _emulator.empty(512, np.float32)
-    directory = _kernels.source_directory()
+    directory = kernels.source_directory()
     kernel = _emulator.Kernel(PRIMITIVES, "sum_by_reduce512<float>", directory)
     kernel((1,), (512,), (values, sums))
     same(sums, values.sum())
@@ -51,7 +52,7 @@ def reduce_in_shared_memory() -> None:
 def reduce_again_and_again() -> None:
     values = rng().integers(0, 9, 96).astype(np.float32)
     sums, maxima = (_emulator.empty(96, np.float32) for _ in range(2))
-    directory = _kernels.source_directory()
+    directory = kernels.source_directory()
     kernel = _emulator.Kernel(PRIMITIVES, "sum_and_maximum<float>", directory)
     kernel((1,), (96,), (values, np.int32(3), sums, maxima))
     same(sums, values.sum() + 2 * 96)
@@ -260,12 +261,12 @@ RUNS: dict[str, list[Callable[[], None]]] = {
 
 def _included(file: Path) -> set[str]:
     found = set(re.findall(r'#include "(.+)"', file.read_text()))
-    return found.union(*(_included(_kernels.source_directory() / one) for one in found))
+    return found.union(*(_included(kernels.source_directory() / one) for one in found))
 
 
 def runs_of(name: str) -> list[Callable[[], None]]:
     """The runs of the kernels that a file of ``cuda_src/`` is part of."""
-    directory = _kernels.source_directory()
+    directory = kernels.source_directory()
     files = {file: directory / file for file in RUNS} | {PRIMITIVES.name: PRIMITIVES}
     users = [f for f, path in files.items() if f == name or name in _included(path)]
     return [run for user in users for run in RUNS[user]]

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import gpusolve
-from gpusolve._arrays import systems_offsets
+from gpusolve._device.arrays import systems_offsets
 
 A, b = np.ones((4, 3)), np.ones(4)
 

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from kernel_runs import RUNS, runs_of
 
-from gpusolve import _emulator, _kernels
+from gpusolve import _emulator
+from gpusolve._device import kernels
 
 pytestmark = pytest.mark.skipif(
     _emulator.compiler() is None or sys.platform != "linux",
@@ -57,7 +58,7 @@ def barriers_of(path: Path) -> Iterator[Barrier]:
 
 
 def every_barrier() -> Iterator[Any]:
-    for path in sorted(_kernels.source_directory().glob("*.cu*")):
+    for path in sorted(kernels.source_directory().glob("*.cu*")):
         for barrier in barriers_of(path):
             yield pytest.param(barrier, id=str(barrier))
 
@@ -69,7 +70,7 @@ def test_every_barrier_is_found() -> None:
 
 
 def test_every_kernel_is_run() -> None:
-    files = {path.name for path in _kernels.source_directory().glob("*.cu")}
+    files = {path.name for path in kernels.source_directory().glob("*.cu")}
     assert files <= RUNS.keys()
 
 

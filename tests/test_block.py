@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpusolve import _emulator
-from gpusolve._kernels import CUDA_TYPES, source_directory
+from gpusolve._device.kernels import CUDA_TYPES, source_directory
 
 SOURCE = Path(__file__).parent / "kernels" / "block_primitives.cu"
 DTYPES = (np.float32, np.float64)

@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 
 from gpusolve import _emulator
-from gpusolve._kernels import EmulatedDevice
-from gpusolve.gam import (
-    BSplines,
-    Learners,
-    _boosting_kernel,
-    boost,
-    make_learners,
-)
+from gpusolve._device.kernels import EmulatedDevice
+from gpusolve.gam import BSplines, Learners, _boosting_kernel, boost, make_learners
 from gpusolve.gam._gram_kernel import plan
 
 

@@ -22,8 +22,8 @@ from kernel_resources import (
     written_registers,
 )
 
-from gpusolve._kernels import source_directory
-from gpusolve._nnls_kernel import MAX_THREADS, STATIC_SHARED_MEMORY
+from gpusolve._device.kernels import source_directory
+from gpusolve._nnls.nnls_qr_kernel import MAX_THREADS, STATIC_SHARED_MEMORY
 
 STATIC_LIMIT = 48 * 1024
 """The static shared memory that a block may have on any architecture."""

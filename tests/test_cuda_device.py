@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 import gpusolve
-from gpusolve import _config, _kernels, gam
-from gpusolve._arrays import as_array
+from gpusolve import gam
+from gpusolve._device import kernels
+from gpusolve._device.arrays import as_array
+from gpusolve._device.config import config as configuration
 from gpusolve.gam import basis as bases
 
 KIBI = 1024
@@ -82,7 +84,7 @@ def test_too_many_functions_for_shared_memory(method: str) -> None:
 
 def test_more_shared_memory_than_there_is() -> None:
     with cupy_stand_in.installed(1, shared_memory=64 * KIBI) as cupy:
-        kernel = _kernels.CudaDevice(0).kernel("nnls_qr", "nnls_qr<double>")
+        kernel = kernels.CudaDevice(0).kernel("nnls_qr", "nnls_qr<double>")
         assert kernel.resident_blocks(32, 40 * KIBI) > 0
         assert kernel.resident_blocks(32, 64 * KIBI) == 0
         assert kernel.resident_blocks(32, 99 * KIBI) == 0
@@ -113,7 +115,7 @@ def test_two_threads_ask_for_shared_memory(monkeypatch: pytest.MonkeyPatch) -> N
     )
     monkeypatch.setattr(cupy_stand_in.kernels, "UNASKED_SHARED_MEMORY", 16 * KIBI)
     with cupy_stand_in.installed(1):
-        kernel = _kernels.CudaDevice(0).kernel("nnls_qr", "nnls_qr<double>")
+        kernel = kernels.CudaDevice(0).kernel("nnls_qr", "nnls_qr<double>")
         first = threading.Thread(target=kernel.resident_blocks, args=(32, small))
         first.start()
         assert asked.wait(10)
@@ -127,7 +129,7 @@ def test_two_threads_ask_for_shared_memory(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_kernel_that_does_not_compile() -> None:
     broken = gpusolve.Monoid("broken", 0, "a + nobody", np.add, True)
-    error = _kernels.KernelCompileError
+    error = kernels.KernelCompileError
     with (
         cupy_stand_in.installed(1) as cupy,
         pytest.raises(error, match=r"(?s)does not compile for GPU 0.*nobody"),
@@ -137,7 +139,7 @@ def test_a_kernel_that_does_not_compile() -> None:
 
 def test_a_grid_that_is_too_large() -> None:
     with cupy_stand_in.installed(1):
-        kernel = _kernels.CudaDevice(0).kernel(
+        kernel = kernels.CudaDevice(0).kernel(
             "map", "map_elements<Keep<int>>", '#include "monoid.cuh"'
         )
         with pytest.raises(ValueError, match="a grid of 2147483648 blocks"):
@@ -205,11 +207,11 @@ OLD = "cudaErrorInsufficientDriver: CUDA driver version is insufficient"
 
 def test_config() -> None:
     with cupy_stand_in.installed(2):
-        config = _config.config()
+        config = configuration()
         assert config["device"] == "0: stand-in 0, sm_86 (one of 2)"
         assert config["cuda"] == "runtime 12090, driver 12090"
     with cupy_stand_in.installed(0, error=OLD):
-        config = _config.config()
+        config = configuration()
         assert config["cupy"] == "14.2.0"
         assert config["device"] == f"none: {OLD}"
 

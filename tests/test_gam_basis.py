@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.interpolate import BSpline
 
-from gpusolve._arrays import is_cupy
+from gpusolve._device.arrays import is_cupy
 from gpusolve.gam.basis import BSplines
 from gpusolve.gam.penalty import differences, null_dimension, penalty_matrix
-from gpusolve.reference.boosting import design_matrix, equidistant_knots
+from gpusolve.reference import design_matrix, equidistant_knots
 
 DEGREES = range(6)
 SIZES = (0, 1, 13)

@@ -10,13 +10,13 @@ import pytest
 from gam_figures import NAMES, Figures, figures, sums
 
 from gpusolve import _emulator
+from gpusolve import reference as specification
 from gpusolve.gam import boosting
 from gpusolve.gam.basis import BSplines
 from gpusolve.gam.boosting import Path, boost
 from gpusolve.gam.learners import Learners, make_learners
 from gpusolve.gam.penalty import penalty_matrix
 from gpusolve.gam.simulation import simulate
-from gpusolve.reference import boosting as specification
 
 METHODS = ("direct", "stacked", "gram")
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import gpusolve
-from gpusolve._arrays import is_cupy
-from gpusolve._kernels import EmulatedDevice
+from gpusolve._device.arrays import is_cupy
+from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.gam import BoostedGAM
 
 

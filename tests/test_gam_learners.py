@@ -7,18 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusolve._arrays import is_cupy
-from gpusolve.gam import _threads
+from gpusolve._device import threads
+from gpusolve._device.arrays import is_cupy
 from gpusolve.gam.basis import BSplines, CompactBasis
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.learners import Learners, gram_by_cells, make_learners
 from gpusolve.gam.penalty import penalty_matrix
-from gpusolve.gam.products import (
-    cross_products,
-    dense_gram,
-    transposed_product,
-)
-from gpusolve.reference.boosting import degrees_of_freedom, smoothing_parameter
+from gpusolve.gam.products import cross_products, dense_gram, transposed_product
+from gpusolve.reference import degrees_of_freedom, smoothing_parameter
 
 KINDS = [("difference", 1), ("difference", 2), ("difference", 3), ("ridge", 0),
          ("cyclic", 2)]  # fmt: skip
@@ -77,7 +73,7 @@ def test_gram_and_inverse(
 def test_products_by_cell_are_dense_products(
     X: np.ndarray, weights: np.ndarray, chunk_rows: int, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(_threads, "CHUNK_ROWS", chunk_rows)
+    monkeypatch.setattr(threads, "CHUNK_ROWS", chunk_rows)
     basis = basis_of(X, 11)
     B = basis.dense(11)
     products, blocks = np.full((5, 11), np.nan), np.full((5, 11, 11), np.nan)
@@ -197,7 +193,7 @@ def test_equal_rows_are_of_rank_one_however_many() -> None:
 def test_many_functions_of_few_rows(rng: np.random.Generator) -> None:
     X = rng.random((30, 40))
     basis = basis_of(X, 300)
-    assert max(s.stop - s.start for s in _threads.chunked(40, 300**2, 2**17)) == 1
+    assert max(s.stop - s.start for s in threads.chunked(40, 300**2, 2**17)) == 1
     np.testing.assert_allclose(
         gram_by_cells(basis, 300, None), dense_gram(basis, 300, None), atol=1e-12
     )

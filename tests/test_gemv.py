@@ -15,9 +15,12 @@ from watched_device import Watched
 
 import gpusolve
 from benchmarks import gemv as benchmark
-from gpusolve import _emulator, _gemv_kernel, _kernels
-from gpusolve._arrays import is_cupy, namespace
-from gpusolve._gemv_kernel import THREADS, WARP, Axpys, Dots
+from gpusolve import _emulator
+from gpusolve._device import kernels
+from gpusolve._device.arrays import is_cupy, namespace
+from gpusolve._device.launch import THREADS, WARP
+from gpusolve._gemv import gemv_kernel
+from gpusolve._gemv.gemv_kernel import Axpys, Dots
 
 Array = NDArray[Any]
 
@@ -144,7 +147,7 @@ def test_every_plan(
     backend: Any, blocks: int, layout: str, dtype: str, rng: Any, monkeypatch: Any
 ) -> None:
     """What a plan is made for needs large matrices; a small device serves, too."""
-    monkeypatch.setattr(_gemv_kernel, "BLOCKS", blocks)
+    monkeypatch.setattr(gemv_kernel, "BLOCKS", blocks)
     for shape in ((5, 3001), (129, 140), (1030, 7), (2, 5)):
         for transpose in (False, True):
             check(backend, rng, shape, dtype, layout, transpose)
@@ -166,7 +169,7 @@ def test_packs_and_what_is_left_of_rows(
 
 
 def test_segments_of_several_tiles(backend: Any, schedule: str, rng: Any) -> None:
-    shape = (40, _gemv_kernel.THREADS_OF_ROW * _gemv_kernel.TILE_OF_X * 2 + 77)
+    shape = (40, gemv_kernel.THREADS_OF_ROW * gemv_kernel.TILE_OF_X * 2 + 77)
     check(backend, rng, shape, np.float32, variant="threads_per_row")
 
 
@@ -284,7 +287,7 @@ def test_bytes_that_do_not_lie_evenly(backend: Any, rng: np.random.Generator) ->
 
 def test_a_shared_matrix_is_not_copied(rng: np.random.Generator) -> None:
     A = np.broadcast_to(whole(rng, (1, 4, 5), "f4"), (1000, 4, 5))
-    problem = _gemv_kernel.problem_of(A, np.ones((1000, 5), "f4"), (1000,))
+    problem = gemv_kernel.problem_of(A, np.ones((1000, 5), "f4"), (1000,))
     assert problem.A is A
     assert problem.A_offsets is None
     assert problem.x_offsets is not None
@@ -524,9 +527,9 @@ def plan(
     A = A.swapaxes(1, 2) if transpose else A
     length = m if transpose else n
     x = one(memory, (1, length), (length * itemsize, itemsize))
-    problem = _gemv_kernel.problem_of(A, x, (systems,))
-    by_dots = _gemv_kernel.by_dots(problem)
-    return (_gemv_kernel.dots_of if by_dots else _gemv_kernel.axpys_of)(problem)
+    problem = gemv_kernel.problem_of(A, x, (systems,))
+    by_dots = gemv_kernel.by_dots(problem)
+    return (gemv_kernel.dots_of if by_dots else gemv_kernel.axpys_of)(problem)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -564,7 +567,7 @@ def test_long_reductions_are_spread(short: int, transpose: bool) -> None:
     long = 10**6
     made = plan(long, short, transpose=True) if transpose else plan(short, long)
     tiles = made.tiles if isinstance(made, Axpys) else short
-    most = _gemv_kernel.WAVES * _gemv_kernel.BLOCKS
+    most = gemv_kernel.WAVES * gemv_kernel.BLOCKS
     assert 100 <= made.chunks * tiles <= most + tiles
 
 
@@ -584,7 +587,7 @@ def test_long_products_take_several_waves(m: int, n: int, transpose: bool) -> No
         blocks = made.tiles * made.chunks
     else:
         blocks = -(-m // made.height) * made.team * made.chunks // THREADS
-    assert blocks >= 0.9 * _gemv_kernel.WAVES * _gemv_kernel.BLOCKS
+    assert blocks >= 0.9 * gemv_kernel.WAVES * gemv_kernel.BLOCKS
 
 
 def test_short_products_are_not_cut_for_it() -> None:
@@ -596,7 +599,7 @@ def test_short_products_are_not_cut_for_it() -> None:
 def test_many_rows_share_what_is_read_of_x() -> None:
     made = plan(10**5, 10**4)
     assert isinstance(made, Dots)
-    assert (made.height, made.team) == (_gemv_kernel.HEIGHT, WARP)
+    assert (made.height, made.team) == (gemv_kernel.HEIGHT, WARP)
 
 
 def test_threads_run_along_the_only_axis() -> None:
@@ -626,7 +629,7 @@ def test_the_arrays_device_is_the_current_one(
     variant: str, rng: np.random.Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    monkeypatch.setattr(_kernels, "EmulatedDevice", Watched)
+    monkeypatch.setattr(kernels, "EmulatedDevice", Watched)
     A, x = whole(rng, (20, 36), "f4"), whole(rng, 36, "f4")
     same(gpusolve.gemv(A, x, variant=variant), exact(A, x).astype("f4"))
     assert Watched.entered == 0

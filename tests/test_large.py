@@ -12,7 +12,7 @@ from gpus import STAND_IN, why_no_cuda
 
 import gpusolve
 from gpusolve import _emulator
-from gpusolve._kernels import source_directory
+from gpusolve._device.kernels import source_directory
 
 SOURCE = Path(__file__).parent / "kernels" / "row_begins.cu"
 TILE = 3840

@@ -17,7 +17,7 @@ import pytest
 
 import gpusolve
 from gpusolve import _emulator
-from gpusolve._scan_kernel import tile_for
+from gpusolve._blocks.scan_kernel import tile_for
 from gpusolve.monoid import segment_sums_of_one
 
 SEEDS = range(6)

@@ -121,7 +121,7 @@ def test_the_kernel_in_every_thread_order(
     schedule: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
     A, b = rng.random((3, 40, 30)), rng.random((3, 40))
-    expected = gpusolve.reference.nnls(A, b)
+    expected = gpusolve.reference.nnls_qr(A, b)
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     result = gpusolve.nnls(A, b)
     np.testing.assert_allclose(result.x, expected.x, rtol=1e-10, atol=1e-13)
@@ -134,16 +134,16 @@ def test_the_kernel_in_every_thread_order(
 def test_the_kernel_with_any_regions_in_shared_memory(
     limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    from gpusolve import _kernels
+    from gpusolve._device import kernels
 
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     monkeypatch.setattr(
-        _kernels.EmulatedDevice, "shared_memory_per_block", min(limit, 99 * 1024)
+        kernels.EmulatedDevice, "shared_memory_per_block", min(limit, 99 * 1024)
     )
     A, b = rng.random((2, 50, 40)), rng.random((2, 50))
     result = gpusolve.nnls(A, b)
     np.testing.assert_allclose(
-        result.x, gpusolve.reference.nnls(A, b).x, rtol=1e-10, atol=1e-13
+        result.x, gpusolve.reference.nnls_qr(A, b).x, rtol=1e-10, atol=1e-13
     )
 
 
@@ -166,7 +166,7 @@ def test_scarce_memory_only_means_more_turns(
     result = gpusolve.nnls(A, b)
     assert refused
     np.testing.assert_allclose(
-        result.x, gpusolve.reference.nnls(A, b).x, rtol=1e-9, atol=1e-12
+        result.x, gpusolve.reference.nnls_qr(A, b).x, rtol=1e-9, atol=1e-12
     )
     monkeypatch.setattr(
         _emulator, "empty", lambda shape, dtype: empty((10**9,), np.uint8)
@@ -379,14 +379,16 @@ def test_what_the_gram_matrix_cannot_certify_is_solved_by_qr() -> None:
 def test_a_watchdog_only_means_more_launches(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    from gpusolve import _emulator, _kernels, _nnls_kernel
+    from gpusolve import _emulator
+    from gpusolve._device import kernels
+    from gpusolve._nnls import nnls_qr_kernel
 
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     A, b = rng.random((9, 12, 8)), rng.random((9, 12))
     start = rng.random((9, 8))
     expected = gpusolve.nnls(A, b, warm_start=start)
-    monkeypatch.setattr(_kernels.EmulatedDevice, "has_watchdog", True)
-    monkeypatch.setattr(_nnls_kernel, "BLOCK_SPEED", 1.0)
+    monkeypatch.setattr(kernels.EmulatedDevice, "has_watchdog", True)
+    monkeypatch.setattr(nnls_qr_kernel, "BLOCK_SPEED", 1.0)
     monkeypatch.setattr(_emulator.Kernel, "resident_blocks", lambda *_: 2)
     grids = []
     launch = _emulator.Kernel.__call__
@@ -405,8 +407,8 @@ def test_a_watchdog_only_means_more_launches(
 @pytest.mark.parametrize("shape", [(3, 3), (64, 48), (500, 500)])
 def test_a_chunk_is_a_bounded_amount_of_work(shape: tuple[int, int]) -> None:
     """So that an interrupt is heard between two chunks."""
-    from gpusolve._nnls_cpu import CHUNK_ENTRIES, chunked
-    from gpusolve._nnls_problem import validate
+    from gpusolve._nnls.cpu import CHUNK_ENTRIES, chunked
+    from gpusolve._nnls.inputs import validate
 
     systems = 20_000
     b = np.broadcast_to(np.zeros(()), (systems, shape[0]))

@@ -12,14 +12,14 @@ from oracles import brute_force, residual_norm
 from scipy.linalg import null_space
 
 import gpusolve
-from gpusolve.reference.certificate import (
+from gpusolve.reference._certificate import (
     certify,
     hides,
     is_certified,
     residual,
     witness,
 )
-from gpusolve.reference.scaling import scale
+from gpusolve.reference._scaling import scale
 
 TOL = 4 * float(np.finfo(np.float64).eps)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from monoids import LENGTHS, REALS
 
 import gpusolve
-from gpusolve._arrays import is_cupy
+from gpusolve._device.arrays import is_cupy
 
 same = np.testing.assert_array_equal
 without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)

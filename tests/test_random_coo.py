@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from gpusolve.sparse import random, random_coo
+from gpusolve.sparse import _random_coo as random
+from gpusolve.sparse import random_coo
 
 same = np.testing.assert_array_equal
 

@@ -25,7 +25,7 @@ from monoids import (
 )
 
 import gpusolve
-from gpusolve._arrays import is_cupy
+from gpusolve._device.arrays import is_cupy
 
 VARIANTS = ("auto", "tree", "group", "chunked", "atomic")
 ORDERED = ("auto", "tree", "group", "chunked")

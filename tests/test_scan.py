@@ -21,7 +21,7 @@ from monoids import (
 )
 
 import gpusolve
-from gpusolve._arrays import is_cupy
+from gpusolve._device.arrays import is_cupy
 
 VARIANTS = ("auto", "look_back", "hierarchical", "sweep", "warp")
 

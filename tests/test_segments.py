@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from monoids import EVERY_DTYPE, LENGTHS, Case, affine, cases, first_nonzero
 
 import gpusolve
-from gpusolve._arrays import is_cupy
+from gpusolve._device.arrays import is_cupy
 
 same = np.testing.assert_array_equal
 numpy_only = pytest.mark.parametrize("backend", ["numpy"], indirect=True)

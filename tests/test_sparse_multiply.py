@@ -15,18 +15,19 @@ from hypothesis import strategies as st
 from oracles import holder
 from watched_device import Watched
 
-from gpusolve import _emulator, _kernels
-from gpusolve.sparse import _containers, _multiply_kernel, multiply, random_coo
-from gpusolve.sparse.multiply import METHODS
+from gpusolve import _emulator
+from gpusolve._device import kernels
+from gpusolve.sparse import _coo_multiply_kernel, _inputs, multiply, random_coo
+from gpusolve.sparse._coo_multiply import METHODS
 
 same = np.testing.assert_array_equal
 without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
 each_method = pytest.mark.parametrize("method", METHODS)
 
 HUGE = 2**31 - 1
-THREADS = _multiply_kernel.THREADS
-STEPS = THREADS * _multiply_kernel.MERGE_ITEMS
-KEYS = THREADS * _multiply_kernel.GALLOP_ITEMS
+THREADS = _coo_multiply_kernel.THREADS
+STEPS = THREADS * _coo_multiply_kernel.MERGE_ITEMS
+KEYS = THREADS * _coo_multiply_kernel.GALLOP_ITEMS
 BORDERS = [1, 7, 32, *(x + d for x in (STEPS // 2, KEYS, STEPS) for d in (-1, 0, 1))]
 """Entries of both operands: a pair of equal keys takes two steps."""
 
@@ -476,8 +477,8 @@ def test_what_is_in_order_is_not_sorted(monkeypatch: Any) -> None:
         sorts.append(len(keys))
         return original(keys, values)
 
-    original = _multiply_kernel._sums_by_key
-    monkeypatch.setattr(_multiply_kernel, "_sums_by_key", sums)
+    original = _coo_multiply_kernel._sums_by_key
+    monkeypatch.setattr(_coo_multiply_kernel, "_sums_by_key", sums)
     A = random_coo((30, 30), 0.5, rng=1)
     A.has_canonical_format = False
     multiply(A, A)
@@ -501,25 +502,25 @@ def test_the_product_with_oneself(backend: Any) -> None:
 
 
 def test_the_crossover_is_where_both_read_as_many_bytes() -> None:
-    ratio = _multiply_kernel.GALLOP_RATIO
+    ratio = _coo_multiply_kernel.GALLOP_RATIO
     assert ratio - 1 < 8 * math.log2(ratio) < ratio + 1
     assert f"more than {ratio} times" in str(multiply.__doc__)
 
 
 def test_the_method_that_is_chosen(monkeypatch: Any) -> None:
-    best, ratio = _multiply_kernel.best_method, _multiply_kernel.GALLOP_RATIO
+    best, ratio = _coo_multiply_kernel.best_method, _coo_multiply_kernel.GALLOP_RATIO
     assert best(10, 10 * ratio) == best(10 * ratio, 10) == "merge"
     assert best(10, 10 * ratio + 1) == best(10 * ratio + 1, 10) == "gallop"
 
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     called = []
-    for name, find in list(_multiply_kernel.FINDERS.items()):
+    for name, find in list(_coo_multiply_kernel.FINDERS.items()):
 
         def noted(*arguments: Any, name: str = name, find: Any = find) -> Any:
             called.append(name)
             return find(*arguments)
 
-        monkeypatch.setitem(_multiply_kernel.FINDERS, name, noted)
+        monkeypatch.setitem(_coo_multiply_kernel.FINDERS, name, noted)
     few, many = in_row([3], 100), in_row(np.arange(100), 100)
     for A, B in ((few, many), (many, few), (many, many)):
         check_equal(multiply(A, B), by_scipy(A, B))
@@ -577,13 +578,13 @@ def test_operands_on_several_devices(monkeypatch: Any) -> None:
             multiply(A, B)
     with pytest.raises(ValueError, match="A on GPU 0, B on GPU 1"):
         multiply(OnGpu(0), OnGpu(1))
-    _containers.check_one_device({"A": OnGpu(1), "B": OnGpu(1)})
-    assert _containers.is_matrix(OnGpu(1))  # CuPy 13 has no sparse arrays
+    _inputs.check_one_device({"A": OnGpu(1), "B": OnGpu(1)})
+    assert _inputs.is_matrix(OnGpu(1))  # CuPy 13 has no sparse arrays
 
 
 def test_the_operands_device_is_the_current_one(monkeypatch: Any) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    monkeypatch.setattr(_kernels, "EmulatedDevice", Watched)
+    monkeypatch.setattr(kernels, "EmulatedDevice", Watched)
     A = random_coo((9, 9), 0.5, rng=1)
     for method in METHODS:
         check_equal(multiply(A, A, method=method), by_scipy(A, A))
@@ -635,14 +636,14 @@ def test_one_multiplication_for_each_match(method: str, monkeypatch: Any) -> Non
     count = np.zeros(1, np.uint64)
     address = np.array([count.ctypes.data], np.uint64).view(np.float64)[0]
     number = np.dtype(np.complex128)
-    monkeypatch.setitem(_kernels.CUDA_TYPES, number, "Counted")
-    kernel = _kernels.EmulatedDevice.kernel
+    monkeypatch.setitem(kernels.CUDA_TYPES, number, "Counted")
+    kernel = kernels.EmulatedDevice.kernel
 
     def counting(device: Any, file: str, instance: str, definitions: str = "") -> Any:
         more = COUNTED if "Counted" in instance else ""
         return kernel(device, file, instance, definitions + more)
 
-    monkeypatch.setattr(_kernels.EmulatedDevice, "kernel", counting)
+    monkeypatch.setattr(kernels.EmulatedDevice, "kernel", counting)
 
     def counted(M: Any) -> Any:
         values = np.empty(M.nnz, number)

@@ -21,11 +21,12 @@ from scipy.sparse.linalg import aslinearoperator, cg, spsolve
 from watched_device import Watched
 
 import gpusolve
-from gpusolve import Monoid, _emulator, _kernels
-from gpusolve._arrays import contiguous, is_cupy, namespace
-from gpusolve.sparse import SpMVPlan, _compressed_rows, spmv
-from gpusolve.sparse._compressed_rows import compressed_rows, index_for, sorted_rows
-from gpusolve.sparse._containers import coordinates
+from gpusolve import Monoid, _emulator
+from gpusolve._device import kernels
+from gpusolve._device.arrays import contiguous, is_cupy, namespace
+from gpusolve.sparse import SpMVPlan, _csr, spmv
+from gpusolve.sparse._csr import compressed_rows, index_for, sorted_rows
+from gpusolve.sparse._inputs import coordinates
 from gpusolve.sparse._spmv_kernel import tile_for
 
 Array = NDArray[Any]
@@ -432,7 +433,7 @@ def test_rows_as_they_are_sorted_on_a_gpu(
     monkeypatch: Any,
 ) -> None:
     """Of a shape whose places have numbers, and of one too large."""
-    monkeypatch.setattr(_compressed_rows, "MAX_PLACES", places)
+    monkeypatch.setattr(_csr, "MAX_PLACES", places)
     A = shuffled(rng, rows_of(rng, lengths, 10))
     A.data = np.arange(1.0, A.nnz + 1)
     for in_order, sort in itertools.product((True, False), repeat=2):
@@ -709,7 +710,7 @@ def test_the_matrix_s_device_is_the_current_one(
     rng: np.random.Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    monkeypatch.setattr(_kernels, "EmulatedDevice", Watched)
+    monkeypatch.setattr(kernels, "EmulatedDevice", Watched)
     A, x = rows_of(rng, [0, 3, 1], 10), integers(rng, np.float64, 10)
     for method in ("fused", "segmented_scan"):
         plan = SpMVPlan(shuffled(rng, A), method=method)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpusolve import _kernels
+from gpusolve._device import kernels
 
 
-class Watched(_kernels.EmulatedDevice):
+class Watched(kernels.EmulatedDevice):
     """A device that serves only while it is the current one."""
 
     entered = 0

@@ -13,12 +13,7 @@ step through a kernel, attach a debugger to Python: the object knows its lines o
 """
 
 from ._compiler import cache_directory, compiler
-from ._device import (
-    empty,
-    multiprocessors,
-    shared_memory_per_block,
-    zeros,
-)
+from ._device import empty, multiprocessors, shared_memory_per_block, zeros
 from ._errors import CompileError, KernelError
 from ._kernel import Kernel
 from ._races import races

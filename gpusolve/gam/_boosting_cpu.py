@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ._threads import Work, workers
+from .._device.threads import Work, workers
 from .learners import Learners
 from .products import cross_products, transposed_product
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._arrays import Array, namespace
-from ..gemv import gemv
+from .._device.arrays import Array, namespace
+from .._gemv.gemv import gemv
 from .learners import Learners
 
 

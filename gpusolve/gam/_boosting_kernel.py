@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._arrays import Array
-from .._kernels import LAUNCH_SECONDS, Device, pieces
-from ._gram_kernel import THREADS, WARP, gram_warps, instance, plan, shared_bytes
+from .._device.arrays import Array
+from .._device.kernels import Device
+from .._device.launch import LAUNCH_SECONDS, THREADS, WARP, pieces
+from ._gram_kernel import gram_warps, instance, plan, shared_bytes
 from .learners import Learners
 
 READ_SPEED = 2e10

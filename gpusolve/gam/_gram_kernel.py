@@ -9,12 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._arrays import Array
-from .._kernels import CUDA_TYPES, Device, Kernel
+from .._device.arrays import Array
+from .._device.kernels import CUDA_TYPES, Device, Kernel
+from .._device.launch import THREADS, WARP, ceil_div
 
-WARP = 32
-THREADS = 256
-"""Of a block. Not measured on a GPU yet."""
 DOUBLE = 8
 STATIC_SHARED_MEMORY = 32 * 1024
 """More than the kernels' own shared variables take, in bytes."""
@@ -32,7 +30,7 @@ class Launch(NamedTuple):
 
 def shared_bytes(functions: int, sums: int, integers: int = 0) -> int:
     """Shared memory for ``Vectors`` in the kernel, and the sums of its warps."""
-    return DOUBLE * (3 * functions + -(-integers // 2) + sums)
+    return DOUBLE * (3 * functions + ceil_div(integers, 2) + sums)
 
 
 def gram_warps(learners: int, functions: int, limit: int) -> int:

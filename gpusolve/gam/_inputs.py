@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import Array, as_array, floating, is_cupy, namespace
-from ._conventions import scikit_learns
-from ._devices import current_device, on_host
+from .._device.arrays import Array, as_array, floating, is_cupy, namespace, on_host
+from .._device.kernels import current_device
+from ._sklearn import scikit_learns
 
 WHOLE = math.sqrt(np.finfo(np.float64).eps)
 """How far from a whole number a weight may be to count as one, relatively."""

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import Array, namespace, on_one_device
-from ._devices import current_device
-from ._threads import chunked, workers
+from .._device.arrays import Array, namespace, on_one_device
+from .._device.kernels import current_device
+from .._device.threads import chunked, workers
 
 OUTSIDE = ("linear", "clamp", "error")
 """How effects go on outside of the range of the knots."""

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Array, namespace, on_one_device
-from .._kernels import device_of
+from .._device.arrays import Array, namespace, on_host, on_one_device
+from .._device.kernels import current_device, device_of
+from .._device.threads import one_blas_thread
 from . import _boosting_cpu, _boosting_direct
-from ._devices import current_device, on_host
-from ._threads import one_blas_thread
 from .learners import Learners
 
 METHODS = ("auto", "direct", "stacked", "gram")

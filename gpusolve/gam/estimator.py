@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Array, namespace
+from .._device.arrays import Array, namespace, on_host
+from .._device.kernels import current_device
 from . import _inputs
-from ._conventions import Estimator, check_number, check_whole
-from ._devices import current_device, on_host
-from ._routing import TakesWeights
+from ._sklearn import Estimator, TakesWeights, check_number, check_whole
 from .basis import OUTSIDE, BSplines, CompactBasis
 from .boosting import ROUNDING, Path, boost, weighted_mean
 from .learners import Learners, make_learners

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Array, contiguous, floating, namespace, on_one_device
-from .._kernels import device_of
-from ._devices import current_device, on_host
-from ._threads import one_blas_thread, workers
+from .._device.arrays import (
+    Array,
+    contiguous,
+    floating,
+    namespace,
+    on_host,
+    on_one_device,
+)
+from .._device.kernels import current_device, device_of
+from .._device.threads import one_blas_thread, workers
 from .basis import CompactBasis
 from .penalty import null_dimension, penalty_matrix
 from .products import cross_products, dense_gram

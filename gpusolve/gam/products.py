@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Array, namespace
+from .._device.arrays import Array, namespace
 from .basis import CompactBasis
 
 Floats = NDArray[np.float64]

@@ -4,22 +4,33 @@ Nothing here knows of a GPU. The tests hold these functions against independent
 oracles, and the kernels against these functions.
 """
 
-from .coo_multiply import coo_multiply
-from .gemv import gemv
-from .nnls import nnls
-from .partition import replicate, scatter, stable_partition
-from .reduce import all, any, maximum_segment_sum, reduce
-from .scan import scan, segmented_scan
-from .segments import segment_flags, segmented_reduce
-from .spmv import spmv
+from ._boosting import (
+    boost,
+    degrees_of_freedom,
+    design_matrix,
+    equidistant_knots,
+    smoothing_parameter,
+)
+from ._coo_multiply import coo_multiply
+from ._gemv import gemv
+from ._nnls_qr import nnls_qr
+from ._partition import replicate, scatter, stable_partition
+from ._reduce import all, any, maximum_segment_sum, reduce
+from ._scan import scan, segmented_scan
+from ._segments import segment_flags, segmented_reduce
+from ._spmv import spmv
 
 __all__ = [
     "all",
     "any",
+    "boost",
     "coo_multiply",
+    "degrees_of_freedom",
+    "design_matrix",
+    "equidistant_knots",
     "gemv",
     "maximum_segment_sum",
-    "nnls",
+    "nnls_qr",
     "reduce",
     "replicate",
     "scan",
@@ -27,6 +38,7 @@ __all__ = [
     "segment_flags",
     "segmented_reduce",
     "segmented_scan",
+    "smoothing_parameter",
     "spmv",
     "stable_partition",
 ]

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._kernels import CUDA_TYPES
-from .._operators import operators
+from .._blocks.operators import operators
+from .._device.kernels import CUDA_TYPES
 from ..monoid import Monoid, as_monoid
 
 

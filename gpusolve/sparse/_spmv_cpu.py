@@ -6,8 +6,8 @@ import importlib
 import math
 
 from .. import monoid, reference
-from .._arrays import Array
-from ._compressed_rows import CompressedRows
+from .._device.arrays import Array
+from ._csr import CompressedRows
 from ._semiring import Semiring
 
 

@@ -6,13 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import Array, namespace
-from .._kernels import CUDA_TYPES, Device
-from .._reduce_kernel import THREADS, WARP, blocks_for
-from .._scan_kernel import Tile
-from ..scan import segmented_scan as scan_segments
-from ..segments import segment_flags
-from ._compressed_rows import CompressedRows
+from .._blocks.scan import segmented_scan as scan_segments
+from .._blocks.segments import segment_flags
+from .._device.arrays import Array, namespace
+from .._device.kernels import CUDA_TYPES, Device
+from .._device.launch import THREADS, WARP, Tile, blocks_for, ceil_div
+from ._csr import CompressedRows
 from ._semiring import Semiring
 
 ITEMS = {4: 7, 8: 5, 16: 3}
@@ -46,7 +45,7 @@ def split_path(matrix: CompressedRows, device: Device) -> Path:
     """Cut the matrix into tiles of equal work."""
     tile = tile_for(matrix.values.dtype)
     rows = matrix.shape[0]
-    tiles = -(-(rows + len(matrix.values)) // tile.size)
+    tiles = ceil_div(rows + len(matrix.values), tile.size)
     tile_rows = device.empty((tiles + 1,), np.int64)
     index = CUDA_TYPES[matrix.columns.dtype]
     kernel = device.kernel("spmv", f"split_path<{index}>", '#include "monoid.cuh"')

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from gpusolve import _kernels
+from gpusolve._device import kernels
 
 from . import devices, sparse
 from .devices import Facts
 
-CACHES = _kernels._attributes, _kernels._cuda_kernel, _kernels._cuda_module
+CACHES = kernels._attributes, kernels._cuda_kernel, kernels._cuda_module
 """What gpusolve remembers of devices."""
 
 

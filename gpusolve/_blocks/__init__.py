@@ -1,0 +1,1 @@
+"""The data-parallel blocks: reduce, scan, segments, partition."""

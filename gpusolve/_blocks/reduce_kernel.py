@@ -1,0 +1,125 @@
+"""Reduction on a device: the launches of ``cuda_src/reduce.cu``."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .._device.arrays import Array, namespace
+from .._device.kernels import Device
+from .._device.launch import THREADS, WARP, blocks_for, ceil_div
+from ..monoid import Map, Monoid
+from .operators import Operators, operators
+
+PACK_BYTES = 16
+"""What a thread reads at once: ``Pack`` in the kernel."""
+WINDOWS = 4
+"""A warp reads so many packs of each lane before it folds them."""
+WINDOWS_OF_ONE_BLOCK = 16
+"""A row of at most so many windows for each warp of a block is folded by one block."""
+
+
+def reduce(
+    x: Array, monoid: Monoid, map: Map | None, variant: str, device: Device
+) -> Array:
+    """(rows, length, *element) -> (rows, *element), on the current stream."""
+    ops = operators(monoid, x.dtype, map)
+    rows, length = x.shape[:2]
+    if length == 0 or rows == 0:
+        result = device.empty((rows, *ops.element_shape), ops.dtype)
+        result[...] = namespace(result).asarray(monoid.identity_of(ops.dtype))
+        return result
+    if variant == "atomic":
+        return _atomic(x, monoid, ops, device)
+    if variant in ("tree", "group"):
+        level = {"tree": _tree_level, "group": _group_level}[variant]
+        y = map_elements(x, ops, device)
+        while y.shape[1] > 1:
+            y = level(y, ops, device)
+        return y[:, 0]
+    return _chunked(x, ops, device)
+
+
+def map_elements(x: Array, ops: Operators, device: Device) -> Array:
+    """The monoid's elements, made of x in a pass of their own where a map is asked."""
+    if ops.map == ops.keep:
+        return x
+    rows, length = x.shape[:2]
+    y = device.empty((rows, length, *ops.element_shape), ops.dtype)
+    kernel = device.kernel("map", f"map_elements<{ops.map}>", ops.definitions)
+    kernel((blocks_for(rows * length),), (THREADS,), (x, np.int64(rows * length), y))
+    return y
+
+
+def _tree_level(x: Array, ops: Operators, device: Device) -> Array:
+    rows, length = x.shape[:2]
+    pairs = ceil_div(length, 2)
+    y = device.empty((rows, pairs, *ops.element_shape), ops.dtype)
+    kernel = device.kernel("reduce", f"reduce_tree<{ops.monoid}>", ops.definitions)
+    arguments = (x, np.int64(rows), np.int64(length), y)
+    kernel((blocks_for(rows * pairs),), (THREADS,), arguments)
+    return y
+
+
+def _group_level(x: Array, ops: Operators, device: Device) -> Array:
+    rows, length = x.shape[:2]
+    groups = blocks_for(length)
+    y = device.empty((rows, groups, *ops.element_shape), ops.dtype)
+    kernel = device.kernel("reduce", f"reduce_group<{ops.monoid}>", ops.definitions)
+    kernel((rows * groups,), (THREADS,), (x, np.int64(length), y))
+    return y
+
+
+def _chunked(x: Array, ops: Operators, device: Device) -> Array:
+    """Brent's lemma: a fixed number of threads, each with a chunk; then once more."""
+    y = _chunked_level(x, ops.map, ops, device)
+    if y.shape[1] > 1:
+        y = _chunked_level(y, ops.keep, ops, device, single=True)
+    return y[:, 0]
+
+
+def _chunked_level(
+    x: Array, map_name: str, ops: Operators, device: Device, single: bool = False
+) -> Array:
+    """Rows as long as the device has use for chunks of each row."""
+    rows, length = x.shape[:2]
+    instance = f"reduce_chunked<{ops.monoid}, {map_name}>"
+    kernel = device.kernel("reduce", instance, ops.definitions)
+    warps = THREADS // WARP
+    window = WARP * max(1, PACK_BYTES // (x.nbytes // (rows * length)))
+    resident = kernel.resident_blocks(THREADS, 0)
+    few_rows = rows < resident * warps
+    block_is_team = few_rows and length > WINDOWS * window
+    team = warps if block_is_team else 1
+    one_block = single or not few_rows or length <= WINDOWS_OF_ONE_BLOCK * team * window
+    wanted = 1 if one_block else max(1, resident // rows)
+    part = ceil_div(length, wanted * team * window) * window
+    chunks = ceil_div(length, part * team)
+    y = device.empty((rows, chunks, *ops.element_shape), ops.dtype)
+    kernel(
+        (ceil_div(rows * chunks * team, warps),),
+        (THREADS,),
+        (
+            x,
+            np.int64(rows),
+            np.int64(length),
+            np.int64(part),
+            np.int64(chunks),
+            np.bool_(block_is_team),
+            y,
+        ),
+    )
+    return y
+
+
+def _atomic(x: Array, monoid: Monoid, ops: Operators, device: Device) -> Array:
+    rows, length = x.shape[:2]
+    cells = device.zeros((rows,), np.uint64)
+    places = cells.view(ops.dtype).reshape(rows, -1)[:, : math.prod(ops.element_shape)]
+    identity = namespace(x).asarray(monoid.identity_of(ops.dtype))
+    places[...] = identity.reshape(-1)
+    instance = f"reduce_atomic<{ops.monoid}, {ops.map}>"
+    kernel = device.kernel("reduce", instance, ops.definitions)
+    kernel((rows * blocks_for(length),), (THREADS,), (x, np.int64(length), cells))
+    return places.reshape(rows, *ops.element_shape).copy()

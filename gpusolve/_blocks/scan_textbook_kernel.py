@@ -1,0 +1,133 @@
+"""The scans of ``cuda_src/scan_textbook.cu``: what is launched, in which order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._device.arrays import Array
+from .._device.kernels import Device
+from .._device.launch import THREADS, WARP, blocks_for, ceil_div, round_up
+from ..monoid import Monoid
+from .operators import Operators, operators
+from .reduce_kernel import map_elements
+from .scan_kernel import tile_for
+
+VARIANTS = ("hierarchical", "sweep", "warp")
+
+
+def scan(
+    x: Array, monoid: Monoid, y: Array, device: Device, *, variant: str, exclusive: bool
+) -> None:
+    """Scan the rows of x into y, both (rows, length, *element)."""
+    if y.size == 0:
+        return
+    ops = operators(monoid, x.dtype)
+    textbook = Textbook(ops, device)
+    x = map_elements(x, ops, device)
+    if variant == "sweep":
+        textbook.sweep(x, y, exclusive)
+        return
+    inclusive = textbook.empty(*y.shape[:2]) if exclusive else y
+    if variant == "warp":
+        textbook.warps(x, inclusive)
+    else:
+        textbook.hierarchical(x, inclusive)
+    if exclusive:
+        textbook.shift(inclusive, y)
+
+
+class Textbook:
+    """The launches of each form, for one monoid on one device.
+
+    All arrays are (rows, length, *element).
+    """
+
+    def __init__(self, ops: Operators, device: Device) -> None:
+        self.ops = ops
+        self.device = device
+
+    def warps(self, x: Array, y: Array) -> None:
+        """Inclusive: a warp scans 32 elements in one sweep; totals in the same way."""
+        rows, length = x.shape[:2]
+        warps = ceil_div(length, WARP)
+        totals = self.empty(rows, warps)
+        blocks = blocks_for(rows * warps * WARP)
+        self._launch("scan_warps", blocks, THREADS, x, rows, length, y, totals)
+        if warps > 1:
+            self.warps(totals, totals)
+            self._add_prefixes(totals, WARP, y)
+
+    def sweep(self, x: Array, y: Array, exclusive: bool) -> None:
+        """Up-sweep and down-sweep over a binary tree, one launch for each level."""
+        rows, length = x.shape[:2]
+        padded = 1 << (length - 1).bit_length()
+        tree = self.empty(rows, padded)
+        self._resize(x, tree)
+        distances = [1 << level for level in range(padded.bit_length() - 1)]
+        for distance in distances:
+            self._sweep_level("up_sweep", tree, distance)
+        self._each("clear_root", rows, tree, rows, padded)
+        for distance in reversed(distances):
+            self._sweep_level("down_sweep", tree, distance)
+        if exclusive:
+            self._resize(tree, y)
+        else:
+            size = rows * length
+            self._each("add_elements", size, tree, padded, x, rows, length, y)
+
+    def hierarchical(self, x: Array, y: Array) -> None:
+        """Inclusive, in six steps; so few chunks that one tile holds their totals."""
+        rows, length = x.shape[:2]
+        tile = tile_for(self.ops.element_bytes).size
+        tiles = ceil_div(length, tile)
+        chunk = round_up(tiles, tile)
+        totals = self.empty(rows, ceil_div(length, chunk))
+        self._scan_chunks(x, chunk, y, totals)
+        if totals.shape[1] > 1:
+            self._scan_chunks(totals, tile, totals, self.empty(rows, 1))
+            self._add_prefixes(totals, chunk, y)
+
+    def shift(self, x: Array, y: Array) -> None:
+        """The exclusive scan y of the inclusive one x."""
+        rows, length = x.shape[:2]
+        self._each("shift", rows * length, x, rows, length, y)
+
+    def empty(self, rows: int, length: int) -> Array:
+        """Room for so many elements."""
+        shape = (rows, length, *self.ops.element_shape)
+        return self.device.empty(shape, self.ops.dtype)
+
+    def _scan_chunks(self, x: Array, chunk: int, y: Array, totals: Array) -> None:
+        (rows, length), chunks = x.shape[:2], totals.shape[1]
+        tile = tile_for(self.ops.element_bytes)
+        name = f"scan_chunks<{self.ops.monoid}, {tile.threads}, {tile.items}>"
+        sizes = (length, chunk, chunks)
+        self._launch(name, rows * chunks, tile.threads, x, *sizes, y, totals)
+
+    def _sweep_level(self, name: str, tree: Array, distance: int) -> None:
+        parents = tree.shape[0] * tree.shape[1] // (2 * distance)
+        self._each(name, parents, tree, parents, distance)
+
+    def _resize(self, x: Array, y: Array) -> None:
+        rows, wanted = y.shape[:2]
+        self._each("resize_rows", rows * wanted, x, x.shape[1], rows, wanted, y)
+
+    def _add_prefixes(self, prefixes: Array, chunk: int, y: Array) -> None:
+        rows, length = y.shape[:2]
+        self._each("add_prefixes", rows * length, prefixes, rows, length, chunk, y)
+
+    def _each(self, name: str, count: int, *arguments: Array | int) -> None:
+        """Launch a kernel with one thread for each of `count` elements."""
+        self._launch(name, blocks_for(count), THREADS, *arguments)
+
+    def _launch(
+        self, name: str, blocks: int, threads: int, *arguments: Array | int
+    ) -> None:
+        """Launch a kernel of the file; whole numbers are 64-bit.
+
+        It is a template over the monoid, unless `name` says more.
+        """
+        instance = name if "<" in name else f"{name}<{self.ops.monoid}>"
+        kernel = self.device.kernel("scan_textbook", instance, self.ops.definitions)
+        values = [np.int64(a) if isinstance(a, int) else a for a in arguments]
+        kernel((blocks,), (threads,), values)

@@ -1,0 +1,1 @@
+"""What every algorithm needs of a device: arrays, kernels, launch shapes, threads."""

@@ -1,0 +1,352 @@
+"""From a name in ``cuda_src/`` to a launchable kernel, and the device it runs on.
+
+The only file that loads CUDA code. It knows no algorithm. A device is a CUDA GPU
+through CuPy, or the emulator, which runs the same ``.cu`` files on the CPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from .arrays import Array, is_cupy
+from .launch import MAX_BLOCKS
+
+OPTIONS = ("--std=c++17",)
+"""What NVRTC is told besides the architecture and the include path."""
+
+CUDA_TYPES: dict[np.dtype[Any], str] = {
+    np.dtype(name): cuda
+    for name, cuda in {
+        "bool": "bool",
+        "int8": "signed char",
+        "int16": "short",
+        "int32": "int",
+        "int64": "long long",
+        "uint8": "unsigned char",
+        "uint16": "unsigned short",
+        "uint32": "unsigned int",
+        "uint64": "unsigned long long",
+        "float16": "Half",
+        "float32": "float",
+        "float64": "double",
+        "complex64": "Complex<float>",
+        "complex128": "Complex<double>",
+    }.items()
+}
+"""The type of each dtype in CUDA; those of our own are in ``monoid.cuh``."""
+
+
+UNASKED_SHARED_MEMORY = 16 * 1024
+"""Dynamic shared memory that any kernel may have, in bytes: 48 KiB less its own."""
+
+
+class KernelCompileError(RuntimeError):
+    """A kernel did not compile; the message has its name and the compiler's log."""
+
+
+class Kernel(Protocol):
+    """A kernel on a device."""
+
+    def resident_blocks(self, threads: int, shared_bytes: int) -> int:
+        """How many blocks the whole device holds at once."""
+
+    def __call__(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[object],
+        *,
+        shared_mem: int = 0,
+        cooperative: bool = False,
+    ) -> None:
+        """Launch on the current stream.
+
+        Blocks of a `cooperative` launch may wait for each other: all are resident, or
+        the launch fails.
+        """
+
+
+class Device(Protocol):
+    """A CUDA device, or the emulated one."""
+
+    @property
+    def shared_memory_per_block(self) -> int:
+        """Bytes of shared memory that one block may ask for."""
+
+    @property
+    def has_watchdog(self) -> bool:
+        """Whether the system stops kernels that run for seconds, as under a display."""
+
+    def current(self) -> AbstractContextManager[object]:
+        """Makes the device the one where new arrays come to lie."""
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        """An array with undefined contents."""
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        """An array of zeros."""
+
+    def kernel(self, file: str, instance: str, definitions: str = "") -> Kernel:
+        """An instance of a kernel in ``cuda_src/``, compiled when first asked.
+
+        `definitions` is C++ that stands in front of the file: the types that the
+        instance names, where a user has defined them.
+        """
+
+
+def source_directory() -> Path:
+    """Where the kernels lie: in the installed package, or beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / "cuda_src"
+    return installed if installed.is_dir() else package.parent / "cuda_src"
+
+
+def source_of(file: str, definitions: str = "") -> str:
+    """A kernel's source, with the definitions in front of it."""
+    text = (source_directory() / f"{file}.cu").read_text()
+    return f'{definitions}\n#line 1 "{file}.cu"\n{text}' if definitions else text
+
+
+def emulating() -> bool:
+    """Whether NumPy inputs run the kernels on the emulator (GPUSOLVE_EMULATE=1)."""
+    return os.environ.get("GPUSOLVE_EMULATE", "") not in ("", "0")
+
+
+def device_of(array: Array) -> Device | None:
+    """The device whose kernels serve `array`; None where NumPy does."""
+    if is_cupy(array):
+        return CudaDevice(array.device.id)
+    return EmulatedDevice() if emulating() else None
+
+
+def current(device: Device | None) -> AbstractContextManager[object]:
+    """Makes the device, if there is one, that where new arrays come to lie."""
+    return nullcontext() if device is None else device.current()
+
+
+def current_device(array: Array) -> AbstractContextManager[object]:
+    """Make an array's device current, so that new arrays are allocated on it."""
+    return current(device_of(array))
+
+
+class CudaDevice:
+    """An NVIDIA GPU, through CuPy."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    @property
+    def shared_memory_per_block(self) -> int:
+        """The opt-in limit."""
+        return int(_attributes(self.index)["MaxSharedMemoryPerBlockOptin"])
+
+    @property
+    def has_watchdog(self) -> bool:
+        return bool(_attributes(self.index)["KernelExecTimeout"])
+
+    def current(self) -> AbstractContextManager[object]:
+        import cupy
+
+        return cast(AbstractContextManager[object], cupy.cuda.Device(self.index))
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        import cupy
+
+        with self.current():
+            return cupy.empty(shape, dtype)
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        import cupy
+
+        with self.current():
+            return cupy.zeros(shape, dtype)
+
+    def kernel(self, file: str, instance: str, definitions: str = "") -> Kernel:
+        return _cuda_kernel(self.index, file, instance, definitions)
+
+
+_allowing = threading.Lock()
+
+
+class CudaKernel:
+    """A kernel instance on one GPU."""
+
+    def __init__(self, index: int, file: str, instance: str, definitions: str) -> None:
+        import cupy
+
+        self.index = index
+        self.instance = instance
+        self._allowed = UNASKED_SHARED_MEMORY
+        self._resident: dict[tuple[int, int], int] = {}
+        with cupy.cuda.Device(index):
+            try:
+                module = _cuda_module(file, instance, definitions)
+                self._raw = module.get_function(instance)
+                self._function = self._raw.kernel
+                self._static = int(self._raw.shared_size_bytes)
+            except cupy.cuda.compiler.CompileException as error:
+                raise KernelCompileError(
+                    f"{instance} in {file}.cu does not compile for GPU {index}:\n"
+                    f"{error.get_message()}"
+                ) from error
+
+    def resident_blocks(self, threads: int, shared_bytes: int) -> int:
+        asked = threads, shared_bytes
+        if asked not in self._resident:
+            self._resident[asked] = self._count_resident(threads, shared_bytes)
+        return self._resident[asked]
+
+    def _count_resident(self, threads: int, shared_bytes: int) -> int:
+        import cupy
+
+        if shared_bytes > self._most_shared:
+            return 0
+        with cupy.cuda.Device(self.index):
+            self._allow(shared_bytes)
+            per_multiprocessor = (
+                cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
+                    self._function.ptr, threads, shared_bytes
+                )
+            )
+        multiprocessors = _attributes(self.index)["MultiProcessorCount"]
+        return int(per_multiprocessor * multiprocessors)
+
+    def __call__(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[object],
+        *,
+        shared_mem: int = 0,
+        cooperative: bool = False,
+    ) -> None:
+        import cupy
+
+        if grid[0] > MAX_BLOCKS:
+            raise ValueError(
+                f"a grid of {grid[0]} blocks; a device takes at most {MAX_BLOCKS}"
+            )
+        if shared_mem > self._most_shared:
+            raise ValueError(
+                f"shared_mem must be at most {self._most_shared} bytes for "
+                f"{self.instance} on GPU {self.index}, got {shared_mem}"
+            )
+        # A null pointer, which CuPy before 14 does not make of None.
+        values = tuple(np.intp(0) if value is None else value for value in args)
+        with cupy.cuda.Device(self.index):
+            self._allow(shared_mem)
+            if cooperative:
+                # Not by RawModule's option, which links what nobody here needs.
+                self._function(
+                    grid,
+                    block,
+                    values,
+                    shared_mem=shared_mem,
+                    enable_cooperative_groups=True,
+                )
+            else:
+                self._raw(grid, block, values, shared_mem=shared_mem)
+
+    @property
+    def _most_shared(self) -> int:
+        """The most dynamic shared memory of a block: what static variables leave."""
+        limit = CudaDevice(self.index).shared_memory_per_block
+        return limit - self._static
+
+    def _allow(self, shared_bytes: int) -> None:
+        """Opt in to more shared memory than needs no asking; never to less than before.
+
+        One thread at a time, of all that launch any kernel: two objects may share a
+        function of the driver.
+        """
+        if shared_bytes <= self._allowed:
+            return
+        with _allowing:
+            if shared_bytes > self._raw.max_dynamic_shared_size_bytes:
+                self._raw.max_dynamic_shared_size_bytes = shared_bytes
+            self._allowed = max(self._allowed, shared_bytes)
+
+
+@functools.cache
+def _attributes(index: int) -> dict[str, int]:
+    """What CUDA says of a GPU; CuPy asks for each attribute anew."""
+    import cupy
+
+    return dict(cupy.cuda.Device(index).attributes)
+
+
+@functools.cache
+def _cuda_kernel(index: int, file: str, instance: str, definitions: str) -> CudaKernel:
+    return CudaKernel(index, file, instance, definitions)
+
+
+@functools.cache
+def _cuda_module(file: str, instance: str, definitions: str) -> Any:
+    """The module of one instance; CuPy loads it once per device.
+
+    CuPy's disk cache does not look into included files, so their hash goes into the
+    options, which it does look at.
+    """
+    import cupy
+
+    directory = source_directory()
+    return cupy.RawModule(
+        code=source_of(file, definitions),
+        options=(*OPTIONS, f"-I{directory}", f"-DGPUSOLVE_SOURCES={_sources_hash()}"),
+        name_expressions=(instance,),
+    )
+
+
+@functools.cache
+def _sources_hash() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(source_directory().glob("*.cu*")):
+        digest.update(path.read_bytes())
+    return f"0x{digest.hexdigest()[:12]}"
+
+
+class EmulatedDevice:
+    """The CPU, running the kernels' own source."""
+
+    @property
+    def shared_memory_per_block(self) -> int:
+        from .. import _emulator
+
+        return _emulator.shared_memory_per_block
+
+    @property
+    def has_watchdog(self) -> bool:
+        return False
+
+    def current(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        from .. import _emulator
+
+        return _emulator.empty(shape, dtype)
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        from .. import _emulator
+
+        return _emulator.zeros(shape, dtype)
+
+    def kernel(self, file: str, instance: str, definitions: str = "") -> Kernel:
+        return _emulated_kernel(file, instance, definitions)
+
+
+@functools.cache
+def _emulated_kernel(file: str, instance: str, definitions: str) -> Kernel:
+    from .. import _emulator
+
+    directory = source_directory()
+    return _emulator.Kernel(directory / f"{file}.cu", instance, directory, definitions)

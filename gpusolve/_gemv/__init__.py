@@ -1,0 +1,1 @@
+"""Dense matrix times vector."""

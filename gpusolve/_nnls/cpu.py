@@ -1,0 +1,170 @@
+"""NNLS without a GPU: the batch in chunks, on as many threads as there are cores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._device.arrays import Array
+from .._device.launch import ceil_div, pieces
+from .._device.threads import cores, one_blas_thread
+from ..reference._certificate import hides
+from ..reference._nnls_qr import (
+    ITERATION_LIMIT,
+    NOT_FINITE,
+    Solution,
+    default_tolerance,
+)
+from ..reference._nnls_qr import solve as solve_one
+from ..reference._scaling import ScaledSystem, scale
+from .inputs import Problem
+from .nnls_gram_cpu import nnls_gram
+from .nnls_householder_cpu import nnls_householder
+
+CHUNK_BYTES = 2**27
+"""The most memory that the matrices of one chunk take, at least one system."""
+
+CHUNK_ENTRIES = {"qr": 2**16, "gram": 2**24, "auto": 2**24}
+"""The most entries of all matrices of one chunk, at least one system: about a second's
+work, after which an interrupt is heard and the progress bar moves."""
+
+PROGRESS_DELAY = 2.0
+"""Seconds until a progress bar shows."""
+
+
+def solve(problem: Problem, method: str) -> Solution:
+    """Solve every system of the batch; `method` is one of ``gpusolve.nnls``'s."""
+    systems, (_, n) = math.prod(problem.batch), problem.shape
+    solution = Solution.blank((systems,), n, problem.dtype)
+    chunks = list(chunked(problem, CHUNK_ENTRIES[method]))
+
+    def run(chunk: slice) -> int:
+        part = solve_chunk(problem, chunk, method)
+        with np.errstate(over="ignore"):
+            solution.put(chunk, part)
+        return len(part.x)
+
+    with one_blas_thread():
+        if len(chunks) == 1:
+            run(chunks[0])
+        elif chunks:
+            run_all(run, chunks, systems)
+    return solution
+
+
+def chunked(problem: Problem, entries: int) -> Iterator[slice]:
+    """Slices of the flattened batch, as many for each core, each small in memory.
+
+    None has more `entries` in its matrices, each counted as if it were its own.
+    """
+    systems, (m, n) = math.prod(problem.batch), problem.shape
+    passive = n if problem.l2 > 0 else min(m, n)
+    numbers = passive * (n + passive) + m + 8 * n
+    if problem.A.ndim > 2:
+        numbers += n * (m + n)
+    limit = max(1, min(CHUNK_BYTES // (8 * numbers + 1), entries // (m * n + 1)))
+    turns = ceil_div(systems, limit * cores())
+    size = max(1, ceil_div(systems, max(1, turns * cores())))
+    yield from pieces(systems, size)
+
+
+def run_all(run: Callable[[slice], int], chunks: list[slice], systems: int) -> None:
+    """Run the chunks on a thread pool, with a progress bar."""
+    from tqdm import tqdm
+
+    bar = tqdm(
+        total=systems,
+        desc="nnls",
+        unit="system",
+        delay=PROGRESS_DELAY,
+        disable=None,
+        leave=False,
+    )
+    with bar, ThreadPoolExecutor(cores()) as pool:
+        for done in pool.map(run, chunks):
+            bar.update(done)
+
+
+def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Array:
+    """The systems of a chunk in float64; without a batch axis where all share one."""
+    shape = array.shape[array.ndim - core :]
+    if math.prod(array.shape[: array.ndim - core]) == 1 and core == 2:
+        return array.reshape(shape).astype(np.float64, copy=False)
+    batch = batch or (1,)
+    spread = np.broadcast_to(array, (*batch, *shape))
+    if len(batch) == 1:
+        part = spread[chunk]
+    else:
+        part = spread[np.unravel_index(np.arange(chunk.start, chunk.stop), batch)]
+    return part.astype(np.float64, copy=False)
+
+
+def solve_chunk(problem: Problem, chunk: slice, method: str) -> Solution:
+    """Solve some systems; those with NaN or infinity are answered with NaN."""
+    n = problem.shape[1]
+    A = gather(problem.A, 2, problem.batch, chunk)
+    b = gather(problem.b, 1, problem.batch, chunk)
+    start = np.zeros((len(b), n))
+    if problem.start is not None:
+        start = gather(problem.start, 1, problem.batch, chunk)
+        start = np.where(np.isfinite(start) & (start > 0), start, 0)
+    finite = np.isfinite(b).all(axis=-1) & np.isfinite(A).all(axis=(-2, -1))
+    if finite.all():
+        return solve_finite(problem, A, b, start, method)
+    solution = Solution.blank((len(b),), n, b.dtype)
+    solution.status[:] = NOT_FINITE
+    if finite.any():
+        part = solve_finite(
+            problem, A if A.ndim == 2 else A[finite], b[finite], start[finite], method
+        )
+        solution.put(finite, part)
+    return solution
+
+
+def solve_finite(
+    problem: Problem, A: Array, b: Array, start: Array, method: str
+) -> Solution:
+    """Solve systems whose entries are all finite."""
+    tol = default_tolerance(A.dtype) if problem.tol is None else problem.tol
+    maxiter = problem.iteration_limit
+    system = scale(A, b, problem.l1, problem.l2, problem.dtype)
+    start = system.rescale(start)
+    start = np.where(hides(system, start)[:, None], 0, start)
+    if method == "qr" or A.shape[-1] == 0:
+        solution = by_qr(system, start, tol, maxiter)
+    else:
+        solution, settled = nnls_gram(system, start, tol=tol, maxiter=maxiter)
+        if problem.maxiter is not None:
+            settled |= solution.status == ITERATION_LIMIT
+        if method == "auto" and not settled.all():
+            repair(system, solution, np.flatnonzero(~settled), tol, maxiter)
+    return solution._replace(x=system.unscale(solution.x))
+
+
+def repair(
+    system: ScaledSystem,
+    solution: Solution,
+    doubtful: NDArray[np.intp],
+    tol: float,
+    maxiter: int,
+) -> None:
+    """Solve some systems again by QR, from where the Gram matrix left them."""
+    part, x = system.take(doubtful), solution.x[doubtful]
+    start = np.where(hides(part, x)[:, None], 0, x)
+    again = nnls_householder(part, start, tol=tol, maxiter=maxiter)
+    solution.put(doubtful, again)
+    solution.repaired[doubtful] = True
+
+
+def by_qr(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
+    """The specification, one system after another."""
+    n = system.A.shape[-1]
+    solution = Solution.blank((len(system.b),), n, system.b.dtype)
+    for k in range(len(system.b)):
+        one = system.take(np.array(k))
+        solution.put(k, solve_one(one, start[k], tol, maxiter))
+    return solution

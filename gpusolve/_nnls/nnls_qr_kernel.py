@@ -1,0 +1,149 @@
+"""NNLS on a device: the launch of ``cuda_src/nnls_qr.cu``."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+
+import numpy as np
+
+from .._device.arrays import Array, strided, systems_offsets
+from .._device.kernels import CUDA_TYPES, Device
+from .._device.launch import LAUNCH_SECONDS, WARP, ceil_div, pieces, round_up
+from ..reference._nnls_qr import Solution
+from .inputs import Problem
+
+MAX_THREADS = 256
+"""The launch bounds of the kernel; the driver refuses a larger block."""
+ROWS_PER_THREAD = 4
+BLOCK_SPEED = 1e9
+"""Operations a second that a block makes at least. Assumed, not measured."""
+ALIGNMENT = 16
+"""Bytes to which the arrays of a block are aligned."""
+STATIC_SHARED_MEMORY = 4096
+"""More than the kernel's own shared variables take, in bytes."""
+
+
+def region_bytes(rows: int, n: int, itemsize: int) -> tuple[int, int, int]:
+    """Bytes of a block's vectors, R and Q, as ``NnlsArrays::place`` cuts them."""
+    capacity = min(rows, n)
+    reals = [rows] * 2 + [n] * 4 + [capacity] * 4 + [capacity + 2]
+    integers = [n] + [capacity] * 2
+    sizes = [count * itemsize for count in reals] + [count * 4 for count in integers]
+    vectors = sum(round_up(size, ALIGNMENT) for size in sizes)
+    R = round_up(capacity * (capacity + 2) * itemsize, ALIGNMENT)
+    return vectors, R, round_up(rows * capacity * itemsize, ALIGNMENT)
+
+
+def regions_that_fit(regions: tuple[int, int, int], limit: int) -> int:
+    """How many of the regions, from the first on, lie in `limit` bytes together."""
+    return sum(sum(regions[: k + 1]) <= limit for k in range(3))
+
+
+def block_threads(rows: int, n: int) -> int:
+    """Threads of a block: a few rows or columns for each."""
+    wanted = ceil_div(max(rows, n), ROWS_PER_THREAD)
+    return min(MAX_THREADS, max(WARP, round_up(wanted, WARP)))
+
+
+def allocate_workspace(
+    device: Device, blocks: int, bytes_per_block: int
+) -> tuple[Array, int]:
+    """Memory for as many of `blocks` as can be had, and how many these are.
+
+    Fewer blocks take more turns: so a batch of any size is solved in the memory
+    there is. MemoryError where there is none for a single one.
+    """
+    while blocks > 1:
+        with contextlib.suppress(MemoryError):
+            return device.empty((blocks * bytes_per_block,), np.uint8), blocks
+        blocks //= 2
+    return device.empty((bytes_per_block,), np.uint8), 1
+
+
+def systems_of_launch(device: Device, blocks: int, rows: int, n: int) -> int:
+    """How many systems one launch may take: all, or a few for each block."""
+    if not device.has_watchdog:
+        return 2**62
+    work = 6 * rows * n * min(rows, n)
+    return blocks * max(1, int(LAUNCH_SECONDS * BLOCK_SPEED / max(1, work)))
+
+
+def solve(problem: Problem, device: Device) -> Solution:
+    """Solve every system of the batch, on the current stream.
+
+    In one launch, or in several short ones where the device has a watchdog. The
+    workspace is taken last, for it may take all memory.
+    """
+    (m, n), dtype, batch = problem.shape, problem.dtype, problem.batch
+    systems = math.prod(batch)
+    real = dtype.type
+    solution = Solution(
+        x=_starting_points(problem, device, systems),
+        rnorm=device.empty((systems,), dtype),
+        dual=device.empty((systems, n), dtype),
+        kkt=device.empty((systems,), dtype),
+        nit=device.empty((systems,), np.int32),
+        status=device.empty((systems,), np.int32),
+        n_updates=device.empty((systems,), np.int32),
+        n_downdates=device.empty((systems,), np.int32),
+        repaired=device.empty((systems,), np.bool_),
+    )
+    if systems == 0:
+        return solution
+
+    rows = m + (n if problem.l2 > 0 else 0)
+    regions = region_bytes(rows, n, dtype.itemsize)
+    limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
+    in_shared = regions_that_fit(regions, limit)
+    shared_bytes = sum(regions[:in_shared])
+    stride = round_up(max(sum(regions[in_shared:]), 1), 256)
+    threads = block_threads(rows, n)
+
+    kernel = device.kernel("nnls_qr", f"nnls_qr<{CUDA_TYPES[dtype]}>")
+    resident = kernel.resident_blocks(threads, shared_bytes)
+    A, b = strided(problem.A), strided(problem.b)
+    A_offset, b_offset = systems_offsets(A, 2, batch), systems_offsets(b, 1, batch)
+    most = systems_of_launch(device, resident, rows, n)
+    launches = list(pieces(systems, most))
+    next_system = device.zeros((len(launches),), np.uint64)
+    workspace, blocks = allocate_workspace(device, min(systems, resident, most), stride)
+    for launch, part in enumerate(launches):
+        kernel(
+            (min(blocks, part.stop - part.start),),
+            (threads,),
+            (
+                A,
+                A_offset[part],
+                np.int64(A.strides[-2] // A.itemsize),
+                np.int64(A.strides[-1] // A.itemsize),
+                b,
+                b_offset[part],
+                np.int64(b.strides[-1] // b.itemsize),
+                np.int64(part.stop - part.start),
+                np.int32(m),
+                np.int32(n),
+                real(problem.l1),
+                real(math.sqrt(problem.l2)),
+                real(problem.tolerance),
+                np.int32(min(problem.iteration_limit, 2**31 - 1)),
+                np.int32(problem.start is not None),
+                *(field[part] for field in solution),
+                next_system[launch:],
+                *(np.int64(region) for region in regions),
+                np.int32(in_shared),
+                workspace,
+                np.int64(stride),
+            ),
+            shared_mem=shared_bytes,
+        )
+    return solution
+
+
+def _starting_points(problem: Problem, device: Device, systems: int) -> Array:
+    """The array that holds the warm start at first, and the solutions at last."""
+    n = problem.shape[1]
+    x = device.empty((systems, n), problem.dtype)
+    if problem.start is not None:
+        x.reshape((*problem.batch, n))[...] = problem.start
+    return x

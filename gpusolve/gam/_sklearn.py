@@ -1,0 +1,128 @@
+"""What makes an estimator one of scikit-learn's, without need of scikit-learn."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+Self = TypeVar("Self", bound="Estimator")
+Weighted = TypeVar("Weighted", bound="TakesWeights")
+
+UNCHANGED = "$UNCHANGED$"
+"""scikit-learn's word for a request that stays as it was."""
+
+
+class NotFittedError(ValueError, AttributeError):
+    """The model has not been fitted; scikit-learn's where that is installed."""
+
+
+def scikit_learns(module: str, name: str, otherwise: Any) -> Any:
+    """What scikit-learn calls so, where it is installed."""
+    try:
+        return getattr(importlib.import_module(f"sklearn.{module}"), name)
+    except ImportError:
+        return otherwise
+
+
+def check_whole(name: str, value: object) -> None:
+    """TypeError for a parameter that is no whole number: 24.0, True, None."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} is {value!r}; a whole number is wanted")
+
+
+def check_number(name: str, value: object) -> None:
+    """TypeError for a parameter that is no real number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} is {value!r}; a number is wanted")
+
+
+class Estimator:
+    """A regressor whose parameters are the arguments of ``__init__``."""
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        parameters = inspect.signature(cls.__init__).parameters
+        return sorted(name for name in parameters if name != "self")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; `deep` changes nothing, for none is an estimator."""
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self: Self, **params: Any) -> Self:
+        """Set parameters by name; a ValueError for one that there is not."""
+        known = self._parameter_names()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for estimator {self}. "
+                    f"Valid parameters are: {known!r}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self).__init__).parameters
+        changed = (
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if value is not defaults[name].default and value != defaults[name].default
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks an estimator about itself."""
+        utils = importlib.import_module("sklearn.utils")
+        return utils.Tags(
+            estimator_type="regressor",
+            target_tags=utils.TargetTags(required=True),
+            regressor_tags=utils.RegressorTags(),
+        )
+
+    def _check_is_fitted(self) -> None:
+        if not hasattr(self, "n_iter_"):
+            error = scikit_learns("exceptions", "NotFittedError", NotFittedError)
+            raise error(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' "
+                "with appropriate arguments before using this estimator."
+            )
+
+
+class TakesWeights:
+    """An estimator whose `fit` and `score` take a `sample_weight`.
+
+    A request is True or False, another name to pass weights under, or None: to pass
+    them is then an error.
+    """
+
+    _metadata_request: Any
+
+    def get_metadata_routing(self) -> Any:
+        """The requests, as scikit-learn has them."""
+        if hasattr(self, "_metadata_request"):
+            return self._metadata_request
+        routing = importlib.import_module("sklearn.utils.metadata_routing")
+        requests = routing.MetadataRequest(owner=type(self).__name__)
+        for method in (requests.fit, requests.score):
+            method.add_request(param="sample_weight", alias=None)
+        return requests
+
+    def set_fit_request(self: Weighted, *, sample_weight: Any = UNCHANGED) -> Weighted:
+        """Request that meta-estimators pass weights to `fit`, or that they do not."""
+        return self._request("fit", sample_weight)
+
+    def set_score_request(
+        self: Weighted, *, sample_weight: Any = UNCHANGED
+    ) -> Weighted:
+        """Request that meta-estimators pass weights to `score`, or that they do not."""
+        return self._request("score", sample_weight)
+
+    def _request(self: Weighted, method: str, sample_weight: Any) -> Weighted:
+        if sample_weight != UNCHANGED:
+            requests = self.get_metadata_routing()
+            getattr(requests, method).add_request(
+                param="sample_weight", alias=sample_weight
+            )
+            self._metadata_request = requests
+        return self

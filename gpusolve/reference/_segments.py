@@ -1,0 +1,86 @@
+"""Segments of different lengths behind one another: where they start, and their sums.
+
+The shape of such an array is the *lengths* of its segments, any of which may be 0;
+their *offsets* are where they begin, and where the last one ends. Flags mark the first
+element of each segment, so an empty one leaves no mark.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..monoid import Monoid, as_monoid
+from ._partition import replicate, scatter
+from ._reduce import elements, native
+from ._scan import scan, segmented_scan
+
+Array = NDArray[Any]
+
+
+def segment_flags(
+    lengths: NDArray[np.integer[Any]], *, total: int | None = None
+) -> NDArray[np.bool_]:
+    """Mark the first element of each segment that is not empty.
+
+    Parameters
+    ----------
+    lengths : (m,) array of integers
+    total : int, optional
+        The sum of the lengths.
+
+    Returns
+    -------
+    (total,) array of bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> segment_flags(np.array([0, 3, 1, 0, 4, 2, 0])).astype(int)
+    array([1, 0, 0, 1, 1, 0, 0, 0, 1, 0])
+    """
+    lengths = lengths.astype(np.int64)
+    starts = np.where(lengths == 0, -1, scan(lengths, exclusive=True))
+    flags = replicate(int(lengths.sum()) if total is None else total, False)
+    return scatter(flags, starts, replicate(len(lengths), True))
+
+
+def segmented_reduce(
+    x: Array, offsets: NDArray[np.int64], op: str | Monoid = "add"
+) -> Array:
+    """Combine the elements of each segment.
+
+    Parameters
+    ----------
+    x : (n, *element) array
+    offsets : (m + 1,) array of int64
+        Segment k is ``x[offsets[k] : offsets[k + 1]]``.
+    op : str or Monoid
+
+    Returns
+    -------
+    (m, *element) array
+        The identity for an empty segment.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> segmented_reduce(np.array([3, 1, 4, 1, 5]), np.array([0, 0, 2, 2, 5]))
+    array([ 0,  4,  0, 10])
+    """
+    op = as_monoid(op)
+    x = elements(x, op)[: offsets[-1]]
+    starts, ends = offsets[:-1], offsets[1:]
+    full = starts < ends
+    result = np.empty((len(full), *op.element_shape), x.dtype)
+    result[...] = op.identity_of(x.dtype)
+    ufunc = native(op, x.dtype)
+    if ufunc is not None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            result[full] = ufunc.reduceat(x, starts[full], dtype=x.dtype)
+    else:
+        flags = scatter(replicate(len(x), False), starts[full], full[full])
+        result[full] = segmented_scan(x, flags, op)[ends[full] - 1]
+    return result
