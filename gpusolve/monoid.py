@@ -1,8 +1,7 @@
-"""Monoids: an associative operator with its identity; and maps fused in front of it.
+"""Monoids: associative operators with an identity; and maps applied before them.
 
-Reduce, scan and all that is built of them need to know no more of an operator than
-this. It is written down twice, as everything here: in CUDA for a device, in NumPy for
-a CPU.
+Reduce, scan and the functions built on them need only this. Every operator is defined
+twice: in CUDA for a device, and in NumPy for a CPU.
 """
 
 from __future__ import annotations
@@ -26,40 +25,38 @@ Expressions = str | tuple[str, ...]
 class Monoid:
     """An associative operator and its identity.
 
-    An element is a number or a small array of numbers: the shape of the identity is
-    the shape of one element. So `x` of shape ``(..., n, 2, 2)`` holds rows of n
-    elements of a monoid whose identity is ``numpy.eye(2)``.
+    An element is a number or a small array of numbers; it has the shape of the
+    identity. For a monoid with the identity ``numpy.eye(2)``, for example, an array of
+    shape ``(..., n, 2, 2)`` contains rows of n elements.
 
     Parameters
     ----------
     name : str
         For error messages.
     identity : array_like or callable
-        What changes nothing, on either side. Where it depends on the dtype, a function
-        of the dtype.
+        The identity element. If it depends on the dtype, a function of the dtype.
     cuda : str or tuple of str
-        The operator as a CUDA C++ expression in `a` (the earlier element) and `b` (the
-        later one), with `T` the type of a number. For an element of several numbers
-        one expression for each of them, in C order; `a[k]` and `b[k]` are the numbers.
+        The operator as a CUDA C++ expression of `a` (the earlier element) and `b` (the
+        later one); `T` is the type of a number. If an element has several numbers
+        `a[k]`, one expression for each of them, in C order.
     numpy : callable
-        The operator in NumPy, of two arrays of elements. Elements lie in the last
-        axes. A ufunc of numbers is the quickest.
+        The operator in NumPy, as a function of two arrays of elements, which occupy
+        the last axes. A ufunc of numbers is the fastest.
     commutative : bool
-        Whether ``a op b`` is ``b op a``. Where not, every algorithm keeps the order.
+        Whether ``a op b == b op a``. If not, every algorithm keeps the order.
     dtype : dtype, optional
-        Elements are converted to it as they are read. By default they stay as they are.
+        Elements are converted to it when they are read. Default: no conversion.
     kinds : str, optional
-        The kinds of dtype that it takes, as in ``numpy.dtype.kind``; of the elements as
-        they are given.
+        The accepted kinds of input dtypes, as in ``numpy.dtype.kind``.
 
     Notes
     -----
-    That the operator is associative is not checked: where it is not, nothing here is
-    defined. Addition of floats counts as associative, up to rounding.
+    Associativity is not checked; without it, results are undefined. Floating-point
+    addition is treated as associative, up to rounding.
 
     Examples
     --------
-    Composition of affine functions ``x -> a x + b``, the earlier one applied first:
+    Composition of affine functions ``x -> a x + b``; the earlier one is applied first:
 
     >>> import numpy as np
     >>> import gpusolve
@@ -88,8 +85,8 @@ class Monoid:
         _check_expressions(self.name, self.cuda)
         if not yields(self.cuda, self.element_shape):
             raise ValueError(
-                f"an element of {self.name} has shape {self.element_shape}; cuda has "
-                f"{described(self.cuda)}"
+                f"cuda of {self.name} must have one expression per number of an "
+                f"element, of shape {self.element_shape}; got {described(self.cuda)}"
             )
 
     @functools.cached_property
@@ -99,28 +96,28 @@ class Monoid:
 
     @property
     def ufunc(self) -> np.ufunc | None:
-        """The operator, if it is a ufunc of two numbers, which NumPy can accumulate."""
+        """The operator if it is a ufunc of two numbers; else None."""
         operator = self.numpy
         if not isinstance(operator, np.ufunc) or operator.signature is not None:
             return None
         return None if self.element_shape else operator
 
     def dtype_of(self, given: npt.DTypeLike) -> np.dtype[Any]:
-        """The dtype of the results, from that of the elements as they are given."""
+        """The dtype of the results for inputs of dtype `given`."""
         return np.dtype(given if self.dtype is None else self.dtype)
 
     def identity_of(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """The identity among elements of this dtype."""
+        """The identity as an element of this dtype."""
         dtype = np.dtype(dtype)
         return np.asarray(self._identity(dtype)).astype(dtype)
 
     def combine(self, a: Array, b: Array) -> Array:
-        """``a op b``, element by element, in the dtype of `a`."""
+        """``a op b`` elementwise, in the dtype of `a`."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self.numpy(a, b).astype(a.dtype, copy=False)
 
     def _some_dtype(self) -> np.dtype[Any]:
-        """A dtype that the monoid takes."""
+        """A dtype that the monoid accepts."""
         if self.dtype is not None:
             return np.dtype(self.dtype)
         kind = "f" if "f" in self.kinds else self.kinds[0]
@@ -132,21 +129,20 @@ class Monoid:
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """A function of one number, fused into what reads it.
+    """A function of one number, applied when a kernel reads the number.
 
     Parameters
     ----------
     name : str
         For error messages.
     cuda : str or tuple of str
-        The function as a CUDA C++ expression in `x`, with `T` the type of a number of
-        the result; one expression for each number where the result is an element of
-        several.
+        The function as a CUDA C++ expression of `x`; `T` is the type of a number of the
+        result. If a result is an element of several numbers, one expression for each.
     numpy : callable
-        The function in NumPy, of an array. The numbers of a result lie in the last
+        The function in NumPy, of an array. An element of the result occupies the last
         axes.
     dtype : dtype, optional
-        Of the result. By default that of the input.
+        The dtype of the result. Default: that of the input.
 
     Examples
     --------
@@ -166,24 +162,24 @@ class Map:
         _check_expressions(self.name, self.cuda)
 
     def dtype_of(self, given: npt.DTypeLike) -> np.dtype[Any]:
-        """The dtype of the results, from that of the inputs."""
+        """The dtype of the results for inputs of dtype `given`."""
         return np.dtype(given if self.dtype is None else self.dtype)
 
     def apply(self, x: Array) -> Array:
-        """The function of every number of `x`."""
+        """Apply the function to every number of `x`."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self.numpy(x).astype(self.dtype_of(x.dtype), copy=False)
 
 
 def yields(cuda: Expressions, shape: tuple[int, ...]) -> bool:
-    """Whether the expressions are those of an element of this shape."""
+    """Whether the expressions define an element of this shape."""
     if isinstance(cuda, str):
         return shape == ()
     return shape != () and len(cuda) == math.prod(shape)
 
 
 def described(cuda: Expressions) -> str:
-    """How many expressions these are, for error messages."""
+    """The number of expressions in words, for error messages."""
     return "one expression" if isinstance(cuda, str) else f"{len(cuda)} expressions"
 
 
@@ -191,7 +187,8 @@ def _check_expressions(name: str, cuda: object) -> None:
     listed = isinstance(cuda, tuple) and all(isinstance(one, str) for one in cuda)
     if not listed and not isinstance(cuda, str):
         raise TypeError(
-            f"cuda of {name} is {cuda!r}; an expression or a tuple of them is wanted"
+            f"cuda of {name} must be an expression or a tuple of expressions, got "
+            f"{cuda!r}"
         )
 
 
@@ -241,15 +238,15 @@ mssp = Monoid(
     commutative=False,
     kinds="if",
 )
-"""The maximum segment sum problem: the largest sums of a segment anywhere, of one that
-begins where the array does, of one that ends where it does; and the sum of all."""
+"""The maximum segment sum problem. An element has four numbers: the largest sum of any
+segment, of a prefix, and of a suffix; and the sum of all numbers."""
 
 segment_sums_of_one = Map(
     "segment_sums_of_one",
     cuda=("maximum(x, T(0))",) * 3 + ("x",),
     numpy=_segment_sums_of_one,
 )
-"""The quadruple of `mssp` for an array of one number."""
+"""The element of `mssp` for a single number."""
 
 BUILT_IN = {
     monoid.name: monoid
@@ -258,17 +255,17 @@ BUILT_IN = {
 
 
 def as_monoid(op: str | Monoid) -> Monoid:
-    """The monoid of this name, or the one given.
+    """The monoid itself, or the built-in one of this name.
 
     Raises
     ------
     TypeError, ValueError
-        For neither, or for an unknown name.
+        If `op` is neither, or an unknown name.
     """
     if isinstance(op, Monoid):
         return op
     if not isinstance(op, str):
-        raise TypeError(f"op is {op!r}; a Monoid or the name of one is wanted")
+        raise TypeError(f"op must be a Monoid or the name of one, got {op!r}")
     if op not in BUILT_IN:
-        raise ValueError(f"op is {op!r}; one of {sorted(BUILT_IN)} is wanted")
+        raise ValueError(f"op must be one of {sorted(BUILT_IN)}, got {op!r}")
     return BUILT_IN[op]

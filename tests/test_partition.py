@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from backends import without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import LENGTHS, REALS
@@ -14,7 +15,6 @@ import gpusolve
 from gpusolve._device.arrays import is_cupy
 
 same = np.testing.assert_array_equal
-without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
 
 is_even = gpusolve.Map("is even", "x % 2 == 0", lambda x: x % 2 == 0, dtype=bool)
 is_positive = gpusolve.Map("is positive", "x > 0", lambda x: x > 0, dtype=bool)
@@ -235,9 +235,9 @@ sealed.flags.writeable = False
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((x, mask[:4]), ValueError, r"mask has shape \(4,\).*5"),
-        ((x, mask[:, None]), ValueError, r"mask has shape \(5, 1\)"),
-        ((x, mask.astype(int)), TypeError, "mask has dtype int64"),
+        ((x, mask[:4]), ValueError, r"mask must .*got .*\(4,\).*5"),
+        ((x, mask[:, None]), ValueError, r"mask must .*got .*\(5, 1\)"),
+        ((x, mask.astype(int)), TypeError, "mask must .*got int64"),
         ((x, np.isfinite), TypeError, "mask"),
         ((x, square), (TypeError, ValueError), "square"),
         ((3, True), ValueError, "x"),
@@ -253,14 +253,14 @@ def test_bad_partitions(backend: Any, arguments: Any, error: Any, message: str) 
 @pytest.mark.parametrize(
     ("target", "indices", "values", "error", "message"),
     [
-        (x, [0.0, 1.0], [1, 2], TypeError, "indices has dtype float64"),
-        (x, [0, 1], [1, 2, 3], ValueError, r"values has shape \(3,\)"),
-        (x, [[0, 1]], [[1, 2]], ValueError, r"indices has shape \(1, 2\)"),
-        (x, [0, 1], [0.5, 1.5], TypeError, "values.*float64.*int64"),
+        (x, [0.0, 1.0], [1, 2], TypeError, "indices must .*got float64"),
+        (x, [0, 1], [1, 2, 3], ValueError, r"values must .*got .*\(3,\)"),
+        (x, [[0, 1]], [[1, 2]], ValueError, r"indices must .*got .*\(1, 2\)"),
+        (x, [0, 1], [0.5, 1.5], TypeError, "values must .*int64, got float64"),
         ([1, 2, 3], [0], [7], TypeError, "target"),
         (sealed, [0], [7], ValueError, "target must be .*writeable"),
         (np.zeros(10)[::2], [0], [7], ValueError, "target must be contiguous"),
-        (np.array(3), [0], [7], ValueError, "target has no axes"),
+        (np.array(3), [0], [7], ValueError, "target must have shape .*got \(\)"),
     ],
 )
 def test_bad_scatters(
@@ -273,7 +273,11 @@ def test_bad_scatters(
 @without_gpu
 @pytest.mark.parametrize(
     ("n", "error", "message"),
-    [(-1, ValueError, "n is -1"), (2.5, TypeError, "int"), ("3", TypeError, "int")],
+    [
+        (-1, ValueError, "n must .*got -1"),
+        (2.5, TypeError, "int"),
+        ("3", TypeError, "int"),
+    ],
 )
 def test_bad_replicates(backend: Any, n: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):

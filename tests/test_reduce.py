@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import oracles
 import pytest
+from backends import numpy_only, without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import (
@@ -31,8 +32,6 @@ VARIANTS = ("auto", "tree", "group", "chunked", "atomic")
 ORDERED = ("auto", "tree", "group", "chunked")
 
 same = np.testing.assert_array_equal
-numpy_only = pytest.mark.parametrize("backend", ["numpy"], indirect=True)
-without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
 
 
 def check(backend: Any, case: Case, rng: np.random.Generator, **options: Any) -> None:
@@ -406,35 +405,35 @@ x = np.ones((4, 3))
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "message"),
     [
-        ((x, "sum"), {}, ValueError, "op is 'sum'"),
-        ((x, np.add), {}, TypeError, "op is <ufunc 'add'>"),
-        ((x,), {"variant": "quick"}, ValueError, "variant is 'quick'"),
+        ((x, "sum"), {}, ValueError, "op must .*got 'sum'"),
+        ((x, np.add), {}, TypeError, "op must .*got <ufunc 'add'>"),
+        ((x,), {"variant": "quick"}, ValueError, "variant must .*got 'quick'"),
         ((x * 1j, "min"), {}, TypeError, "complex128"),
         ((x * 1j, "max"), {}, TypeError, "complex128"),
         ((x.astype(object),), {}, TypeError, "object"),
         ((np.array(["a"]),), {}, TypeError, "<U1"),
         ((x.astype(np.longdouble),), {}, TypeError, str(np.dtype(np.longdouble))),
-        ((np.ma.masked_array(x),), {}, TypeError, "x is a masked array"),
-        ((x,), {"axis": 2}, ValueError, "axis is 2"),
-        ((x,), {"axis": -3}, ValueError, "axis is -3"),
-        ((x,), {"axis": (0, 5)}, ValueError, "axis is .*5"),
-        ((x,), {"axis": (1, -1)}, ValueError, r"axis is \(1, -1\)"),
-        ((x,), {"axis": 0.5}, TypeError, "axis is 0.5"),
-        ((x, "mssp"), {}, ValueError, r"x has shape \(4, 3\)"),
-        ((x[0], matrix_product), {}, ValueError, r"x has shape \(3,\)"),
-        ((np.ones((5, 2)), affine), {"axis": 1}, ValueError, "axis is 1"),
-        ((x, affine), {"map": square}, ValueError, "square has one expression"),
-        ((x,), {"map": line_through_zero}, ValueError, "has 2 expressions"),
-        ((x,), {"map": np.square}, TypeError, "map is <ufunc 'square'>"),
-        ((x,), {"map": "square"}, TypeError, "map is 'square'"),
+        ((np.ma.masked_array(x),), {}, TypeError, "x must .*got a masked array"),
+        ((x,), {"axis": 2}, ValueError, "axis must .*got 2"),
+        ((x,), {"axis": -3}, ValueError, "axis must .*got -3"),
+        ((x,), {"axis": (0, 5)}, ValueError, "axis must .*got .*5"),
+        ((x,), {"axis": (1, -1)}, ValueError, r"axis must .*got \(1, -1\)"),
+        ((x,), {"axis": 0.5}, TypeError, "axis must .*got 0.5"),
+        ((x, "mssp"), {}, ValueError, r"x must .*got .*\(4, 3\)"),
+        ((x[0], matrix_product), {}, ValueError, r"x must .*got .*\(3,\)"),
+        ((np.ones((5, 2)), affine), {"axis": 1}, ValueError, "axis must .*got 1"),
+        ((x, affine), {"map": square}, ValueError, "got one expression in square"),
+        ((x,), {"map": line_through_zero}, ValueError, "got 2 expressions"),
+        ((x,), {"map": np.square}, TypeError, "map must .*got <ufunc 'square'>"),
+        ((x,), {"map": "square"}, TypeError, "map must .*got 'square'"),
         (
             (x, first_nonzero),
             {"variant": "atomic"},
             ValueError,
-            "nonzero.*commute",
+            "commute; first nonzero",
         ),
-        ((x[:, :2], argmax), {"variant": "atomic"}, ValueError, "argmax.* has 16"),
-        ((x * 1j,), {"variant": "atomic"}, ValueError, "complex128 has 16"),
+        ((x[:, :2], argmax), {"variant": "atomic"}, ValueError, "got 16 for argmax"),
+        ((x * 1j,), {"variant": "atomic"}, ValueError, "got 16 for add of complex128"),
     ],
 )
 def test_bad_reductions(
@@ -450,8 +449,12 @@ def test_bad_reductions(
     [
         (lambda: gpusolve.all(x, np.isfinite), TypeError, "isfinite"),
         (lambda: gpusolve.any(x * 1j), TypeError, "complex128"),
-        (lambda: gpusolve.all(x, axis=7), ValueError, "axis is 7"),
-        (lambda: gpusolve.maximum_segment_sum(3.0), ValueError, "x has no axes"),
+        (lambda: gpusolve.all(x, axis=7), ValueError, "axis must .*got 7"),
+        (
+            lambda: gpusolve.maximum_segment_sum(3.0),
+            ValueError,
+            "x must have shape .*got \(\)",
+        ),
         (lambda: gpusolve.maximum_segment_sum(x * 1j), TypeError, "complex128"),
         (lambda: gpusolve.maximum_segment_sum(x > 0), TypeError, "bool"),
         (
@@ -462,7 +465,7 @@ def test_bad_reductions(
         (
             lambda: gpusolve.maximum_segment_sum(x, variant="atomic"),
             ValueError,
-            "variant is 'atomic'",
+            "variant must .*got 'atomic'",
         ),
     ],
 )

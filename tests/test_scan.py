@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from backends import numpy_only, without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import (
@@ -26,8 +27,6 @@ from gpusolve._device.arrays import is_cupy
 VARIANTS = ("auto", "look_back", "hierarchical", "sweep", "warp")
 
 same = np.testing.assert_array_equal
-numpy_only = pytest.mark.parametrize("backend", ["numpy"], indirect=True)
-without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 both_kinds = pytest.mark.parametrize("exclusive", [False, True])
 
@@ -289,19 +288,19 @@ sealed.flags.writeable = False
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "message"),
     [
-        ((x, "sum"), {}, ValueError, "op is 'sum'"),
-        ((x, np.add), {}, TypeError, "op is <ufunc 'add'>"),
-        ((x,), {"variant": "atomic"}, ValueError, "variant is 'atomic'"),
+        ((x, "sum"), {}, ValueError, "op must .*got 'sum'"),
+        ((x, np.add), {}, TypeError, "op must .*got <ufunc 'add'>"),
+        ((x,), {"variant": "atomic"}, ValueError, "variant must .*got 'atomic'"),
         ((x * 1j, "min"), {}, TypeError, "complex128"),
         ((x.astype(object),), {}, TypeError, "object"),
-        ((x,), {"axis": 2}, ValueError, "axis is 2"),
-        ((x,), {"axis": -3}, ValueError, "axis is -3"),
-        ((x,), {"axis": None}, TypeError, "axis is None"),
-        ((x,), {"axis": (0, 1)}, TypeError, r"axis is \(0, 1\)"),
-        ((3.0,), {}, ValueError, "axis is -1"),
-        ((x, "mssp"), {}, ValueError, r"x has shape \(4, 3\)"),
-        ((np.ones((5, 2)), affine), {"axis": 1}, ValueError, "axis is 1"),
-        ((x,), {"out": np.ones((3, 4))}, ValueError, r"out has shape \(3, 4\)"),
+        ((x,), {"axis": 2}, ValueError, "axis must .*got 2"),
+        ((x,), {"axis": -3}, ValueError, "axis must .*got -3"),
+        ((x,), {"axis": None}, TypeError, "axis must .*got None"),
+        ((x,), {"axis": (0, 1)}, TypeError, r"axis must .*got \(0, 1\)"),
+        ((3.0,), {}, ValueError, "axis must .*got -1"),
+        ((x, "mssp"), {}, ValueError, r"x must .*got .*\(4, 3\)"),
+        ((np.ones((5, 2)), affine), {"axis": 1}, ValueError, "axis must .*got 1"),
+        ((x,), {"out": np.ones((3, 4))}, ValueError, r"out must .*got .*\(3, 4\)"),
         ((x,), {"out": np.ones((4, 3), int)}, (TypeError, ValueError), "out.*int64"),
         ((x,), {"out": [[0.0] * 3] * 4}, TypeError, "out"),
         ((x,), {"out": sealed}, ValueError, "read-only|writeable"),

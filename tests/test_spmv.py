@@ -13,6 +13,7 @@ import oracles
 import pytest
 import scipy.io
 import scipy.sparse as sparse
+from backends import numpy_only, without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import exclusive_or, first_nonzero
@@ -33,8 +34,6 @@ Array = NDArray[Any]
 Operator = Callable[[Any, Any], Any]
 
 same = np.testing.assert_array_equal
-numpy_only = pytest.mark.parametrize("backend", ["numpy"], indirect=True)
-without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
 every_method = pytest.mark.parametrize("method", ["fused", "segmented_scan"])
 
 TILE = tile_for(np.dtype(np.float64)).size
@@ -728,33 +727,43 @@ EYE = sparse.csr_array(np.eye(3))
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "message"),
     [
-        ((np.eye(3), np.ones(3)), {}, TypeError, "A is a ndarray"),
+        ((np.eye(3), np.ones(3)), {}, TypeError, "A must be a sparse .*got ndarray"),
         ((sparse.coo_array([1.0, 2]), np.ones(2)), {}, ValueError, r"shape \(2,\)"),
         (
             (EYE, np.ones(4)),
             {},
             ValueError,
-            r"x has shape \(4,\); \(..., 3\) is wanted",
+            r"x must have shape \(..., 3\).*got \(4,\)",
         ),
-        ((EYE, np.ones((3, 1))), {}, ValueError, r"x has shape \(3, 1\)"),
-        ((EYE, 1.0), {}, ValueError, r"x has shape \(\)"),
+        ((EYE, np.ones((3, 1))), {}, ValueError, r"x must .*got .*\(3, 1\)"),
+        ((EYE, 1.0), {}, ValueError, r"x must .*got .*\(\)"),
         ((EYE, EYE), {}, TypeError, "x"),
-        ((EYE, np.array(["a"] * 3)), {}, TypeError, "x has dtype <U1"),
-        ((EYE, np.ones(3, np.longdouble)), {}, TypeError, "x has dtype"),
-        ((EYE.astype(np.longdouble), np.ones(3)), {}, TypeError, "A has dtype"),
-        ((EYE, np.ones(3)), {"method": "magic"}, ValueError, "method is 'magic'"),
+        ((EYE, np.array(["a"] * 3)), {}, TypeError, "x must .*got <U1"),
+        ((EYE, np.ones(3, np.longdouble)), {}, TypeError, "x must have .*dtype"),
+        ((EYE.astype(np.longdouble), np.ones(3)), {}, TypeError, "A must have .*dtype"),
+        (
+            (EYE, np.ones(3)),
+            {"method": "magic"},
+            ValueError,
+            "method must .*got 'magic'",
+        ),
         ((EYE, np.ones(3)), {"add": "sum"}, ValueError, "'sum'"),
         ((EYE, np.ones(3)), {"add": 3}, TypeError, "3"),
-        ((EYE, np.ones(3)), {"add": "mssp"}, ValueError, "add is mssp"),
-        ((EYE, np.ones(3)), {"multiply": "mssp"}, ValueError, "multiply is mssp"),
+        ((EYE, np.ones(3)), {"add": "mssp"}, ValueError, "add must .*got mssp"),
+        (
+            (EYE, np.ones(3)),
+            {"multiply": "mssp"},
+            ValueError,
+            "multiply must .*got mssp",
+        ),
         (
             (EYE * 1j, np.ones(3)),
             {"add": "min"},
             TypeError,
-            "min does not take complex",
+            "min does not accept dtype complex",
         ),
-        ((EYE, np.ones(3) * 1j), {"multiply": "max"}, TypeError, "max does not take"),
-        ((EYE, np.ones(3)), {"add": exclusive_or}, TypeError, "does not take float64"),
+        ((EYE, np.ones(3) * 1j), {"multiply": "max"}, TypeError, "max does not accept"),
+        ((EYE, np.ones(3)), {"add": exclusive_or}, TypeError, "does not accept dtype float64"),
     ],
 )
 def test_bad_arguments(

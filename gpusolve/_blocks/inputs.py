@@ -1,89 +1,299 @@
-"""What the data-parallel blocks are given: elements of a monoid, in rows."""
+"""Validation of the inputs of the data-parallel blocks."""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, as_array, contiguous
-from .._device.kernels import CUDA_TYPES
-from ..monoid import Map, Monoid, described, yields
+from .._device.arrays import (
+    Array,
+    as_array,
+    asarray_like,
+    check_out,
+    contiguous,
+    is_cupy,
+    namespace,
+    on_one_device,
+)
+from .._device.kernels import CUDA_TYPES, current_device
+from .._device.launch import ceil_div
+from ..monoid import Map, Monoid, as_monoid, described, yields
 
 MAX_ELEMENT_BYTES = 256
-"""Of an element of several numbers; the kernels hold a block's worth of them."""
+"""Largest element; the kernels hold one for each thread of a block."""
+ATOMIC_BYTES = 8
+"""Largest element that one atomic operation replaces."""
 
 
-def native(array: Array, name: str, kinds: str = "biufc") -> Array:
-    """`array` in native byte order; TypeError unless its dtype is of these kinds."""
-    dtype = array.dtype.newbyteorder("=")
-    if dtype not in CUDA_TYPES or dtype.kind not in kinds:
-        taken = sorted(str(one) for one in CUDA_TYPES if one.kind in kinds)
+class Elements(NamedTuple):
+    """Elements of a monoid, and the axes along which they are combined.
+
+    Attributes
+    ----------
+    x : (..., *element) array
+        Numbers, if there is a map.
+    monoid : Monoid
+    map : Map or None
+        Applied to each number first.
+    axes : tuple of int
+        In rising order, among the axes before those of an element.
+    """
+
+    x: Array
+    monoid: Monoid
+    map: Map | None
+    axes: tuple[int, ...]
+
+    @property
+    def leading(self) -> int:
+        """Number of axes before those of an element."""
+        own = 0 if self.map else len(self.monoid.element_shape)
+        return int(self.x.ndim - own)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape without the axes of an element."""
+        return tuple(self.x.shape[: self.leading])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the results."""
+        given = self.x.dtype if self.map is None else self.map.dtype_of(self.x.dtype)
+        return self.monoid.dtype_of(given)
+
+
+class SegmentFlags(NamedTuple):
+    """The flags of a segmented scan.
+
+    Attributes
+    ----------
+    values : array
+        bool, of the shape of the elements; or, if packed, bits in uint8.
+    packed : bool
+    """
+
+    values: Array
+    packed: bool
+
+    def unpacked(self, n: int) -> SegmentFlags:
+        """The flags of rows of n elements as bool."""
+        if not self.packed:
+            return self
+        xp, bits = namespace(self.values), contiguous(self.values)
+        flags = xp.unpackbits(bits.reshape(-1), bitorder="little")
+        flags = flags.reshape(*bits.shape[:-1], 8 * bits.shape[-1])[..., :n]
+        return SegmentFlags(flags.view(bool), packed=False)
+
+
+# ---- the inputs of each function -----------------------------------------------------
+
+
+def reduce_inputs(
+    x: object,
+    op: str | Monoid,
+    axis: int | Sequence[int] | None,
+    map: Map | None,
+    variant: str,
+) -> Elements:
+    """The inputs of `reduce`; TypeError or ValueError if they are invalid."""
+    given = elements(x, op, map)
+    if variant == "atomic":
+        _check_atomic(given)
+    return given._replace(axes=some_axes(axis, given.leading))
+
+
+def maximum_segment_sum_inputs(x: object) -> Array:
+    """The rows of `maximum_segment_sum`; TypeError or ValueError if invalid."""
+    rows = native(as_array(x, "x"), "x", "if")
+    if rows.dtype.itemsize < 4:
         raise TypeError(
-            f"{name} has dtype {array.dtype}; one of {', '.join(taken)} is wanted"
+            f"x must have dtype int32, int64, float32 or float64, got {rows.dtype}"
         )
-    return array.astype(dtype, copy=False)
+    if rows.ndim == 0:
+        raise ValueError("x must have shape (..., n), got ()")
+    return rows
 
 
-def elements(x: object, monoid: Monoid, map: Map | None = None) -> Array:
-    """`x` as an array of the monoid's elements, or of what the map makes them of.
+def scan_inputs(
+    x: object, op: str | Monoid, axis: object, out: Array | None
+) -> Elements:
+    """The inputs of `scan`; TypeError or ValueError if they are invalid."""
+    given = elements(x, op)
+    check_out(out, given.x, "x", given.dtype, given.x.shape)
+    return given._replace(axes=(one_axis(axis, given.leading),))
+
+
+def segmented_scan_inputs(
+    x: object, flags: object, op: str | Monoid, packed: bool, out: Array | None
+) -> tuple[Elements, SegmentFlags]:
+    """The inputs of `segmented_scan`; TypeError or ValueError if they are invalid."""
+    given = elements(x, op)
+    if not given.shape:
+        raise ValueError("x must have shape (..., n, *element), got one element")
+    check_out(out, given.x, "x", given.dtype, given.x.shape)
+    with current_device(given.x):
+        arrays = on_one_device({"x": given.x, "flags": asarray_like(given.x, flags)})
+        starts = _segment_flags(arrays["flags"], given.shape, packed)
+    return given._replace(axes=(given.leading - 1,)), SegmentFlags(starts, packed)
+
+
+def segmented_reduce_inputs(
+    x: object, op: str | Monoid, bounds: object, name: str
+) -> tuple[Elements, Array]:
+    """The elements, and the lengths or offsets as `name` says, (m,) of int64."""
+    given = elements(x, op)
+    if len(given.shape) != 1:
+        raise ValueError(f"x must have shape (n, *element), got {given.x.shape}")
+    with current_device(given.x):
+        arrays = on_one_device({"x": given.x, name: asarray_like(given.x, bounds)})
+        return given._replace(axes=(0,)), integers(arrays[name], name)
+
+
+def scatter_inputs(
+    target: Array, indices: object, values: object
+) -> tuple[Array, Array]:
+    """The indices, (n,), and the values, (n, ...), of `scatter`; else an error."""
+    if not (isinstance(target, np.ndarray) or is_cupy(target)):
+        raise TypeError(f"target must be an array, got {type(target).__name__}")
+    if target.ndim == 0:
+        raise ValueError("target must have shape (m, ...), got ()")
+    if not target.flags.c_contiguous or not getattr(target.flags, "writeable", True):
+        raise ValueError("target must be contiguous and writeable")
+    if native(target, "target") is not target:
+        raise TypeError(
+            f"target must be in native byte order, got dtype {target.dtype}"
+        )
+    given = {"indices": indices, "values": values}
+    with current_device(target):
+        like = {name: asarray_like(target, value) for name, value in given.items()}
+        arrays = on_one_device({"target": target, **like})
+        places = arrays["indices"]
+        if places.size == 0:
+            places = places.astype(np.int64)  # numpy.asarray([]) is float64
+        if places.dtype.kind not in "iu":
+            raise TypeError(f"indices must have an integer dtype, got {places.dtype}")
+        if places.ndim != 1:
+            raise ValueError(f"indices must have one axis, got shape {places.shape}")
+        return places, _broadcast_values(arrays["values"], target, len(places))
+
+
+def stable_partition_inputs(x: object, mask: object) -> tuple[Array, Array | Map]:
+    """The elements, and a mask or predicate of them; TypeError or ValueError else."""
+    array = as_array(x, "x")
+    with current_device(array):
+        array = native(array, "x")
+        if array.ndim != 1:
+            raise ValueError(f"x must have one axis, got shape {array.shape}")
+        if isinstance(mask, Map):
+            return array, _check_predicate(mask, array)
+        arrays = on_one_device({"x": array, "mask": asarray_like(array, mask)})
+        kept = arrays["mask"]
+        if kept.dtype != bool and kept.size:
+            raise TypeError(f"mask must have dtype bool, got {kept.dtype}")
+        if kept.shape != array.shape:
+            raise ValueError(f"mask must have shape {array.shape}, got {kept.shape}")
+        return array, kept.astype(bool, copy=False)
+
+
+def check_offsets(offsets: Array, n: int, name: str) -> None:
+    """Check that offsets divide n elements; one number is read from a device.
+
+    `name` is what the caller gave: lengths or offsets.
+    """
+    xp = namespace(offsets)
+    if len(offsets) == 0:
+        raise ValueError("offsets must have at least one element, got none")
+    least = xp.diff(offsets, append=offsets[-1:]).min()
+    if bool((least >= 0) & (offsets[0] == 0) & (offsets[-1] == n)):
+        return
+    if least < 0:
+        raise ValueError(
+            f"{name} must not have segments of negative length, got {int(least)}"
+        )
+    if name == "lengths":
+        raise ValueError(
+            f"lengths must sum to the {n} elements of x, got {int(offsets[-1])}"
+        )
+    raise ValueError(
+        f"offsets must go from 0 to {n}, the elements of x, got {int(offsets[0])} to "
+        f"{int(offsets[-1])}"
+    )
+
+
+# ---- parts ---------------------------------------------------------------------------
+
+
+def elements(x: object, op: str | Monoid, map: Map | None = None) -> Elements:
+    """The elements of a monoid, along no axis yet.
 
     Raises
     ------
     TypeError
-        For a dtype that the monoid does not take.
+        For a dtype that the monoid does not accept.
     ValueError
-        If its last axes are not those of an element.
+        If the last axes of `x` are not those of an element.
     """
+    monoid = as_monoid(op)
     if map is not None and not isinstance(map, Map):
-        raise TypeError(f"map is {map!r}; a gpusolve.Map is wanted")
+        raise TypeError(f"map must be a gpusolve.Map, got {map!r}")
     array = as_array(x, "x")
-    if map is None:
-        array = native(array, "x", monoid.kinds)
-    else:
-        array = native(array, "x")
+    with current_device(array):
+        array = native(array, "x", monoid.kinds if map is None else "biufc")
+    if map is not None:
         _check_map(map, monoid, array.dtype)
     shape = monoid.element_shape if map is None else ()
     if array.shape[array.ndim - len(shape) :] != shape or array.ndim < len(shape):
         raise ValueError(
-            f"x has shape {array.shape}; the last axes {shape} of an element of "
-            f"{monoid.name} are wanted"
+            f"x must end with the axes {shape} of an element of {monoid.name}, got "
+            f"shape {array.shape}"
         )
-    _check_size(monoid, monoid.dtype_of(array.dtype))
-    return array
+    _check_element_size(monoid, monoid.dtype_of(array.dtype))
+    return Elements(array, monoid, map, ())
 
 
-def _check_map(map: Map, monoid: Monoid, given: np.dtype[Any]) -> None:
-    dtype = map.dtype_of(given)
-    if dtype not in CUDA_TYPES or dtype.kind not in monoid.kinds:
-        raise TypeError(f"{map.name} gives {dtype}, which {monoid.name} does not take")
-    if not yields(map.cuda, monoid.element_shape):
-        raise ValueError(
-            f"{map.name} has {described(map.cuda)}; an element of {monoid.name} has "
-            f"shape {monoid.element_shape}"
+def native(array: Array, name: str, kinds: str = "biufc") -> Array:
+    """`array` in native byte order; TypeError unless its dtype is of these kinds."""
+    return array.astype(native_dtype(array.dtype, name, kinds), copy=False)
+
+
+def native_dtype(
+    given: np.dtype[Any], name: str, kinds: str = "biufc"
+) -> np.dtype[Any]:
+    """`given` in native byte order; TypeError unless kernels support it."""
+    dtype = given.newbyteorder("=")
+    if dtype not in CUDA_TYPES or dtype.kind not in kinds:
+        accepted = sorted(str(one) for one in CUDA_TYPES if one.kind in kinds)
+        raise TypeError(
+            f"{name} must have one of the dtypes {', '.join(accepted)}, got {given}"
         )
+    return dtype
 
 
-def _check_size(monoid: Monoid, dtype: np.dtype[Any]) -> None:
-    size = math.prod(monoid.element_shape) * dtype.itemsize
-    if size > MAX_ELEMENT_BYTES:
-        raise ValueError(
-            f"an element of {monoid.name} has {size} bytes; at most "
-            f"{MAX_ELEMENT_BYTES} are possible"
-        )
+def integers(array: Array, name: str) -> Array:
+    """(m,) int64; TypeError or ValueError if `array` is something else."""
+    empty_list = array.size == 0 and array.dtype == np.float64  # numpy.asarray([])
+    if array.dtype.kind not in "iu" and not empty_list:
+        raise TypeError(f"{name} must have an integer dtype, got {array.dtype}")
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one axis, got shape {array.shape}")
+    return array.astype(np.int64, copy=False)
 
 
 def one_axis(axis: object, ndim: int) -> int:
-    """`axis`, counted from the front; TypeError, ValueError where there is none."""
+    """`axis`, counted from the front; TypeError or ValueError if it is invalid."""
     try:
         index = operator.index(axis)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"axis is {axis!r}; an integer is wanted") from None
+        raise TypeError(f"axis must be an integer, got {axis!r}") from None
     if not -ndim <= index < ndim:
-        raise ValueError(f"axis is {index}; x has {ndim} axes of elements")
+        raise ValueError(
+            f"axis must be in [{-ndim}, {ndim}), the axes of the elements of x, got "
+            f"{index}"
+        )
     return index % ndim
 
 
@@ -93,42 +303,99 @@ def some_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     Raises
     ------
     TypeError, ValueError
-        Unless they are axes, each named once.
+        Unless they are distinct axes.
     """
     if axis is None:
         return tuple(range(ndim))
     listed = axis if isinstance(axis, Sequence) else (axis,)
     axes = tuple(one_axis(one, ndim) for one in listed)
     if len(set(axes)) != len(axes):
-        raise ValueError(f"axis is {axis!r}, with one axis twice")
+        raise ValueError(f"axis must not name an axis twice, got {axis!r}")
     return tuple(sorted(axes))
-
-
-def as_rows(x: Array, axes: tuple[int, ...], leading: int) -> Array:
-    """The elements as a contiguous matrix, whose rows are to be reduced or scanned.
-
-    Parameters
-    ----------
-    x : (..., *element) array
-    axes : tuple of int
-        Those that make a row, among the first `leading`. A copy is made unless they
-        are the last of these, in order, and `x` is contiguous and aligned.
-
-    Returns
-    -------
-    (rows, length, *element) array
-    """
-    rest = [axis for axis in range(leading) if axis not in axes]
-    order = (*rest, *axes, *range(leading, x.ndim))
-    rows = math.prod(x.shape[axis] for axis in rest)
-    length = math.prod(x.shape[axis] for axis in axes)
-    shape = (rows, length, *x.shape[leading:])
-    return contiguous(x.transpose(order)).reshape(shape)
 
 
 def check_variant(variant: str, variants: tuple[str, ...]) -> None:
     """ValueError unless `variant` is one of them, or "auto"."""
     if variant not in ("auto", *variants):
         raise ValueError(
-            f"variant is {variant!r}; one of {('auto', *variants)} is wanted"
+            f"variant must be one of {('auto', *variants)}, got {variant!r}"
         )
+
+
+def _check_map(map: Map, monoid: Monoid, given: np.dtype[Any]) -> None:
+    dtype = map.dtype_of(given)
+    if dtype not in CUDA_TYPES or dtype.kind not in monoid.kinds:
+        raise TypeError(
+            f"map must return a dtype that {monoid.name} accepts, got {dtype} from "
+            f"{map.name}"
+        )
+    if not yields(map.cuda, monoid.element_shape):
+        raise ValueError(
+            f"map must return elements of {monoid.name}, of shape "
+            f"{monoid.element_shape}, got {described(map.cuda)} in {map.name}"
+        )
+
+
+def _check_element_size(monoid: Monoid, dtype: np.dtype[Any]) -> None:
+    size = math.prod(monoid.element_shape) * dtype.itemsize
+    if size > MAX_ELEMENT_BYTES:
+        raise ValueError(
+            f"an element of {monoid.name} must have at most {MAX_ELEMENT_BYTES} bytes, "
+            f"got {size}"
+        )
+
+
+def _check_atomic(given: Elements) -> None:
+    monoid, dtype = given.monoid, given.dtype
+    if not monoid.commutative:
+        raise ValueError(
+            "variant 'atomic' combines the elements in any order, so op must commute; "
+            f"{monoid.name} does not"
+        )
+    size = dtype.itemsize * math.prod(monoid.element_shape)
+    if size > ATOMIC_BYTES:
+        raise ValueError(
+            f"variant 'atomic' needs elements of at most {ATOMIC_BYTES} bytes, got "
+            f"{size} for {monoid.name} of {dtype}"
+        )
+
+
+def _segment_flags(flags: Array, shape: tuple[int, ...], packed: bool) -> Array:
+    """The flags as bool, or as packed bits, broadcast to the elements."""
+    if packed:
+        if flags.dtype != np.uint8:
+            raise TypeError(f"packed flags must have dtype uint8, got {flags.dtype}")
+        expected = (*shape[:-1], ceil_div(shape[-1], 8))
+    else:
+        if flags.dtype.kind not in "biu":
+            raise TypeError(f"flags must have dtype bool or int, got {flags.dtype}")
+        flags = flags if flags.dtype == bool else flags != 0
+        expected = shape
+    try:
+        return namespace(flags).broadcast_to(flags, expected)
+    except ValueError:
+        raise ValueError(
+            f"flags must broadcast to {expected} for elements of shape {shape}, got "
+            f"{flags.shape}"
+        ) from None
+
+
+def _broadcast_values(values: Array, target: Array, n: int) -> Array:
+    if not np.can_cast(values.dtype, target.dtype, "same_kind"):
+        raise TypeError(
+            f"values must be convertible to dtype {target.dtype}, got {values.dtype}"
+        )
+    shape = (n, *target.shape[1:])
+    try:
+        return namespace(target).broadcast_to(values, shape)
+    except ValueError:
+        raise ValueError(
+            f"values must broadcast to {shape}, got {values.shape}"
+        ) from None
+
+
+def _check_predicate(predicate: Map, x: Array) -> Map:
+    dtype = predicate.dtype_of(x.dtype)
+    if dtype.kind != "b" or not isinstance(predicate.cuda, str):
+        raise TypeError(f"mask must return one bool, got {dtype} from {predicate.name}")
+    return predicate

@@ -1,4 +1,4 @@
-"""Monoids and maps as C++: the types that the kernels are templates over."""
+"""Monoids and maps as C++ types, the template arguments of kernels."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ import numpy as np
 from .._device.kernels import CUDA_TYPES
 from ..monoid import Expressions, Map, Monoid
 
+ELEMENT_TYPES = '#include "monoid.cuh"'
+"""The definitions of the element types that a kernel's template arguments name."""
+
 
 class Operators(NamedTuple):
-    """A monoid, and a map in front of it, for inputs of one dtype.
+    """A monoid and the map applied before it, for inputs of one dtype.
 
     Attributes
     ----------
     definitions : str
-        C++ that defines the types, to stand in front of a kernel's source.
+        C++ source that defines the types; it precedes the source of the kernel.
     monoid, map : str
-        The types' names.
+        The names of the types.
     dtype : dtype
-        Of the results.
+        The dtype of the results.
     element_shape : tuple of int
-        Of one result.
+        The shape of one result.
     """
 
     definitions: str
@@ -35,7 +38,7 @@ class Operators(NamedTuple):
 
     @property
     def keep(self) -> str:
-        """The map that leaves the monoid's elements as they are."""
+        """The identity map of the monoid's elements."""
         return f"Keep<{self.monoid}::Value>"
 
     @property
@@ -52,15 +55,15 @@ def operators(
     *,
     name: str = "Operator",
 ) -> Operators:
-    """Both for inputs of dtype `given`, in C++.
+    """Write a monoid and a map in C++, for inputs of dtype `given`.
 
-    Monoids whose definitions stand together, in front of one file, have each a `name`
-    of its own; and one of them at most a map.
+    Several monoids before one file need different names, and at most one of them may
+    have a map.
     """
     mapped = given if map is None else map.dtype_of(given)
     dtype = monoid.dtype_of(mapped)
     shape = monoid.element_shape
-    parts = ['#include "monoid.cuh"', _monoid_source(name, monoid, dtype)]
+    parts = [ELEMENT_TYPES, _monoid_source(name, monoid, dtype)]
     map_name = f"Keep<{name}::Value>"
     if map is not None or dtype != given:
         read = map or _conversion(shape)
@@ -70,14 +73,13 @@ def operators(
     return Operators("".join(parts), name, map_name, dtype, shape)
 
 
-def predicate(map: Map | None, given: np.dtype[Any]) -> tuple[str, str]:
-    """Definitions and name of a map to bool; without one that of a mask itself."""
-    include = '#include "monoid.cuh"'
+def predicate_source(map: Map | None, given: np.dtype[Any]) -> tuple[str, str]:
+    """Definitions and name of a map to bool; of the identity map for a mask."""
     if map is None:
-        return include, "Keep<bool>"
+        return ELEMENT_TYPES, "Keep<bool>"
     mapped = map.dtype_of(given)
     source = _map_source(map, CUDA_TYPES[given], mapped, np.dtype(bool), ())
-    return include + source, "Transform"
+    return ELEMENT_TYPES + source, "Transform"
 
 
 def element_type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
@@ -112,7 +114,7 @@ def _map_source(
     dtype: np.dtype[Any],
     shape: tuple[int, ...],
 ) -> str:
-    """A map of `taken` to numbers of dtype `mapped`, then converted to `dtype`."""
+    """A map from `taken` to numbers of dtype `mapped`, converted to `dtype`."""
     result = [f"Number(T({one}))" for one in _listed(map.cuda)]
     return f"""
 struct Transform {{
@@ -128,7 +130,7 @@ struct Transform {{
 
 
 def _conversion(shape: tuple[int, ...]) -> Map:
-    """The map that leaves every number as it is, to be converted after it."""
+    """The identity map of numbers; its result is then converted."""
     numbers = tuple(f"x[{k}]" for k in range(math.prod(shape)))
     return Map("conversion", numbers if shape else "x", np.asarray)
 
@@ -142,7 +144,7 @@ def _braced(numbers: list[str], shape: tuple[int, ...]) -> str:
 
 
 def _literal(number: Any) -> str:
-    """A number in C++, exactly, before its conversion to the type that it has."""
+    """The exact value of a number as a C++ expression, of any arithmetic type."""
     if isinstance(number, (bool, np.bool_)):
         return str(bool(number)).lower()
     if isinstance(number, np.integer):

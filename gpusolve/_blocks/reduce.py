@@ -1,23 +1,23 @@
-"""Reduction of arrays by any monoid, with a map fused in front."""
+"""Reduction of arrays by any monoid, with a map fused into the read."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from .. import monoid, reference
-from .._device.arrays import as_array
 from .._device.kernels import device_of
-from ..monoid import Map, Monoid, as_monoid
-from .inputs import as_rows, check_variant, elements, native, some_axes
+from ..monoid import Map, Monoid
+from . import reduce_kernel
+from .inputs import (
+    Elements,
+    check_variant,
+    maximum_segment_sum_inputs,
+    reduce_inputs,
+)
 
 VARIANTS = ("tree", "group", "chunked", "atomic")
 ORDERED_VARIANTS = VARIANTS[:-1]
-ATOMIC_BYTES = 8
-"""The largest element that one atomic operation replaces."""
 
 
 def reduce(
@@ -30,41 +30,41 @@ def reduce(
 ) -> Any:
     """Combine the elements of an array by an associative operator.
 
-    ``reduce(op, [x0, x1, ...]) = identity op x0 op x1 op ...``, with the elements in
-    their order (C order over several axes), so that `op` need not commute.
+    ``reduce(op, [x0, x1, ...]) = identity op x0 op x1 op ...``. The order of the
+    elements is kept (C order over several axes), so `op` need not commute.
 
     Parameters
     ----------
     x : (..., *element) array_like
-        Elements of the monoid, which are numbers for all built-in ones but ``"mssp"``.
-        With `map`, numbers.
+        Elements of the monoid: numbers for all built-in monoids except ``"mssp"``. If
+        `map` is given, numbers.
     op : str or Monoid, optional
         ``"add"``, ``"mul"``, ``"min"``, ``"max"``, ``"logical_and"``,
         ``"logical_or"``, ``"mssp"``, or a monoid of your own.
     axis : int, sequence of int or None, optional
-        The axes to reduce, among those before an element's own. All by default.
+        The axes to reduce, among those before the axes of an element. Default: all.
     map : Map, optional
         Applied to each number as it is read.
     variant : {"auto", "tree", "group", "chunked", "atomic"}, optional
-        How a device does it. "tree" launches once for each level of a binary tree,
-        "group" shrinks the array by the size of a block in each launch, "chunked" has a
-        fixed number of threads fold a chunk each, "atomic" updates one place in memory,
-        which needs an operator that commutes, of elements of at most 8 bytes. "auto"
-        is "chunked". A CPU has one way for all.
+        The algorithm on a device. "tree" launches once for each level of a binary
+        tree. "group" divides the length by the block size in each launch. In
+        "chunked", each of a fixed number of threads folds one chunk. "atomic" updates
+        one value in memory; it requires an operator that commutes and elements of at
+        most 8 bytes. "auto" is "chunked". A CPU uses one algorithm for all.
 
     Returns
     -------
     array or scalar
-        Of the dtype of `x`, or that which `map` or the monoid gives; integers wrap.
-        It lives where `x` does. Without elements, the identity.
+        On the device of `x`. Its dtype is that of `x`, or the one that `map` or the
+        monoid returns; integers wrap. For no elements, the identity.
 
     Raises
     ------
     TypeError
-        For a dtype that the monoid does not take.
+        For a dtype that the monoid does not accept.
     ValueError
-        For an unknown name, an axis or an element's shape that `x` does not have, or
-        "atomic" where it is impossible.
+        For an unknown name, an invalid axis, a shape of `x` that does not end with
+        that of an element, or an operator that "atomic" does not support.
 
     See Also
     --------
@@ -72,10 +72,11 @@ def reduce(
 
     Notes
     -----
-    Work O(n), depth O(log n). All variants but "atomic" give the same bits on the same
-    device in every run. A reduction along axes that are not the last makes a contiguous
-    copy first. On a GPU float32 numbers below 1.2e-38 count as zero, also for "min",
-    "max" and the logical operators: CuPy compiles kernels so.
+    Work O(n), depth O(log n). All variants except "atomic" return the same bits on the
+    same device in every run. A reduction along axes that are not the last ones makes a
+    contiguous copy first. On a GPU, float32 numbers below 1.2e-38 are treated as zero,
+    also by "min", "max" and the logical operators, because CuPy compiles kernels with
+    flush-to-zero.
 
     References
     ----------
@@ -91,38 +92,16 @@ def reduce(
     >>> gpusolve.reduce(x, "max", axis=0)
     array([3., 5.])
     """
-    operator = as_monoid(op)
-    array = elements(x, operator, map)
     check_variant(variant, VARIANTS)
-    if variant == "atomic":
-        _check_atomic(operator, array.dtype, map)
-    leading = array.ndim if map else array.ndim - len(operator.element_shape)
-    axes = some_axes(axis, leading)
-    device = device_of(array)
+    return _reduce(reduce_inputs(x, op, axis, map, variant), variant)
+
+
+def _reduce(given: Elements, variant: str) -> Any:
+    device = device_of(given.x)
     if device is None:
-        return reference.reduce(array, operator, axis=axes, map=map)
-    from . import reduce_kernel
-
-    with device.current():
-        rows = as_rows(array, axes, leading)
-        result = reduce_kernel.reduce(rows, operator, map, variant, device)
-    kept = tuple(array.shape[k] for k in range(leading) if k not in axes)
-    return result.reshape(kept + operator.element_shape)[()]
-
-
-def _check_atomic(operator: Monoid, given: np.dtype[Any], map: Map | None) -> None:
-    if not operator.commutative:
-        raise ValueError(
-            f"variant is 'atomic', which takes the elements in any order, but "
-            f"{operator.name} does not commute"
-        )
-    dtype = operator.dtype_of(map.dtype_of(given) if map else given)
-    size = dtype.itemsize * math.prod(operator.element_shape)
-    if size > ATOMIC_BYTES:
-        raise ValueError(
-            f"variant is 'atomic', for elements of at most {ATOMIC_BYTES} bytes, but "
-            f"one of {operator.name} in {dtype} has {size}"
-        )
+        x, op, map, axes = given
+        return reference.reduce(x, op, axis=axes, map=map)
+    return reduce_kernel.reduce(given, variant, device)[()]
 
 
 def all(
@@ -131,19 +110,19 @@ def all(
     *,
     axis: int | Sequence[int] | None = None,
 ) -> Any:
-    """Whether a predicate holds for all elements.
+    """Test whether a predicate holds for all elements.
 
     Parameters
     ----------
     x : array_like
     predicate : Map, optional
-        By default whether the element is not zero. (NaN is not zero.)
+        Default: whether the element is not zero. (NaN is not zero.)
     axis : int, sequence of int or None, optional
 
     Returns
     -------
     bool array or scalar
-        True where there are no elements.
+        True for no elements.
 
     Examples
     --------
@@ -162,19 +141,19 @@ def any(
     *,
     axis: int | Sequence[int] | None = None,
 ) -> Any:
-    """Whether a predicate holds for at least one element.
+    """Test whether a predicate holds for at least one element.
 
     Parameters
     ----------
     x : array_like
     predicate : Map, optional
-        By default whether the element is not zero. (NaN is not zero.)
+        Default: whether the element is not zero. (NaN is not zero.)
     axis : int, sequence of int or None, optional
 
     Returns
     -------
     bool array or scalar
-        False where there are no elements.
+        False for no elements.
 
     Examples
     --------
@@ -192,26 +171,26 @@ def maximum_segment_sum(x: object, *, variant: str = "auto") -> Any:
     Parameters
     ----------
     x : (..., n) array_like
-        int32, int64, float32 or float64. Each row by itself.
+        Rows of int32, int64, float32 or float64.
     variant : {"auto", "tree", "group", "chunked"}, optional
-        As for `reduce`; "chunked", and so "auto", fuses the map.
+        As for `reduce`; "chunked", and so "auto", fuses the map into the read.
 
     Returns
     -------
     (...) array or scalar
-        Of the dtype of `x`. A row with NaN gives NaN. Integer sums wrap.
+        Of the dtype of `x`. A row with NaN returns NaN. Integer sums wrap.
 
     Raises
     ------
     TypeError
         For another dtype.
     ValueError
-        For an unknown variant, or an array without axes.
+        For an unknown variant, or a scalar.
 
     Notes
     -----
-    A reduction with the monoid ``"mssp"``, of quadruples that are never in memory.
-    Where infinities of both signs meet, the sum of a segment is not defined, and the
+    A reduction with the monoid ``"mssp"``; its quadruples are never stored in memory.
+    If a segment contains infinities of both signs, its sum is not defined, and the
     result is NaN or infinite.
 
     References
@@ -226,15 +205,10 @@ def maximum_segment_sum(x: object, *, variant: str = "auto") -> Any:
     >>> gpusolve.maximum_segment_sum(np.array([1, -2, 3, 4, -1, 5, -6, 1]))
     np.int64(11)
     """
-    rows = native(as_array(x, "x"), "x", "if")
-    if rows.dtype.itemsize < 4:
-        raise TypeError(
-            f"x has dtype {rows.dtype}; int32, int64, float32 or float64 is wanted"
-        )
-    if rows.ndim == 0:
-        raise ValueError("x has no axes; (..., n) is wanted")
     check_variant(variant, ORDERED_VARIANTS)
-    quadruples = reduce(
-        rows, monoid.mssp, axis=-1, map=monoid.segment_sums_of_one, variant=variant
-    )
+    rows = maximum_segment_sum_inputs(x)
+    if device_of(rows) is None:
+        return reference.maximum_segment_sum(rows)
+    one = monoid.segment_sums_of_one
+    quadruples = _reduce(Elements(rows, monoid.mssp, one, (rows.ndim - 1,)), variant)
     return quadruples[..., 0][()]

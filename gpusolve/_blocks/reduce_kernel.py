@@ -6,21 +6,32 @@ import math
 
 import numpy as np
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, as_rows, namespace
 from .._device.kernels import Device
 from .._device.launch import THREADS, WARP, blocks_for, ceil_div
 from ..monoid import Map, Monoid
+from .inputs import Elements
 from .operators import Operators, operators
 
 PACK_BYTES = 16
-"""What a thread reads at once: ``Pack`` in the kernel."""
+"""Bytes of one vector load: ``Pack`` in the kernel."""
 WINDOWS = 4
-"""A warp reads so many packs of each lane before it folds them."""
+"""Vector loads of each lane before a warp folds them."""
 WINDOWS_OF_ONE_BLOCK = 16
-"""A row of at most so many windows for each warp of a block is folded by one block."""
+"""One block folds a row of at most this many windows for each of its warps."""
 
 
-def reduce(
+def reduce(given: Elements, variant: str, device: Device) -> Array:
+    """Reduce along some axes, on the current stream."""
+    axes, shape = given.axes, given.shape
+    with device.current():
+        rows = as_rows(given.x, axes, given.leading)
+        result = reduce_rows(rows, given.monoid, given.map, variant, device)
+    kept = tuple(shape[axis] for axis in range(len(shape)) if axis not in axes)
+    return result.reshape(kept + given.monoid.element_shape)
+
+
+def reduce_rows(
     x: Array, monoid: Monoid, map: Map | None, variant: str, device: Device
 ) -> Array:
     """(rows, length, *element) -> (rows, *element), on the current stream."""
@@ -42,7 +53,7 @@ def reduce(
 
 
 def map_elements(x: Array, ops: Operators, device: Device) -> Array:
-    """The monoid's elements, made of x in a pass of their own where a map is asked."""
+    """Apply the map in a separate pass; return x if the map is the identity."""
     if ops.map == ops.keep:
         return x
     rows, length = x.shape[:2]
@@ -72,7 +83,7 @@ def _group_level(x: Array, ops: Operators, device: Device) -> Array:
 
 
 def _chunked(x: Array, ops: Operators, device: Device) -> Array:
-    """Brent's lemma: a fixed number of threads, each with a chunk; then once more."""
+    """Brent's lemma: each of a fixed number of threads folds a chunk; then again."""
     y = _chunked_level(x, ops.map, ops, device)
     if y.shape[1] > 1:
         y = _chunked_level(y, ops.keep, ops, device, single=True)
@@ -82,7 +93,7 @@ def _chunked(x: Array, ops: Operators, device: Device) -> Array:
 def _chunked_level(
     x: Array, map_name: str, ops: Operators, device: Device, single: bool = False
 ) -> Array:
-    """Rows as long as the device has use for chunks of each row."""
+    """(rows, length) -> (rows, chunks): fold chunks that fill the device."""
     rows, length = x.shape[:2]
     instance = f"reduce_chunked<{ops.monoid}, {map_name}>"
     kernel = device.kernel("reduce", instance, ops.definitions)

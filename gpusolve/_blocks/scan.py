@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from .. import reference
-from .._device.arrays import (
-    Array,
-    aligned,
-    as_array,
-    beside,
-    check_out,
-    contiguous,
-    namespace,
-    on_one_device,
-    written,
-)
-from .._device.kernels import Device, current, device_of
-from ..monoid import Monoid, as_monoid
-from .inputs import as_rows, check_variant, elements, one_axis
+from .._device.arrays import Array, written
+from .._device.kernels import device_of
+from ..monoid import Monoid
+from . import scan_kernel, scan_textbook_kernel
+from .inputs import check_variant, scan_inputs, segmented_scan_inputs
 
 VARIANTS = ("look_back", "hierarchical", "sweep", "warp")
 
@@ -34,7 +21,7 @@ def scan(
     variant: str = "auto",
     out: Array | None = None,
 ) -> Array:
-    """Combine the elements up to each one, by an associative operator.
+    """Combine all elements up to each one by an associative operator.
 
     The inclusive scan is ``[x0, x0 op x1, x0 op x1 op x2, ...]``; the exclusive one
     ``[identity, x0, x0 op x1, ...]``.
@@ -42,34 +29,35 @@ def scan(
     Parameters
     ----------
     x : (..., n, ..., *element) array_like
-        Elements of the monoid, which are numbers for all built-in ones but ``"mssp"``.
+        Elements of the monoid: numbers for all built-in monoids except ``"mssp"``.
     op : str or Monoid, optional
         As for `reduce`. It need not commute.
     exclusive : bool, optional
+        Whether each result excludes its own element.
     axis : int, optional
-        Among those before an element's own. The last of them by default.
+        Among the axes before those of an element. Default: the last of them.
     variant : {"auto", "look_back", "hierarchical", "sweep", "warp"}, optional
-        How a device does it. "look_back" reads and writes each element once, and is
-        "auto". The others are the steps that lead there, deterministic and slower:
-        "warp" scans 32 elements in one sweep and then the totals in the same way;
-        "sweep" is the up-sweep and down-sweep over a binary tree; "hierarchical" scans
-        chunks, then their totals. A CPU has one way for all.
+        The algorithm on a device. "look_back" reads and writes each element once;
+        "auto" is "look_back". The others are simpler, deterministic and slower: "warp"
+        scans 32 elements at a time, and then their totals the same way; "sweep" is the
+        up-sweep and down-sweep over a binary tree; "hierarchical" scans chunks, then
+        their totals. A CPU uses one algorithm for all.
     out : array, optional
-        Where to write; it may be `x` itself.
+        The array for the result; it may be `x` itself.
 
     Returns
     -------
     array of the shape of `x`
-        Of its dtype, or the monoid's; integers wrap. It lives where `x` does.
+        On the device of `x`, of its dtype or the monoid's; integers wrap.
 
     Raises
     ------
     TypeError
-        For a dtype that the monoid does not take, or an `out` on another device or of
+        For a dtype that the monoid does not accept, or an `out` on another device or of
         another dtype.
     ValueError
-        For an unknown name, an axis or an element's shape that `x` does not have, or an
-        `out` of another shape.
+        For an unknown name, an invalid axis, a shape of `x` that does not end with that
+        of an element, or an `out` of another shape.
 
     See Also
     --------
@@ -78,10 +66,11 @@ def scan(
     Notes
     -----
     Work O(n), depth O(log n). On a device "look_back" combines the same elements in the
-    same order in every run, but groups them differently from run to run, so that the
-    last bits of sums of floats differ; the other variants give the same bits on the
-    same device in every run. For integers, min, max and logical operators all agree
-    exactly. A scan along an axis that is not the last makes a contiguous copy first.
+    same order in every run, but groups them differently, so the last bits of
+    floating-point sums differ from run to run. The other variants return the same bits
+    on the same device in every run. For integers, "min", "max" and logical operators,
+    all variants agree exactly. A scan along an axis that is not the last one makes a
+    contiguous copy first.
 
     References
     ----------
@@ -99,34 +88,16 @@ def scan(
     >>> gpusolve.scan(np.array([3, 1, 7, 0, 4]), "max", exclusive=True)[1:]
     array([3, 3, 7, 7])
     """
-    monoid = as_monoid(op)
-    array = as_array(x, "x")
-    device = device_of(array)
-    with current(device):
-        array = elements(array, monoid)
-        check_variant(variant, VARIANTS)
-        leading = array.ndim - len(monoid.element_shape)
-        along = one_axis(axis, leading)
-        check_out(out, array, "x", monoid.dtype_of(array.dtype), array.shape)
-        if device is None:
-            result = reference.scan(array, monoid, exclusive=exclusive, axis=along)
-            return written(result, out)
-        from . import scan_kernel, scan_textbook_kernel
-
-        rows = as_rows(array, (along,), leading)
-        place = _place(out, array, rows) if along == leading - 1 else None
-        y = _room(device, rows, monoid) if place is None else place
-        if variant in ("auto", "look_back"):
-            scan_kernel.scan(rows, monoid, y, device, exclusive=exclusive)
-        else:
-            scan_textbook_kernel.scan(
-                rows, monoid, y, device, variant=variant, exclusive=exclusive
-            )
-        if place is not None:
-            return out
-        others = (array.shape[k] for k in range(leading) if k != along)
-        y = y.reshape(*others, array.shape[along], *monoid.element_shape)
-        return written(namespace(y).moveaxis(y, leading - 1, along), out)
+    check_variant(variant, VARIANTS)
+    given = scan_inputs(x, op, axis, out)
+    device = device_of(given.x)
+    if device is None:
+        axis = given.axes[0]
+        result = reference.scan(given.x, given.monoid, exclusive=exclusive, axis=axis)
+        return written(result, out)
+    if variant in ("auto", "look_back"):
+        return scan_kernel.scan(given, device, out, exclusive=exclusive)
+    return scan_textbook_kernel.scan(given, device, out, variant, exclusive=exclusive)
 
 
 def segmented_scan(
@@ -138,36 +109,37 @@ def segmented_scan(
     packed: bool = False,
     out: Array | None = None,
 ) -> Array:
-    """Scan each segment of an array by itself.
+    """Scan each segment of an array.
 
     Parameters
     ----------
     x : (..., n, *element) array_like
-        The rows of an irregular matrix, one behind the other. Every row of `x` begins
-        a segment of its own.
+        The segments, one after the other. Every row of `x` begins a new segment.
     flags : (..., n) array_like of bool or int
-        Not zero where a segment begins. Its shape broadcasts to that of the elements.
+        Nonzero where a segment begins. Broadcasts to the shape of the elements.
     op : str or Monoid, optional
         As for `reduce`. It need not commute.
     exclusive : bool, optional
-        Each segment then starts with the identity.
+        Whether each result excludes its own element. The first result of a segment is
+        then the identity.
     packed : bool, optional
-        The flags are bits, as ``numpy.packbits(flags, axis=-1, bitorder="little")``
-        makes them: uint8 of shape ``(..., ceil(n / 8))``.
+        Whether the flags are bits, as from
+        ``numpy.packbits(flags, axis=-1, bitorder="little")``: uint8 of shape
+        ``(..., ceil(n / 8))``.
     out : array, optional
-        Where to write; it may be `x` itself.
+        The array for the result; it may be `x` itself.
 
     Returns
     -------
     array of the shape of `x`
-        Of its dtype, or the monoid's; integers wrap. It lives where `x` does.
+        On the device of `x`, of its dtype or the monoid's; integers wrap.
 
     Raises
     ------
     TypeError
-        For dtypes that do not fit, or arrays on several devices.
+        For unsupported dtypes, or arrays on different devices.
     ValueError
-        For an unknown name, or shapes that do not fit.
+        For an unknown name, or shapes that do not match.
 
     See Also
     --------
@@ -176,9 +148,9 @@ def segmented_scan(
     Notes
     -----
     A scan with the lifted monoid ``(f, a) op (g, b) = (f or g, b if g else a op b)``.
-    The cost does not hang on where segments begin: one of n elements and n of one cost
-    the same. What is said of determinism at `scan` holds here too. Flags that are not
-    of one byte are made so first; on a device those that broadcast are copied.
+    The cost does not depend on the lengths of the segments. The notes on determinism at
+    `scan` apply here too. Flags of other dtypes are converted to bool first; on a
+    device, flags that broadcast are copied.
 
     References
     ----------
@@ -193,87 +165,12 @@ def segmented_scan(
     >>> gpusolve.segmented_scan(np.arange(1, 11), flags)
     array([ 1,  3,  6,  4,  9, 15, 22, 30,  9, 19])
     """
-    monoid = as_monoid(op)
-    array = as_array(x, "x")
-    device = device_of(array)
-    with current(device):
-        array = elements(array, monoid)
-        arrays = on_one_device({"x": array, "flags": beside(array, flags)})
-        leading = array.ndim - len(monoid.element_shape)
-        shape = array.shape[:leading]
-        if not shape:
-            raise ValueError("x has no axes of elements; (..., n, *element) is wanted")
-        heads = _heads(arrays["flags"], shape, packed)
-        check_out(out, array, "x", monoid.dtype_of(array.dtype), array.shape)
-        if packed and (device is None or not _bits_run_on(shape)):
-            heads, packed = _unpacked(heads, shape[-1]), False
-        if device is None:
-            result = reference.segmented_scan(array, heads, monoid, exclusive=exclusive)
-            return written(result, out)
-        from . import scan_kernel
-
-        rows = as_rows(array, (leading - 1,), leading)
-        place = _place(out, array, rows)
-        y = _room(device, rows, monoid) if place is None else place
-        scan_kernel.scan(
-            rows,
-            monoid,
-            y,
-            device,
-            exclusive=exclusive,
-            flags=contiguous(heads).view(np.uint8),
-            packed=packed,
+    given, segments = segmented_scan_inputs(x, flags, op, packed, out)
+    device = device_of(given.x)
+    if device is None:
+        starts = segments.unpacked(given.shape[-1]).values
+        result = reference.segmented_scan(
+            given.x, starts, given.monoid, exclusive=exclusive
         )
-        if place is not None:
-            return out
-        return written(y.reshape(shape + monoid.element_shape), out)
-
-
-def _heads(flags: Array, shape: tuple[int, ...], packed: bool) -> Array:
-    """The flags, as bool or as packed bits, of the shape of the elements."""
-    if packed:
-        if flags.dtype != np.uint8:
-            raise TypeError(f"flags has dtype {flags.dtype}; packed flags are uint8")
-        wanted = (*shape[:-1], -(-shape[-1] // 8))
-    else:
-        if flags.dtype.kind not in "biu":
-            raise TypeError(f"flags has dtype {flags.dtype}; bool or int is wanted")
-        flags = flags if flags.dtype == bool else flags != 0
-        wanted = shape
-    try:
-        return namespace(flags).broadcast_to(flags, wanted)
-    except ValueError:
-        raise ValueError(
-            f"flags has shape {flags.shape}; {wanted} is wanted for elements of shape "
-            f"{shape}"
-        ) from None
-
-
-def _bits_run_on(shape: tuple[int, ...]) -> bool:
-    """Whether the packed flags of all rows are one run of bits, without gaps."""
-    return shape[-1] % 8 == 0 or math.prod(shape[:-1]) == 1
-
-
-def _unpacked(bits: Array, n: int) -> Array:
-    """(..., ceil(n / 8)) bytes of bits to (..., n) flags."""
-    xp = namespace(bits)
-    flat = xp.unpackbits(xp.ascontiguousarray(bits).reshape(-1), bitorder="little")
-    return flat.reshape(*bits.shape[:-1], 8 * bits.shape[-1])[..., :n].view(bool)
-
-
-def _place(out: Array | None, x: Array, rows: Array) -> Array | None:
-    """`out` as rows that a kernel can write to; None where that cannot be.
-
-    A tile is written while others are still to be read: `out` may be `x` itself, but
-    may not overlap it otherwise.
-    """
-    if out is None or not (out.flags.c_contiguous and aligned(out)):
-        return None
-    if out is not x and namespace(x).may_share_memory(out, rows):
-        return None
-    return out.reshape(rows.shape)
-
-
-def _room(device: Device, rows: Array, monoid: Monoid) -> Array:
-    """Room for the scan of the rows."""
-    return device.empty(rows.shape, monoid.dtype_of(rows.dtype))
+        return written(result, out)
+    return scan_kernel.segmented_scan(given, segments, device, out, exclusive=exclusive)

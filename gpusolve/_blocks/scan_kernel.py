@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from .._device.arrays import Array
+from .._device.arrays import (
+    Array,
+    as_rows,
+    can_write_to,
+    contiguous,
+    namespace,
+    written,
+)
 from .._device.kernels import Device
 from .._device.launch import THREADS, WARP, Tile, ceil_div
 from ..monoid import Monoid
+from .inputs import Elements, SegmentFlags
 from .operators import Operators, operators
 
 ITEMS = {4: 15, 8: 7, 16: 3}
-"""Items of a thread, by the most bytes an element may have; of a larger one it has 1.
-All are odd: see the kernel. Not measured on a GPU yet."""
+"""Items per thread, by the largest element size in bytes; 1 for larger elements. All
+are odd: see the kernel. Not measured on a GPU yet."""
 WORD_BYTES, MAX_WORDS = 4, 4
-"""What of an element travels in one word of a tile's state, and in how many words."""
+"""Bytes of an element in one word of a tile's state, and the most words."""
 TILE_BYTES = 16 * 1024
-"""The most shared memory that the elements of a tile may take."""
+"""The most shared memory for the elements of a tile."""
 
 
 def tile_for(element_bytes: int) -> Tile:
-    """The tile for elements of this size."""
+    """The tile for elements of this size in bytes."""
     items = next((ITEMS[most] for most in ITEMS if element_bytes <= most), 1)
     threads = THREADS
     while threads > WARP and element_bytes * threads * items > TILE_BYTES:
@@ -29,12 +39,70 @@ def tile_for(element_bytes: int) -> Tile:
 
 
 def state_words(element_bytes: int) -> int:
-    """Words of a tile's state: as many as hold an element, or one for its status."""
+    """Words of a tile's state: those that hold an element, or one for its status."""
     words = ceil_div(element_bytes, WORD_BYTES)
     return words if words <= MAX_WORDS else 1
 
 
 def scan(
+    given: Elements, device: Device, out: Array | None, *, exclusive: bool
+) -> Array:
+    """Scan along one axis, in one pass."""
+
+    def scan_into(x: Array, y: Array) -> None:
+        scan_rows(x, given.monoid, y, device, exclusive=exclusive)
+
+    return by_rows(given, device, out, scan_into)
+
+
+def segmented_scan(
+    given: Elements,
+    segments: SegmentFlags,
+    device: Device,
+    out: Array | None,
+    *,
+    exclusive: bool,
+) -> Array:
+    """Scan each segment of the last axis, in one pass."""
+    length = given.shape[-1]
+
+    def scan_into(x: Array, y: Array) -> None:
+        flags, packed = segments
+        if packed and length % 8 and len(x) > 1:  # rows do not begin at bits 0
+            flags, packed = segments.unpacked(length)
+        flags = contiguous(flags).view(np.uint8)
+        options = {"exclusive": exclusive, "flags": flags, "packed": packed}
+        scan_rows(x, given.monoid, y, device, **options)
+
+    return by_rows(given, device, out, scan_into)
+
+
+def by_rows(
+    given: Elements,
+    device: Device,
+    out: Array | None,
+    scan_into: Callable[[Array, Array], None],
+) -> Array:
+    """Scan along one axis, by a function that scans rows x into rows y.
+
+    Blocks write tiles while others still read: the rows may be written to `out` only
+    if it is `x` itself or does not overlap it.
+    """
+    (axis,), leading = given.axes, given.leading
+    with device.current():
+        x = as_rows(given.x, given.axes, leading)
+        others = () if out is given.x else (x,)
+        if out is not None and axis == leading - 1 and can_write_to(out, *others):
+            scan_into(x, out.reshape(x.shape))
+            return out
+        y = device.empty(x.shape, given.dtype)
+        scan_into(x, y)
+        rest = given.shape[:axis] + given.shape[axis + 1 :]
+        y = y.reshape(*rest, given.shape[axis], *given.monoid.element_shape)
+        return written(namespace(y).moveaxis(y, leading - 1, axis), out)
+
+
+def scan_rows(
     x: Array,
     monoid: Monoid,
     y: Array,
@@ -46,8 +114,8 @@ def scan(
 ) -> None:
     """Scan the rows of x into y, both (rows, length, *element), on the current stream.
 
-    `flags`, a byte or, packed, a bit for each element, say where segments begin within
-    the rows. x and y may be the same array.
+    `flags` mark where segments begin within the rows: a byte, or a bit if packed, for
+    each element. x and y may be the same array.
     """
     rows, length = x.shape[:2]
     size = rows * length

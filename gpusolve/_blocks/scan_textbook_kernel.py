@@ -1,4 +1,4 @@
-"""The scans of ``cuda_src/scan_textbook.cu``: what is launched, in which order."""
+"""The variants of scan in several launches of ``cuda_src/scan_textbook.cu``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ from .._device.arrays import Array
 from .._device.kernels import Device
 from .._device.launch import THREADS, WARP, blocks_for, ceil_div, round_up
 from ..monoid import Monoid
+from .inputs import Elements
 from .operators import Operators, operators
 from .reduce_kernel import map_elements
-from .scan_kernel import tile_for
-
-VARIANTS = ("hierarchical", "sweep", "warp")
+from .scan_kernel import by_rows, tile_for
 
 
 def scan(
+    given: Elements, device: Device, out: Array | None, variant: str, *, exclusive: bool
+) -> Array:
+    """Scan along one axis, by a variant in several launches."""
+
+    def scan_into(x: Array, y: Array) -> None:
+        scan_rows(x, given.monoid, y, device, variant=variant, exclusive=exclusive)
+
+    return by_rows(given, device, out, scan_into)
+
+
+def scan_rows(
     x: Array, monoid: Monoid, y: Array, device: Device, *, variant: str, exclusive: bool
 ) -> None:
     """Scan the rows of x into y, both (rows, length, *element)."""
@@ -37,7 +47,7 @@ def scan(
 
 
 class Textbook:
-    """The launches of each form, for one monoid on one device.
+    """The launches of each variant, for one monoid on one device.
 
     All arrays are (rows, length, *element).
     """
@@ -47,7 +57,7 @@ class Textbook:
         self.device = device
 
     def warps(self, x: Array, y: Array) -> None:
-        """Inclusive: a warp scans 32 elements in one sweep; totals in the same way."""
+        """Inclusive: each warp scans 32 elements; then the totals the same way."""
         rows, length = x.shape[:2]
         warps = ceil_div(length, WARP)
         totals = self.empty(rows, warps)
@@ -76,7 +86,7 @@ class Textbook:
             self._each("add_elements", size, tree, padded, x, rows, length, y)
 
     def hierarchical(self, x: Array, y: Array) -> None:
-        """Inclusive, in six steps; so few chunks that one tile holds their totals."""
+        """Inclusive, in six steps; one tile holds the totals of all chunks."""
         rows, length = x.shape[:2]
         tile = tile_for(self.ops.element_bytes).size
         tiles = ceil_div(length, tile)
@@ -93,7 +103,7 @@ class Textbook:
         self._each("shift", rows * length, x, rows, length, y)
 
     def empty(self, rows: int, length: int) -> Array:
-        """Room for so many elements."""
+        """Allocate rows of elements."""
         shape = (rows, length, *self.ops.element_shape)
         return self.device.empty(shape, self.ops.dtype)
 
@@ -123,9 +133,9 @@ class Textbook:
     def _launch(
         self, name: str, blocks: int, threads: int, *arguments: Array | int
     ) -> None:
-        """Launch a kernel of the file; whole numbers are 64-bit.
+        """Launch a kernel of the file; integers are passed as 64-bit.
 
-        It is a template over the monoid, unless `name` says more.
+        The template argument is the monoid, unless `name` has its own.
         """
         instance = name if "<" in name else f"{name}<{self.ops.monoid}>"
         kernel = self.device.kernel("scan_textbook", instance, self.ops.definitions)

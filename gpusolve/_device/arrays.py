@@ -1,11 +1,12 @@
-"""What array is this, is it valid, and where does the result live.
+"""Input arrays: conversion, common device and dtype, memory layout, `out=`.
 
-Every public function passes its inputs through here once, and nothing below asks
-again.
+Public functions pass their inputs through here once; the code below them does not
+check them again.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -19,15 +20,18 @@ _DLPACK_CPU = (1, 3)
 _DLPACK_CUDA = (2, 13)
 
 
+# ---- kind of array -------------------------------------------------------------------
+
+
 def is_cupy(array: object) -> bool:
-    """Whether `array` is a CuPy array; imports nothing."""
+    """Whether `array` is a CuPy array. This imports nothing."""
     cupy = sys.modules.get("cupy")
     ndarray = getattr(cupy, "ndarray", None)
     return ndarray is not None and isinstance(array, ndarray)
 
 
 def namespace(array: Array) -> Any:
-    """The module, NumPy or CuPy, that `array` belongs to."""
+    """The module of an array, NumPy or CuPy."""
     return sys.modules["cupy"] if is_cupy(array) else np
 
 
@@ -36,18 +40,21 @@ def _cupy_for(name: str) -> Any:
         import cupy
     except Exception as error:
         raise TypeError(
-            f"{name} lies on a CUDA device, which needs CuPy: "
+            f"{name} is on a CUDA device, which needs CuPy: "
             "pip install gpusolve[cuda12] or gpusolve[cuda13]"
         ) from error
     return cupy
 
 
-def as_array(value: object, name: str) -> Array:
-    """A NumPy array, or a CuPy array where `value` lies on a CUDA device.
+# ---- conversion ----------------------------------------------------------------------
 
-    Takes NumPy and CuPy arrays, whatever speaks ``__cuda_array_interface__`` or
-    DLPack, and whatever :func:`numpy.asarray` takes. Nothing is copied that need not
-    be, and nothing changes device.
+
+def as_array(value: object, name: str) -> Array:
+    """Convert to a NumPy array, or to a CuPy array if `value` is on a CUDA device.
+
+    Accepts NumPy and CuPy arrays, objects that support ``__cuda_array_interface__`` or
+    DLPack, and everything that :func:`numpy.asarray` accepts. Data is copied only if
+    the conversion requires it, and never to another device.
 
     Raises
     ------
@@ -55,11 +62,13 @@ def as_array(value: object, name: str) -> Array:
         For a masked array, a sparse matrix, or a CUDA array without CuPy.
     """
     if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array: fill it first")
+        raise TypeError(
+            f"{name} must be a plain array, got a masked array; call its filled() first"
+        )
     if is_cupy(value):
         return value
     if isinstance(value, np.ndarray):
-        return np.asarray(value)  # of a matrix, say, its array
+        return np.asarray(value)  # also converts numpy.matrix
     if hasattr(value, "__cuda_array_interface__"):
         return _from_interface(value, _cupy_for(name))
     if hasattr(value, "__dlpack_device__"):
@@ -69,15 +78,16 @@ def as_array(value: object, name: str) -> Array:
         if kind in _DLPACK_CUDA:
             return _cupy_for(name).from_dlpack(value)
         raise TypeError(
-            f"{name} lies on a DLPack device of type {kind}, not CPU or CUDA"
+            f"{name} must be on a CPU or a CUDA device, got DLPack device of type "
+            f"{kind}"
         )
     return np.asarray(value)
 
 
 def _from_interface(value: Any, cupy: Any) -> Array:
-    """The CuPy array of what lies on any GPU; `cupy.asarray` would copy it to this one.
+    """Wrap a CUDA array of any GPU; `cupy.asarray` would copy it to the current one.
 
-    Arrays without elements have no pointer, and so no device.
+    An array without elements has no pointer, and so no device.
     """
     pointer = value.__cuda_array_interface__["data"][0]
     if pointer == 0:
@@ -86,31 +96,27 @@ def _from_interface(value: Any, cupy: Any) -> Array:
         return cupy.asarray(value)
 
 
-def beside(array: Array, value: object) -> object:
-    """A list or a number as an array where `array` lies; an array stays where it is."""
+def asarray_like(array: Array, value: object) -> object:
+    """Convert a list or a number to an array on the device of `array`.
+
+    A value that is an array already stays on its device.
+    """
     protocols = ("__array__", "__cuda_array_interface__", "__dlpack__")
     if any(hasattr(value, protocol) for protocol in protocols):
         return value
     return namespace(array).asarray(value)
 
 
-def _check_dtype(array: Array, name: str) -> None:
-    kind = array.dtype.kind
-    if kind not in "biuf" or array.dtype.itemsize > 8:
-        raise TypeError(
-            f"{name} has dtype {array.dtype}; reals of at most 64 bits are wanted"
-        )
-    if kind in "iu" and array.dtype.itemsize == 8 and array.size:
-        largest = max(int(array.max()), -int(array.min()))
-        if largest > _EXACT_INTEGERS:
-            raise ValueError(
-                f"{name} has an integer of magnitude {largest}, which float64 cannot "
-                "hold exactly; convert it yourself if rounding is meant"
-            )
+def on_host(array: Array) -> Array:
+    """Copy a CuPy array to the host; return a NumPy array as it is."""
+    return array.get() if is_cupy(array) else np.asarray(array)
+
+
+# ---- common device and dtype ---------------------------------------------------------
 
 
 def on_one_device(arrays: dict[str, object]) -> dict[str, Array]:
-    """The arrays as `as_array` has them, all on the CPU or all on one GPU.
+    """Convert to arrays, and check that all are on the CPU or all on one GPU.
 
     Raises
     ------
@@ -120,24 +126,24 @@ def on_one_device(arrays: dict[str, object]) -> dict[str, Array]:
         For arrays on different GPUs.
     """
     found = {name: as_array(value, name) for name, value in arrays.items()}
-    where = {name: is_cupy(array) for name, array in found.items()}
-    if len(set(where.values())) > 1:
-        described = ", ".join(
-            f"{name} on {'a GPU' if on_gpu else 'the CPU'}"
-            for name, on_gpu in where.items()
-        )
-        raise TypeError(f"all arrays must be on one device; got {described}")
-    if any(where.values()) and len({array.device.id for array in found.values()}) > 1:
-        described = ", ".join(f"{k} on GPU {a.device.id}" for k, a in found.items())
-        raise ValueError(f"all arrays must be on one device; got {described}")
-    return found
+    on_gpu = {is_cupy(array) for array in found.values()}
+    gpus = {array.device.id for array in found.values() if is_cupy(array)}
+    if len(on_gpu) <= 1 and len(gpus) <= 1:
+        return found
+    places = ", ".join(
+        f"{name} on {f'GPU {array.device.id}' if is_cupy(array) else 'the CPU'}"
+        for name, array in found.items()
+    )
+    error = TypeError if len(on_gpu) > 1 else ValueError
+    raise error(f"all arrays must be on one device, got {places}")
 
 
 def floating(arrays: dict[str, object]) -> dict[str, Array]:
-    """The arrays on one device, in one dtype: float32 if all are so, else float64.
+    """Convert to one device and one dtype: float32 if all fit into it, else float64.
 
-    float16 counts as float32; integers and booleans become float64. A 64-bit integer
-    array is checked for values that float64 cannot hold, which on a GPU synchronises.
+    float16 is converted to float32, integers and booleans to float64. A 64-bit integer
+    array is checked for values that float64 cannot represent, which synchronises on a
+    GPU.
 
     Raises
     ------
@@ -149,21 +155,85 @@ def floating(arrays: dict[str, object]) -> dict[str, Array]:
     """
     found = on_one_device(arrays)
     for name, array in found.items():
-        _check_dtype(array, name)
+        _check_real(array, name)
     single = all(a.dtype.kind == "f" and a.dtype.itemsize <= 4 for a in found.values())
     dtype = np.dtype(np.float32 if single else np.float64)
     return {k: a.astype(dtype.newbyteorder("="), copy=False) for k, a in found.items()}
 
 
+def _check_real(array: Array, name: str) -> None:
+    kind = array.dtype.kind
+    if kind not in "biuf" or array.dtype.itemsize > 8:
+        raise TypeError(
+            f"{name} must have a real dtype of at most 64 bits, got {array.dtype}"
+        )
+    if kind in "iu" and array.dtype.itemsize == 8 and array.size:
+        largest = max(int(array.max()), -int(array.min()))
+        if largest > _EXACT_INTEGERS:
+            raise ValueError(
+                f"{name} must have integers of magnitude at most 2**53, which float64 "
+                f"represents exactly, got {largest}; convert {name} to float64 "
+                "yourself if rounding is acceptable"
+            )
+
+
+# ---- memory layout -------------------------------------------------------------------
+
+
+def aligned(array: Array) -> bool:
+    """Whether the address is a multiple of the element size, as kernels require.
+
+    NumPy's own flag accepts complex numbers at multiples of half their size.
+    """
+    address = array.data.ptr if is_cupy(array) else array.ctypes.data
+    return bool(address % array.itemsize == 0)
+
+
+def contiguous(array: Array, dtype: Any = None) -> Array:
+    """`array` in C order, aligned and without gaps; a copy only if it is not so."""
+    found = namespace(array).ascontiguousarray(array, dtype)
+    return found if aligned(found) else found.copy()
+
+
+def strided(array: Array) -> Array:
+    """`array`, or a copy if its strides or address are no multiples of its items."""
+    whole = all(stride % array.itemsize == 0 for stride in array.strides)
+    return array if whole and aligned(array) else array.copy()
+
+
+def as_rows(x: Array, axes: tuple[int, ...], leading: int) -> Array:
+    """Arrange an array of elements as contiguous rows, to be reduced or scanned.
+
+    Parameters
+    ----------
+    x : (..., *element) array
+    axes : tuple of int
+        The axes that form a row, among the first `leading`. If they are the last of
+        these, in order, and `x` is contiguous and aligned, nothing is copied.
+    leading : int
+        Number of axes before those of an element.
+
+    Returns
+    -------
+    (rows, length, *element) array
+    """
+    rest = [axis for axis in range(leading) if axis not in axes]
+    order = (*rest, *axes, *range(leading, x.ndim))
+    rows = math.prod(x.shape[axis] for axis in rest)
+    length = math.prod(x.shape[axis] for axis in axes)
+    shape = (rows, length, *x.shape[leading:])
+    return contiguous(x.transpose(order)).reshape(shape)
+
+
 def systems_offsets(array: Array, core: int, batch: tuple[int, ...]) -> Array:
-    """Where each system of a batch begins, in elements from the array's first.
+    """The offset of each system of a batch, in elements from the first of the array.
 
     Parameters
     ----------
     array : (..., *core axes) array
         Its leading axes broadcast against `batch`; no element is copied.
     core : int
-        How many trailing axes belong to one system.
+        Number of trailing axes that belong to one system.
     batch : tuple of int
         The broadcast batch shape.
 
@@ -189,31 +259,13 @@ def systems_offsets(array: Array, core: int, batch: tuple[int, ...]) -> Array:
     return offsets.reshape(-1)
 
 
-def aligned(array: Array) -> bool:
-    """Whether the first element lies at a multiple of its size, as kernels read it.
-
-    NumPy's own `aligned` lets complex numbers lie at multiples of half their size.
-    """
-    address = array.data.ptr if is_cupy(array) else array.ctypes.data
-    return bool(address % array.itemsize == 0)
-
-
-def contiguous(array: Array, dtype: Any = None) -> Array:
-    """`array` without gaps, in C order and aligned; a copy where it is not."""
-    found = namespace(array).ascontiguousarray(array, dtype)
-    return found if aligned(found) else found.copy()
-
-
-def strided(array: Array) -> Array:
-    """`array`, or a copy where its strides or its address are not whole elements."""
-    whole = all(stride % array.itemsize == 0 for stride in array.strides)
-    return array if whole and aligned(array) else array.copy()
+# ---- results -------------------------------------------------------------------------
 
 
 def check_out(
     out: Any, array: Array, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> None:
-    """Whether `out`, unless it is None, can hold a result of this dtype and shape.
+    """Check that `out`, unless it is None, can hold a result of this dtype and shape.
 
     Raises
     ------
@@ -226,27 +278,29 @@ def check_out(
         return
     if is_cupy(out) != is_cupy(array) or as_array(out, "out") is not out:
         raise TypeError(
-            f"out is a {type(out).__name__}; an array beside {name} is wanted"
+            f"out must be an array on the device of {name}, got {type(out).__name__}"
         )
     if is_cupy(out) and out.device.id != array.device.id:
         raise TypeError(
-            f"out lies on GPU {out.device.id}, {name} on GPU {array.device.id}"
+            f"out must be on GPU {array.device.id} like {name}, got GPU {out.device.id}"
         )
     if out.dtype != dtype:
-        raise TypeError(f"out has dtype {out.dtype}; {dtype} is wanted")
+        raise TypeError(f"out must have dtype {dtype}, got {out.dtype}")
     if out.shape != shape:
-        raise ValueError(f"out has shape {out.shape}; {shape} is wanted")
+        raise ValueError(f"out must have shape {shape}, got {out.shape}")
     if not getattr(out.flags, "writeable", True):
-        raise ValueError("out is read-only; a writeable array is wanted")
+        raise ValueError("out must be writeable, got a read-only array")
 
 
-def on_host(array: Array) -> Array:
-    """The array, on the host."""
-    return array.get() if is_cupy(array) else np.asarray(array)
+def can_write_to(out: Array, *inputs: Array) -> bool:
+    """Whether a kernel can write to `out`: contiguous, and no input overlaps it."""
+    may_share = namespace(out).may_share_memory
+    overlaps = any(may_share(out, array) for array in inputs)
+    return bool(out.flags.c_contiguous) and aligned(out) and not overlaps
 
 
 def written(result: Array, out: Array | None) -> Array:
-    """The result, in `out` if there is one."""
+    """Copy the result to `out`, if it is given; return the array that holds it."""
     if out is None:
         return result
     out[...] = result

@@ -1,4 +1,4 @@
-"""What a bug report should say of the machine."""
+"""The configuration that a bug report needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def show_config() -> None:
 
 
 def config() -> dict[str, str]:
-    """The same as names and values; never fails."""
+    """The configuration as names and values. Never raises."""
     from .. import __version__, _emulator
     from .kernels import emulating, source_directory
 

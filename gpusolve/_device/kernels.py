@@ -1,7 +1,7 @@
-"""From a name in ``cuda_src/`` to a launchable kernel, and the device it runs on.
+"""Devices, and the kernels in ``cuda_src/`` compiled for them.
 
-The only file that loads CUDA code. It knows no algorithm. A device is a CUDA GPU
-through CuPy, or the emulator, which runs the same ``.cu`` files on the CPU.
+Only this file loads CUDA code. A device is a CUDA GPU, through CuPy, or the emulator,
+which runs the same ``.cu`` files on the CPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .arrays import Array, is_cupy
 from .launch import MAX_BLOCKS
 
 OPTIONS = ("--std=c++17",)
-"""What NVRTC is told besides the architecture and the include path."""
+"""Options of NVRTC, in addition to the architecture and the include path."""
 
 CUDA_TYPES: dict[np.dtype[Any], str] = {
     np.dtype(name): cuda
@@ -42,22 +42,22 @@ CUDA_TYPES: dict[np.dtype[Any], str] = {
         "complex128": "Complex<double>",
     }.items()
 }
-"""The type of each dtype in CUDA; those of our own are in ``monoid.cuh``."""
-
+"""The CUDA type of each dtype; `Half` and `Complex` are defined in ``monoid.cuh``."""
 
 UNASKED_SHARED_MEMORY = 16 * 1024
-"""Dynamic shared memory that any kernel may have, in bytes: 48 KiB less its own."""
+"""Bytes of dynamic shared memory that need no opt-in, for every kernel here: the limit
+of 48 KiB, less at most 32 KiB of static shared memory."""
 
 
 class KernelCompileError(RuntimeError):
-    """A kernel did not compile; the message has its name and the compiler's log."""
+    """A kernel did not compile. The message has its name and the compiler's log."""
 
 
 class Kernel(Protocol):
     """A kernel on a device."""
 
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
-        """How many blocks the whole device holds at once."""
+        """Number of blocks that are resident on the whole device at once."""
 
     def __call__(
         self,
@@ -70,48 +70,48 @@ class Kernel(Protocol):
     ) -> None:
         """Launch on the current stream.
 
-        Blocks of a `cooperative` launch may wait for each other: all are resident, or
-        the launch fails.
+        Blocks of a `cooperative` launch may wait for each other: either all are
+        resident, or the launch fails.
         """
 
 
 class Device(Protocol):
-    """A CUDA device, or the emulated one."""
+    """A CUDA device or the emulated device."""
 
     @property
     def shared_memory_per_block(self) -> int:
-        """Bytes of shared memory that one block may ask for."""
+        """The largest shared memory of one block, in bytes."""
 
     @property
     def has_watchdog(self) -> bool:
-        """Whether the system stops kernels that run for seconds, as under a display."""
+        """Whether kernels are stopped after seconds, as on a GPU with a display."""
 
     def current(self) -> AbstractContextManager[object]:
-        """Makes the device the one where new arrays come to lie."""
+        """Make the device current, so that new arrays are allocated on it."""
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        """An array with undefined contents."""
+        """Allocate an array with undefined contents."""
 
     def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        """An array of zeros."""
+        """Allocate an array of zeros."""
 
     def kernel(self, file: str, instance: str, definitions: str = "") -> Kernel:
-        """An instance of a kernel in ``cuda_src/``, compiled when first asked.
+        """An instance of a kernel in ``cuda_src/``, compiled on the first call.
 
-        `definitions` is C++ that stands in front of the file: the types that the
-        instance names, where a user has defined them.
+        `definitions` is C++ source that precedes the file, such as a user's operator
+        that the instance names.
         """
 
 
 def source_directory() -> Path:
-    """Where the kernels lie: in the installed package, or beside it in a checkout."""
+    """The directory of the kernels: in the package, or next to it in a checkout."""
     package = Path(__file__).parents[1]
     installed = package / "cuda_src"
     return installed if installed.is_dir() else package.parent / "cuda_src"
 
 
 def source_of(file: str, definitions: str = "") -> str:
-    """A kernel's source, with the definitions in front of it."""
+    """The source of a kernel file, preceded by the definitions."""
     text = (source_directory() / f"{file}.cu").read_text()
     return f'{definitions}\n#line 1 "{file}.cu"\n{text}' if definitions else text
 
@@ -122,14 +122,14 @@ def emulating() -> bool:
 
 
 def device_of(array: Array) -> Device | None:
-    """The device whose kernels serve `array`; None where NumPy does."""
+    """The device of an array; None if NumPy computes."""
     if is_cupy(array):
         return CudaDevice(array.device.id)
     return EmulatedDevice() if emulating() else None
 
 
 def current(device: Device | None) -> AbstractContextManager[object]:
-    """Makes the device, if there is one, that where new arrays come to lie."""
+    """Make a device current, so that new arrays are allocated on it."""
     return nullcontext() if device is None else device.current()
 
 
@@ -233,19 +233,19 @@ class CudaKernel:
 
         if grid[0] > MAX_BLOCKS:
             raise ValueError(
-                f"a grid of {grid[0]} blocks; a device takes at most {MAX_BLOCKS}"
+                f"grid must have at most {MAX_BLOCKS} blocks, got {grid[0]}"
             )
         if shared_mem > self._most_shared:
             raise ValueError(
                 f"shared_mem must be at most {self._most_shared} bytes for "
                 f"{self.instance} on GPU {self.index}, got {shared_mem}"
             )
-        # A null pointer, which CuPy before 14 does not make of None.
+        # CuPy before 14 does not convert None to a null pointer.
         values = tuple(np.intp(0) if value is None else value for value in args)
         with cupy.cuda.Device(self.index):
             self._allow(shared_mem)
             if cooperative:
-                # Not by RawModule's option, which links what nobody here needs.
+                # RawModule's own option would link the CUDA device runtime.
                 self._function(
                     grid,
                     block,
@@ -258,15 +258,14 @@ class CudaKernel:
 
     @property
     def _most_shared(self) -> int:
-        """The most dynamic shared memory of a block: what static variables leave."""
+        """The largest dynamic shared memory of a block, in bytes."""
         limit = CudaDevice(self.index).shared_memory_per_block
         return limit - self._static
 
     def _allow(self, shared_bytes: int) -> None:
-        """Opt in to more shared memory than needs no asking; never to less than before.
+        """Opt in to more dynamic shared memory; the limit is never lowered.
 
-        One thread at a time, of all that launch any kernel: two objects may share a
-        function of the driver.
+        All threads share one lock, because two objects may share a driver function.
         """
         if shared_bytes <= self._allowed:
             return
@@ -278,7 +277,7 @@ class CudaKernel:
 
 @functools.cache
 def _attributes(index: int) -> dict[str, int]:
-    """What CUDA says of a GPU; CuPy asks for each attribute anew."""
+    """The attributes of a GPU, cached; CuPy queries all of them on every access."""
     import cupy
 
     return dict(cupy.cuda.Device(index).attributes)
@@ -293,8 +292,8 @@ def _cuda_kernel(index: int, file: str, instance: str, definitions: str) -> Cuda
 def _cuda_module(file: str, instance: str, definitions: str) -> Any:
     """The module of one instance; CuPy loads it once per device.
 
-    CuPy's disk cache does not look into included files, so their hash goes into the
-    options, which it does look at.
+    The key of CuPy's disk cache includes the options, but not the included files: so
+    their hash is passed as an option.
     """
     import cupy
 
@@ -315,7 +314,7 @@ def _sources_hash() -> str:
 
 
 class EmulatedDevice:
-    """The CPU, running the kernels' own source."""
+    """The emulator, which runs the kernels on the CPU."""
 
     @property
     def shared_memory_per_block(self) -> int:

@@ -1,4 +1,4 @@
-"""Threads of the CPU: cores, BLAS, and workers for code that releases the GIL."""
+"""Threads on the CPU: cores, BLAS, and workers for code that releases the GIL."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from contextlib import AbstractContextManager, contextmanager
 
 from threadpoolctl import ThreadpoolController
 
+from .launch import pieces
+
 Work = Callable[[slice], None]
+"""A function of a slice of the items."""
 
 CHUNK_ROWS = 2**17
-"""Rows, of all learners of a chunk together, that are worth a thread's while."""
+"""Rows of all items of a chunk together: enough to outweigh the cost of a thread."""
 
 
 @functools.cache
@@ -29,32 +32,36 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def chunked(learners: int, rows: int, limit: int) -> list[slice]:
-    """Slices that together are all learners, of one learner or of `limit` rows."""
-    size = max(1, limit // max(1, rows))
-    return [slice(k, min(k + size, learners)) for k in range(0, learners, size)]
-
-
 def one_blas_thread() -> AbstractContextManager[object]:
-    """BLAS on one thread: small matrices want no more, and sums come out the same."""
+    """Limit BLAS to one thread, so that sums do not depend on the number of cores."""
     limited: AbstractContextManager[object] = blas().limit(limits=1, user_api="blas")
     return limited
 
 
-@contextmanager
-def workers(learners: int, rows: int) -> Iterator[Callable[[Work], None]]:
-    """A function that calls some work for all learners, a chunk of them at a time.
+def chunked(items: int, rows: int, limit: int) -> list[slice]:
+    """Slices of all items, each of one item or of at most `limit` rows."""
+    return list(pieces(items, max(1, limit // max(1, rows))))
 
-    The chunks run on as many threads as there are cores. BLAS keeps to one thread
-    meanwhile, so that its sums do not depend on how many there are.
+
+@contextmanager
+def workers(items: int, rows: int) -> Iterator[Callable[[Work], None]]:
+    """Yield a function that runs work on all items, one chunk per call.
+
+    The chunks run on a pool of threads, one per core, with BLAS limited to one thread.
+
+    Parameters
+    ----------
+    items : int
+    rows : int
+        Rows of each item.
     """
-    chunks = chunked(learners, rows, CHUNK_ROWS)
+    chunks = chunked(items, rows, CHUNK_ROWS)
     threads = max(1, min(cores(), len(chunks)))
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        spread = map if threads == 1 else pool.map
+        run_all = map if threads == 1 else pool.map
 
         def run(work: Work) -> None:
-            for _ in spread(work, chunks):
+            for _ in run_all(work, chunks):
                 pass
 
         yield run

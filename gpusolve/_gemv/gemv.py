@@ -5,19 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from .. import reference
-from .._blocks.inputs import check_variant
 from .._device.arrays import (
     Array,
-    aligned,
     as_array,
-    beside,
+    asarray_like,
     check_out,
     floating,
-    namespace,
     on_one_device,
     written,
 )
-from .._device.kernels import current, device_of
+from .._device.kernels import current_device, device_of
+from . import gemv_kernel
 
 VARIANTS = ("naive", "threads_per_dot", "threads_per_row")
 
@@ -35,28 +33,28 @@ def gemv(
     Parameters
     ----------
     A : (..., m, n) array_like
-        The matrices: any shape, any strides. NumPy or CuPy, or whatever speaks
-        ``__cuda_array_interface__`` or DLPack.
-    x : (..., n) array_like, or (..., m) where transposed
-        The vectors. The leading axes of `A` and `x` broadcast; an `A` that is shared
-        by many `x` is not copied.
+        The matrices, of any shape and any strides. NumPy or CuPy arrays, or objects
+        that support ``__cuda_array_interface__`` or DLPack.
+    x : (..., n) array_like, or (..., m) if transposed
+        The vectors. The leading axes of `A` and `x` broadcast; an `A` that many `x`
+        share is not copied.
     transpose : bool, optional
         Whether to multiply by the transpose of each matrix.
     variant : {"auto", "naive", "threads_per_dot", "threads_per_row"}, optional
-        How a device does it. The paper [1]_ has three ways: a thread to a row
-        ("naive"), 16 threads of one block to a row ("threads_per_dot"), and up to 16
-        threads of as many blocks to a row, each with a segment of `x` in shared memory
-        ("threads_per_row"). "auto" has threads run along whichever axis lies side by
-        side in memory, and cuts a reduction into chunks where the result is short. A
-        CPU has one way for all.
+        The algorithm on a device. The paper [1]_ has three: one thread per row
+        ("naive"); 16 threads of one block per row ("threads_per_dot"); up to 16 threads
+        per row in different blocks, each with a segment of `x` in shared memory
+        ("threads_per_row"). In "auto", neighbouring threads read along the axis that is
+        contiguous in memory, and long reductions are split into chunks if the result is
+        short. A CPU uses one algorithm for all.
     out : array, optional
-        Where to write: an array of the result's shape and dtype, beside `A`. It may
+        The array for the result, of its shape and dtype, on the device of `A`. It may
         overlap `A` or `x`.
 
     Returns
     -------
-    (..., m) array, or (..., n) where transposed
-        It lives where the inputs live. Zeros where there is nothing to add up.
+    (..., m) array, or (..., n) if transposed
+        On the device of the inputs. Zeros if the sums have no terms.
 
     Raises
     ------
@@ -64,7 +62,7 @@ def gemv(
         For dtypes that are not real numbers of at most 64 bits, inputs on different
         kinds of device, or an `out` on another device or of another dtype.
     ValueError
-        For shapes that do not fit, integers that float64 cannot hold, inputs on
+        For shapes that do not match, integers that float64 cannot represent, inputs on
         different GPUs, an unknown variant, or an `out` of another shape.
 
     See Also
@@ -73,19 +71,18 @@ def gemv(
 
     Notes
     -----
-    Work 2 m n. float16, float32 and float64 give their own kind; float16 is added up
-    in float32 and rounded once. Of several dtypes it is float32 if all are float16 or
-    float32, and otherwise float64, as for integers and booleans; an array of another
-    dtype than the result's is converted first. NaN and infinity spread as in
+    Work 2 m n. float16, float32 and float64 inputs return their own dtype; sums of
+    float16 are accumulated in float32 and rounded once. Mixed dtypes return float32 if
+    all are float16 or float32, else float64, like integers and booleans; an array of
+    another dtype is converted first. NaN and infinity propagate as in
     :func:`numpy.matmul`.
 
-    No atomic operation adds floating-point numbers. On a device the same call gives the
-    same bits in every run; the variants, and arrays that lie differently in memory, may
-    differ in the last ones. A GPU's float32 takes subnormal numbers for zero, as in all
-    of CuPy.
+    No floating-point number is added atomically: on a device the same call returns the
+    same bits in every run. Variants and memory layouts may differ in the last bits. On
+    a GPU, float32 kernels flush subnormal numbers to zero, like all of CuPy's.
 
     On a device, an `x` whose last axis is not contiguous is copied first, and so is
-    an `A` with strides that are not whole elements.
+    an `A` with strides that are not multiples of an element.
 
     References
     ----------
@@ -103,59 +100,53 @@ def gemv(
     array([[5., 7., 9.],
            [4., 5., 6.]])
     """
-    check_variant(variant, VARIANTS)
-    matrices = as_array(A, "A")
-    device = device_of(matrices)
-    with current(device):
-        arrays = _of_one_dtype({"A": matrices, "x": beside(matrices, x)})
-    matrices, vectors = arrays["A"], arrays["x"]
+    if variant not in ("auto", *VARIANTS):
+        raise ValueError(
+            f"variant must be one of {('auto', *VARIANTS)}, got {variant!r}"
+        )
+    matrices, vectors = _one_dtype(A, x)
     batch = _batch(matrices, vectors, transpose)
     shape = (*batch, matrices.shape[-1 if transpose else -2])
     check_out(out, matrices, "A", matrices.dtype, shape)
+    device = device_of(matrices)
     if device is None:
         result = reference.gemv(matrices, vectors, transpose=transpose)
         return written(result, out)
-    from . import gemv_kernel
-
     if transpose:
         matrices = matrices.swapaxes(-1, -2)
-    with device.current():
-        direct = out is not None and _can_take(out, matrices, vectors)
-        y = out if direct else device.empty(shape, matrices.dtype)
-        gemv_kernel.gemv(matrices, vectors, batch, variant, y, device)
-        return y if direct else written(y, out)
+    return gemv_kernel.gemv(matrices, vectors, batch, variant, out, device)
 
 
-def _of_one_dtype(given: dict[str, object]) -> dict[str, Array]:
-    """As `floating` has them; but float16, if all are so."""
-    found = on_one_device(given)
-    if all(a.dtype.kind == "f" and a.dtype.itemsize == 2 for a in found.values()):
-        return {name: a.astype(np.float16, copy=False) for name, a in found.items()}
-    return floating({**found})
+def _one_dtype(A: object, x: object) -> tuple[Array, Array]:
+    """The inputs in a common dtype: that of `floating`, or float16 if both are."""
+    matrices = as_array(A, "A")
+    with current_device(matrices):
+        found = on_one_device({"A": matrices, "x": asarray_like(matrices, x)})
+        half = all(
+            a.dtype.kind == "f" and a.dtype.itemsize == 2 for a in found.values()
+        )
+        if half:
+            found = {k: a.astype(np.float16, copy=False) for k, a in found.items()}
+        else:
+            found = floating({**found})
+    return found["A"], found["x"]
 
 
 def _batch(A: Array, x: Array, transpose: bool) -> tuple[int, ...]:
     """The leading axes of the result; ValueError unless the shapes fit."""
     if A.ndim < 2:
-        raise ValueError(f"A has shape {A.shape}; (..., m, n) is wanted")
+        raise ValueError(f"A must have shape (..., m, n), got {A.shape}")
     if x.ndim < 1:
-        raise ValueError("x is a scalar; a vector is wanted")
+        raise ValueError("x must be a vector, got a scalar")
     along, axis = ("rows", -2) if transpose else ("columns", -1)
     if x.shape[-1] != A.shape[axis]:
         raise ValueError(
-            f"x has shape {x.shape}; its last axis must have the {A.shape[axis]} "
-            f"{along} of A, whose shape is {A.shape}"
+            f"the last axis of x must have the {A.shape[axis]} {along} of A, whose "
+            f"shape is {A.shape}; got x of shape {x.shape}"
         )
     try:
         return np.broadcast_shapes(A.shape[:-2], x.shape[:-1])
     except ValueError:
         raise ValueError(
-            f"the batch axes do not broadcast: A {A.shape}, x {x.shape}"
+            f"the batch axes must broadcast, got A {A.shape} and x {x.shape}"
         ) from None
-
-
-def _can_take(out: Array, A: Array, x: Array) -> bool:
-    """Whether a kernel can write the result where `out` lies."""
-    contiguous = out.flags.c_contiguous and aligned(out)
-    may_share = namespace(out).may_share_memory
-    return contiguous and not may_share(out, A) and not may_share(out, x)

@@ -7,54 +7,60 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, namespace, strided, systems_offsets
+from .._device.arrays import (
+    Array,
+    can_write_to,
+    namespace,
+    strided,
+    systems_offsets,
+    written,
+)
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import THREADS, WARP, ceil_div
 
-# Not measured on a GPU yet: the figures that a measurement has to settle.
+# Not measured on a GPU yet.
 BLOCKS = 512
-"""So many blocks keep a large GPU busy. Where a product has fewer, columns are cut. The
-number is the same on every device, so that no sum hangs on the device."""
+"""Blocks assumed to fill a GPU; a product with fewer splits its columns into chunks.
+Fixed, so that the summation order does not depend on the device."""
 WAVES = 4
-"""So many times `BLOCKS` are wanted where work is long: of a grid that is just larger
-than what a device holds, the rest would run alone."""
+"""Long products get this many times `BLOCKS`: the last, partial wave then costs
+little."""
 WINDOWS = 4
-"""So many times a block reads for a chunk at least, where it is cut for that."""
+"""The fewest reads of a block per chunk, if columns are split into several waves."""
 BYTES_IN_FLIGHT = 64
-"""What a thread reads of A before it computes; float16 counts as float32, which it
-becomes."""
+"""Bytes of A that a thread loads before it computes; float16 counts as float32."""
 MOST_READS = 8
-"""In how many reads at most."""
+"""The most loads that a thread issues before it computes."""
 HEIGHT = 4
-"""Rows that a team has at once, where rows are many: they share what it reads of x."""
+"""Rows per team if there are many rows; the team reads x once for all of them."""
 ROWS_OF_BLOCK = 16
 THREADS_OF_DOT = 16
 """M and P of the paper's first version; the paper's work array has 16 sums in all."""
 THREADS_OF_ROW = 16
-"""The most P of the paper's second version."""
+"""The largest P of the paper's second version."""
 TILE_OF_X = 1024
-"""Elements of x in shared memory, of the second version."""
+"""Elements of x in shared memory, in the second version."""
 COLUMN_ADDERS = (32, 32)
 """M and P of the kernel that adds columns."""
 
 PACK_BYTES = 16
-"""The most that a thread can read at once."""
+"""Bytes of the widest load of a thread."""
 
 
-class Problem(NamedTuple):
-    """The systems of a batch, not transposed any more.
+class Operands(NamedTuple):
+    """The matrices and vectors of a batch, as the kernels read them.
 
     Attributes
     ----------
     A : (..., rows, columns) array
     x : (..., columns) array
-        Side by side in its last axis.
+        Contiguous in its last axis.
     systems, rows, columns : int
-        None of them 0.
+        All positive.
     row_stride, column_stride : int
-        Of A, in elements; 0 for an axis of length 1.
+        Strides of A in elements; 0 for an axis of length 1.
     A_offsets, x_offsets : (systems,) int64 array, or None
-        Where each system begins, in elements; None if all begin at the first.
+        Offset of each system in elements; None if all offsets are 0.
     """
 
     A: Array
@@ -69,29 +75,29 @@ class Problem(NamedTuple):
 
     @property
     def number(self) -> str:
-        """The type of its numbers in CUDA."""
+        """The CUDA type of the numbers."""
         return CUDA_TYPES[self.A.dtype]
 
     @property
     def size(self) -> int:
-        """Elements of the result."""
+        """Number of elements of the result."""
         return self.systems * self.rows
 
     @property
     def sums_dtype(self) -> np.dtype[Any]:
-        """What its numbers are added up in."""
+        """The dtype of the sums."""
         return np.promote_types(self.A.dtype, np.float32)
 
     @property
-    def runs_along_rows(self) -> bool:
-        """Whether neighbours of a row are nearer in memory than those of a column."""
+    def row_major(self) -> bool:
+        """Whether neighbours in a row are at least as close as those in a column."""
         if 1 in (self.rows, self.columns):
             return self.rows == 1
         return abs(self.column_stride) <= abs(self.row_stride)
 
     @property
     def arguments(self) -> tuple[object, ...]:
-        """What every kernel takes first."""
+        """The first arguments of every kernel."""
         return (
             self.A,
             self.A_offsets,
@@ -106,20 +112,20 @@ class Problem(NamedTuple):
 
 
 class Dots(NamedTuple):
-    """How ``gemv_dots`` is launched.
+    """The launch shape of ``gemv_dots``.
 
     Attributes
     ----------
     pack : int
-        Elements that a thread reads at once.
+        Elements per load.
     packs : int
-        Packs of a row that it reads before it computes.
+        Loads of a row that a thread issues before it computes.
     height : int
-        Rows that it has at once.
+        Rows per team.
     team : int
-        Threads that share these: a power of two up to a warp, or a block.
+        Threads that share these rows: a power of two up to a warp, or a block.
     chunk : int
-        Columns of a chunk, a multiple of a pack.
+        Columns per chunk, a multiple of a pack.
     chunks : int
     """
 
@@ -132,20 +138,20 @@ class Dots(NamedTuple):
 
 
 class Axpys(NamedTuple):
-    """How ``gemv_axpys`` is launched.
+    """The launch shape of ``gemv_axpys``.
 
     Attributes
     ----------
     pack : int
-        Rows that a thread reads at once.
+        Rows per load.
     steps : int
-        Columns that it reads before it computes.
+        Columns that a thread loads before it computes.
     lanes : int
-        Threads of a block with different rows, a power of two.
+        Threads of a block that have different rows, a power of two.
     tiles : int
-        Blocks for all rows of a system.
+        Blocks that cover all rows of a system.
     chunk : int
-        Columns of a chunk.
+        Columns per chunk.
     chunks : int
     """
 
@@ -158,9 +164,14 @@ class Axpys(NamedTuple):
 
 
 def gemv(
-    A: Array, x: Array, batch: tuple[int, ...], variant: str, y: Array, device: Device
-) -> None:
-    """Write ``A x`` into y, on the current stream.
+    A: Array,
+    x: Array,
+    batch: tuple[int, ...],
+    variant: str,
+    out: Array | None,
+    device: Device,
+) -> Array:
+    """``A x`` on the current stream.
 
     Parameters
     ----------
@@ -169,31 +180,48 @@ def gemv(
         Of the same dtype. Both broadcast against the batch; A is not copied.
     batch : tuple of int
     variant : {"auto", "naive", "threads_per_dot", "threads_per_row"}
-    y : (*batch, m) array
-        Contiguous, of the same dtype, and apart from A and x in memory.
+    out : (*batch, m) array, optional
+        Of the same dtype.
     device : Device
+
+    Returns
+    -------
+    (*batch, m) array
     """
+    with device.current():
+        if out is not None and can_write_to(out, A, x):
+            gemv_into(A, x, batch, variant, out, device)
+            return out
+        y = device.empty((*batch, A.shape[-2]), A.dtype)
+        gemv_into(A, x, batch, variant, y, device)
+        return written(y, out)
+
+
+def gemv_into(
+    A: Array, x: Array, batch: tuple[int, ...], variant: str, y: Array, device: Device
+) -> None:
+    """Write ``A x`` to y, which is contiguous and does not overlap A or x."""
     if y.size == 0:
         return
     if A.shape[-1] == 0:
         y[...] = 0
         return
-    problem = problem_of(A, x, batch)
-    {
+    kernels = {
         "auto": _auto,
         "naive": _naive,
         "threads_per_dot": _threads_per_dot,
         "threads_per_row": _threads_per_row,
-    }[variant](problem, y, device)
+    }
+    kernels[variant](operands_of(A, x, batch), y, device)
 
 
-def problem_of(A: Array, x: Array, batch: tuple[int, ...]) -> Problem:
-    """The problem as the kernels take it; A is copied only if strides are uneven."""
+def operands_of(A: Array, x: Array, batch: tuple[int, ...]) -> Operands:
+    """Prepare the operands; A is copied only if its strides are not whole elements."""
     A, x = strided(A), strided(x)
     if x.shape[-1] > 1 and x.strides[-1] != x.itemsize:
         x = namespace(x).ascontiguousarray(x)
     rows, columns = A.shape[-2:]
-    return Problem(
+    return Operands(
         A,
         x,
         math.prod(batch),
@@ -207,7 +235,7 @@ def problem_of(A: Array, x: Array, batch: tuple[int, ...]) -> Problem:
 
 
 def _offsets(array: Array, core: int, batch: tuple[int, ...]) -> Array | None:
-    """As `systems_offsets` has them; None where all are 0."""
+    """`systems_offsets`, or None if all are 0."""
     apart = any(
         length > 1 and stride != 0
         for length, stride in zip(
@@ -220,38 +248,38 @@ def _offsets(array: Array, core: int, batch: tuple[int, ...]) -> Array | None:
 # ---- the paper's variants ------------------------------------------------------------
 
 
-def _naive(problem: Problem, y: Array, device: Device) -> None:
-    kernel = device.kernel("gemv", f"gemv_naive<{problem.number}>")
-    blocks = ceil_div(problem.size, THREADS)
-    kernel((blocks,), (THREADS,), (*problem.arguments, y))
+def _naive(operands: Operands, y: Array, device: Device) -> None:
+    kernel = device.kernel("gemv", f"gemv_naive<{operands.number}>")
+    blocks = ceil_div(operands.size, THREADS)
+    kernel((blocks,), (THREADS,), (*operands.arguments, y))
 
 
-def _threads_per_dot(problem: Problem, y: Array, device: Device) -> None:
+def _threads_per_dot(operands: Operands, y: Array, device: Device) -> None:
     shape = f"{ROWS_OF_BLOCK}, {THREADS_OF_DOT}"
-    kernel = device.kernel("gemv", f"gemv_threads_per_dot<{problem.number}, {shape}>")
+    kernel = device.kernel("gemv", f"gemv_threads_per_dot<{operands.number}, {shape}>")
     kernel(
-        (ceil_div(problem.size, ROWS_OF_BLOCK),),
+        (ceil_div(operands.size, ROWS_OF_BLOCK),),
         (ROWS_OF_BLOCK * THREADS_OF_DOT,),
-        (*problem.arguments, np.bool_(problem.runs_along_rows), y),
+        (*operands.arguments, np.bool_(operands.row_major), y),
     )
 
 
-def _threads_per_row(problem: Problem, y: Array, device: Device) -> None:
-    segment = ceil_div(problem.columns, THREADS_OF_ROW)
-    parts = ceil_div(problem.columns, segment)
+def _threads_per_row(operands: Operands, y: Array, device: Device) -> None:
+    segment = ceil_div(operands.columns, THREADS_OF_ROW)
+    parts = ceil_div(operands.columns, segment)
     shape = f"{THREADS}, {TILE_OF_X}"
-    kernel = device.kernel("gemv", f"gemv_threads_per_row<{problem.number}, {shape}>")
-    sums = device.empty((parts, problem.size), problem.sums_dtype)
+    kernel = device.kernel("gemv", f"gemv_threads_per_row<{operands.number}, {shape}>")
+    sums = device.empty((parts, operands.size), operands.sums_dtype)
     kernel(
-        (parts * problem.systems * ceil_div(problem.rows, THREADS),),
+        (parts * operands.systems * ceil_div(operands.rows, THREADS),),
         (THREADS,),
-        (*problem.arguments, np.int64(segment), sums),
+        (*operands.arguments, np.int64(segment), sums),
     )
-    _add_columns(problem.number, sums, y, device)
+    _add_columns(operands.number, sums, y, device)
 
 
 def _add_columns(number: str, sums: Array, y: Array, device: Device) -> None:
-    """The second kernel: (parts, size) sums -> y of this size."""
+    """Add the sums of all parts: (parts, size) -> y of this size."""
     M, P = COLUMN_ADDERS
     parts, size = sums.shape
     kernel = device.kernel("gemv", f"gemv_add_columns<{number}, {M}, {P}>")
@@ -262,36 +290,36 @@ def _add_columns(number: str, sums: Array, y: Array, device: Device) -> None:
 # ---- along memory --------------------------------------------------------------------
 
 
-def _auto(problem: Problem, y: Array, device: Device) -> None:
-    if by_dots(problem):
-        _dots(problem, dots_of(problem), y, device)
+def _auto(operands: Operands, y: Array, device: Device) -> None:
+    if by_dots(operands):
+        _dots(operands, dots_of(operands), y, device)
     else:
-        _axpys(problem, axpys_of(problem), y, device)
+        _axpys(operands, axpys_of(operands), y, device)
 
 
-def by_dots(problem: Problem) -> bool:
-    """Whether threads run along rows; they do so, too, where systems are many and tiny.
+def by_dots(operands: Operands) -> bool:
+    """Whether to use ``gemv_dots``: for rows that are contiguous, or tiny systems.
 
-    A block of `gemv_axpys` has one system, which should be worth it.
+    A block of ``gemv_axpys`` has one system, which must be large enough.
     """
-    of_block = THREADS * PACK_BYTES // problem.A.itemsize
-    tiny = problem.systems > 1 and problem.rows * problem.columns < of_block
-    return tiny or problem.runs_along_rows
+    of_block = THREADS * PACK_BYTES // operands.A.itemsize
+    tiny = operands.systems > 1 and operands.rows * operands.columns < of_block
+    return tiny or operands.row_major
 
 
-def dots_of(problem: Problem) -> Dots:
-    """A warp or less to each row; a block, or several, where rows are few and long.
+def dots_of(operands: Operands) -> Dots:
+    """At most a warp per row; one or more blocks per row if rows are few and long.
 
-    Where rows are very many, a team of threads has several at once.
+    If there are very many rows, each team of threads has several.
     """
-    columns, size = problem.columns, problem.size
-    contiguous = problem.column_stride == 1
-    whole = _in_packs(problem.A, -1) and _in_packs(problem.x, -1)
-    pack = _pack(problem, columns, contiguous and whole)
-    packs = _reads(problem, pack)
+    columns, size = operands.columns, operands.size
+    contiguous = operands.column_stride == 1
+    whole = _in_packs(operands.A, -1) and _in_packs(operands.x, -1)
+    pack = _pack(operands, columns, contiguous and whole)
+    packs = _reads(operands, pack)
     team = min(WARP, _power_of_two(ceil_div(columns, pack)))
     threads, enough = size * team, BLOCKS * THREADS
-    if problem.rows >= HEIGHT and threads >= HEIGHT * WAVES * enough:
+    if operands.rows >= HEIGHT and threads >= HEIGHT * WAVES * enough:
         return Dots(pack, max(1, packs // HEIGHT), HEIGHT, team, columns, 1)
     window = THREADS * pack * packs
     least = THREADS * pack if threads < enough else WINDOWS * window
@@ -300,43 +328,43 @@ def dots_of(problem: Problem) -> Dots:
     return Dots(pack, packs, 1, THREADS, *_chunks(columns, window, size))
 
 
-def axpys_of(problem: Problem) -> Axpys:
-    """A block to each tile of rows; several, if these are few and long."""
-    rows = problem.rows
-    pack = _pack(problem, rows, problem.row_stride == 1 and _in_packs(problem.A, -2))
-    steps = _reads(problem, pack)
+def axpys_of(operands: Operands) -> Axpys:
+    """One block per tile of rows; several if the tiles are few and long."""
+    rows = operands.rows
+    pack = _pack(operands, rows, operands.row_stride == 1 and _in_packs(operands.A, -2))
+    steps = _reads(operands, pack)
     lanes = min(WARP, _power_of_two(ceil_div(rows, pack)))
     tiles = ceil_div(rows, lanes * pack)
     window = THREADS // lanes * steps
-    chunks = _chunks(problem.columns, window, problem.systems * tiles)
+    chunks = _chunks(operands.columns, window, operands.systems * tiles)
     return Axpys(pack, steps, lanes, tiles, *chunks)
 
 
-def _dots(problem: Problem, shape: Dots, y: Array, device: Device) -> None:
-    target = _target(problem, shape.chunks, y, device)
+def _dots(operands: Operands, shape: Dots, y: Array, device: Device) -> None:
+    target = _target(operands, shape.chunks, y, device)
     kernel = device.kernel("gemv", dots_instance(y.dtype, target.dtype, shape))
-    groups = ceil_div(problem.rows, shape.height)
-    threads = shape.chunks * problem.systems * groups * shape.team
+    groups = ceil_div(operands.rows, shape.height)
+    threads = shape.chunks * operands.systems * groups * shape.team
     numbers = np.int32(shape.team), np.int64(shape.chunk), np.int64(shape.chunks)
-    arguments = (*problem.arguments, *numbers, target)
+    arguments = (*operands.arguments, *numbers, target)
     kernel((ceil_div(threads, THREADS),), (THREADS,), arguments)
     if shape.chunks > 1:
-        _add_columns(problem.number, target, y, device)
+        _add_columns(operands.number, target, y, device)
 
 
-def _axpys(problem: Problem, shape: Axpys, y: Array, device: Device) -> None:
-    target = _target(problem, shape.chunks, y, device)
+def _axpys(operands: Operands, shape: Axpys, y: Array, device: Device) -> None:
+    target = _target(operands, shape.chunks, y, device)
     kernel = device.kernel("gemv", axpys_instance(y.dtype, target.dtype, shape))
-    blocks = shape.chunks * problem.systems * shape.tiles
+    blocks = shape.chunks * operands.systems * shape.tiles
     arguments = (
-        *problem.arguments,
+        *operands.arguments,
         np.int32(shape.lanes),
         np.int64(shape.chunk),
         target,
     )
     kernel((blocks,), (THREADS,), arguments)
     if shape.chunks > 1:
-        _add_columns(problem.number, target, y, device)
+        _add_columns(operands.number, target, y, device)
 
 
 def dots_instance(given: np.dtype[Any], made: np.dtype[Any], shape: Dots) -> str:
@@ -351,29 +379,29 @@ def axpys_instance(given: np.dtype[Any], made: np.dtype[Any], shape: Axpys) -> s
     return f"gemv_axpys<{CUDA_TYPES[given]}, {CUDA_TYPES[made]}, {numbers}>"
 
 
-def _target(problem: Problem, chunks: int, y: Array, device: Device) -> Array:
-    """Where a kernel writes: y itself, or the sums of each chunk."""
+def _target(operands: Operands, chunks: int, y: Array, device: Device) -> Array:
+    """The array that a kernel writes: y, or the sums of each chunk."""
     if chunks == 1:
         return y
-    return device.empty((chunks, problem.size), problem.sums_dtype)
+    return device.empty((chunks, operands.size), operands.sums_dtype)
 
 
-def _pack(problem: Problem, length: int, possible: bool) -> int:
-    """Elements that a thread reads at once."""
-    most = PACK_BYTES // problem.A.itemsize
+def _pack(operands: Operands, length: int, possible: bool) -> int:
+    """Elements per load."""
+    most = PACK_BYTES // operands.A.itemsize
     return most if possible and length >= most else 1
 
 
-def _reads(problem: Problem, pack: int) -> int:
-    """How often a thread reads before it computes."""
-    return min(MOST_READS, BYTES_IN_FLIGHT // (pack * problem.sums_dtype.itemsize))
+def _reads(operands: Operands, pack: int) -> int:
+    """Loads that a thread issues before it computes."""
+    return min(MOST_READS, BYTES_IN_FLIGHT // (pack * operands.sums_dtype.itemsize))
 
 
 def _chunks(columns: int, window: int, blocks: int) -> tuple[int, int]:
-    """Columns of a chunk, which are whole windows, and how many chunks these are.
+    """Columns per chunk, a multiple of the window, and the number of chunks.
 
-    `blocks` are there without it. A window is enough for a chunk while blocks are few;
-    for several waves of them, a chunk keeps several.
+    `blocks` is the number of blocks without chunks. To fill one wave, a chunk may be as
+    short as one window; for further waves it keeps at least `WINDOWS`.
     """
     windows = ceil_div(columns, window)
     of_one_wave = ceil_div(windows, max(1, BLOCKS // blocks))
@@ -383,9 +411,9 @@ def _chunks(columns: int, window: int, blocks: int) -> tuple[int, int]:
 
 
 def _in_packs(array: Array, along: int) -> bool:
-    """Whether all rows, or columns, along this axis are whole packs apart.
+    """Whether the other strides are multiples of a pack.
 
-    Whether the first one begins where a pack may, the kernel sees for itself.
+    The kernel checks the alignment of the first element itself.
     """
     return all(
         stride % PACK_BYTES == 0
@@ -395,5 +423,5 @@ def _in_packs(array: Array, along: int) -> bool:
 
 
 def _power_of_two(least: int) -> int:
-    """The first that is not below a positive number."""
+    """The smallest power of two that is at least a positive number."""
     return int(2 ** (least - 1).bit_length())

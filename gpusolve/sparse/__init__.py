@@ -1,8 +1,7 @@
 """Sparse arrays and matrices, of SciPy on a CPU and of CuPy on a GPU."""
 
 from ._coo_multiply import multiply
-from ._plan import SpMVPlan
 from ._random_coo import random_coo
-from ._spmv import spmv
+from ._spmv import SpMVPlan, spmv
 
 __all__ = ["SpMVPlan", "multiply", "random_coo", "spmv"]

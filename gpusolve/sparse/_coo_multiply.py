@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
-from .. import reference
-from ._inputs import (
-    MAX_PLACES,
-    Container,
-    Coordinates,
-    canonical_coo,
-    check_container,
-    check_one_device,
-    coordinates,
-    device_of,
-)
+from . import _coo_multiply_cpu, _coo_multiply_kernel
+from ._inputs import Container, canonical_coo, device_of, multiply_inputs
 
 METHODS = ("linear", "binary", "merge", "gallop")
 
@@ -26,55 +15,53 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
     ----------
     A, B : (m, n) sparse array or matrix
         Of ``scipy.sparse`` or ``cupyx.scipy.sparse``, in any format and of any two
-        dtypes. The entries may be in any order; those at one place count with their
-        sum, zeros that are stored as zeros. Neither is changed.
+        dtypes. The entries may be in any order. Duplicates are summed. The operands are
+        not changed.
     method : {"auto", "merge", "gallop", "binary", "linear"}, optional
-        How a device finds the places that both have. "merge" walks through the entries
-        of both, with the same work for every thread wherever the matches are. "gallop"
-        looks in the longer operand for each entry of the shorter one. "auto" takes this
-        where the one is more than 44 times as long as the other, a figure derived from
-        bytes moved and not measured on a GPU yet, and "merge" else. "binary" and
-        "linear" are the two kernels of the document, there to be compared: both look in
-        B for each entry of A, once to count and once to multiply. A CPU has one way for
-        all.
+        How a device finds the places that both operands store. "merge" merges the
+        entries of both; every thread has the same work, wherever the matches are.
+        "gallop" searches the longer operand for each entry of the shorter one. "auto"
+        is "gallop" if one operand has more than 44 times the entries of the other (a
+        ratio derived from the bytes moved, not measured on a GPU yet), else "merge".
+        "binary" and "linear" are the two kernels of the document [1]_, for comparison:
+        both search B for each entry of A, once to count and once to multiply. A CPU
+        uses one algorithm for all.
 
     Returns
     -------
     (m, n) sparse array or matrix
-        COO, of the library of A, an array if A is one and a matrix if A is one. In
-        canonical format: sorted by row, then by column, no place twice. Zeros are left
-        out; NaN and infinities are not. The dtype is ``numpy.result_type`` of both;
-        integers wrap.
+        COO, of the library and kind (array or matrix) of A. In canonical format: sorted
+        by row, then by column, without duplicates. Zeros are dropped; NaN and infinity
+        are kept. The dtype is ``numpy.result_type`` of both; integers wrap.
 
     Raises
     ------
     TypeError
-        For a dense operand, one on the CPU and one on a GPU, or a dtype that no device
-        has where one is to compute.
+        For a dense operand, operands on the CPU and on a GPU, or, on a device, a dtype
+        that kernels do not support.
     ValueError
-        For shapes that differ (nothing is broadcast), that have not two axes, or that
-        have more than 2**63 places; for operands on different GPUs; for an unknown
-        method.
+        For shapes that differ (nothing is broadcast), that have not two axes, or with
+        more than 2**63 places; for operands on different GPUs; for an unknown method.
 
     Notes
     -----
-    Each entry has the key ``row * n + column``, in 64 bits: the document's 32 bits
-    overflow from 46341 x 46341 on, these at no shape of up to 2**31 - 1 a side. An
-    operand whose keys do not rise strictly is sorted, and its duplicates are summed, in
-    its own dtype.
+    Each entry has the key ``row * n + column`` in 64 bits. (The 32-bit keys of the
+    document overflow from 46341 x 46341 on; these do not for any shape up to 2**31 - 1
+    per side.) If the keys of an operand are not strictly increasing, it is sorted and
+    its duplicates are summed in its own dtype.
 
-    As in SciPy, and unlike in CuPy, an infinity or a NaN where the other operand has no
-    entry gives NaN: it is multiplied by a zero.
+    As in SciPy, and unlike in CuPy, an infinity or a NaN that meets no entry of the
+    other operand returns NaN: it is multiplied by zero.
 
-    All entries are read, to see whether they are in order and finite; a device writes a
-    key of 8 bytes for each. Then, for p and q of them, p <= q, "merge" reads O(p + q)
-    keys and "gallop" O(p log(1 + q / p)). Both write and read 16 bytes for each match,
-    with room for (p + q) / 2 matches or p, and then read its two values and its key.
-    The products are read once more, to leave out zeros.
+    On a device, all entries are read to check whether they are in order and finite, and
+    a key of 8 bytes is written for each. For p and q entries, p <= q, "merge" then
+    reads O(p + q) keys and "gallop" O(p log(1 + q / p)). Both write and read 16 bytes
+    per match, in arrays for (p + q) / 2 or p matches, and read its two values and its
+    key. The products are read once more to drop zeros.
 
-    Results are the same by every method and in every run, but for the last bits of sums
-    of duplicates and of complex products. CuPy has kernels flush subnormal numbers of
-    float32 to zero: such products are left out on a GPU.
+    All methods return the same results in every run, except for the last bits of sums
+    of duplicates and of complex products. On a GPU, kernels flush subnormal float32
+    numbers to zero; such products are dropped.
 
     References
     ----------
@@ -97,28 +84,11 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
     (array([0, 1, 1]...), array([0, 1, 2]...), array([ 5, 21, 32]))
     """
     if method not in ("auto", *METHODS):
-        raise ValueError(f"method is {method!r}; one of {('auto', *METHODS)} is wanted")
-    _check_operands(A, B)
+        raise ValueError(f"method must be one of {('auto', *METHODS)}, got {method!r}")
+    left, right = multiply_inputs(A, B)
     device = device_of(A)
     if device is None:
-        left, right = coordinates(A), coordinates(B)
-        entries = reference.coo_multiply(left[:3], right[:3], left.shape)
-        return canonical_coo(Coordinates(*entries, left.shape), A)
-    from . import _coo_multiply_kernel
-
-    with device.current():
-        left, right = coordinates(A), coordinates(B)
-        return canonical_coo(
-            _coo_multiply_kernel.multiply(left, right, method, device), A
-        )
-
-
-def _check_operands(A: object, B: object) -> None:
-    left, right = check_container(A, "A"), check_container(B, "B")
-    check_one_device({"A": left, "B": right})
-    if left.shape != right.shape:
-        raise ValueError(
-            f"A has shape {left.shape} and B {right.shape}; the same is wanted"
-        )
-    if math.prod(map(int, left.shape)) > MAX_PLACES:
-        raise ValueError(f"A has shape {left.shape}; at most 2**63 places are possible")
+        product = _coo_multiply_cpu.coo_multiply(left, right)
+    else:
+        product = _coo_multiply_kernel.coo_multiply(left, right, method, device)
+    return canonical_coo(product, left)

@@ -7,21 +7,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import monoid
-from .._blocks.inputs import native
-from .._blocks.scan_kernel import scan
-from .._blocks.segments import segmented_reduce
+from .._blocks.scan_kernel import scan_rows
+from .._blocks.segments_kernel import segmented_reduce
 from .._device.arrays import Array, contiguous, namespace
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import THREADS, blocks_for, ceil_div
-from ._inputs import Coordinates
+from ._inputs import Container, Coordinates, coordinates
 
 MERGE_ITEMS = 7
-"""Steps of the merge path for a thread."""
+"""Steps of the merge path per thread."""
 GALLOP_ITEMS = 4
-"""Keys of the shorter list for a thread: one is looked for everywhere, the others from
-there."""
+"""Keys of the shorter list per thread: the first is found by binary search, the others
+by galloping from the previous position."""
 GALLOP_RATIO = 44
-"""How many times longer the longer list is where galloping moves fewer bytes.
+"""Ratio of the list lengths from which on galloping moves fewer bytes.
 
 With lists of n and r n keys, merging reads 8 n (1 + r) bytes. Galloping reads 8 n and,
 for each key, 2 log2(r) sectors of 32 bytes: fewer where r > 8 log2(r). Not measured
@@ -30,12 +29,12 @@ on a GPU yet.
 
 
 class Entries(NamedTuple):
-    """Entries in order.
+    """Sorted entries.
 
     Attributes
     ----------
     keys : (n,) array of int64
-        row * columns + column, strictly rising.
+        row * columns + column, strictly increasing.
     values : (n,) array
     """
 
@@ -44,14 +43,14 @@ class Entries(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """Where both operands have the same key.
+    """The positions of equal keys in both operands.
 
     Attributes
     ----------
     in_a, in_b : (tiles * capacity,) array of int64
-        The positions in both; those of a tile lie at the begin of its part.
+        The matches of tile t start at ``t * capacity``.
     counts : (tiles + 1,) array of int64
-        How many each tile has, and a zero.
+        The number of matches of each tile, and a zero.
     """
 
     in_a: Array
@@ -59,32 +58,35 @@ class Matches(NamedTuple):
     counts: Array
 
 
-def multiply(
+def coo_multiply(
+    A: Container, B: Container, method: str, device: Device
+) -> Coordinates:
+    """The product, sorted by row and column, without zeros, on the current stream."""
+    with device.current():
+        product = _product(coordinates(A), coordinates(B), method, device)
+        return _without_zeros(product)
+
+
+def _product(
     A: Coordinates, B: Coordinates, method: str, device: Device
 ) -> Coordinates:
-    """The product, sorted by row and column, without zeros, on the current stream.
-
-    `method` is that of the public function.
-    """
-    a, b = ordered(A, "A", device), ordered(B, "B", device)
-    a, b = with_zeros(a, b), with_zeros(b, a)
+    a, b = sorted_entries(A, device), sorted_entries(B, device)
+    a, b = with_zeros(a, b, device), with_zeros(b, a, device)
     dtype = np.result_type(a.values.dtype, b.values.dtype)
     a, b = (one._replace(values=one.values.astype(dtype, copy=False)) for one in (a, b))
     index = np.result_type(A.rows.dtype, B.rows.dtype)
     if len(a.keys) == 0 or len(b.keys) == 0:
-        return _room(0, A.shape, index, dtype, device)
+        return _allocate(0, A.shape, index, dtype, device)
     if method == "auto":
         method = best_method(len(a.keys), len(b.keys))
     if method in SEARCHES:
-        product = _search_twice(a, b, SEARCHES[method], A.shape, index, device)
-    else:
-        matches = FINDERS[method](a.keys, b.keys, device)
-        product = _multiply_matches(matches, a, b, A.shape, index, device)
-    return _without_zeros(product)
+        return _search_twice(a, b, SEARCHES[method], A.shape, index, device)
+    matches = FINDERS[method](a.keys, b.keys, device)
+    return _multiply_matches(matches, a, b, A.shape, index, device)
 
 
 def best_method(a_count: int, b_count: int) -> str:
-    """The method that moves fewest bytes for so many entries."""
+    """The method that moves the fewest bytes for operands of these sizes."""
     shorter, longer = sorted((a_count, b_count))
     return "gallop" if longer > GALLOP_RATIO * shorter else "merge"
 
@@ -92,20 +94,19 @@ def best_method(a_count: int, b_count: int) -> str:
 # ---- keys ----------------------------------------------------------------------------
 
 
-def ordered(operand: Coordinates, name: str, device: Device) -> Entries:
-    """The entries sorted by key, those of one place summed; the operand stays as it is.
+def sorted_entries(operand: Coordinates, device: Device) -> Entries:
+    """The entries sorted by key, with duplicates summed; the operand is not changed.
 
-    What is in order is not sorted again. That it is, is read back from the device.
+    Whether the entries are sorted already is read from the device.
     """
-    values = native(operand.values, name)
-    keys, rising = _keys(operand, device)
-    if rising:
-        return Entries(keys, contiguous(values))
-    return _sums_by_key(keys, values)
+    keys, increasing = _keys(operand, device)
+    if increasing:
+        return Entries(keys, contiguous(operand.values))
+    return _sums_by_key(keys, operand.values, device)
 
 
-def with_zeros(entries: Entries, others: Entries) -> Entries:
-    """The entries, with a zero where another one that is not finite would meet none."""
+def with_zeros(entries: Entries, others: Entries, device: Device) -> Entries:
+    """Add a zero at each key of the others whose value is not finite."""
     if others.values.dtype.kind not in "fc":
         return entries
     keys, values = entries
@@ -114,11 +115,12 @@ def with_zeros(entries: Entries, others: Entries) -> Entries:
     if len(needed) == 0:
         return entries
     zeros = xp.zeros(len(needed), values.dtype)
-    return _sums_by_key(xp.concatenate([keys, needed]), xp.concatenate([values, zeros]))
+    keys, values = xp.concatenate([keys, needed]), xp.concatenate([values, zeros])
+    return _sums_by_key(keys, values, device)
 
 
 def _keys(operand: Coordinates, device: Device) -> tuple[Array, bool]:
-    """The key of each entry; and whether they rise strictly."""
+    """The key of each entry, and whether the keys are strictly increasing."""
     count = len(operand.values)
     keys = device.empty((count,), np.int64)
     disorder = device.zeros((1,), np.int32)
@@ -132,7 +134,7 @@ def _keys(operand: Coordinates, device: Device) -> tuple[Array, bool]:
     return keys, not int(disorder[0])
 
 
-def _sums_by_key(keys: Array, values: Array) -> Entries:
+def _sums_by_key(keys: Array, values: Array, device: Device) -> Entries:
     """Sort by key, and sum the values of equal keys."""
     xp = namespace(keys)
     order = xp.argsort(keys, kind="stable")
@@ -142,14 +144,14 @@ def _sums_by_key(keys: Array, values: Array) -> Entries:
     offsets = xp.flatnonzero(bounds)
     if len(offsets) == len(keys) + 1:
         return Entries(keys, values)
-    sums = segmented_reduce(values, op="add", offsets=offsets)
+    sums = segmented_reduce(values, offsets, monoid.add, device)
     return Entries(keys[offsets[:-1]], sums)
 
 
 # ---- two searches --------------------------------------------------------------------
 
 SEARCHES = {"linear": "LinearSearch", "binary": "BinarySearch"}
-"""The methods of the document, and what its kernels are templates over."""
+"""The methods of the document, and the template arguments of its kernels."""
 
 
 def _search_twice(
@@ -160,7 +162,7 @@ def _search_twice(
     index: np.dtype[Any],
     device: Device,
 ) -> Coordinates:
-    """Count, then search once more to multiply."""
+    """Search and count the matches, then search again and multiply."""
     dtype = a.values.dtype
     count = device.kernel("coo_multiply", f"count_found<{search}, {THREADS}>")
     blocks = min(blocks_for(len(a.keys)), count.resident_blocks(THREADS, 0))
@@ -168,7 +170,7 @@ def _search_twice(
     counts = device.empty((blocks,), np.int64)
     sizes = np.int64(len(a.keys)), np.int64(len(b.keys))
     count(*launch, (a.keys, sizes[0], b.keys, sizes[1], counts))
-    product = _room(int(counts.sum()), shape, index, dtype, device)
+    product = _allocate(int(counts.sum()), shape, index, dtype, device)
     numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
     device.kernel("coo_multiply", f"multiply_found<{numbers}, {search}, {THREADS}>")(
         *launch,
@@ -186,7 +188,7 @@ def _search_twice(
 
 
 def find_by_merge(a_keys: Array, b_keys: Array, device: Device) -> Matches:
-    """The matches, with the same work for every block whatever they are."""
+    """The matches, by merging; every block has the same work."""
     sizes = np.int64(len(a_keys)), np.int64(len(b_keys))
     tile_size = THREADS * MERGE_ITEMS
     tiles = ceil_div(len(a_keys) + len(b_keys), tile_size)
@@ -196,7 +198,7 @@ def find_by_merge(a_keys: Array, b_keys: Array, device: Device) -> Matches:
     device.kernel("coo_multiply", f"split_path<{shape}>")(
         (blocks_for(tiles + 1),), (THREADS,), (*operands, np.int64(tiles), splits)
     )
-    matches = _room_for_matches(tiles, (tile_size + 1) // 2, device)
+    matches = _allocate_matches(tiles, (tile_size + 1) // 2, device)
     device.kernel("coo_multiply", f"find_by_merge<{shape}>")(
         (tiles,), (THREADS,), (*operands, splits, *matches)
     )
@@ -204,14 +206,14 @@ def find_by_merge(a_keys: Array, b_keys: Array, device: Device) -> Matches:
 
 
 def find_by_gallop(a_keys: Array, b_keys: Array, device: Device) -> Matches:
-    """The matches, from a search for each key of the shorter list in the longer one."""
+    """The matches, by searching the longer list for each key of the shorter one."""
     if len(a_keys) > len(b_keys):
         swapped = find_by_gallop(b_keys, a_keys, device)
         return Matches(swapped.in_b, swapped.in_a, swapped.counts)
     sizes = np.int64(len(a_keys)), np.int64(len(b_keys))
     tile_size = THREADS * GALLOP_ITEMS
     tiles = ceil_div(len(a_keys), tile_size)
-    matches = _room_for_matches(tiles, tile_size, device)
+    matches = _allocate_matches(tiles, tile_size, device)
     shape = f"{THREADS}, {GALLOP_ITEMS}"
     device.kernel("coo_multiply", f"find_by_gallop<{shape}>")(
         (tiles,), (THREADS,), (a_keys, sizes[0], b_keys, sizes[1], *matches)
@@ -222,7 +224,7 @@ def find_by_gallop(a_keys: Array, b_keys: Array, device: Device) -> Matches:
 FINDERS = {"merge": find_by_merge, "gallop": find_by_gallop}
 
 
-def _room_for_matches(tiles: int, capacity: int, device: Device) -> Matches:
+def _allocate_matches(tiles: int, capacity: int, device: Device) -> Matches:
     in_a, in_b = (device.empty((tiles * capacity,), np.int64) for _ in "AB")
     return Matches(in_a, in_b, device.zeros((tiles + 1,), np.int64))
 
@@ -235,13 +237,13 @@ def _multiply_matches(
     index: np.dtype[Any],
     device: Device,
 ) -> Coordinates:
-    """The product of each match, behind those of the tiles before."""
+    """The products of all matches, in the order of the tiles."""
     dtype = a.values.dtype
     before = matches.counts
     tiles = len(before) - 1
     rows = before.reshape(1, -1)
-    scan(rows, monoid.add, rows, device, exclusive=True)
-    product = _room(int(before[tiles]), shape, index, dtype, device)
+    scan_rows(rows, monoid.add, rows, device, exclusive=True)
+    product = _allocate(int(before[tiles]), shape, index, dtype, device)
     numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
     device.kernel("coo_multiply", f"multiply_matches<{numbers}>")(
         (tiles,),
@@ -258,20 +260,20 @@ def _multiply_matches(
 # ---- results -------------------------------------------------------------------------
 
 
-def _room(
+def _allocate(
     count: int,
     shape: tuple[int, int],
     index: np.dtype[Any],
     dtype: np.dtype[Any],
     device: Device,
 ) -> Coordinates:
-    """Where so many entries can be written."""
+    """Allocate the coordinates of `count` entries."""
     rows, columns = (device.empty((count,), index) for _ in shape)
     return Coordinates(rows, columns, device.empty((count,), dtype), shape)
 
 
 def _without_zeros(product: Coordinates) -> Coordinates:
-    """The entries whose value is not zero; NaN is none."""
+    """The entries whose value is not zero; NaN is not zero."""
     rows, columns, values, shape = product
     kept = namespace(values).flatnonzero(values != 0)
     if len(kept) == len(values):

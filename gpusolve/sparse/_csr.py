@@ -1,4 +1,4 @@
-"""Compressed sparse rows, made of whatever container."""
+"""Conversion of sparse containers to compressed sparse rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._inputs import MAX_PLACES, Container, Coordinates, coordinates, library_of
 
 
 class CompressedRows(NamedTuple):
-    """The stored entries, row after row, duplicates and explicit zeros included.
+    """The stored entries by row, with duplicates and explicit zeros.
 
     All arrays are contiguous.
 
@@ -34,29 +34,29 @@ class CompressedRows(NamedTuple):
 
 
 def compressed_rows(container: Container, *, in_order: bool) -> CompressedRows:
-    """The rows of a container that has been checked; CSR is not copied.
+    """Convert a checked container; CSR is not copied.
 
     Parameters
     ----------
     container : sparse array or matrix
     in_order : bool
-        Whether the columns of a row must rise. Entries of one place stay as they were.
+        Whether to sort each row by column. Duplicates keep their order.
 
     Raises
     ------
     TypeError
-        For a dtype that no kernel has.
+        For a dtype that kernels do not support.
     """
     if library_of(container) == "scipy.sparse":
         csr = _by_rows(container)
         return _of_csr(_in_order(csr) if in_order else csr)
     if container.format == "csr" and (not in_order or container.has_sorted_indices):
-        return _of_csr(container)  # CuPy looks at all entries to see the order
+        return _of_csr(container)  # CuPy checks the order of all entries
     return sorted_rows(coordinates(container), in_order=in_order)
 
 
 def _by_rows(container: Container) -> Container:
-    """CSR of SciPy's, the entries of a row as they were stored; in linear time."""
+    """SciPy's CSR with the entries of a row in stored order, in linear time."""
     if container.format != "coo":
         return container.tocsr()
     import scipy.sparse
@@ -64,12 +64,12 @@ def _by_rows(container: Container) -> Container:
     entries = coordinates(container)
     places = entries.rows, entries.columns
     coo = scipy.sparse.coo_array((entries.values, places), shape=entries.shape)
-    coo.has_canonical_format = True  # or else SciPy would add up duplicates
+    coo.has_canonical_format = True  # else SciPy sums duplicates
     return coo.tocsr()
 
 
 def _in_order(csr: Container) -> Container:
-    """CSR of SciPy's with rising columns. Each of the two conversions is stable."""
+    """SciPy's CSR with sorted columns. Each of the two conversions is stable."""
     return csr if csr.has_sorted_indices else csr.tocsc().tocsr()
 
 
@@ -77,7 +77,7 @@ def _of_csr(container: Container) -> CompressedRows:
     offsets, columns = container.indptr, container.indices
     small = offsets.dtype == np.int32 and columns.dtype == np.int32
     index = np.int32 if small else np.int64
-    entries = container.nnz  # there may be room for more
+    entries = container.nnz  # the arrays may be longer
     return CompressedRows(
         contiguous(offsets.astype(index, copy=False)),
         contiguous(columns[:entries].astype(index, copy=False)),
@@ -87,9 +87,9 @@ def _of_csr(container: Container) -> CompressedRows:
 
 
 def sorted_rows(entries: Coordinates, *, in_order: bool) -> CompressedRows:
-    """By row, and by column if asked; what is in order is not sorted again.
+    """Sort entries by row and, if `in_order`, by column, unless they are sorted.
 
-    That it is, is read back from the device.
+    Whether they are sorted is read from the device.
     """
     rows, columns, values, shape = entries
     values = native(values, "A")
@@ -108,7 +108,7 @@ def sorted_rows(entries: Coordinates, *, in_order: bool) -> CompressedRows:
 
 
 def _order_of(entries: Coordinates, in_order: bool) -> Array | None:
-    """What sorts the entries, those of one place as they are; None for those sorted."""
+    """The stable permutation that sorts the entries; None if they are sorted."""
     rows, columns, _, shape = entries
     xp = namespace(rows)
     if not in_order:
@@ -117,10 +117,10 @@ def _order_of(entries: Coordinates, in_order: bool) -> Array | None:
         keys = rows.astype(np.int64) * shape[1] + columns
     else:
         return xp.lexsort(xp.stack([columns, rows]))
-    rising = bool((keys[1:] >= keys[:-1]).all())
-    return None if rising else xp.argsort(keys, kind="stable")
+    is_sorted = bool((keys[1:] >= keys[:-1]).all())
+    return None if is_sorted else xp.argsort(keys, kind="stable")
 
 
 def index_for(given: np.dtype[Any], entries: int) -> np.dtype[Any]:
-    """The dtype of indices that were `given`, where offsets go up to `entries`."""
+    """The index dtype `given`, or int64 if offsets up to `entries` overflow it."""
     return given if entries <= np.iinfo(given).max else np.dtype(np.int64)

@@ -1,17 +1,20 @@
-"""What sparse array is this, is it valid, and how is the result wrapped.
+"""Sparse inputs: validation, conversion to coordinates, and the result's container.
 
-The containers are those of ``scipy.sparse`` and ``cupyx.scipy.sparse``. Every function
-passes its inputs through here once, and nothing below asks again.
+The containers are those of ``scipy.sparse`` and ``cupyx.scipy.sparse``. Public
+functions pass their inputs through here once; the code below them does not check them
+again.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._blocks.inputs import native_dtype
 from .._device import kernels
 from .._device.arrays import Array
 from .._device.kernels import Device
@@ -22,7 +25,7 @@ Container = Any
 LIBRARIES = ("scipy.sparse", "cupyx.scipy.sparse")
 
 MAX_PLACES = 2**63
-"""Of a matrix whose places are numbered in 64 bits with a sign."""
+"""The most entries of a matrix, so that int64 keys number them all."""
 
 
 class Coordinates(NamedTuple):
@@ -31,7 +34,7 @@ class Coordinates(NamedTuple):
     Attributes
     ----------
     rows, columns : (n,) array of int32 or int64
-        Both of one dtype.
+        Of one dtype.
     values : (n,) array
         In native byte order.
     shape : tuple of int
@@ -45,7 +48,7 @@ class Coordinates(NamedTuple):
 
 
 def check_container(value: object, name: str) -> Container:
-    """`value`, if it is a sparse array or matrix of two axes.
+    """Check that `value` is a sparse array or matrix with two axes, and return it.
 
     Raises
     ------
@@ -56,17 +59,17 @@ def check_container(value: object, name: str) -> Container:
     """
     if library_of(value) is None:
         raise TypeError(
-            f"{name} is a {type(value).__name__}; a sparse array or matrix of SciPy or "
-            "CuPy is wanted"
+            f"{name} must be a sparse array or matrix of SciPy or CuPy, got "
+            f"{type(value).__name__}"
         )
     container: Container = value
     if len(container.shape) != 2:
-        raise ValueError(f"{name} has shape {container.shape}; two axes are wanted")
+        raise ValueError(f"{name} must have two axes, got shape {container.shape}")
     return container
 
 
 def library_of(value: object) -> str | None:
-    """The library, of `LIBRARIES`, that `value` is a sparse container of."""
+    """The library of a sparse container, among `LIBRARIES`; else None."""
     for library in LIBRARIES:
         module = sys.modules.get(library)
         if module is not None and module.issparse(value):
@@ -75,13 +78,13 @@ def library_of(value: object) -> str | None:
 
 
 def check_one_device(containers: dict[str, Container]) -> None:
-    """TypeError, ValueError unless they all lie on the CPU, or all on one GPU."""
+    """TypeError or ValueError unless all are on the CPU, or all on one GPU."""
     places = {name: _place_of(container) for name, container in containers.items()}
     if len(set(places.values())) <= 1:
         return
     described = ", ".join(f"{name} on {place}" for name, place in places.items())
     error = TypeError if "the CPU" in places.values() else ValueError
-    raise error(f"all operands must be on one device; got {described}")
+    raise error(f"all operands must be on one device, got {described}")
 
 
 def _place_of(container: Container) -> str:
@@ -91,15 +94,42 @@ def _place_of(container: Container) -> str:
 
 
 def device_of(container: Container) -> Device | None:
-    """The device whose kernels serve a container; None where NumPy does."""
+    """The device of a container; None if NumPy computes."""
     on_cpu = library_of(container) == "scipy.sparse"
     return kernels.device_of(np.empty(0) if on_cpu else container.data)
 
 
-def coordinates(container: Container) -> Coordinates:
-    """The entries of a container that has been checked; nothing is copied needlessly.
+def multiply_inputs(A: object, B: object) -> tuple[Container, Container]:
+    """The operands of `multiply`, checked.
 
-    The arrays may be the container's own, and are not to be written.
+    Raises
+    ------
+    TypeError
+        For dense operands, operands on a CPU and a GPU, or a dtype that no kernel
+        supports, if kernels are to compute.
+    ValueError
+        For shapes that differ or are too large, or operands on different GPUs.
+    """
+    left, right = check_container(A, "A"), check_container(B, "B")
+    check_one_device({"A": left, "B": right})
+    if left.shape != right.shape:
+        raise ValueError(
+            f"A and B must have the same shape, got {left.shape} and {right.shape}"
+        )
+    if math.prod(map(int, left.shape)) > MAX_PLACES:
+        raise ValueError(
+            f"A must have at most 2**63 places, rows times columns, got {left.shape}"
+        )
+    if device_of(left) is not None:
+        native_dtype(left.dtype, "A")
+        native_dtype(right.dtype, "B")
+    return left, right
+
+
+def coordinates(container: Container) -> Coordinates:
+    """The entries of a checked container, copied only if conversion requires it.
+
+    The arrays may belong to the container: do not write to them.
     """
     coo = container.tocoo()
     rows, columns = coo.row, coo.col
@@ -111,23 +141,23 @@ def coordinates(container: Container) -> Coordinates:
 
 
 def is_matrix(container: Container) -> bool:
-    """Whether it is a matrix, whose ``*`` is a matrix product, and not an array."""
+    """Whether it is a sparse matrix, not a sparse array."""
     module = sys.modules[str(library_of(container))]
     kind = getattr(module, "sparray", None)
     return kind is None or not isinstance(container, kind)
 
 
 def canonical_coo(entries: Coordinates, like: Container) -> Container:
-    """A COO container of the library of `like`, an array if that is one, else a matrix.
+    """A COO container of the library and kind, array or matrix, of `like`.
 
-    The entries are sorted by row, then by column, and none is there twice.
+    The entries must be sorted by row, then by column, without duplicates.
     """
     module = importlib.import_module(str(library_of(like)))
     kind = module.coo_matrix if is_matrix(like) else module.coo_array
     places = entries.rows, entries.columns
     if library_of(like) == "scipy.sparse":
         result = kind((entries.values, places), shape=entries.shape)
-    else:  # given entries, CuPy would look at all of them
+    else:  # CuPy's constructor would check all entries
         result = kind(entries.shape, dtype=entries.values.dtype)
         result.row, result.col = places
         result.data = entries.values

@@ -1,4 +1,4 @@
-"""What stands for addition and multiplication, and of which dtype its numbers are."""
+"""Semirings: two operators, and the dtypes of their operands and results."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..monoid import Monoid, as_monoid
 
 
 class Semiring(NamedTuple):
-    """Two operators, for factors of one dtype.
+    """Two operators, and the dtypes that they work on.
 
     Attributes
     ----------
     add, multiply : Monoid
-        Of numbers.
+        Operators of numbers.
     factor, result : dtype
-        Of what is multiplied, and of what is added.
+        The dtypes of the factors and of the sums.
     """
 
     add: Monoid
@@ -29,19 +29,19 @@ class Semiring(NamedTuple):
 
     @property
     def definitions(self) -> str:
-        """C++ that defines the operators, as Sum and Product."""
+        """C++ source that defines the operators as Sum and Product."""
         sum = operators(self.add, self.result, name="Sum")
         product = operators(self.multiply, self.factor, name="Product")
         return sum.definitions + product.definitions
 
 
 def of_numbers(op: str | Monoid, name: str) -> Monoid:
-    """The operator; TypeError, ValueError unless it is one of numbers."""
+    """The operator; TypeError or ValueError unless its elements are numbers."""
     monoid = as_monoid(op)
     if monoid.element_shape:
         raise ValueError(
-            f"{name} is {monoid.name}, whose elements have shape "
-            f"{monoid.element_shape}; an operator of numbers is wanted"
+            f"{name} must be an operator of numbers, got {monoid.name}, whose elements "
+            f"have shape {monoid.element_shape}"
         )
     return monoid
 
@@ -49,25 +49,28 @@ def of_numbers(op: str | Monoid, name: str) -> Monoid:
 def semiring(
     add: Monoid, multiply: Monoid, entry: np.dtype[Any], number: np.dtype[Any]
 ) -> Semiring:
-    """Both operators for the dtypes of the matrix's entries and the vectors' numbers.
+    """The semiring for the dtypes of a matrix and of vectors.
 
-    These are converted first, to the dtype that NumPy gives both together.
+    Both are converted to their NumPy result type first.
 
     Raises
     ------
     TypeError
-        If one of them does not take its operands, or gives what no device has.
+        If an operator does not accept its operands, or returns an unsupported dtype.
     """
     given = np.result_type(entry, number)
-    _check_taken(multiply, given)
+    _check_accepts(multiply, given)
     factor = multiply.dtype_of(given)
-    _check_taken(add, factor)
+    _check_accepts(add, factor)
     result = add.dtype_of(factor)
     if result not in CUDA_TYPES:
-        raise TypeError(f"{add.name} gives {result}, which no device has")
+        raise TypeError(
+            f"add must return a dtype that kernels support, got {result} from "
+            f"{add.name}"
+        )
     return Semiring(add, multiply, factor, result)
 
 
-def _check_taken(monoid: Monoid, dtype: np.dtype[Any]) -> None:
+def _check_accepts(monoid: Monoid, dtype: np.dtype[Any]) -> None:
     if dtype not in CUDA_TYPES or dtype.kind not in monoid.kinds:
-        raise TypeError(f"{monoid.name} does not take {dtype}")
+        raise TypeError(f"{monoid.name} does not accept dtype {dtype}")

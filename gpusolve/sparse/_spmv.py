@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from .._device.arrays import Array
+from typing import Any
+
+import numpy as np
+
+from .._blocks.inputs import native
+from .._device.arrays import Array, as_array, asarray_like, on_one_device
+from .._device.kernels import current
 from ..monoid import Monoid
-from ._inputs import Container
-from ._plan import SpMVPlan
+from . import _spmv_cpu, _spmv_kernel
+from ._csr import compressed_rows
+from ._inputs import Container, check_container, device_of
+from ._semiring import Semiring, of_numbers, semiring
+
+METHODS = ("fused", "segmented_scan")
 
 
 def spmv(
@@ -18,59 +28,59 @@ def spmv(
 ) -> Array:
     """Multiply a sparse matrix by a vector, or by each of many.
 
-    ``y_i`` combines, by `add`, ``multiply(A_ij, x_j)`` for every entry ``A_ij`` that is
-    stored. So "add" and "mul" are the product of linear algebra; "min" and "add" one
-    step along the edges of a graph to shortest paths; "logical_or" and "logical_and"
-    one to what can be reached. Such a step leads away from each vertex, and does not
-    keep what was known of it, unless it has an edge to itself.
+    ``y_i`` combines ``multiply(A_ij, x_j)`` by `add`, over all stored entries
+    ``A_ij``. With "add" and "mul" this is the product of linear algebra. With "min" and
+    "add" it is one step of the shortest paths of a graph, and with "logical_or" and
+    "logical_and" one step of reachability. Such a step follows exactly one edge: the
+    previous value of a vertex counts only if it has an edge to itself.
 
     Parameters
     ----------
     A : (m, n) sparse array or matrix
-        Of SciPy or CuPy. CSR is taken as it is, other formats are converted first.
-        Duplicates are entries like any other, and explicit zeros are too.
+        Of SciPy or CuPy. CSR is used directly; other formats are converted first.
+        Duplicates and explicit zeros are entries like all others.
     x : (..., n) array_like
         On the device of `A`.
     add, multiply : str or Monoid, optional
-        Of numbers; as for `gpusolve.reduce`. `add` need not commute: it combines a
-        row's products in the order of their columns, and those of one place as they
-        are stored. Of `multiply` any function of two numbers will do.
+        Operators of numbers, as for `gpusolve.reduce`. `add` need not commute: it
+        combines the products of a row in the order of their columns, and duplicates in
+        stored order. `multiply` may be any function of two numbers.
     method : {"auto", "fused", "segmented_scan"}, optional
-        How a device does it. "fused" reads each entry once and gives every block the
-        same work, whatever the rows; it is "auto". "segmented_scan" is the step that
-        leads there: products by gather, flags by scatter, a segmented scan, and its
-        last element in each row. A CPU has one way for both: SciPy's own product
-        where that is asked for, and NumPy for other operators.
+        The algorithm on a device. "fused" reads each entry once and gives every block
+        the same work, for any row lengths; "auto" is "fused". "segmented_scan" is the
+        simpler algorithm before it: products by gather, flags by scatter, a segmented
+        scan, and its last element in each row. A CPU uses SciPy for "add" and "mul",
+        and NumPy for other operators.
 
     Returns
     -------
     (..., m) array
-        The identity of `add` for a row without entries. Of the dtype that
-        `numpy.result_type` gives for `A` and `x`, to which both are converted; or of
-        the operators' own, as bool for logical ones. Integers wrap, and sums of bool
-        are bool. It lives where `A` does.
+        On the device of `A`. The identity of `add` for a row without entries. The
+        dtype is ``numpy.result_type(A, x)``, to which both are converted, or that of
+        the operators, such as bool for logical ones. Integers wrap, and sums of bool
+        are bool.
 
     Raises
     ------
     TypeError
-        If `A` is dense, for a dtype that an operator does not take, or arrays on
-        several devices.
+        If `A` is dense, for a dtype that an operator does not accept, or arrays on
+        different devices.
     ValueError
         For an unknown name, operators of elements that are not numbers, or shapes that
-        do not fit.
+        do not match.
 
     See Also
     --------
-    SpMVPlan : the same for many vectors, one after the other.
+    SpMVPlan : prepares a matrix once, for products with many vectors.
 
     Notes
     -----
-    Work O(m + nnz) for each vector. "fused" gives the same bits in every run, also of
-    sums of floats; "segmented_scan" does as `gpusolve.scan` says. For float32 and
-    32-bit indices "fused" moves ``8 nnz + 4 (2 m + n + 1)`` bytes, beside one carry
-    for each tile of 1792 rows and entries: of 1280, where entries of `A` have 8 bytes,
-    and of 768 for 16. Before it, COO that is not in order is sorted, and the tiles are
-    found by a search; a plan does so once. The columns' numbers are not checked.
+    Work O(m + nnz) for each vector. "fused" returns the same bits in every run, also
+    for floating-point sums; for "segmented_scan" see the notes of `gpusolve.scan`. For
+    float32 and 32-bit indices "fused" moves ``8 nnz + 4 (2 m + n + 1)`` bytes, and one
+    carry for each tile of 1792 rows and entries (1280 if the entries of `A` have 8
+    bytes, 768 for 16). Before that, unsorted COO is sorted, and the tiles are found by
+    a search; a plan does this once. Column indices are not checked.
 
     References
     ----------
@@ -88,10 +98,146 @@ def spmv(
     >>> gpusolve.sparse.spmv(A, np.array([1, 2, 3, 4]))
     array([ 0,  0, 12])
 
-    Lengths of paths of one edge more:
+    Shortest paths with one more edge:
 
     >>> edges = scipy.sparse.coo_array(([5.0, 2.0], ([1, 2], [0, 1])), shape=(3, 3))
     >>> gpusolve.sparse.spmv(edges, np.array([0, 4, np.inf]), add="min", multiply="add")
     array([inf,  5.,  6.])
     """
     return SpMVPlan(A, add=add, multiply=multiply, method=method)(x)
+
+
+class SpMVPlan:
+    """A sparse matrix, made ready for products with many vectors.
+
+    Called with vectors it answers as `spmv` does. But only once are the entries sorted
+    and parted among the blocks of a device; and for each dtype of the vectors a kernel
+    is compiled once.
+
+    Parameters
+    ----------
+    A : (m, n) sparse array or matrix
+        Of SciPy or CuPy. The plan may keep its arrays: do not write to them.
+    add, multiply : str or Monoid, optional
+        As for `spmv`.
+    method : {"auto", "fused", "segmented_scan"}, optional
+        As for `spmv`.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        ``(m, n)``.
+    dtype : dtype
+        The dtype of the product with a vector of the dtype of `A`.
+
+    Raises
+    ------
+    TypeError
+        If `A` is dense, or of a dtype that the operators do not accept.
+    ValueError
+        For an unknown name, or operators of elements that are not numbers.
+
+    See Also
+    --------
+    spmv
+
+    Examples
+    --------
+    As a linear operator of SciPy's iterative solvers:
+
+    >>> import numpy as np
+    >>> import scipy.sparse
+    >>> from scipy.sparse.linalg import cg
+    >>> import gpusolve.sparse
+    >>> A = scipy.sparse.csr_array([[2.0, -1, 0], [-1, 2, -1], [0, -1, 2]])
+    >>> plan = gpusolve.sparse.SpMVPlan(A)
+    >>> x, failed = cg(plan, np.ones(3))
+    >>> np.round(plan @ x, 6), failed
+    (array([1., 1., 1.]), 0)
+    """
+
+    def __init__(
+        self,
+        A: Container,
+        *,
+        add: str | Monoid = "add",
+        multiply: str | Monoid = "mul",
+        method: str = "auto",
+    ) -> None:
+        self._add = of_numbers(add, "add")
+        self._multiply = of_numbers(multiply, "multiply")
+        if method not in ("auto", *METHODS):
+            raise ValueError(
+                f"method must be one of {('auto', *METHODS)}, got {method!r}"
+            )
+        container = check_container(A, "A")
+        self._device = device_of(container)
+        with current(self._device):
+            self._rows = compressed_rows(container, in_order=not self._add.commutative)
+            self.shape = self._rows.shape
+            self.dtype = self._semiring(self._rows.values.dtype).result
+        self._path = None
+        if self._device is not None and method != "segmented_scan":
+            self._path = _spmv_kernel.merge_path(self._rows, self._device)
+
+    def __call__(self, x: object) -> Array:
+        """Multiply by one vector, or by each of several.
+
+        Parameters
+        ----------
+        x : (..., n) array_like
+            The vectors, on the device of the matrix.
+
+        Returns
+        -------
+        (..., m) array
+
+        Raises
+        ------
+        TypeError
+            For an `x` on another device, or of a dtype that the operators do not
+            accept.
+        ValueError
+            If the vectors do not have n elements.
+        """
+        with current(self._device):
+            vectors = self._vectors(x)
+        operators = self._semiring(vectors.dtype)
+        if self._device is None:
+            return _spmv_cpu.spmv(self._rows, vectors, operators)
+        return _spmv_kernel.spmv(
+            self._rows, self._path, vectors, operators, self._device
+        )
+
+    def __matmul__(self, x: object) -> Array:
+        """NumPy's ``@``: (n,) -> (m,); columns, (..., n, k) -> (..., m, k)."""
+        with current(self._device):
+            array = as_array(asarray_like(self._rows.values, x), "x")
+        if array.ndim < 2:
+            return self(array)
+        return self(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+    def matvec(self, x: object) -> Array:
+        """``plan @ x``, for iterative solvers: (n,) -> (m,) or (n, 1) -> (m, 1)."""
+        return self @ x
+
+    def matmat(self, x: object) -> Array:
+        """``plan @ x``, for iterative solvers: (n, k) -> (m, k)."""
+        return self @ x
+
+    def _vectors(self, x: object) -> Array:
+        """The vectors as an array on the device; ValueError unless of length n."""
+        values = self._rows.values
+        arrays = on_one_device({"A": values, "x": asarray_like(values, x)})
+        vectors = native(arrays["x"], "x")
+        n = self.shape[1]
+        if vectors.shape[-1:] != (n,):
+            raise ValueError(
+                f"x must have shape (..., {n}) for A of shape {self.shape}, got "
+                f"{vectors.shape}"
+            )
+        return vectors
+
+    def _semiring(self, number: np.dtype[Any]) -> Semiring:
+        """The semiring for vectors of dtype `number`."""
+        return semiring(self._add, self._multiply, self._rows.values.dtype, number)

@@ -1,4 +1,4 @@
-"""Products on a CPU: SciPy's own where it has them, else as the specification says."""
+"""Sparse matrix times vectors on a CPU: SciPy for + and *, else the reference."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ._csr import CompressedRows
 from ._semiring import Semiring
 
 
-def product(matrix: CompressedRows, x: Array, semiring: Semiring) -> Array:
+def spmv(matrix: CompressedRows, x: Array, semiring: Semiring) -> Array:
     """(..., n) -> (..., m)."""
-    if _is_scipys(semiring):
+    if _suits_scipy(semiring):
         return _by_scipy(matrix, x)
     offsets, columns, values, _ = matrix
     add, multiply = semiring.add, semiring.multiply
     return reference.spmv(offsets, columns, values, x, add=add, multiply=multiply)
 
 
-def _is_scipys(semiring: Semiring) -> bool:
-    """Whether it is that of linear algebra, over numbers that SciPy multiplies."""
+def _suits_scipy(semiring: Semiring) -> bool:
+    """Whether it is + and *, of a dtype that SciPy supports."""
     add, multiply, factor, _ = semiring
     usual = add is monoid.add and multiply is monoid.mul
     return usual and factor.kind in "iufc" and factor.char != "e"

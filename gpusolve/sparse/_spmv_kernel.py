@@ -1,34 +1,37 @@
-"""The launches of ``cuda_src/spmv.cu``."""
+"""Sparse matrix times vectors on a device: the launches of ``cuda_src/spmv.cu``."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._blocks.scan import segmented_scan as scan_segments
-from .._blocks.segments import segment_flags
-from .._device.arrays import Array, namespace
+from .._blocks.operators import ELEMENT_TYPES
+from .._blocks.scan_kernel import scan_rows
+from .._blocks.segments_kernel import segment_flags
+from .._device.arrays import Array, contiguous, namespace
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import THREADS, WARP, Tile, blocks_for, ceil_div
 from ._csr import CompressedRows
 from ._semiring import Semiring
 
 ITEMS = {4: 7, 8: 5, 16: 3}
-"""Steps of a thread, by the most bytes an entry of the matrix may have. All are odd, so
-that threads that read shared memory so far apart meet no bank twice."""
+"""Steps per thread, by the largest entry size in bytes. All are odd: threads that read
+shared memory with this stride have no bank conflicts."""
 MAX_GRID_Y = 65535
+"""The largest second dimension of a grid."""
 
 
-class Path(NamedTuple):
-    """The walk over row ends and entries, cut into tiles.
+class MergePath(NamedTuple):
+    """The merge path of row ends and entries, divided into tiles.
 
     Attributes
     ----------
     tile : Tile
     tiles : int
     tile_rows : (tiles + 1,) array of int64
-        The row in which each tile begins; and how many there are.
+        The row in which each tile begins, and the number of rows.
     """
 
     tile: Tile
@@ -41,27 +44,45 @@ def tile_for(entry: np.dtype[Any]) -> Tile:
     return Tile(THREADS, next(ITEMS[most] for most in ITEMS if entry.itemsize <= most))
 
 
-def split_path(matrix: CompressedRows, device: Device) -> Path:
-    """Cut the matrix into tiles of equal work."""
+def merge_path(matrix: CompressedRows, device: Device) -> MergePath:
+    """Divide the matrix into tiles of equal work."""
     tile = tile_for(matrix.values.dtype)
     rows = matrix.shape[0]
     tiles = ceil_div(rows + len(matrix.values), tile.size)
-    tile_rows = device.empty((tiles + 1,), np.int64)
     index = CUDA_TYPES[matrix.columns.dtype]
-    kernel = device.kernel("spmv", f"split_path<{index}>", '#include "monoid.cuh"')
-    arguments = (
-        matrix.offsets[1:],
-        np.int64(rows),
-        np.int32(tile.size),
-        np.int64(tiles),
-        tile_rows,
-    )
-    kernel((blocks_for(tiles + 1),), (THREADS,), arguments)
-    return Path(tile, tiles, tile_rows)
+    with device.current():
+        kernel = device.kernel("spmv", f"split_path<{index}>", ELEMENT_TYPES)
+        row_ends = matrix.offsets[1:]
+        tile_rows = device.empty((tiles + 1,), np.int64)
+        sizes = np.int64(rows), np.int32(tile.size), np.int64(tiles)
+        kernel((blocks_for(tiles + 1),), (THREADS,), (row_ends, *sizes, tile_rows))
+    return MergePath(tile, tiles, tile_rows)
+
+
+def spmv(
+    matrix: CompressedRows,
+    path: MergePath | None,
+    x: Array,
+    semiring: Semiring,
+    device: Device,
+) -> Array:
+    """(..., n) -> (..., m); by "fused" if there is a path, else "segmented_scan"."""
+    batch, (m, n) = x.shape[:-1], matrix.shape
+    with device.current():
+        vectors = contiguous(x).reshape(math.prod(batch), n)
+        if path is None:
+            y = segmented_scan(matrix, vectors, semiring, device)
+        else:
+            y = fused(matrix, path, vectors, semiring, device)
+        return y.reshape(*batch, m)
 
 
 def fused(
-    matrix: CompressedRows, path: Path, x: Array, semiring: Semiring, device: Device
+    matrix: CompressedRows,
+    path: MergePath,
+    x: Array,
+    semiring: Semiring,
+    device: Device,
 ) -> Array:
     """(vectors, n) -> (vectors, m), in one pass over the entries."""
     y = device.empty((len(x), matrix.shape[0]), semiring.result)
@@ -75,14 +96,14 @@ def fused(
 
 def _multiply(
     matrix: CompressedRows,
-    path: Path,
+    path: MergePath,
     x: Array,
     semiring: Semiring,
     device: Device,
     y: Array,
     carries: Array,
 ) -> None:
-    """As many blocks to a tile as the device has use for share the vectors."""
+    """Launch blocks that fill the device; the blocks of a tile share the vectors."""
     instance = multiply_instance(matrix, x.dtype, path.tile)
     kernel = device.kernel("spmv", instance, semiring.definitions)
     wanted = max(1, kernel.resident_blocks(path.tile.threads, 0) // path.tiles)
@@ -106,7 +127,7 @@ def _multiply(
 
 
 def _add_carries(
-    path: Path, carries: Array, semiring: Semiring, device: Device, y: Array
+    path: MergePath, carries: Array, semiring: Semiring, device: Device, y: Array
 ) -> None:
     kernel = device.kernel("spmv", "add_carries<Sum>", semiring.definitions)
     kernel(
@@ -126,18 +147,22 @@ def _add_carries(
 def segmented_scan(
     matrix: CompressedRows, x: Array, semiring: Semiring, device: Device
 ) -> Array:
-    """(vectors, n) -> (vectors, m), the flat-parallel way.
+    """(vectors, n) -> (vectors, m), by flat parallelism.
 
     Products by gather, flags by scatter, a segmented scan, and the last of each row.
     """
     xp = namespace(x)
     identity = xp.asarray(semiring.add.identity_of(semiring.result))
-    if len(matrix.values) == 0:
+    entries = len(matrix.values)
+    if entries == 0 or len(x) == 0:
         return xp.full((len(x), matrix.shape[0]), identity, semiring.result)
     lengths = xp.diff(matrix.offsets)
-    flags = segment_flags(lengths, total=len(matrix.values))
+    flags = segment_flags(lengths.astype(np.int64), entries, device)
+    flags = contiguous(xp.broadcast_to(flags, (len(x), entries))).view(np.uint8)
     products = _multiply_entries(matrix, x, semiring, device)
-    prefixes = scan_segments(products, flags, semiring.add)
+    prefixes = device.empty(products.shape, semiring.result)
+    options = {"exclusive": False, "flags": flags}
+    scan_rows(products, semiring.add, prefixes, device, **options)
     last = prefixes[:, xp.maximum(matrix.offsets[1:] - 1, 0)]
     return xp.where(lengths == 0, identity, last)
 
@@ -146,7 +171,7 @@ def _multiply_entries(
     matrix: CompressedRows, x: Array, semiring: Semiring, device: Device
 ) -> Array:
     products = device.empty((len(x), len(matrix.values)), semiring.factor)
-    instance = f"multiply_entries<Product, {_operands(matrix, x.dtype)}>"
+    instance = f"multiply_entries<Product, {_operand_types(matrix, x.dtype)}>"
     kernel = device.kernel("spmv", instance, semiring.definitions)
     kernel(
         (blocks_for(products.size),),
@@ -165,11 +190,11 @@ def _multiply_entries(
 
 
 def multiply_instance(matrix: CompressedRows, number: np.dtype[Any], tile: Tile) -> str:
-    """The kernel's name with its template arguments, for vectors of dtype `number`."""
-    operands = _operands(matrix, number)
+    """The kernel name with template arguments, for vectors of dtype `number`."""
+    operands = _operand_types(matrix, number)
     return f"multiply<Sum, Product, {operands}, {tile.threads}, {tile.items}>"
 
 
-def _operands(matrix: CompressedRows, number: np.dtype[Any]) -> str:
+def _operand_types(matrix: CompressedRows, number: np.dtype[Any]) -> str:
     dtypes = matrix.values.dtype, number, matrix.columns.dtype
     return ", ".join(CUDA_TYPES[dtype] for dtype in dtypes)
