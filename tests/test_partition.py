@@ -260,7 +260,7 @@ def test_bad_partitions(backend: Any, arguments: Any, error: Any, message: str) 
         ([1, 2, 3], [0], [7], TypeError, "target"),
         (sealed, [0], [7], ValueError, "target must be .*writeable"),
         (np.zeros(10)[::2], [0], [7], ValueError, "target must be contiguous"),
-        (np.array(3), [0], [7], ValueError, "target must have shape .*got \(\)"),
+        (np.array(3), [0], [7], ValueError, r"target must have shape .*got \(\)"),
     ],
 )
 def test_bad_scatters(

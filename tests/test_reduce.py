@@ -453,7 +453,7 @@ def test_bad_reductions(
         (
             lambda: gpusolve.maximum_segment_sum(3.0),
             ValueError,
-            "x must have shape .*got \(\)",
+            r"x must have shape .*got \(\)",
         ),
         (lambda: gpusolve.maximum_segment_sum(x * 1j), TypeError, "complex128"),
         (lambda: gpusolve.maximum_segment_sum(x > 0), TypeError, "bool"),

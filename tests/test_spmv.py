@@ -763,7 +763,12 @@ EYE = sparse.csr_array(np.eye(3))
             "min does not accept dtype complex",
         ),
         ((EYE, np.ones(3) * 1j), {"multiply": "max"}, TypeError, "max does not accept"),
-        ((EYE, np.ones(3)), {"add": exclusive_or}, TypeError, "does not accept dtype float64"),
+        (
+            (EYE, np.ones(3)),
+            {"add": exclusive_or},
+            TypeError,
+            "does not accept dtype float64",
+        ),
     ],
 )
 def test_bad_arguments(

@@ -19,9 +19,17 @@ from .._device.arrays import (
     namespace,
     on_one_device,
 )
-from .._device.kernels import CUDA_TYPES, current_device
+from .._device.kernels import CUDA_TYPES, Device, current, current_device, device_of
 from .._device.launch import ceil_div
-from ..monoid import Map, Monoid, as_monoid, described, yields
+from ..monoid import (
+    Map,
+    Monoid,
+    as_monoid,
+    described,
+    mssp,
+    segment_sums_of_one,
+    yields,
+)
 
 MAX_ELEMENT_BYTES = 256
 """Largest element; the kernels hold one for each thread of a block."""
@@ -41,12 +49,15 @@ class Elements(NamedTuple):
         Applied to each number first.
     axes : tuple of int
         In rising order, among the axes before those of an element.
+    device : Device or None
+        The device of x; None if NumPy computes.
     """
 
     x: Array
     monoid: Monoid
     map: Map | None
     axes: tuple[int, ...]
+    device: Device | None
 
     @property
     def leading(self) -> int:
@@ -106,16 +117,17 @@ def reduce_inputs(
     return given._replace(axes=some_axes(axis, given.leading))
 
 
-def maximum_segment_sum_inputs(x: object) -> Array:
-    """The rows of `maximum_segment_sum`; TypeError or ValueError if invalid."""
-    rows = native(as_array(x, "x"), "x", "if")
+def maximum_segment_sum_inputs(x: object) -> Elements:
+    """The inputs of `maximum_segment_sum`; TypeError or ValueError if invalid."""
+    given = elements(x, mssp, segment_sums_of_one)
+    rows = given.x
     if rows.dtype.itemsize < 4:
         raise TypeError(
             f"x must have dtype int32, int64, float32 or float64, got {rows.dtype}"
         )
     if rows.ndim == 0:
         raise ValueError("x must have shape (..., n), got ()")
-    return rows
+    return given._replace(axes=(rows.ndim - 1,))
 
 
 def scan_inputs(
@@ -135,7 +147,7 @@ def segmented_scan_inputs(
     if not given.shape:
         raise ValueError("x must have shape (..., n, *element), got one element")
     check_out(out, given.x, "x", given.dtype, given.x.shape)
-    with current_device(given.x):
+    with current(given.device):
         arrays = on_one_device({"x": given.x, "flags": asarray_like(given.x, flags)})
         starts = _segment_flags(arrays["flags"], given.shape, packed)
     return given._replace(axes=(given.leading - 1,)), SegmentFlags(starts, packed)
@@ -148,7 +160,7 @@ def segmented_reduce_inputs(
     given = elements(x, op)
     if len(given.shape) != 1:
         raise ValueError(f"x must have shape (n, *element), got {given.x.shape}")
-    with current_device(given.x):
+    with current(given.device):
         arrays = on_one_device({"x": given.x, name: asarray_like(given.x, bounds)})
         return given._replace(axes=(0,)), integers(arrays[name], name)
 
@@ -241,7 +253,8 @@ def elements(x: object, op: str | Monoid, map: Map | None = None) -> Elements:
     if map is not None and not isinstance(map, Map):
         raise TypeError(f"map must be a gpusolve.Map, got {map!r}")
     array = as_array(x, "x")
-    with current_device(array):
+    device = device_of(array)
+    with current(device):
         array = native(array, "x", monoid.kinds if map is None else "biufc")
     if map is not None:
         _check_map(map, monoid, array.dtype)
@@ -252,7 +265,7 @@ def elements(x: object, op: str | Monoid, map: Map | None = None) -> Elements:
             f"shape {array.shape}"
         )
     _check_element_size(monoid, monoid.dtype_of(array.dtype))
-    return Elements(array, monoid, map, ())
+    return Elements(array, monoid, map, (), device)
 
 
 def native(array: Array, name: str, kinds: str = "biufc") -> Array:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import monoid, reference
-from .._device.kernels import device_of
 from ..monoid import Map, Monoid
 from . import reduce_kernel
 from .inputs import (
@@ -97,11 +96,10 @@ def reduce(
 
 
 def _reduce(given: Elements, variant: str) -> Any:
-    device = device_of(given.x)
-    if device is None:
-        x, op, map, axes = given
+    if given.device is None:
+        x, op, map, axes, _ = given
         return reference.reduce(x, op, axis=axes, map=map)
-    return reduce_kernel.reduce(given, variant, device)[()]
+    return reduce_kernel.reduce(given, variant, given.device)[()]
 
 
 def all(
@@ -206,9 +204,7 @@ def maximum_segment_sum(x: object, *, variant: str = "auto") -> Any:
     np.int64(11)
     """
     check_variant(variant, ORDERED_VARIANTS)
-    rows = maximum_segment_sum_inputs(x)
-    if device_of(rows) is None:
-        return reference.maximum_segment_sum(rows)
-    one = monoid.segment_sums_of_one
-    quadruples = _reduce(Elements(rows, monoid.mssp, one, (rows.ndim - 1,)), variant)
-    return quadruples[..., 0][()]
+    given = maximum_segment_sum_inputs(x)
+    if given.device is None:
+        return reference.maximum_segment_sum(given.x)
+    return reduce_kernel.reduce(given, variant, given.device)[..., 0][()]

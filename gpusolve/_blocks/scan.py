@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .. import reference
 from .._device.arrays import Array, written
-from .._device.kernels import device_of
 from ..monoid import Monoid
 from . import scan_kernel, scan_textbook_kernel
 from .inputs import check_variant, scan_inputs, segmented_scan_inputs
@@ -90,7 +89,7 @@ def scan(
     """
     check_variant(variant, VARIANTS)
     given = scan_inputs(x, op, axis, out)
-    device = device_of(given.x)
+    device = given.device
     if device is None:
         axis = given.axes[0]
         result = reference.scan(given.x, given.monoid, exclusive=exclusive, axis=axis)
@@ -166,7 +165,7 @@ def segmented_scan(
     array([ 1,  3,  6,  4,  9, 15, 22, 30,  9, 19])
     """
     given, segments = segmented_scan_inputs(x, flags, op, packed, out)
-    device = device_of(given.x)
+    device = given.device
     if device is None:
         starts = segments.unpacked(given.shape[-1]).values
         result = reference.segmented_scan(

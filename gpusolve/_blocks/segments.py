@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import reference
 from .._device.arrays import Array, as_array
-from .._device.kernels import Device, current_device, device_of
+from .._device.kernels import Device, current, current_device, device_of
 from ..monoid import Monoid
 from . import segments_kernel
 from .inputs import check_offsets, integers, segmented_reduce_inputs
@@ -125,8 +125,8 @@ def segmented_reduce(
         raise ValueError("exactly one of lengths and offsets must be given")
     name, bounds = ("offsets", offsets) if lengths is None else ("lengths", lengths)
     given, array = segmented_reduce_inputs(x, op, bounds, name)
-    device = device_of(given.x)
-    with current_device(given.x):
+    device = given.device
+    with current(device):
         if name == "lengths":
             array = _offsets_of(array, device)
         check_offsets(array, len(given.x), name)
