@@ -33,3 +33,7 @@ __all__ = [
     "sparse",
     "stable_partition",
 ]
+
+# Pickles store the module of a class. The public one stays valid if a class moves.
+for _class in (Map, Monoid, NNLSResult):
+    _class.__module__ = __name__

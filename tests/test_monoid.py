@@ -130,7 +130,7 @@ def test_map() -> None:
     np.testing.assert_array_equal(
         positive.apply(np.array([-1.0, 2.0])), [False, True], strict=True
     )
-    with pytest.raises(TypeError, match="cuda of nothing must .*got 3"):
+    with pytest.raises(TypeError, match=r"cuda of nothing must .*got 3"):
         gpusolve.Map("nothing", 3, np.abs)  # type: ignore[arg-type]
 
 

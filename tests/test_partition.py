@@ -235,7 +235,7 @@ sealed.flags.writeable = False
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((x, mask[:4]), ValueError, r"mask must .*got .*\(4,\).*5"),
+        ((x, mask[:4]), ValueError, r"mask must have shape \(5,\), got \(4,\)"),
         ((x, mask[:, None]), ValueError, r"mask must .*got .*\(5, 1\)"),
         ((x, mask.astype(int)), TypeError, "mask must .*got int64"),
         ((x, np.isfinite), TypeError, "mask"),

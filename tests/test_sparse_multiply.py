@@ -145,7 +145,7 @@ def test_extended_precision_on_a_cpu(dtype: str, monkeypatch: Any) -> None:
     A, B = (random_coo((9, 9), 0.5, rng=seed, dtype=dtype) for seed in (1, 2))
     check_equal(multiply(A, B), by_scipy(A, B))
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    with pytest.raises(TypeError, match="A must have .*dtype"):
+    with pytest.raises(TypeError, match=r"A must have .*dtype"):
         multiply(A, B)
 
 

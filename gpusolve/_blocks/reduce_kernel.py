@@ -11,6 +11,7 @@ from .._device.kernels import Device
 from .._device.launch import THREADS, WARP, blocks_for, ceil_div
 from ..monoid import Map, Monoid
 from .inputs import Elements
+from .map_kernel import map_elements
 from .operators import Operators, operators
 
 PACK_BYTES = 16
@@ -50,17 +51,6 @@ def reduce_rows(
             y = level(y, ops, device)
         return y[:, 0]
     return _chunked(x, ops, device)
-
-
-def map_elements(x: Array, ops: Operators, device: Device) -> Array:
-    """Apply the map in a separate pass; return x if the map is the identity."""
-    if ops.map == ops.keep:
-        return x
-    rows, length = x.shape[:2]
-    y = device.empty((rows, length, *ops.element_shape), ops.dtype)
-    kernel = device.kernel("map", f"map_elements<{ops.map}>", ops.definitions)
-    kernel((blocks_for(rows * length),), (THREADS,), (x, np.int64(rows * length), y))
-    return y
 
 
 def _tree_level(x: Array, ops: Operators, device: Device) -> Array:

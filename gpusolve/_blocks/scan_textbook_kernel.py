@@ -9,8 +9,8 @@ from .._device.kernels import Device
 from .._device.launch import THREADS, WARP, blocks_for, ceil_div, round_up
 from ..monoid import Monoid
 from .inputs import Elements
+from .map_kernel import map_elements
 from .operators import Operators, operators
-from .reduce_kernel import map_elements
 from .scan_kernel import by_rows, tile_for
 
 

@@ -5,3 +5,5 @@ from ._random_coo import random_coo
 from ._spmv import SpMVPlan, spmv
 
 __all__ = ["SpMVPlan", "multiply", "random_coo", "spmv"]
+
+SpMVPlan.__module__ = __name__  # as for the classes of gpusolve

@@ -1,0 +1,174 @@
+"""The rules of ARCHITECTURE.md about rooms, imports and names."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import importlib
+import importlib.util
+import inspect
+import pickle
+import pickletools
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpusolve
+from gpusolve import gam, sparse
+from gpusolve._device.kernels import source_directory
+
+PACKAGE = Path(gpusolve.__file__).parent
+
+ROOMS = {
+    "_emulator": set[str](),
+    "_device": {"_emulator"},
+    "monoid": {"_device"},
+    "reference": {"monoid"},
+    "_blocks": {"_device", "monoid", "reference"},
+    "_gemv": {"_device", "reference"},
+    "_nnls": {"_device", "reference"},
+    "sparse": {"_blocks", "_device", "monoid", "reference"},
+    "gam": {"_device", "_gemv"},
+}
+"""Each room and the rooms that it may import, from the ground floor up."""
+
+WITHOUT_REFERENCE = {
+    "gram": "boosting",
+    "map": "reduce",
+    "scan_textbook": "scan",
+    "scatter": "partition",
+}
+"""Kernel files that are specified in the reference of another one."""
+
+PUBLIC_MODULES = (gpusolve, gam, sparse)
+PUBLIC_FUNCTIONS = {
+    function
+    for module in PUBLIC_MODULES
+    for name in module.__all__
+    if inspect.isfunction(function := getattr(module, name))
+}
+PUBLIC_CLASSES = [
+    (module, one)
+    for module in PUBLIC_MODULES
+    for name in module.__all__
+    if inspect.isclass(one := getattr(module, name))
+]
+
+
+def modules() -> dict[str, Path]:
+    """The modules of the package and their files."""
+    return {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if "cuda_src" not in path.parts
+    }
+
+
+def room_of(module: str) -> str:
+    """The first part of a module's name below the package."""
+    return (module.split(".") + [""])[1]
+
+
+MODULES = {name.removesuffix(".__init__"): path for name, path in modules().items()}
+KERNEL_MODULES = [
+    name
+    for name in MODULES
+    if name.endswith("_kernel") and room_of(name) != "_emulator"
+]
+
+
+def imports(name: str) -> Iterator[str]:
+    """The modules of the package that a module imports, also inside functions.
+
+    Imports for type annotations count too.
+    """
+    path = MODULES[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names if one.name in MODULES)
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        module = importlib.util.resolve_name(
+            "." * node.level + (node.module or ""), package
+        )
+        for one in node.names:
+            target = f"{module}.{one.name}"
+            if target in MODULES:
+                yield target
+            elif module in MODULES and one.name != "__version__":
+                yield module
+
+
+def test_rooms_import_only_rooms_below_them() -> None:
+    found: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for name in MODULES:
+        if room_of(name):
+            found[room_of(name)] |= {room_of(one) for one in imports(name)}
+    assert {room: below - {room} for room, below in found.items()} == ROOMS
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    graph = {name: set(imports(name)) - {name} for name in MODULES if room_of(name)}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("name", KERNEL_MODULES)
+def test_kernel_modules_use_no_public_function(name: str) -> None:
+    module = importlib.import_module(name)
+    used = [key for key, value in vars(module).items() if callable(value)]
+    assert not PUBLIC_FUNCTIONS & {getattr(module, key) for key in used}
+
+
+@pytest.mark.parametrize("name", KERNEL_MODULES)
+def test_kernel_modules_do_not_validate(name: str) -> None:
+    raised = {
+        node.exc.func.id
+        for node in ast.walk(ast.parse(MODULES[name].read_text()))
+        if isinstance(node, ast.Raise)
+        and isinstance(node.exc, ast.Call)
+        and isinstance(node.exc.func, ast.Name)
+    }
+    assert not raised & {"TypeError", "ValueError"}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_module_is_hidden_by_another_object(name: str) -> None:
+    module = importlib.import_module(name)
+    for found in pkgutil.iter_modules(getattr(module, "__path__", [])):
+        submodule = importlib.import_module(f"{name}.{found.name}")
+        assert isinstance(getattr(module, found.name), ModuleType)
+        assert getattr(module, found.name) is submodule
+
+
+@pytest.mark.parametrize("path", sorted(source_directory().glob("*.cu")), ids=str)
+def test_kernel_file_launcher_and_reference_share_a_name(path: Path) -> None:
+    launchers = {name.rpartition(".")[2].strip("_") for name in KERNEL_MODULES}
+    assert f"{path.stem}_kernel" in launchers
+    specified = WITHOUT_REFERENCE.get(path.stem, path.stem)
+    assert f"gpusolve.reference._{specified}" in MODULES
+
+
+# ---- pickles -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("module", "one"), PUBLIC_CLASSES)
+def test_public_classes_name_their_public_module(
+    module: ModuleType, one: type[Any]
+) -> None:
+    assert one.__module__ == module.__name__
+
+
+def test_a_pickled_result_names_only_public_modules() -> None:
+    result = gpusolve.nnls(np.eye(2), [[1.0, -2.0], [3.0, 4.0]])
+    stored = pickle.dumps(result)
+    names = {str(argument) for _, argument, _ in pickletools.genops(stored)}
+    assert "gpusolve" in names
+    assert not any(name.startswith("gpusolve.") for name in names)
+    loaded = pickle.loads(stored)
+    np.testing.assert_equal(vars(loaded), vars(result))
