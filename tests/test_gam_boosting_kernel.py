@@ -10,7 +10,7 @@ import pytest
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.gam import BSplines, Learners, _boosting_kernel, boost, make_learners
-from gpusolve.gam._gram_kernel import plan
+from gpusolve.gam._gram_kernel import launch_shape
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +59,8 @@ def test_a_fit_repeats_bit_for_bit(schedule: str, rng: np.random.Generator) -> N
 
 def test_too_many_functions_for_a_block(rng: np.random.Generator) -> None:
     kernel = EmulatedDevice().kernel("boosting", "boost_stacked<double, 4, 256>")
-    with pytest.raises(ValueError, match="fewer basis functions"):
-        plan(kernel, 1, 100, 2**30)
+    with pytest.raises(ValueError, match="n_basis must be smaller"):
+        launch_shape(kernel, 1, 100, 2**30)
 
 
 @pytest.mark.parametrize("method", ["stacked", "gram"])
