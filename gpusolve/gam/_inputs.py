@@ -113,7 +113,7 @@ def real_array(value: object, name: str) -> Array:
     with current_device(array):
         array = floating({name: array})[name]
         if not bool(namespace(array).isfinite(array).all()):
-            raise ValueError(f"{name} must be finite, but it contains NaN or infinity")
+            raise ValueError(f"{name} must be finite, got NaN or infinity")
     return array
 
 
