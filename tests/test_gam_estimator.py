@@ -162,7 +162,7 @@ def test_effects_sum_to_the_prediction(backend: Any, data: Data) -> None:
     np.testing.assert_allclose(
         model.intercept_ + sum(effects), on_host(model.predict(backend.array(Z)))
     )
-    with pytest.raises(IndexError, match="feature must be less than 5"):
+    with pytest.raises(IndexError, match="feature must be -5 to 4"):
         model.partial_effect(5, Z[:, 0])
     with pytest.raises(ValueError, match=r"x must have shape \(n,\)"):
         model.partial_effect(0, Z)

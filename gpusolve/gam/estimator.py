@@ -47,8 +47,7 @@ class BoostedGAM(TakesWeights, Estimator):
         Order of the differences, 1 to 3.
     df : float, optional
         Degrees of freedom of one fit of an effect; fewer give smaller steps. They are
-        the same for all effects, so that none is preferred. Without a penalty `df` is
-        ignored: every fit has as many degrees of freedom as basis functions.
+        the same for all effects, so that none is preferred. Ignored without a penalty.
     df_definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)`` or ``tr(S)`` of the hat matrix S.
     learning_rate : float, optional
@@ -218,13 +217,15 @@ class BoostedGAM(TakesWeights, Estimator):
         if weights is not None and not bool(weights.all()):
             kept = weights > 0
             X, y, weights = X[kept], y[kept], weights[kept]
-        lower, upper = map(on_host, column_ranges(X))
-        basis = BSplines(lower, upper, self.n_basis, self.degree)
+        lower, upper = column_ranges(X)
+        basis = BSplines(on_host(lower), on_host(upper), self.n_basis, self.degree)
+        penalty = self.n_basis, self.penalty, self.penalty_order
+        P, unpenalised = penalty_matrix(*penalty), null_dimension(*penalty)
         learners = _make(
             basis._evaluate(X, "linear", X.dtype),
             self.n_basis,
-            penalty_matrix(self.n_basis, self.penalty, self.penalty_order),
-            null_dimension(self.n_basis, self.penalty, self.penalty_order),
+            P,
+            unpenalised,
             df=self.df,
             df_definition=self.df_definition,
             weights=weights,
@@ -407,9 +408,9 @@ class BoostedGAM(TakesWeights, Estimator):
             )
         if self.max_iter < len(self.path_):
             raise ValueError(
-                f"max_iter must be at least {len(self.path_)}, the iterations that are "
-                f"made already, got {self.max_iter}; predict(X, iteration=...) uses an "
-                "earlier model"
+                f"max_iter must be at least {len(self.path_)}, the number of "
+                f"iterations of the last fit, got {self.max_iter}; "
+                "predict(X, iteration=...) uses an earlier model"
             )
         return self.path_
 
@@ -471,7 +472,8 @@ class BoostedGAM(TakesWeights, Estimator):
         check_integer("feature", feature)
         if not -self.n_features_in_ <= feature < self.n_features_in_:
             raise IndexError(
-                f"feature must be less than {self.n_features_in_}, got {feature}"
+                f"feature must be -{self.n_features_in_} to {self.n_features_in_ - 1}, "
+                f"got {feature}"
             )
         return int(feature)
 
