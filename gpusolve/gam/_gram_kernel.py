@@ -85,8 +85,8 @@ def launch_shape(
     resident = kernel.resident_blocks(THREADS, bytes_needed)
     if resident == 0:
         raise ValueError(
-            "n_basis must be smaller: a block needs more shared memory than the device "
-            f"has, got {bytes_needed} bytes of sums"
+            f"n_basis must be smaller: a block needs {bytes_needed} bytes of shared "
+            "memory, more than the device has"
         )
     most = max(1, rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
     chunks = min(most, max(1, resident // learners))

@@ -77,7 +77,7 @@ class Path:
         return coef
 
     def followed_by(self, later: Path) -> Path:
-        """Append the steps of a later path, which continues this one."""
+        """The path with the steps of `later` appended, which continues it."""
         return Path(
             self.offset,
             np.concatenate([self.selected, later.selected]),
@@ -136,10 +136,10 @@ def choose_method(learners: Learners, steps: int, device: Device | None) -> str:
 def passes_of_a_block(learners: Learners) -> float:
     """The cost of a block of ``B'B``, in passes over the rows of all learners.
 
-    A block multiplies each of the ``degree + 1`` nonzeros of a row by ``degree + 1``
-    others. It also writes k x k numbers for each learner, even for few rows. With four
-    cores, k = 32 and degree 3, a block was measured to cost 3.5 passes of 1e5 rows, and
-    10 passes of 1e3 rows.
+    A block multiplies each of the ``degree + 1`` nonzeros of a row by each nonzero of
+    the selected learner. It also writes k x k numbers for each learner, even for few
+    rows. With four cores, k = 32 and degree 3, the measured cost of a block was 3.5
+    passes of 1e5 rows, and 10 passes of 1e3 rows.
     """
     width, k = learners.values.shape[-1], learners.n_basis
     return float(width + ENTRY_COST * k**2 / (learners.rows * width))
