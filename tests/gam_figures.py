@@ -1,4 +1,4 @@
-"""The figures by mboost that lie in ``tests/data``."""
+"""Data for the tests of the boosted GAM: results of mboost, and a small example."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ DATA = Path(__file__).parent / "data"
 NAMES = sorted(path.stem for path in DATA.glob("sim_n*.json"))
 
 
+def additive(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """X and y: two of five covariates are active, and there is noise."""
+    X = rng.random((n, 5))
+    mean = 3 * np.sin(6 * X[:, 1]) + 2 * X[:, 3] ** 2
+    return X, mean + 0.1 * rng.standard_normal(n)
+
+
 class Figures(NamedTuple):
+    """The results of mboost for one configuration, from ``tests/data``."""
+
     n: int
     n_basis: int
     options: dict[str, Any]
@@ -26,6 +35,7 @@ class Figures(NamedTuple):
 
 
 def figures(name: str) -> Figures:
+    """The results of the configuration with this name, one of `NAMES`."""
     found = json.loads((DATA / f"{name}.json").read_text())
     penalty, df = found["config"].split("_df")
     coef = np.zeros((len(found["lambda"]), found["k"]))
@@ -49,5 +59,5 @@ def figures(name: str) -> Figures:
 
 
 def sums() -> dict[str, dict[str, Any]]:
-    """Check sums of the simulated data, by the number of observations."""
+    """Checksums of the simulated data, by the number of observations."""
     return json.loads((DATA / "sim.json").read_text())

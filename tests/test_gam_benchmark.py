@@ -1,4 +1,4 @@
-"""The benchmark of the boosted GAM, at its smallest size."""
+"""The benchmark of the boosted GAM, with the smallest problem."""
 
 from __future__ import annotations
 

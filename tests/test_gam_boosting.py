@@ -1,19 +1,18 @@
-"""Boosting against figures by mboost, the specification, and what must hold of it."""
+"""Boosting, compared with results of mboost and the reference, and its properties."""
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import numpy as np
 import pytest
-from gam_figures import NAMES, Figures, figures, sums
+from gam_figures import NAMES, Figures, additive, figures, sums
 
-from gpusolve import _emulator
-from gpusolve import reference as specification
+from gpusolve import _emulator, reference
+from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.gam import boosting
 from gpusolve.gam.basis import BSplines
-from gpusolve.gam.boosting import Path, boost
+from gpusolve.gam.boosting import Path, boost, choose_method
 from gpusolve.gam.learners import Learners, make_learners
 from gpusolve.gam.penalty import penalty_matrix
 from gpusolve.gam.simulation import simulate
@@ -22,32 +21,19 @@ METHODS = ("direct", "stacked", "gram")
 
 
 @pytest.fixture(params=METHODS)
-def method(request: pytest.FixtureRequest, backend: Any) -> str:
-    kernel = importlib.util.find_spec("gpusolve.gam._boosting_kernel")
-    if kernel is None and backend.name != "numpy" and request.param != "direct":
-        pytest.skip("the kernel is not there yet")
+def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 def learners_of(
-    backend: Any, X: np.ndarray, n_basis: int = 10, dtype: Any = None, **options: Any
+    X: Any, n_basis: int = 10, dtype: Any = np.float64, **options: Any
 ) -> Learners:
-    X = backend.array(X)
-    basis = BSplines.spanning(X, n_basis).evaluate(X, dtype=dtype or np.float64)
-    if "weights" in options:
-        options["weights"] = backend.array(options["weights"])
+    basis = BSplines.spanning(X, n_basis).evaluate(X, dtype=dtype)
     return make_learners(basis, n_basis, **options)
 
 
-def additive(rng: np.random.Generator, n: int = 150) -> tuple[np.ndarray, np.ndarray]:
-    """Two of five covariates act, and there is noise."""
-    X = rng.random((n, 5))
-    mean = 3 * np.sin(6 * X[:, 1]) + 2 * X[:, 3] ** 2
-    return X, mean + 0.1 * rng.standard_normal(n)
-
-
 @pytest.mark.parametrize("n", [1000, 10_000, 100_000])
-def test_the_simulation_is_the_one_of_the_figures(n: int) -> None:
+def test_the_simulation_has_the_checksums_of_the_data_for_mboost(n: int) -> None:
     X, y, active = simulate(n)
     expected = sums()[str(n)]
     assert active.tolist() == expected["active_0based"]
@@ -56,7 +42,7 @@ def test_the_simulation_is_the_one_of_the_figures(n: int) -> None:
     assert y.var() == pytest.approx(expected["var_y"], rel=1e-12)
 
 
-def check_against(found: Figures, path: Path, rel: float) -> None:
+def check_path(path: Path, found: Figures, rel: float) -> None:
     steps = len(path)
     np.testing.assert_array_equal(path.selected, found.selected[:steps])
     np.testing.assert_allclose(path.risk, found.risk[: steps + 1], rtol=rel)
@@ -65,22 +51,22 @@ def check_against(found: Figures, path: Path, rel: float) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("given", [True, False], ids=["lambda given", "lambda solved"])
-def test_is_mboost(backend: Any, method: str, name: str, given: bool) -> None:
+def test_equals_mboost(backend: Any, method: str, name: str, given: bool) -> None:
     found = figures(name)
     steps = 100
     if backend.emulated:
         if not given or name != "sim_n1000_k16_pspline_df4":
-            pytest.skip("one figure is enough for the emulator, which takes long")
+            pytest.skip("the emulator is slow: one configuration is enough")
         steps = 4
     if method == "direct" and found.n > 1000 and backend.name == "numpy":
-        pytest.skip("dense matrices of many rows take long on a CPU")
+        pytest.skip("dense matrices with many rows are slow on a CPU")
     X, y, _ = simulate(found.n)
     options = {**found.options, "lambda_": found.lambda_ if given else None}
-    learners = learners_of(backend, X, found.n_basis, **options)
+    learners = learners_of(backend.array(X), found.n_basis, **options)
     path = boost(learners, backend.array(y), steps=steps, method=method)
     assert path.method == method
     rel = 1e-10 if given else 1e-8
-    check_against(found, path, rel)
+    check_path(path, found, rel)
     if steps < 100:
         return
     coef = path.coef(100)
@@ -93,29 +79,29 @@ def test_is_mboost(backend: Any, method: str, name: str, given: bool) -> None:
         )
 
 
-def test_the_specification_is_mboost() -> None:
+def test_the_reference_equals_mboost() -> None:
     found = figures("sim_n1000_k16_ridge_df1")
     X, y, _ = simulate(1000)
     B = np.stack(
         [
-            specification.design_matrix(
-                x, specification.equidistant_knots(x.min(), x.max(), 16, 3), 3
+            reference.design_matrix(
+                x, reference.equidistant_knots(x.min(), x.max(), 16, 3), 3
             )
             for x in X.T
         ]
     )
-    model = specification.boost(B, y, np.eye(16), found.lambda_)
+    model = reference.boost(B, y, np.eye(16), found.lambda_)
     np.testing.assert_array_equal(model.selected, found.selected)
     np.testing.assert_allclose(model.risk, found.risk, rtol=1e-10)
     np.testing.assert_allclose(model.fitted, found.fitted, rtol=1e-10)
     w = np.ones(1000)
     for basis, lambda_ in zip(B[:3], found.lambda_[:3], strict=True):
-        solved = specification.smoothing_parameter(basis, w, np.eye(16), 1, "trace")
+        solved = reference.smoothing_parameter(basis, w, np.eye(16), 1, "trace")
         assert solved == pytest.approx(lambda_, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_lambda_is_mboosts(name: str) -> None:
+def test_lambda_equals_mboost(name: str) -> None:
     found = figures(name)
     X, _, _ = simulate(found.n)
     X = np.asfortranarray(X)
@@ -126,22 +112,24 @@ def test_lambda_is_mboosts(name: str) -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("penalty", ["difference", "ridge", "cyclic"])
-def test_is_the_specification(
+def test_equals_the_reference(
     backend: Any, method: str, weighted: bool, penalty: str, rng: np.random.Generator
 ) -> None:
-    X, y = additive(rng)
-    options = {"weights": rng.integers(0, 4, len(y)) + 0.5} if weighted else {}
-    learners = learners_of(backend, X, penalty=penalty, **options)
+    X, y = additive(rng, 150)
+    weights = rng.integers(0, 4, len(y)) + 0.5 if weighted else None
+    learners = learners_of(
+        backend.array(X), penalty=penalty, weights=backend.array(weights)
+    )
     path = boost(learners, backend.array(y), steps=40, learning_rate=0.3, method=method)
-    host = learners_of(type(backend)("numpy"), X, penalty=penalty, **options)
-    expected = specification.boost(
+    host = learners_of(X, penalty=penalty, weights=weights)
+    expected = reference.boost(
         host.dense(),
         y,
         penalty_matrix(10, penalty),
         host.lambda_,
         steps=40,
         learning_rate=0.3,
-        **options,
+        weights=weights,
     )
     np.testing.assert_array_equal(path.selected, expected.selected)
     assert path.offset == pytest.approx(expected.offset, rel=1e-12)
@@ -151,13 +139,13 @@ def test_is_the_specification(
     np.testing.assert_allclose(fitted, expected.fitted, atol=1e-10)
 
 
-def test_float32_storage_keeps_the_path_where_the_gap_allows(
+def test_float32_bases_give_the_same_path(
     backend: Any, method: str, rng: np.random.Generator
 ) -> None:
-    X, y = additive(rng)
+    X, y = additive(rng, 150)
     double, single = (
         boost(
-            learners_of(backend, X, dtype=dtype),
+            learners_of(backend.array(X), dtype=dtype),
             backend.array(y),
             steps=30,
             method=method,
@@ -169,13 +157,13 @@ def test_float32_storage_keeps_the_path_where_the_gap_allows(
     assert single.updates.dtype == np.float64
 
 
-def test_many_steps_end_at_penalised_least_squares(
+def test_many_steps_converge_to_least_squares(
     backend: Any, method: str, rng: np.random.Generator
 ) -> None:
-    """With lambda at zero boosting is coordinate descent for least squares."""
+    """Without a penalty, boosting is coordinate descent for least squares."""
     X, y = additive(rng, n=120)
     X = X[:, :2]
-    learners = learners_of(backend, X, n_basis=6, penalty=None)
+    learners = learners_of(backend.array(X), n_basis=6, penalty=None)
     steps = 100 if backend.emulated else 400
     path = boost(
         learners, backend.array(y), steps=steps, learning_rate=1.0, method=method
@@ -186,8 +174,8 @@ def test_many_steps_end_at_penalised_least_squares(
     assert path.risk[-1] == pytest.approx(((y - best) ** 2).sum(), rel=1e-9)
 
 
-def test_penalised_learners_reach_least_squares_too(rng: np.random.Generator) -> None:
-    """The penalty slows the steps down; it does not move where they end."""
+def test_penalised_learners_converge_to_least_squares(rng: np.random.Generator) -> None:
+    """The penalty makes the steps smaller; it does not change their limit."""
     x = rng.random((150, 1))
     y = np.sin(6 * x[:, 0]) + 0.1 * rng.standard_normal(150)
     basis = BSplines.spanning(x, 6).evaluate(x)
@@ -199,11 +187,11 @@ def test_penalised_learners_reach_least_squares_too(rng: np.random.Generator) ->
 
 
 @pytest.mark.parametrize("learning_rate", [0.01, 0.5, 1.0])
-def test_risk_never_rises(
+def test_risk_never_increases(
     backend: Any, method: str, learning_rate: float, rng: np.random.Generator
 ) -> None:
-    X, y = additive(rng)
-    learners = learners_of(backend, X, weights=rng.random(len(y)))
+    X, y = additive(rng, 150)
+    learners = learners_of(backend.array(X), weights=backend.array(rng.random(len(y))))
     path = boost(
         learners,
         backend.array(y),
@@ -215,26 +203,28 @@ def test_risk_never_rises(
     assert path.risk.shape == (61,)
 
 
-def test_permuted_learners_give_the_permuted_path(
+def test_permuting_the_learners_permutes_the_path(
     backend: Any, method: str, rng: np.random.Generator
 ) -> None:
-    X, y = additive(rng)
+    X, y = additive(rng, 150)
     order = np.array([3, 0, 4, 1, 2])
     paths = [
-        boost(learners_of(backend, Z), backend.array(y), steps=40, method=method)
+        boost(learners_of(backend.array(Z)), backend.array(y), steps=40, method=method)
         for Z in (X, X[:, order])
     ]
     np.testing.assert_array_equal(order[paths[1].selected], paths[0].selected)
     np.testing.assert_allclose(paths[1].updates, paths[0].updates, atol=1e-10)
 
 
-def test_integer_weights_are_repeated_rows(
+def test_integer_weights_equal_repeated_rows(
     backend: Any, method: str, rng: np.random.Generator
 ) -> None:
-    X, y = additive(rng)
+    X, y = additive(rng, 150)
     counts = rng.integers(1, 4, len(y))
-    weighted = learners_of(backend, X, weights=counts.astype(float))
-    repeated = learners_of(backend, X.repeat(counts, axis=0))
+    weighted = learners_of(
+        backend.array(X), weights=backend.array(counts.astype(float))
+    )
+    repeated = learners_of(backend.array(X.repeat(counts, axis=0)))
     paths = [
         boost(learners, backend.array(target), steps=40, method=method)
         for learners, target in ((weighted, y), (repeated, y.repeat(counts)))
@@ -244,21 +234,23 @@ def test_integer_weights_are_repeated_rows(
     np.testing.assert_allclose(paths[0].risk, paths[1].risk, rtol=1e-10)
 
 
-def test_a_path_goes_on(backend: Any, method: str, rng: np.random.Generator) -> None:
-    X, y = additive(rng)
-    learners, y = learners_of(backend, X), backend.array(y)
+def test_a_path_can_be_continued(
+    backend: Any, method: str, rng: np.random.Generator
+) -> None:
+    X, y = additive(rng, 150)
+    learners, y = learners_of(backend.array(X)), backend.array(y)
     whole = boost(learners, y, steps=50, method=method)
     part = boost(learners, y, steps=20, method=method)
-    went_on = boost(learners, y, steps=30, method=method, start=part)
-    np.testing.assert_array_equal(went_on.selected, whole.selected)
-    np.testing.assert_allclose(went_on.updates, whole.updates, atol=1e-11)
-    np.testing.assert_allclose(went_on.risk, whole.risk, rtol=1e-10)
+    continued = boost(learners, y, steps=30, method=method, start=part)
+    np.testing.assert_array_equal(continued.selected, whole.selected)
+    np.testing.assert_allclose(continued.updates, whole.updates, atol=1e-11)
+    np.testing.assert_allclose(continued.risk, whole.risk, rtol=1e-10)
 
 
-def test_nothing_is_left_to_learn(backend: Any, method: str) -> None:
+def test_a_constant_target_gives_zero_updates(backend: Any, method: str) -> None:
     X = np.random.default_rng(0).random((50, 3))
     path = boost(
-        learners_of(backend, X),
+        learners_of(backend.array(X)),
         backend.array(np.full(50, 2.0)),
         steps=5,
         method=method,
@@ -270,32 +262,38 @@ def test_nothing_is_left_to_learn(backend: Any, method: str) -> None:
 
 
 def test_no_steps(backend: Any, method: str, rng: np.random.Generator) -> None:
-    X, y = additive(rng)
-    path = boost(learners_of(backend, X), backend.array(y), steps=0, method=method)
+    X, y = additive(rng, 150)
+    path = boost(
+        learners_of(backend.array(X)), backend.array(y), steps=0, method=method
+    )
     assert path.updates.shape == (0, 10)
     assert path.risk[0] == pytest.approx(((y - y.mean()) ** 2).sum())
 
 
 @pytest.mark.parametrize("shape", [(149,), (151,), (150, 1), ()])
-def test_y_has_a_number_for_each_row(
+def test_y_of_wrong_shape_raises(
     backend: Any, method: str, shape: tuple[int, ...], rng: np.random.Generator
 ) -> None:
-    X, _ = additive(rng)
-    with pytest.raises(ValueError, match=r"\(150,\) is wanted"):
-        boost(learners_of(backend, X), backend.array(np.ones(shape)), method=method)
+    X, _ = additive(rng, 150)
+    with pytest.raises(ValueError, match=r"y must have shape \(150,\)"):
+        boost(
+            learners_of(backend.array(X)), backend.array(np.ones(shape)), method=method
+        )
 
 
 @pytest.mark.parametrize(
     "backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True
 )
-def test_all_is_on_one_device(backend: Any, rng: np.random.Generator) -> None:
-    X, y = additive(rng)
+def test_arrays_on_different_devices_raise(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    X, y = additive(rng, 150)
     there = backend.array(X)
     basis = BSplines.spanning(there, 10)
     learners = make_learners(basis.evaluate(there), 10)
     for call in (
         lambda: boost(learners, y),
-        lambda: boost(learners_of(_Host, X), backend.array(y)),
+        lambda: boost(learners_of(X), backend.array(y)),
         lambda: make_learners(basis.evaluate(there), 10, weights=np.ones(150)),
         lambda: basis.evaluate(X),
     ):
@@ -304,37 +302,31 @@ def test_all_is_on_one_device(backend: Any, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("method", ["stacked", "gram"])
-def test_the_same_bits_every_time(
+def test_a_fit_repeats_bit_for_bit(
     backend: Any, method: str, rng: np.random.Generator
 ) -> None:
-    """Also where the threads of the emulator take their turns in another order."""
+    """Also if the emulator runs the threads in another order."""
     X, y = additive(rng, n=300 if backend.emulated else 3000)
     paths = []
     for seed in (1, 2):
         with _emulator.schedule("random", seed):
-            learners = learners_of(backend, X)
+            learners = learners_of(backend.array(X))
             paths.append(boost(learners, backend.array(y), steps=30, method=method))
     np.testing.assert_array_equal(paths[0].updates, paths[1].updates)
     np.testing.assert_array_equal(paths[0].risk, paths[1].risk)
 
 
-class _Host:
-    """Arrays as they are."""
-
-    array = staticmethod(lambda value: value)
-
-
 @pytest.mark.parametrize("method", ["stacked", "gram"])
-def test_active_covariates_are_found_first(method: str) -> None:
+def test_active_covariates_are_selected_first(method: str) -> None:
     X, y, active = simulate(1000)
-    path = boost(learners_of(_Host, X, 16), y, steps=400, method=method)
+    path = boost(learners_of(X, 16), y, steps=400, method=method)
     distinct = list(dict.fromkeys(path.selected.tolist()))
     assert sorted(distinct[:20]) == active.tolist()
 
 
-def test_thousand_steps_of_gram_are_those_of_stacked() -> None:
+def test_a_thousand_steps_of_gram_equal_those_of_stacked() -> None:
     X, y, _ = simulate(1000)
-    learners = learners_of(_Host, X, 16)
+    learners = learners_of(X, 16)
     stacked, gram = (
         boost(learners, y, steps=1000, method=method) for method in ("stacked", "gram")
     )
@@ -342,33 +334,45 @@ def test_thousand_steps_of_gram_are_those_of_stacked() -> None:
     np.testing.assert_allclose(gram.risk, stacked.risk, rtol=1e-9)
 
 
-def test_auto_says_what_it_chose(monkeypatch: Any, rng: np.random.Generator) -> None:
-    X, y = additive(rng)
-    learners = learners_of(_Host, X)
+def test_the_path_names_the_method_that_auto_chose(
+    monkeypatch: Any, rng: np.random.Generator
+) -> None:
+    X, y = additive(rng, 150)
+    learners = learners_of(X)
     assert boost(learners, y, steps=3).method == "stacked"
     assert boost(learners, y, steps=200).method == "gram"
     monkeypatch.setattr(boosting, "BLOCK_BYTES", 1000)
     assert boost(learners, y, steps=200).method == "stacked"
-    with pytest.raises(ValueError, match="one of"):
+    with pytest.raises(ValueError, match="method must be one of"):
         boost(learners, y, method="fast")
 
 
-def test_auto_reckons_with_the_blocks_that_there_will_be(
+def test_auto_counts_the_blocks_that_will_be_allocated(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    """On a host blocks are made when wanted; a device allocates all of them."""
-    learners = learners_of(_Host, rng.random((500, 200)), n_basis=8)
+    """A host allocates blocks one by one; a device allocates all of them at once."""
+    learners = learners_of(rng.random((500, 200)), n_basis=8)
     expected, possible = 64, 200
     block = 8 * learners.gram.size
     monkeypatch.setattr(boosting, "BLOCK_BYTES", expected * block)
-    assert boosting.plan(learners, 1000) == "gram"
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    assert boosting.plan(learners, 1000) == "stacked"
+    assert choose_method(learners, 1000, None) == "gram"
+    assert choose_method(learners, 1000, EmulatedDevice()) == "stacked"
     monkeypatch.setattr(boosting, "BLOCK_BYTES", possible * block)
-    assert boosting.plan(learners, 1000) == "gram"
+    assert choose_method(learners, 1000, EmulatedDevice()) == "gram"
 
 
-def test_auto_makes_no_large_blocks_for_few_rows(rng: np.random.Generator) -> None:
-    few, many = (learners_of(_Host, rng.random((n, 60)), 30) for n in (50, 5000))
-    assert boosting.plan(many, 200) == "gram"
-    assert boosting.plan(few, 200) == "stacked"
+def test_auto_avoids_large_blocks_for_few_rows(rng: np.random.Generator) -> None:
+    few, many = (learners_of(rng.random((n, 60)), 30) for n in (50, 5000))
+    assert choose_method(many, 200, None) == "gram"
+    assert choose_method(few, 200, None) == "stacked"
+
+
+def test_gram_that_does_not_fit_raises(rng: np.random.Generator) -> None:
+    class SmallDevice(EmulatedDevice):
+        shared_memory_per_block = 33 * 1024
+
+    learners = learners_of(rng.random((20, 2)))
+    assert choose_method(learners, 1000, SmallDevice()) == "stacked"
+    with pytest.raises(ValueError, match="method must be 'stacked' for 10 basis"):
+        boosting.check_method("gram", 2, 10, SmallDevice())
+    boosting.check_method("auto", 2, 10, SmallDevice())

@@ -1,4 +1,4 @@
-"""Gram matrices, degrees of freedom and smoothing parameters from their definitions."""
+"""Gram matrices, degrees of freedom and smoothing parameters, by their definitions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpusolve._device import threads
-from gpusolve._device.arrays import is_cupy
+from gpusolve._device.arrays import on_host
 from gpusolve.gam.basis import BSplines, CompactBasis
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.learners import Learners, gram_by_cells, make_learners
@@ -18,10 +18,6 @@ from gpusolve.reference import degrees_of_freedom, smoothing_parameter
 
 KINDS = [("difference", 1), ("difference", 2), ("difference", 3), ("ridge", 0),
          ("cyclic", 2)]  # fmt: skip
-
-
-def host(array: Any) -> np.ndarray:
-    return array.get() if is_cupy(array) else array
 
 
 def basis_of(X: Any, n_basis: int, degree: int = 3) -> CompactBasis:
@@ -39,8 +35,8 @@ def weights(rng: np.random.Generator) -> np.ndarray:
 
 
 def gram_of(learners: Learners) -> np.ndarray:
-    B = host(learners.dense())
-    w = np.ones(B.shape[1]) if learners.weights is None else host(learners.weights)
+    B = on_host(learners.dense())
+    w = np.ones(B.shape[1]) if learners.weights is None else on_host(learners.weights)
     return np.einsum("knp,n,knq->kpq", B, w, B)
 
 
@@ -54,15 +50,15 @@ def test_gram_and_inverse(
         basis_of(backend.array(X), 9, degree), 9, weights=w, penalty="ridge", df=3
     )
     G = gram_of(learners)
-    np.testing.assert_allclose(host(learners.gram), G, rtol=1e-12, atol=1e-12)
-    A = G + host(learners.lambda_)[:, None, None] * np.eye(9)
+    np.testing.assert_allclose(on_host(learners.gram), G, rtol=1e-12, atol=1e-12)
+    A = G + on_host(learners.lambda_)[:, None, None] * np.eye(9)
     np.testing.assert_allclose(
-        host(learners.inverse) @ A, np.broadcast_to(np.eye(9), A.shape), atol=1e-10
+        on_host(learners.inverse) @ A, np.broadcast_to(np.eye(9), A.shape), atol=1e-10
     )
     residual = np.cos(np.arange(len(X)))
     w = weights if weighted else np.ones(len(X))
-    B = host(learners.dense())
-    for k, Q in enumerate(host(learners.gain)):
+    B = on_host(learners.dense())
+    for k, Q in enumerate(on_host(learners.gain)):
         c = B[k].T @ (w * residual)
         fit = B[k] @ np.linalg.solve(A[k], c)
         gained = w @ residual**2 - w @ (residual - fit) ** 2
@@ -70,7 +66,7 @@ def test_gram_and_inverse(
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 10_000])
-def test_products_by_cell_are_dense_products(
+def test_products_by_cell_equal_dense_products(
     X: np.ndarray, weights: np.ndarray, chunk_rows: int, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(threads, "CHUNK_ROWS", chunk_rows)
@@ -120,7 +116,7 @@ def test_smoothing_parameters_give_the_degrees_of_freedom(
         assert lambda_ == pytest.approx(expected, rel=1e-5)
 
 
-def test_lambda_is_zero_where_nothing_is_penalised(X: np.ndarray) -> None:
+def test_lambda_is_zero_if_nothing_is_penalised(X: np.ndarray) -> None:
     for options in ({"df": 10}, {"df": 1e9}, {"penalty": None}):
         learners = make_learners(basis_of(X, 10), 10, **options)
         np.testing.assert_array_equal(learners.lambda_, 0)
@@ -128,7 +124,7 @@ def test_lambda_is_zero_where_nothing_is_penalised(X: np.ndarray) -> None:
 
 def test_a_line_needs_two_degrees_of_freedom(X: np.ndarray) -> None:
     basis = basis_of(X, 10)
-    with pytest.raises(ValueError, match="leaves 2 degrees"):
+    with pytest.raises(ValueError, match="df must be at least 2"):
         make_learners(basis, 10, df=1.9)
     line = make_learners(basis, 10, df=2)
     np.testing.assert_array_equal(line.lambda_ > 1e14, True)
@@ -142,18 +138,18 @@ def test_a_line_needs_two_degrees_of_freedom(X: np.ndarray) -> None:
 
 @pytest.mark.parametrize("df", [0, -1, float("nan")])
 def test_degrees_of_freedom_are_positive(X: np.ndarray, df: float) -> None:
-    with pytest.raises(ValueError, match="positive number"):
+    with pytest.raises(ValueError, match="df must be positive"):
         make_learners(basis_of(X, 10), 10, df=df)
 
 
-def test_definitions_have_names(X: np.ndarray) -> None:
+def test_unknown_definition_of_degrees_of_freedom_raises(X: np.ndarray) -> None:
     with pytest.raises(ValueError, match="df_definition"):
         make_learners(basis_of(X, 10), 10, df_definition="tr(S)")
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])
 def test_few_levels_are_fitted_exactly(levels: int, rng: np.random.Generator) -> None:
-    """A covariate of fewer levels than functions: its Gram matrix is singular."""
+    """A covariate with fewer levels than functions has a singular Gram matrix."""
     x = rng.integers(0, levels, 60).astype(float)
     learners = make_learners(basis_of(x[:, None], 10), 10, penalty_order=3, df=4)
     assert np.isfinite(learners.inverse).all()
@@ -173,7 +169,7 @@ def test_fewer_rows_than_functions(rng: np.random.Generator) -> None:
 
 
 def test_few_levels_are_joined_smoothly(rng: np.random.Generator) -> None:
-    """Between two levels nothing is known, and a straight line has no penalty."""
+    """There are no data between two levels, and a straight line has no penalty."""
     x = rng.integers(0, 2, 60).astype(float)[:, None]
     splines = BSplines.spanning(x, 10)
     learners = make_learners(splines.evaluate(x), 10)
@@ -184,7 +180,7 @@ def test_few_levels_are_joined_smoothly(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(effect, 3 + 2 * between, atol=1e-9)
 
 
-def test_equal_rows_are_of_rank_one_however_many() -> None:
+def test_rank_does_not_depend_on_the_number_of_equal_rows() -> None:
     x = np.repeat([[0.0], [0.3], [1.0]], [1, 1, 50_000], axis=0)
     learners = make_learners(basis_of(x, 24), 24)
     np.testing.assert_array_equal(learners.lambda_, 0)
@@ -204,11 +200,11 @@ def test_weights_may_be_strided(backend: Any, X: np.ndarray) -> None:
     basis = basis_of(backend.array(X), 9)
     strided = make_learners(basis, 9, weights=backend.array(weights)[::2])
     packed = make_learners(basis, 9, weights=backend.array(weights[::2].copy()))
-    np.testing.assert_array_equal(host(strided.gram), host(packed.gram))
+    np.testing.assert_array_equal(on_host(strided.gram), on_host(packed.gram))
 
 
 def every_other(array: np.ndarray) -> np.ndarray:
-    """The same numbers, with others between them."""
+    """The same numbers with other numbers between them in memory."""
     apart = np.full((*array.shape[:-1], 2 * array.shape[-1]), 7, array.dtype)
     apart[..., ::2] = array
     return apart[..., ::2]
@@ -223,7 +219,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("method", ["stacked", "gram"])
-def test_the_basis_may_lie_as_it_likes(
+def test_the_basis_may_have_any_layout(
     backend: Any, X: np.ndarray, weights: np.ndarray, layout: str, method: str
 ) -> None:
     packed = basis_of(X, 9)
@@ -237,7 +233,7 @@ def test_the_basis_may_lie_as_it_likes(
     np.testing.assert_array_equal(paths[1].risk, paths[0].risk)
 
 
-def test_weights_are_one_for_each_row(X: np.ndarray) -> None:
+def test_weights_of_wrong_shape_raise(X: np.ndarray) -> None:
     for weights in (np.ones(149), np.ones((150, 1)), np.ones(151)):
-        with pytest.raises(ValueError, match=r"\(150,\) is wanted"):
+        with pytest.raises(ValueError, match=r"weights must have shape \(150,\)"):
             make_learners(basis_of(X, 9), 9, weights=weights)

@@ -1,8 +1,8 @@
-"""What blocks of the boosting kernels tell each other, and the barrier between them.
+"""Data that blocks of the boosting kernels share, and the grid barrier between them.
 
-The emulator replays how blocks interleave by a seed, and its race detector knows which
-writes a block may rely on. The barrier's fences are taken away here, in a copy of the
-sources, to see that it would be noticed.
+The emulator interleaves blocks by a seed, and its race detector reports reads that no
+barrier orders after the write. One test removes the barrier's fences, in a copy of the
+sources, and expects a report.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ def emulate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 FENCE = "__threadfence();"
-LOST = {"writers": [0], "readers": [1], "both": [0, 1]}
-"""Which of the barrier's two fences are taken away."""
+REMOVED = {"writers": [0], "readers": [1], "both": [0, 1]}
+"""Fences to remove from the barrier: 0 is before the arrival, 1 after the wait."""
 
 
-@pytest.fixture(params=LOST)
-def lost_fences(request: pytest.FixtureRequest, copied_sources: Path) -> None:
-    """The barrier without some of its fences, in a copy of the sources."""
+@pytest.fixture(params=REMOVED)
+def removed_fences(request: pytest.FixtureRequest, copied_sources: Path) -> None:
+    """Remove fences from the barrier, in a copy of the sources."""
     header = copied_sources / "grid.cuh"
     before, between, after = header.read_text().split(FENCE)
-    kept = ["" if fence in LOST[request.param] else FENCE for fence in (0, 1)]
+    kept = ["" if fence in REMOVED[request.param] else FENCE for fence in (0, 1)]
     header.write_text(before + kept[0] + between + kept[1] + after)
 
 
 def boosted(method: str, seed: int) -> Steps:
-    """A few steps of three learners, with the blocks interleaved by a seed."""
+    """Five steps with three learners; the seed determines how blocks interleave."""
     rng = np.random.default_rng(0)
     X = rng.random((40, 3))
     y = np.sin(6 * X[:, 1]) + X[:, 2]
@@ -55,7 +55,7 @@ def boosted(method: str, seed: int) -> Steps:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_race_and_the_same_bits_in_any_interleaving(method: str) -> None:
+def test_no_race_and_same_bits_in_any_interleaving(method: str) -> None:
     first, second = boosted(method, seed=1), boosted(method, seed=2)
     assert len(np.unique(first.selected)) > 1
     np.testing.assert_array_equal(first.selected, second.selected)
@@ -64,7 +64,7 @@ def test_no_race_and_the_same_bits_in_any_interleaving(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.usefixtures("lost_fences")
-def test_a_missing_fence_is_noticed(method: str) -> None:
+@pytest.mark.usefixtures("removed_fences")
+def test_a_missing_fence_is_reported(method: str) -> None:
     with pytest.raises(_emulator.KernelError, match="orders the two"):
         boosted(method, seed=1)

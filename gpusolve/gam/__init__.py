@@ -1,7 +1,7 @@
 """Generalised additive models, fitted by componentwise boosting.
 
-`BoostedGAM` is the estimator. The parts that it is made of can be used by themselves:
-`BSplines` make the bases, `make_learners` the penalised fits, `boost` the path.
+`BoostedGAM` is the estimator. Its parts can be used separately: `BSplines` evaluates
+the bases, `make_learners` prepares the penalised fits, `boost` makes the steps.
 """
 
 from .basis import BSplines, CompactBasis
@@ -23,3 +23,8 @@ __all__ = [
     "penalty_matrix",
     "simulate",
 ]
+
+# A pickle stores the module of a class by name. With the public name, a fitted model
+# can still be loaded after a class has moved to another file.
+for _public in (BSplines, BoostedGAM, CompactBasis, Learners, Path, Simulation):
+    _public.__module__ = __name__

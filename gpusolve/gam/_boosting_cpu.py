@@ -1,9 +1,9 @@
-"""Boosting on a CPU, by two ways to know ``c = B'Wu`` of all learners at each step.
+"""Boosting on a CPU, with two ways to update ``c = B'Wu`` of all learners.
 
-*Stacked* makes c from the residual u, in one pass over all rows and learners. *Gram*
-makes it so once; after a step of the learner j it subtracts ``B'W B_j`` times the
-step, and this block of columns is made when j is first selected, and kept. A step then
-costs the same however many rows there are.
+*Stacked* computes c from the residual u at every step, in one pass over all rows and
+learners. *Gram* computes it once. After a step of the learner j, it subtracts
+``B'W B_j`` times the update. This block of columns is computed when j is first
+selected, and kept. The cost of a step then does not depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
 
 PROGRESS_DELAY = 2.0
-"""Seconds until a progress bar shows."""
+"""Seconds until a progress bar appears."""
 
 
 class Stacked:
-    """The products ``c = B'Wu``, from the residual u."""
+    """The products ``c = B'Wu``, computed from the residual u at every step."""
 
     def __init__(self, learners: Learners, residual: Floats, run: Run) -> None:
         self.learners = learners
@@ -35,7 +35,7 @@ class Stacked:
         self.project()
 
     def project(self) -> None:
-        """Make c from the residual."""
+        """Compute c from the residual."""
         learners = self.learners
         u = learners.weighted(self.residual)
 
@@ -45,7 +45,7 @@ class Stacked:
         self.run(write)
 
     def subtract(self, learner: int, update: Floats) -> None:
-        """Take ``B_j update`` from the residual."""
+        """Subtract ``B_j update`` from the residual."""
         self.residual -= self.learners.fitted(learner, update)
         self.project()
 
@@ -55,7 +55,7 @@ class Stacked:
 
 
 class Gram(Stacked):
-    """The products ``c = B'Wu``, from those before the step."""
+    """The products ``c = B'Wu``, computed from their values before the step."""
 
     def __init__(self, learners: Learners, residual: Floats, run: Run) -> None:
         super().__init__(learners, residual, run)
@@ -63,7 +63,7 @@ class Gram(Stacked):
         self.blocks: dict[int, Floats] = {}
 
     def block(self, learner: int) -> Floats:
-        """``B_i'W B_j`` of all learners i and one j, (K, k, k)."""
+        """``B_i'W B_j`` of all learners i and one learner j, (K, k, k)."""
         if learner not in self.blocks:
             self.blocks[learner] = self.new_block(learner)
         return self.blocks[learner]
@@ -91,16 +91,16 @@ class Gram(Stacked):
         return residual
 
 
-def best(gain: Floats, c: Floats) -> int:
-    """The first learner of the largest ``c' Q c``."""
+def best_learner(gain: Floats, c: Floats) -> int:
+    """The first learner with the largest ``c' Q c``."""
     scores = np.einsum("ki,ki->k", np.matmul(gain, c[..., None])[..., 0], c)
     return int(scores.argmax())
 
 
 def risks(decrements: Floats, last: float) -> Floats:
-    """The risk of every step, from the last one and what each step took away.
+    """The risk after every step, from the last risk and the decrement of each step.
 
-    Going backwards, numbers are added up from small to large, and no digits cancel.
+    The sum runs backwards, from small to large numbers, so that no digits cancel.
     """
     return np.cumsum(np.r_[last, decrements[::-1]])[::-1]
 
@@ -108,7 +108,7 @@ def risks(decrements: Floats, last: float) -> Floats:
 def boost(
     learners: Learners, residual: Floats, learning_rate: float, steps: int, method: str
 ) -> tuple[NDArray[np.int32], Floats, Floats]:
-    """Boost on the host.
+    """Make the steps on the host.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def boost(
             disable=None,
             leave=False,
         ):
-            j = best(gain, products.c)
+            j = best_learner(gain, products.c)
             update = learning_rate * (learners.inverse[j] @ products.c[j])
             decrements[step] = update @ (2 * products.c[j] - learners.gram[j] @ update)
             products.subtract(j, update)

@@ -1,4 +1,4 @@
-"""Boosting as the paper writes it: three matrix-vector products a learner and step."""
+"""Boosting as in the paper: three matrix-vector products for each learner and step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .learners import Learners
 def boost(
     learners: Learners, residual: Array, learning_rate: float, steps: int
 ) -> tuple[Array, Array, Array]:
-    """Boost on dense design matrices, where the learners live.
+    """Make the steps with dense design matrices, on the device of the learners.
 
     Returns
     -------
@@ -22,7 +22,7 @@ def boost(
 
     Notes
     -----
-    Nothing is brought to the host. The design matrices take ``8 K n k`` bytes.
+    Nothing is copied to the host. The design matrices take ``8 K n k`` bytes.
     """
     xp = namespace(residual)
     X = learners.dense()

@@ -1,4 +1,4 @@
-"""The boosting loop on a device: the launches of ``cuda_src/boosting.cu``."""
+"""The boosting loop on a device: launches the kernels of ``cuda_src/boosting.cu``."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import numpy as np
 from .._device.arrays import Array
 from .._device.kernels import Device
 from .._device.launch import LAUNCH_SECONDS, THREADS, WARP, pieces
-from ._gram_kernel import gram_warps, instance, plan, shared_bytes
+from ._gram_kernel import gram_warps, instance, launch_shape, shared_bytes
 from .learners import Learners
 
 READ_SPEED = 2e10
-"""Bytes a second that any device reads, at least. Assumed, not measured."""
+"""Lower limit of a device's memory bandwidth, in bytes per second. Assumed, not
+measured."""
 
 
 def steps_of_launch(device: Device, learners: Learners) -> int:
-    """How many steps one launch may make: all, or what a watchdog bears."""
+    """The most steps of one launch: few enough for a watchdog, if there is one."""
     if not device.has_watchdog:
         return 2**31 - 1
-    of_a_step = learners.values.nbytes + learners.first.nbytes
-    return max(1, int(LAUNCH_SECONDS * READ_SPEED / of_a_step))
+    bytes_read = learners.values.nbytes + learners.first.nbytes
+    return max(1, int(LAUNCH_SECONDS * READ_SPEED / bytes_read))
 
 
 def boost(
@@ -30,48 +31,38 @@ def boost(
     method: str,
     device: Device,
 ) -> tuple[Array, Array, Array]:
-    """Boost `steps` times on the current stream.
+    """Make `steps` steps on the current stream.
 
-    In one launch, or in several short ones where the device has a watchdog.
+    One launch makes all of them; on a device with a watchdog, several short launches.
 
     Parameters
     ----------
     learners : Learners
-        K of them, with k functions each, on the device.
+        K learners with k functions each, on the device.
     residual : (n,) array
-        Of the start.
+        The residual before the first step.
     learning_rate : float
     steps : int
     method : {"stacked", "gram"}
+        "gram" only if it fits: see `gram_fits`.
 
     Returns
     -------
     selected : (steps,) int32 array
         The learner of each step.
     updates : (steps, k) float64 array
-        By how much its coefficients change.
+        The change of its coefficients.
     risk : (steps + 1,) float64 array
         The weighted sum of squares before the first step and after each.
-
-    Raises
-    ------
-    ValueError
-        For "gram" with more functions than a block's shared memory has room for.
     """
     count, rows = learners.first.shape
     k = learners.n_basis
-    kernel = device.kernel("boosting", instance(f"boost_{method}", learners.values))
     is_gram = method == "gram"
     warps = gram_warps(count, k, device.shared_memory_per_block) if is_gram else 0
-    if is_gram and warps == 0:
-        raise ValueError(
-            f"method is 'gram' with {k} basis functions, which do not fit in a block's "
-            f"{device.shared_memory_per_block} bytes of shared memory; 'stacked' is "
-            "wanted"
-        )
     sums = max(THREADS // WARP * k, warps * k * k)
     needed = shared_bytes(k, sums, count if is_gram else 0)
-    launch = plan(kernel, count, rows, needed)
+    kernel = device.kernel("boosting", instance(f"boost_{method}", learners.values))
+    launch = launch_shape(kernel, count, rows, needed)
 
     def doubles(*shape: int) -> Array:
         return device.empty(shape, np.float64)
@@ -96,8 +87,8 @@ def boost(
         np.float64(learning_rate),
     )
     fits = doubles(2, count, k), doubles(2, count, 2), doubles(launch.blocks)
-    part = k * k if is_gram and launch.chunks > 1 else k
-    sums_of_chunks = doubles(launch.chunks, count, part)
+    sum_size = k * k if is_gram and launch.chunks > 1 else k
+    sums_of_chunks = doubles(launch.chunks, count, sum_size)
     grams: tuple[object, ...] = ()
     if is_gram:
         slots = device.zeros((count,), np.int32)
@@ -111,23 +102,25 @@ def boost(
         )
     launches = list(pieces(steps, steps_of_launch(device, learners)))
     arrived = device.zeros((len(launches),), np.uint64)
-    for at, own in enumerate(launches):
-        made = (own.start, own.stop, steps) if is_gram else (own.stop - own.start,)
+    for index, part in enumerate(launches):
+        limits = (
+            (part.start, part.stop, steps) if is_gram else (part.stop - part.start,)
+        )
         path = (selected, updates, risk)
         if not is_gram:
-            path = (selected[own], updates[own], risk[own.start :])
+            path = (selected[part], updates[part], risk[part.start :])
         kernel(
             (launch.blocks,),
             (THREADS,),
             (
                 *matrices,
-                *map(np.int32, made),
+                *map(np.int32, limits),
                 u,
                 sums_of_chunks,
                 *fits,
                 *grams,
                 *path,
-                arrived[at:],
+                arrived[index:],
             ),
             shared_mem=launch.shared_bytes,
             cooperative=True,

@@ -14,14 +14,25 @@ from .._device.kernels import CUDA_TYPES, Device, Kernel
 from .._device.launch import THREADS, WARP, ceil_div
 
 DOUBLE = 8
+"""Bytes of a float64."""
 STATIC_SHARED_MEMORY = 32 * 1024
-"""More than the kernels' own shared variables take, in bytes."""
+"""Upper limit of the kernels' static shared memory, in bytes."""
 ROWS_OF_A_WARP = 256
-"""At least so many rows a warp is given, so that few rows make few chunks."""
+"""Minimum number of rows for each warp. It limits the number of chunks."""
 
 
-class Launch(NamedTuple):
-    """How the blocks of a launch share the learners and the rows."""
+class LaunchShape(NamedTuple):
+    """How the blocks of a launch share the learners and the rows.
+
+    Attributes
+    ----------
+    blocks : int
+        Number of blocks; all are resident.
+    chunks : int
+        Number of chunks into which the rows of each learner are divided.
+    shared_bytes : int
+        Dynamic shared memory of a block.
+    """
 
     blocks: int
     chunks: int
@@ -29,46 +40,68 @@ class Launch(NamedTuple):
 
 
 def shared_bytes(functions: int, sums: int, integers: int = 0) -> int:
-    """Shared memory for ``Vectors`` in the kernel, and the sums of its warps."""
+    """Shared memory for ``Vectors`` in the kernel and the sums of its warps, in bytes.
+
+    Parameters
+    ----------
+    functions : int
+        Number k of basis functions.
+    sums : int
+        Number of float64 sums of all warps.
+    integers : int, optional
+        Number of 32-bit integers.
+    """
     return DOUBLE * (3 * functions + ceil_div(integers, 2) + sums)
 
 
 def gram_warps(learners: int, functions: int, limit: int) -> int:
-    """How many warps find room for k x k sums each; 0 where not a single one does."""
+    """Number of warps whose k x k sums fit in `limit` bytes of shared memory; maybe 0.
+
+    `learners` is the number of learners for which shared memory holds an integer.
+    """
     fixed = shared_bytes(functions, 0, learners) + STATIC_SHARED_MEMORY
     return min(THREADS // WARP, max(0, limit - fixed) // (DOUBLE * functions**2))
 
 
-def plan(kernel: Kernel, learners: int, rows: int, bytes_needed: int) -> Launch:
-    """As many blocks as the device holds at once: they wait for each other.
+def gram_fits(learners: int, functions: int, device: Device | None) -> bool:
+    """Whether the k x k sums of a warp fit in shared memory; always on a host."""
+    if device is None:
+        return True
+    return gram_warps(learners, functions, device.shared_memory_per_block) > 0
 
-    Where there are few learners, each has its rows cut into chunks.
+
+def launch_shape(
+    kernel: Kernel, learners: int, rows: int, bytes_needed: int
+) -> LaunchShape:
+    """All blocks that are resident at once, because they wait for each other.
+
+    If the learners are fewer than the blocks, their rows are divided into chunks.
 
     Raises
     ------
     ValueError
-        Where the device does not hold a single one.
+        If not a single block fits. This is known only after the kernel is compiled.
     """
     resident = kernel.resident_blocks(THREADS, bytes_needed)
     if resident == 0:
         raise ValueError(
-            f"a block wants {bytes_needed} bytes of shared memory, which the device "
-            "does not have; fewer basis functions are wanted"
+            f"n_basis must be smaller: a block needs {bytes_needed} bytes of shared "
+            "memory, more than the device has"
         )
     most = max(1, rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
     chunks = min(most, max(1, resident // learners))
-    return Launch(min(resident, learners * chunks), chunks, bytes_needed)
+    return LaunchShape(min(resident, learners * chunks), chunks, bytes_needed)
 
 
 def instance(name: str, values: Array) -> str:
-    """The kernel's name with its template arguments."""
+    """The name of a kernel with its template arguments."""
     return f"{name}<{CUDA_TYPES[values.dtype]}, {values.shape[-1]}, {THREADS}>"
 
 
 def own_gram(
     first: Array, values: Array, weights: Array | None, n_basis: int, device: Device
 ) -> Array:
-    """``X' W X`` of each learner.
+    """``X' W X`` of each learner, which must fit: see `gram_fits`.
 
     Parameters
     ----------
@@ -76,24 +109,17 @@ def own_gram(
     values : (K, n, degree + 1) array
     weights : (n,) float64 array or None
     n_basis : int
-        k.
+        Number k of basis functions.
 
     Returns
     -------
     (K, k, k) float64 array
-
-    Raises
-    ------
-    ValueError
-        For more functions than a block's shared memory has room for.
     """
     count, rows = first.shape
     warps = gram_warps(0, n_basis, device.shared_memory_per_block)
-    if warps == 0:
-        raise ValueError(f"{n_basis} basis functions do not fit in shared memory")
     needed = DOUBLE * warps * n_basis**2
     kernel = device.kernel("boosting", instance("own_gram", values))
-    chunks = plan(kernel, count, rows, needed).chunks
+    chunks = launch_shape(kernel, count, rows, needed).chunks
     parts = device.empty((chunks, count, n_basis, n_basis), np.float64)
     kernel(
         (chunks * count,),

@@ -1,4 +1,4 @@
-"""What is asked of the data, checked once."""
+"""Validation of the data that an estimator is given."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, as_array, floating, is_cupy, namespace, on_host
+from .._device.arrays import (
+    Array,
+    as_array,
+    contiguous,
+    floating,
+    is_cupy,
+    namespace,
+    on_host,
+)
 from .._device.kernels import current_device
-from ._sklearn import scikit_learns
+from ._sklearn import from_sklearn
 
-WHOLE = math.sqrt(np.finfo(np.float64).eps)
-"""How far from a whole number a weight may be to count as one, relatively."""
+INTEGER_TOLERANCE = math.sqrt(np.finfo(np.float64).eps)
+"""Relative difference from an integer up to which a weight counts as an integer."""
 
 DEVICES = ("auto", "cpu", "cuda")
 
 
 def feature_names(X: object) -> Any | None:
-    """The names of a data frame's columns, (K,) of object; None where there are none.
+    """The column names of a data frame, (K,) of object; None if there are none.
 
     Raises
     ------
     TypeError
-        For names that are strings in part.
+        If only some of the names are strings.
     """
     columns = getattr(X, "columns", None)
     if columns is None:
@@ -33,59 +41,70 @@ def feature_names(X: object) -> Any | None:
     if all(strings):
         return np.array(list(columns), dtype=object)
     if any(strings):
-        raise TypeError("the names of the columns of X must all be strings, or none")
+        raise TypeError(
+            "the names of the columns of X must all be strings, or none of them, got "
+            f"{list(columns)}"
+        )
     return None
 
 
-def on_device(array: Array, device: str) -> Array:
-    """The array where `device` says; "auto" is where it lies."""
-    if device not in DEVICES:
-        raise ValueError(f"device is {device!r}; one of {DEVICES} is wanted")
-    if device == "cpu" and is_cupy(array):
-        return array.get()
-    if device == "cuda" and not is_cupy(array):
-        return uploaded(array)
-    return array
+def to_device(array: Array, device: str) -> Array:
+    """The array on one of `DEVICES`; "auto" leaves it where it is."""
+    if device == "cpu":
+        return on_host(array)
+    return to_gpu(array) if device == "cuda" else array
 
 
-def uploaded(array: Array) -> Array:
-    """The array, on the current GPU.
+def to_gpu(array: Array) -> Array:
+    """The array on a GPU: the current one if it is on the host.
 
     Raises
     ------
     ImportError
-        Without CuPy.
+        If CuPy is not installed.
     RuntimeError
-        Without a GPU, or the driver that CuPy wants.
+        If there is no GPU, or no driver that CuPy can use.
     """
+    if is_cupy(array):
+        return array
     try:
         import cupy
     except ImportError as error:
         raise ImportError(
-            "device is 'cuda', which needs CuPy: "
-            "pip install gpusolve[cuda12] or gpusolve[cuda13]"
+            "device='cuda' needs CuPy: pip install gpusolve[cuda12] or gpusolve[cuda13]"
         ) from error
     try:
         cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise RuntimeError(
-            f"device is 'cuda', but CuPy finds no GPU that it can use: {error}"
+            f"device='cuda' needs a GPU that CuPy can use: {error}"
         ) from error
     return cupy.asarray(array)
 
 
-def real(value: object, name: str) -> Array:
-    """An array of float32 or float64 without NaN and infinity.
+def to_device_of(X: Array, array: Array) -> Array:
+    """The array on the device of X, copied from the host or another GPU."""
+    if not is_cupy(X):
+        return on_host(array)
+    with current_device(X):
+        array = to_gpu(array)
+        return array if array.device == X.device else array.copy()
+
+
+def real_array(value: object, name: str) -> Array:
+    """A float32 or float64 array without NaN and infinity.
 
     Raises
     ------
     TypeError
-        For sparse matrices, and what is no number.
+        For a sparse matrix, or a dtype that is not numeric.
     ValueError
         For complex numbers, NaN and infinity.
     """
     if hasattr(value, "toarray") and hasattr(value, "nnz"):
-        raise TypeError(f"{name} is sparse; a dense array is wanted: use its toarray()")
+        raise TypeError(
+            f"{name} must be a dense array, got a sparse matrix: use {name}.toarray()"
+        )
     array = as_array(value, name)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} is {array.dtype}")
@@ -94,13 +113,13 @@ def real(value: object, name: str) -> Array:
     with current_device(array):
         array = floating({name: array})[name]
         if not bool(namespace(array).isfinite(array).all()):
-            raise ValueError(f"{name} contains NaN or infinity")
+            raise ValueError(f"{name} must be finite, got NaN or infinity")
     return array
 
 
 def covariates(X: object, device: str) -> Array:
-    """The covariates, (n, K) of float32 or float64 on a device."""
-    array = real(X, "X")
+    """The covariates, (n, K) of float32 or float64, on the chosen device."""
+    array = real_array(X, "X")
     if array.ndim != 2:
         raise ValueError(
             f"Expected 2D array, got {array.ndim}D array instead: X has shape "
@@ -114,70 +133,67 @@ def covariates(X: object, device: str) -> Array:
                 f"Found array with 0 {what}(s) (shape={array.shape}) while a minimum "
                 "of 1 is required."
             )
-    return on_device(array, device)
+    return to_device(array, device)
 
 
-def one_of_each(value: object, name: str, X: Array) -> Array:
-    """One number for each row of X, (n,) of float64 beside it."""
-    array = real(value, name)
+def one_per_row(value: object, name: str, X: Array) -> Array:
+    """One number for each row of X, (n,) of float64, on the device of X."""
+    array = real_array(value, name)
     if array.shape != X.shape[:1]:
         raise ValueError(
-            f"{name} has shape {array.shape}; ({len(X)},) is wanted for X of shape "
-            f"{X.shape}"
+            f"{name} must have shape ({len(X)},) for X of shape {X.shape}, got "
+            f"{array.shape}"
         )
-    return moved_beside(X, array).astype(np.float64, copy=False)
-
-
-def moved_beside(X: Array, array: Array) -> Array:
-    """The array where X lives; copied there from the host or another GPU."""
-    if not is_cupy(X):
-        return on_host(array)
-    with current_device(X):
-        array = on_device(array, "cuda")
-        return array if array.device == X.device else array.copy()
+    return to_device_of(X, array).astype(np.float64, copy=False)
 
 
 def target(y: object, X: Array) -> Array:
-    """The target, (n,) of float64 beside X. A column is taken with a warning."""
+    """The target, (n,) of float64, on the device of X.
+
+    A column, (n, 1), is accepted with a warning.
+    """
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     array = as_array(y, "y")
     if array.ndim == 2 and array.shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected.",
-            scikit_learns("exceptions", "DataConversionWarning", UserWarning),
-            stacklevel=4,
+            from_sklearn("exceptions", "DataConversionWarning", UserWarning),
+            stacklevel=3,
         )
         array = array[:, 0]
-    return one_of_each(array, "y", X)
+    return one_per_row(array, "y", X)
 
 
 def observation_weights(weights: object, X: Array) -> Array | None:
-    """The weights, (n,) of float64 beside X; None for ones.
+    """The weights, (n,) of float64 and contiguous, on the device of X; None for ones.
 
-    Those that are not whole numbers, up to rounding, are scaled, so that they add up to
-    as many as there are positive ones. That is mboost's rule.
+    Weights that are not all integers, up to rounding, are scaled: their sum becomes the
+    number of positive weights. This is mboost's rule.
 
     Raises
     ------
     ValueError
-        For negative weights, or where none is positive.
+        If a weight is negative, or none is positive.
     """
     if weights is None:
         return None
-    w = one_of_each(weights, "sample_weight", X)
+    w = one_per_row(weights, "sample_weight", X)
     if bool((w < 0).any()) or not bool((w > 0).any()):
-        raise ValueError("sample_weight must not be negative, and not all of it zero")
-    whole = namespace(w).rint(w)
-    if bool((abs(w - whole) > WHOLE * whole).any()):
+        raise ValueError(
+            "sample_weight must not be negative, and not all of it zero, got "
+            f"{float(w.min())} to {float(w.max())}"
+        )
+    integers = namespace(w).rint(w)
+    if bool((abs(w - integers) > INTEGER_TOLERANCE * integers).any()):
         w = w * ((w > 0).sum() / w.sum())
-    return w
+    return contiguous(w)
 
 
 def check_names(names: Any | None, fitted: Any | None, estimator: str) -> None:
-    """ValueError unless the features have the names that they had in the fit.
+    """ValueError unless the features have the same names as in `fit`.
 
-    Where they have names in one place only, that is a warning.
+    If there are names only here or only in `fit`, this is a warning.
     """
     if names is None and fitted is None:
         return
@@ -200,7 +216,7 @@ def check_names(names: Any | None, fitted: Any | None, estimator: str) -> None:
 
 
 def difference_of_names(names: list[str], fitted: list[str]) -> str:
-    """What is wrong with the names, in words."""
+    """A description of the difference, in scikit-learn's words."""
     unseen = sorted(set(names) - set(fitted))
     missing = sorted(set(fitted) - set(names))
     lines = [

@@ -1,4 +1,4 @@
-"""What makes an estimator one of scikit-learn's, without need of scikit-learn."""
+"""scikit-learn's conventions for estimators, which work without scikit-learn."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ Self = TypeVar("Self", bound="Estimator")
 Weighted = TypeVar("Weighted", bound="TakesWeights")
 
 UNCHANGED = "$UNCHANGED$"
-"""scikit-learn's word for a request that stays as it was."""
+"""scikit-learn's value for a request that is not changed."""
 
 
 class NotFittedError(ValueError, AttributeError):
-    """The model has not been fitted; scikit-learn's where that is installed."""
+    """The model is not fitted. Used if scikit-learn, which has its own, is missing."""
 
 
-def scikit_learns(module: str, name: str, otherwise: Any) -> Any:
-    """What scikit-learn calls so, where it is installed."""
+def from_sklearn(module: str, name: str, default: Any) -> Any:
+    """An attribute of a module of scikit-learn; the default if it is not installed."""
     try:
         return getattr(importlib.import_module(f"sklearn.{module}"), name)
     except ImportError:
-        return otherwise
+        return default
 
 
-def check_whole(name: str, value: object) -> None:
-    """TypeError for a parameter that is no whole number: 24.0, True, None."""
+def check_integer(name: str, value: object) -> None:
+    """TypeError for a parameter that is not an integer, such as 24.0, True or None."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} is {value!r}; a whole number is wanted")
+        raise TypeError(f"{name} must be an integer, got {value!r}")
 
 
 def check_number(name: str, value: object) -> None:
-    """TypeError for a parameter that is no real number."""
+    """TypeError for a parameter that is not a real number."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} is {value!r}; a number is wanted")
+        raise TypeError(f"{name} must be a number, got {value!r}")
 
 
 class Estimator:
-    """A regressor whose parameters are the arguments of ``__init__``."""
+    """A regressor. Its parameters are the arguments of ``__init__``."""
 
     @classmethod
     def _parameter_names(cls) -> list[str]:
@@ -47,11 +47,11 @@ class Estimator:
         return sorted(name for name in parameters if name != "self")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; `deep` changes nothing, for none is an estimator."""
+        """The parameters by name. `deep` has no effect: none is an estimator."""
         return {name: getattr(self, name) for name in self._parameter_names()}
 
     def set_params(self: Self, **params: Any) -> Self:
-        """Set parameters by name; a ValueError for one that there is not."""
+        """Set parameters by name; ValueError for an unknown name."""
         known = self._parameter_names()
         for name, value in params.items():
             if name not in known:
@@ -72,7 +72,7 @@ class Estimator:
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn asks an estimator about itself."""
+        """The tags by which scikit-learn recognises a regressor."""
         utils = importlib.import_module("sklearn.utils")
         return utils.Tags(
             estimator_type="regressor",
@@ -82,7 +82,7 @@ class Estimator:
 
     def _check_is_fitted(self) -> None:
         if not hasattr(self, "n_iter_"):
-            error = scikit_learns("exceptions", "NotFittedError", NotFittedError)
+            error = from_sklearn("exceptions", "NotFittedError", NotFittedError)
             raise error(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' "
                 "with appropriate arguments before using this estimator."
@@ -90,16 +90,16 @@ class Estimator:
 
 
 class TakesWeights:
-    """An estimator whose `fit` and `score` take a `sample_weight`.
+    """An estimator whose `fit` and `score` accept `sample_weight`.
 
-    A request is True or False, another name to pass weights under, or None: to pass
-    them is then an error.
+    A request tells scikit-learn's meta-estimators whether to pass the weights: True,
+    False, another name for them, or None, which makes passing them an error.
     """
 
     _metadata_request: Any
 
     def get_metadata_routing(self) -> Any:
-        """The requests, as scikit-learn has them."""
+        """The requests, as a ``MetadataRequest`` of scikit-learn."""
         if hasattr(self, "_metadata_request"):
             return self._metadata_request
         routing = importlib.import_module("sklearn.utils.metadata_routing")
@@ -109,13 +109,13 @@ class TakesWeights:
         return requests
 
     def set_fit_request(self: Weighted, *, sample_weight: Any = UNCHANGED) -> Weighted:
-        """Request that meta-estimators pass weights to `fit`, or that they do not."""
+        """Set whether meta-estimators pass weights to `fit`."""
         return self._request("fit", sample_weight)
 
     def set_score_request(
         self: Weighted, *, sample_weight: Any = UNCHANGED
     ) -> Weighted:
-        """Request that meta-estimators pass weights to `score`, or that they do not."""
+        """Set whether meta-estimators pass weights to `score`."""
         return self._request("score", sample_weight)
 
     def _request(self: Weighted, method: str, sample_weight: Any) -> Weighted:

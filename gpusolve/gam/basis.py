@@ -1,9 +1,10 @@
-"""B-splines on equidistant knots, with only the nonzero ones of each row kept.
+"""B-splines on equidistant knots; only the nonzero values of each row are stored.
 
-The range of a covariate is cut into ``n_basis - degree`` cells of one width, and the
-grid goes on beyond both ends by `degree` cells. In a cell just ``degree + 1`` functions
-are not zero, neighbours all of them, and in each cell they have the same shapes. A row
-of the design matrix is so an integer, the first of these functions, and their values.
+The range of a covariate is divided into ``n_basis - degree`` cells of equal width, and
+the grid continues by `degree` cells beyond both ends. Within a cell, exactly
+``degree + 1`` neighbouring functions are not zero, and they have the same shapes in
+every cell. A row of the design matrix is therefore stored as one integer, the first of
+these functions, and their values.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, namespace, on_one_device
+from .._device.arrays import Array, namespace, on_host, on_one_device
 from .._device.kernels import current_device
 from .._device.threads import chunked, workers
 
 OUTSIDE = ("linear", "clamp", "error")
-"""How effects go on outside of the range of the knots."""
+"""Ways to evaluate an effect outside the range of the knots."""
 
 MAX_DEGREE = 5
 
@@ -26,19 +27,19 @@ DEVICE_ROWS = 2**22
 """Rows, of all covariates together, that a device evaluates at once."""
 
 BYTES_OF_A_ROW = 256
-"""What a device needs for one of them at most, besides its X and the result. So all of
-them take up to 1 GiB, however many rows there are: a small part of a card of 8 GB."""
+"""Upper limit of the temporary device memory for one row, without `X` and the result.
+For any number of rows, the temporary memory is therefore at most 1 GiB."""
 
 
 class CompactBasis(NamedTuple):
-    """Rows of K design matrices, without their zeros.
+    """The nonzero values of K design matrices.
 
     Attributes
     ----------
     first : (K, n) int32 array
         The first function that is not zero in the row.
     values : (K, n, degree + 1) array
-        Its value, and those of the next ones.
+        The values of this function and the following ones.
     """
 
     first: Array
@@ -50,22 +51,20 @@ class CompactBasis(NamedTuple):
         features, rows, width = self.values.shape
         with current_device(self.values):
             dense = xp.zeros((features, rows, n_basis), self.values.dtype)
-            at_feature = xp.arange(features)[:, None, None]
-            at_row = xp.arange(rows)[:, None]
-            dense[at_feature, at_row, self.first[..., None] + xp.arange(width)] = (
-                self.values
-            )
+            feature = xp.arange(features)[:, None, None]
+            row = xp.arange(rows)[:, None]
+            dense[feature, row, self.first[..., None] + xp.arange(width)] = self.values
             return dense
 
     def multiply(self, coef: Array) -> Array:
-        """The products of the design matrices with `coef`, (K, n_basis) -> (K, n)."""
+        """The products of the design matrices and `coef`, (K, n_basis) -> (K, n)."""
         xp = namespace(self.values)
         with current_device(self.values):
-            at_feature = xp.arange(len(self.first))[:, None]
+            feature = xp.arange(len(self.first))[:, None]
             effect = xp.zeros(self.first.shape, coef.dtype)
             for offset in range(self.values.shape[-1]):
-                of_function = coef[at_feature, self.first + offset]
-                effect += self.values[..., offset] * of_function
+                coef_of_row = coef[feature, self.first + offset]
+                effect += self.values[..., offset] * coef_of_row
             return effect
 
 
@@ -76,22 +75,22 @@ class BSplines:
     Attributes
     ----------
     lower, upper : (K,) array
-        The range of each covariate: its first and last knot that are not continued
-        ones. Where both are the same, all functions are zero.
+        The range of each covariate. If both ends are equal, all functions are zero.
     n_basis : int
-        Functions of each basis, at least ``degree + 1``.
+        Number of functions of each basis, at least ``degree + 1``.
     degree : int
-        Of the polynomials, 0 to 5.
+        Degree of the polynomials, 0 to 5.
 
     Raises
     ------
     ValueError
-        For a degree, a number of functions or a range that cannot be.
+        If `degree` or `n_basis` is out of range, or the range of a covariate is not
+        finite.
 
     Notes
     -----
-    The knots are mboost's: equidistant, and continued beyond the range instead of
-    repeated at its ends.
+    The knots are those of mboost: equidistant, and continued beyond the range instead
+    of repeated at its ends.
 
     References
     ----------
@@ -101,6 +100,7 @@ class BSplines:
     Examples
     --------
     >>> import numpy as np
+    >>> from gpusolve.gam import BSplines
     >>> basis = BSplines(np.array([0.0]), np.array([2.0]), n_basis=3, degree=1)
     >>> basis.evaluate(np.array([[0.0], [0.5], [2.0]])).dense(3)
     array([[[1. , 0. , 0. ],
@@ -115,131 +115,165 @@ class BSplines:
 
     def __post_init__(self) -> None:
         if not 0 <= self.degree <= MAX_DEGREE:
-            raise ValueError(f"degree is {self.degree}; 0 to {MAX_DEGREE} is wanted")
+            raise ValueError(f"degree must be 0 to {MAX_DEGREE}, got {self.degree}")
         if self.n_basis <= self.degree:
             raise ValueError(
-                f"n_basis is {self.n_basis}; at least degree + 1 = {self.degree + 1} "
-                "is wanted"
+                f"n_basis must be at least degree + 1 = {self.degree + 1}, got "
+                f"{self.n_basis}"
             )
-        xp = namespace(self.lower)
-        with current_device(self.lower), np.errstate(over="ignore"):
-            width = self.upper - self.lower
-            spans = bool((xp.isfinite(width) & (width >= 0)).all())
-        if not spans:
-            raise ValueError("the range of a covariate is not finite")
+        with np.errstate(over="ignore"):
+            width = on_host(self.upper) - on_host(self.lower)
+        if not (np.isfinite(width) & (width >= 0)).all():
+            raise ValueError(
+                "upper - lower must be finite and at least 0, got "
+                f"{width.min()} to {width.max()}"
+            )
 
     @classmethod
     def spanning(cls, X: Array, n_basis: int, degree: int = 3) -> BSplines:
-        """The bases whose range is that of the columns of `X`, (n, K)."""
+        """The bases whose ranges are those of the columns of `X`, (n, K)."""
         with current_device(X):
-            lower, upper = (
-                end.astype(np.float64) for end in (X.min(axis=0), X.max(axis=0))
-            )
+            lower, upper = column_ranges(X)
         return cls(lower, upper, n_basis, degree)
 
     @property
     def cells(self) -> int:
-        """Cells of the grid within the range of a covariate."""
+        """Number of cells of the grid within the range of a covariate."""
         return self.n_basis - self.degree
 
     def evaluate(
         self, X: Array, *, outside: str = "linear", dtype: Any = np.float64
     ) -> CompactBasis:
-        """The functions of every covariate, at every row.
+        """Evaluate the functions of every covariate at every row.
 
         Parameters
         ----------
         X : (n, K) array
-            Finite numbers, in any memory layout, where `lower` lives.
+            Finite numbers, in any memory layout, on the device of `lower`.
         outside : {"linear", "clamp", "error"}, optional
-            Beyond the range, go on with the tangent at its end, stay at the value
-            there, or raise.
+            Outside the range, follow the tangent at its end, keep the value at its
+            end, or raise.
         dtype : dtype, optional
-            Of the values; they are computed in float64 and then rounded.
+            The dtype of the values. They are computed in float64 and then rounded.
 
         Raises
         ------
         ValueError
-            For an unknown `outside`, a value outside the range under "error", or `X`
-            on another GPU.
+            If `outside` is unknown, if it is "error" and a value is outside the range,
+            or if `X` is on another GPU.
         TypeError
-            For `X` on the CPU and ranges on a GPU, or the other way round.
+            If one of `X` and the ranges is on the CPU and the other on a GPU.
         """
         if outside not in OUTSIDE:
-            raise ValueError(f"outside is {outside!r}; one of {OUTSIDE} is wanted")
-        X = on_one_device({"lower": self.lower, "X": X})["X"]
+            raise ValueError(f"outside must be one of {OUTSIDE}, got {outside!r}")
+        X = on_one_device({"lower": self.lower, "upper": self.upper, "X": X})["X"]
         with current_device(X):
             return self._evaluate(X, outside, dtype)
 
-    def _evaluate(self, X: Array, outside: str, dtype: Any) -> CompactBasis:
+    def _evaluate(
+        self,
+        X: Array,
+        outside: str,
+        dtype: Any = np.float64,
+        features: slice = slice(None),
+    ) -> CompactBasis:
+        """Evaluate some of the features, whose columns are `X`, without checks.
+
+        The ranges may be on the host and `X` on the current device.
+        """
         xp = namespace(X)
-        rows, features = X.shape
-        first = xp.empty((features, rows), np.int32)
-        values = xp.empty((features, rows, self.degree + 1), dtype)
+        rows, columns = X.shape
+        lower, upper = (xp.asarray(end[features]) for end in (self.lower, self.upper))
+        first = xp.empty((columns, rows), np.int32)
+        values = xp.empty((columns, rows, self.degree + 1), dtype)
 
         def write(some: slice, part: slice = slice(None)) -> None:
+            grid = Grid(lower[some, None], upper[some, None], self.cells, self.degree)
             x = X[part, some].T
-            self._write(x, some, outside, first[some, part], values[some, part])
+            write_basis(grid, x, outside, first[some, part], values[some, part])
 
         if xp is np:
-            with workers(features, rows) as run:
+            with workers(columns, rows) as run:
                 run(write)
         else:
-            for some in chunked(features, rows, DEVICE_ROWS):
+            for some in chunked(columns, rows, DEVICE_ROWS):
                 for part in chunked(rows, 1, DEVICE_ROWS):
                     write(some, part)
         return CompactBasis(first, values)
 
-    def _write(
-        self, x: Array, some: slice, outside: str, first: Array, values: Array
-    ) -> None:
-        """Write the bases of some covariates, whose rows are `x`, (some, n)."""
-        xp = namespace(x)
-        lower, upper = self.lower[some, None], self.upper[some, None]
-        width = (upper - lower) / self.cells
-        varies = width > 0
-        place = (x - lower) / xp.where(varies, width, 1)
-        within = xp.clip(place, 0, self.cells)
-        excess = place - within
-        beyond = outside != "clamp" and bool(((x < lower) | (x > upper)).any())
-        if beyond and outside == "error":
-            raise ValueError("a value lies outside of the range of the knots")
-        cell = xp.minimum(within.astype(np.int32), self.cells - 1)
-        shapes, slopes = pieces(within - cell, self.degree)
-        first[...] = cell
-        for k, (shape, slope) in enumerate(zip(shapes, slopes, strict=True)):
-            value = shape + slope * excess if beyond else shape
-            values[..., k] = value * varies
+
+class Grid(NamedTuple):
+    """The cells of some covariates.
+
+    Attributes
+    ----------
+    lower, upper : (K, 1) array
+        The ranges of the covariates.
+    cells : int
+        Number of cells within a range.
+    degree : int
+    """
+
+    lower: Array
+    upper: Array
+    cells: int
+    degree: int
 
 
-def pieces(u: Array, degree: int) -> tuple[list[Array], list[Array]]:
-    """The functions that are not zero in a cell, and their slopes.
+def column_ranges(X: Array) -> tuple[Array, Array]:
+    """The minimum and the maximum of each column, (K,) of float64."""
+    return X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
+
+
+def write_basis(
+    grid: Grid, x: Array, outside: str, first: Array, values: Array
+) -> None:
+    """Write the nonzero values at `x`, (K, n), to `first` and `values`."""
+    xp = namespace(x)
+    width = (grid.upper - grid.lower) / grid.cells
+    varies = width > 0
+    position = (x - grid.lower) / xp.where(varies, width, 1)
+    clipped = xp.clip(position, 0, grid.cells)
+    excess = position - clipped
+    beyond = outside != "clamp" and bool(((x < grid.lower) | (x > grid.upper)).any())
+    if beyond and outside == "error":
+        raise ValueError("X must be within the range of the knots if outside='error'")
+    cell = xp.minimum(clipped.astype(np.int32), grid.cells - 1)
+    splines, slopes = nonzero_splines(clipped - cell, grid.degree)
+    first[...] = cell
+    for k, (spline, slope) in enumerate(zip(splines, slopes, strict=True)):
+        value = spline + slope * excess if beyond else spline
+        values[..., k] = value * varies
+
+
+def nonzero_splines(u: Array, degree: int) -> tuple[list[Array], list[Array]]:
+    """The values and slopes of the functions that are not zero in a cell.
 
     Parameters
     ----------
     u : array
-        The place in the cell, from 0 to 1.
+        The position in the cell, from 0 to 1.
     degree : int
 
     Returns
     -------
     (list of degree + 1 arrays, list of degree + 1 arrays)
-        In the order of their knots, each of the shape of `u`. Slopes are per width of
-        a cell.
+        In the order of their knots, each of the shape of `u`. The slopes are
+        derivatives with respect to `u`.
 
     Notes
     -----
-    The recursion of Cox and de Boor, for knots at the whole numbers.
+    The recursion of Cox and de Boor, for knots at the integers.
     """
     zero = namespace(u).zeros_like(u)
     lower: list[Array] = []
-    shapes = [zero + 1]
+    splines = [zero + 1]
     for d in range(1, degree + 1):
-        lower = [zero, *shapes, zero]
-        shapes = [
+        lower = [zero, *splines, zero]
+        splines = [
             ((u + (d - k)) * lower[k] + (k + 1 - u) * lower[k + 1]) / d
             for k in range(d + 1)
         ]
     if degree == 0:
-        return shapes, [zero]
-    return shapes, [lower[k] - lower[k + 1] for k in range(degree + 1)]
+        return splines, [zero]
+    return splines, [lower[k] - lower[k + 1] for k in range(degree + 1)]

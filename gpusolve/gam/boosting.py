@@ -9,44 +9,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host, on_one_device
-from .._device.kernels import current_device, device_of
+from .._device.kernels import Device, current, device_of
 from .._device.threads import one_blas_thread
-from . import _boosting_cpu, _boosting_direct
+from . import _boosting_cpu, _boosting_direct, _boosting_kernel
+from ._gram_kernel import DOUBLE, gram_fits
 from .learners import Learners
 
 METHODS = ("auto", "direct", "stacked", "gram")
 
 BLOCK_BYTES = 2**31
-"""The most memory that the blocks of ``B'B`` may take for "auto" to choose them."""
+"""Memory limit for the blocks of ``B'B``, in bytes, for "auto" to choose "gram"."""
 
-SAME_RISK = 1e-6
-"""How far the risk may be from a path's for the data to be that path's, relatively."""
+RISK_TOLERANCE = 1e-6
+"""Relative difference between two risks up to which they are considered equal."""
 
 ROUNDING = 1e-13
-"""Of a number, what rounding may have made of it in sums over many rows."""
-
-DOUBLE = 8
+"""Relative rounding error of sums over many rows."""
 
 ENTRY_COST = 25
-"""What an entry of a block costs on a host, in nonzeros that a pass visits."""
+"""Cost of computing one entry of a block on a host, in nonzeros that a pass reads."""
 
 
 @dataclass(frozen=True)
 class Path:
-    """The steps of a fit, on the host wherever the fit was made.
+    """The steps of a fit, as arrays on the host.
 
     Attributes
     ----------
     offset : float
-        What the model starts from: the weighted mean of y.
+        The model before the first step: the weighted mean of y.
     selected : (steps,) int32 array
         The learner that each step selected.
     updates : (steps, k) float64 array
-        What the step added to the coefficients of that learner.
+        The change of that learner's coefficients.
     risk : (steps + 1,) float64 array
         The weighted sum of squared residuals before the first step and after each.
     method : str
-        The method that made the steps, the last of them if several did.
+        The method that made the steps, or the last of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import Path
+    >>> updates = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> path = Path(0.0, np.int32([1, 0, 1]), updates, np.zeros(4), "gram")
+    >>> path.coef(2)
+    array([[3., 4.],
+           [6., 8.]])
+    >>> path.coef(2, iteration=1)
+    array([[0., 0.],
+           [1., 2.]])
     """
 
     offset: float
@@ -59,25 +71,13 @@ class Path:
         return len(self.selected)
 
     def coef(self, learners: int, iteration: int | None = None) -> NDArray[np.float64]:
-        """The coefficients after some steps, or all, (learners, k).
-
-        Examples
-        --------
-        >>> updates = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
-        >>> path = Path(0.0, np.int32([1, 0, 1]), updates, np.zeros(4), "gram")
-        >>> path.coef(2)
-        array([[3., 4.],
-               [6., 8.]])
-        >>> path.coef(2, iteration=1)
-        array([[0., 0.],
-               [1., 2.]])
-        """
+        """The coefficients after some of the steps, or after all, (learners, k)."""
         coef = np.zeros((learners, self.updates.shape[1]))
         np.add.at(coef, self.selected[:iteration], self.updates[:iteration])
         return coef
 
     def followed_by(self, later: Path) -> Path:
-        """The path with the steps of one that went on from its end."""
+        """The path with the steps of `later` appended, which continues it."""
         return Path(
             self.offset,
             np.concatenate([self.selected, later.selected]),
@@ -87,16 +87,31 @@ class Path:
         )
 
 
-def plan(learners: Learners, steps: int) -> str:
+def check_method(
+    method: str, learners: int, n_basis: int, device: Device | None
+) -> None:
+    """ValueError if the method is unknown, or "gram" does not fit in shared memory."""
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+    if method == "gram" and not gram_fits(learners, n_basis, device):
+        raise ValueError(
+            f"method must be 'stacked' for {n_basis} basis functions of {learners} "
+            "learners, which do not fit in shared memory, got 'gram'"
+        )
+
+
+def choose_method(learners: Learners, steps: int, device: Device | None) -> str:
     """The method that "auto" stands for.
 
-    "gram" is chosen where its blocks of ``B'B`` fit into `BLOCK_BYTES` and are expected
-    to cost less than the passes over the rows that "stacked" makes, one a step. How
-    many learners will be selected is not known; twice the root of the number of steps
-    is a fair guess. On a host, where a block is made when it is first wanted, so many
-    have to fit, and a fit that selects more learners takes more memory. On a device all
-    that there could be are allocated at once, and have to fit; a block needs a place in
-    shared memory there, too.
+    "gram" is chosen if its blocks of ``B'B`` fit in `BLOCK_BYTES`, and are expected to
+    cost less than the passes over the rows that "stacked" makes, one in each step. The
+    number of learners that will be selected is unknown; it is estimated as twice the
+    square root of the number of steps.
+
+    A host computes a block when its learner is first selected. The estimated number of
+    blocks must fit; a fit that selects more learners takes more memory. A device
+    allocates all blocks that can become necessary, and these must fit. On a device the
+    sums of a block must also fit in shared memory.
 
     Examples
     --------
@@ -105,50 +120,40 @@ def plan(learners: Learners, steps: int) -> str:
     >>> X = np.random.default_rng(0).random((50, 3))
     >>> basis = BSplines.spanning(X, n_basis=8).evaluate(X)
     >>> learners = make_learners(basis, 8)
-    >>> plan(learners, 5), plan(learners, 100)
-    ('stacked', 'gram')
+    >>> [choose_method(learners, steps, device=None) for steps in (5, 100)]
+    ['stacked', 'gram']
     """
     possible = min(len(learners), steps)
     expected = min(possible, math.ceil(2 * math.sqrt(steps)))
-    allocated = expected if device_of(learners.values) is None else possible
+    allocated = expected if device is None else possible
     if allocated * learners.gram.size * DOUBLE > BLOCK_BYTES:
         return "stacked"
-    if not has_place_for_gram(learners):
+    if not gram_fits(len(learners), learners.n_basis, device):
         return "stacked"
     return "gram" if expected * passes_of_a_block(learners) < steps else "stacked"
 
 
 def passes_of_a_block(learners: Learners) -> float:
-    """What a block of ``B'B`` costs, in passes over the rows of all learners.
+    """The cost of a block of ``B'B``, in passes over the rows of all learners.
 
-    Of a row, a block multiplies each of the ``degree + 1`` nonzeros by as many. And it
-    writes k x k numbers for each learner, however few rows there are. On four cores,
-    k = 32 and degree 3, that was 3.5 passes of 1e5 rows and 10 of 1e3.
+    A block multiplies each of the ``degree + 1`` nonzeros of a row by each nonzero of
+    the selected learner. It also writes k x k numbers for each learner, even for few
+    rows. With four cores, k = 32 and degree 3, the measured cost of a block was 3.5
+    passes of 1e5 rows, and 10 passes of 1e3 rows.
     """
     width, k = learners.values.shape[-1], learners.n_basis
     return float(width + ENTRY_COST * k**2 / (learners.rows * width))
 
 
-def has_place_for_gram(learners: Learners) -> bool:
-    """Whether shared memory, where it is needed, holds what "gram" puts there."""
-    device = device_of(learners.values)
-    if device is None:
-        return True
-    from ._gram_kernel import gram_warps
-
-    limit = device.shared_memory_per_block
-    return gram_warps(len(learners), learners.n_basis, limit) > 0
-
-
 def weighted_mean(y: Array, weights: Array | None) -> float:
-    """The mean of y, in float64."""
+    """The weighted mean of y, in float64."""
     if weights is None:
         return float(y.mean())
     return float((weights @ y) / weights.sum())
 
 
-def residual_of(learners: Learners, y: Array, path: Path) -> Array:
-    """What the model at the end of a path leaves of y, (n,)."""
+def residual_after(learners: Learners, y: Array, path: Path) -> Array:
+    """The residual of y at the end of a path, (n,)."""
     xp = namespace(y)
     residual = y - path.offset
     coef = xp.asarray(path.coef(len(learners)))
@@ -157,40 +162,15 @@ def residual_of(learners: Learners, y: Array, path: Path) -> Array:
     return residual
 
 
-def checked_target(y: Array, learners: Learners) -> Array:
-    """The target, (n,) of float64 where the learners live."""
-    y = on_one_device({"the learners": learners.values, "y": y})["y"]
-    if y.shape != (learners.rows,):
-        raise ValueError(f"y has shape {y.shape}; ({learners.rows},) is wanted")
-    return y.astype(np.float64, copy=False)
-
-
-def check_goes_on(learners: Learners, y: Array, residual: Array, path: Path) -> None:
-    """ValueError unless the residual is the one at the end of the path."""
-    found = float(residual @ learners.weighted(residual))
+def check_continues(learners: Learners, y: Array, residual: Array, path: Path) -> None:
+    """ValueError unless the residual has the risk at the end of the path."""
+    risk = float(residual @ learners.weighted(residual))
     rounding = ROUNDING**2 * float(y @ learners.weighted(y))
-    if abs(found - path.risk[-1]) > SAME_RISK * path.risk[0] + rounding:
+    if abs(risk - path.risk[-1]) > RISK_TOLERANCE * path.risk[0] + rounding:
         raise ValueError(
-            f"a warm start wants the data of its path: the risk is {found}, and it "
-            f"was {path.risk[-1]} at the end of the path"
+            "a warm start needs the data of its path: the risk must be "
+            f"{path.risk[-1]}, as at the end of the path, got {risk}"
         )
-
-
-def make_steps(
-    learners: Learners, residual: Array, learning_rate: float, steps: int, method: str
-) -> tuple[Array, Array, Array]:
-    """Make the steps where the learners live."""
-    if method == "direct":
-        with one_blas_thread():
-            return _boosting_direct.boost(learners, residual, learning_rate, steps)
-    device = device_of(residual)
-    if device is None:
-        return _boosting_cpu.boost(learners, residual, learning_rate, steps, method)
-    from . import _boosting_kernel
-
-    return _boosting_kernel.boost(
-        learners, residual, learning_rate, steps, method, device
-    )
 
 
 def boost(
@@ -202,45 +182,45 @@ def boost(
     method: str = "auto",
     start: Path | None = None,
 ) -> Path:
-    """Boost: again and again, fit all learners to the residual and follow the best.
+    """Boost: in each step, fit all learners to the residual and follow the best.
 
     Parameters
     ----------
     learners : Learners
     y : (n,) array
-        Where the learners live.
+        On the device of the learners.
     learning_rate : float, optional
-        How far each step goes towards the fit of its learner.
+        The fraction of the best learner's fit that each step adds to the model.
     steps : int, optional
-        How many to make, after those of `start`.
+        Number of steps to make, after those of `start`.
     method : {"auto", "direct", "stacked", "gram"}, optional
-        "direct" is the algorithm as the paper writes it, on dense design matrices.
-        "stacked" makes one pass over their nonzeros in each step. "gram" makes blocks
-        of their cross products and does without the rows from then on. All make the
-        same steps. "auto" is "stacked" or "gram", as `plan` says.
+        "direct" is the algorithm as in the paper, with dense design matrices.
+        "stacked" makes one pass over their nonzeros in each step. "gram" computes
+        blocks of their cross products and then no longer needs the rows. All make the
+        same steps. "auto" chooses "stacked" or "gram" by their expected cost.
     start : Path, optional
-        Go on from its end, with the same learners and y.
+        A path to continue from its end, with the same learners and y.
 
     Returns
     -------
     Path
-        From the first step of `start`, if there is one.
+        All steps, those of `start` included.
 
     Raises
     ------
     TypeError
-        For y on the CPU and learners on a GPU, or the other way round.
+        If one of y and the learners is on the CPU and the other on a GPU.
     ValueError
-        For an unknown method, y of another shape or on another GPU, or a `start` whose
-        end is not where y and the learners are.
+        If the method is unknown or does not fit on the device, if y has another shape
+        or is on another GPU, or if y and the learners are not those of `start`.
 
     Notes
     -----
-    A step selects the first learner with the least unpenalised sum of squares. This is
+    A step selects the first learner with the least unpenalised sum of squares, like
     mboost's ``gamboost`` with ``family = Gaussian()``.
 
-    All sums are in float64. "gram" knows ``B'Wu`` to the rounding of what it was in the
-    beginning; the others make it from the residuals again and again.
+    All sums are in float64. "gram" keeps the rounding error of the first ``B'Wu``; the
+    other methods compute it from the residuals in every step.
 
     References
     ----------
@@ -259,19 +239,63 @@ def boost(
     >>> path.method, path.selected[:5], bool(path.risk[-1] < 0.01 * path.risk[0])
     ('gram', array([1, 1, 1, 1, 1], dtype=int32), True)
     """
-    if method not in METHODS:
-        raise ValueError(f"method is {method!r}; one of {METHODS} is wanted")
-    with current_device(learners.values):
-        y = checked_target(y, learners)
-        if start is None:
-            offset = weighted_mean(y, learners.weights)
-            residual = y - offset
-        else:
-            offset = start.offset
-            residual = residual_of(learners, y, start)
-            check_goes_on(learners, y, residual, start)
-        chosen = plan(learners, steps) if method == "auto" else method
-        made = make_steps(learners, residual, learning_rate, steps, chosen)
+    y = on_one_device({"the learners": learners.values, "y": y})["y"]
+    if y.shape != (learners.rows,):
+        raise ValueError(f"y must have shape ({learners.rows},), got {y.shape}")
+    device = device_of(y)
+    check_method(method, len(learners), learners.n_basis, device)
+    with current(device):
+        return _boost(
+            learners,
+            y.astype(np.float64, copy=False),
+            learning_rate=learning_rate,
+            steps=steps,
+            method=method,
+            start=start,
+            device=device,
+        )
+
+
+def _boost(
+    learners: Learners,
+    y: Array,
+    *,
+    learning_rate: float,
+    steps: int,
+    method: str,
+    start: Path | None,
+    device: Device | None,
+) -> Path:
+    """`boost` for checked arguments, on the current device."""
+    if method == "auto":
+        method = choose_method(learners, steps, device)
+    if start is None:
+        offset = weighted_mean(y, learners.weights)
+        residual = y - offset
+    else:
+        offset = start.offset
+        residual = residual_after(learners, y, start)
+        check_continues(learners, y, residual, start)
+    made = make_steps(learners, residual, learning_rate, steps, method, device)
     selected, updates, risk = (on_host(array) for array in made)
-    path = Path(offset, selected, updates, risk, chosen)
+    path = Path(offset, selected, updates, risk, method)
     return path if start is None else start.followed_by(path)
+
+
+def make_steps(
+    learners: Learners,
+    residual: Array,
+    learning_rate: float,
+    steps: int,
+    method: str,
+    device: Device | None,
+) -> tuple[Array, Array, Array]:
+    """Make the steps on the device of the learners: ``selected, updates, risk``."""
+    if method == "direct":
+        with one_blas_thread():
+            return _boosting_direct.boost(learners, residual, learning_rate, steps)
+    if device is None:
+        return _boosting_cpu.boost(learners, residual, learning_rate, steps, method)
+    return _boosting_kernel.boost(
+        learners, residual, learning_rate, steps, method, device
+    )

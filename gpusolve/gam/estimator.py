@@ -9,15 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
-from .._device.kernels import current_device
+from .._device.kernels import Device, current, current_device, device_of
 from . import _inputs
-from ._sklearn import Estimator, TakesWeights, check_number, check_whole
-from .basis import OUTSIDE, BSplines, CompactBasis
-from .boosting import ROUNDING, Path, boost, weighted_mean
-from .learners import Learners, make_learners
+from ._sklearn import Estimator, TakesWeights, check_integer, check_number
+from .basis import OUTSIDE, BSplines, CompactBasis, column_ranges
+from .boosting import ROUNDING, Path, _boost, check_method, weighted_mean
+from .learners import Learners, _make
+from .penalty import null_dimension, penalty_matrix
+from .plot import plot
+from .smoothing import check_df
 
 RUG = 200
-"""At most so many rows are kept to be drawn below the effects."""
+"""The most rows of the training data that are kept for the rug in plots."""
 
 
 class BoostedGAM(TakesWeights, Estimator):
@@ -26,87 +29,87 @@ class BoostedGAM(TakesWeights, Estimator):
     .. math:: \hat y = \beta_0 + \sum_j f_j(x_j), \qquad
               f_j(x_j) = \sum_i \gamma_{ji} B_{ji}(x_j)
 
-    Every effect is a penalised B-spline. Each iteration fits all of them to the
-    residuals and moves the model a little towards the one that fits best, so that
-    covariates which do not help are left out.
+    Every effect is a penalised B-spline. Each iteration fits all effects to the
+    residuals, and moves the model a little towards the one that fits best. Covariates
+    that do not improve the fit are never selected.
 
     Parameters
     ----------
     n_basis : int, optional
-        Functions of each effect, at least ``degree + 1``.
+        Number of basis functions of each effect, at least ``degree + 1``.
     degree : int, optional
-        Of the splines, 0 to 5.
+        Degree of the splines, 0 to 5.
     penalty : {"difference", "ridge", "cyclic", None}, optional
-        What makes an effect rough: differences of neighbouring coefficients
-        (P-splines), the coefficients themselves, differences around a ring, nothing.
-        The ring draws the ends of an effect to each other; it does not make them equal.
+        What is penalised: differences of neighbouring coefficients (P-splines), the
+        coefficients themselves, differences around a ring, nothing. "cyclic" draws the
+        two ends of an effect together, but does not make them equal.
     penalty_order : int, optional
-        Of the differences, 1 to 3.
+        Order of the differences, 1 to 3.
     df : float, optional
-        Degrees of freedom of one fit of an effect; few of them make small steps. All
-        effects have as many, so that none is preferred. Without a penalty it is not
-        asked: every fit has as many as its functions.
+        Degrees of freedom of one fit of an effect; fewer give smaller steps. They are
+        the same for all effects, so that none is preferred. Ignored without a penalty.
     df_definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)`` or ``tr(S)`` of the hat matrix S.
     learning_rate : float, optional
-        How far an iteration goes towards the fit, positive. The risk never rises for
-        rates up to 1.
+        The fraction of the best fit that an iteration adds to the model, positive. The
+        risk never increases for rates up to 1.
     max_iter : int, optional
-        Iterations to make. More of them fit the data more closely.
+        Number of iterations. More iterations fit the data more closely.
     method : {"auto", "direct", "stacked", "gram"}, optional
-        How the iterations are computed, see `gpusolve.gam.boost`. The model is the
-        same.
+        The algorithm, see `gpusolve.gam.boost`. All give the same model.
     device : {"auto", "cpu", "cuda"}, optional
-        Where to fit; "auto" is where `X` lies.
+        The device to fit on; "auto" is the device of `X`.
     outside : {"linear", "clamp", "error"}, optional
-        How effects go on outside of the range of the training data.
+        Outside the range of the training data, continue an effect linearly, keep its
+        value at the end of the range, or raise an error.
     warm_start : bool, optional
-        Whether `fit` goes on from the last fit, with the same data and a larger
-        `max_iter`, instead of starting afresh.
+        Whether `fit` continues the last fit, with the same data and a larger
+        `max_iter`, instead of starting again.
 
     Attributes
     ----------
     intercept_ : float
         The weighted mean of y.
     coef_ : (n_features, n_basis) array
-        The coefficients of each effect; zero where it was never selected.
+        The coefficients of each effect; zero if it was never selected.
     lambda_ : (n_features,) array
         The smoothing parameters.
     selected_ : (n_iter_,) array of int32
-        The feature of each iteration.
+        The feature that each iteration selected.
     risk_ : (n_iter_ + 1,) array
         The weighted sum of squared residuals before the first iteration and after each.
     n_iter_ : int
+        Number of iterations that were made.
     path_ : Path
-        All iterations, for earlier models and further ones.
+        All iterations; earlier models are computed from it, and a warm start
+        continues it.
     method_ : str
-        The method that "auto" chose.
+        The method that was used.
     basis_ : BSplines
-        The ranges of the features.
+        The ranges of the features, as NumPy arrays.
     rug_ : (at most 200, n_features) array
         Some rows of the training data, for plots.
     n_features_in_ : int
+        Number of features.
     feature_names_in_ : (n_features,) array of object
-        Only where `X` was a data frame whose columns have names.
+        Defined only if `X` was a data frame whose columns have names.
 
     Notes
     -----
-    The model is that of mboost's ``gamboost`` with ``bbs`` learners [1]_, Gaussian
-    family. Everything learnt is kept on the host, so that a model which was fitted on
-    a GPU can be pickled there and opened anywhere.
+    The model is that of mboost's ``gamboost`` with ``bbs`` learners [1]_ and the
+    Gaussian family. All fitted attributes are on the host. A model that was fitted on a
+    GPU can be pickled, and loaded on a machine without a GPU.
 
-    float32 `X` is kept as such while fitting, and halves the memory; all sums are in
-    float64.
+    If `X` is float32, the bases are stored as float32, which halves the memory; all
+    sums are in float64.
 
     - NaN and infinity are errors.
-    - A feature that is constant has no effect.
-    - A feature of fewer levels than `df`, or fewer rows than that, is fitted without a
-      penalty.
-    - Where `y` is constant, nothing is left to learn and all coefficients are zero, up
-      to the rounding of the mean.
-    - Rows of weight zero are as if they were not there. Weights that are whole numbers,
-      up to rounding, count rows; others are scaled so that they add up to the number of
-      positive ones.
+    - A constant feature has no effect.
+    - A feature with at most `df` levels, or data with at most `df` rows, is fitted
+      without a penalty.
+    - If `y` is constant, all coefficients are zero, up to the rounding of the mean.
+    - Rows of weight zero are ignored. Integer weights, up to rounding, count rows;
+      other weights are scaled so that their sum is the number of positive weights.
 
     References
     ----------
@@ -128,7 +131,7 @@ class BoostedGAM(TakesWeights, Estimator):
     >>> np.unique(model.selected_)
     array([0, 2], dtype=int32)
 
-    An earlier iteration, without fitting again:
+    The model after 10 iterations, without fitting again:
 
     >>> early = model.predict(X, iteration=10)
     >>> bool(np.isclose(((y - early) ** 2).sum(), model.risk_[10]))
@@ -172,8 +175,8 @@ class BoostedGAM(TakesWeights, Estimator):
         Parameters
         ----------
         X : (n, n_features) array_like
-            NumPy, CuPy, pandas, or whatever speaks ``__cuda_array_interface__`` or
-            DLPack; in any memory layout.
+            NumPy, CuPy, pandas, or any object that supports
+            ``__cuda_array_interface__`` or DLPack; in any memory layout.
         y : (n,) array_like
         sample_weight : (n,) array_like, optional
             Not negative.
@@ -181,58 +184,64 @@ class BoostedGAM(TakesWeights, Estimator):
         Returns
         -------
         BoostedGAM
-            Itself.
+            The estimator itself.
 
         Raises
         ------
         TypeError
-            For data that are no real numbers, and parameters that are none or no whole
-            numbers where these are wanted.
+            If the data are not real numbers, or a parameter has the wrong type.
         ValueError
-            For NaN or infinity, shapes that do not fit, parameters that cannot be, or
-            a warm start with other data or fewer iterations.
+            If the data contain NaN or infinity or have the wrong shape, if a parameter
+            is out of range, or if a warm start has other data or fewer iterations.
         ImportError
-            For ``device="cuda"`` without CuPy.
+            If ``device="cuda"`` and CuPy is not installed.
         RuntimeError
-            For ``device="cuda"`` without a GPU or its driver.
+            If ``device="cuda"`` and there is no GPU or no driver.
         """
         self._check_parameters()
         names = _inputs.feature_names(X)
         X = _inputs.covariates(X, self.device)
-        with current_device(X):
-            self._fit(X, y, sample_weight, names)
+        device = device_of(X)
+        check_method(self.method, X.shape[1], self.n_basis, device)
+        with current(device):
+            y = _inputs.target(y, X)
+            weights = _inputs.observation_weights(sample_weight, X)
+            self._fit(X, y, weights, device)
+        self._set_names(names)
         return self
 
     def _fit(
-        self, X: Array, y: Any, sample_weight: Any, names: NDArray[Any] | None
+        self, X: Array, y: Array, weights: Array | None, device: Device | None
     ) -> None:
-        """Fit where the covariates live."""
-        y = _inputs.target(y, X)
-        weights = _inputs.observation_weights(sample_weight, X)
+        """Fit to checked data on the current device."""
         if weights is not None and not bool(weights.all()):
             kept = weights > 0
             X, y, weights = X[kept], y[kept], weights[kept]
-        basis = BSplines.spanning(X, self.n_basis, self.degree)
-        learners = make_learners(
-            basis.evaluate(X, dtype=X.dtype),
+        lower, upper = column_ranges(X)
+        basis = BSplines(on_host(lower), on_host(upper), self.n_basis, self.degree)
+        penalty = self.n_basis, self.penalty, self.penalty_order
+        P, unpenalised = penalty_matrix(*penalty), null_dimension(*penalty)
+        learners = _make(
+            basis._evaluate(X, "linear", X.dtype),
             self.n_basis,
-            penalty=self.penalty,
-            penalty_order=self.penalty_order,
+            P,
+            unpenalised,
             df=self.df,
             df_definition=self.df_definition,
             weights=weights,
+            device=device,
         )
-        start = self._path_to_go_on(learners, basis, weighted_mean(y, weights))
-        path = boost(
+        start = self._warm_path(basis, learners, y)
+        path = _boost(
             learners,
             y,
             learning_rate=self.learning_rate,
             steps=self.max_iter - (0 if start is None else len(start)),
             method=self.method,
             start=start,
+            device=device,
         )
-        self._learn(learners, basis, path)
-        self._describe(X, names)
+        self._keep(X, basis, learners, path)
 
     def predict(self, X: Any, *, iteration: int | None = None) -> Array:
         """Predict the target.
@@ -241,12 +250,12 @@ class BoostedGAM(TakesWeights, Estimator):
         ----------
         X : (n, n_features) array_like
         iteration : int, optional
-            Of the model after so many iterations, from 0 to ``n_iter_``.
+            Use the model after this number of iterations, from 0 to ``n_iter_``.
 
         Returns
         -------
         (n,) float64 array
-            Where `X` lives.
+            On the device of `X`.
         """
         coef = self._coef_at(iteration)
         X = self._covariates(X)
@@ -259,7 +268,7 @@ class BoostedGAM(TakesWeights, Estimator):
     def staged_predict(self, X: Any) -> Iterator[Array]:
         """Predict the target after each iteration, from the first to the last.
 
-        Whatever is wrong with `X` is said at once, not at the first iteration.
+        An invalid `X` raises an error at once, not at the first iteration.
 
         Yields
         ------
@@ -279,7 +288,7 @@ class BoostedGAM(TakesWeights, Estimator):
     def _stages(
         self, prediction: Array, bases: dict[int, CompactBasis], updates: Array
     ) -> Iterator[Array]:
-        """The predictions after each iteration, from the one before the first."""
+        """The predictions after each iteration, given the one before the first."""
         for step, feature in enumerate(self.path_.selected.tolist()):
             with current_device(prediction):
                 change = bases[feature].multiply(updates[step : step + 1])[0]
@@ -289,8 +298,8 @@ class BoostedGAM(TakesWeights, Estimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The coefficient of determination, ``1 - |y - predict|^2 / |y - mean|^2``.
 
-        Where y is constant, up to rounding, 1 if it is predicted up to rounding, and 0
-        if it is not. Rows of weight zero do not count.
+        If y is constant, up to rounding, the result is 1 if y is predicted up to
+        rounding, and 0 otherwise. Rows of weight zero are ignored.
 
         Parameters
         ----------
@@ -301,7 +310,7 @@ class BoostedGAM(TakesWeights, Estimator):
         """
         prediction = self.predict(X)
         with current_device(prediction):
-            y = _inputs.one_of_each(y, "y", prediction)
+            y = _inputs.one_per_row(y, "y", prediction)
             w = _inputs.observation_weights(sample_weight, prediction)
             return determination(
                 y, prediction, namespace(y).ones(len(y)) if w is None else w
@@ -315,29 +324,29 @@ class BoostedGAM(TakesWeights, Estimator):
         Parameters
         ----------
         feature : int or str
-            Its index, or its name where `fit` was given a data frame.
+            Its index, or its name if `fit` was given a data frame.
         x : (n,) array_like
             Values of the feature.
         iteration : int, optional
-            After so many iterations, from 0 to ``n_iter_``.
+            Use the model after this number of iterations, from 0 to ``n_iter_``.
 
         Returns
         -------
         (n,) float64 array
-            Where `x` lives.
+            On the device of `x`.
 
         Raises
         ------
         TypeError
-            For a feature that is neither a whole number nor a name.
+            If `feature` is neither an integer nor a string.
         IndexError, ValueError
-            For a number or a name that no feature has.
+            If no feature has this index or this name.
         """
         coef = self._coef_at(iteration)
         index = self._index_of(feature)
-        values = _inputs.real(x, "x")
+        values = _inputs.real_array(x, "x")
         if values.ndim != 1:
-            raise ValueError(f"x has shape {values.shape}; (n,) is wanted")
+            raise ValueError(f"x must have shape (n,), got {values.shape}")
         with current_device(values):
             return self._effect(index, values, coef[index])
 
@@ -351,58 +360,67 @@ class BoostedGAM(TakesWeights, Estimator):
         Raises
         ------
         ImportError
-            Without matplotlib.
+            If matplotlib is not installed.
         """
-        from .plot import plot
-
         self._check_is_fitted()
         return plot(self)
 
     def _check_parameters(self) -> None:
         for name in ("n_basis", "degree", "penalty_order", "max_iter"):
-            check_whole(name, getattr(self, name))
+            check_integer(name, getattr(self, name))
         for name in ("df", "learning_rate"):
             check_number(name, getattr(self, name))
         if not (self.learning_rate > 0 and np.isfinite(self.learning_rate)):
             raise ValueError(
-                f"learning_rate is {self.learning_rate}; a positive number is wanted"
+                f"learning_rate must be positive and finite, got {self.learning_rate}"
             )
         if self.max_iter < 0:
-            raise ValueError(f"max_iter is {self.max_iter}; 0 or more is wanted")
-        if self.outside not in OUTSIDE:
-            raise ValueError(f"outside is {self.outside!r}; one of {OUTSIDE} is wanted")
+            raise ValueError(f"max_iter must be 0 or more, got {self.max_iter}")
+        check_df(self.df, self.df_definition)
+        for name, allowed in (("outside", OUTSIDE), ("device", _inputs.DEVICES)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(
+                    f"{name} must be one of {allowed}, got {getattr(self, name)!r}"
+                )
 
-    def _path_to_go_on(
-        self, learners: Learners, basis: BSplines, mean: float
-    ) -> Path | None:
-        """The path so far, for a warm start; ValueError for what looks different."""
+    def _warm_path(self, basis: BSplines, learners: Learners, y: Array) -> Path | None:
+        """The path that a warm start continues; None without a warm start.
+
+        Raises
+        ------
+        ValueError
+            If the data or the effects differ from those of the last fit, or `max_iter`
+            is smaller than before.
+        """
         if not self.warm_start or not hasattr(self, "path_"):
             return None
         same = (
             (basis.n_basis, basis.degree) == (self.basis_.n_basis, self.basis_.degree)
-            and np.array_equal(on_host(basis.lower), self.basis_.lower)
-            and np.array_equal(on_host(basis.upper), self.basis_.upper)
+            and np.array_equal(basis.lower, self.basis_.lower)
+            and np.array_equal(basis.upper, self.basis_.upper)
             and np.allclose(on_host(learners.lambda_), self.lambda_, rtol=1e-6)
-            and np.isclose(mean, self.intercept_)
+            and np.isclose(weighted_mean(y, learners.weights), self.intercept_)
         )
         if not same:
             raise ValueError(
-                "a warm start wants the data and the effects of the last fit; set "
-                "warm_start=False to start afresh"
+                "a warm start needs the data and the effects of the last fit; set "
+                "warm_start=False to start again"
             )
         if self.max_iter < len(self.path_):
             raise ValueError(
-                f"max_iter is {self.max_iter}, but {len(self.path_)} iterations have "
-                "been made; predict(X, iteration=...) gives an earlier model"
+                f"max_iter must be at least {len(self.path_)}, the number of "
+                f"iterations of the last fit, got {self.max_iter}; "
+                "predict(X, iteration=...) uses an earlier model"
             )
         return self.path_
 
-    def _learn(self, learners: Learners, basis: BSplines, path: Path) -> None:
-        """Keep what was learnt, on the host."""
-        self.basis_ = BSplines(
-            on_host(basis.lower), on_host(basis.upper), basis.n_basis, basis.degree
-        )
+    def _keep(self, X: Array, basis: BSplines, learners: Learners, path: Path) -> None:
+        """Store the fitted attributes, on the host."""
+        rows = np.linspace(0, len(X) - 1, min(RUG, len(X))).astype(np.intp)
+        self.n_features_in_ = X.shape[1]
+        self.rug_ = on_host(X[namespace(X).asarray(rows)])
         self.lambda_ = on_host(learners.lambda_)
+        self.basis_ = basis
         self.path_ = path
         self.intercept_ = path.offset
         self.coef_ = path.coef(len(learners))
@@ -411,18 +429,15 @@ class BoostedGAM(TakesWeights, Estimator):
         self.n_iter_ = len(path)
         self.method_ = path.method
 
-    def _describe(self, X: Array, names: NDArray[Any] | None) -> None:
-        """Keep what the features are."""
-        self.n_features_in_ = X.shape[1]
-        rows = np.linspace(0, len(X) - 1, min(RUG, len(X))).astype(np.intp)
-        self.rug_ = on_host(X[namespace(X).asarray(rows)])
+    def _set_names(self, names: NDArray[Any] | None) -> None:
+        """Store the names of the features, or delete those of an earlier fit."""
         if names is not None:
             self.feature_names_in_ = names
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
     def _covariates(self, X: Any) -> Array:
-        """Covariates to predict from, checked against those of the fit."""
+        """The covariates for a prediction, with the features of the fit."""
         self._check_is_fitted()
         _inputs.check_names(
             _inputs.feature_names(X),
@@ -442,47 +457,44 @@ class BoostedGAM(TakesWeights, Estimator):
         self._check_is_fitted()
         if iteration is None:
             return self.coef_
-        check_whole("iteration", iteration)
+        check_integer("iteration", iteration)
         if not 0 <= iteration <= self.n_iter_:
-            raise ValueError(f"iteration is {iteration}; 0 to {self.n_iter_} is wanted")
+            raise ValueError(f"iteration must be 0 to {self.n_iter_}, got {iteration}")
         return self.path_.coef(self.n_features_in_, iteration)
 
     def _index_of(self, feature: int | str) -> int:
-        """The index of a feature, given it or its name."""
+        """The index of a feature, given by its index or its name."""
         if isinstance(feature, str):
             names = list(getattr(self, "feature_names_in_", ()))
             if feature not in names:
-                raise ValueError(f"there is no feature {feature!r}; there are {names}")
+                raise ValueError(f"feature must be one of {names}, got {feature!r}")
             return names.index(feature)
-        check_whole("feature", feature)
+        check_integer("feature", feature)
         if not -self.n_features_in_ <= feature < self.n_features_in_:
-            raise IndexError(f"feature is {feature}, of {self.n_features_in_} features")
+            raise IndexError(
+                f"feature must be -{self.n_features_in_} to {self.n_features_in_ - 1}, "
+                f"got {feature}"
+            )
         return int(feature)
 
     def _basis_of(self, feature: int, x: Array) -> CompactBasis:
-        """The nonzeros of the basis of one feature at `x`, beside it."""
-        xp = namespace(x)
-        of_feature = BSplines(
-            xp.asarray(self.basis_.lower[[feature]]),
-            xp.asarray(self.basis_.upper[[feature]]),
-            self.basis_.n_basis,
-            self.basis_.degree,
-        )
-        return of_feature.evaluate(x[:, None], outside=self.outside)
+        """The basis of one feature at `x`, on the device of `x`."""
+        column = slice(feature, feature + 1)
+        return self.basis_._evaluate(x[:, None], self.outside, features=column)
 
     def _effect(self, feature: int, x: Array, coef: NDArray[np.float64]) -> Array:
-        """The effect of one feature with some coefficients."""
+        """The effect of one feature with the given coefficients."""
         basis = self._basis_of(feature, x)
         return basis.multiply(namespace(x).asarray(coef)[None])[0]
 
 
 def determination(y: Array, prediction: Array, weights: Array) -> float:
-    """The coefficient of determination, and what stands for it where y is constant."""
-    counts = weights > 0
-    y, prediction, weights = y[counts], prediction[counts], weights[counts]
-    left = weights @ (y - prediction) ** 2
+    """The coefficient of determination; 1 or 0 if y is constant, see `score`."""
+    kept = weights > 0
+    y, prediction, weights = y[kept], prediction[kept], weights[kept]
+    remaining = weights @ (y - prediction) ** 2
     total = weights @ (y - weights @ y / weights.sum()) ** 2
     rounding = ROUNDING * float(abs(y).max())
     if float(y.max() - y.min()) <= rounding or float(total) == 0:
         return float(abs(y - prediction).max() <= rounding)
-    return 1 - float(left) / float(total)
+    return 1 - float(remaining) / float(total)

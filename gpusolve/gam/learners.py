@@ -1,4 +1,4 @@
-"""Base learners: one penalised B-spline of each covariate, ready to be fitted often."""
+"""Base learners: one penalised B-spline of each covariate, prepared for many fits."""
 
 from __future__ import annotations
 
@@ -15,38 +15,39 @@ from .._device.arrays import (
     on_host,
     on_one_device,
 )
-from .._device.kernels import current_device, device_of
+from .._device.kernels import Device, current, device_of
 from .._device.threads import one_blas_thread, workers
+from ._gram_kernel import gram_fits, own_gram
 from .basis import CompactBasis
-from .penalty import null_dimension, penalty_matrix
+from .penalty import Matrix, null_dimension, penalty_matrix
 from .products import cross_products, dense_gram
-from .smoothing import inverses, smoothing_parameters
+from .smoothing import check_df, inverses, smoothing_parameters
 
 
 @dataclass(frozen=True)
 class Learners:
-    """K penalised least-squares learners, all with k functions.
+    """K penalised least-squares learners, each with k functions.
 
-    The arrays live where the covariates do; those that are not said to be otherwise
-    are float64. A learner has a design matrix X, of whose rows the nonzeros are kept.
+    The arrays are on the device of the covariates, and float64 where no dtype is given.
+    X is the design matrix of a learner; only the nonzero values of its rows are stored.
 
     Attributes
     ----------
     first : (K, n) int32 array
         The first function that is not zero in the row, at most ``k - d - 1``.
     values : (K, n, d + 1) array of float32 or float64
-        Its value, and those of the next ones.
+        The values of this function and the following ones.
     n_basis : int
         The number k of functions.
     gram : (K, k, k) array
         ``X'WX``.
     penalty : (k, k) array
-        The matrix K of the penalty.
+        The matrix P of the penalty.
     lambda_ : (K,) array
         The smoothing parameters.
     inverse : (K, k, k) array
-        ``(X'WX + lambda K)^-1``, symmetric; where there is none, the generalised
-        inverse of the smoothest fit.
+        ``(X'WX + lambda P)^-1``, symmetric; for a singular matrix, the generalised
+        inverse that gives the fit of least penalty.
     weights : (n,) array or None
         The diagonal of W; None for ones.
     """
@@ -70,26 +71,26 @@ class Learners:
 
     @property
     def basis(self) -> CompactBasis:
-        """The nonzeros of the design matrices."""
+        """The nonzero values of the design matrices."""
         return CompactBasis(self.first, self.values)
 
     @property
     def gain(self) -> Array:
-        """What a fit gains is ``c' Q c`` for ``c = X'Wu``: the matrices Q, (K, k, k).
+        """The matrices Q, (K, k, k): a fit reduces the risk by ``c' Q c``, c = X'Wu.
 
-        ``|u|^2 - |u - X b|^2``, weighted, with ``b = A^-1 c`` and ``A = G + lambda K``,
-        is ``c' (2 A^-1 - A^-1 G A^-1) c``.
+        With ``A = X'WX + lambda P`` and the fit ``b = A^-1 c``, the weighted
+        ``|u|^2 - |u - X b|^2`` is ``c' (2 A^-1 - A^-1 X'WX A^-1) c``.
         """
         xp = namespace(self.gram)
         shrinkage = xp.matmul(xp.matmul(self.inverse, self.gram), self.inverse)
         return 2 * self.inverse - shrinkage
 
     def dense(self) -> Array:
-        """The design matrices in full, (K, n, k) of float64."""
+        """The dense design matrices, (K, n, k) of float64."""
         return self.basis.dense(self.n_basis).astype(np.float64, copy=False)
 
     def some(self, which: slice) -> CompactBasis:
-        """The nonzeros of some design matrices."""
+        """The nonzero values of some of the design matrices."""
         return CompactBasis(self.first[which], self.values[which])
 
     def weighted(self, vector: Array) -> Array:
@@ -102,23 +103,20 @@ class Learners:
 
 
 def gram_matrices(
-    basis: CompactBasis, n_basis: int, weights: Array | None = None
+    basis: CompactBasis, n_basis: int, weights: Array | None, device: Device | None
 ) -> Array:
-    """``X'WX`` of every learner, (K, k, k) of float64, where the basis lives."""
-    device = device_of(basis.values)
+    """``X'WX`` of every learner, (K, k, k) of float64, on the device of the basis."""
     if device is None:
         return gram_by_cells(basis, n_basis, weights)
-    from . import _gram_kernel
-
-    if not _gram_kernel.gram_warps(0, n_basis, device.shared_memory_per_block):
+    if not gram_fits(0, n_basis, device):
         return dense_gram(basis, n_basis, weights)
-    return _gram_kernel.own_gram(*basis, weights, n_basis, device)
+    return own_gram(*basis, weights, n_basis, device)
 
 
 def gram_by_cells(
     basis: CompactBasis, n_basis: int, weights: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    """`gram_matrices` on the host, its learners shared among the cores."""
+    """`gram_matrices` on the host; the learners are distributed among the cores."""
     learners, rows = basis.first.shape
     gram = np.empty((learners, n_basis, n_basis))
 
@@ -131,18 +129,18 @@ def gram_by_cells(
     return gram
 
 
-def contiguous_basis(basis: CompactBasis) -> CompactBasis:
-    """The basis as the kernels read it: each array without gaps, in C order."""
+def checked_basis(basis: CompactBasis) -> CompactBasis:
+    """The basis as contiguous arrays, the values float32 or float64."""
     values = floating({"the values of the basis": basis.values}).popitem()[1]
     return CompactBasis(contiguous(basis.first, np.int32), contiguous(values))
 
 
 def checked_weights(weights: Array, basis: CompactBasis) -> Array:
-    """The weights, (n,) of float64 without gaps, where the basis lives."""
+    """The weights as a contiguous float64 array, (n,), on the device of the basis."""
     weights = on_one_device({"the basis": basis.values, "weights": weights})["weights"]
     rows = basis.first.shape[1]
     if weights.shape != (rows,):
-        raise ValueError(f"weights has shape {weights.shape}; ({rows},) is wanted")
+        raise ValueError(f"weights must have shape ({rows},), got {weights.shape}")
     return contiguous(weights, np.float64)
 
 
@@ -157,21 +155,22 @@ def make_learners(
     lambda_: NDArray[np.float64] | None = None,
     weights: Array | None = None,
 ) -> Learners:
-    """Set up the learners: their Gram matrices, smoothing parameters and inverses.
+    """Compute the Gram matrices, smoothing parameters and inverses of the learners.
 
     Parameters
     ----------
     basis : CompactBasis
-        Copied where it is not contiguous.
+        Copied if it is not contiguous.
     n_basis : int
+        Number of functions of each learner.
     penalty, penalty_order
         As for `penalty_matrix`.
     df, df_definition
         As for `smoothing_parameters`.
     lambda_ : (K,) array on the host, optional
-        The smoothing parameters, instead of those that give `df`.
+        The smoothing parameters. Given these, `df` is ignored.
     weights : (n,) array, optional
-        Of the observations; not negative.
+        The weights of the observations; not negative.
 
     Returns
     -------
@@ -180,10 +179,10 @@ def make_learners(
     Raises
     ------
     TypeError
-        For weights on the CPU and a basis on a GPU, or the other way round.
+        If one of the weights and the basis is on the CPU and the other on a GPU.
     ValueError
-        For weights of another shape or on another GPU; and as `penalty_matrix` and
-        `smoothing_parameters` do.
+        If the weights have another shape or are on another GPU; and as
+        `penalty_matrix` and `smoothing_parameters` do.
 
     Examples
     --------
@@ -195,26 +194,56 @@ def make_learners(
     >>> learners.lambda_.round(2)
     array([12.])
     """
-    K = penalty_matrix(n_basis, penalty, penalty_order)
-    free = null_dimension(n_basis, penalty, penalty_order)
-    with current_device(basis.values):
-        basis = contiguous_basis(basis)
+    P = penalty_matrix(n_basis, penalty, penalty_order)
+    if lambda_ is None:
+        check_df(df, df_definition)
+    device = device_of(basis.values)
+    with current(device):
+        basis = checked_basis(basis)
         if weights is not None:
             weights = checked_weights(weights, basis)
-        gram = gram_matrices(basis, n_basis, weights)
-        G = on_host(gram)
-        with one_blas_thread():
-            if lambda_ is None:
-                lambda_ = smoothing_parameters(G, K, free, df, df_definition)
-            inverse = inverses(G, K, free, np.asarray(lambda_))
-        xp = namespace(gram)
-        return Learners(
-            first=basis.first,
-            values=basis.values,
-            n_basis=n_basis,
-            gram=gram,
-            penalty=xp.asarray(K),
-            lambda_=xp.asarray(lambda_, np.float64),
-            inverse=xp.asarray(inverse),
+        return _make(
+            basis,
+            n_basis,
+            P,
+            null_dimension(n_basis, penalty, penalty_order),
+            df=df,
+            df_definition=df_definition,
+            lambda_=lambda_,
             weights=weights,
+            device=device,
         )
+
+
+def _make(
+    basis: CompactBasis,
+    n_basis: int,
+    penalty: Matrix,
+    null_dimension: int,
+    *,
+    df: float,
+    df_definition: str,
+    lambda_: NDArray[np.float64] | None = None,
+    weights: Array | None,
+    device: Device | None,
+) -> Learners:
+    """`make_learners` without checks, on the current device."""
+    gram = gram_matrices(basis, n_basis, weights, device)
+    G = on_host(gram)
+    with one_blas_thread():
+        if lambda_ is None:
+            lambda_ = smoothing_parameters(
+                G, penalty, null_dimension, df, df_definition
+            )
+        inverse = inverses(G, penalty, null_dimension, np.asarray(lambda_))
+    xp = namespace(gram)
+    return Learners(
+        first=basis.first,
+        values=basis.values,
+        n_basis=n_basis,
+        gram=gram,
+        penalty=xp.asarray(penalty),
+        lambda_=xp.asarray(lambda_, np.float64),
+        inverse=xp.asarray(inverse),
+        weights=weights,
+    )

@@ -1,4 +1,4 @@
-"""What makes an effect rough: penalties on the coefficients of a basis."""
+"""Penalties on the coefficients of a basis, which make an effect smooth."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def differences(n_basis: int, order: int, *, cyclic: bool = False) -> Matrix:
     Parameters
     ----------
     n_basis : int
+        Number of coefficients.
     order : int
-        Differences of differences; 0 is the identity.
+        Number of times that differences are taken; 0 gives the identity.
     cyclic : bool, optional
         Whether the last coefficient is a neighbour of the first.
 
@@ -38,19 +39,20 @@ def differences(n_basis: int, order: int, *, cyclic: bool = False) -> Matrix:
 
 
 def penalty_matrix(n_basis: int, kind: str | None, order: int = 2) -> Matrix:
-    """The matrix K of the penalty ``c' K c``.
+    """The matrix P of the penalty ``c' P c``.
 
     Parameters
     ----------
     n_basis : int
-        Coefficients of an effect.
+        Number of coefficients c of an effect.
     kind : {"difference", "ridge", "cyclic", None}
-        Differences of neighbours, which makes P-splines; the coefficients themselves;
-        differences around a ring, in which the last coefficient is a neighbour of the
-        first; nothing. The ring draws the ends of an effect to each other, and no more:
-        the basis is not periodic, so f(lower) = f(upper) does not hold exactly.
+        What is penalised: differences of neighbouring coefficients, which gives
+        P-splines; the coefficients themselves; differences around a ring, in which the
+        last coefficient is a neighbour of the first; nothing. "cyclic" draws the two
+        ends of an effect together, but the basis is not periodic: f(lower) = f(upper)
+        does not hold exactly.
     order : int, optional
-        Of the differences, 1 to 3.
+        Order of the differences, 1 to 3.
 
     Returns
     -------
@@ -59,7 +61,7 @@ def penalty_matrix(n_basis: int, kind: str | None, order: int = 2) -> Matrix:
     Raises
     ------
     ValueError
-        For another kind or order, or fewer coefficients than differences take.
+        If `kind` or `order` is unknown, or `n_basis` is too small for the order.
 
     References
     ----------
@@ -74,23 +76,23 @@ def penalty_matrix(n_basis: int, kind: str | None, order: int = 2) -> Matrix:
            [ 0., -1.,  1.]])
     """
     if kind not in PENALTIES:
-        raise ValueError(f"penalty is {kind!r}; one of {PENALTIES} is wanted")
+        raise ValueError(f"penalty must be one of {PENALTIES}, got {kind!r}")
     if kind is None:
         return np.zeros((n_basis, n_basis))
     if kind == "ridge":
         return np.eye(n_basis)
     if order not in (1, 2, 3):
-        raise ValueError(f"penalty_order is {order}; 1, 2 or 3 is wanted")
+        raise ValueError(f"penalty_order must be 1, 2 or 3, got {order}")
     if n_basis <= order:
         raise ValueError(
-            f"n_basis is {n_basis}; differences of order {order} need more functions"
+            f"n_basis must be greater than penalty_order = {order}, got {n_basis}"
         )
     D = differences(n_basis, order, cyclic=kind == "cyclic")
     return D.T @ D
 
 
 def null_dimension(n_basis: int, kind: str | None, order: int = 2) -> int:
-    """How many dimensions of coefficients the penalty leaves free.
+    """The dimension of the null space of the penalty: effects without a penalty.
 
     Examples
     --------

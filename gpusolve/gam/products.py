@@ -1,8 +1,8 @@
-"""Products with the transposed design matrices, from the nonzeros alone.
+"""Products with the transposed design matrices, computed from the nonzero values.
 
-What a row adds to such a product hangs on the cell it lies in and on its
-``degree + 1`` values. So the rows are first summed by cell, and then the cells, few in
-number, are added up to functions of the basis.
+The contribution of a row depends on its cell and its ``degree + 1`` values. The rows of
+each cell are therefore summed first; then the sums of the few cells are added to the
+functions of the basis.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from .basis import CompactBasis
 Floats = NDArray[np.float64]
 
 DENSE_BYTES = 2**28
-"""The most memory that dense design matrices take, at least one learner's."""
+"""Memory for dense design matrices, in bytes; exceeded if one learner needs more."""
 
 
 def sums_by_cell(
     cells: NDArray[np.int32], weights: Floats, vectors: Array, count: int
 ) -> Floats:
-    """The weighted sum of the vectors in each cell.
+    """The weighted sum of the vectors of each cell.
 
     Parameters
     ----------
     cells : (n,) int32 array
-        From 0 to ``count - 1``.
+        The cell of each vector, from 0 to ``count - 1``.
     weights : (n,) array
     vectors : (n, width) array
     count : int
+        The number of cells.
 
     Returns
     -------
@@ -50,8 +51,8 @@ def sums_by_cell(
     return np.asarray(membership @ vectors)
 
 
-def numbered(cells: Array, count: int) -> NDArray[np.int32]:
-    """One number for each pair of a learner and a cell: (m, n) to (m * n,)."""
+def flat_cells(cells: Array, count: int) -> NDArray[np.int32]:
+    """The index of each pair of a learner and a cell: (m, n) to (m * n,)."""
     learner = np.arange(len(cells), dtype=np.int32)[:, None]
     return np.asarray(cells + learner * np.int32(count)).reshape(-1)
 
@@ -59,13 +60,13 @@ def numbered(cells: Array, count: int) -> NDArray[np.int32]:
 def transposed_product(
     basis: CompactBasis, vector: Floats, n_basis: int, out: Floats
 ) -> None:
-    """Write ``B_i' v`` for some learners i: a vector (n,) into `out`, (m, n_basis)."""
+    """Write ``B_i' v`` of m learners i to `out`, (m, n_basis), for a vector v, (n,)."""
     learners, _, width = basis.values.shape
     cells = n_basis - width + 1
     weights = np.broadcast_to(vector, basis.first.shape).reshape(-1)
     values = basis.values.reshape(-1, width)
     sums = sums_by_cell(
-        numbered(basis.first, cells), weights, values, learners * cells
+        flat_cells(basis.first, cells), weights, values, learners * cells
     ).reshape(learners, cells, width)
     out[...] = 0
     for k in range(width):
@@ -79,34 +80,36 @@ def cross_products(
     n_basis: int,
     out: Floats,
 ) -> None:
-    """Write ``B_i' W B_j`` for some learners i and one j, or for each i and its j.
+    """Write ``B_i' W B_j`` of m learners i, with one j for all or one j for each i.
 
     Parameters
     ----------
-    basis, other : CompactBasis
-        Of m learners; of one learner or as many.
+    basis : CompactBasis
+        The m learners i.
+    other : CompactBasis
+        One learner j, or m learners.
     weights : (n,) array or None
     n_basis : int
     out : (m, n_basis, n_basis) array
     """
     learners, _, width = basis.values.shape
     cells = n_basis - width + 1
-    pairs = numbered(basis.first * np.int32(cells) + other.first, cells * cells)
+    pairs = flat_cells(basis.first * np.int32(cells) + other.first, cells * cells)
     values = np.broadcast_to(other.values, basis.values.shape).reshape(-1, width)
     out[...] = 0
     for k in range(width):
-        of_function = basis.values[..., k].astype(np.float64)
+        weighted = basis.values[..., k].astype(np.float64)
         if weights is not None:
-            of_function *= weights
+            weighted *= weights
         sums = sums_by_cell(
-            pairs, of_function.reshape(-1), values, learners * cells * cells
+            pairs, weighted.reshape(-1), values, learners * cells * cells
         ).reshape(learners, cells, cells, width)
         for m in range(width):
             out[:, k : k + cells, m : m + cells] += sums[..., m]
 
 
 def dense_gram(basis: CompactBasis, n_basis: int, weights: Array | None) -> Array:
-    """``B_i' W B_i`` of every learner as dense products, (K, n_basis, n_basis)."""
+    """``B_i' W B_i`` of every learner by dense products, (K, n_basis, n_basis)."""
     xp = namespace(basis.values)
     learners, rows, _ = basis.values.shape
     gram = xp.empty((learners, n_basis, n_basis), np.float64)

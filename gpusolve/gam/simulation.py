@@ -1,4 +1,4 @@
-"""The simulation of the paper: 20 of 100 covariates act, by a sine each."""
+"""The simulation of the paper: 20 of 100 covariates have an effect, a sine each."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ INTERCEPT, AMPLITUDE, VARIANCE = 7.0, 10.0, 1e-3
 
 
 class Simulation(NamedTuple):
-    """Data, and which covariates made them.
+    """Simulated data and the indices of the active covariates.
 
     Attributes
     ----------
     X : (n, 100) array
         Uniform in [0, 1).
     y : (n,) array
-        ``7 + sum_j 10 sin(2 pi x_j)`` over the active j, and noise of variance 0.001.
+        ``7 + sum_j 10 sin(2 pi x_j)`` over the active j, plus noise of variance 0.001.
     active : (20,) array
-        The active covariates, ascending.
+        The indices of the active covariates, ascending.
     """
 
     X: NDArray[np.float64]
@@ -36,6 +36,7 @@ def simulate(n: int, seed: int | None = None) -> Simulation:
     Parameters
     ----------
     n : int
+        Number of observations.
     seed : int, optional
         ``20230407 + n`` by default.
 

@@ -1,8 +1,8 @@
 """The smoothing parameters that give every learner the same degrees of freedom.
 
 With ``X'WX = R'R``, the hat matrix of a learner has the eigenvalues
-``1 / (1 + lambda d)``, where `d` are those of ``R^-T K R^-1``. So each evaluation of
-the degrees of freedom is a sum, and all learners are solved as one batch.
+``1 / (1 + lambda d)``, where `d` are the eigenvalues of ``R^-T P R^-1``. The degrees of
+freedom are therefore a sum over `d`, and all learners are solved as one batch.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ LARGEST = 1e15
 """The largest smoothing parameter."""
 
 RIDGE = 1e-9
-"""Of the penalty, how much is added to ``X'WX`` before it is factorised."""
+"""The multiple of the penalty that is added to ``X'WX`` before it is factorised."""
 
 NEARLY_SINGULAR = 1.49e-8
 TOLERANCE = 1e-10
-"""``X'WX`` is shrunk where its least eigenvalue is below their difference."""
+"""``X'WX`` is shrunk if its least eigenvalue is below NEARLY_SINGULAR - TOLERANCE."""
 
-NO_RANK = 1e-12
-"""Eigenvalues below this part of the largest may be rounding of the sums over rows."""
+RANK_TOLERANCE = 1e-12
+"""Eigenvalues below this fraction of the largest count as zero: they may be rounding
+errors of the sums over rows."""
 
-WIDEST = 1e6
-"""How many times the penalty may outweigh the data, or they it, in a factorisation."""
+MAX_RATIO = 1e6
+"""The largest ratio of penalty to data, or of data to penalty, in a factorisation."""
 
 
 def ranks(gram: Floats) -> NDArray[np.int_]:
     """The numerical rank of each Gram matrix, (K, k, k) to (K,)."""
     eigenvalues = np.linalg.eigvalsh(gram)
-    # Of X'WX, not of X: its eigenvalues are squares, so that a direction in which X has
-    # less than a millionth of its strength does not count.
-    rank = (eigenvalues > NO_RANK * eigenvalues[:, -1:]).sum(axis=-1)
+    # The eigenvalues of X'WX are squared singular values of X: a direction with less
+    # than a millionth of the largest singular value does not count.
+    rank = (eigenvalues > RANK_TOLERANCE * eigenvalues[:, -1:]).sum(axis=-1)
     return np.asarray(rank)
 
 
 def shrunken(A: Floats) -> Floats:
-    """`A` drawn to the identity, as far as makes each matrix positive definite."""
+    """Shrink each matrix to the identity until it is positive definite."""
     A = A.copy()
     while True:
         least = np.linalg.eigvalsh(A)[:, 0] - NEARLY_SINGULAR
@@ -55,16 +56,16 @@ def shrunken(A: Floats) -> Floats:
 def penalty_spectrum(
     A: Floats, penalty: Floats, null_dimension: int, near: Floats
 ) -> Floats:
-    """The eigenvalues `d` of ``R^-T K R^-1``, ``A = R'R``, ascending, (K, k).
+    """The eigenvalues `d` of ``R^-T P R^-1`` with ``A = R'R``, ascending, (K, k).
 
-    They are found from ``near K`` as seen from ``A + near K``, which has the
-    eigenvalues ``near d / (1 + near d)``. So R may be nearly singular, and those d are
-    the most accurate that matter for a smoothing parameter close to `near`, (K,). The
-    first `null_dimension` of them are exactly zero.
+    They are computed from the generalised eigenvalues of ``near P`` and ``A + near P``,
+    which are ``near d / (1 + near d)``. R may therefore be nearly singular, and the
+    result is most accurate for smoothing parameters close to `near`, (K,). The first
+    `null_dimension` eigenvalues are exactly zero.
     """
-    K = near[:, None, None] * penalty
-    L = np.linalg.cholesky(A + K)
-    half = np.linalg.solve(L, K)
+    P = near[:, None, None] * penalty
+    L = np.linalg.cholesky(A + P)
+    half = np.linalg.solve(L, P)
     roughness = np.linalg.eigvalsh(np.linalg.solve(L, half.swapaxes(1, 2)))
     roughness = np.clip(roughness, 0, 1 - np.finfo(np.float64).epsneg)
     roughness[:, :null_dimension] = 0
@@ -77,7 +78,7 @@ def degrees_of_freedom(d: Floats, lambda_: Floats, definition: str) -> Floats:
     Parameters
     ----------
     d : (K, k) array
-        What `penalty_spectrum` gives.
+        The result of `penalty_spectrum`.
     lambda_ : (K,) array
     definition : {"2S-SS", "trace"}
         ``tr(2S - S'S)`` or ``tr(S)``, of the hat matrix S.
@@ -94,10 +95,10 @@ def degrees_of_freedom(d: Floats, lambda_: Floats, definition: str) -> Floats:
     return np.asarray((s if definition == "trace" else 2 * s - s * s).sum(axis=-1))
 
 
-def root(d: Floats, df: float, definition: str) -> Floats:
-    """The smoothing parameters of `df` degrees of freedom, by bisection of their logs.
+def solve_lambda(d: Floats, df: float, definition: str) -> Floats:
+    """The smoothing parameters that give `df`, by bisection of their logarithms.
 
-    At most `LARGEST`, where `df` asks for more.
+    `LARGEST` if a larger one would be necessary.
     """
     low = np.log(1e-17 / d.max(axis=-1))
     high = np.full(len(d), np.log(LARGEST))
@@ -107,6 +108,16 @@ def root(d: Floats, df: float, definition: str) -> Floats:
         low = np.where(too_rough, middle, low)
         high = np.where(too_rough, high, middle)
     return np.asarray(np.exp(high))
+
+
+def check_df(df: float, definition: str) -> None:
+    """ValueError if the definition is unknown or `df` is not positive."""
+    if definition not in DEFINITIONS:
+        raise ValueError(
+            f"df_definition must be one of {DEFINITIONS}, got {definition!r}"
+        )
+    if not df > 0:
+        raise ValueError(f"df must be positive, got {df}")
 
 
 def smoothing_parameters(
@@ -124,22 +135,22 @@ def smoothing_parameters(
         ``X'WX`` of the learners.
     penalty : (k, k) array
     null_dimension : int
-        Dimensions that the penalty leaves free.
+        The dimension of the null space of the penalty.
     df : float
-        Degrees of freedom, positive.
+        The degrees of freedom, positive.
     definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)``, mboost's default, or ``tr(S)``, of the hat matrix S.
 
     Returns
     -------
     (K,) float64 array
-        0 where `df` is at least the rank of a learner.
+        0 for a learner whose rank is at most `df`.
 
     Raises
     ------
     ValueError
-        For an unknown definition, or a `df` that is not positive, or below the
-        dimension of the penalty's null space: no smoothing parameter gives so few.
+        If `df` is less than the dimension of the penalty's null space: no smoothing
+        parameter gives so few degrees of freedom.
 
     References
     ----------
@@ -152,45 +163,39 @@ def smoothing_parameters(
     >>> smoothing_parameters(gram, np.eye(2), 0, df=1.0, definition="trace").round(6)
     array([3.])
     """
-    if definition not in DEFINITIONS:
-        raise ValueError(
-            f"df_definition is {definition!r}; one of {DEFINITIONS} is wanted"
-        )
-    if not df > 0:
-        raise ValueError(f"df is {df}; a positive number is wanted")
     lambda_ = np.zeros(len(gram))
     penalised = (ranks(gram) > df) & bool(penalty.any())
     if not penalised.any():
         return lambda_
     if df < null_dimension:
         raise ValueError(
-            f"df is {df}, but the penalty leaves {null_dimension} degrees of freedom "
-            "untouched; ask for more, or for a ridge penalty"
+            f"df must be at least {null_dimension}, the degrees of freedom that the "
+            f"penalty does not affect, got {df}; penalty='ridge' allows fewer"
         )
     A = shrunken(gram[penalised] + RIDGE * penalty)
     balance = np.einsum("kii->k", A) / np.trace(penalty)
     near = balance
     for _ in range(2):
         d = penalty_spectrum(A, penalty, null_dimension, near)
-        lambda_[penalised] = root(d, df, definition)
-        near = np.clip(lambda_[penalised], balance / WIDEST, balance * WIDEST)
+        lambda_[penalised] = solve_lambda(d, df, definition)
+        near = np.clip(lambda_[penalised], balance / MAX_RATIO, balance * MAX_RATIO)
     return lambda_
 
 
 def inverses(
     gram: Floats, penalty: Floats, null_dimension: int, lambda_: Floats
 ) -> Floats:
-    """``(X'WX + lambda K)^-1`` of each learner.
+    """``(X'WX + lambda P)^-1`` of each learner.
 
-    Where ``X'WX`` is singular and lambda zero, several coefficients fit as well, and
-    those of the least penalty are taken.
+    If ``X'WX`` is singular and lambda is zero, several vectors of coefficients give the
+    same fit; the generalised inverse then chooses the one of least penalty.
 
     Parameters
     ----------
     gram : (K, k, k) array
     penalty : (k, k) array
     null_dimension : int
-        Dimensions that the penalty leaves free.
+        The dimension of the null space of the penalty.
     lambda_ : (K,) array
 
     Returns
@@ -208,8 +213,8 @@ def penalised_inverses(
 ) -> Floats:
     """The inverses, or pseudo-inverses of singular matrices.
 
-    They are scaled to a unit diagonal in the eigenvectors of the penalty first, so that
-    a large lambda takes no digits from what the penalty leaves free.
+    The matrices are first scaled to a unit diagonal in the basis of the penalty's
+    eigenvectors. A large lambda then costs no accuracy in the penalty's null space.
     """
     strength, V = np.linalg.eigh(penalty)
     strength[:null_dimension] = 0
@@ -224,10 +229,10 @@ def penalised_inverses(
 
 
 def smoothest_inverses(gram: Floats, penalty: Floats) -> Floats:
-    """Generalised inverses that fit like any other, with the least penalty."""
+    """Generalised inverses that give a least-squares fit of least penalty."""
     identity = np.eye(gram.shape[-1])
-    pseudo = np.linalg.pinv(gram, rcond=NO_RANK, hermitian=True)
+    pseudo = np.linalg.pinv(gram, rcond=RANK_TOLERANCE, hermitian=True)
     free = identity - pseudo @ gram
-    rough = np.linalg.pinv(free @ penalty @ free, rcond=NO_RANK, hermitian=True)
+    rough = np.linalg.pinv(free @ penalty @ free, rcond=RANK_TOLERANCE, hermitian=True)
     T = identity - rough @ penalty
     return np.asarray(T @ pseudo @ T.swapaxes(1, 2))

@@ -1,7 +1,7 @@
-"""The boosted additive model, as its definition reads, one learner after another.
+"""The boosted additive model, computed by its definition, one learner after another.
 
-A covariate's *learner* is a penalised least-squares fit of a B-spline basis,
-``b = (B'WB + lambda K)^-1 B'W u``. Every step fits all learners to the residual u and
+The *learner* of a covariate is a penalised least-squares fit of a B-spline basis,
+``b = (B'WB + lambda K)^-1 B'W u``. Every step fits all learners to the residual u, and
 moves the model a little towards the best of them.
 """
 
@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 def equidistant_knots(lower: float, upper: float, n_basis: int, degree: int) -> Array:
-    """Knots of one distance, from `degree` of them below `lower` to as many above.
+    """Equidistant knots, continued by `degree` knots below `lower` and above `upper`.
 
     Returns
     -------
@@ -33,15 +33,15 @@ def equidistant_knots(lower: float, upper: float, n_basis: int, degree: int) -> 
 
 
 def design_matrix(x: Array, knots: Array, degree: int) -> Array:
-    """All B-splines on the knots at every x, by the recursion of Cox and de Boor.
+    """The values of all B-splines at every x, by the recursion of Cox and de Boor.
 
     Parameters
     ----------
     x : (n,) array
-        Within the knots that are not continued ones; the upper end belongs to the
-        cell below it.
+        Values from ``knots[degree]`` to ``knots[-degree - 1]``; this upper end belongs
+        to the cell below it.
     knots : (n_basis + degree + 1,) array
-        Ascending.
+        In ascending order.
     degree : int
 
     Returns
@@ -86,19 +86,20 @@ def smoothing_parameter(
 
 
 class Boosted(NamedTuple):
-    """A boosted model and how it came to be.
+    """A boosted model and its steps.
 
     Attributes
     ----------
     offset : float
         The weighted mean of y.
     selected : (steps,) int array
-        The learner of each step.
+        The learner that each step selected.
     updates : (steps, k) array
-        What the step added to the learner's coefficients.
+        The change of that learner's coefficients.
     risk : (steps + 1,) array
-        The weighted sum of squared residuals, the offset's first.
+        The weighted sum of squared residuals before the first step and after each.
     fitted : (n,) array
+        The fitted values of the final model.
     """
 
     offset: float
@@ -123,11 +124,18 @@ def boost(
     Parameters
     ----------
     B : (learners, n, k) array
+        The design matrices.
     y : (n,) array
     K : (k, k) array
-        The penalty.
+        The matrix of the penalty.
     lambda_ : (learners,) array
+        The smoothing parameters.
     weights : (n,) array, optional
+        Ones by default.
+    learning_rate : float, optional
+        The fraction of the best fit that each step adds to the model.
+    steps : int, optional
+        Number of steps.
 
     References
     ----------

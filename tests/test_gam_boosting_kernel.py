@@ -1,4 +1,4 @@
-"""The boosting loop of ``cuda_src/boosting.cu``, beyond what every method must do."""
+"""Tests of the boosting kernels only; test_gam_boosting.py tests every method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.gam import BSplines, Learners, _boosting_kernel, boost, make_learners
-from gpusolve.gam._gram_kernel import plan
+from gpusolve.gam._gram_kernel import launch_shape
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +26,10 @@ def some_learners(
 
 
 @pytest.mark.parametrize("method", ["stacked", "gram"])
-def test_the_risk_of_a_perfect_fit(method: str, rng: np.random.Generator) -> None:
-    """It is a sum of squares to its last digit, not what subtractions leave."""
+def test_risk_of_a_perfect_fit_is_accurate(
+    method: str, rng: np.random.Generator
+) -> None:
+    """The risk is computed as a sum of squares: no digits cancel."""
     learners = some_learners(rng, penalty=None)
     y = learners.dense()[1] @ rng.standard_normal(8)
     path = boost(learners, y, steps=4, learning_rate=1.0, method=method)
@@ -39,7 +41,9 @@ def test_the_risk_of_a_perfect_fit(method: str, rng: np.random.Generator) -> Non
 
 
 @pytest.mark.parametrize("rows", [1, 31, 32, 33, 255, 2100, 5000])
-def test_rows_around_batches_and_chunks(rows: int, rng: np.random.Generator) -> None:
+def test_numbers_of_rows_around_batches_and_chunks(
+    rows: int, rng: np.random.Generator
+) -> None:
     learners = some_learners(rng, rows, 2)
     X = learners.dense()
     expected = np.einsum("inf,ing->ifg", X, X)
@@ -50,22 +54,22 @@ def test_a_fit_repeats_bit_for_bit(schedule: str, rng: np.random.Generator) -> N
     learners = some_learners(rng, 2500, 3)
     y = rng.standard_normal(2500)
     with _emulator.schedule("forward"):
-        wanted = [boost(learners, y, method=m, steps=9) for m in ("stacked", "gram")]
-    for path in wanted:
+        expected = [boost(learners, y, method=m, steps=9) for m in ("stacked", "gram")]
+    for path in expected:
         again = boost(learners, y, method=path.method, steps=9)
         np.testing.assert_array_equal(again.updates, path.updates)
         np.testing.assert_array_equal(again.risk, path.risk)
 
 
-def test_too_many_functions_for_a_block(rng: np.random.Generator) -> None:
+def test_too_many_functions_for_a_block_raise() -> None:
     kernel = EmulatedDevice().kernel("boosting", "boost_stacked<double, 4, 256>")
-    with pytest.raises(ValueError, match="fewer basis functions"):
-        plan(kernel, 1, 100, 2**30)
+    with pytest.raises(ValueError, match="n_basis must be smaller"):
+        launch_shape(kernel, 1, 100, 2**30)
 
 
 @pytest.mark.parametrize("method", ["stacked", "gram"])
 @pytest.mark.parametrize("steps", [1, 2])
-def test_a_watchdog_only_means_more_launches(
+def test_a_watchdog_changes_only_the_number_of_launches(
     method: str, steps: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learners, y = some_learners(rng, 700), rng.standard_normal(700)
@@ -78,7 +82,7 @@ def test_a_watchdog_only_means_more_launches(
     np.testing.assert_array_equal(path.risk, expected.risk)
 
 
-def test_a_watchdog_bears_less_of_more_rows(
+def test_a_watchdog_allows_fewer_steps_for_more_rows(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few, many = some_learners(rng, 100), some_learners(rng, 1000)
