@@ -70,24 +70,22 @@ def gram_fits(learners: int, functions: int, device: Device | None) -> bool:
     return gram_warps(learners, functions, device.shared_memory_per_block) > 0
 
 
+def stacked_fits(functions: int, device: Device | None) -> bool:
+    """Whether the sums of all warps fit in shared memory; always on a host."""
+    if device is None:
+        return True
+    needed = shared_bytes(functions, THREADS // WARP * functions)
+    return needed + STATIC_SHARED_MEMORY <= device.shared_memory_per_block
+
+
 def launch_shape(
     kernel: Kernel, learners: int, rows: int, bytes_needed: int
 ) -> LaunchShape:
     """All blocks that are resident at once, because they wait for each other.
 
     If the learners are fewer than the blocks, their rows are divided into chunks.
-
-    Raises
-    ------
-    ValueError
-        If not a single block fits. This is known only after the kernel is compiled.
     """
     resident = kernel.resident_blocks(THREADS, bytes_needed)
-    if resident == 0:
-        raise ValueError(
-            f"n_basis must be smaller: a block needs {bytes_needed} bytes of shared "
-            "memory, more than the device has"
-        )
     most = max(1, rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
     chunks = min(most, max(1, resident // learners))
     return LaunchShape(min(resident, learners * chunks), chunks, bytes_needed)

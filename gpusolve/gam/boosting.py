@@ -12,7 +12,7 @@ from .._device.arrays import Array, namespace, on_host, on_one_device
 from .._device.kernels import Device, current, device_of
 from .._device.threads import one_blas_thread
 from . import _boosting_cpu, _boosting_direct, _boosting_kernel
-from ._gram_kernel import DOUBLE, gram_fits
+from ._gram_kernel import DOUBLE, gram_fits, stacked_fits
 from .learners import Learners
 
 METHODS = ("auto", "direct", "stacked", "gram")
@@ -90,9 +90,14 @@ class Path:
 def check_method(
     method: str, learners: int, n_basis: int, device: Device | None
 ) -> None:
-    """ValueError if the method is unknown, or "gram" does not fit in shared memory."""
+    """ValueError if the method is unknown, or does not fit in shared memory."""
     if method not in METHODS:
         raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+    if method != "direct" and not stacked_fits(n_basis, device):
+        raise ValueError(
+            f"n_basis must be smaller, or method 'direct': the sums of {n_basis} basis "
+            "functions do not fit in shared memory"
+        )
     if method == "gram" and not gram_fits(learners, n_basis, device):
         raise ValueError(
             f"method must be 'stacked' for {n_basis} basis functions of {learners} "
