@@ -10,7 +10,6 @@ import pytest
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.gam import BSplines, Learners, _boosting_kernel, boost, make_learners
-from gpusolve.gam._gram_kernel import launch_shape
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +60,14 @@ def test_a_fit_repeats_bit_for_bit(schedule: str, rng: np.random.Generator) -> N
         np.testing.assert_array_equal(again.risk, path.risk)
 
 
-def test_too_many_functions_for_a_block_raise() -> None:
-    kernel = EmulatedDevice().kernel("boosting", "boost_stacked<double, 4, 256>")
+@pytest.mark.parametrize("method", ["auto", "stacked", "gram"])
+def test_too_many_functions_for_a_block_are_refused(
+    method: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learners, y = some_learners(rng, 50), rng.standard_normal(50)
+    monkeypatch.setattr(EmulatedDevice, "shared_memory_per_block", 33_000)
     with pytest.raises(ValueError, match="n_basis must be smaller"):
-        launch_shape(kernel, 1, 100, 2**30)
+        boost(learners, y, method=method, steps=1)
 
 
 @pytest.mark.parametrize("method", ["stacked", "gram"])
