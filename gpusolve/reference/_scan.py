@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..monoid import Monoid, as_monoid
-from ._reduce import elements, native
+from ._reduce import converted, ufunc_of
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -54,7 +54,7 @@ def scan_pairs(x: Array, flags: Flags, op: Monoid) -> Array:
 
 def accumulate(x: Array, op: Monoid) -> Array:
     """Every prefix along the first axis, its last element included."""
-    ufunc = native(op, x.dtype)
+    ufunc = ufunc_of(op, x.dtype)
     if ufunc is None:
         one_segment = np.zeros((len(x),) + (1,) * (x.ndim - 1), bool)
         return scan_pairs(x, one_segment, op)
@@ -99,7 +99,7 @@ def scan(
     """
     op = as_monoid(op)
     axis = range(x.ndim - len(op.element_shape))[axis]
-    x = np.moveaxis(elements(x, op), axis, 0)
+    x = np.moveaxis(converted(x, op), axis, 0)
     prefixes = accumulate(x, op)
     if exclusive:
         prefixes = shift(prefixes, op.identity_of(x.dtype))
@@ -138,7 +138,7 @@ def segmented_scan(
     array([ 1,  3,  6,  4,  9, 15, 22, 30,  9, 19])
     """
     op = as_monoid(op)
-    x = elements(x, op)
+    x = converted(x, op)
     rows = x.shape[: x.ndim - len(op.element_shape)]
     starts = np.broadcast_to(flags != 0, rows)
     starts = starts.reshape(rows + (1,) * len(op.element_shape))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..monoid import Monoid, as_monoid
 from ._partition import replicate, scatter
-from ._reduce import elements, native
+from ._reduce import converted, ufunc_of
 from ._scan import scan, segmented_scan
 
 Array = NDArray[Any]
@@ -71,12 +71,12 @@ def segmented_reduce(
     array([ 0,  4,  0, 10])
     """
     op = as_monoid(op)
-    x = elements(x, op)[: offsets[-1]]
+    x = converted(x, op)[: offsets[-1]]
     starts, ends = offsets[:-1], offsets[1:]
     full = starts < ends
     result = np.empty((len(full), *op.element_shape), x.dtype)
     result[...] = op.identity_of(x.dtype)
-    ufunc = native(op, x.dtype)
+    ufunc = ufunc_of(op, x.dtype)
     if ufunc is not None:
         with np.errstate(over="ignore", invalid="ignore"):
             result[full] = ufunc.reduceat(x, starts[full], dtype=x.dtype)
