@@ -18,8 +18,8 @@ from ..reference._nnls_qr import (
     NOT_FINITE,
     Solution,
     default_tolerance,
+    solve_one,
 )
-from ..reference._nnls_qr import solve as solve_one
 from ..reference._scaling import ScaledSystem, scale
 from .inputs import Problem
 from .nnls_gram_cpu import nnls_gram
@@ -36,7 +36,7 @@ PROGRESS_DELAY = 2.0
 """Seconds until a progress bar shows."""
 
 
-def solve(problem: Problem, method: str) -> Solution:
+def nnls(problem: Problem, method: str) -> Solution:
     """Solve every system of the batch; `method` is one of ``gpusolve.nnls``'s."""
     systems, (_, n) = math.prod(problem.batch), problem.shape
     solution = Solution.blank((systems,), n, problem.dtype)

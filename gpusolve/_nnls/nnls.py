@@ -194,9 +194,9 @@ def nnls(
     with current(device):
         problem = validate(A, b, warm_start, l1, l2, tol, maxiter)
         if device is None:
-            fields = cpu.solve(problem, method)
+            fields = cpu.nnls(problem, method)
         else:
-            fields = nnls_qr_kernel.solve(problem, device)
+            fields = nnls_qr_kernel.nnls_qr(problem, device)
     solver = "gram" if device is None and method != "qr" else "qr"
     n = problem.shape[1]
     shaped = {

@@ -69,7 +69,7 @@ def systems_of_launch(device: Device, blocks: int, rows: int, n: int) -> int:
     return blocks * max(1, int(LAUNCH_SECONDS * BLOCK_SPEED / max(1, work)))
 
 
-def solve(problem: Problem, device: Device) -> Solution:
+def nnls_qr(problem: Problem, device: Device) -> Solution:
     """Solve every system of the batch, on the current stream.
 
     In one launch, or in several short ones where the device has a watchdog. The

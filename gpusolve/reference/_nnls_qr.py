@@ -378,13 +378,13 @@ def nnls_qr(
             solution.status[k] = NOT_FINITE
             continue
         system = scale(A[k], b[k], l1, l2)
-        found = solve(system, system.rescale(start[k]), tol, maxiter)
+        found = solve_one(system, system.rescale(start[k]), tol, maxiter)
         found = found._replace(x=system.unscale(found.x))
         solution.put(k, found)
     return solution
 
 
-def solve(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
+def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
     """Solve one scaled system; x stays in its variables.
 
     Where the solution cannot be certified, a column that entered may have been
