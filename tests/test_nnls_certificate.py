@@ -13,11 +13,11 @@ from scipy.linalg import null_space
 
 import gpusolve
 from gpusolve.reference._certificate import (
+    best_witness,
     certify,
-    hides,
+    hidden_by_rounding,
     is_certified,
     residual,
-    witness,
 )
 from gpusolve.reference._scaling import scale
 
@@ -87,7 +87,7 @@ def accepted(A: np.ndarray, b: np.ndarray, x: np.ndarray, y: Any = None) -> bool
     """Whether the lock opens for x, with its best witness or a given one."""
     system = scale(A, b)
     at = system.rescale(x)
-    y = witness(system, at) if y is None else y
+    y = best_witness(system, at) if y is None else y
     return bool(is_certified(system, at, certify(system, at, y), TOL))
 
 
@@ -149,7 +149,7 @@ def test_a_huge_null_vector_is_refused() -> None:
         if (point >= 0).all():
             system = scale(A, b)
             assert not accepted(A, b, point)
-            assert hides(system, system.rescale(point))
+            assert hidden_by_rounding(system, system.rescale(point))
             refused += 1
 
 
@@ -173,7 +173,7 @@ def test_solutions_of_noise_are_refused() -> None:
             - system.A[:, :2]
             @ np.linalg.lstsq(system.A[:, :2], system.b, rcond=None)[0]
         )
-        for y in (witness(system, at), residual(system, at), orthogonal):
+        for y in (best_witness(system, at), residual(system, at), orthogonal):
             assert not accepted(A, b, noise, y)
 
 
@@ -186,7 +186,7 @@ def test_a_witness_proves_what_it_says(systems: list[System]) -> None:
         best = gpusolve.nnls(A, b).x
         for point in (best, 0 * best, best * (1 + 1e-3), rng.random(A.shape[1])):
             at = system.rescale(point)
-            kkt = certify(system, at, witness(system, at)).kkt
+            kkt = certify(system, at, best_witness(system, at)).kkt
             allowed = kkt * (length + norms @ best)
             excess = residual_norm(A, b, point) - residual_norm(A, b, best)
             assert excess <= allowed * (1 + 4 * kkt) + 1e-13 * length
@@ -202,7 +202,7 @@ def test_penalties_have_certificates_too(l1: float, l2: float) -> None:
         if not x.any():
             continue
         for point in (x, x * (1 + 1e-6)):
-            found = certify(system, point, witness(system, point))
+            found = certify(system, point, best_witness(system, point))
             assert is_certified(system, point, found, TOL) == (point is x)
 
 
