@@ -1,8 +1,8 @@
-"""Segments of different lengths behind one another: where they start, and their sums.
+"""Segments of different lengths in one array: their flags and their reductions.
 
-The shape of such an array is the *lengths* of its segments, any of which may be 0;
-their *offsets* are where they begin, and where the last one ends. Flags mark the first
-element of each segment, so an empty one leaves no mark.
+The *lengths* of the segments may be 0. The *offsets* are the indices at which the
+segments begin, followed by the end of the last one. *Flags* mark the first element of
+each segment; an empty segment has no flag.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 def segment_flags(
     lengths: NDArray[np.integer[Any]], *, total: int | None = None
 ) -> NDArray[np.bool_]:
-    """Mark the first element of each segment that is not empty.
+    """Mark the first element of each non-empty segment.
 
     Parameters
     ----------
