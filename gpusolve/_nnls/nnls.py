@@ -118,8 +118,8 @@ def nnls(
         Weights of the penalties, non-negative.
     tol : float, optional
         A variable may enter if ``dual[j] > tol |a_j| |r|`` with the residual r. So
-        `tol` bounds the cosine of the angle between column and residual, whatever the
-        scales of A and b. Default ``4 eps``.
+        `tol` bounds the cosine of the angle between column and residual; it does not
+        depend on the scales of A and b. Default ``4 eps``.
     maxiter : int, optional
         Limit on `nit` for each attempt. Default ``10 n``.
 
