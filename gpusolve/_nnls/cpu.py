@@ -60,8 +60,8 @@ def chunked(problem: Problem, entries: int) -> Iterator[slice]:
     """Slices of the flattened batch, the same number for each core.
 
     The matrices of a slice have at most `entries` entries and take at most
-    `CHUNK_BYTES`, or the slice is a single system. A matrix that several systems share
-    counts once for each of them.
+    `CHUNK_BYTES`, or the slice is a single system. In `entries`, a matrix that several
+    systems share counts once for each of them.
     """
     systems, (m, n) = math.prod(problem.batch), problem.shape
     passive = n if problem.l2 > 0 else min(m, n)

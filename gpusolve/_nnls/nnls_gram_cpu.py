@@ -257,7 +257,7 @@ class Lanes:
         return x
 
 
-class Batch:
+class GramBatch:
     """Lawson & Hanson's method (Algorithm 1) for a batch of scaled systems."""
 
     def __init__(
@@ -266,8 +266,8 @@ class Batch:
         rows, n = system.A.shape[-2:]
         self.system, self.start, self.tol, self.maxiter = system, start, tol, maxiter
         self.gram = Gram(system)
-        self.most = n if system.has_ridge else min(rows, n)
-        self.lanes = Lanes(system, start, capacity=max(1, min(self.most, PANEL)))
+        self.capacity = n if system.has_ridge else min(rows, n)
+        self.lanes = Lanes(system, start, capacity=max(1, min(self.capacity, PANEL)))
         self.x: Array = np.zeros(start.shape)
         self.certificate = certify(system, self.x, residual(system, self.x))
         self.status = np.full(len(start), CONVERGED, np.int32)
@@ -287,7 +287,7 @@ class Batch:
     def make_pass(self) -> None:
         """Let at most one variable enter or leave each passive set, and move x."""
         lanes = self.lanes
-        if lanes.x.shape[1] < self.most and lanes.occupied().all(axis=1).any():
+        if lanes.x.shape[1] < self.capacity and lanes.occupied().all(axis=1).any():
             lanes.grow()
         lanes.w = lanes.c - panel_product(lanes.x, lanes.rows)
         waits = lanes.busy & lanes.waiting.any(axis=1)
@@ -353,7 +353,7 @@ class Batch:
         row = np.concatenate([self.gram.rows(systems, j), -norm[:, None]], axis=1)
         u, square, descent = self.project(at, j, row)
         waits = lanes.waiting[at, j]
-        fits = np.count_nonzero(lanes.occupied()[at], axis=1) < self.most
+        fits = np.count_nonzero(lanes.occupied()[at], axis=1) < self.capacity
         descends = descent > self.tol * lanes.w[at, -1] * np.sqrt(square)
         accepted = fits & (square > RESOLVED * norm**2) & (waits | descends)
         lanes.closed[at, j] = True
@@ -525,7 +525,7 @@ def nnls_gram(
     convincing : (N,) array
         Whether no other method could improve the solution.
     """
-    batch = Batch(system, start, tol, maxiter)
+    batch = GramBatch(system, start, tol, maxiter)
     turn = SMALL_BATCH_LOCK if start.size <= SMALL_BATCH else nullcontext()
     with np.errstate(all="ignore"), turn:
         batch.solve()

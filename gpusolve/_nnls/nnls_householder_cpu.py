@@ -99,7 +99,7 @@ def factorise(system: ScaledSystem, variables: Indices) -> Factors:
     )
 
 
-class Batch:
+class HouseholderBatch:
     """Lawson & Hanson's method for a batch of scaled systems.
 
     Systems with the same number of passive variables make a pass together. Therefore
@@ -295,4 +295,4 @@ def nnls_householder(
     system: ScaledSystem, start: Array, *, tol: float, maxiter: int
 ) -> Solution:
     """Solve a batch of scaled systems in float64; arguments as for `nnls_gram`."""
-    return Batch(system, start, tol, maxiter).solve()
+    return HouseholderBatch(system, start, tol, maxiter).solve()
