@@ -1,8 +1,8 @@
 """Degenerate non-negative least-squares systems, and the least residual of each.
 
-A solver is judged by ``|b - A x|`` of the x that it returns, computed here with twice
-the digits of float64, and never by what the solver reports. The reference is the
-better one of SciPy's ``nnls`` and, up to `BRUTE_COLUMNS` columns, of all supports.
+A solver is judged by ``|b - A x|`` for the x that it returns, computed here in twice
+the precision of float64, and not by what it reports. The reference is the best result
+of SciPy's ``nnls`` and, with up to `BRUTE_COLUMNS` columns, of all supports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Coefficients = Callable[[Generator, int, int, int], Array]
 
 
 def right_hand_sides(rng: Generator, A: Array) -> Array:
-    """For each system one of four: normal, heavy, in the range, in the cone of A."""
+    """One of four kinds per system: normal, heavy, in the range or the cone of A."""
     systems, m, n = A.shape
     normal = rng.standard_normal((systems, m))
     heavy = normal.copy()
@@ -39,7 +39,7 @@ def right_hand_sides(rng: Generator, A: Array) -> Array:
 
 
 def weights(rng: Generator, systems: int, least: float = 0.0) -> Array:
-    """10**u, u uniform from `least` to 7."""
+    """``10**u`` with u uniform between `least` and 7."""
     return 10 ** rng.uniform(least, 7, systems)
 
 
@@ -68,10 +68,10 @@ def with_dependents(
     independent: Callable[[Generator, int, int, int], Array] = normal,
     least_digits: float = np.inf,
 ) -> Array:
-    """Some columns, and combinations of them, in random order.
+    """Independent columns and linear combinations of them, in random order.
 
-    The combinations are perturbed by ``10**-u`` of their norm, u uniform from
-    `least_digits` to 16; not at all where `least_digits` is infinite.
+    The combinations are perturbed by ``10**-u`` times their norm, with u uniform
+    between `least_digits` and 16. They are exact if `least_digits` is infinite.
     """
     k = int(rng.integers(1, n)) if n > 1 else n
     base = independent(rng, systems, m, k)
@@ -125,7 +125,7 @@ def signed(rng: Generator, systems: int, k: int, count: int) -> Array:
 
 
 def any_of(rng: Generator, systems: int, k: int, count: int) -> Array:
-    """Each column by another of the rules above."""
+    """Each column by a random one of the rules above."""
     rules = (copies, opposites, powers_of_two, real_factors, sums, nonnegative, signed)
     made = np.stack([rule(rng, systems, k, count) for rule in rules])
     kind = rng.integers(len(rules), size=(1, systems, 1, count))
@@ -153,7 +153,7 @@ def heavy_row(
     n: int,
     matrices: Callable[[Generator, int, int, int], Array],
 ) -> Systems:
-    """The last row asks for ``sum(x) = 1``, with a weight of 1 to 1e7."""
+    """The last row demands ``sum(x) = 1``, with a weight between 1 and 1e7."""
     A, b = plain(rng, systems, m, n, matrices)
     weight = weights(rng, systems)
     A[:, -1] = weight[:, None]
@@ -162,7 +162,7 @@ def heavy_row(
 
 
 def free_columns(rng: Generator, systems: int, m: int, n: int) -> Systems:
-    """Small integers: columns whose sum is fixed, and free ones as pairs P, -P."""
+    """Small integers: columns with a fixed sum, and free columns as pairs P, -P."""
     pairs = int(rng.integers(1, max(1, (n - 1) // 2) + 1))
     A = rng.integers(0, 10, (systems, m, n)).astype(np.float64)
     A[..., -pairs:] = rng.integers(-2, 3, (systems, m, pairs))
@@ -178,8 +178,8 @@ def free_columns(rng: Generator, systems: int, m: int, n: int) -> Systems:
 def free_line(rng: Generator, systems: int, _m: int, _n: int) -> Systems:
     """Four spectra of 4 channels with a fixed sum, and a line with free parameters.
 
-    One system that once drifted to x = 1e17, with other weights and, in three of four
-    systems, another b. The shape is fixed.
+    Variations of one system whose solution once drifted to x = 1e17: with other weights
+    and, in most systems, other entries of b. The shape is fixed.
     """
     spectra = np.array([[3, 8, 0, 6], [8, 7, 1, 8], [0, 6, 3, 7], [9, 9, 5, 3]])
     line = np.array([[1, -2], [1, -1], [1, 0], [1, 1]])
@@ -236,14 +236,14 @@ FAMILIES: dict[str, Family] = {
 }
 
 BATCH = 200
-"""Systems of one family and one shape."""
+"""Systems per batch, all of one family and one shape."""
 
 
 def batch(index: int, seed: int = 0) -> tuple[str, Array, Array]:
-    """The batch of this index: its family, A and b. It depends on nothing else.
+    """Family, A and b of a batch; they depend on the arguments only.
 
-    The families take turns. Rows are 1 to 12 and columns 2 to 12; in one batch of 16
-    both are up to 40.
+    The families alternate. There are 1 to 12 rows and 2 to 12 columns; in one of 16
+    batches, on average, up to 40 of both.
     """
     rng = np.random.default_rng([seed, index])
     largest = 40 if rng.integers(16) == 0 else 12
@@ -253,14 +253,14 @@ def batch(index: int, seed: int = 0) -> tuple[str, Array, Array]:
 
 
 def batches(systems: int, seed: int = 0) -> Iterator[tuple[str, Array, Array]]:
-    """Batches of at least this many systems; fewer systems are a part of more."""
+    """Batches with at least `systems` systems in all; fewer are a prefix of more."""
     for index in range(-(-systems // BATCH)):
         yield batch(index, seed)
 
 
 EPS = float(np.finfo(np.float64).eps)
 
-# ---- the residual, with twice the digits of float64 ----
+# ---- the residual, in twice the precision of float64 ----
 
 
 def two_product(a: Array, b: Array) -> Systems:
@@ -290,7 +290,7 @@ def two_sum(a: Array, b: Array) -> Systems:
 
 
 def residual(A: Array, b: Array, x: Array) -> Array:
-    """``b - A x``, as if computed with twice the digits and then rounded."""
+    """``b - A x``, as if computed in twice the precision and then rounded."""
     high, low = b.copy(), np.zeros_like(b)
     for k in range(A.shape[-1]):
         product, error = two_product(-A[..., k], x[..., k, None])
@@ -303,14 +303,14 @@ def residual(A: Array, b: Array, x: Array) -> Array:
 # ---- the reference ----
 
 BRUTE_COLUMNS = 8
-"""All supports are tried up to this many columns."""
+"""Brute force tries all supports of matrices with at most this number of columns."""
 
 UNITS = 8.0
-"""Granted to every solver, in units of ``eps sum_k |a_k| x_k``. See `allowance`."""
+"""Error allowed to every solver, in units of ``eps sum_k |a_k| x_k``: `allowance`."""
 
 
 class Reference(NamedTuple):
-    """What the best known x of each system reaches; all arrays are (systems,).
+    """The best known x of each system; all arrays are (systems,).
 
     Attributes
     ----------
@@ -319,7 +319,7 @@ class Reference(NamedTuple):
     magnitude : Array
         ``sum_k |a_k| x_k`` of that x.
     attainable : Array
-        The least ``|b - A x| + UNITS eps sum_k |a_k| x_k`` of all candidates x.
+        The least ``|b - A x| + UNITS eps sum_k |a_k| x_k`` over all candidates x.
     """
 
     rnorm: Array
@@ -328,10 +328,10 @@ class Reference(NamedTuple):
 
 
 def judge(A: Array, b: Array, x: Array, eps: float) -> Reference:
-    """What x reaches; an infinite `rnorm` where it is not finite or negative.
+    """The residual of x; infinite if x is not finite or has negative entries.
 
-    The bound on the error of `residual` is added to `rnorm`. It counts from
-    ``S = 1e20 |b|`` on, where a residual of zero can be an artefact.
+    A bound on the error of `residual` is added to `rnorm`. It matters where
+    ``sum_k |a_k| x_k`` is above ``1e20 |b|``: a residual of 0 may be wrong there.
     """
     rnorm = np.linalg.norm(residual(A, b, x), axis=-1)
     magnitude = (np.linalg.norm(A, axis=-2) * x).sum(axis=-1)
@@ -353,9 +353,9 @@ def better(one: Reference, other: Reference) -> Reference:
 def reference(A: Array, b: Array, dtype: Any = np.float64) -> Reference:
     """The best of x = 0, SciPy and, for a few columns, brute force.
 
-    SciPy's tolerance is absolute: with columns of length 1 it misses fewer optima, so
-    it solves both ways. All is float64; `dtype` is that of the solver to be judged,
-    for `attainable`.
+    SciPy's tolerance is absolute. It misses fewer optima if columns have norm 1, so it
+    solves the original and the normalised system. All computation is in float64;
+    `dtype` is that of the solver to be judged, and determines `attainable`.
     """
     eps = float(np.finfo(dtype).eps)
     A, b = A.astype(np.float64), b.astype(np.float64)
@@ -369,7 +369,7 @@ def reference(A: Array, b: Array, dtype: Any = np.float64) -> Reference:
 
 
 def by_scipy(A: Array, b: Array) -> Array:
-    """SciPy's x of each system; zero where SciPy gives up."""
+    """SciPy's x of each system; 0 if SciPy raises an error."""
     return np.array([scipy_or_zero(*system) for system in zip(A, b, strict=True)])
 
 
@@ -383,9 +383,9 @@ def scipy_or_zero(A: Array, b: Array) -> Array:
 def brute_force(A: Array, b: Array, eps: float) -> Reference:
     """The best of all supports with at most m columns.
 
-    No support needs a decision on its rank, nor on the signs of its solution: what is
-    negative is set to zero, and the residual of that x counts. An optimum has a
-    support of independent columns with a positive solution, so it is among them.
+    The least-squares solution on each support is clipped at 0, and judged by its
+    residual. So no decision on ranks or signs is needed. Some optimum has a support of
+    independent columns with a positive solution, so it is among these candidates.
     """
     _, m, n = A.shape
     best = judge(A, b, np.zeros((len(b), n)), eps)
@@ -402,7 +402,7 @@ def brute_force(A: Array, b: Array, eps: float) -> Reference:
 
 
 def best_support(found: Reference) -> Reference:
-    """From all supports, (systems, supports), to the best of each system."""
+    """Reduce (systems, supports) arrays to the best support of each system."""
     best = found.rnorm.argmin(axis=-1)[:, None]
     return Reference(
         np.take_along_axis(found.rnorm, best, axis=-1)[:, 0],
@@ -412,7 +412,7 @@ def best_support(found: Reference) -> Reference:
 
 
 def least_squares(P: Array, b: Array) -> Array:
-    """The least-squares solutions by QR; any numbers where P is singular."""
+    """The least-squares solutions by QR; arbitrary numbers if P is singular."""
     size = P.shape[-1]
     joined = np.concatenate([P, b[..., None]], axis=-1)
     factor: Array = np.asarray(np.linalg.qr(joined, mode="r"))
@@ -426,7 +426,7 @@ def least_squares(P: Array, b: Array) -> Array:
 
 
 def excess(A: ArrayLike, b: ArrayLike, x: ArrayLike, reference: Reference) -> Array:
-    """``(|b - A x| - best) / |b|``; infinite where x is not finite or negative."""
+    """``(|b - A x| - best) / |b|``; infinite if x is not finite or negative."""
     A, b, x = (np.asarray(value, np.float64) for value in (A, b, x))
     with np.errstate(all="ignore"):
         rnorm = judge(A, b, x, 0.0).rnorm
@@ -434,31 +434,31 @@ def excess(A: ArrayLike, b: ArrayLike, x: ArrayLike, reference: Reference) -> Ar
 
 
 def allowance(b: ArrayLike, reference: Reference) -> Array:
-    """The excess that no solver in the reference's dtype can be blamed for.
+    """The excess that rounding explains, in the dtype of the reference.
 
-    Write S for ``sum_k |a_k| x_k`` of a candidate x. To round x alone moves A x by up
-    to ``eps S / 2``. A backward stable solver answers a system whose columns are off
-    by a few ``eps |a_k|``, and there the candidate's residual is larger by a few
-    ``eps S``. So ``|b - A x| + UNITS eps S`` of any candidate may be asked for, and
-    the least of them is. It matters where ``S > 5e5 |b|``: below that the allowance
-    is less than 1e-9 in float64.
+    Let S be ``sum_k |a_k| x_k`` for a candidate x. Rounding x alone changes A x by up
+    to ``eps S / 2``. A backward stable solver solves a system whose columns are
+    perturbed by a few ``eps |a_k|``, in which the candidate's residual is larger by a
+    few ``eps S``. So a solver must reach ``|b - A x| + UNITS eps S`` for every
+    candidate, and hence the least of these. The allowance is less than 1e-9 in float64
+    where ``S < 5e5 |b|``.
 
-    Measured against the exact optima, in rational arithmetic, of 35,000 of these
-    systems with up to 5 columns: to round x costs at most ``0.43 eps S``, the reference
-    is at most ``0.49 eps S`` above, and a QR without refinement at most ``3.1 eps S``
-    where S is large, one system apart. Where ``S < 1e6 |b|`` the reference is within
-    ``1e-11 |b|``. A solver that takes what is left of a column for rounding, where that
-    is below 4 eps times what cancels, gives up candidates of ``S > |b| / (4 eps)``;
-    hence twice as many units.
+    UNITS is based on the exact optima, in rational arithmetic, of 35,000 of these
+    systems with up to 5 columns. Rounding x costs at most ``0.43 eps S``. The reference
+    is at most ``0.49 eps S`` above the optimum; within ``1e-11 |b|`` if
+    ``S < 1e6 |b|``. A QR without refinement is at most ``3.1 eps S`` above it where S
+    is large, except for one system. A solver that treats a column as dependent if its
+    remainder is below 4 eps times the terms that cancel, misses candidates with
+    ``S > |b| / (4 eps)``; hence a limit of 8 units.
     """
-    over = reference.attainable - reference.rnorm
-    return np.asarray(over / norm_or_one(np.asarray(b, np.float64)))
+    excess = reference.attainable - reference.rnorm
+    return np.asarray(excess / norm_or_one(np.asarray(b, np.float64)))
 
 
 def loss(A: ArrayLike, b: ArrayLike, x: ArrayLike, reference: Reference) -> Array:
-    """``(|b - A x| - attainable) / best``: a heavy row does not hide a light one here.
+    """``(|b - A x| - attainable) / best``, which a heavy row does not make small.
 
-    Zero where best is below ``1e-8 |b|``, for it says little there.
+    It is 0 if `best` is below ``1e-8 |b|``, where it is not meaningful.
     """
     A, b, x = (np.asarray(value, np.float64) for value in (A, b, x))
     with np.errstate(all="ignore"):
@@ -468,6 +468,6 @@ def loss(A: ArrayLike, b: ArrayLike, x: ArrayLike, reference: Reference) -> Arra
 
 
 def norm_or_one(b: Array) -> Array:
-    """The norms over the last axis, with 1 for 0."""
+    """Norms over the last axis; 1 instead of 0."""
     norm = np.linalg.norm(b, axis=-1)
     return np.asarray(np.where(norm > 0, norm, 1.0))

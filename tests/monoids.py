@@ -1,4 +1,4 @@
-"""Monoids of users' own, and samples of elements for every monoid that is tested."""
+"""User-defined monoids, and random elements for every monoid that is tested."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ matrix_product = Monoid(
     numpy=np.matmul,
     commutative=False,
 )
-"""2 x 2 matrices; of integers, so that products are exact modulo a power of two."""
+"""2 x 2 matrices of integers, whose products are exact modulo a power of two."""
 
 affine = Monoid(
     "affine",
@@ -40,7 +40,7 @@ affine = Monoid(
     ),
     commutative=False,
 )
-"""``x -> a x + b``, the earlier one applied first."""
+"""Functions ``x -> a x + b``; the first operand is applied first."""
 
 
 def _least_and_last(dtype: np.dtype[Any]) -> tuple[Any, Any]:
@@ -66,7 +66,7 @@ argmax = Monoid(
     numpy=_larger,
     commutative=True,
 )
-"""The largest of pairs of a value and its index; of equals the one that is first."""
+"""The largest of pairs (value, index); of equal values the one with the least index."""
 
 first_nonzero = Monoid(
     "first nonzero",
@@ -75,12 +75,12 @@ first_nonzero = Monoid(
     numpy=lambda a, b: np.where(a != 0, a, b),
     commutative=False,
 )
-"""Of numbers, and does not commute."""
+"""A monoid of numbers that does not commute."""
 
 exclusive_or = Monoid(
     "exclusive or", 0, "a ^ b", np.bitwise_xor, commutative=True, kinds="iu"
 )
-"""A ufunc that is not built in."""
+"""A ufunc that is no built-in monoid."""
 
 THEIR_OWN = {
     monoid.name: monoid
@@ -90,7 +90,7 @@ THEIR_OWN = {
 
 @dataclass(frozen=True)
 class Case:
-    """A monoid, a dtype of the elements as they are given, and samples of them."""
+    """A monoid and the dtype of its inputs."""
 
     name: str
     given: np.dtype[Any]
@@ -104,7 +104,7 @@ class Case:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the results."""
+        """The dtype of the results."""
         return np.dtype(bool) if self.name.startswith("logical") else self.given
 
     @property
@@ -118,27 +118,27 @@ class Case:
         return shapes.get(self.name, ())
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        """n elements, such that floats round nowhere, in whatever grouping."""
+        """n random elements. Floats are not rounded, however they are grouped."""
         return SAMPLES.get(self.name, anything)(rng, self.given, n)
 
     def fold(self, x: Array) -> Array:
-        """All elements of ``x`` combined, by brute force."""
+        """Combine all elements of `x` by brute force."""
         return self._array(oracles.fold(x.tolist(), *self._operator), ())
 
     def prefixes(self, x: Array, exclusive: bool = False) -> Array:
-        """All prefixes of ``x``, by brute force."""
+        """Combine all prefixes of `x` by brute force."""
         found = oracles.prefixes(x.tolist(), *self._operator, exclusive)
         return self._array(found, (len(x),))
 
     def segmented_prefixes(
         self, x: Array, flags: Array, exclusive: bool = False
     ) -> Array:
-        """All prefixes of all segments of ``x``, by brute force."""
+        """Combine all prefixes of all segments of `x` by brute force."""
         identity, combine = self._operator
         found = [
             prefix
-            for piece in oracles.pieces(x.tolist(), flags.tolist())
-            for prefix in oracles.prefixes(piece, identity, combine, exclusive)
+            for segment in oracles.segments(x.tolist(), flags.tolist())
+            for prefix in oracles.prefixes(segment, identity, combine, exclusive)
         ]
         return self._array(found, (len(x),))
 
@@ -151,7 +151,7 @@ class Case:
 
 
 def cases(*pairs: tuple[str, str]) -> list[Case]:
-    """Cases from names of monoids, and of dtypes parted by spaces."""
+    """Cases from pairs of a monoid's name and dtypes separated by spaces."""
     return [
         Case(name, np.dtype(dtype))
         for name, dtypes in pairs
@@ -163,7 +163,7 @@ def cases(*pairs: tuple[str, str]) -> list[Case]:
 
 
 def anything(rng: np.random.Generator, dtype: np.dtype[Any], *shape: int) -> Array:
-    """Any integers; normally distributed floats."""
+    """Uniform integers of the whole range; normally distributed floats."""
     if dtype.kind == "b":
         return rng.random(shape) < 0.5
     if dtype.kind == "f":
@@ -173,7 +173,7 @@ def anything(rng: np.random.Generator, dtype: np.dtype[Any], *shape: int) -> Arr
 
 
 def terms(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
-    """Any integers; floats that are small integers."""
+    """Uniform integers of the whole range; floats with small integer values."""
     if dtype.kind in "biu":
         return anything(rng, dtype, n)
     imaginary = 1j * rng.integers(-2, 3, n) if dtype.kind == "c" else 0
@@ -181,7 +181,7 @@ def terms(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
 
 
 def factors(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
-    """Odd integers, whose products never become 0; floats of magnitude 1, some 2."""
+    """Odd integers, whose products are never 0; floats of magnitude 1, a few of 2."""
     if dtype.kind == "b":
         return rng.random(n) < 0.999
     if dtype.kind in "iu":
@@ -193,30 +193,30 @@ def factors(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
 
 
 def rarely_false(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
-    """Numbers of which few are 0, many round to it."""
+    """Numbers of which few are 0 and, if floats, many would round to 0."""
     nonzero = rng.integers(1, 100, n) / (200 if dtype.kind == "f" else 1)
     return np.where(rng.random(n) < 1 / (n + 1), 0, nonzero).astype(dtype)
 
 
 def rarely_true(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
-    """Numbers of which few are not 0, some of them less than 1."""
+    """Numbers of which few are nonzero; floats are less than 1."""
     nonzero = rng.integers(1, 100, n) / (200 if dtype.kind == "f" else 1)
     return np.where(rng.random(n) < 2 / (n + 1), nonzero, 0).astype(dtype)
 
 
 def late_nonzero(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
-    """Numbers of which about three are not 0."""
+    """Numbers of which about three are nonzero."""
     return np.where(rng.random(n) < 3 / (n + 1), anything(rng, dtype, n), dtype.type(0))
 
 
 def segment_sums(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
-    """The quadruples of small integers."""
+    """Quadruples of ``mssp`` for small integers."""
     x = rng.integers(-9, 10, n).astype(dtype)
     return np.stack([*3 * [np.maximum(x, 0)], x], axis=-1)
 
 
 def ties(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
-    """Few different values, each with its index."""
+    """Pairs (value, index) with few different values."""
     return np.stack([rng.integers(-5, 5, n), np.arange(n)], axis=-1).astype(dtype)
 
 
@@ -231,10 +231,10 @@ SAMPLES: dict[str, Callable[..., Array]] = {
     "argmax": ties,
     "first nonzero": late_nonzero,
 }
-"""By the name of the monoid; `anything` for any other."""
+"""Sampling functions by the name of the monoid; `anything` for all others."""
 
 
-# ---- what is tested ----
+# ---- the tested cases ----
 
 INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 REALS = f"bool {INTEGERS} float16 float32 float64"
@@ -248,7 +248,7 @@ EVERY_DTYPE = cases(
     ("logical_or", REALS),
     ("mssp", "int32 int64 float32 float64"),
 )
-"""For NumPy alone: on a device each would be compiled."""
+"""For NumPy only: on a device each case would have to be compiled."""
 
 REPRESENTATIVE = cases(
     ("add", "bool int8 uint16 int32 int64 float16 float32 float64 complex64"),
@@ -264,7 +264,7 @@ REPRESENTATIVE = cases(
     ("first nonzero", "int16"),
     ("exclusive or", "uint32"),
 )
-"""Every monoid, dtypes of every size and kind."""
+"""Every monoid, and dtypes of every size and kind."""
 
 FEW = cases(
     ("add", "int32"),
@@ -273,7 +273,7 @@ FEW = cases(
     ("matrix product", "int64"),
     ("first nonzero", "int8"),
 )
-"""One that NumPy has and several that it has not, that commute and do not."""
+"""Monoids with and without a ufunc; some commute and some do not."""
 
 LENGTHS = (0, 1, 2, 3, 31, 32, 33, 64, 65, 127, 255, 257, 1023, 1024, 1025, 2049, 10007)
-"""Around what a warp, a block and several blocks take."""
+"""Lengths around the sizes of a warp, of a block and of several blocks."""

@@ -1,4 +1,4 @@
-"""What is right, told without the package: by brute force, or by another library."""
+"""Expected results, computed without the package: by brute force or by SciPy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 
 def violation(A: Array, b: Array, x: Array, l1: float = 0.0, l2: float = 0.0) -> float:
-    """The optimality conditions' largest violation, in extended precision."""
+    """The largest violation of the optimality conditions, in extended precision."""
     A, b, x = (np.asarray(v, np.longdouble) for v in (A, b, x))
     if np.any(x < 0) or not np.isfinite(x).all():
         return np.inf
@@ -30,7 +30,7 @@ def violation(A: Array, b: Array, x: Array, l1: float = 0.0, l2: float = 0.0) ->
 
 
 def brute_force(A: Array, b: Array, l1: float = 0.0, l2: float = 0.0) -> float:
-    """The least objective over all passive sets; for a few columns."""
+    """The least objective over all passive sets, for matrices with few columns."""
     n = A.shape[1]
     best = objective(A, b, np.zeros(n), l1, l2)
     for size in range(1, n + 1):
@@ -62,13 +62,13 @@ def scipy_rnorm(A: Array, b: Array) -> float:
     return float(scipy_nnls(A, b)[1])
 
 
-# ---- monoids, in Python's own numbers and lists ----
+# ---- monoids, on Python numbers and lists ----
 
 Operator = Callable[[Any, Any], Any]
 
 
 def operator(name: str, dtype: np.dtype[Any]) -> tuple[Any, Operator]:
-    """The identity and the operator of a monoid on numbers of this dtype."""
+    """Identity and operator of a monoid on numbers of this dtype."""
     identity, combine = OPERATORS[name]
     if callable(identity):
         identity = identity(dtype)
@@ -79,7 +79,7 @@ def operator(name: str, dtype: np.dtype[Any]) -> tuple[Any, Operator]:
 
 
 def holder(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
-    """What makes a number, or the numbers of a list, those that this dtype holds."""
+    """A function that converts numbers, or lists of them, to this dtype; they wrap."""
     if dtype.kind == "b":
         return bool
     if dtype.kind not in "iu":
@@ -107,7 +107,7 @@ def greatest(dtype: np.dtype[Any]) -> Any:
 
 
 def join_segment_sums(a: list[Any], b: list[Any]) -> list[Any]:
-    """Of two neighbouring runs: best sum, best from the left, to the right, and all."""
+    """Segment sums of two adjacent runs: best, at the start, at the end, and all."""
     return [
         max(a[0], b[0], a[2] + b[1]),
         max(a[1], a[3] + b[1]),
@@ -141,20 +141,20 @@ OPERATORS: dict[str, tuple[Any, Operator]] = {
 
 
 def fold(values: list[Any], identity: Any, combine: Operator) -> Any:
-    """All values combined, the first one first."""
+    """Combine all values from left to right."""
     return functools.reduce(combine, values, identity)
 
 
 def prefixes(
     values: list[Any], identity: Any, combine: Operator, exclusive: bool = False
 ) -> list[Any]:
-    """Each prefix combined, with or without its last value."""
+    """Combine every prefix; an exclusive one ends before its value."""
     found = list(itertools.accumulate(values, combine, initial=identity))
     return found[:-1] if exclusive else found[1:]
 
 
-def pieces(values: list[Any], flags: list[Any]) -> list[list[Any]]:
-    """The values cut before each flag that is set."""
+def segments(values: list[Any], flags: list[Any]) -> list[list[Any]]:
+    """Split the values before each nonzero flag."""
     found: list[list[Any]] = []
     for value, flag in zip(values, flags, strict=True):
         if flag or not found:
@@ -164,7 +164,7 @@ def pieces(values: list[Any], flags: list[Any]) -> list[list[Any]]:
 
 
 def maximum_segment_sum(values: list[Any]) -> Any:
-    """The largest sum of a run of neighbours, or 0: from every start to every end."""
+    """The largest sum of all contiguous segments, at least 0."""
     starts = range(len(values))
     sums = (itertools.accumulate(values[start:]) for start in starts)
     return max(itertools.chain([0], *sums))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import pickle
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ CERTIFIED = 16 * EPS
 
 
 def kahan(n: int, angle: float = 1.2) -> np.ndarray:
-    """Upper triangular, nearly singular though no diagonal entry is small."""
+    """Upper triangular and nearly singular, although no diagonal entry is small."""
     s, c = np.sin(angle), np.cos(angle)
     return np.diag(s ** np.arange(n)) @ (np.eye(n) - c * np.triu(np.ones((n, n)), 1))
 
@@ -27,15 +30,15 @@ def hard_problems() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     b = A @ rng.standard_normal(8) + 0.3 * rng.standard_normal(12)
     twins = np.hstack([A, A])
     nearly = np.hstack([A, A * (1 + 1e-14 * rng.standard_normal(A.shape))])
-    holed = A.copy()
-    holed[:, [0, 5]] = 0
+    zero_columns = A.copy()
+    zero_columns[:, [0, 5]] = 0
     problems = {
         "two by two": (np.array([[3.0, 2.0], [1.0, 1.0]]), np.array([3.0, 2.0])),
         "one by one": (np.array([[2.0]]), np.array([3.0])),
         "one by one, negative": (np.array([[2.0]]), np.array([-3.0])),
         "duplicate columns": (twins, b),
         "nearly duplicate columns": (nearly, b),
-        "zero columns": (holed, b),
+        "zero columns": (zero_columns, b),
         "zero matrix": (np.zeros((5, 3)), np.ones(5)),
         "zero b": (A, np.zeros(12)),
         "rank deficient": (A[:, :3] @ rng.random((3, 8)), b),
@@ -70,23 +73,23 @@ def test_hard_problem(backend: Any, name: str, method: str) -> None:
     A, b = HARD[name]
     result = backend.nnls(A, b, method=method)
     assert result.status == 0
-    magnitude = np.abs(A).max(initial=0) or 1.0
-    size = np.abs(b).max(initial=0) or 1.0
-    A_unit, b_unit = A / magnitude, b / size
-    x_unit = result.x * magnitude / size
+    A_scale = np.abs(A).max(initial=0) or 1.0
+    b_scale = np.abs(b).max(initial=0) or 1.0
+    A_unit, b_unit = A / A_scale, b / b_scale
+    x_unit = result.x * A_scale / b_scale
     assert violation(A_unit, b_unit, x_unit) <= CERTIFIED
     length = np.linalg.norm(b_unit)
     cancelling = length + np.linalg.norm(A_unit, axis=0) @ x_unit
     assert result.kkt * length <= CERTIFIED * cancelling
-    twice_objective = (result.rnorm / size) ** 2
-    if A.shape[1] <= 3:  # SciPy 1.15 is wrong on the two by two
+    twice_objective = (result.rnorm / b_scale) ** 2
+    if A.shape[1] <= 3:  # SciPy 1.15 solves "two by two" incorrectly
         expected = 2 * brute_force(A_unit, b_unit)
     else:
         expected = scipy_rnorm(A_unit, b_unit) ** 2
     assert twice_objective == pytest.approx(expected, abs=CERTIFIED * cancelling**2)
-    blur = A.shape[1] * float(np.finfo(np.longdouble).eps) * cancelling * size
+    rounding = A.shape[1] * float(np.finfo(np.longdouble).eps) * cancelling * b_scale
     assert result.rnorm == pytest.approx(
-        residual_norm(A, b, result.x), rel=1e-13, abs=blur
+        residual_norm(A, b, result.x), rel=1e-13, abs=rounding
     )
 
 
@@ -106,7 +109,7 @@ def test_random_batch_agrees_with_scipy(
     assert (result.status == 0).all()
     for k in range(4):
         assert violation(A[k], b[k], result.x[k]) <= CERTIFIED
-        # Both may fit exactly: rounding in x leaves as much of what cancels then.
+        # Both fits may be exact. Then rounding in x determines the residual.
         cancelling = np.linalg.norm(b[k]) + np.linalg.norm(A[k], axis=0) @ result.x[k]
         assert result.rnorm[k] == pytest.approx(
             scipy_rnorm(A[k], b[k]), rel=1e-11, abs=m * EPS * cancelling
@@ -117,7 +120,7 @@ def test_random_batch_agrees_with_scipy(
         assert entered == np.count_nonzero(result.x[k])
 
 
-def test_the_kernel_in_every_thread_order(
+def test_kernel_in_every_thread_order(
     schedule: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
     A, b = rng.random((3, 40, 30)), rng.random((3, 40))
@@ -131,7 +134,7 @@ def test_the_kernel_in_every_thread_order(
 
 
 @pytest.mark.parametrize("limit", [6_000, 20_000, 60_000, 200_000])
-def test_the_kernel_with_any_regions_in_shared_memory(
+def test_kernel_with_fewer_regions_in_shared_memory(
     limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
     from gpusolve._device import kernels
@@ -147,7 +150,7 @@ def test_the_kernel_with_any_regions_in_shared_memory(
     )
 
 
-def test_scarce_memory_only_means_more_turns(
+def test_less_memory_gives_fewer_blocks(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
     from gpusolve import _emulator
@@ -177,7 +180,7 @@ def test_scarce_memory_only_means_more_turns(
 
 @pytest.mark.parametrize(("l1", "l2"), [(0.3, 0.0), (0.0, 0.7), (0.2, 0.1), (1e3, 0.0)])
 @pytest.mark.parametrize("m", [4, 9])
-def test_penalties_against_brute_force(
+def test_penalties_agree_with_brute_force(
     backend: Any, rng: np.random.Generator, m: int, l1: float, l2: float
 ) -> None:
     A, b = rng.standard_normal((3, m, 6)), rng.standard_normal((3, m))
@@ -202,9 +205,9 @@ def test_warm_start(backend: Any, rng: np.random.Generator) -> None:
     assert (warm.n_downdates == 0).all()
     poor = backend.nnls(A, b, warm_start=np.ones(20))
     np.testing.assert_allclose(poor.x, cold.x, rtol=1e-9, atol=1e-12)
-    foolish = np.array([np.nan, np.inf, -1.0, 1e300] + 16 * [0.5])
+    invalid = np.array([np.nan, np.inf, -1.0, 1e300] + 16 * [0.5])
     np.testing.assert_allclose(
-        backend.nnls(A, b, warm_start=foolish).x, cold.x, rtol=1e-9, atol=1e-12
+        backend.nnls(A, b, warm_start=invalid).x, cold.x, rtol=1e-9, atol=1e-12
     )
     twins = np.concatenate([A, A], axis=-1)
     both = backend.nnls(twins, b, warm_start=np.ones(40))
@@ -233,6 +236,36 @@ def test_broadcasting(backend: Any, rng: np.random.Generator) -> None:
     assert started.x.shape == (2, 6)
 
 
+class RecordingUnpickler(pickle.Unpickler):
+    """Records the modules that a pickle names."""
+
+    def __init__(self, file: Any) -> None:
+        super().__init__(file)
+        self.modules: set[str] = set()
+
+    def find_class(self, module: str, name: str) -> Any:
+        self.modules.add(module)
+        return super().find_class(module, name)
+
+
+@pytest.mark.parametrize("batch", [(), (2, 3)])
+def test_a_pickled_result_names_only_public_modules(
+    rng: np.random.Generator, batch: tuple[int, ...]
+) -> None:
+    result = gpusolve.nnls(rng.random((*batch, 5, 3)), rng.random((*batch, 5)))
+    for protocol in (4, 5):
+        unpickler = RecordingUnpickler(io.BytesIO(pickle.dumps(result, protocol)))
+        loaded = unpickler.load()
+        others = unpickler.modules - {"gpusolve"}
+        assert "gpusolve" in unpickler.modules
+        assert {name.partition(".")[0] for name in others} == {"numpy"}
+        assert type(loaded) is gpusolve.NNLSResult
+        for field in fields(result):
+            np.testing.assert_array_equal(
+                getattr(loaded, field.name), getattr(result, field.name), strict=True
+            )
+
+
 def test_strided_views(backend: Any, rng: np.random.Generator) -> None:
     big = rng.random((4, 20, 30))
     A, b = big[::2, ::-2, 3:15:2], big[::2, ::2, -1]
@@ -243,7 +276,7 @@ def test_strided_views(backend: Any, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("where", ["A", "b"])
-def test_a_bad_system_leaves_its_neighbours_alone(
+def test_a_nonfinite_system_does_not_affect_others(
     backend: Any, rng: np.random.Generator, bad: float, where: str
 ) -> None:
     A, b = rng.random((6, 20, 12)), rng.random((6, 20))
@@ -261,7 +294,7 @@ def test_a_bad_system_leaves_its_neighbours_alone(
     assert (shared.status == 2).sum() == (6 if where == "A" else 1)
 
 
-def test_a_bad_system_after_a_good_one_counts_nothing(
+def test_counts_of_a_nonfinite_system_are_zero(
     backend: Any, rng: np.random.Generator
 ) -> None:
     A, b = rng.random((20, 12)), rng.random((200, 20))
@@ -312,7 +345,7 @@ def test_empty(backend: Any, A: Any, b: Any, x: Any, rnorm: Any, l2: float) -> N
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("dtype", "expected"),
     [
         (np.float32, np.float32),
         (np.float16, np.float32),
@@ -324,21 +357,21 @@ def test_empty(backend: Any, A: Any, b: Any, x: Any, rnorm: Any, l2: float) -> N
         (">f8", np.float64),
     ],
 )
-def test_dtypes(backend: Any, given: Any, wanted: Any) -> None:
-    A = np.array([[1, 0, 1], [0, 1, 1], [1, 1, 0], [1, 1, 1]]).astype(given)
-    b = np.array([1, 0, 0, 1]).astype(given)
-    if backend.name == "cuda" and given == ">f8":
+def test_dtypes(backend: Any, dtype: Any, expected: Any) -> None:
+    A = np.array([[1, 0, 1], [0, 1, 1], [1, 1, 0], [1, 1, 1]]).astype(dtype)
+    b = np.array([1, 0, 0, 1]).astype(dtype)
+    if backend.name == "cuda" and dtype == ">f8":
         pytest.skip("CuPy has no big-endian arrays")
     result = backend.nnls(A, b)
     for name in ("x", "rnorm", "dual", "kkt"):
-        assert getattr(result, name).dtype == wanted
+        assert getattr(result, name).dtype == expected
     assert result.status.dtype == np.int32
     np.testing.assert_allclose(
         result.rnorm, scipy_rnorm(A.astype(float), b.astype(float)), rtol=1e-6
     )
 
 
-def test_the_certificate_says_how_far_a_loose_tolerance_is_off(
+def test_the_certificate_bounds_the_error_of_a_loose_tolerance(
     rng: np.random.Generator,
 ) -> None:
     A, b = rng.random((30, 20)), rng.random(30)
@@ -350,7 +383,7 @@ def test_the_certificate_says_how_far_a_loose_tolerance_is_off(
 
 
 def test_wide_pulses(backend: Any) -> None:
-    """cond(A)**2 is far beyond 1 / eps, and a sparse x fits exactly."""
+    """cond(A)**2 is much larger than 1 / eps, and a sparse x fits exactly."""
     time = np.arange(60)
     A = toeplitz(np.exp(-0.5 * (time / 9.0) ** 2))
     b = A @ (time % 17 == 3).astype(float)
@@ -359,7 +392,7 @@ def test_wide_pulses(backend: Any) -> None:
     assert result.rnorm <= 1e-11 * np.linalg.norm(b)
 
 
-def test_what_the_gram_matrix_cannot_certify_is_solved_by_qr() -> None:
+def test_systems_not_certified_by_gram_are_solved_by_qr() -> None:
     hard = np.stack([HARD[f"Hilbert {n}"][0][:6, :6] for n in range(6, 15)])
     hard[:, :, 3] = hard[:, :, 2] * (1 + 1e-7 * np.arange(6))
     b = hard @ np.array([0, 1, 2, 0.5, 0, 1])
@@ -376,7 +409,7 @@ def test_what_the_gram_matrix_cannot_certify_is_solved_by_qr() -> None:
         assert residual_norm(hard[k], b[k], batch.x[9 + k]) <= 1e-11
 
 
-def test_a_watchdog_only_means_more_launches(
+def test_a_watchdog_gives_more_launches_and_the_same_results(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
     from gpusolve import _emulator
@@ -405,8 +438,8 @@ def test_a_watchdog_only_means_more_launches(
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (64, 48), (500, 500)])
-def test_a_chunk_is_a_bounded_amount_of_work(shape: tuple[int, int]) -> None:
-    """So that an interrupt is heard between two chunks."""
+def test_chunks_have_a_limited_number_of_entries(shape: tuple[int, int]) -> None:
+    """Interrupts are handled between chunks only."""
     from gpusolve._nnls.cpu import CHUNK_ENTRIES, chunked
     from gpusolve._nnls.inputs import validate
 
@@ -415,7 +448,7 @@ def test_a_chunk_is_a_bounded_amount_of_work(shape: tuple[int, int]) -> None:
     problem = validate(np.zeros(shape), b, None, 0, 0, None, None)
     for entries in CHUNK_ENTRIES.values():
         chunks = list(chunked(problem, entries))
-        assert [one.start for one in chunks[1:]] == [one.stop for one in chunks[:-1]]
+        assert [k.start for k in chunks[1:]] == [k.stop for k in chunks[:-1]]
         assert (chunks[0].start, chunks[-1].stop) == (0, systems)
-        largest = max(one.stop - one.start for one in chunks)
+        largest = max(chunk.stop - chunk.start for chunk in chunks)
         assert largest == 1 or largest * shape[0] * shape[1] <= entries

@@ -1,4 +1,4 @@
-"""The certificate as a lock: it opens for every right answer, and for no wrong one."""
+"""The certificate accepts every correct solution and no incorrect one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from scipy.linalg import null_space
 
 import gpusolve
 from gpusolve.reference._certificate import (
+    best_witness,
     certify,
-    hides,
+    hidden_by_rounding,
     is_certified,
     residual,
-    witness,
 )
 from gpusolve.reference._scaling import scale
 
@@ -84,10 +84,10 @@ def systems(request: pytest.FixtureRequest) -> list[System]:
 
 
 def accepted(A: np.ndarray, b: np.ndarray, x: np.ndarray, y: Any = None) -> bool:
-    """Whether the lock opens for x, with its best witness or a given one."""
+    """Whether x is certified by y, or by the best witness for its support."""
     system = scale(A, b)
     at = system.rescale(x)
-    y = witness(system, at) if y is None else y
+    y = best_witness(system, at) if y is None else y
     return bool(is_certified(system, at, certify(system, at, y), TOL))
 
 
@@ -95,13 +95,13 @@ def support(x: np.ndarray) -> np.ndarray:
     return np.flatnonzero(x > 1e-9 * x.max(initial=0))
 
 
-def harm(A: np.ndarray, b: np.ndarray, x: np.ndarray, right: np.ndarray) -> float:
-    """How far A x is from where it should be, relative to |b|."""
-    fit = A.astype(np.longdouble) @ (x.astype(np.longdouble) - right)
-    return float(np.sqrt(fit @ fit) / np.linalg.norm(b))
+def fit_error(A: np.ndarray, b: np.ndarray, x: np.ndarray, best: np.ndarray) -> float:
+    """``|A x - A best| / |b|``."""
+    error = A.astype(np.longdouble) @ (x.astype(np.longdouble) - best)
+    return float(np.sqrt(error @ error) / np.linalg.norm(b))
 
 
-def test_a_right_answer_is_accepted(backend: Any, systems: list[System]) -> None:
+def test_a_correct_solution_is_accepted(backend: Any, systems: list[System]) -> None:
     for A, b in systems:
         result = backend.nnls(A, b)
         assert result.status == 0
@@ -110,8 +110,8 @@ def test_a_right_answer_is_accepted(backend: Any, systems: list[System]) -> None
         assert result.rnorm <= best + 1e-9 * np.linalg.norm(b)
 
 
-def wrong(A: np.ndarray, b: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
-    """Points near an optimal one, of which most are not optimal."""
+def perturbed(x: np.ndarray) -> list[np.ndarray]:
+    """Non-negative points near an optimal x; most of them are not optimal."""
     rng, used = np.random.default_rng(4), support(x)
     points = []
     for j in used:
@@ -128,18 +128,18 @@ def wrong(A: np.ndarray, b: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
     return [point for point in points if (point >= 0).all()]
 
 
-def test_a_wrong_answer_is_refused(systems: list[System]) -> None:
+def test_an_incorrect_solution_is_refused(systems: list[System]) -> None:
     refused = 0
     for A, b in systems:
         x = gpusolve.nnls(A, b).x
-        for point in wrong(A, b, x):
-            if harm(A, b, point, x) > 1e-9:
+        for point in perturbed(x):
+            if fit_error(A, b, point, x) > 1e-9:
                 assert not accepted(A, b, point)
                 refused += 1
     assert refused > 20
 
 
-def test_a_huge_null_vector_is_refused() -> None:
+def test_a_solution_with_a_huge_null_vector_is_refused() -> None:
     rng, refused = np.random.default_rng(5), 0
     while refused < 20:
         A, b = low_rank(rng)
@@ -149,12 +149,12 @@ def test_a_huge_null_vector_is_refused() -> None:
         if (point >= 0).all():
             system = scale(A, b)
             assert not accepted(A, b, point)
-            assert hides(system, system.rescale(point))
+            assert hidden_by_rounding(system, system.rescale(point))
             refused += 1
 
 
-def test_solutions_of_noise_are_refused() -> None:
-    """Of rank 2, with as many columns as rows: without care x is noise times 1e15."""
+def test_solutions_made_of_rounding_noise_are_refused() -> None:
+    """A square matrix of rank 2: a solution on all columns is noise of size 1e15."""
     rng = np.random.default_rng(6)
     for _ in range(100):
         A = rng.standard_normal((5, 2)) @ rng.standard_normal((2, 5))
@@ -163,9 +163,9 @@ def test_solutions_of_noise_are_refused() -> None:
         noise = right.T @ (left.T @ b / np.maximum(values, 1e-17))
         A, noise = A * np.sign(noise), np.abs(noise)
         assert noise.max() > 1e12
-        answer = gpusolve.nnls(A, b)
-        assert answer.status == 0
-        assert answer.x.max() < 1e6
+        result = gpusolve.nnls(A, b)
+        assert result.status == 0
+        assert result.x.max() < 1e6
         system = scale(A, b)
         at = system.rescale(noise)
         orthogonal = (
@@ -173,12 +173,12 @@ def test_solutions_of_noise_are_refused() -> None:
             - system.A[:, :2]
             @ np.linalg.lstsq(system.A[:, :2], system.b, rcond=None)[0]
         )
-        for y in (witness(system, at), residual(system, at), orthogonal):
+        for y in (best_witness(system, at), residual(system, at), orthogonal):
             assert not accepted(A, b, noise, y)
 
 
-def test_a_witness_proves_what_it_says(systems: list[System]) -> None:
-    """No point at all is better than `kkt` allows, for any x and any witness."""
+def test_kkt_bounds_the_distance_to_the_minimum(systems: list[System]) -> None:
+    """The bound holds for any x with any witness, not only for optimal ones."""
     rng = np.random.default_rng(7)
     for A, b in systems:
         system = scale(A, b)
@@ -186,14 +186,14 @@ def test_a_witness_proves_what_it_says(systems: list[System]) -> None:
         best = gpusolve.nnls(A, b).x
         for point in (best, 0 * best, best * (1 + 1e-3), rng.random(A.shape[1])):
             at = system.rescale(point)
-            kkt = certify(system, at, witness(system, at)).kkt
+            kkt = certify(system, at, best_witness(system, at)).kkt
             allowed = kkt * (length + norms @ best)
             excess = residual_norm(A, b, point) - residual_norm(A, b, best)
             assert excess <= allowed * (1 + 4 * kkt) + 1e-13 * length
 
 
 @pytest.mark.parametrize(("l1", "l2"), [(0.3, 0.0), (0.0, 0.7), (0.2, 0.1)])
-def test_penalties_have_certificates_too(l1: float, l2: float) -> None:
+def test_certificates_with_penalties(l1: float, l2: float) -> None:
     rng = np.random.default_rng(8)
     for _ in range(20):
         A, b = rng.standard_normal((8, 6)), rng.standard_normal(8)
@@ -202,12 +202,12 @@ def test_penalties_have_certificates_too(l1: float, l2: float) -> None:
         if not x.any():
             continue
         for point in (x, x * (1 + 1e-6)):
-            found = certify(system, point, witness(system, point))
+            found = certify(system, point, best_witness(system, point))
             assert is_certified(system, point, found, TOL) == (point is x)
 
 
-def test_what_rounding_hides_has_a_status_of_its_own(backend: Any) -> None:
-    """Only the difference of two columns, 1e-12 of them, fits b: x is 1e12."""
+def test_a_residual_hidden_by_rounding_has_status_3(backend: Any) -> None:
+    """The difference of two columns, 1e-12 of their size, fits b. So x is 1e12."""
     A = np.array([[1.0, -1.0], [0.0, 1e-12]])
     b = np.array([0.0, 1.0])
     result = backend.nnls(A, b)
@@ -220,7 +220,7 @@ def test_what_rounding_hides_has_a_status_of_its_own(backend: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["auto", "qr"])
-def test_rnorm_is_that_of_x(backend: Any, method: str) -> None:
+def test_rnorm_belongs_to_the_returned_x(backend: Any, method: str) -> None:
     from test_nnls import kahan
 
     for n in (30, 50, 60):
@@ -228,11 +228,11 @@ def test_rnorm_is_that_of_x(backend: Any, method: str) -> None:
         result = backend.nnls(A, b, method=method)
         cancelling = np.linalg.norm(A, axis=0) @ result.x
         exact = residual_norm(A, b, result.x)
-        blur = n * float(np.finfo(np.longdouble).eps) * cancelling
-        assert result.rnorm == pytest.approx(exact, rel=1e-12, abs=blur)
+        rounding = n * float(np.finfo(np.longdouble).eps) * cancelling
+        assert result.rnorm == pytest.approx(exact, rel=1e-12, abs=rounding)
 
 
-def test_gram_says_what_it_did_not_reach() -> None:
+def test_gram_reports_uncertified_solutions() -> None:
     from test_nnls import kahan
 
     for n in (50, 60):
@@ -244,7 +244,7 @@ def test_gram_says_what_it_did_not_reach() -> None:
 
 
 def test_heavy_rows_and_free_columns() -> None:
-    """Spectra that sum to one, heavily, over baselines of either sign."""
+    """Spectra whose sum is fixed by a heavy row, and baselines of either sign."""
     S = [[3, 8, 0, 6], [8, 7, 1, 8], [0, 6, 3, 7], [9, 9, 5, 3], [1e6] * 4]
     P = np.array([[1, -2], [1, -1], [1, 0], [1, 1], [0, 0]])
     A, b = np.hstack([S, P, -P]), np.array([9, 0, 5, 0, 1e6])
@@ -256,7 +256,7 @@ def test_heavy_rows_and_free_columns() -> None:
         assert result.rnorm == pytest.approx(5.357238, abs=1e-6)
 
 
-def test_mirrored_columns_need_no_second_method() -> None:
+def test_mirrored_columns_are_solved_by_gram_alone() -> None:
     rng = np.random.default_rng(9)
     band = np.linspace(-1, 1, 120)
     free = np.stack([np.ones(120), band, band**2], axis=1)

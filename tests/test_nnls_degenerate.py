@@ -1,6 +1,6 @@
-"""Degenerate systems by the thousand against SciPy and brute force.
+"""Thousands of degenerate systems, compared with SciPy and brute force.
 
-A tenth of those that ``benchmarks/nnls_accuracy.py`` solves.
+They are a tenth of the systems that ``benchmarks/nnls_accuracy.py`` solves.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from degenerate_systems import BATCH, allowance, batch, excess, reference
 
 SYSTEMS = 100_000
 PARTS = [pytest.param(k, marks=[] if k < 4 else [pytest.mark.slow]) for k in range(20)]
-"""The systems are solved in 20 parts, of which `make test` takes four."""
+"""The systems are solved in 20 parts; `make test` runs four of them."""
 
 LIMIT = {np.float64: 1e-9, np.float32: 1e-4}
-"""How far above the least |b - A x| may be, relative to |b|."""
+"""Limit on how far |b - A x| may be above the minimum, relative to |b|."""
 
 
 def check(
@@ -26,17 +26,17 @@ def check(
     method: str = "auto",
     systems: int = BATCH,
 ) -> None:
-    """Solve one batch; no system is worse than the best that is known of it."""
+    """Solve one batch and compare each residual with the least known one."""
     family, A, b = batch(index)
     A, b = A[:systems].astype(dtype), b[:systems].astype(dtype)
     result = backend.nnls(A, b, method=method)
     best = reference(A, b, dtype)
-    over = excess(A, b, result.x, best) - allowance(b, best)
-    worst = int(np.argmax(over))
-    assert over[worst] <= LIMIT[dtype], f"{family}: system {worst} of batch {index}"
+    above = excess(A, b, result.x, best) - allowance(b, best)
+    worst = int(np.argmax(above))
+    assert above[worst] <= LIMIT[dtype], f"{family}: system {worst} of batch {index}"
     assert set(np.unique(result.status)) <= {0, 3}
-    hidden = np.einsum("kn,kn->k", np.linalg.norm(A, axis=-2), result.x)
-    small = hidden < 1e3 * np.linalg.norm(b, axis=-1)
+    magnitude = np.einsum("kn,kn->k", np.linalg.norm(A, axis=-2), result.x)
+    small = magnitude < 1e3 * np.linalg.norm(b, axis=-1)
     assert (result.status[small] == 0).all()
 
 

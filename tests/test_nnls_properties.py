@@ -21,7 +21,7 @@ shapes = st.tuples(st.integers(1, 4), st.integers(1, 7), st.integers(1, 5))
 
 @st.composite
 def batches(draw: Any) -> tuple[np.ndarray, np.ndarray]:
-    """A few systems with small integers and ordinary floats: ties and degeneracy."""
+    """A few systems of small integers and floats, often with ties or degenerate."""
     k, m, n = draw(shapes)
     A = draw(npst.arrays(np.float64, (k, m, n), elements=entries))
     b = draw(npst.arrays(np.float64, (k, m), elements=entries))
@@ -29,7 +29,9 @@ def batches(draw: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(batches())
-def test_optimal(backend: Any, batch: tuple[np.ndarray, np.ndarray]) -> None:
+def test_solutions_are_optimal(
+    backend: Any, batch: tuple[np.ndarray, np.ndarray]
+) -> None:
     A, b = batch
     result = backend.nnls(A, b)
     assert (result.status == 0).all()
@@ -41,7 +43,7 @@ def test_optimal(backend: Any, batch: tuple[np.ndarray, np.ndarray]) -> None:
 
 
 @given(batches(), st.randoms(use_true_random=False))
-def test_permuting_systems_permutes_answers(
+def test_permuting_systems_permutes_solutions(
     backend: Any, batch: tuple[np.ndarray, np.ndarray], random: Any
 ) -> None:
     A, b = batch
@@ -61,7 +63,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @given(seeds)
-def test_permuting_columns_permutes_answers(backend: Any, seed: int) -> None:
+def test_permuting_columns_permutes_solutions(backend: Any, seed: int) -> None:
     A, b = well_conditioned(seed)
     order = np.random.default_rng(seed + 1).permutation(6)
     np.testing.assert_allclose(
@@ -70,7 +72,7 @@ def test_permuting_columns_permutes_answers(backend: Any, seed: int) -> None:
 
 
 @given(seeds)
-def test_scaling_columns_scales_the_answer_inversely(backend: Any, seed: int) -> None:
+def test_scaling_columns_scales_solutions_inversely(backend: Any, seed: int) -> None:
     A, b = well_conditioned(seed)
     powers = 2.0 ** np.random.default_rng(seed + 1).integers(-40, 40, 6)
     np.testing.assert_array_equal(
@@ -94,7 +96,7 @@ def test_a_zero_row_changes_nothing(backend: Any, seed: int) -> None:
 
 
 @given(seeds, st.integers(0, 2), st.sampled_from([np.nan, np.inf]))
-def test_a_bad_system_spoils_no_other(
+def test_a_nonfinite_system_does_not_change_others(
     backend: Any, seed: int, which: int, bad: float
 ) -> None:
     A, b = well_conditioned(seed)

@@ -1,4 +1,4 @@
-"""Systems that NNLS once answered wrongly, each for a reason of its own."""
+"""Systems that NNLS once solved incorrectly, each for a different reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def exact_norm(A: np.ndarray, b: np.ndarray, x: np.ndarray) -> float:
     return float(total) ** 0.5
 
 
-# ---- directions of several sizes ----
+# ---- directions of very different sizes ----
 
 LEVELS = [
     ([[1, -1, 1, -1], [0, 1.5e-6, 0, 0], [0, 0, 5e-10, 0]], [0, 1, 0.04], 1e-8),
@@ -36,17 +36,15 @@ LEVELS = [
 ]
 
 
-@pytest.mark.parametrize(("A", "b", "blur"), LEVELS)
-def test_a_tiny_direction_is_not_missed(
-    backend: Any, A: Any, b: Any, blur: float
-) -> None:
-    """A large x for one direction excused that a smaller one was not looked at."""
+@pytest.mark.parametrize(("A", "b", "limit"), LEVELS)
+def test_tiny_directions_are_fitted(backend: Any, A: Any, b: Any, limit: float) -> None:
+    """A large x along one direction once hid the residual along a smaller one."""
     A, b = np.array(A, float), np.array(b, float)
-    assert backend.nnls(A, b).rnorm <= blur * np.linalg.norm(b)
+    assert backend.nnls(A, b).rnorm <= limit * np.linalg.norm(b)
 
 
 def columns_of_all_sizes(rng: np.random.Generator, m: int, n: int) -> np.ndarray:
-    """Each the copy of an earlier one, or its opposite, and something small."""
+    """Each column is an earlier one with either sign, plus a small perturbation."""
     A = rng.standard_normal((m, n))
     for j in range(1, n):
         near = A[:, rng.integers(j)] * rng.choice([-1, 1])
@@ -54,7 +52,7 @@ def columns_of_all_sizes(rng: np.random.Generator, m: int, n: int) -> np.ndarray
     return A
 
 
-def test_a_foolish_start_is_no_worse_than_none(backend: Any) -> None:
+def test_a_bad_warm_start_gives_the_same_residual(backend: Any) -> None:
     rng = np.random.default_rng(11)
     for _ in range(100):
         n = int(rng.integers(2, 6))
@@ -65,12 +63,14 @@ def test_a_foolish_start_is_no_worse_than_none(backend: Any) -> None:
         assert warm.rnorm <= np.linalg.norm(b) * (1 + 4 * EPS)
         if warm.status == cold.status == 0:
             reach = np.linalg.norm(A, axis=0) @ np.maximum(cold.x, warm.x)
-            blur = 1e-9 * np.linalg.norm(b) + 8 * EPS * reach
-            assert warm.rnorm == pytest.approx(cold.rnorm, abs=blur)
+            rounding = 1e-9 * np.linalg.norm(b) + 8 * EPS * reach
+            assert warm.rnorm == pytest.approx(cold.rnorm, abs=rounding)
 
 
 @pytest.mark.parametrize("method", ["auto", "qr"])
-def test_the_iteration_limit_is_no_convergence(backend: Any, method: str) -> None:
+def test_a_converged_status_at_the_limit_means_optimal(
+    backend: Any, method: str
+) -> None:
     rng, limited = np.random.default_rng(12), 0
     for _ in range(60):
         n = int(rng.integers(3, 8))
@@ -80,8 +80,8 @@ def test_the_iteration_limit_is_no_convergence(backend: Any, method: str) -> Non
         part = backend.nnls(A, b, method=method, maxiter=max(1, int(full.nit) - 1))
         if part.status == 0 and full.status == 0:
             reach = np.linalg.norm(A, axis=0) @ np.maximum(full.x, part.x)
-            blur = 1e-9 * np.linalg.norm(b) + 8 * EPS * reach
-            assert part.rnorm <= full.rnorm + blur
+            rounding = 1e-9 * np.linalg.norm(b) + 8 * EPS * reach
+            assert part.rnorm <= full.rnorm + rounding
         limited += int(part.status == 1)
     assert limited > 20
 
@@ -102,8 +102,8 @@ def test_a_sum_of_columns_is_dependent_on_them(seed: int) -> None:
         assert run.append(5, -np.inf) == taken
 
 
-def test_a_second_attempt_takes_noise_out(backend: Any) -> None:
-    """Rounding leaves of a column what 4 eps do not cover; more caution does."""
+def test_a_second_attempt_refuses_columns_of_noise(backend: Any) -> None:
+    """The remainder of a dependent column exceeds 4 eps, but not the next limit."""
     rng = np.random.default_rng(13)
     A = rng.standard_normal((40, 5, 3)) @ rng.standard_normal((40, 3, 7))
     A[:, :, 4:] = 3e-15 * rng.standard_normal((40, 5, 3)) - A[:, :, 1:4]
@@ -115,7 +115,7 @@ def test_a_second_attempt_takes_noise_out(backend: Any) -> None:
     assert (result.nit <= 10 * 7).all()
 
 
-# ---- the kernel's certificate is the specification's ----
+# ---- certificates of kernel and specification ----
 
 
 def some_hard_systems() -> list[tuple[np.ndarray, np.ndarray]]:
@@ -140,15 +140,15 @@ def test_kernel_and_specification_certify_alike(
     A, b = some_hard_systems()[number]
     full = gpusolve.reference.nnls_qr(A, b, l2=l2)
     for maxiter in {1, max(1, int(full.nit) // 2), int(full.nit), 1000}:
-        wanted = gpusolve.reference.nnls_qr(A, b, l2=l2, maxiter=maxiter)
+        expected = gpusolve.reference.nnls_qr(A, b, l2=l2, maxiter=maxiter)
         found = device_backend.nnls(A, b, l2=l2, maxiter=maxiter)
-        assert found.status == wanted.status
-        assert found.repaired == wanted.repaired
+        assert found.status == expected.status
+        assert found.repaired == expected.repaired
         length = np.linalg.norm(b)
-        blur = 64 * EPS * (np.linalg.norm(A, axis=0) @ wanted.x / length + 1)
-        if found.status == 1:  # rounding in x is not taken out of the witness
-            blur *= max(1.0, length / wanted.rnorm)
-        assert found.kkt == pytest.approx(wanted.kkt, rel=1e-4, abs=blur)
+        rounding = 64 * EPS * (np.linalg.norm(A, axis=0) @ expected.x / length + 1)
+        if found.status == 1:  # the witness still contains rounding errors of x
+            rounding *= max(1.0, length / expected.rnorm)
+        assert found.kkt == pytest.approx(expected.kkt, rel=1e-4, abs=rounding)
 
 
 def test_rnorm_of_a_near_exact_fit_under_a_heavy_row(backend: Any) -> None:
@@ -162,7 +162,7 @@ def test_rnorm_of_a_near_exact_fit_under_a_heavy_row(backend: Any) -> None:
 
 
 def test_bits_do_not_depend_on_the_batch(rng: np.random.Generator) -> None:
-    """Also where the batch is solved again by QR."""
+    """Nor do they if systems are solved again by QR."""
     base = rng.standard_normal((8, 40, 15))
     A = np.concatenate([base, 1e-9 * rng.random((8, 40, 15)) - base], axis=-1)
     b = rng.standard_normal((8, 40))
@@ -179,7 +179,7 @@ def test_bits_do_not_depend_on_the_batch(rng: np.random.Generator) -> None:
 # ---- scale ----
 
 EXTREMES = [
-    # A and b are multiplied by these; whether x is representable.
+    # dtype, factor of A, factor of b, whether x is representable
     (np.float64, 1e-200, 1e200, False),
     (np.float64, 1e200, 1e-200, False),
     (np.float64, 1e160, 1e-155, False),
@@ -192,14 +192,14 @@ EXTREMES = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "of_A", "of_b", "fits"), EXTREMES)
-def test_an_x_that_no_float_holds_is_not_certified(
-    backend: Any, dtype: Any, of_A: float, of_b: float, fits: bool
+@pytest.mark.parametrize(("dtype", "A_factor", "b_factor", "fits"), EXTREMES)
+def test_a_solution_that_overflows_is_not_certified(
+    backend: Any, dtype: Any, A_factor: float, b_factor: float, fits: bool
 ) -> None:
     rng = np.random.default_rng(0)
     A = rng.random((6, 3))
     b = A @ np.array([1, 2, 0.5]) + 0.1 * rng.random(6)
-    result = backend.nnls((A * of_A).astype(dtype), (b * of_b).astype(dtype))
+    result = backend.nnls((A * A_factor).astype(dtype), (b * b_factor).astype(dtype))
     assert (result.status == 0) == fits
     assert (result.status == 3) != fits
     if not fits:
@@ -210,15 +210,15 @@ def test_an_x_that_no_float_holds_is_not_certified(
 def test_penalties_of_any_size(backend: Any, penalty: dict[str, float]) -> None:
     rng = np.random.default_rng(0)
     A = rng.random((6, 3))
-    for of_A, of_b in ((1.0, 1e-30), (1e-200, 1.0), (1.0, 1.0)):
-        result = backend.nnls(A * of_A, of_b * A.sum(axis=1), **penalty)
+    for A_factor, b_factor in ((1.0, 1e-30), (1e-200, 1.0), (1.0, 1.0)):
+        result = backend.nnls(A * A_factor, b_factor * A.sum(axis=1), **penalty)
         assert result.status == 0
         assert np.isfinite(result.x).all()
-        assert result.rnorm <= of_b * np.linalg.norm(A.sum(axis=1)) * (1 + EPS)
+        assert result.rnorm <= b_factor * np.linalg.norm(A.sum(axis=1)) * (1 + EPS)
 
 
 @pytest.mark.parametrize("method", ["auto", "qr", "gram"])
-def test_a_start_beyond_reason(method: str) -> None:
+def test_extreme_warm_starts(method: str) -> None:
     A = np.random.default_rng(0).random((6, 3))
     b = A @ np.array([1, 2, 0.5])
     for start in (1e308, 1e-308, np.inf, np.nan):
@@ -229,8 +229,8 @@ def test_a_start_beyond_reason(method: str) -> None:
         np.testing.assert_allclose(result.x, [1, 2, 0.5], rtol=1e-9)
 
 
-def test_rounding_noise_enters_no_factorisation(device_backend: Any) -> None:
-    """Rank 2 is seen as such at the first attempt."""
+def test_columns_of_rounding_noise_do_not_enter(device_backend: Any) -> None:
+    """Matrices of rank 2 need no second attempt."""
     rng = np.random.default_rng(16)
     A = rng.standard_normal((100, 6, 2)) @ rng.standard_normal((100, 2, 9))
     result = device_backend.nnls(A, rng.standard_normal((100, 6)))
@@ -240,7 +240,7 @@ def test_rounding_noise_enters_no_factorisation(device_backend: Any) -> None:
 
 
 def test_many_columns_enter_under_a_heavy_row(backend: Any) -> None:
-    """The residual stays orthogonal to the heavy row while they do."""
+    """The residual stays orthogonal to the heavy row as columns enter."""
     rng = np.random.default_rng(17)
     A = np.vstack([rng.standard_normal((70, 50)), np.full(50, 1e8)])
     b = A @ rng.dirichlet(np.ones(50)) + 0.01 * np.append(rng.standard_normal(70), 0)

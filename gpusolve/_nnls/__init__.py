@@ -1,1 +1,1 @@
-"""Non-negative least squares: the entrance, the kernel path and the CPU paths."""
+"""Non-negative least squares: the public function, the kernel and the CPU paths."""

@@ -1,4 +1,4 @@
-"""NNLS without a GPU: the batch in chunks, on as many threads as there are cores."""
+"""NNLS on the CPU: the batch is cut into chunks, which a pool of threads solves."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from numpy.typing import NDArray
 from .._device.arrays import Array
 from .._device.launch import ceil_div, pieces
 from .._device.threads import cores, one_blas_thread
-from ..reference._certificate import hides
+from ..reference._certificate import hidden_by_rounding
 from ..reference._nnls_qr import (
     ITERATION_LIMIT,
     NOT_FINITE,
     Solution,
     default_tolerance,
+    solve_one,
 )
-from ..reference._nnls_qr import solve as solve_one
 from ..reference._scaling import ScaledSystem, scale
 from .inputs import Problem
 from .nnls_gram_cpu import nnls_gram
 from .nnls_householder_cpu import nnls_householder
 
 CHUNK_BYTES = 2**27
-"""The most memory that the matrices of one chunk take, at least one system."""
+"""Limit on the memory for the matrices of one chunk, unless it is a single system."""
 
 CHUNK_ENTRIES = {"qr": 2**16, "gram": 2**24, "auto": 2**24}
-"""The most entries of all matrices of one chunk, at least one system: about a second's
-work, after which an interrupt is heard and the progress bar moves."""
+"""Limit on the matrix entries of one chunk for each method: about a second of work.
+Between chunks the progress bar moves and interrupts are handled."""
 
 PROGRESS_DELAY = 2.0
-"""Seconds until a progress bar shows."""
+"""Seconds before a progress bar appears."""
 
 
-def solve(problem: Problem, method: str) -> Solution:
-    """Solve every system of the batch; `method` is one of ``gpusolve.nnls``'s."""
+def nnls(problem: Problem, method: str) -> Solution:
+    """Solve every system of the batch; `method` is that of ``gpusolve.nnls``."""
     systems, (_, n) = math.prod(problem.batch), problem.shape
     solution = Solution.blank((systems,), n, problem.dtype)
     chunks = list(chunked(problem, CHUNK_ENTRIES[method]))
@@ -57,9 +57,11 @@ def solve(problem: Problem, method: str) -> Solution:
 
 
 def chunked(problem: Problem, entries: int) -> Iterator[slice]:
-    """Slices of the flattened batch, as many for each core, each small in memory.
+    """Slices of the flattened batch, the same number for each core.
 
-    None has more `entries` in its matrices, each counted as if it were its own.
+    The matrices of a slice have at most `entries` entries and take at most
+    `CHUNK_BYTES`, or the slice is a single system. In `entries`, a matrix that several
+    systems share counts once for each of them.
     """
     systems, (m, n) = math.prod(problem.batch), problem.shape
     passive = n if problem.l2 > 0 else min(m, n)
@@ -67,8 +69,8 @@ def chunked(problem: Problem, entries: int) -> Iterator[slice]:
     if problem.A.ndim > 2:
         numbers += n * (m + n)
     limit = max(1, min(CHUNK_BYTES // (8 * numbers + 1), entries // (m * n + 1)))
-    turns = ceil_div(systems, limit * cores())
-    size = max(1, ceil_div(systems, max(1, turns * cores())))
+    chunks_per_core = ceil_div(systems, limit * cores())
+    size = max(1, ceil_div(systems, max(1, chunks_per_core * cores())))
     yield from pieces(systems, size)
 
 
@@ -90,21 +92,33 @@ def run_all(run: Callable[[slice], int], chunks: list[slice], systems: int) -> N
 
 
 def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Array:
-    """The systems of a chunk in float64; without a batch axis where all share one."""
+    """The systems of a chunk in float64; a matrix that all systems share stays (m, n).
+
+    Parameters
+    ----------
+    array : (..., *core axes) array
+    core : int
+        Number of trailing axes that belong to one system.
+    batch : tuple of int
+        The batch shape, to which the leading axes broadcast.
+    chunk : slice
+        A range of the flattened batch.
+    """
     shape = array.shape[array.ndim - core :]
     if math.prod(array.shape[: array.ndim - core]) == 1 and core == 2:
         return array.reshape(shape).astype(np.float64, copy=False)
     batch = batch or (1,)
-    spread = np.broadcast_to(array, (*batch, *shape))
+    broadcast = np.broadcast_to(array, (*batch, *shape))
     if len(batch) == 1:
-        part = spread[chunk]
+        part = broadcast[chunk]
     else:
-        part = spread[np.unravel_index(np.arange(chunk.start, chunk.stop), batch)]
+        indices = np.unravel_index(np.arange(chunk.start, chunk.stop), batch)
+        part = broadcast[indices]
     return part.astype(np.float64, copy=False)
 
 
 def solve_chunk(problem: Problem, chunk: slice, method: str) -> Solution:
-    """Solve some systems; those with NaN or infinity are answered with NaN."""
+    """Solve the systems of a chunk; systems with NaN or infinity get NaN."""
     n = problem.shape[1]
     A = gather(problem.A, 2, problem.batch, chunk)
     b = gather(problem.b, 1, problem.batch, chunk)
@@ -128,12 +142,12 @@ def solve_chunk(problem: Problem, chunk: slice, method: str) -> Solution:
 def solve_finite(
     problem: Problem, A: Array, b: Array, start: Array, method: str
 ) -> Solution:
-    """Solve systems whose entries are all finite."""
+    """Scale and solve systems whose entries are all finite."""
     tol = default_tolerance(A.dtype) if problem.tol is None else problem.tol
     maxiter = problem.iteration_limit
     system = scale(A, b, problem.l1, problem.l2, problem.dtype)
     start = system.rescale(start)
-    start = np.where(hides(system, start)[:, None], 0, start)
+    start = np.where(hidden_by_rounding(system, start)[:, None], 0, start)
     if method == "qr" or A.shape[-1] == 0:
         solution = by_qr(system, start, tol, maxiter)
     else:
@@ -148,20 +162,20 @@ def solve_finite(
 def repair(
     system: ScaledSystem,
     solution: Solution,
-    doubtful: NDArray[np.intp],
+    unsettled: NDArray[np.intp],
     tol: float,
     maxiter: int,
 ) -> None:
-    """Solve some systems again by QR, from where the Gram matrix left them."""
-    part, x = system.take(doubtful), solution.x[doubtful]
-    start = np.where(hides(part, x)[:, None], 0, x)
+    """Solve the `unsettled` systems again by QR, starting at their solutions."""
+    part, x = system.take(unsettled), solution.x[unsettled]
+    start = np.where(hidden_by_rounding(part, x)[:, None], 0, x)
     again = nnls_householder(part, start, tol=tol, maxiter=maxiter)
-    solution.put(doubtful, again)
-    solution.repaired[doubtful] = True
+    solution.put(unsettled, again)
+    solution.repaired[unsettled] = True
 
 
 def by_qr(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
-    """The specification, one system after another."""
+    """Solve one system after another by the reference implementation."""
     n = system.A.shape[-1]
     solution = Solution.blank((len(system.b),), n, system.b.dtype)
     for k in range(len(system.b)):

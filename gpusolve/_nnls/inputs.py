@@ -1,4 +1,4 @@
-"""What is asked of NNLS, checked once."""
+"""Validation of the arguments of ``nnls``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..reference._nnls_qr import default_limit, default_tolerance
 
 
 class Problem(NamedTuple):
-    """Validated inputs, all on one device and of one floating dtype."""
+    """Validated arguments; all arrays are on one device and of one floating dtype."""
 
     A: Array
     b: Array
@@ -32,18 +32,18 @@ class Problem(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of a system."""
+        """Rows and columns of each matrix."""
         m, n = self.A.shape[-2:]
         return m, n
 
     @property
     def iteration_limit(self) -> int:
-        """`maxiter`, or the default."""
+        """`maxiter`, or its default."""
         return default_limit(self.shape[1]) if self.maxiter is None else self.maxiter
 
     @property
     def tolerance(self) -> float:
-        """`tol`, or the default for the dtype."""
+        """`tol`, or its default for the dtype."""
         return default_tolerance(self.dtype) if self.tol is None else self.tol
 
 
@@ -56,28 +56,27 @@ def validate(
     tol: float | None,
     maxiter: int | None,
 ) -> Problem:
-    """Check everything that the caller gave, once."""
+    """Check the arguments of ``nnls`` and convert the arrays to one dtype."""
     given = {"A": A, "b": b}
     if warm_start is not None:
         given["warm_start"] = warm_start
     arrays = floating(given)
     A, b, start = arrays["A"], arrays["b"], arrays.get("warm_start")
     if A.ndim < 2:
-        raise ValueError(f"A has shape {A.shape}; (..., m, n) is wanted")
+        raise ValueError(f"A must have shape (..., m, n), got {A.shape}")
     if b.ndim < 1:
-        raise ValueError("b is a scalar; (..., m) is wanted")
+        raise ValueError("b must have shape (..., m), got a scalar")
     m, n = A.shape[-2:]
     if b.shape[-1] != m:
         raise ValueError(
-            f"b has shape {b.shape}; its last axis must have the {m} rows of A, "
-            f"whose shape is {A.shape}"
+            f"b must have shape (..., {m}) for A of shape {A.shape}, got {b.shape}"
         )
     if m + n >= 2**31:
-        raise ValueError(f"A has shape {A.shape}; m + n must be below 2**31")
+        raise ValueError(f"A must have m + n < 2**31, got shape {A.shape}")
     if start is not None and start.shape[-1:] != (n,):
         raise ValueError(
-            f"warm_start has shape {start.shape}; its last axis must have the {n} "
-            f"columns of A, whose shape is {A.shape}"
+            f"warm_start must have shape (..., {n}) for A of shape {A.shape}, "
+            f"got {start.shape}"
         )
     try:
         batch = np.broadcast_shapes(
@@ -85,28 +84,31 @@ def validate(
         )
     except ValueError as error:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
-        raise ValueError(f"the batch axes do not broadcast: {shapes}") from error
+        raise ValueError(f"batch axes must broadcast, got shapes {shapes}") from error
     return Problem(
         A,
         b,
         start,
         batch,
-        _weight(l1, "l1"),
-        _weight(l2, "l2"),
-        None if tol is None else _weight(tol, "tol"),
+        _nonnegative(l1, "l1"),
+        _nonnegative(l2, "l2"),
+        None if tol is None else _nonnegative(tol, "tol"),
         None if maxiter is None else _count(maxiter, "maxiter"),
     )
 
 
-def _weight(value: float, name: str) -> float:
+def _nonnegative(value: float, name: str) -> float:
     number = float(value)
     if not (math.isfinite(number) and number >= 0):
-        raise ValueError(f"{name} is {value}; a finite number >= 0 is wanted")
+        raise ValueError(f"{name} must be finite and non-negative, got {value}")
     return number
 
 
 def _count(value: int, name: str) -> int:
-    number = operator.index(value)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
     if not 0 <= number < 2**31:
-        raise ValueError(f"{name} is {value}; an integer in [0, 2**31) is wanted")
+        raise ValueError(f"{name} must be in [0, 2**31), got {number}")
     return number

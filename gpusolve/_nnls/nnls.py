@@ -18,44 +18,46 @@ METHODS = ("auto", "qr", "gram")
 class NNLSResult:
     """Solutions of a batch of systems; unpacks as ``x, rnorm = result``.
 
-    All arrays live where the inputs lived. ``...`` is the batch.
+    The arrays are on the device of the inputs. ``...`` stands for the batch axes.
 
     Attributes
     ----------
     x : (..., n) array
-        The solutions, not negative.
+        The solutions. All entries are non-negative.
     rnorm : (...,) array
-        ``|b - A x|``, the 2-norm of the residual of the x that is returned, computed
-        in twice the working precision where it matters.
+        ``|b - A x|``, the 2-norm of the residual of the returned x. Where terms cancel,
+        the residual is computed in twice the working precision.
     dual : (..., n) array
-        The negative gradient ``A^T (b - A x) - l1 - l2 x``: zero where ``x > 0`` and
-        not positive where ``x == 0``, up to rounding. It is that of x before its last
-        rounding, which a heavy row of A may magnify.
+        The negative gradient ``A^T (b - A x) - l1 - l2 x``. Up to rounding it is 0
+        where ``x > 0``, and at most 0 where ``x == 0``. It belongs to x before x was
+        rounded to its dtype; a row of A with a large weight may magnify the difference.
     kkt : (...,) array
-        The certificate: how far ``|b - A x|`` can be from the least, relative to |b|.
-        For every ``x' >= 0`` (without penalties, and up to second order)
+        The certificate: an upper bound on how far ``|b - A x|`` is above the minimum,
+        relative to |b|. For every ``x' >= 0`` (without penalties, to first order)
 
             ``|b - A x| <= |b - A x'| + kkt (|b| + sum_k |a_k| x'_k)``.
 
-        It is computed from A, b, x and a witness that bounds all residuals from below,
-        and never divided by x. Some eps where x is optimal. More where x is so large
-        that its rounding alone changes ``A x``, by up to ``eps sum_k |a_k| x_k``.
+        It is computed from A, b, x and a witness: a vector that bounds all residuals
+        from below. It is never divided by x. An optimal x has a `kkt` of a few eps, or
+        more where x is so large that rounding x changes ``A x``: by up to
+        ``eps sum_k |a_k| x_k``.
     nit : (...,) int32 array
-        Least-squares solutions of a passive set that were made.
+        Number of least-squares solutions that were computed, one for each passive set.
     status : (...,) int32 array
-        0: converged, and the certificate holds: `kkt` is at most 1e-10 (float32:
-        1e-4), or `tol` where that is more, but for what rounding in x adds, up to
+        0: converged and certified. `kkt` is at most 1e-10 (float32: 1e-4), or at most
+        `tol` if that is larger. Rounding in x may add up to
         ``8 eps sum_k |a_k| x_k / |b|``.
-        1: `maxiter` was reached, and x is the best feasible point so far.
-        2: NaN or infinity in A or b, and all floating fields are NaN.
-        3: not certified, and `kkt` says how far x may be from the optimum; or x is so
-        large, as where columns are nearly dependent, that rounding hides more of
-        ``b - A x`` than 1e-6 |b| (float32: 1e-3). x is the best point that was found.
+        1: stopped at `maxiter`; x is the best feasible point so far.
+        2: A or b contains NaN or infinity; all floating-point fields are NaN.
+        3: not certified; x is the best point found. Either `kkt` shows how far x may
+        be from the optimum; or x is so large that rounding it changes ``b - A x`` by
+        more than 1e-6 |b| (float32: 1e-3), as with nearly dependent columns.
     n_updates, n_downdates : (...,) int32 array
-        Columns that entered and that left the passive set.
+        Number of columns that entered and that left the passive set.
     repaired : (...,) bool array
-        The first solution was not certified, and the system was solved again: by
-        ``"qr"`` after ``"gram"``, and with more caution about dependent columns.
+        Whether the system was solved a second time, because the first solution was not
+        certified: by ``"qr"`` after ``"gram"``, or with a larger threshold for
+        dependent columns.
     method : str
         The method that solved the systems that are not `repaired`.
     """
@@ -99,27 +101,27 @@ def nnls(
     Parameters
     ----------
     A : (..., m, n) array_like
-        The matrices: any shape, ``m < n`` included, any strides. NumPy or CuPy, or
-        whatever speaks ``__cuda_array_interface__`` or DLPack.
+        The matrices, of any shape (also ``m < n``) and any strides: NumPy or CuPy
+        arrays, or any object that supports ``__cuda_array_interface__`` or DLPack.
     b : (..., m) array_like
-        The right-hand sides. The leading axes of `A` and `b` broadcast; an `A` that
-        is shared by many `b` is not copied.
+        The right-hand sides. The leading axes of `A` and `b` broadcast; a matrix that
+        is shared by several right-hand sides is not copied.
     method : {"auto", "qr", "gram"}
-        ``"qr"`` updates a QR factorisation of the passive columns, exact to the last
-        digits even for ill-conditioned systems. ``"gram"`` works on ``A^T A``,
-        vectorised over the batch, on the CPU only. ``"auto"`` is ``"qr"`` on a GPU;
-        on the CPU it is ``"gram"``, and QR factorisations, a batch at a time, for
-        the systems whose certificate is not convincing so.
+        ``"qr"`` updates a QR factorisation of the passive columns. It is accurate even
+        for ill-conditioned systems. ``"gram"`` works on ``A^T A``, vectorised over the
+        batch, on the CPU only. ``"auto"`` is ``"qr"`` on a GPU. On the CPU it is
+        ``"gram"``, followed by batched QR factorisations for the systems that
+        ``"gram"`` could not certify to a few eps.
     warm_start : (..., n) array_like, optional
-        A guess at x. Its positive, finite entries start in the passive set.
+        An initial guess of x. The passive set starts with its positive, finite entries.
     l1, l2 : float
-        Weights of the penalties, not negative.
+        Weights of the penalties, non-negative.
     tol : float, optional
-        A variable may enter where ``dual[j] > tol |a_j| |r|``, r the residual: the
-        cosine of the angle between them, so that the scales of A and b do not count.
-        Default ``4 eps``.
+        A variable may enter if ``dual[j] > tol |a_j| |r|`` with the residual r. So
+        `tol` bounds the cosine of the angle between column and residual; it does not
+        depend on the scales of A and b. Default ``4 eps``.
     maxiter : int, optional
-        Limit of `nit` for one attempt; default ``10 n``.
+        Limit on `nit` for each attempt. Default ``10 n``.
 
     Returns
     -------
@@ -129,30 +131,30 @@ def nnls(
     Raises
     ------
     TypeError
-        For dtypes that are not real numbers of at most 64 bits, or inputs on
+        If a dtype is not real or has more than 64 bits, or if the inputs are on
         different kinds of device.
     ValueError
-        For shapes that do not fit, integers that float64 cannot hold, penalties or
-        tolerances that are negative or not finite, or an unknown method.
+        If shapes do not match, an integer is too large for float64, a penalty or
+        tolerance is negative or not finite, or the method is unknown.
     MemoryError
-        Where not even one system fits into memory.
+        If memory does not suffice for one system.
 
     Notes
     -----
     The method is Lawson & Hanson's [1]_ in the form of Luo & Duraiswami [2]_. The
-    entering variable is the one of steepest descent per unit column norm, so that
-    scaling the columns of A scales x and changes nothing else. Columns and
-    right-hand sides are scaled by powers of two, which is exact.
+    entering variable is the one of steepest descent per unit of column norm, so
+    scaling the columns of A changes nothing but the scale of x. Columns and right-hand
+    sides are scaled by powers of two, which is exact.
 
-    A column counts as dependent on the passive ones where what is left of it beside
-    them is at most 4 eps times what cancels, ``|a_j| + sum_k |a_k c_k|`` with c the
-    coefficients of its projection: no more than rounding leaves.
+    A column counts as dependent on the passive columns if its part orthogonal to them
+    has a norm of at most ``4 eps (|a_j| + sum_k |a_k c_k|)``, where c are the
+    coefficients of its projection. A part that small may be pure rounding error.
 
-    float32 in, float32 out; other real dtypes give float64 (float16: float32). On the
-    CPU all computation is in float64. On a GPU the kernel is launched on the current
-    stream and nothing synchronises, but for the check of 64-bit integers; float32
-    kernels take subnormal numbers for zero there, as all of CuPy's do. NaN or
-    infinity in one system touches no other.
+    float32 input gives float32 output, and so does float16; other real dtypes give
+    float64. On the CPU all computation is in float64. On a GPU the kernel is launched
+    on the current stream, with no host synchronisation except to check 64-bit integers;
+    float32 kernels flush subnormal numbers to zero, as all kernels of CuPy do. NaN or
+    infinity in one system does not affect the others.
 
     References
     ----------
@@ -180,7 +182,7 @@ def nnls(
     >>> bool(result.kkt.max() < 1e-15)
     True
 
-    How many systems were solved a second time:
+    The number of systems that were solved a second time:
 
     >>> int(result.repaired.sum())
     0
@@ -190,13 +192,15 @@ def nnls(
     A = as_array(A, "A")
     device = device_of(A)
     if device is not None and method == "gram":
-        raise ValueError("method 'gram' runs on the CPU only; on a GPU ask for 'qr'")
+        raise ValueError(
+            "method must be 'auto' or 'qr' on a GPU, got 'gram', which is CPU only"
+        )
     with current(device):
         problem = validate(A, b, warm_start, l1, l2, tol, maxiter)
         if device is None:
-            fields = cpu.solve(problem, method)
+            fields = cpu.nnls(problem, method)
         else:
-            fields = nnls_qr_kernel.solve(problem, device)
+            fields = nnls_qr_kernel.nnls_qr(problem, device)
     solver = "gram" if device is None and method != "qr" else "qr"
     n = problem.shape[1]
     shaped = {

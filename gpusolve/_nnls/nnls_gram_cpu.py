@@ -1,15 +1,16 @@
-"""Non-negative least squares on Gram matrices, a whole batch in lockstep: the CPU path.
+"""Non-negative least squares from Gram matrices: the CPU path, a batch in lockstep.
 
-The method is the specification's (`gpusolve.reference.nnls_qr`, Lawson & Hanson),
-the linear algebra is not: every *pass* makes one pivot in each system, with NumPy
-looping over the systems. The Gram matrix squares the condition number, and the true
-residual makes up for that: once no variable enters, ``A^T (b - A x)`` replaces the
-gradient that the Gram matrix gave, and the passes go on until the certificate holds.
-What is too ill-conditioned even so stays uncertified, for the caller to solve by QR.
+The method is that of the specification (`gpusolve.reference.nnls_qr`, Lawson & Hanson);
+the linear algebra differs. Every *pass* makes one pivot in each system, with NumPy
+looping over the systems. The Gram matrix squares the condition number. To make up for
+that, when no variable enters, ``A^T (b - A x)`` replaces the gradient that was computed
+from the Gram matrix, and the passes continue until the certificate holds. Systems that
+are too ill-conditioned for this stay uncertified; the caller solves them by QR.
 
-No system's bits depend on its neighbours in the batch. Products are one BLAS call to
-a system, and sums over the passive set, whose storage is as large as the largest
-neighbour needs, are made panel by panel: panels of zeros add exactly nothing.
+The bits of a solution do not depend on the other systems of the batch. Matrix products
+are one BLAS call per system. Arrays over the passive set have the size that the largest
+passive set of the batch needs; sums over it are computed panel by panel, and panels of
+zeros do not change a sum.
 """
 
 from __future__ import annotations
@@ -29,55 +30,55 @@ from ..reference._certificate import (
     ratio,
     residual,
     size_to_b,
-    times,
 )
 from ..reference._nnls_qr import CONVERGED, ITERATION_LIMIT, Solution, outcome
 from ..reference._scaling import Array, Indices, Mask, ScaledSystem
 
 PANEL = 32
-"""Slots that are summed at once; storage for passive variables grows by as many."""
+"""Slots that are summed at once, and by which storage for passive variables grows."""
 
 GATHERED = 4096
-"""Matrices of up to as many entries are gathered and multiplied in one call."""
+"""Matrices with at most this many entries are gathered and multiplied in one call."""
 
 RESOLVED = 1e-12
-"""Part of a column's square norm that must be left beside the passive columns."""
+"""Part of a column's square norm that must be orthogonal to the passive columns."""
 
 SLACK = 8.0
-"""How much steeper than `tol` asks a Gram gradient must be to be trusted."""
+"""Factor on `tol` for the less accurate gradients from the Gram matrix."""
 
-CORRECTIONS = 10
-"""How often the true residual may correct a system's gradient."""
+REFRESHES = 10
+"""Limit on how often the gradient of a system is computed from the true residual."""
 
 DRIFT = 64.0
-"""How many times `tol` a corrected gradient may be before H is made afresh."""
+"""H is recomputed if `kkt` exceeds this number times `tol` after a refresh."""
 
-PURIFICATIONS = 3
-"""How often what the passive columns see of a residual is taken out of it."""
+ORTHOGONALISATIONS = 3
+"""Limit on how often a residual is made orthogonal to the passive columns."""
 
-CROWDED = 0.75
-"""Finished systems are dropped when no more than this part of the lanes is busy."""
+MOST_BUSY = 0.75
+"""Lanes of finished systems are dropped if at most this part of the lanes is busy."""
 
-BRIEF = 2**16
-"""Variables of a batch up to which NumPy's calls are too brief for several threads."""
+SMALL_BATCH = 2**16
+"""A batch with at most this many variables is solved by one thread at a time."""
 
-TURN = threading.Lock()
-"""Held by the thread whose batch of brief calls is under way.
+SMALL_BATCH_LOCK = threading.Lock()
+"""Held by the thread that solves a small batch.
 
-Each NumPy call gives up the interpreter lock and wants it back a few microseconds
-later. Threads that do so at once spend more time on handing it over than on their
-work; the Gram matrices, most of the arithmetic, are made in parallel all the same.
+NumPy calls on a small batch take a few microseconds. Each releases the interpreter lock
+and acquires it again. Several threads would spend more time on passing the lock than on
+their work. The Gram matrices, which are most of the arithmetic, are computed before and
+in parallel.
 """
 
 
 def panels(capacity: int) -> Iterator[slice]:
-    """The slots in panels whose bounds do not depend on the capacity."""
+    """Cut the slots into panels; their bounds do not depend on the capacity."""
     for first in range(0, capacity, PANEL):
         yield slice(first, first + PANEL)
 
 
 def panel_product(weights: Array, vectors: Array) -> Array:
-    """``sum_s weights[:, s] vectors[:, s]`` over the slots, one panel after another.
+    """``sum_s weights[:, s] vectors[:, s]`` over the slots s, one panel after another.
 
     Parameters
     ----------
@@ -115,11 +116,20 @@ def multiply(
     return np.asarray(np.matmul(A, vectors[:, :, None])[:, :, 0])
 
 
-class Gram:
-    """Rows of ``G = A^T A + diag(damping)^2``, made at once or, where A is wide, late.
+def fitted(system: ScaledSystem, x: Array) -> Array:
+    """``A x``, followed by ``damping x`` if there is an l2 penalty."""
+    product = np.matmul(system.A, x[..., None])[..., 0]
+    if not system.has_ridge:
+        return np.asarray(product)
+    return np.concatenate([product, system.damping * x], axis=-1)
 
-    A matrix of many more columns than rows has fewer passive variables than G has
-    rows, and G may not even fit in memory.
+
+class Gram:
+    """Rows of ``G = A^T A + diag(damping)^2``.
+
+    G is computed in advance, except if A has more than twice as many columns as rows.
+    Then most rows of G are never used, and G may not fit into memory: each row is
+    computed when it is needed.
     """
 
     def __init__(self, system: ScaledSystem) -> None:
@@ -131,7 +141,7 @@ class Gram:
             np.einsum("...jj->...j", self.G)[...] += self.square
 
     def rows(self, systems: Indices, variables: Indices) -> Array:
-        """The row of one variable for each of some systems, (lanes, n)."""
+        """The row of one variable for each of some systems, as a (lanes, n) array."""
         at = (variables,) if self.A.ndim == 2 else (systems, variables)
         if self.G is not None:
             return np.asarray(self.G[at])
@@ -142,35 +152,38 @@ class Gram:
 
 
 class Lanes:
-    """Systems under way, one to a lane, each with its passive set in *slots*.
+    """Unfinished systems, one per lane, each with its passive variables in *slots*.
 
-    A free slot names the variable n, which stands for none. So there is a column n
-    wherever the columns are variables; in ``w`` it is ``|b| + norm @ x``, the magnitude
-    of what cancels in b - A x, which comes out of the same product as the gradient.
+    A free slot holds the variable n, which means none. Therefore arrays over variables
+    have a column n. In ``w`` it holds ``|b| + norm @ x``, the magnitude of the terms
+    that cancel in b - A x; the product that gives the gradient gives this as well.
 
     Attributes
     ----------
     system : (lanes,) array
-        The place of the system in the batch.
+        The index of the system in the batch.
     norm : (lanes, n) array
-        Norms of the columns; infinite for a column of zeros, which never enters.
+        Norms of the columns; infinity for a column of zeros, which never enters.
     c, w : (lanes, n + 1) array
-        ``A^T b - penalty``, corrected by the true residual; the gradient ``c - G x``.
+        ``A^T b - penalty``, corrected by the true residual; the negative gradient
+        ``w = c - G x``.
     variables, x : (lanes, capacity) array
-        The variable in each slot and its value. A variable at 0 is about to leave.
+        The variable in each slot and its value. A variable whose value is 0 leaves
+        next.
     rows : (lanes, capacity, n + 1) array
         Rows of G of the passive variables.
     H : (lanes, capacity, capacity) array
         The inverse of G restricted to the passive variables; 0 at free slots.
     closed : (lanes, n) array
-        Variables that are passive, or depended on those that are when they were tried.
+        Variables that are passive, or could not enter the current passive set.
     waiting : (lanes, n) array
-        Positive starting values that have yet to be made passive.
+        Variables with a positive starting value that have yet to enter.
     busy, optimal, fresh, polish : (lanes,) array
-        The system is not finished; x minimises over the passive set; no variable has
-        entered since w was corrected; x could not follow for want of being positive.
-    corrections, best : (lanes,) array
-        How often w was corrected, and the least `kkt` seen then.
+        Whether the system is not finished; whether x minimises over the passive set;
+        whether x has not moved since the last refresh, except to polish it; whether
+        the refined x was not positive, so that x needs another step.
+    refreshes, best : (lanes,) array
+        The number of refreshes, and the least `kkt` found in them.
     """
 
     def __init__(self, batch: ScaledSystem, start: Array, capacity: int) -> None:
@@ -190,16 +203,16 @@ class Lanes:
         self.busy = np.ones(lanes, bool)
         self.optimal = ~self.waiting.any(axis=1)
         self.fresh, self.polish = np.zeros((2, lanes), bool)
-        self.corrections = np.zeros(lanes, np.intp)
+        self.refreshes = np.zeros(lanes, np.intp)
         self.best = np.full(lanes, np.inf)
 
-    def keep(self, lanes: Mask) -> None:
-        """Drop the other lanes."""
+    def select(self, lanes: Mask) -> None:
+        """Keep these lanes and drop the others."""
         for name, array in vars(self).items():
             setattr(self, name, array[lanes])
 
     def grow(self) -> None:
-        """Make room for another panel of passive variables."""
+        """Add a panel of free slots."""
         n, more = self.norm.shape[1], ((0, 0), (0, PANEL))
         self.variables = np.pad(self.variables, more, constant_values=n)
         self.x = np.pad(self.x, more)
@@ -211,7 +224,7 @@ class Lanes:
         return np.asarray(self.variables < self.norm.shape[1])
 
     def passive_gradient(self) -> Array:
-        """``w`` of the variable in each slot; anything at free slots."""
+        """``w`` of the variable in each slot; arbitrary at free slots."""
         return np.asarray(self.w[np.arange(len(self.w))[:, None], self.variables])
 
     def update_inverse(self, v: Array, sign: Array) -> None:
@@ -219,28 +232,33 @@ class Lanes:
         for panel in panels(v.shape[1]):
             self.H[:, panel] += (sign[:, None] * v[:, panel])[:, :, None] * v[:, None]
 
+    def set_gradient(self, lanes: Indices, w: Array) -> None:
+        """Change ``c`` of some lanes so that ``c - G x`` is `w`, (len(lanes), n)."""
+        now = self.c[lanes] - panel_product(self.x[lanes], self.rows[lanes])
+        self.c[lanes, :-1] += w - now[:, :-1]
+
     def invert(self, lane: int) -> None:
-        """Make H afresh, from the slots in use alone."""
+        """Recompute H of a lane from the rows of G in its occupied slots."""
         slots = np.flatnonzero(self.occupied()[lane])
         G = self.rows[lane][np.ix_(slots, self.variables[lane, slots])]
         with suppress(np.linalg.LinAlgError):
             self.H[lane][np.ix_(slots, slots)] = np.linalg.inv(G)
 
     def reopen(self, lanes: Indices) -> None:
-        """Let every variable of some lanes that is not passive try to enter again."""
+        """Let all variables of some lanes that are not passive try to enter again."""
         passive = np.zeros((len(lanes), self.w.shape[1]), bool)
         passive[np.arange(len(lanes))[:, None], self.variables[lanes]] = True
         self.closed[lanes] = passive[:, :-1]
 
     def all_variables(self, lanes: Indices) -> Array:
-        """The values of all variables in some lanes, (len(lanes), n + 1)."""
+        """The values of all variables in some lanes, as a (len(lanes), n + 1) array."""
         x = np.zeros((len(lanes), self.w.shape[1]))
         x[np.arange(len(lanes))[:, None], self.variables[lanes]] = self.x[lanes]
         return x
 
 
-class Batch:
-    """A batch of scaled systems under Lawson & Hanson's method (Algorithm 1)."""
+class GramBatch:
+    """Lawson & Hanson's method (Algorithm 1) for a batch of scaled systems."""
 
     def __init__(
         self, system: ScaledSystem, start: Array, tol: float, maxiter: int
@@ -248,28 +266,28 @@ class Batch:
         rows, n = system.A.shape[-2:]
         self.system, self.start, self.tol, self.maxiter = system, start, tol, maxiter
         self.gram = Gram(system)
-        self.most = n if system.has_ridge else min(rows, n)
-        self.lanes = Lanes(system, start, capacity=max(1, min(self.most, PANEL)))
+        self.capacity = n if system.has_ridge else min(rows, n)
+        self.lanes = Lanes(system, start, capacity=max(1, min(self.capacity, PANEL)))
         self.x: Array = np.zeros(start.shape)
         self.certificate = certify(system, self.x, residual(system, self.x))
         self.status = np.full(len(start), CONVERGED, np.int32)
         self.nit, self.n_updates, self.n_downdates = np.zeros((3, len(start)), np.int32)
 
     def solve(self) -> None:
-        """Make passes until every system is finished, or has had more than its due."""
+        """Make passes until every system is finished, up to a limit on the passes."""
         for _ in range(4 * (self.maxiter + self.x.shape[1]) + 64):
             busy = np.count_nonzero(self.lanes.busy)
             if not busy:
                 return
-            if busy <= CROWDED * len(self.lanes.busy):
-                self.lanes.keep(self.lanes.busy)
+            if busy <= MOST_BUSY * len(self.lanes.busy):
+                self.lanes.select(self.lanes.busy)
             self.make_pass()
         self.stop(self.lanes.busy, ITERATION_LIMIT)
 
     def make_pass(self) -> None:
-        """At most one variable enters or leaves each passive set, and x follows."""
+        """Let at most one variable enter or leave each passive set, and move x."""
         lanes = self.lanes
-        if lanes.x.shape[1] < self.most and lanes.occupied().all(axis=1).any():
+        if lanes.x.shape[1] < self.capacity and lanes.occupied().all(axis=1).any():
             lanes.grow()
         lanes.w = lanes.c - panel_product(lanes.x, lanes.rows)
         waits = lanes.busy & lanes.waiting.any(axis=1)
@@ -286,12 +304,12 @@ class Batch:
         moves = lanes.busy & ~waits & ~settled & (leaving.sum(axis=1) <= 1)
         self.move(moves | (entered & ~waits), polish)
         if idle.any():
-            self.correct(np.flatnonzero(idle))
+            self.refresh(np.flatnonzero(idle))
 
     def entering(self) -> tuple[Indices, Mask]:
         """The variable of steepest descent of each lane, and whether it may enter.
 
-        Only on a corrected gradient is `tol` itself the measure.
+        The threshold is `tol` right after a refresh, and `SLACK` times `tol` otherwise.
         """
         lanes = self.lanes
         slope = np.where(lanes.closed, 0, lanes.w[:, :-1] / lanes.norm)
@@ -301,9 +319,10 @@ class Batch:
         return variable, steepest > least
 
     def pivot(self, variable: Indices, tried: Mask, leaving: Mask) -> Mask:
-        """Let a variable into some passive sets, and one out of others.
+        """Append a variable to some passive sets, and remove one from others.
 
-        Either is an update of H of rank one. Returns the lanes that a variable entered.
+        Both are updates of H of rank one. Returns the lanes in which a variable
+        entered.
         """
         lanes = self.lanes
         v, sign = np.zeros_like(lanes.x), np.zeros(len(lanes.x))
@@ -324,44 +343,53 @@ class Batch:
         return entered
 
     def append(self, variable: Indices, tried: Mask, v: Array) -> Mask:
-        """Append a variable in those lanes where it does not depend on the passive.
+        """Append a variable in the lanes where it is independent and descends.
 
-        Writes to `v` the vector that updates H; returns the lanes that took theirs.
+        Writes to `v` the vector that updates H. Returns the lanes that it entered.
         """
         lanes, at = self.lanes, np.flatnonzero(tried)
-        j, system = variable[at], lanes.system[at]
+        j, systems = variable[at], lanes.system[at]
         norm = lanes.norm[at, j]
-        row = np.empty((len(at), lanes.w.shape[1]))
-        row[:, :-1] = self.gram.rows(system, j)
-        row[:, -1] = -norm
+        row = np.concatenate([self.gram.rows(systems, j), -norm[:, None]], axis=1)
+        u, square, descent = self.project(at, j, row)
+        waits = lanes.waiting[at, j]
+        fits = np.count_nonzero(lanes.occupied()[at], axis=1) < self.capacity
+        descends = descent > self.tol * lanes.w[at, -1] * np.sqrt(square)
+        accepted = fits & (square > RESOLVED * norm**2) & (waits | descends)
+        lanes.closed[at, j] = True
+        lanes.waiting[at, j] = False
+        at, j, root = at[accepted], j[accepted], np.sqrt(square[accepted])
+        slot = np.argmin(lanes.occupied()[at], axis=1)
+        v[at] = u[accepted] / root[:, None]
+        v[at, slot] = -1 / root
+        start = np.where(waits[accepted], self.start[lanes.system[at], j], 0)
+        lanes.variables[at, slot] = j
+        lanes.rows[at, slot] = row[accepted]
+        lanes.x[at, slot] = start
+        self.n_updates[lanes.system[at]] += 1
+        entered = np.zeros_like(tried)
+        entered[at] = True
+        return entered
+
+    def project(
+        self, at: Indices, j: Indices, row: Array
+    ) -> tuple[Array, Array, Array]:
+        """Project column j of some lanes onto their passive columns.
+
+        `row` is the row of G for j. Returns the coefficients by slot, the square norm
+        of the part orthogonal to the passive columns, and the descent along this part.
+        """
+        lanes = self.lanes
         g = np.zeros_like(lanes.x)
         g[at] = row[np.arange(len(at))[:, None], lanes.variables[at]]
         u = panel_product(g, lanes.H)
         both = np.stack([g, lanes.passive_gradient()], axis=-1)
         along = panel_product(u, both)[at]
         square = row[np.arange(len(at)), j] - along[:, 0]
-        waits = lanes.waiting[at, j]
-        room = np.count_nonzero(lanes.occupied()[at], axis=1) < self.most
-        descends = lanes.w[at, j] - along[:, 1] > (
-            self.tol * lanes.w[at, -1] * np.sqrt(square)
-        )
-        taken = room & (square > RESOLVED * norm**2) & (waits | descends)
-        lanes.closed[at, j] = True
-        lanes.waiting[at, j] = False
-        at, j, row, root = at[taken], j[taken], row[taken], np.sqrt(square[taken])
-        slot = np.argmin(lanes.occupied()[at], axis=1)
-        v[at] = u[at] / root[:, None]
-        v[at, slot] = -1 / root
-        lanes.variables[at, slot] = j
-        lanes.rows[at, slot] = row
-        lanes.x[at, slot] = np.where(waits[taken], self.start[lanes.system[at], j], 0)
-        self.n_updates[lanes.system[at]] += 1
-        entered = np.zeros_like(tried)
-        entered[at] = True
-        return entered
+        return u[at], square, lanes.w[at, j] - along[:, 1]
 
     def clear(self, at: Indices, slot: Indices) -> None:
-        """Free a slot in some lanes, and let what depended on its variable retry."""
+        """Free a slot in some lanes; variables that could not enter may try again."""
         lanes = self.lanes
         lanes.variables[at, slot] = self.x.shape[1]
         lanes.x[at, slot] = 0
@@ -373,9 +401,9 @@ class Batch:
     def move(self, moves: Mask, polish: Mask) -> None:
         """Move x towards the passive least-squares solution while it stays positive.
 
-        Where nothing blocks it, that is a Newton step; it makes up for the rounding in
-        H and in the steps before. Passes that merely `polish` x do not count. Where H
-        has broken down, x stays where it is.
+        If no variable blocks it, this is a Newton step, which also corrects rounding
+        errors of H and of earlier steps. Passes that only `polish` x do not count in
+        `nit`. If H is not finite, x does not move.
         """
         lanes = self.lanes
         limit = moves & (self.nit[lanes.system] >= self.maxiter)
@@ -396,80 +424,79 @@ class Batch:
         if limit.any():
             self.stop(limit, ITERATION_LIMIT)
 
-    def correct(self, at: Indices) -> None:
-        """Measure the true residual where no variable enters: finished, or not yet.
+    def refresh(self, at: Indices) -> None:
+        """Compute the true residual of lanes in which no variable enters.
 
-        Its part along the passive columns is an error of x, which is taken out of both.
+        The part of the residual along the passive columns is due to an error of x; both
+        are corrected. A lane is finished if its certificate holds, or no longer
+        improves.
         """
         lanes, system = self.lanes, self.system.take(self.lanes.system[at])
         x = lanes.all_variables(at)[:, :-1]
-        witness, along, change = self.purify(system, at, residual(system, x))
+        witness, along, change = self.orthogonalise(system, at, residual(system, x))
         refined = lanes.x[at] + change
-        free = ~lanes.occupied()[at]
-        follows: Mask = np.all((refined > 0) | free, axis=1)
+        follows: Mask = np.all((refined > 0) | ~lanes.occupied()[at], axis=1)
         lanes.x[at[follows]] = refined[follows]
         x = lanes.all_variables(at)[:, :-1]
         r = residual(system, x)
         certificate = certify(system, x, witness, r, along)
         better = certificate.kkt < lanes.best[at]
-        self.keep(at[better], x[better], [field[better] for field in certificate])
+        self.record(at[better], x[better], [field[better] for field in certificate])
         lanes.best[at[better]] = certificate.kkt[better]
-        lanes.corrections[at] += 1
-        by_size = 1 + size_to_b(system, x)
-        goes_on = (better | ~lanes.fresh[at]) & (certificate.kkt > self.tol * by_size)
-        goes_on &= lanes.corrections[at] < CORRECTIONS
+        lanes.refreshes[at] += 1
+        tol = self.tol * (1 + size_to_b(system, x))
+        goes_on = (better | ~lanes.fresh[at]) & (certificate.kkt > tol)
+        goes_on &= lanes.refreshes[at] < REFRESHES
         lanes.busy[at] = goes_on
-        for lane in at[goes_on & (certificate.kkt > DRIFT * self.tol * by_size)]:
+        for lane in at[goes_on & (certificate.kkt > DRIFT * tol)]:
             lanes.invert(lane)
-        at, on = at[goes_on], np.flatnonzero(goes_on)
-        of_x = gradient(system.take(on), r[on])
-        w = np.where(x[on] > 0, of_x, along[on])
-        now = lanes.c[at] - panel_product(lanes.x[at], lanes.rows[at])
-        lanes.c[at, :-1] += w - now[:, :-1]
-        lanes.fresh[at] = True
-        lanes.polish[at] = ~follows[on]
-        lanes.reopen(at)
+        on = np.flatnonzero(goes_on)
+        w = np.where(x[on] > 0, gradient(system.take(on), r[on]), along[on])
+        lanes.set_gradient(at[on], w)
+        lanes.fresh[at[on]] = True
+        lanes.polish[at[on]] = ~follows[on]
+        lanes.reopen(at[on])
 
-    def purify(
+    def orthogonalise(
         self, system: ScaledSystem, at: Indices, r: Array
     ) -> tuple[Array, Array, Array]:
         """Make residuals orthogonal to the passive columns.
 
-        Returns them, their gradient, and how the passive x changes by that.
+        Returns the residuals, their gradients, and the corresponding change of x.
         """
         lanes, lane = self.lanes, np.arange(len(at))[:, None]
         variables, H = lanes.variables[at], lanes.H[at]
         norms = np.pad(lanes.norm[at], ((0, 0), (0, 1)))[lane, variables]
         change, w = np.zeros(variables.shape), gradient(system, r)
-        for _ in range(PURIFICATIONS):
-            seen = np.pad(w, ((0, 0), (0, 1)))[lane, variables]
-            visible = np.abs(seen) > 0.5 * self.tol * norms * norm(r)[:, None]
+        for _ in range(ORTHOGONALISATIONS):
+            passive = np.pad(w, ((0, 0), (0, 1)))[lane, variables]
+            visible = np.abs(passive) > 0.5 * self.tol * norms * norm(r)[:, None]
             goes_on = visible.any(axis=1)
             if not goes_on.any():
                 break
-            d = panel_product(seen, H)
+            d = panel_product(passive, H)
             d = np.where(goes_on[:, None] & np.isfinite(d), d, 0)
             change += d
             of_all = np.zeros((len(at), w.shape[1] + 1))
             of_all[lane, variables] = d
-            r = r - times(system, of_all[:, :-1])
+            r = r - fitted(system, of_all[:, :-1])
             w = gradient(system, r)
         return r, w, change
 
-    def keep(self, at: Indices, x: Array, certificate: list[Array]) -> None:
-        """Keep some points as the answers so far, with what certifies them."""
+    def record(self, at: Indices, x: Array, certificate: list[Array]) -> None:
+        """Record the best points so far of some lanes, with their certificates."""
         systems = self.lanes.system[at]
         self.x[systems] = x
         for field, values in zip(self.certificate, certificate, strict=True):
             field[systems] = values
 
     def stop(self, stopped: Mask, status: int) -> None:
-        """Finish some lanes where they stand, or at the best point that was checked."""
-        lanes, at = self.lanes, np.flatnonzero(stopped & (self.lanes.corrections == 0))
+        """Finish some lanes, at their best recorded point or else at their x."""
+        lanes, at = self.lanes, np.flatnonzero(stopped & (self.lanes.refreshes == 0))
         if at.size:
             system, x = self.system.take(lanes.system[at]), lanes.all_variables(at)
             x = x[:, :-1]
-            self.keep(at, x, list(certify(system, x, residual(system, x))))
+            self.record(at, x, list(certify(system, x, residual(system, x))))
         self.status[lanes.system[stopped]] = status
         lanes.busy &= ~stopped
 
@@ -477,29 +504,30 @@ class Batch:
 def nnls_gram(
     system: ScaledSystem, start: Array, *, tol: float, maxiter: int
 ) -> tuple[Solution, Mask]:
-    """Solve a batch of scaled systems in float64, one pivot of each at a time.
+    """Solve a batch of scaled systems in float64, one pivot in each system per pass.
 
     Parameters
     ----------
     system : ScaledSystem
         ``A`` is (m, n), shared, or (N, m, n); ``b`` is (N, m). All entries are finite.
     start : (N, n) array
-        Starting points in the scaled variables; positive entries start passive.
+        Starting points in the scaled variables. Positive entries start passive.
     tol : float
-        The violation of optimality, as :func:`certify` measures it, to stop at.
+        The `kkt` at which to stop.
     maxiter : int
-        The most inner passes of a system.
+        Limit on the least-squares solutions of a system.
 
     Returns
     -------
     solution : Solution
-        With `x` in the scaled variables. Where it is not certified, the Gram matrix
-        was too ill-conditioned, or `maxiter` too small; x is feasible even then.
+        With `x` in the scaled variables, feasible in any case. If it is not certified,
+        the Gram matrix was too ill-conditioned, or `maxiter` too small.
     convincing : (N,) array
-        Where no other method could resolve more.
+        Whether no other method could improve the solution.
     """
-    batch = Batch(system, start, tol, maxiter)
-    with np.errstate(all="ignore"), TURN if start.size <= BRIEF else nullcontext():
+    batch = GramBatch(system, start, tol, maxiter)
+    turn = SMALL_BATCH_LOCK if start.size <= SMALL_BATCH else nullcontext()
+    with np.errstate(all="ignore"), turn:
         batch.solve()
     x = system.rounded(batch.x)
     found = after_rounding(system, batch.x, x, batch.certificate)
@@ -518,7 +546,7 @@ def nnls_gram(
 def after_rounding(
     system: ScaledSystem, x: Array, rounded: Array, found: Certificate
 ) -> Certificate:
-    """The certificate of x, turned into that of what x is rounded to."""
+    """The certificate of x, adapted to the rounded x."""
     if np.array_equal(x, rounded):
         return found
     with np.errstate(all="ignore"):

@@ -1,10 +1,10 @@
-"""Non-negative least squares by a fresh QR factorisation at every pass, in batches.
+"""Non-negative least squares by a new QR factorisation in every pass, in batches.
 
-The method is the specification's (`gpusolve.reference.nnls_qr`, Lawson & Hanson) and
-so is what counts as dependent and as optimal. The passive columns of every system are
-factorised again by LAPACK whenever one enters or leaves. That is more arithmetic than
-an update, but a whole batch goes into each call. It serves systems that the Gram
-matrix does not resolve, and begins at their solutions, which are nearly optimal.
+The method is that of the specification (`gpusolve.reference.nnls_qr`, Lawson & Hanson),
+with the same criteria for dependent columns and for optimality. In every pass LAPACK
+factorises the passive columns of all systems from scratch. That is more arithmetic than
+an update, but each call handles many systems. It is used for systems that the Gram
+matrix could not certify. It starts at their solutions, which are nearly optimal.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ from ..reference._scaling import Array, Indices, Mask, ScaledSystem
 
 
 class Factors(NamedTuple):
-    """QR factorisations of the passive columns of systems that have as many.
+    """QR factorisations of the passive columns of systems that all have k of them.
 
     Attributes
     ----------
     Q : (lanes, rows, k) array
     R : (lanes, k, k) array
     shift : (lanes, k) array
-        The s of ``R^T s = penalty``.
+        The solution s of ``R^T s = penalty``.
     cancelling : (lanes, k) array
-        The sum of the terms that cancel in a column of Q, written in columns of A.
+        The sum of the magnitudes of the terms when a column of Q is written as a
+        combination of columns of A.
     """
 
     Q: Array
@@ -57,21 +58,24 @@ class Factors(NamedTuple):
         return np.asarray(np.linalg.solve(self.R, rhs[..., None])[..., 0])
 
     def along(self, r: Array) -> Array:
-        """``Q^T r - shift``: the right-hand side of what is left to fit."""
+        """``Q^T r - shift``: the right-hand side for a correction of x."""
         return np.asarray(np.matmul(r[:, None], self.Q)[:, 0] - self.shift)
 
-    def across(self, r: Array) -> tuple[Array, Array]:
-        """The part of r across the columns, and the right-hand side of the rest."""
-        taken = np.zeros_like(self.shift)
+    def orthogonalise(self, r: Array) -> tuple[Array, Array]:
+        """The part of r orthogonal to the columns, and what was subtracted, by column.
+
+        The second result is the right-hand side for a correction of x.
+        """
+        subtracted = np.zeros_like(self.shift)
         for _ in range(2):
             along = self.along(r)
             r = r - np.matmul(self.Q, along[..., None])[..., 0]
-            taken += along
-        return r, taken
+            subtracted += along
+        return r, subtracted
 
 
 def factorise(system: ScaledSystem, variables: Indices) -> Factors:
-    """Factorise some columns of each system; `variables` is (lanes, k)."""
+    """Factorise the columns `variables` of each system, a (lanes, k) array."""
     lanes, n = np.arange(len(variables))[:, None], system.A.shape[-1]
     columns = np.swapaxes(system.A, -1, -2)
     columns = columns[variables] if columns.ndim == 2 else columns[lanes, variables]
@@ -95,28 +99,31 @@ def factorise(system: ScaledSystem, variables: Indices) -> Factors:
     )
 
 
-class Batch:
-    """A batch of scaled systems, each with its passive variables in order of entry.
+class HouseholderBatch:
+    """Lawson & Hanson's method for a batch of scaled systems.
 
-    Systems with as many passive variables make a pass together, so that the bits of
-    none depend on the others.
+    Systems with the same number of passive variables make a pass together. Therefore
+    the bits of a solution do not depend on the other systems.
 
     Attributes
     ----------
     variables : (systems, capacity) array
-        The passive variables; behind them n, which stands for none.
+        The passive variables in order of entry, followed by n, which means none.
     x : (systems, n + 1) array
-        The values of all variables, and of none.
+        The values of all variables, followed by one entry for none.
     tried : (systems,) array
-        The last passive variable has yet to prove that it descends.
-    closed : (systems, n) array
+        Whether the last passive variable still has to be checked: it must be
+        independent and lower the objective.
+    barred : (systems, n) array
         Variables that failed to enter since x last changed.
     attempt : (systems,) array
-        Which of `CAUTIONS` is in force.
+        The index of the current factor in `CAUTIONS`.
     witness, slope : arrays
-        The residual across the passive columns, and the cosine of every column to it.
+        The residual orthogonal to the passive columns, and the cosine of the angle
+        between it and every column.
     best, least : Solution and (systems,) array
-        The best solutions of the attempts that have ended, and their misfit.
+        The best solutions of all finished attempts, and their scores: the misfit, less
+        `slack` if the solution is certified.
     """
 
     def __init__(
@@ -134,7 +141,7 @@ class Batch:
         self.x[:, :-1][~self.is_passive(np.arange(systems))] = 0
         self.busy = np.ones(systems, bool)
         self.tried = np.zeros(systems, bool)
-        self.closed = np.zeros((systems, n), bool)
+        self.barred = np.zeros((systems, n), bool)
         self.attempt = np.zeros(systems, np.intp)
         self.witness = np.zeros((systems, self.rows))
         self.slope = np.zeros((systems, n))
@@ -153,7 +160,7 @@ class Batch:
         return self.best
 
     def is_passive(self, at: Indices) -> Mask:
-        """The passive variables of some systems."""
+        """Mask of the passive variables of some systems, (len(at), n)."""
         mask = np.zeros((len(at), self.x.shape[1]), bool)
         np.put_along_axis(mask, self.variables[at], True, axis=1)
         return mask[:, :-1]
@@ -162,7 +169,7 @@ class Batch:
         """Factorise the k passive columns of some systems, and move x once."""
         system, variables = self.system.take(at), self.variables[at, :k]
         factors = factorise(system, variables)
-        _, along = factors.across(residual(system, self.x[at, :-1]))
+        _, along = factors.orthogonalise(residual(system, self.x[at, :-1]))
         y = self.x[at[:, None], variables] + factors.solve(along)
         refused = self.refused(at, factors)
         drop = refused.any(axis=1)
@@ -180,7 +187,7 @@ class Batch:
             self.finish(at[limit], ITERATION_LIMIT)
 
     def refused(self, at: Indices, factors: Factors) -> Mask:
-        """The passive variables that depend on others, or do not descend."""
+        """Mask of passive variables that are dependent or do not descend."""
         caution = np.array(CAUTIONS)[self.attempt[at]]
         dependent = caution * DEPENDENT * self.system.eps
         refused = factors.cancelling * dependent[:, None] > 1
@@ -192,7 +199,7 @@ class Batch:
         return refused
 
     def remove(self, at: Indices, leaving: Mask) -> None:
-        """Take variables out of passive sets, and close them."""
+        """Remove variables from the passive sets, and bar them."""
         lanes, k = at[:, None], leaving.shape[1]
         gone = np.where(leaving, self.variables[at, :k], self.none)
         kept = np.where(leaving, self.none, self.variables[at, :k])
@@ -201,10 +208,10 @@ class Batch:
         self.x[lanes, gone] = 0
         mask = np.zeros((len(at), self.none + 1), bool)
         np.put_along_axis(mask, gone, True, axis=1)
-        self.closed[at] |= mask[:, :-1]
+        self.barred[at] |= mask[:, :-1]
 
     def move(self, at: Indices, variables: Indices, y: Array) -> Mask:
-        """Move x towards y while it stays positive; which systems reach it."""
+        """Move x towards y while it stays positive; return which systems reach y."""
         lanes = at[:, None]
         x = self.x[lanes, variables]
         blocks = y <= 0
@@ -218,16 +225,17 @@ class Batch:
         leaving = blocks & (moved <= 0)
         blocked = leaving.any(axis=1)
         self.n_downdates[at] += np.count_nonzero(leaving, axis=1).astype(np.int32)
-        self.tried[at] = self.closed[at] = False
+        self.tried[at] = self.barred[at] = False
         self.remove(at[blocked], leaving[blocked])
         return np.asarray(~blocked)
 
     def refresh(
         self, at: Indices, system: ScaledSystem, factors: Factors, optimal: Mask
     ) -> None:
-        """Make the witness from A, b and x, and refine x where it stays positive."""
+        """Compute the witness from A, b and x; refine x if it stays positive."""
         lanes, variables = at[:, None], self.variables[at, : factors.R.shape[-1]]
-        witness, along = factors.across(residual(system, self.x[at, :-1]))
+        r = residual(system, self.x[at, :-1])
+        witness, along = factors.orthogonalise(r)
         x = self.x[lanes, variables]
         refined = x + factors.solve(along)
         accept = optimal & (refined > 0).all(axis=1)
@@ -239,14 +247,14 @@ class Batch:
         self.witness[at], self.slope[at] = witness[optimal], slope[optimal]
 
     def advance(self, at: Indices) -> None:
-        """Let the steepest variable of some optimal systems try to enter, or finish."""
+        """Append the steepest variable of some optimal systems, or finish them."""
         system = self.system.take(at)
-        room = (self.variables[at] == self.none).any(axis=1)
-        open_ = ~self.closed[at] & ~self.is_passive(at)
-        slope = np.where(open_, self.slope[at], 0)
+        fits = (self.variables[at] == self.none).any(axis=1)
+        may_enter = ~self.barred[at] & ~self.is_passive(at)
+        slope = np.where(may_enter, self.slope[at], 0)
         variable = np.argmax(slope, axis=1)
         cancelling = norm(system.b) + size(system, self.x[at, :-1])
-        enters = room & (slope[np.arange(len(at)), variable] > self.tol)
+        enters = fits & (slope[np.arange(len(at)), variable] > self.tol)
         enters &= norm(self.witness[at]) > self.tol * cancelling
         into = at[enters]
         place = np.argmax(self.variables[into] == self.none, axis=1)
@@ -256,33 +264,35 @@ class Batch:
             self.finish(at[~enters], CONVERGED)
 
     def finish(self, at: Indices, status: int) -> None:
-        """Keep the solutions that are the best so far; try again where it may help."""
+        """Record the best solutions so far; start another attempt if it may help."""
         system = self.system.take(at)
         x = system.rounded(self.x[at, :-1])
         found = certify(system, x, self.witness[at])
         ended = outcome(system, x, found, status, self.tol)
         good = ended == CONVERGED
-        left = misfit(system, x, found.rnorm) - good * slack(system)
-        better = left < self.least[at]
-        better |= self.attempt[at] == 0
-        self.least[at[better]] = left[better]
+        score = misfit(system, x, found.rnorm) - good * slack(system)
+        better = (score < self.least[at]) | (self.attempt[at] == 0)
+        self.least[at[better]] = score[better]
         counts = self.nit[at], ended, self.n_updates[at], self.n_downdates[at]
         for field, values in zip(self.best, (x, *found[:3], *counts), strict=False):
             field[at[better]] = values[better]
         again = ~(good & is_settled(system, found)) & (status == CONVERGED)
         again &= self.attempt[at] + 1 < len(CAUTIONS)
         self.busy[at] = again
-        at = at[again]
+        self.restart(at[again])
+
+    def restart(self, at: Indices) -> None:
+        """Start the next attempt of some systems, at x = 0."""
         self.attempt[at] += 1
         self.variables[at] = self.none
         for array in (self.x, self.nit, self.n_updates, self.n_downdates):
             array[at] = 0
-        for mask in (self.tried, self.closed):
+        for mask in (self.tried, self.barred):
             mask[at] = False
 
 
 def nnls_householder(
     system: ScaledSystem, start: Array, *, tol: float, maxiter: int
 ) -> Solution:
-    """Solve a batch of scaled systems in float64, as `nnls_gram` does."""
-    return Batch(system, start, tol, maxiter).solve()
+    """Solve a batch of scaled systems in float64; arguments as for `nnls_gram`."""
+    return HouseholderBatch(system, start, tol, maxiter).solve()

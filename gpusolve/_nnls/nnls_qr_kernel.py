@@ -1,4 +1,4 @@
-"""NNLS on a device: the launch of ``cuda_src/nnls_qr.cu``."""
+"""NNLS on a device: memory and launches of ``cuda_src/nnls_qr.cu``."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from ..reference._nnls_qr import Solution
 from .inputs import Problem
 
 MAX_THREADS = 256
-"""The launch bounds of the kernel; the driver refuses a larger block."""
+"""Launch bounds of the kernel: the most threads a block may have."""
 ROWS_PER_THREAD = 4
+"""Rows or columns, whichever are more, for each thread of a block."""
 BLOCK_SPEED = 1e9
-"""Operations a second that a block makes at least. Assumed, not measured."""
+"""Lower bound on the operations per second of one block. Assumed, not measured."""
 ALIGNMENT = 16
-"""Bytes to which the arrays of a block are aligned."""
+"""Alignment in bytes of the arrays of a block."""
 STATIC_SHARED_MEMORY = 4096
-"""More than the kernel's own shared variables take, in bytes."""
+"""Upper bound on the bytes of the kernel's static shared memory."""
 
 
 def region_bytes(rows: int, n: int, itemsize: int) -> tuple[int, int, int]:
-    """Bytes of a block's vectors, R and Q, as ``NnlsArrays::place`` cuts them."""
+    """Bytes of a block's three regions: vectors, R and Q. See ``NnlsArrays::place``."""
     capacity = min(rows, n)
     reals = [rows] * 2 + [n] * 4 + [capacity] * 4 + [capacity + 2]
     integers = [n] + [capacity] * 2
@@ -36,23 +37,24 @@ def region_bytes(rows: int, n: int, itemsize: int) -> tuple[int, int, int]:
 
 
 def regions_that_fit(regions: tuple[int, int, int], limit: int) -> int:
-    """How many of the regions, from the first on, lie in `limit` bytes together."""
+    """The number of leading regions that fit into `limit` bytes together."""
     return sum(sum(regions[: k + 1]) <= limit for k in range(3))
 
 
 def block_threads(rows: int, n: int) -> int:
-    """Threads of a block: a few rows or columns for each."""
-    wanted = ceil_div(max(rows, n), ROWS_PER_THREAD)
-    return min(MAX_THREADS, max(WARP, round_up(wanted, WARP)))
+    """Threads per block: `ROWS_PER_THREAD`, in whole warps."""
+    threads = ceil_div(max(rows, n), ROWS_PER_THREAD)
+    return min(MAX_THREADS, max(WARP, round_up(threads, WARP)))
 
 
 def allocate_workspace(
     device: Device, blocks: int, bytes_per_block: int
 ) -> tuple[Array, int]:
-    """Memory for as many of `blocks` as can be had, and how many these are.
+    """Allocate memory for up to `blocks` blocks; return it and the number of blocks.
 
-    Fewer blocks take more turns: so a batch of any size is solved in the memory
-    there is. MemoryError where there is none for a single one.
+    The number is halved until the allocation succeeds. Fewer blocks each solve more
+    systems, so the size of a batch is not limited by the workspace. MemoryError if one
+    block does not fit.
     """
     while blocks > 1:
         with contextlib.suppress(MemoryError):
@@ -61,19 +63,19 @@ def allocate_workspace(
     return device.empty((bytes_per_block,), np.uint8), 1
 
 
-def systems_of_launch(device: Device, blocks: int, rows: int, n: int) -> int:
-    """How many systems one launch may take: all, or a few for each block."""
+def systems_per_launch(device: Device, blocks: int, rows: int, n: int) -> int:
+    """Limit on the systems of one launch; with a watchdog, a few per block."""
     if not device.has_watchdog:
         return 2**62
     work = 6 * rows * n * min(rows, n)
     return blocks * max(1, int(LAUNCH_SECONDS * BLOCK_SPEED / max(1, work)))
 
 
-def solve(problem: Problem, device: Device) -> Solution:
-    """Solve every system of the batch, on the current stream.
+def nnls_qr(problem: Problem, device: Device) -> Solution:
+    """Solve every system of the batch on the current stream.
 
-    In one launch, or in several short ones where the device has a watchdog. The
-    workspace is taken last, for it may take all memory.
+    There is one launch, or several short ones if the device has a watchdog. The
+    workspace is allocated last, because it may take all free memory.
     """
     (m, n), dtype, batch = problem.shape, problem.dtype, problem.batch
     systems = math.prod(batch)
@@ -104,7 +106,7 @@ def solve(problem: Problem, device: Device) -> Solution:
     resident = kernel.resident_blocks(threads, shared_bytes)
     A, b = strided(problem.A), strided(problem.b)
     A_offset, b_offset = systems_offsets(A, 2, batch), systems_offsets(b, 1, batch)
-    most = systems_of_launch(device, resident, rows, n)
+    most = systems_per_launch(device, resident, rows, n)
     launches = list(pieces(systems, most))
     next_system = device.zeros((len(launches),), np.uint64)
     workspace, blocks = allocate_workspace(device, min(systems, resident, most), stride)
@@ -141,7 +143,7 @@ def solve(problem: Problem, device: Device) -> Solution:
 
 
 def _starting_points(problem: Problem, device: Device, systems: int) -> Array:
-    """The array that holds the warm start at first, and the solutions at last."""
+    """The array of solutions, which holds the warm start before the launch."""
     n = problem.shape[1]
     x = device.empty((systems, n), problem.dtype)
     if problem.start is not None:

@@ -1,7 +1,7 @@
-"""The specification: each public algorithm in plain NumPy.
+"""The specification: each public algorithm in plain NumPy, without a GPU.
 
-Nothing here knows of a GPU. The tests hold these functions against independent
-oracles, and the kernels against these functions.
+The tests compare these functions with independent oracles, and the kernels with these
+functions.
 """
 
 from ._boosting import (

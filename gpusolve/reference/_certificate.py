@@ -1,13 +1,13 @@
-"""The certificate of a solution: how far ``|b - A x|`` can be from the least.
+"""The certificate of a solution: how far ``|b - A x|`` can be above the minimum.
 
-A *witness* y proves it. For every x' >= 0
+A *witness* y proves a lower bound. For every x' >= 0
 
     |b - A x'| |y| >= y (b - A x') = b y - sum_k x'_k (a_k y),
 
-so a y that makes no acute angle with any column bounds every residual from below by
-``b y / |y|``. The best witness is the residual of the optimum itself. A solver hands in
-its own, made orthogonal to the columns in use; what the witness is worth is then
-computed from A, b, x and y alone, whatever the solver did.
+so if y makes no acute angle with any column, every residual is at least ``b y / |y|``.
+The best witness is the residual of the optimum. A solver supplies its residual, made
+orthogonal to the passive columns. The certificate is computed from A, b, x and y alone;
+it does not depend on how the solver found x and y.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from ._compensated import minus_dot
 from ._scaling import Array, ScaledSystem
 
 ACCURATE = 64.0
-"""A row of ``b - A x`` is computed again, in twice the precision, where what cancels in
-it is more times as large as the whole residual."""
+"""A row of ``b - A x`` is recomputed in twice the precision if the sum of its terms'
+magnitudes is more than this number times the norm of the residual."""
 
 CERTIFIED = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-10}
-"""The largest `kkt` of a solution, but for rounding in x."""
+"""The largest `kkt` of a certified solution, not counting errors due to rounding x."""
 
 HIDDEN = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
-"""Part of ``|b|`` that rounding in x alone may change in ``A x``."""
+"""Limit on the change of ``A x`` due to rounding x, relative to ``|b|``."""
 
 ROUNDED = 8.0
-"""What rounding in x may add to `by_x`, in units of ``eps sum_k |a_k| x_k / |b|``."""
+"""What rounding x may add to `by_x`, in units of ``eps sum_k |a_k| x_k / |b|``."""
 
 CONVINCING = 4.0
-"""The largest angle, and part of `by_x`, in eps, for which no method resolves more."""
+"""Limit on `angle`, and on `by_x`, in eps, below which no method improves x."""
 
 BLOCK = 2**16
-"""Products that are made at once in twice the precision, so that they stay in cache."""
+"""Number of products computed at once in twice the precision, to stay in cache."""
 
 
 class Certificate(NamedTuple):
-    """What can be said of a point x >= 0 from A, b, x and a witness y.
+    """The certificate of a point x >= 0, from A, b, x and a witness y.
 
     Attributes
     ----------
@@ -52,11 +52,12 @@ class Certificate(NamedTuple):
     kkt : (...,) array
         ``by_x + angle``.
     by_x : (...,) array
-        How far A x is from what it should be for this y: ``|y - (b - A x)|``, and
-        ``sum_k x_k dual[k] / |y|``, over |b|.
+        How far x is from the point that belongs to y: ``|y - (b - A x)|`` plus
+        ``|sum_k x_k dual[k]| / |y|``, divided by |b|. The second term is at most
+        ``|y| / |b|``.
     angle : (...,) array
-        The largest violation of the optimality conditions by `dual`: the cosine of
-        the angle between y and a column; or ``|y| / |b|`` where that is less.
+        The largest violation of the optimality conditions by `dual`, as the cosine of
+        the angle between y and a column; at most ``|y| / |b|``.
     """
 
     rnorm: Array
@@ -77,46 +78,44 @@ def size(system: ScaledSystem, x: Array) -> Array:
 
 
 def residual(system: ScaledSystem, x: Array) -> Array:
-    """``b - A x``, and behind it ``-damping x`` where there is an l2 penalty.
+    """``b - A x``, followed by ``-damping x`` if there is an l2 penalty.
 
-    Accurate to some units of its own size: where more cancels, in twice the precision.
+    It is accurate to a few eps of its own norm: rows in which more cancels are computed
+    in twice the precision.
     """
     r = np.asarray(system.b - np.matmul(system.A, x[..., None])[..., 0])
     cancelling = norm(system.b) + size(system, x)
-    doubtful = np.flatnonzero(ACCURATE * norm(r) < cancelling)
-    if doubtful.size:
-        b, at, rows = map(np.atleast_2d, (system.b, x, r))
-        A = system.A if system.A.ndim == 2 else system.A[doubtful]
-        terms = np.abs(b[doubtful])
-        terms += np.matmul(np.abs(A), at[doubtful, :, None])[..., 0]
-        length = norm(rows[doubtful])[:, None]
-        k, row = np.nonzero(terms > ACCURATE * length)
-        step = max(1, BLOCK // max(1, x.shape[-1]))
-        for first in range(0, len(k), step):
-            part = slice(first, first + step)
-            lane, i = doubtful[k[part]], row[part]
-            a = A[i] if A.ndim == 2 else A[k[part], i]
-            rows[lane, i] = minus_dot(b[lane, i], a, at[lane])
+    inaccurate = np.flatnonzero(ACCURATE * norm(r) < cancelling)
+    if inaccurate.size:
+        recompute(np.atleast_2d(r), system, np.atleast_2d(x), inaccurate)
     if not system.has_ridge:
         return r
     return np.concatenate([r, -system.damping * x], axis=-1)
 
 
+def recompute(
+    r: Array, system: ScaledSystem, x: Array, systems: NDArray[np.intp]
+) -> None:
+    """Recompute the inaccurate rows of some systems' residuals in place."""
+    b, A = np.atleast_2d(system.b), system.A
+    A = A if A.ndim == 2 else A[systems]
+    terms = np.abs(b[systems])
+    terms += np.matmul(np.abs(A), x[systems, :, None])[..., 0]
+    lane, row = np.nonzero(terms > ACCURATE * norm(r[systems])[:, None])
+    step = max(1, BLOCK // max(1, x.shape[-1]))
+    for first in range(0, len(lane), step):
+        k, i = lane[first : first + step], row[first : first + step]
+        a, at = A[i] if A.ndim == 2 else A[k, i], systems[k]
+        r[at, i] = minus_dot(b[at, i], a, x[at])
+
+
 def gradient(system: ScaledSystem, r: Array) -> Array:
-    """``A^T r - penalty`` of a residual, the rows of the l2 penalty included."""
+    """``A^T r - penalty``; A includes the rows of the l2 penalty."""
     m = system.A.shape[-2]
     w = np.matmul(r[..., None, :m], system.A)[..., 0, :]
     if system.has_ridge:
         w = w + system.damping * r[..., m:]
     return np.asarray(w - system.penalty)
-
-
-def times(system: ScaledSystem, x: Array) -> Array:
-    """``A x``, and behind it ``damping x`` where there is an l2 penalty."""
-    product = np.matmul(system.A, x[..., None])[..., 0]
-    if not system.has_ridge:
-        return np.asarray(product)
-    return np.concatenate([product, system.damping * x], axis=-1)
 
 
 @np.errstate(all="ignore")
@@ -127,19 +126,19 @@ def certify(
     r: Array | None = None,
     w: Array | None = None,
 ) -> Certificate:
-    """Certify `x`, given in scaled variables; the answer is in the given units.
+    """Certify `x`, given in scaled variables; the result is in the original units.
 
-    Of an x that is not finite `kkt` is NaN.
+    If x is not finite, `kkt` is NaN.
 
     Parameters
     ----------
     system : ScaledSystem
     x : (..., n) array
-        The point, not negative.
+        The point, non-negative.
     witness : (..., rows) array
-        In the shape of `residual`.
+        Of the shape of ``residual(system, x)``.
     r, w : array, optional
-        ``residual(system, x)`` and ``gradient(system, witness)``, where they are known.
+        ``residual(system, x)`` and ``gradient(system, witness)``, if already computed.
     """
     m = system.A.shape[-2]
     r = residual(system, x) if r is None else r
@@ -149,11 +148,11 @@ def certify(
         violation, system.norm, out=np.zeros_like(violation), where=system.norm > 0
     )
     length, magnitude = norm(witness), norm(system.b)
-    most = ratio(length, magnitude)
+    limit = ratio(length, magnitude)
     gap = np.abs(np.sum(np.where(x > 0, x * w, 0), axis=-1))
     gap = ratio(ratio(gap, length), magnitude)
-    by_x = ratio(norm(r - witness), magnitude) + np.fmin(gap, most)
-    angle = np.minimum(ratio(np.max(slope, axis=-1, initial=0), length), most)
+    by_x = ratio(norm(r - witness), magnitude) + np.fmin(gap, limit)
+    angle = np.minimum(ratio(np.max(slope, axis=-1, initial=0), length), limit)
     return Certificate(
         rnorm=norm(r[..., :m]) / system.b_scale,
         dual=system.unscale_dual(w),
@@ -163,11 +162,11 @@ def certify(
     )
 
 
-def witness(system: ScaledSystem, x: Array) -> Array:
-    """The best witness that the support of any x >= 0 has, by singular values.
+def best_witness(system: ScaledSystem, x: Array) -> Array:
+    """The best witness for the support of x, by a singular value decomposition.
 
-    It is the residual of the least-squares solution of these columns, whatever
-    sign that has; directions that rounding could have made do not count.
+    It is the residual of the least-squares solution on these columns, whose signs are
+    not constrained. Singular values at the level of rounding count as zero.
     """
     columns = np.where((x > 0)[..., None, :], system.A, 0)
     penalty = np.where(x > 0, system.penalty, 0)
@@ -176,10 +175,10 @@ def witness(system: ScaledSystem, x: Array) -> Array:
         columns = np.concatenate([columns, ridge], axis=-2)
     U, s, Vh = np.linalg.svd(columns, full_matrices=False)
     eps = np.finfo(s.dtype).eps * max(columns.shape[-2:])
-    real = s > eps * np.max(s, axis=-1, keepdims=True, initial=0)
-    U = np.where(real[..., None, :], U, 0)
-    held = np.matmul(Vh, penalty[..., None])[..., 0]
-    shift = np.divide(held, s, out=np.zeros_like(held), where=real)
+    positive = s > eps * np.max(s, axis=-1, keepdims=True, initial=0)
+    U = np.where(positive[..., None, :], U, 0)
+    rotated = np.matmul(Vh, penalty[..., None])[..., 0]
+    shift = np.divide(rotated, s, out=np.zeros_like(rotated), where=positive)
     r = residual(system, x)
     for _ in range(2):
         along = np.matmul(np.swapaxes(U, -1, -2), r[..., None])[..., 0] - shift
@@ -188,7 +187,7 @@ def witness(system: ScaledSystem, x: Array) -> Array:
 
 
 def ratio(part: Array, whole: Array) -> Array:
-    """``part / whole``; 0 for nothing of nothing, infinity for something of nothing."""
+    """``part / whole``, with ``0 / 0 = 0``."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(np.where(part == 0, 0, part / whole))
 
@@ -198,39 +197,39 @@ def size_to_b(system: ScaledSystem, x: Array) -> Array:
     return ratio(size(system, x), norm(system.b))
 
 
-def hides(system: ScaledSystem, x: Array) -> NDArray[np.bool_]:
-    """Whether x is so large that its rounding hides the residual."""
+def hidden_by_rounding(system: ScaledSystem, x: Array) -> NDArray[np.bool_]:
+    """Whether rounding x may change ``A x`` by more than `HIDDEN` times ``|b|``."""
     return np.asarray(~(system.eps * size_to_b(system, x) <= HIDDEN[system.dtype]))
 
 
 def is_certified(
     system: ScaledSystem, x: Array, found: Certificate, tol: float
 ) -> NDArray[np.bool_]:
-    """Whether a solution is one, up to `tol` and to what rounding in x allows."""
+    """Whether the certificate accepts x, up to `tol` and to rounding of x."""
     most = CERTIFIED[system.dtype]
     by_x = most + ROUNDED * system.eps * size_to_b(system, x)
     good = (found.by_x <= np.maximum(tol, by_x)) & (found.angle <= max(tol, most))
-    return np.asarray(good & ~hides(system, x))
+    return np.asarray(good & ~hidden_by_rounding(system, x))
 
 
 def is_convincing(
     system: ScaledSystem, x: Array, found: Certificate, tol: float
 ) -> NDArray[np.bool_]:
-    """Whether no other method could resolve more."""
+    """Whether x is so accurate that no other method could improve it."""
     most = CONVINCING * system.eps
     by_x = most * (1 + size_to_b(system, x))
     good = (found.by_x <= np.maximum(tol, by_x)) & (found.angle <= max(tol, most))
-    return np.asarray(good & ~hides(system, x))
+    return np.asarray(good & ~hidden_by_rounding(system, x))
 
 
 def is_settled(system: ScaledSystem, found: Certificate) -> NDArray[np.bool_]:
-    """Whether more caution about dependent columns could not change much."""
+    """Whether a larger threshold for dependent columns could hardly improve x."""
     return np.asarray(found.kkt <= CERTIFIED[system.dtype])
 
 
 @np.errstate(invalid="ignore")
 def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
-    """The root of twice the objective, in scaled variables."""
+    """The square root of twice the objective, in scaled variables."""
     penalty = 2 * np.sum(np.where(x > 0, system.penalty * x, 0), axis=-1)
     penalty = penalty + np.sum((system.damping * x) ** 2, axis=-1)
     found = np.hypot(rnorm * system.b_scale, np.sqrt(penalty))
@@ -238,5 +237,5 @@ def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
 
 
 def slack(system: ScaledSystem) -> Array:
-    """How much more misfit a certified solution may have than one that is not."""
+    """The misfit that a certified solution may have above one that is not certified."""
     return np.asarray(CERTIFIED[system.dtype] * norm(system.b))

@@ -1,4 +1,4 @@
-"""Sums of products in twice the working precision, by error-free transformations.
+"""Dot products in twice the working precision, by error-free transformations.
 
 T. Ogita, S. M. Rump and S. Oishi, *Accurate Sum and Dot Product*, SIAM Journal on
 Scientific Computing 26(6), 2005. ``cuda_src/compensated.cuh`` does the same.
@@ -15,7 +15,7 @@ Array = NDArray[np.floating[Any]]
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """The rounded sum and its rounding error; the pair is exact.
+    """The rounded sum and its rounding error; together they are exact (Knuth).
 
     Examples
     --------
@@ -28,7 +28,7 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def split(a: Array) -> tuple[Array, Array]:
-    """A value as a sum of two with half as many bits each (Dekker, Veltkamp)."""
+    """A value as a sum of two values with half the bits each (Dekker, Veltkamp)."""
     bits = np.finfo(a.dtype).nmant // 2 + 1
     shifted = a.dtype.type(2**bits + 1) * a
     high = shifted - (shifted - a)
@@ -38,8 +38,8 @@ def split(a: Array) -> tuple[Array, Array]:
 def two_product(a: Array, b: Array) -> tuple[Array, Array]:
     """The rounded product and its rounding error.
 
-    The pair is exact where neither overflows nor underflows; values up to the square
-    root of the largest one are safe.
+    Together they are exact unless one of them overflows or underflows. Factors up to
+    the square root of the largest finite value do not overflow.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def two_product(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def minus_dot(b: Array, a: Array, x: Array) -> Array:
-    """``b - a x``, rounded once from twice the working precision.
+    """``b - a x``, computed in twice the working precision and rounded once.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The element-wise product of sparse matrices in coordinate form.
 
 ``coo_multiply : [p](int, int, a) -> [q](int, int, a) -> [k](int, int, a)``: the
-intersection of two sets of places.
+intersection of two sets of positions.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Array = NDArray[Any]
 Keys = NDArray[np.int64]
 
 Entries = tuple[Array, Array, Array]
-"""Rows, columns and values, all of one length."""
+"""Rows, columns and values, all of the same length."""
 Keyed = tuple[Keys, Array]
-"""Keys and values, of one length."""
+"""Keys and values, of the same length."""
 
 
 def coo_multiply(A: Entries, B: Entries, shape: tuple[int, int]) -> Entries:
@@ -26,16 +26,16 @@ def coo_multiply(A: Entries, B: Entries, shape: tuple[int, int]) -> Entries:
     Parameters
     ----------
     A, B : tuple of three (n,) arrays
-        The rows, columns and values of the entries, in any order. Those at one place
-        count with their sum.
+        The rows, columns and values of the entries, in any order. The values of
+        duplicate entries are summed.
     shape : tuple of int
-        Of both matrices; it has at most 2**63 places.
+        The shape of both matrices, with at most 2**63 positions.
 
     Returns
     -------
     tuple of three (k,) arrays
-        The entries of the product, sorted by row, then by column, without zeros. NaN is
-        no zero, and is what becomes of an infinity where the other matrix has no entry.
+        The nonzero entries of the product, sorted by row, then by column. NaN counts as
+        nonzero. NaN or infinity in one matrix gives NaN where the other has no entry.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def coo_multiply(A: Entries, B: Entries, shape: tuple[int, int]) -> Entries:
     a, b = sums_by_key(*keyed(A, shape)), sums_by_key(*keyed(B, shape))
     (a_keys, a_values), (b_keys, b_values) = with_zeros(a, b), with_zeros(b, a)
     in_a, in_b = matches(a_keys, b_keys)
-    with np.errstate(all="ignore"):  # products of floats are what they are
+    with np.errstate(all="ignore"):
         products = a_values[in_a] * b_values[in_b]
     kept = products != 0
     index = np.result_type(A[0].dtype, B[0].dtype)
@@ -57,7 +57,7 @@ def coo_multiply(A: Entries, B: Entries, shape: tuple[int, int]) -> Entries:
 
 
 def keyed(entries: Entries, shape: tuple[int, int]) -> Keyed:
-    """Number the places: row * columns + column."""
+    """Replace row and column by the key ``row * columns + column``."""
     rows, columns, values = entries
     return rows.astype(np.int64) * shape[1] + columns, values
 
@@ -82,7 +82,7 @@ def sums_by_key(keys: Keys, values: Array) -> Keyed:
 
 
 def with_zeros(entries: Keyed, others: Keyed) -> Keyed:
-    """The entries, with a zero where another one that is not finite would meet none.
+    """The entries, plus a zero at the position of each non-finite entry of `others`.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def with_zeros(entries: Keyed, others: Keyed) -> Keyed:
 
 
 def matches(a: Keys, b: Keys) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Find the positions of the keys that both have, in both; the keys rise strictly.
+    """Find the indices of the common keys in `a` and `b`, whose keys strictly increase.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Matrix times vector.
 
-Work ``2 m n``; depth ``log n``, or ``log m`` where transposed.
+Work ``2 m n``; depth ``log n``, or ``log m`` if transposed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ def gemv(A: Array, x: Array, *, transpose: bool = False) -> Array:
     Parameters
     ----------
     A : (..., m, n) array of float16, float32 or float64
-    x : (..., n) array, or (..., m) where transposed
-        Of the same dtype. The leading axes broadcast.
+    x : (..., n) array, or (..., m) if transposed
+        The vectors, of the same dtype. The leading axes of `A` and `x` broadcast.
     transpose : bool, optional
 
     Returns
     -------
-    (..., m) array, or (..., n) where transposed
-        Of the same dtype. float16 is added up in float32, and rounded once.
+    (..., m) array, or (..., n) if transposed
+        Of the same dtype. float16 is summed in float32 and rounded once.
 
     Examples
     --------
@@ -46,6 +46,6 @@ def gemv(A: Array, x: Array, *, transpose: bool = False) -> Array:
 
 
 def _products(A: Array, x: Array) -> Array:
-    """As `gemv`; one matrix for many vectors is one product of matrices."""
+    """``A x``; a matrix shared by many vectors takes one matrix product."""
     y: Array = x @ A.T if A.ndim == 2 and x.ndim > 1 else (A @ x[..., None])[..., 0]
     return y

@@ -1,7 +1,7 @@
 """Non-negative least squares by an updated QR factorisation: the specification.
 
-One system at a time and in plain NumPy, this is what ``cuda_src/nnls_qr.cu`` computes
-with a thread block. The names of the steps are the same in both files.
+It solves one system after another in plain NumPy. ``cuda_src/nnls_qr.cu`` computes the
+same with one thread block per system, and uses the same names for the steps.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ NOT_FINITE = 2
 UNCERTIFIED = 3
 
 ORTHOGONALITY = 0.5
-"""Below this part of its norm left by a projection, a vector is projected again."""
+"""A vector is projected again if its norm falls below this part of its norm before."""
 
 RESOLVED = 1e-3
-"""A column of which more is left beside the passive ones depends on them no further."""
+"""A column is independent without further tests if more than this part of its norm is
+orthogonal to the passive columns."""
 
 DEPENDENT = 4.0
-"""Units of rounding, times what cancels, that may be left of a dependent column."""
+"""Threshold for dependent columns, in units of eps times the sum of the terms that
+cancel. The part of a dependent column orthogonal to the passive ones is below it."""
 
 CAUTIONS = (1.0, 64.0, 4096.0)
-"""Multiples of `DEPENDENT` that are tried until a solution is certified."""
+"""Factors on `DEPENDENT`, tried in turn until a solution is certified."""
 
 ROUNDS = 32
-"""How often a fresh residual may let in one more variable."""
+"""Limit on how often the residual is recomputed to look for entering variables."""
 
 
 class Solution(NamedTuple):
@@ -61,7 +63,7 @@ class Solution(NamedTuple):
 
     @classmethod
     def blank(cls, batch: tuple[int, ...], n: int, dtype: np.dtype[Any]) -> Solution:
-        """NaN for every solution, 0 for every count."""
+        """All solutions NaN, all counts 0."""
         reals = ((*batch, n), batch, (*batch, n), batch)
         fields: list[Any] = [np.full(shape, np.nan, dtype) for shape in reals]
         fields += [np.zeros(batch, np.int32) for _ in range(4)]
@@ -69,28 +71,28 @@ class Solution(NamedTuple):
         return cls(*fields)
 
     def put(self, at: Any, found: Solution) -> None:
-        """Write the solutions of some systems to their places."""
+        """Write the solutions of some systems to the indices `at` of the batch."""
         for field, values in zip(self, found, strict=True):
             field[at] = values
 
 
 class PassiveQR:
-    """``A[:, passive] = Q R``, with columns appended at the end and removed anywhere.
+    """``A[:, passive] = Q R``; columns are appended at the end and removed anywhere.
 
-    The columns of Q and the rows and columns of R live in *slots*, and never move:
-    position p of the factorisation lives in slot ``slots[p]``, and only that list is
-    shifted. Slots that are free stand behind the occupied ones. R has two more
-    columns, which the rotations carry along: ``Q^T b`` and, for the l1 penalty, the s
-    of ``R^T s = penalty``.
+    The columns of Q and the rows and columns of R are stored in *slots* and never move:
+    position p of the factorisation is in slot ``slots[p]``, and a removal shifts only
+    this list. Free slots follow the occupied ones. R has two more columns, to which all
+    rotations are applied as well: ``Q^T b`` and, for the l1 penalty, the s of
+    ``R^T s = penalty``.
 
     Parameters
     ----------
     capacity : int
-        The most columns that can be linearly independent.
+        The largest number of linearly independent columns.
     b : (rows,) array
         The right-hand side.
     norm : (n,) array
-        Norms of all columns, passive or not.
+        Norms of all columns of A.
     """
 
     def __init__(self, capacity: int, b: Array, norm: Array) -> None:
@@ -104,7 +106,7 @@ class PassiveQR:
 
     @property
     def passive(self) -> NDArray[np.intp]:
-        """The variables of the factorisation, in its order."""
+        """The variables of the factorisation, by position."""
         return self.variables[: self.length]
 
     def append(
@@ -117,29 +119,19 @@ class PassiveQR:
     ) -> bool:
         """Append a column by modified Gram-Schmidt (Algorithm 2).
 
-        Returns False, and changes nothing, where the column depends on those there
-        already, or where its right-hand side, the root of twice what the objective
-        falls by, does not exceed `least`. Of a dependent column, what is left beside
-        the others is at most `dependent` times the sum of the terms that cancel in it.
+        Returns False and leaves the factorisation unchanged in two cases. The column
+        is dependent: the norm of its part orthogonal to the passive columns is at most
+        `dependent` times the sum of the terms that cancel. Or its right-hand side is
+        at most `least`; the square of that is twice the decrease of the objective.
         """
         if self.length == len(self.slots):
             return False
         used, slot = self.slots[: self.length], self.slots[self.length]
-        u = column.copy()
-        self.R[used, slot] = 0
-        norm = before = np.linalg.norm(u)
-        for _ in range(2):
-            for k in used:
-                projection = self.Q[:, k] @ u
-                u -= projection * self.Q[:, k]
-                self.R[k, slot] += projection
-            previous, norm = norm, np.linalg.norm(u)
-            if norm > ORTHOGONALITY * previous:
-                break
+        before = np.linalg.norm(column)
+        u, norm = self.project_out(column, slot)
         cancelling = before
         if norm < RESOLVED * before:
-            terms = self.norm[self.passive] * self.solve(self.R[used, slot])
-            cancelling += np.abs(terms).sum()
+            cancelling += self.terms(slot)
         if not norm > dependent * cancelling:
             return False
         u /= norm
@@ -156,31 +148,53 @@ class PassiveQR:
         self.length += 1
         return True
 
+    def project_out(self, column: Array, slot: int) -> tuple[Array, Any]:
+        """The part of a column orthogonal to the passive columns, and its norm.
+
+        The coefficients of the projection go to column `slot` of R.
+        """
+        used, u = self.slots[: self.length], column.copy()
+        self.R[used, slot] = 0
+        norm = np.linalg.norm(u)
+        for _ in range(2):
+            for k in used:
+                projection = self.Q[:, k] @ u
+                u -= projection * self.Q[:, k]
+                self.R[k, slot] += projection
+            previous, norm = norm, np.linalg.norm(u)
+            if norm > ORTHOGONALITY * previous:
+                break
+        return u, norm
+
+    def terms(self, slot: int) -> Any:
+        """``sum_k |a_k c_k|``: c are the coefficients of the projection in `slot`."""
+        coefficients = self.solve(self.R[self.slots[: self.length], slot])
+        return np.abs(self.norm[self.passive] * coefficients).sum()
+
     def remove(self, position: int) -> None:
         """Remove the column at `position` by Givens rotations (Algorithm 3).
 
-        The removed column's row of R is rotated with each row behind it, and loses an
-        entry to it each time until nothing is left. The same rotations carry its
-        column of Q out of Q.
+        The row of R in the removed slot is rotated with each later row in turn. Each
+        rotation makes one of its entries zero. The same rotations are applied to Q.
         """
         slot, last = self.slots[position], self.length - 1
-        behind = self.slots[position + 1 : self.length].copy()
+        later = self.slots[position + 1 : self.length].copy()
         extra = len(self.slots) + np.arange(2)
         row, q = self.R[slot].copy(), self.Q[:, slot].copy()
-        for p, k in enumerate(behind):
+        for p, k in enumerate(later):
             hypotenuse = np.hypot(self.R[k, k], row[k])
             c, s = self.R[k, k] / hypotenuse, row[k] / hypotenuse
-            right = np.concatenate([behind[p:], extra])
+            right = np.concatenate([later[p:], extra])
             above, below = row[right], self.R[k, right]
             row[right], self.R[k, right] = c * above - s * below, c * below + s * above
             q, self.Q[:, k] = c * q - s * self.Q[:, k], c * self.Q[:, k] + s * q
         self.residual += row[extra[0]] * q
-        self.slots[position : self.length] = [*behind, slot]
+        self.slots[position : self.length] = [*later, slot]
         self.variables[position:last] = self.variables[position + 1 : self.length]
         self.length = last
 
     def solve(self, rhs: Array) -> Array:
-        """Solve ``R y = rhs`` by back substitution; both are given by position."""
+        """Solve ``R y = rhs`` by back substitution; both are ordered by position."""
         used, y = self.slots[: self.length], rhs.copy()
         for p in range(self.length - 1, -1, -1):
             y[p] /= self.R[used[p], used[p]]
@@ -188,13 +202,14 @@ class PassiveQR:
         return y
 
     def solution(self) -> Array:
-        """Coefficients of the passive columns."""
+        """Coefficients of the passive columns, by position."""
         return self.solve(self.rhs[self.slots[: self.length]])
 
     def correct(self, residual: Array) -> Array:
-        """Take a residual whose passive part is an error of x; return the correction.
+        """Make a residual orthogonal to the passive columns, and store it.
 
-        What remains of it is orthogonal to the passive columns (up to the penalty).
+        Its part along these columns (up to the penalty) is due to an error of x.
+        Returns the correction of x.
         """
         self.residual = residual
         used = self.slots[: self.length]
@@ -212,17 +227,17 @@ class PassiveQR:
 
 
 class ActiveSet:
-    """One scaled system under Lawson & Hanson's active-set method (Algorithm 1).
+    """Lawson & Hanson's active-set method (Algorithm 1) for one scaled system.
 
     Parameters
     ----------
     system : ScaledSystem
     x : (n,) array
-        Positive, finite entries start in the passive set.
+        The starting point. Its positive, finite entries start in the passive set.
     tol : float
-        The cosine of the angle to the residual up to which a column may not enter.
+        A column may enter if the cosine of its angle to the residual exceeds `tol`.
     caution : float
-        Times what rounding leaves of a dependent column, for one to count as such.
+        Factor on the threshold `DEPENDENT`.
     """
 
     def __init__(
@@ -246,7 +261,7 @@ class ActiveSet:
                 self.x[j] = x[j]
 
     def append(self, j: int, least: float) -> bool:
-        """Let variable `j` into the passive set, if the factorisation takes it."""
+        """Append variable `j` to the passive set if the factorisation accepts it."""
         entered = self.factors.append(
             j, self.A[:, j], self.system.penalty[j], self.dependent, least
         )
@@ -254,7 +269,7 @@ class ActiveSet:
         return entered
 
     def entering(self) -> int:
-        """The variable of steepest descent that may enter, or -1."""
+        """The variable of steepest descent that may enter; -1 if there is none."""
         residual, norm = self.factors.residual, self.system.norm
         w = self.A.T @ residual - self.system.penalty
         enters = (w > self.tol * norm * np.linalg.norm(residual)) & ~self.barred
@@ -263,10 +278,10 @@ class ActiveSet:
         return int(np.argmax(slope)) if enters.any() else -1
 
     def enter(self, fresh: bool) -> bool:
-        """Let the steepest variable in that lowers the objective; False if none does.
+        """Append the steepest variable that lowers the objective; False if none does.
 
-        Less than rounding does not count. That is a part of what cancels in b - A x,
-        or of the residual itself where it is `fresh`.
+        The decrease must exceed rounding errors. These are relative to the terms that
+        cancel in b - A x; after `refresh` (`fresh`), to the residual itself.
         """
         cancelling = norm(self.system.b) + size(self.system, self.x)
         length = np.linalg.norm(self.factors.residual)
@@ -281,7 +296,7 @@ class ActiveSet:
         return False
 
     def make_feasible(self, maxiter: int) -> None:
-        """Move x towards the passive least-squares solution until it is positive."""
+        """Move x to the passive least-squares solution; remove what reaches 0."""
         while self.nit < maxiter:
             self.nit += 1
             y, passive = self.factors.solution(), self.factors.passive.copy()
@@ -302,11 +317,11 @@ class ActiveSet:
         self.status = ITERATION_LIMIT
 
     def refresh(self) -> None:
-        """Make the residual from A, b and x, and refine x where it stays positive.
+        """Recompute the residual from A, b and x; refine x if it stays positive.
 
-        At the optimum of the passive set the part of the residual along its columns
-        is an error of x. Taken out, it no longer hides what the other columns see:
-        the residual is then the witness of the certificate.
+        At the optimum of the passive set, the part of the residual along the passive
+        columns is due to errors of x. Without that part, the gradient of the other
+        variables is accurate, and the residual is the witness of the certificate.
         """
         passive = self.factors.passive
         change = self.factors.correct(residual(self.system, self.x))
@@ -315,7 +330,7 @@ class ActiveSet:
             self.x[passive] = refined
 
     def solve(self, maxiter: int) -> None:
-        """Run to convergence, which is only declared on a fresh residual."""
+        """Iterate to convergence, which is only declared on a recomputed residual."""
         if self.factors.length:
             self.make_feasible(maxiter)
         rounds = 0
@@ -333,12 +348,12 @@ class ActiveSet:
 
 
 def default_tolerance(dtype: np.dtype[Any]) -> float:
-    """Four units of rounding; a solution that can be had has a `kkt` of about one."""
+    """``4 eps``; an accurate solution has a `kkt` of about ``eps``."""
     return float(4 * np.finfo(dtype).eps)
 
 
 def default_limit(n: int) -> int:
-    """Ten least-squares solutions a variable; degenerate systems take some of them."""
+    """Ten least-squares solutions per variable; degenerate systems need several."""
     return 10 * n
 
 
@@ -354,8 +369,8 @@ def nnls_qr(
 ) -> Solution:
     """Solve a batch of non-negative least-squares problems, one after another.
 
-    Parameters are those of :func:`gpusolve.nnls`, as NumPy arrays of one floating
-    dtype; the batch axes of the answer are the broadcast ones of `A` and `b`.
+    The parameters are those of :func:`gpusolve.nnls`, as NumPy arrays of one floating
+    dtype. The batch axes of `A` and `b` broadcast.
 
     Examples
     --------
@@ -378,17 +393,18 @@ def nnls_qr(
             solution.status[k] = NOT_FINITE
             continue
         system = scale(A[k], b[k], l1, l2)
-        found = solve(system, system.rescale(start[k]), tol, maxiter)
+        found = solve_one(system, system.rescale(start[k]), tol, maxiter)
         found = found._replace(x=system.unscale(found.x))
         solution.put(k, found)
     return solution
 
 
-def solve(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
-    """Solve one scaled system; x stays in its variables.
+def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
+    """Solve one scaled system; the solution is in the scaled variables.
 
-    Where the solution cannot be certified, a column that entered may have been
-    rounding noise. Then more caution is tried, and of all solutions the best is taken.
+    If the solution is not certified, a passive column may consist of rounding noise.
+    Then the system is solved again with the next factor of `CAUTIONS`. The best of all
+    solutions is returned.
     """
     best: list[Any] = []
     least = np.inf
@@ -399,10 +415,10 @@ def solve(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solut
         found = certify(system, x, run.factors.residual)
         status = int(outcome(system, x, found, run.status, tol))
         good = status == CONVERGED
-        left = float(misfit(system, x, found.rnorm) - good * slack(system))
-        if not best or left < least:
+        score = float(misfit(system, x, found.rnorm) - good * slack(system))
+        if not best or score < least:
             counts = run.nit, status, run.n_updates, run.n_downdates
-            best, least = [x, *found[:3], *counts], left
+            best, least = [x, *found[:3], *counts], score
         if (good and is_settled(system, found)) or run.status == ITERATION_LIMIT:
             break
         start = np.zeros_like(start)
@@ -412,7 +428,7 @@ def solve(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solut
 def outcome(
     system: ScaledSystem, x: Array, found: Certificate, status: Any, tol: float
 ) -> NDArray[np.int32]:
-    """The status of solutions by their certificates, and by how their solver ended."""
+    """The status of solutions, from their certificates and the status of the solver."""
     limited = np.where(is_convincing(system, x, found, tol), CONVERGED, ITERATION_LIMIT)
     ended = np.where(is_certified(system, x, found, tol), CONVERGED, UNCERTIFIED)
     return np.where(np.equal(status, ITERATION_LIMIT), limited, ended).astype(np.int32)

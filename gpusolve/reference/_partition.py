@@ -1,4 +1,4 @@
-"""Scatter, replicate, and the stable partition that is made of them.
+"""Scatter, replicate and stable partition.
 
 ``scatter : [m]a -> [n]int -> [n]a -> [m]a``, of work n and depth 1, and
 ``partition : (a -> bool) -> [n]a -> (int, [n]a)``, of work n and depth log n.
@@ -21,8 +21,8 @@ def scatter(target: Array, indices: NDArray[np.integer[Any]], values: Array) -> 
     ----------
     target : (m, ...) array
     indices : (n,) array of integers
-        Whatever is no index of `target`, negative or too large, writes nothing. Of
-        equal indices the last one wins.
+        Indices out of range, negative ones included, are ignored. The last one of
+        equal indices wins.
     values : (n, ...) array
 
     Returns
@@ -43,7 +43,7 @@ def scatter(target: Array, indices: NDArray[np.integer[Any]], values: Array) -> 
 
 
 def replicate(n: int, value: ArrayLike) -> Array:
-    """The same element n times.
+    """Repeat an element n times.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def replicate(n: int, value: ArrayLike) -> Array:
 
 
 def stable_partition(x: Array, mask: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """What the mask selects, and behind it the rest, both in their order.
+    """The elements that the mask selects, then the others, each in their order.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def stable_partition(x: Array, mask: NDArray[np.bool_]) -> tuple[Array, Array]:
     Returns
     -------
     count : () array
-        How many are selected.
+        The number of selected elements.
     y : (n, ...) array
 
     Examples

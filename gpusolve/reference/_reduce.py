@@ -1,7 +1,7 @@
 """Reduction: all elements combined to one.
 
 ``reduce : (a -> a -> a) -> a -> [n]a -> a``, for an associative operator and its
-identity. The order of the elements is kept, the grouping is free.
+identity. The order of the elements is kept; they may be grouped in any way.
 """
 
 from __future__ import annotations
@@ -12,27 +12,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..monoid import Map, Monoid, as_monoid, mssp, segment_sums_of_one
+from ..monoid import Map, Monoid, as_monoid, mssp
 
 Array = NDArray[Any]
 
+KADANE_CHUNKS = 8192
+"""Chunks of all rows together in `maximum_segment_sum`. With fewer, the time goes into
+NumPy's calls; with more, the sums of all chunks leave the cache."""
 
-def elements(x: Array, op: Monoid, map: Map | None = None) -> Array:
-    """What is to be combined: the elements of `op` that `x` gives, in its dtype."""
+
+def converted(x: Array, op: Monoid, map: Map | None = None) -> Array:
+    """`x`, mapped, in the dtype of the elements of `op`."""
     x = x if map is None else map.apply(x)
     return x.astype(op.dtype_of(x.dtype), copy=False)
 
 
-def native(op: Monoid, dtype: np.dtype[Any]) -> np.ufunc | None:
-    """The operator as a ufunc that never leaves this dtype, if it is one."""
+def ufunc_of(op: Monoid, dtype: np.dtype[Any]) -> np.ufunc | None:
+    """The operator as a ufunc that maps two numbers of `dtype` to one of `dtype`.
+
+    None if the operator is no ufunc, or one that changes the dtype.
+    """
     if op.ufunc is None:
         return None
-    of_two = op.ufunc.resolve_dtypes((dtype, dtype, None))
-    return op.ufunc if of_two == (dtype, dtype, dtype) else None
+    dtypes = op.ufunc.resolve_dtypes((dtype, dtype, None))
+    return op.ufunc if dtypes == (dtype, dtype, dtype) else None
 
 
 def flatten(x: Array, axes: list[int]) -> Array:
-    """These axes as one that comes first, in C order, and the others as they were."""
+    """Merge some axes, in C order, to one axis at the front."""
     others = [axis for axis in range(x.ndim) if axis not in axes]
     n = math.prod(x.shape[axis] for axis in axes)
     return x.transpose(*axes, *others).reshape(n, *(x.shape[axis] for axis in others))
@@ -72,18 +79,18 @@ def reduce(
     Parameters
     ----------
     x : (..., *element) array
-        Numbers, if there is a `map`.
+        With `map`, an array of numbers.
     op : str or Monoid
     axis : int or tuple of int, optional
-        Among the axes before those of an element; by default all of them. The order
-        of the elements along several axes is C order.
+        The axes to reduce, not counting those of an element. Default: all. Elements
+        along several axes are combined in C order.
     map : Map, optional
         Applied to each number first.
 
     Returns
     -------
     array
-        In the shape that is left. The identity where there is nothing to combine.
+        The shape of `x` without the reduced axes. Without elements, the identity.
 
     Examples
     --------
@@ -95,11 +102,11 @@ def reduce(
     array([3, 5, 9])
     """
     op = as_monoid(op)
-    x = elements(x, op, map)
+    x = converted(x, op, map)
     every = range(x.ndim - len(op.element_shape))
     axes = every if axis is None else axis if isinstance(axis, tuple) else (axis,)
     x = flatten(x, sorted(every[one] for one in axes))
-    ufunc = native(op, x.dtype)
+    ufunc = ufunc_of(op, x.dtype)
     if ufunc is None:
         return fold(x, op)[()]
     identity = op.identity_of(x.dtype)[()]
@@ -113,7 +120,7 @@ def all(
     *,
     axis: int | tuple[int, ...] | None = None,
 ) -> Any:
-    """Whether every number satisfies the predicate; by default, whether none is zero.
+    """Whether all numbers satisfy the predicate; by default, whether all are nonzero.
 
     Examples
     --------
@@ -130,7 +137,7 @@ def any(
     *,
     axis: int | tuple[int, ...] | None = None,
 ) -> Any:
-    """Whether some number satisfies the predicate; by default, whether one is not zero.
+    """Whether any number satisfies the predicate; by default, whether any is nonzero.
 
     Examples
     --------
@@ -142,7 +149,11 @@ def any(
 
 
 def maximum_segment_sum(x: Array) -> Any:
-    """The largest sum of a run of neighbours, in each row; an empty run sums to 0.
+    """The largest sum of a contiguous segment of each row; the empty segment sums to 0.
+
+    Each row is cut into chunks. Kadane's algorithm walks along all chunks at once, and
+    the monoid ``mssp`` combines their results. Integer sums wrap. A row with NaN gives
+    NaN; one with infinities of both signs gives NaN or infinity.
 
     Parameters
     ----------
@@ -157,5 +168,42 @@ def maximum_segment_sum(x: Array) -> Any:
     >>> import numpy as np
     >>> maximum_segment_sum(np.array([1, -2, 3, 4, -1, 5, -6, 1]))
     np.int64(11)
+    >>> maximum_segment_sum(np.array([[3.0, -np.inf, 2.0], [1.0, np.nan, 2.0]]))
+    array([ 3., nan])
     """
-    return reduce(x, mssp, axis=-1, map=segment_sums_of_one)[..., 0][()]
+    *batch, n = x.shape
+    rows = math.prod(batch)
+    chunks = max(1, min(n, KADANE_CHUNKS // max(1, rows)))
+    # An odd length: chunks at multiples of a power of two would share few cache sets.
+    length = -(-n // chunks) | 1
+    chunks = -(-n // length)
+    padded = np.zeros((rows, chunks * length), x.dtype)
+    padded[:, :n] = x.reshape(rows, n)
+    steps = padded.reshape(rows, chunks, length).transpose(2, 1, 0)
+    quadruples = kadane(np.ascontiguousarray(steps))
+    return fold(quadruples, mssp)[..., 0].reshape(batch)[()]
+
+
+def kadane(steps: Array) -> Array:
+    """Kadane's algorithm along the first axis, for all columns at once.
+
+    Parameters
+    ----------
+    steps : (n, ...) array
+
+    Returns
+    -------
+    (..., 4) array
+        Elements of ``mssp``: the largest sums of a segment anywhere, at the start and
+        at the end of a column, and the sum of the column.
+    """
+    best, first, last, total = np.zeros((4, *steps.shape[1:]), steps.dtype)
+    zero = steps.dtype.type(0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for step in steps:
+            total += step
+            np.maximum(first, total, out=first)
+            last += step
+            np.maximum(last, zero, out=last)
+            np.maximum(best, last, out=best)
+    return np.stack([best, first, last, total], axis=-1)

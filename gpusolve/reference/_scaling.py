@@ -1,4 +1,4 @@
-"""Exact scaling of least-squares systems, shared by every NNLS path on the CPU."""
+"""Exact scaling of least-squares systems, used by all NNLS methods on the CPU."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ Mask = NDArray[np.bool_]
 
 
 class ScaledSystem(NamedTuple):
-    """``min |A x - b|^2 + |damping x|^2 + 2 penalty x`` in well-scaled variables.
+    """``min |A x - b|^2 + |damping x|^2 + 2 penalty x`` in scaled variables.
 
     Attributes
     ----------
     A : (..., m, n) array
-        The matrix, the largest magnitude of each column and its damping in [0.5, 1).
+        The matrix. The largest magnitude in each column, or its damping if that is
+        larger, is in [0.5, 1).
     b : (..., m) array
-        The right-hand side, its largest magnitude in [0.5, 1).
+        The right-hand side. Its largest magnitude is in [0.5, 1).
     column_scale : (..., n) array
-        Powers of two: ``A`` is the given matrix times these.
+        Powers of two by which the columns of the original matrix were multiplied.
     b_scale : (...,) array
-        Powers of two: ``b`` is the given right-hand side times these.
+        Powers of two by which the original right-hand sides were multiplied.
     damping : (..., n) array
         The square root of ``l2`` in the scaled variables.
     penalty : (..., n) array
@@ -32,7 +33,7 @@ class ScaledSystem(NamedTuple):
     norm : (..., n) array
         2-norms of the columns of ``A`` stacked on ``diag(damping)``.
     dtype : dtype
-        What solutions are returned in, which may be less precise than `A`.
+        The dtype of returned solutions, which may be less precise than that of `A`.
     """
 
     A: Array
@@ -46,7 +47,7 @@ class ScaledSystem(NamedTuple):
 
     @property
     def eps(self) -> float:
-        """The unit of rounding of a solution."""
+        """Machine epsilon of the dtype of solutions."""
         return float(np.finfo(self.dtype).eps)
 
     @property
@@ -55,7 +56,7 @@ class ScaledSystem(NamedTuple):
         return bool(np.any(self.damping > 0))
 
     def take(self, systems: NDArray[np.intp]) -> ScaledSystem:
-        """Some systems of a batch; an ``A`` that all share stays shared."""
+        """Select systems of a batch; a matrix that all systems share stays shared."""
         if self.A.ndim == 2:
             return self._replace(
                 b=self.b[systems],
@@ -66,19 +67,19 @@ class ScaledSystem(NamedTuple):
         return ScaledSystem(*fields)
 
     def unscale(self, x: Array) -> Array:
-        """The solution in the variables that were given."""
+        """A solution in the original variables."""
         return shifted(x, exponent(self.column_scale) - self._b_exponent)
 
     def rescale(self, x: Array) -> Array:
-        """Undo `unscale`: a point in the variables of this system."""
+        """A point in the scaled variables; the inverse of `unscale`."""
         return shifted(x, self._b_exponent - exponent(self.column_scale))
 
     def unscale_dual(self, w: Array) -> Array:
-        """A gradient with respect to the variables that were given."""
+        """A gradient with respect to the original variables."""
         return shifted(w, -exponent(self.column_scale) - self._b_exponent)
 
     def rounded(self, x: Array) -> Array:
-        """A point of these variables as it is when returned in `dtype`."""
+        """A point in the scaled variables, rounded as if returned in `dtype`."""
         with np.errstate(over="ignore"):
             return self.rescale(self.unscale(x).astype(self.dtype).astype(x.dtype))
 
@@ -88,21 +89,21 @@ class ScaledSystem(NamedTuple):
 
 
 def exponent(power: Array) -> NDArray[np.intc]:
-    """The e of a power of two ``2**e``."""
+    """The exponent e of a power of two ``2**e``."""
     return np.asarray(np.frexp(power)[1] - 1)
 
 
 def shifted(x: Array, exponent: NDArray[np.intc]) -> Array:
-    """``x 2**exponent``, rounded once; infinite where it is too large."""
+    """``x 2**exponent``, rounded once; infinite if it overflows."""
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(np.ldexp(x, exponent))
 
 
 def inverse_power_of_two(magnitude: Array) -> Array:
-    """Powers of two that bring finite `magnitude` into [0.5, 1); 1 for zero.
+    """Powers of two that scale a finite `magnitude` into [0.5, 1); 1 for zero.
 
-    Multiplying by them is exact, whatever the data, so that a scaled system has the
-    solution of the given one to the last bit.
+    Multiplication by them is exact, so the scaled system has the same solution as the
+    original one to the last bit.
     """
     limit = np.finfo(magnitude.dtype).maxexp - 2
     exponent = np.clip(np.frexp(magnitude)[1], -limit, limit)
@@ -122,11 +123,11 @@ def scale(
     ----------
     A : (..., m, n) array
     b : (..., m) array
-        Leading axes broadcast; a shared ``A`` stays shared.
+        The leading axes broadcast; a shared ``A`` stays shared.
     l1, l2 : float
         Weights of the penalties ``l1 sum(x)`` and ``l2 / 2 sum(x**2)``.
     dtype : dtype, optional
-        What solutions are returned in; default that of `A`.
+        The dtype of returned solutions. Default: that of `A`.
     """
     root = A.dtype.type(np.sqrt(l2))
     column_scale = inverse_power_of_two(np.max(np.abs(A), axis=-2, initial=root))

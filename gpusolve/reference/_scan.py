@@ -1,8 +1,8 @@
-"""Scan: every prefix combined; and the same within each segment of a row.
+"""Scan: every prefix combined, of a row or of each segment of a row.
 
 ``scan : (a -> a -> a) -> a -> [n]a -> [n]a``, for an associative operator and its
-identity. A *segmented* scan starts afresh wherever a flag is set. It is a scan itself,
-of pairs of a flag and a value, under the operator ::
+identity. A *segmented* scan restarts wherever a flag is set. It is a scan of pairs of a
+flag and a value, with the operator ::
 
     (f, a) op (g, b) = (f or g, b if g else a op b)
 """
@@ -15,28 +15,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..monoid import Monoid, as_monoid
-from ._reduce import elements, native
+from ._reduce import converted, ufunc_of
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
 
 
 def combine_within(a: Array, b: Array, starts: Flags, op: Monoid) -> Array:
-    """``a op b`` where `b` goes on with the segment of `a`, else `b`."""
+    """``a op b`` where `b` continues the segment of `a`, else `b`."""
     return np.where(starts, b, op.combine(a, b))
 
 
 def scan_pairs(x: Array, flags: Flags, op: Monoid) -> Array:
-    """Combine neighbours in pairs, scan the pairs, and fill in between them.
+    """Combine neighbours in pairs, scan the pairs, and fill in the other prefixes.
 
-    Work n and depth log n, however long the segments are: each level holds half as
-    many elements as the one before it.
+    Work n and depth log n for segments of any length: each level has half the elements
+    of the level before.
 
     Parameters
     ----------
     x : (n, ..., *element) array
     flags : (n, ...) array of bool
-        Set where a segment starts; broadcasts against `x`, but not along n.
+        True where a segment starts. Broadcasts against `x`, but not along n.
 
     Returns
     -------
@@ -53,8 +53,8 @@ def scan_pairs(x: Array, flags: Flags, op: Monoid) -> Array:
 
 
 def accumulate(x: Array, op: Monoid) -> Array:
-    """Every prefix along the first axis, its last element included."""
-    ufunc = native(op, x.dtype)
+    """Inclusive scan along the first axis."""
+    ufunc = ufunc_of(op, x.dtype)
     if ufunc is None:
         one_segment = np.zeros((len(x),) + (1,) * (x.ndim - 1), bool)
         return scan_pairs(x, one_segment, op)
@@ -63,7 +63,7 @@ def accumulate(x: Array, op: Monoid) -> Array:
 
 
 def shift(prefixes: Array, identity: Array) -> Array:
-    """Every prefix one place later along the first axis, and the identity first."""
+    """Shift the prefixes by one along the first axis; the identity comes first."""
     shifted = np.empty_like(prefixes)
     shifted[:1] = identity
     shifted[1:] = prefixes[:-1]
@@ -73,17 +73,17 @@ def shift(prefixes: Array, identity: Array) -> Array:
 def scan(
     x: Array, op: str | Monoid = "add", *, exclusive: bool = False, axis: int = -1
 ) -> Array:
-    """All prefixes along an axis, each combined to one element.
+    """Combine every prefix along an axis.
 
     Parameters
     ----------
     x : (..., n, ..., *element) array
     op : str or Monoid
     exclusive : bool
-        Whether an element is left out of its own prefix. The first prefix is then
-        empty, hence the identity.
+        Whether a prefix ends before its element. The first prefix is then empty, and
+        the result is the identity.
     axis : int
-        Among the axes before those of an element.
+        The axis to scan, not counting those of an element.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def scan(
     """
     op = as_monoid(op)
     axis = range(x.ndim - len(op.element_shape))[axis]
-    x = np.moveaxis(elements(x, op), axis, 0)
+    x = np.moveaxis(converted(x, op), axis, 0)
     prefixes = accumulate(x, op)
     if exclusive:
         prefixes = shift(prefixes, op.identity_of(x.dtype))
@@ -113,17 +113,17 @@ def segmented_scan(
     *,
     exclusive: bool = False,
 ) -> Array:
-    """All prefixes of all segments, each combined to one element.
+    """Combine every prefix of every segment.
 
     Parameters
     ----------
     x : (..., n, *element) array
-        Rows of segments. A row's first segment starts where the row does.
+        Rows of segments. The first segment of a row starts at the first element.
     flags : (..., n) array, or one that broadcasts to it
-        Not zero where a segment starts.
+        Nonzero where a segment starts.
     op : str or Monoid
     exclusive : bool
-        Whether an element is left out of its own prefix. A segment then begins with
+        Whether a prefix ends before its element. The first result of a segment is then
         the identity.
 
     Returns
@@ -138,7 +138,7 @@ def segmented_scan(
     array([ 1,  3,  6,  4,  9, 15, 22, 30,  9, 19])
     """
     op = as_monoid(op)
-    x = elements(x, op)
+    x = converted(x, op)
     rows = x.shape[: x.ndim - len(op.element_shape)]
     starts = np.broadcast_to(flags != 0, rows)
     starts = starts.reshape(rows + (1,) * len(op.element_shape))

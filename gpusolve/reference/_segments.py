@@ -1,8 +1,8 @@
-"""Segments of different lengths behind one another: where they start, and their sums.
+"""Segments of different lengths in one array: their flags and their reductions.
 
-The shape of such an array is the *lengths* of its segments, any of which may be 0;
-their *offsets* are where they begin, and where the last one ends. Flags mark the first
-element of each segment, so an empty one leaves no mark.
+The *lengths* of the segments may be 0. The *offsets* are the indices at which the
+segments begin, followed by the end of the last one. *Flags* mark the first element of
+each segment; an empty segment has no flag.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..monoid import Monoid, as_monoid
 from ._partition import replicate, scatter
-from ._reduce import elements, native
+from ._reduce import converted, ufunc_of
 from ._scan import scan, segmented_scan
 
 Array = NDArray[Any]
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 def segment_flags(
     lengths: NDArray[np.integer[Any]], *, total: int | None = None
 ) -> NDArray[np.bool_]:
-    """Mark the first element of each segment that is not empty.
+    """Mark the first element of each non-empty segment.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ def segmented_reduce(
     array([ 0,  4,  0, 10])
     """
     op = as_monoid(op)
-    x = elements(x, op)[: offsets[-1]]
+    x = converted(x, op)[: offsets[-1]]
     starts, ends = offsets[:-1], offsets[1:]
     full = starts < ends
     result = np.empty((len(full), *op.element_shape), x.dtype)
     result[...] = op.identity_of(x.dtype)
-    ufunc = native(op, x.dtype)
+    ufunc = ufunc_of(op, x.dtype)
     if ufunc is not None:
         with np.errstate(over="ignore", invalid="ignore"):
             result[full] = ufunc.reduceat(x, starts[full], dtype=x.dtype)

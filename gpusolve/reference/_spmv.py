@@ -1,7 +1,7 @@
-"""A sparse matrix times vectors, over any semiring.
+"""Sparse matrix times vector, over any semiring.
 
 ``spmv : (a -> a -> a) -> (f -> f -> a) -> CSR [m, n]f -> [n]f -> [m]a``: a map over the
-entries, and a reduction of each row.
+entries, followed by a reduction of each row.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ def spmv(
     add: str | Monoid = "add",
     multiply: str | Monoid = "mul",
 ) -> Array:
-    """Combine the products of each row's entries with the numbers in their columns.
+    """Multiply each entry by the element of `x` in its column, and reduce the rows.
 
     Parameters
     ----------
     offsets : (m + 1,) array of integers
-        Where each row begins among the entries, and where the last one ends.
+        The index of the first entry of each row, followed by the number of entries.
     columns : (nnz,) array of integers
     values : (nnz,) array
     x : (..., n) array
     add : str or Monoid
-        Of numbers. It combines the products of a row in the order of the entries.
+        A monoid of numbers. It combines the products of a row in their order.
     multiply : str or Monoid
-        Of numbers: of a value first, then of one of `x`.
+        A monoid of numbers. Its first operand is an entry, its second one is from `x`.
 
     Returns
     -------
     (..., m) array
-        The identity of `add` for a row without entries.
+        A row without entries gives the identity of `add`.
 
     Examples
     --------
-    The slides' matrix:
+    A 3 x 4 matrix with 6 entries:
 
     >>> import numpy as np
     >>> offsets, columns = np.array([0, 2, 5, 6]), np.array([0, 1, 1, 2, 3, 3])
