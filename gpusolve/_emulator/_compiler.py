@@ -258,7 +258,7 @@ def _cached(
     if not _is_private(target):
         with _one_at_a_time(target):
             if not _is_private(target):
-                _make(target, command, text, name)
+                _compile(target, command, text, name)
     return target
 
 
@@ -290,7 +290,7 @@ def _is_private(path: Path) -> bool:
 def _one_at_a_time(target: Path) -> Iterator[None]:
     """Let one process compile the target while other processes wait for it.
 
-    This only saves time: `_make` is also safe on a file system without locks.
+    This only saves time: `_compile` is also safe on a file system without locks.
     """
     import fcntl  # here, because Windows has none and must import this module
 
@@ -304,12 +304,12 @@ def _one_at_a_time(target: Path) -> Iterator[None]:
             lock.unlink(missing_ok=True)
 
 
-def _make(target: Path, command: list[str], text: str, name: str) -> None:
+def _compile(target: Path, command: list[str], text: str, name: str) -> None:
     """Compile next to the target, then rename: nobody reads an incomplete object."""
     with tempfile.TemporaryDirectory(dir=target.parent) as directory:
-        made = Path(directory) / target.name
+        output = Path(directory) / target.name
         result = subprocess.run(
-            [*command, "-o", str(made)],
+            [*command, "-o", str(output)],
             input=text,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -319,8 +319,8 @@ def _make(target: Path, command: list[str], text: str, name: str) -> None:
             raise CompileError(
                 f"{name} does not compile with {command[0]}:\n{result.stdout}"
             )
-        made.chmod(0o755)
-        made.replace(target)
+        output.chmod(0o755)
+        output.replace(target)
 
 
 def _sources(directory: Path) -> list[Path]:

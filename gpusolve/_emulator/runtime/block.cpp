@@ -157,7 +157,7 @@ void BlockRunner::suspend() {
     emulator_switch(&running_->stack, scheduler_stack_);
 }
 
-/// Switch to the scheduler and never return. running_ == nullptr tells the scheduler so.
+/// Switch to the scheduler and never return. It recognises this by running_ == nullptr.
 void BlockRunner::exit_thread() {
     void* never_resumed;
     running_ = nullptr;

@@ -64,8 +64,8 @@ template <class T>
 using Promoted = decltype(+T());
 
 template <class T>
-Promoted<T> shuffle(Operation operation, unsigned mask, T given, int source, Site site) {
-    const Promoted<T> value = given;
+Promoted<T> shuffle(Operation operation, unsigned mask, T argument, int source, Site site) {
+    const Promoted<T> value = argument;
     static_assert(sizeof(value) == 4 || sizeof(value) == 8, "CUDA shuffles 4 or 8 bytes");
     unsigned long long bits = 0;
     std::memcpy(&bits, &value, sizeof(value));
