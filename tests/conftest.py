@@ -1,6 +1,6 @@
-"""One test body, three backends: NumPy, the emulator, and a GPU where there is one.
+"""Fixtures that run a test on three backends: NumPy, the emulator and, if any, a GPU.
 
-Or, for GPUSOLVE_TEST_STAND_IN=1, the stand-in for CuPy in the place of a GPU.
+With GPUSOLVE_TEST_STAND_IN=1 the stand-in for CuPy replaces the GPU.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCHEDULES = ("forward", "reverse", "random")
 
 @pytest.fixture(autouse=True)
 def stand_in(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Has the stand-in play CuPy, in a test on a GPU where that is asked for."""
+    """Install the stand-in for CuPy in GPU tests if GPUSOLVE_TEST_STAND_IN is set."""
     if STAND_IN and request.node.get_closest_marker("gpu"):
         with cupy_stand_in.installed():
             yield
@@ -46,25 +46,25 @@ def stand_in(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def each(move: Callable[[Any], Any], value: Any) -> Any:
-    """The value moved, or each one of a tuple."""
+    """Apply `move` to the value, or to each element of a tuple."""
     if isinstance(value, tuple):
         return tuple(each(move, one) for one in value)
     return move(value)
 
 
 class Backend:
-    """Calls a public function with arrays of one kind, and answers with NumPy's."""
+    """Calls public functions with the backend's arrays, and returns NumPy arrays."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     @property
     def emulated(self) -> bool:
-        """Whether kernels run on the emulator, and problems should be small."""
+        """Whether kernels run on the emulator, so that problems should be small."""
         return self.name == "emulator" or (self.name == "cuda" and STAND_IN)
 
     def array(self, value: Any) -> Any:
-        """The NumPy array as the backend's, with its strides."""
+        """Convert a NumPy array to the backend's, with its strides."""
         if self.name != "cuda" or value is None:
             return value
         import cupy
@@ -74,11 +74,11 @@ class Backend:
         return cupy.asarray(value)
 
     def numpy(self, value: Any) -> Any:
-        """The backend's array as NumPy's."""
+        """Convert the backend's array to NumPy's."""
         return value.get() if is_cupy(value) else value
 
     def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """The function of the backend's arrays, also of those in tuples."""
+        """Call the function with the backend's arrays; tuples may contain arrays."""
 
         def there(value: Any) -> Any:
             return self.array(value) if isinstance(value, np.ndarray) else value
@@ -103,7 +103,7 @@ class Backend:
 
 
 def chosen_backend(name: str, monkeypatch: pytest.MonkeyPatch) -> Backend:
-    """The backend of this name, or a skip that says why there is none."""
+    """The backend of this name. Skips the test if it is not available."""
     if name == "cuda" and not STAND_IN and why_no_cuda():
         pytest.skip(why_no_cuda())
     if name == "emulator":
@@ -126,26 +126,26 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def device_backend(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Backend:
-    """Each backend that runs kernels."""
+    """Each backend that runs kernels, in turn."""
     return chosen_backend(request.param, monkeypatch)
 
 
 @pytest.fixture
 def numpy_backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
-    """NumPy alone."""
+    """The NumPy backend."""
     return chosen_backend("numpy", monkeypatch)
 
 
 @pytest.fixture(params=SCHEDULES)
 def schedule(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Each order in which the emulator may run the threads of a block."""
+    """Each order in which the emulator can run the threads of a block."""
     with _emulator.schedule(request.param, seed=1):
         yield request.param
 
 
 @pytest.fixture
 def copied_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of ``cuda_src/`` that kernels are made from, for a test to change."""
+    """A copy of ``cuda_src/`` for a test to change. Kernels are compiled from it."""
     copy = tmp_path / "cuda_src"
     shutil.copytree(kernels.source_directory(), copy)
     monkeypatch.setattr(kernels, "source_directory", lambda: copy)

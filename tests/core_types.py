@@ -1,11 +1,11 @@
-"""Runs tests under other core types of OpenBLAS: the rounding of other CPUs.
+"""Runs the tests with OpenBLAS's kernels for other CPUs, which round differently.
 
-``python tests/core_types.py [pytest options]`` runs pytest under two core types that
-this CPU can execute, and whose kernels are not those that it uses without being told.
+``python tests/core_types.py [pytest options]`` runs pytest with two core types that
+this CPU can execute, and whose kernels differ from its default ones.
 
-NumPy and SciPy each bundle an OpenBLAS, which has kernels for many CPUs and takes those
-of the CPU it runs on. Vector width and fused multiply-add change the order and the
-rounding of its sums, so a tolerance that only holds on one CPU fails here.
+NumPy and SciPy each bundle an OpenBLAS with kernels for many CPUs. By default it uses
+those for the current CPU. Vector width and fused multiply-add change the order and the
+rounding of sums, so a tolerance that is too small for other CPUs fails here.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ FEATURES = {
     "Sandybridge": {"avx"},
     "Zen": {"avx2", "fma"},
 }
-"""What each needs of the CPU, as Linux calls it. The first ones differ most."""
+"""CPU flags that each core type needs, by Linux's names. The first ones differ most."""
 
 COUNT = 2
+"""Core types to test."""
 
-ASK = """
+PRINT_KERNELS = """
 import numpy, scipy.linalg, threadpoolctl
 print(*{library["architecture"] for library in threadpoolctl.threadpool_info()
         if library["internal_api"] == "openblas"})
@@ -34,7 +35,7 @@ print(*{library["architecture"] for library in threadpoolctl.threadpool_info()
 
 
 def cpu_features() -> set[str]:
-    """The flags of the first CPU; none where Linux does not list them."""
+    """The flags of the first CPU; empty if the system does not list them."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -48,12 +49,12 @@ def environment(core_type: str | None) -> dict[str, str]:
 
 
 def kernels(core_type: str | None = None) -> set[str]:
-    """What the OpenBLAS of NumPy and that of SciPy call the kernels they then use.
+    """The names of the kernels that the OpenBLAS of NumPy and of SciPy use.
 
-    A core type may have another's kernels, and their name: Zen those of Haswell.
+    Several core types may share kernels and their name: Zen uses those of Haswell.
     """
     run = subprocess.run(
-        [sys.executable, "-c", ASK],
+        [sys.executable, "-c", PRINT_KERNELS],
         env=environment(core_type),
         check=True,
         capture_output=True,
@@ -64,7 +65,7 @@ def kernels(core_type: str | None = None) -> set[str]:
 
 def main(options: list[str]) -> int:
     tested, chosen = kernels(), []
-    print(f"OpenBLAS uses its kernels for {', '.join(tested) or 'nothing'}")
+    print(f"default kernels of OpenBLAS: {', '.join(tested) or 'none found'}")
     for name, needed in FEATURES.items():
         if len(chosen) < COUNT and needed <= cpu_features():
             found = kernels(name)

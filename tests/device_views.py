@@ -1,6 +1,6 @@
-"""NumPy's arrays on a device, with the strides and the alignment that they have.
+"""Copies NumPy arrays to a device with their strides and alignment.
 
-`cupy.asarray` would make them contiguous.
+`cupy.asarray` makes a contiguous copy instead.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from numpy.lib.array_utils import byte_bounds
 
 
 def on_device(cupy: Any, array: np.ndarray[Any, Any]) -> Any:
-    """The array on the current device, laid out in memory as on the host."""
+    """A copy on the current device with the same memory layout."""
     flags = array.flags
     if array.size == 0 or (flags.c_contiguous and flags.aligned):
         return cupy.asarray(array)
     if not array.dtype.isnative:
         return on_device(cupy, array.astype(array.dtype.newbyteorder("=")))
     low, high = byte_bounds(array)
-    gap = low % array.itemsize
-    room = np.zeros(gap + high - low, np.uint8)
-    room[gap:] = np.frombuffer(ctypes.string_at(low, high - low), np.uint8)
-    first = gap + array.ctypes.data - low
-    memory = cupy.asarray(room).data + first
-    return cupy.ndarray(array.shape, array.dtype, memory, array.strides)
+    misalignment = low % array.itemsize
+    buffer = np.zeros(misalignment + high - low, np.uint8)
+    buffer[misalignment:] = np.frombuffer(ctypes.string_at(low, high - low), np.uint8)
+    first = misalignment + array.ctypes.data - low
+    pointer = cupy.asarray(buffer).data + first
+    return cupy.ndarray(array.shape, array.dtype, pointer, array.strides)

@@ -1,4 +1,4 @@
-"""Runs ``benchmarks/gpu_smoke.py`` with the stand-in for CuPy, as if it had a GPU."""
+"""Runs ``benchmarks/gpu_smoke.py`` on the stand-in for CuPy instead of a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether there is a GPU to test on."""
+"""Whether the tests can use a GPU."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import functools
 import os
 
 STAND_IN = os.environ.get("GPUSOLVE_TEST_STAND_IN", "") not in ("", "0")
-"""Whether the tests for a GPU run on the stand-in for CuPy, and so on the emulator."""
+"""Whether GPU tests run on the stand-in for CuPy, and so on the emulator."""
 
 
 @functools.cache
 def why_no_cuda() -> str:
-    """Why there is no GPU to test on; empty where there is."""
+    """Why the tests cannot use a GPU; empty if they can."""
     try:
         import cupy
 
         cupy.cuda.runtime.getDeviceCount()
     except Exception as error:
-        return f"CuPy finds no GPU that it can use: {error}"
+        return f"CuPy finds no usable GPU: {error}"
     return ""

@@ -1,6 +1,6 @@
-"""Small inputs for every kernel of ``cuda_src/``, each held against NumPy.
+"""Runs every kernel of ``cuda_src/`` on small inputs, and compares with NumPy.
 
-Together they reach every barrier, as ``test_barriers.py`` sees to.
+Together the runs reach every barrier, which ``test_barriers.py`` checks.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from gpusolve.sparse import multiply, spmv
 
 PRIMITIVES = Path(__file__).parent / "kernels" / "block_primitives.cu"
 
-same = np.testing.assert_array_equal
+assert_equal = np.testing.assert_array_equal
 
 
-def by_kernels(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """What the function answers on the emulator."""
+def on_emulator(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """The result of a public function that runs its kernels on the emulator."""
     with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"):
         return function(*args, **options)
 
@@ -46,30 +46,30 @@ def reduce_in_shared_memory() -> None:
     directory = kernels.source_directory()
     kernel = _emulator.Kernel(PRIMITIVES, "sum_by_reduce512<float>", directory)
     kernel((1,), (512,), (values, sums))
-    same(sums, values.sum())
+    assert_equal(sums, values.sum())
 
 
-def reduce_again_and_again() -> None:
+def reduce_repeatedly() -> None:
     values = rng().integers(0, 9, 96).astype(np.float32)
     sums, maxima = (_emulator.empty(96, np.float32) for _ in range(2))
     directory = kernels.source_directory()
     kernel = _emulator.Kernel(PRIMITIVES, "sum_and_maximum<float>", directory)
     kernel((1,), (96,), (values, np.int32(3), sums, maxima))
-    same(sums, values.sum() + 2 * 96)
-    same(maxima, values.max() + 2)
+    assert_equal(sums, values.sum() + 2 * 96)
+    assert_equal(maxima, values.max() + 2)
 
 
 def map_elements() -> None:
     square = gpusolve.Map("square", "x * x", np.square)
     x = np.arange(300, dtype=np.int32)
-    same(by_kernels(gpusolve.reduce, x[:, None], axis=1, map=square), x * x)
+    assert_equal(on_emulator(gpusolve.reduce, x[:, None], axis=1, map=square), x * x)
 
 
 def reduce(variant: str, shape: tuple[int, ...] = (2, 3000)) -> Callable[[], None]:
     def run() -> None:
         x = rng().integers(-99, 99, shape).astype(np.int32)
-        found = by_kernels(gpusolve.reduce, x, axis=-1, variant=variant)
-        same(found, x.sum(-1))
+        found = on_emulator(gpusolve.reduce, x, axis=-1, variant=variant)
+        assert_equal(found, x.sum(-1))
 
     return run
 
@@ -77,29 +77,29 @@ def reduce(variant: str, shape: tuple[int, ...] = (2, 3000)) -> Callable[[], Non
 def scan(variant: str, op: str = "add") -> Callable[[], None]:
     def run() -> None:
         x = rng().integers(-99, 99, (2, 5001)).astype(np.int64)
-        found = by_kernels(gpusolve.scan, x, axis=1, op=op, variant=variant)
-        same(found, x.cumsum(1) if op == "add" else np.maximum.accumulate(x, 1))
+        found = on_emulator(gpusolve.scan, x, axis=1, op=op, variant=variant)
+        assert_equal(found, x.cumsum(1) if op == "add" else np.maximum.accumulate(x, 1))
 
     return run
 
 
 def scan_segments() -> None:
     x, flags = rng().integers(-9, 9, 5000), rng().random(5000) < 0.01
-    found = by_kernels(gpusolve.segmented_scan, x, flags)
-    same(found, gpusolve.segmented_scan(x, flags))
+    found = on_emulator(gpusolve.segmented_scan, x, flags)
+    assert_equal(found, gpusolve.segmented_scan(x, flags))
 
 
 def partition() -> None:
     x, mask = np.arange(5000, dtype=np.int32), rng().random(5000) < 0.5
-    count, y = by_kernels(gpusolve.stable_partition, x, mask)
+    count, y = on_emulator(gpusolve.stable_partition, x, mask)
     assert count == mask.sum()
-    same(y, np.concatenate([x[mask], x[~mask]]))
+    assert_equal(y, np.concatenate([x[mask], x[~mask]]))
 
 
 def scatter() -> None:
-    target, places = np.zeros(500, np.int32), rng().permutation(500)
-    by_kernels(gpusolve.scatter, target, places, np.arange(500, dtype=np.int32))
-    same(target[places], np.arange(500))
+    target, indices = np.zeros(500, np.int32), rng().permutation(500)
+    on_emulator(gpusolve.scatter, target, indices, np.arange(500, dtype=np.int32))
+    assert_equal(target[indices], np.arange(500))
 
 
 # ---- sparse and dense products -------------------------------------------------------
@@ -115,8 +115,8 @@ def random_matrix(entries: int, width: int, seed: int) -> Any:
 def multiply_sparse(method: str, entries: int) -> Callable[[], None]:
     def run() -> None:
         A, B = random_matrix(entries, 4000, 1), random_matrix(entries, 4000, 2)
-        found = by_kernels(multiply, A, B, method=method)
-        same(found.toarray(), A.toarray() * B.toarray())
+        found = on_emulator(multiply, A, B, method=method)
+        assert_equal(found.toarray(), A.toarray() * B.toarray())
 
     return run
 
@@ -130,8 +130,8 @@ def multiply_by_a_vector() -> None:
     values = generator.integers(-4, 5, rows.size) * 1.0
     A = scipy.sparse.coo_array((values, (rows, columns)), shape=(400, 50)).tocsr()
     x = generator.integers(-4, 5, (2, 50)) * 1.0
-    same(by_kernels(spmv, A, x[0]), A @ x[0])
-    same(by_kernels(spmv, A, x), x @ A.T)
+    assert_equal(on_emulator(spmv, A, x[0]), A @ x[0])
+    assert_equal(on_emulator(spmv, A, x), x @ A.T)
 
 
 def gemv(
@@ -140,8 +140,8 @@ def gemv(
     def run() -> None:
         A = rng().integers(-1, 2, (rows, columns)).astype(np.float32)
         x = rng().integers(-1, 2, rows if transpose else columns).astype(np.float32)
-        found = by_kernels(gpusolve.gemv, A, x, variant=variant, transpose=transpose)
-        same(found, (A.T if transpose else A) @ x)
+        found = on_emulator(gpusolve.gemv, A, x, variant=variant, transpose=transpose)
+        assert_equal(found, (A.T if transpose else A) @ x)
 
     return run
 
@@ -158,8 +158,8 @@ def boosted(method: str, rows: int, count: int) -> Steps:
 
 def boosting(*problem: Any) -> Callable[[], None]:
     def run() -> None:
-        found, expected = by_kernels(boosted, *problem), boosted(*problem)
-        same(found.selected, expected.selected)
+        found, expected = on_emulator(boosted, *problem), boosted(*problem)
+        assert_equal(found.selected, expected.selected)
         np.testing.assert_allclose(found.updates, expected.updates, atol=1e-9)
 
     return run
@@ -174,7 +174,7 @@ def nnls(
     warm: bool = False,
     **options: Any,
 ) -> Callable[[], None]:
-    """Systems whose columns come and go, of which some are alike."""
+    """Systems that append and remove columns; some have nearly equal columns."""
 
     def run() -> None:
         generator = rng()
@@ -186,7 +186,7 @@ def nnls(
             A = np.ascontiguousarray(A.swapaxes(1, 2)).swapaxes(1, 2)
         if warm:
             options["warm_start"] = np.ones((systems, n))
-        found = by_kernels(gpusolve.nnls, A, b, **options)
+        found = on_emulator(gpusolve.nnls, A, b, **options)
         if "maxiter" not in options:
             expected = gpusolve.nnls(A, b, **options)
             np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
@@ -197,20 +197,20 @@ def nnls(
 
 
 def nnls_in_attempts() -> None:
-    """Columns that only rounding tells apart, and NaN in between."""
+    """Columns that differ by rounding errors only, and one system with NaN."""
     generator = rng()
     A = generator.standard_normal((6, 5, 3)) @ generator.standard_normal((6, 3, 7))
     A[:, :, 4:] = 1e-13 * generator.standard_normal((6, 5, 3)) - A[:, :, 1:4]
     b = generator.standard_normal((6, 5))
     b[2, 0] = np.nan
-    found = by_kernels(gpusolve.nnls, A, b)
+    found = on_emulator(gpusolve.nnls, A, b)
     assert found.repaired.any()
     assert found.status[2] == 2
-    same(np.isnan(found.rnorm), np.arange(6) == 2)
+    assert_equal(np.isnan(found.rnorm), np.arange(6) == 2)
 
 
 RUNS: dict[str, list[Callable[[], None]]] = {
-    "block_primitives.cu": [reduce_in_shared_memory, reduce_again_and_again],
+    "block_primitives.cu": [reduce_in_shared_memory, reduce_repeatedly],
     "boosting.cu": [
         boosting("gram", 300, 3),
         boosting("stacked", 300, 3),
@@ -256,7 +256,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
     "scatter.cu": [scatter],
     "spmv.cu": [multiply_by_a_vector],
 }
-"""By the file that has the kernels."""
+"""The runs for each file of kernels."""
 
 
 def _included(file: Path) -> set[str]:
@@ -265,7 +265,7 @@ def _included(file: Path) -> set[str]:
 
 
 def runs_of(name: str) -> list[Callable[[], None]]:
-    """The runs of the kernels that a file of ``cuda_src/`` is part of."""
+    """The runs of all kernels that use a file of ``cuda_src/``."""
     directory = kernels.source_directory()
     files = {file: directory / file for file in RUNS} | {PRIMITIVES.name: PRIMITIVES}
     users = [f for f, path in files.items() if f == name or name in _included(path)]

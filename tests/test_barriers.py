@@ -1,8 +1,7 @@
-"""Every barrier of the kernels is needed, and the emulator reports a missing one.
+"""Every barrier of the kernels is necessary, and the emulator reports a missing one.
 
-The race detector knows what orders the accesses of two threads. So every kernel runs
-clean under it, and with any one of its barriers taken away, in a copy of the sources,
-it does not.
+The race detector reports no race in any kernel. If any one barrier is removed, in a
+copy of the sources, it reports a race.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from gpusolve._device import kernels
 
 pytestmark = pytest.mark.skipif(
     _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator wants Linux and a C++ compiler",
+    reason="the emulator needs Linux and a C++ compiler",
 )
 
 BARRIER = re.compile(r"__sync(threads|warp)\(\w*\);")
@@ -31,11 +30,11 @@ COMMENT = re.compile(r"//[^\n]*")
 FUNCTION = re.compile(
     r"__(?:device|global)__[\w\s:<>,*&]*?(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\("
 )
-"""The name in the head of a function."""
+"""Matches a function's declaration up to its name."""
 
 
 class Barrier(NamedTuple):
-    """One of a file's barriers: the `number`-th of a function, from 1."""
+    """A barrier in a source file: the `number`-th of a function, from 1."""
 
     file: str
     function: str
@@ -48,7 +47,7 @@ class Barrier(NamedTuple):
 
 
 def barriers_of(path: Path) -> Iterator[Barrier]:
-    """The barriers of a file, found in its text."""
+    """The barriers in a file's text."""
     text = COMMENT.sub(lambda comment: " " * len(comment[0]), path.read_text())
     counts: Counter[str] = Counter()
     for match in BARRIER.finditer(text):
@@ -63,13 +62,13 @@ def every_barrier() -> Iterator[Any]:
             yield pytest.param(barrier, id=str(barrier))
 
 
-def test_every_barrier_is_found() -> None:
+def test_barriers_are_found_in_the_sources() -> None:
     found = [str(barrier.values[0]) for barrier in every_barrier()]
     assert len(found) == len(set(found)) >= 50
     assert {"grid.cuh wait 1", "grid.cuh wait 2", "block.cuh reduce512 4"} <= {*found}
 
 
-def test_every_kernel_is_run() -> None:
+def test_every_kernel_file_has_a_run() -> None:
     files = {path.name for path in kernels.source_directory().glob("*.cu")}
     assert files <= RUNS.keys()
 
@@ -86,7 +85,7 @@ def test_no_kernel_has_a_race(file: str, order: _emulator._schedule.Order) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("barrier", list(every_barrier()))
-def test_a_missing_barrier_is_reported(barrier: Barrier, copied_sources: Path) -> None:
+def test_missing_barrier_is_reported(barrier: Barrier, copied_sources: Path) -> None:
     source = copied_sources / barrier.file
     text = source.read_text()
     source.write_text(f"{text[: barrier.start]};{text[barrier.end :]}")
@@ -95,6 +94,6 @@ def test_a_missing_barrier_is_reported(barrier: Barrier, copied_sources: Path) -
         for run in runs_of(barrier.file):
             run()
 
-    complaint = pytest.raises((_emulator.KernelError, AssertionError))
-    with _emulator.races(), np.errstate(all="ignore"), complaint:
+    error = pytest.raises((_emulator.KernelError, AssertionError))
+    with _emulator.races(), np.errstate(all="ignore"), error:
         run_all()

@@ -1,4 +1,4 @@
-"""A GPU's limits and mistakes, on the stand-in: memory, shared memory, drivers."""
+"""Limits and errors of GPUs, on the stand-in: memory, shared memory, drivers."""
 
 from __future__ import annotations
 
@@ -30,49 +30,50 @@ def no_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def memory_of_nnls(A: Any, b: Any, limit: int) -> int:
-    """The most memory that a solution takes on a device with so much of it."""
+    """The peak memory of a solution on a device with a memory limit, in bytes."""
     with cupy_stand_in.installed(1, memory=limit) as cupy:
         A, b = cupy.asarray(A), cupy.asarray(b)
         gpusolve.nnls(A, b, maxiter=1)
-        return cupy.devices.facts[0].peak
+        return cupy.devices.states[0].peak
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_nnls_in_any_memory(dtype: Any, rng: np.random.Generator) -> None:
-    """Where memory is short, there are fewer blocks; the copies come first."""
+def test_nnls_runs_fewer_blocks_in_less_memory(
+    dtype: Any, rng: np.random.Generator
+) -> None:
     A, b = rng.random((5, 150, 130)).astype(dtype), rng.random((5, 150)).astype(dtype)
-    most = memory_of_nnls(A, b, cupy_stand_in.devices.UNLIMITED)
+    peak = memory_of_nnls(A, b, cupy_stand_in.devices.UNLIMITED)
     for missing in (1, 100, 10_000, 60_000):
-        assert memory_of_nnls(A, b, most - missing) < most
+        assert memory_of_nnls(A, b, peak - missing) < peak
     with pytest.raises(MemoryError):
         memory_of_nnls(A, b, A.nbytes + b.nbytes)
 
 
-def test_bases_are_made_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a device needs for them, besides the result, does not grow with the rows."""
+def test_bases_are_evaluated_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The temporary memory does not grow with the number of rows."""
     monkeypatch.setattr(bases, "DEVICE_ROWS", 1000)
     for rows, features in ((3000, 1), (700, 5)):
         with cupy_stand_in.installed(1) as cupy:
             X = cupy.asarray(np.random.default_rng(0).random((rows, features)))
             splines = gam.BSplines.spanning(X * 0.9, 12, bases.MAX_DEGREE)
-            device = cupy.devices.facts[0]
+            device = cupy.devices.states[0]
             before = device.used
             device.peak = 0
             found = splines.evaluate(X)
-            made = sum(array.nbytes for array in found)
-            assert device.peak - before - made <= 1000 * bases.BYTES_OF_A_ROW
-            right = gam.BSplines(
+            result = sum(array.nbytes for array in found)
+            assert device.peak - before - result <= 1000 * bases.BYTES_OF_A_ROW
+            expected = gam.BSplines(
                 splines.lower.get(), splines.upper.get(), 12, bases.MAX_DEGREE
             ).evaluate(X.get())
-            np.testing.assert_array_equal(found.first.get(), right.first)
-            np.testing.assert_allclose(found.values.get(), right.values, rtol=1e-12)
+            np.testing.assert_array_equal(found.first.get(), expected.first)
+            np.testing.assert_allclose(found.values.get(), expected.values, rtol=1e-12)
 
 
 # ---- shared memory -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["stacked", "gram"])
-def test_too_many_functions_for_shared_memory(method: str) -> None:
+def test_boosting_refuses_a_basis_beyond_shared_memory(method: str) -> None:
     X = np.random.default_rng(0).random((40, 1))
     model = gam.BoostedGAM(n_basis=300, max_iter=1, method=method, penalty="ridge")
     with (
@@ -82,7 +83,7 @@ def test_too_many_functions_for_shared_memory(method: str) -> None:
         model.fit(cupy.asarray(X), cupy.asarray(X[:, 0]))
 
 
-def test_more_shared_memory_than_there_is() -> None:
+def test_launch_refuses_shared_memory_beyond_the_limit() -> None:
     with cupy_stand_in.installed(1, shared_memory=64 * KIBI) as cupy:
         kernel = kernels.CudaDevice(0).kernel("nnls_qr", "nnls_qr<double>")
         assert kernel.resident_blocks(32, 40 * KIBI) > 0
@@ -95,30 +96,32 @@ def test_more_shared_memory_than_there_is() -> None:
         assert cupy.cuda.runtime.getDevice() == 0
 
 
-def test_two_threads_ask_for_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The smaller amount, asked for first and set last, lowers nothing."""
+def test_threads_do_not_lower_each_others_shared_memory_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One thread starts to set a small limit; another sets a large one meanwhile."""
     small, large = 20 * KIBI, 40 * KIBI
     raw = cupy_stand_in.RawKernel
-    plain = raw.max_dynamic_shared_size_bytes
-    asked, done = threading.Event(), threading.Event()
+    limit = raw.max_dynamic_shared_size_bytes
+    small_started, large_set = threading.Event(), threading.Event()
 
-    def hesitate(kernel: Any, size: int) -> None:
+    def delayed(kernel: Any, size: int) -> None:
         if size == small:
-            asked.set()
-            done.wait(0.2)
-        plain.fset(kernel, size)
+            small_started.set()
+            large_set.wait(0.2)
+        limit.fset(kernel, size)
         if size == large:
-            done.set()
+            large_set.set()
 
     monkeypatch.setattr(
-        raw, "max_dynamic_shared_size_bytes", property(plain.fget, hesitate)
+        raw, "max_dynamic_shared_size_bytes", property(limit.fget, delayed)
     )
-    monkeypatch.setattr(cupy_stand_in.kernels, "UNASKED_SHARED_MEMORY", 16 * KIBI)
+    monkeypatch.setattr(cupy_stand_in.kernels, "DEFAULT_SHARED_MEMORY", 16 * KIBI)
     with cupy_stand_in.installed(1):
         kernel = kernels.CudaDevice(0).kernel("nnls_qr", "nnls_qr<double>")
         first = threading.Thread(target=kernel.resident_blocks, args=(32, small))
         first.start()
-        assert asked.wait(10)
+        assert small_started.wait(10)
         kernel.resident_blocks(32, large)
         first.join()
         assert kernel._raw.max_dynamic_shared_size_bytes == large
@@ -127,17 +130,17 @@ def test_two_threads_ask_for_shared_memory(monkeypatch: pytest.MonkeyPatch) -> N
 # ---- kernels -------------------------------------------------------------------------
 
 
-def test_a_kernel_that_does_not_compile() -> None:
-    broken = gpusolve.Monoid("broken", 0, "a + nobody", np.add, True)
+def test_compile_error_has_the_compilers_log() -> None:
+    broken = gpusolve.Monoid("broken", 0, "a + undeclared", np.add, True)
     error = kernels.KernelCompileError
     with (
         cupy_stand_in.installed(1) as cupy,
-        pytest.raises(error, match=r"(?s)does not compile for GPU 0.*nobody"),
+        pytest.raises(error, match=r"(?s)does not compile for GPU 0.*undeclared"),
     ):
         gpusolve.reduce(cupy.ones(3), broken)
 
 
-def test_a_grid_that_is_too_large() -> None:
+def test_too_large_grid_is_refused() -> None:
     with cupy_stand_in.installed(1):
         kernel = kernels.CudaDevice(0).kernel(
             "map", "map_elements<Keep<int>>", '#include "monoid.cuh"'
@@ -150,7 +153,7 @@ def test_a_grid_that_is_too_large() -> None:
 
 
 class Foreign:
-    """An array of another library, on a GPU."""
+    """An array of another library on a GPU."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -171,16 +174,17 @@ class WithDLPack(Foreign):
 
 
 @pytest.fixture
-def two() -> Iterator[Any]:
-    with cupy_stand_in.installed() as cupy:
-        yield cupy
+def cupy() -> Iterator[Any]:
+    """The stand-in with two devices."""
+    with cupy_stand_in.installed() as stand_in:
+        yield stand_in
 
 
 @pytest.mark.parametrize("kind", [WithInterface, WithDLPack])
-def test_foreign_arrays_stay_on_their_device(two: Any, kind: Any) -> None:
-    with two.cuda.Device(1):
-        array = two.asarray(np.arange(4.0))
-        empty = two.zeros(0)
+def test_foreign_arrays_stay_on_their_device(cupy: Any, kind: Any) -> None:
+    with cupy.cuda.Device(1):
+        array = cupy.asarray(np.arange(4.0))
+        empty = cupy.zeros(0)
     found = as_array(kind(array), "x")
     assert found.device.id == 1
     assert found.data.ptr == array.data.ptr
@@ -191,21 +195,21 @@ def test_foreign_arrays_stay_on_their_device(two: Any, kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", [WithInterface, WithDLPack])
 def test_foreign_arrays_need_cupy(
-    two: Any, kind: Any, monkeypatch: pytest.MonkeyPatch
+    cupy: Any, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    foreign = kind(two.ones(3))
-    with monkeypatch.context() as without:  # undone before the stand-in goes
+    foreign = kind(cupy.ones(3))
+    with monkeypatch.context() as without:  # undone before the stand-in is removed
         without.setitem(sys.modules, "cupy", None)
         with pytest.raises(TypeError, match="needs CuPy"):
             as_array(foreign, "x")
 
 
-# ---- no device -----------------------------------------------------------------------
+# ---- configuration, and missing devices ----------------------------------------------
 
 OLD = "cudaErrorInsufficientDriver: CUDA driver version is insufficient"
 
 
-def test_config() -> None:
+def test_config_names_the_device_or_the_error() -> None:
     with cupy_stand_in.installed(2):
         config = configuration()
         assert config["device"] == "0: stand-in 0, sm_86 (one of 2)"
@@ -216,7 +220,7 @@ def test_config() -> None:
         assert config["device"] == f"none: {OLD}"
 
 
-def test_device_is_cuda_without_a_device() -> None:
+def test_cuda_without_a_device_is_refused() -> None:
     with (
         cupy_stand_in.installed(0, error=OLD),
         pytest.raises(RuntimeError, match=OLD),

@@ -1,4 +1,4 @@
-"""The stand-in for CuPy: its signatures are CuPy's, and it refuses what a GPU does."""
+"""The stand-in has CuPy's signatures, and refuses what CuPy and GPUs refuse."""
 
 from __future__ import annotations
 
@@ -47,21 +47,22 @@ SPARSE = [
 ]
 
 Parameters = list[tuple[str, str]]
-"""Names and defaults, as text; an asterisk between those by place and by name."""
+"""Names and defaults as text; variadic parameters have asterisks."""
 
 
-def found(module: Any, path: str) -> Any:
+def member(module: Any, path: str) -> Any:
+    """The object at a dotted path."""
     for name in path.split("."):
         module = getattr(module, name)
     return module
 
 
 def parameters(function: Any) -> Parameters:
-    """What `inspect` says; or what Cython wrote into the docstring."""
+    """The parameters from `inspect`, or from the docstring of a Cython function."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return documented(function.__doc__)
+        return documented_parameters(function.__doc__)
     listed = [
         (
             "*" * (one.kind is one.VAR_POSITIONAL)
@@ -74,8 +75,8 @@ def parameters(function: Any) -> Parameters:
     return without_self(listed)
 
 
-def documented(text: str) -> Parameters:
-    """Of ``name(self, int axis=-1, *, out=None) -> ndarray``, without C's types."""
+def documented_parameters(text: str) -> Parameters:
+    """Parse ``name(self, int axis=-1, *, out=None) -> ndarray``, without C types."""
     listed = re.match(r"[\w.]+\((.*?)\)(?: ->|\n|$)", text)
     assert listed, f"no signature in {text[:80]!r}"
     pairs = (one.strip().partition("=") for one in listed[1].split(",") if one.strip())
@@ -96,12 +97,12 @@ def without_self(listed: Parameters) -> Parameters:
 
 @pytest.fixture(scope="module")
 def cupy() -> Any:
-    return pytest.importorskip("cupy", reason="the signatures are compared with CuPy's")
+    return pytest.importorskip("cupy", reason="compares the signatures with CuPy's")
 
 
 @pytest.mark.parametrize("path", [*FUNCTIONS, *(f"cuda.{name}" for name in CUDA)])
 def test_functions_have_cupys_signatures(cupy: Any, path: str) -> None:
-    assert parameters(found(cupy_stand_in, path)) == parameters(found(cupy, path))
+    assert parameters(member(cupy_stand_in, path)) == parameters(member(cupy, path))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -117,12 +118,12 @@ def test_kernels_have_cupys_signatures(cupy: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", PROPERTIES)
-def test_cupy_has_these_properties(cupy: Any, kind: str) -> None:
+def test_properties_exist_in_cupy(cupy: Any, kind: str) -> None:
     for name in PROPERTIES[kind]:
-        assert hasattr(found(cupy, kind), name)
+        assert hasattr(member(cupy, kind), name)
 
 
-def test_cupy_has_these_operators(cupy: Any) -> None:
+def test_operators_exist_in_cupy(cupy: Any) -> None:
     ours = {name for name in vars(cupy_stand_in.ndarray) if name.startswith("__")}
     assert ours - {"__weakref__", "__dict__", "__static_attributes__"} <= {
         *dir(cupy.ndarray),
@@ -131,16 +132,16 @@ def test_cupy_has_these_operators(cupy: Any) -> None:
     }
 
 
-def test_errors_are_of_cupys_kinds(cupy: Any) -> None:
+def test_errors_have_cupys_names_and_bases(cupy: Any) -> None:
     errors = ("runtime.CUDARuntimeError", "driver.CUDADriverError")
     for path in (*errors, "memory.OutOfMemoryError", "compiler.CompileException"):
-        ours, real = found(cupy_stand_in.cuda, path), found(cupy.cuda, path)
+        ours, real = member(cupy_stand_in.cuda, path), member(cupy.cuda, path)
         assert ours.__name__ == real.__name__
         assert ours.__bases__ == real.__bases__
 
 
 @pytest.mark.parametrize("name", SPARSE)
-def test_sparse_arrays_are_cupys(cupy: Any, name: str) -> None:
+def test_sparse_arrays_have_cupys_methods(cupy: Any, name: str) -> None:
     real = pytest.importorskip("cupyx.scipy.sparse")
     kind = getattr(real, name)
     ours = getattr(cupy_stand_in.sparse, name)
@@ -152,12 +153,12 @@ def test_sparse_arrays_are_cupys(cupy: Any, name: str) -> None:
         assert issubclass(ours, same) == issubclass(kind, inherited)
 
 
-# ---- what it refuses -----------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------
 
 
 @pytest.fixture
-def two() -> Iterator[tuple[Any, Any]]:
-    """An array on the current device, and one on another."""
+def arrays() -> Iterator[tuple[Any, Any]]:
+    """An array on the current device, and one on another device."""
     with cupy_stand_in.installed() as cupy:
         here = cupy.ones(3)
         with cupy.cuda.Device(1):
@@ -180,9 +181,9 @@ def two() -> Iterator[tuple[Any, Any]]:
         lambda x: np.ones(3).__setitem__(slice(None), x),
     ],
 )
-def test_numpy_and_the_host_are_refused(two: tuple[Any, Any], operation: Any) -> None:
+def test_mixing_with_numpy_is_refused(arrays: tuple[Any, Any], operation: Any) -> None:
     with pytest.raises((TypeError, IndexError)):
-        operation(two[0])
+        operation(arrays[0])
 
 
 @pytest.mark.parametrize(
@@ -200,24 +201,26 @@ def test_numpy_and_the_host_are_refused(two: tuple[Any, Any], operation: Any) ->
         lambda here, there: here.__iadd__(there),
     ],
 )
-def test_another_device_is_refused(two: tuple[Any, Any], operation: Any) -> None:
+def test_operation_on_another_device_is_refused(
+    arrays: tuple[Any, Any], operation: Any
+) -> None:
     with pytest.raises(ValueError, match="resides"):
-        operation(*two)
+        operation(*arrays)
 
 
-def test_what_another_device_may_be_asked(two: tuple[Any, Any]) -> None:
-    here, there = two
+def test_operations_that_another_device_allows(arrays: tuple[Any, Any]) -> None:
+    here, there = arrays
     assert there.get().tolist() == there[1:].tolist() + [1] == [1, 1, 1]
     assert float(there[0]) == 1
     assert there.astype(float, copy=False) is there
     assert there.copy().device == here.device
 
 
-def test_memory_runs_out() -> None:
+def test_allocation_beyond_the_memory_limit_is_refused() -> None:
     with cupy_stand_in.installed(memory=1000) as cupy:
         first = cupy.empty(100)
         with pytest.raises(MemoryError, match="allocating 400 bytes"):
             cupy.empty(50)
         del first
-        assert cupy.devices.facts[0].used == 0
-        assert cupy.empty(125).nbytes == cupy.devices.facts[0].peak == 1000
+        assert cupy.devices.states[0].used == 0
+        assert cupy.empty(125).nbytes == cupy.devices.states[0].peak == 1000

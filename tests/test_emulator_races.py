@@ -1,6 +1,6 @@
-"""The emulator's race detector, on kernels whose threads meet in memory.
+"""The emulator's race detector, on kernels whose threads access the same memory.
 
-What it reports must not depend on the order in which threads happen to run.
+Its reports must not depend on the order in which threads run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KERNELS = Path(__file__).parent / "faulty_kernels"
 
 pytestmark = pytest.mark.skipif(
     _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator wants Linux and a C++ compiler",
+    reason="the emulator needs Linux and a C++ compiler",
 )
 
 
@@ -31,9 +31,9 @@ pytestmark = pytest.mark.skipif(
 def watched(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    """Both compilers' instrumentation."""
+    """Race detection, with the instrumentation of each compiler."""
     if shutil.which(request.param) is None:
-        pytest.skip(f"there is no {request.param}")
+        pytest.skip(f"{request.param} is not installed")
     monkeypatch.setenv("CXX", request.param)
     with _emulator.races():
         yield
@@ -56,10 +56,11 @@ def integers(*shape: int) -> Any:
     return _emulator.zeros(shape, np.int32)
 
 
-# ---- a value that one block hands to another -----------------------------------------
+# ---- a value that one block sends to another -----------------------------------------
 
 
-def handed_over(instance: str) -> int:
+def received(instance: str) -> int:
+    """The value that block 1 receives from block 0."""
     value, flag, result = integers(1), integers(1), integers(1)
     run("message", instance, value, flag, result)
     return int(result[0])
@@ -71,11 +72,12 @@ def test_value_and_status_in_one_word(order: str) -> None:
     assert result[0] == 42
 
 
-def test_word_that_is_written_in_halves(order: str) -> None:
+def test_word_written_in_halves(order: str) -> None:
     word, result = _emulator.zeros(1, np.uint64), integers(1)
     message = (
-        r"block \(1, 0, 0\), message.cu:\d+: reads element 0 of word .* as one value, "
-        r"of which thread \(0, 0, 0\) of block \(0, 0, 0\) at message.cu:2[23] wrote"
+        r"block \(1, 0, 0\), message.cu:\d+: data race: reads element 0 of word .* as "
+        r"one value, but thread \(0, 0, 0\) of block \(0, 0, 0\) at message.cu:2[23] "
+        "wrote only a part of it"
     )
     with pytest.raises(KernelError, match=message):
         run("message", "torn", word, result)
@@ -83,30 +85,31 @@ def test_word_that_is_written_in_halves(order: str) -> None:
 
 @pytest.mark.parametrize("by_atomics", ["true", "false"])
 def test_value_and_flag(order: str, by_atomics: str) -> None:
-    assert handed_over(f"flagged<true, true, {by_atomics}>") == 42
+    assert received(f"flagged<true, true, {by_atomics}>") == 42
     for fences in ("true, false", "false, true", "false, false"):
         with pytest.raises(KernelError, match=r"element 0 of value .* nothing orders"):
-            handed_over(f"flagged<{fences}, {by_atomics}>")
+            received(f"flagged<{fences}, {by_atomics}>")
 
 
-def test_report_names_both_places() -> None:
+def test_report_names_both_accesses() -> None:
     message = (
-        r"thread \(1, 0, 0\), block \(1, 0, 0\), message.cu:53: reads element 0 of "
-        r"value \(int32, shape \(1,\)\), which thread \(1, 0, 0\) of block "
-        r"\(0, 0, 0\) at message.cu:36 wrote, and nothing orders the two"
+        r"thread \(1, 0, 0\), block \(1, 0, 0\), message.cu:53: data race: reads "
+        r"element 0 of value \(int32, shape \(1,\)\), which thread \(1, 0, 0\) of "
+        r"block \(0, 0, 0\) at message.cu:36 wrote, and nothing orders the two "
+        r"accesses; use atomics, or a flag with a __threadfence\(\) on both sides"
     )
     with pytest.raises(KernelError, match=message):
-        handed_over("flagged<false, true, true>")
+        received("flagged<false, true, true>")
 
 
-def test_fence_for_the_own_block_only(order: str) -> None:
+def test_threadfence_block_between_blocks(order: str) -> None:
     with pytest.raises(KernelError, match=r"element 0 of value .* nothing orders"):
-        handed_over("fenced_for_the_block")
+        received("fenced_for_the_block")
 
 
-def test_flag_by_a_plain_write(order: str) -> None:
+def test_plain_write_of_a_flag(order: str) -> None:
     with pytest.raises(KernelError, match=r"element 0 of flag .* nothing orders"):
-        handed_over("plain_flag")
+        received("plain_flag")
 
 
 def test_value_through_a_chain_of_blocks(order: str) -> None:
@@ -117,7 +120,7 @@ def test_value_through_a_chain_of_blocks(order: str) -> None:
         run("chain", "chain<true>", value, integers(9), result, blocks=9)
 
 
-# ---- one element of many blocks ------------------------------------------------------
+# ---- one element for many blocks -----------------------------------------------------
 
 
 def test_two_blocks_write_one_element(order: str) -> None:
@@ -133,14 +136,14 @@ def test_atomics_do_not_race(order: str) -> None:
     assert x[0] == 20 * 32
 
 
-def test_read_beside_a_write(order: str) -> None:
+def test_plain_read_and_plain_write(order: str) -> None:
     message = "(reads|writes) element 0 of x .* (read|wrote), and nothing orders"
     with pytest.raises(KernelError, match=message):
-        run("shared_element", "read_beside_a_write", integers(1), integers(2))
+        run("shared_element", "read_and_write", integers(1), integers(2))
 
 
 @pytest.mark.parametrize("name", ["char", "short", "double"])
-def test_neighbours_do_not_race(order: str, name: str) -> None:
+def test_neighbouring_elements_do_not_race(order: str, name: str) -> None:
     dtype = {"char": np.int8, "short": np.int16, "double": np.float64}[name]
     x = _emulator.empty(6 * 5, dtype)
     run("shared_element", f"write_own<{name}>", x, blocks=6, threads=5)
@@ -154,7 +157,7 @@ def last_block_sum(faulty: str) -> int:
     return int(total[0])
 
 
-def test_last_block_done(order: str) -> None:
+def test_last_block_sums_results_of_all_blocks(order: str) -> None:
     assert last_block_sum("false") == 40 * 39
     with pytest.raises(KernelError, match=r"reads element \d+ of partial .* wrote"):
         last_block_sum("true")
@@ -164,7 +167,7 @@ def test_last_block_done(order: str) -> None:
 
 
 def exchange(between: str, distance: int, name: str = "int", threads: int = 128) -> Any:
-    """Element t ^ distance for every t, and what stands between write and read."""
+    """Element t ^ distance for every t, synchronised between write and read."""
     dtype = {"char": np.int8, "int": np.int32, "double": np.float64}[name]
     x, y = np.arange(threads).astype(dtype), _emulator.empty(threads, dtype)
     instance = f"exchange<{between}, {name}>"
@@ -172,7 +175,7 @@ def exchange(between: str, distance: int, name: str = "int", threads: int = 128)
     return y
 
 
-def refused(message: str, function: Any, *args: Any, **options: Any) -> None:
+def assert_race(message: str, function: Any, *args: Any, **options: Any) -> None:
     with pytest.raises(KernelError, match=message):
         function(*args, **options)
 
@@ -186,19 +189,19 @@ def test_threads_exchange_values(order: str, name: str) -> None:
         expected = np.arange(128) ^ distance
         for between in ("block_barrier", "block_vote"):
             np.testing.assert_array_equal(exchange(between, distance, name), expected)
-        refused(PART, exchange, "nothing", distance, name)
+        assert_race(PART, exchange, "nothing", distance, name)
     np.testing.assert_array_equal(exchange("nothing", 0, name), np.arange(128))
 
 
 def test_lanes_exchange_values(order: str) -> None:
     np.testing.assert_array_equal(exchange("warp_barrier", 16), np.arange(128) ^ 16)
     np.testing.assert_array_equal(exchange("half_barriers", 8), np.arange(128) ^ 8)
-    refused(PART, exchange, "warp_barrier", 32)
-    refused(PART, exchange, "half_barriers", 16)
+    assert_race(PART, exchange, "warp_barrier", 32)
+    assert_race(PART, exchange, "half_barriers", 16)
 
 
-def test_a_shuffle_orders_no_memory(order: str) -> None:
-    refused(PART, exchange, "warp_shuffle", 1)
+def test_shuffles_do_not_order_memory_accesses(order: str) -> None:
+    assert_race(PART, exchange, "warp_shuffle", 1)
 
 
 def exchange_in(kernel: str, between: str, distance: int) -> Any:
@@ -214,32 +217,34 @@ def test_write_after_a_read(order: str) -> None:
     found = exchange_in("exchange_in_place", "block_barrier", 32)
     np.testing.assert_array_equal(found, np.arange(64) ^ 32)
     message = r"element \d+ of x .*, which thread \(\d+, 0, 0\) at inside_block.cu:\d+"
-    refused(message, exchange_in, "exchange_in_place", "nothing", 32)
-    refused(message, exchange_in, "exchange_in_place", "warp_barrier", 32)
+    assert_race(message, exchange_in, "exchange_in_place", "nothing", 32)
+    assert_race(message, exchange_in, "exchange_in_place", "warp_barrier", 32)
 
 
-def test_one_array_for_an_input_and_an_output(order: str) -> None:
+def test_one_array_as_input_and_output(order: str) -> None:
     x = np.arange(64, dtype=np.int32)
     one_block = {"blocks": 1, "threads": 64}
     step = np.int32(32)
     run("inside_block", "exchange_arrays", x, step, integers(64), **one_block)
-    refused("of x ", run, "inside_block", "exchange_arrays", x, step, x, **one_block)
+    assert_race(
+        "of x ", run, "inside_block", "exchange_arrays", x, step, x, **one_block
+    )
 
 
-def test_use_of_shared_memory_for_the_second_time(order: str) -> None:
+def test_reuse_of_shared_memory(order: str) -> None:
     found = exchange_in("exchange_twice", "block_barrier", 32)
     np.testing.assert_array_equal(found, np.arange(64))
     message = r"byte \d+ of shared_memory"
-    refused(message, exchange_in, "exchange_twice", "nothing", 32)
+    assert_race(message, exchange_in, "exchange_twice", "nothing", 32)
 
 
-def test_plain_read_beside_atomics(order: str) -> None:
+def test_plain_read_after_atomics(order: str) -> None:
     total = integers(1)
     run("inside_block", "count<block_barrier>", total, blocks=1, threads=64)
     assert total[0] == 64
     for between in ("nothing", "warp_barrier"):
         options = {"blocks": 1, "threads": 64}
-        refused(
+        assert_race(
             "of counted", run, "inside_block", f"count<{between}>", total, **options
         )
 
@@ -250,14 +255,16 @@ def test_flag_inside_a_block(order: str) -> None:
     run("inside_block", "flag<true, true>", result, **options)
     assert result[0] == 42
     for fences in ("true, false", "false, true", "false, false"):
-        refused("of value", run, "inside_block", f"flag<{fences}>", result, **options)
+        assert_race(
+            "of value", run, "inside_block", f"flag<{fences}>", result, **options
+        )
 
 
 @pytest.mark.parametrize(
     ("file", "kernel", "threads"),
     [("missing_syncthreads", "reverse_block", 64), ("missing_syncwarp", "shift", 32)],
 )
-def test_missing_barrier_in_any_order(
+def test_missing_barrier_is_reported_in_any_order(
     order: str, file: str, kernel: str, threads: int
 ) -> None:
     def launch(faulty: str) -> None:
@@ -265,26 +272,27 @@ def test_missing_barrier_in_any_order(
         run(file, f"{kernel}<{faulty}>", *arrays, blocks=1, threads=threads)
 
     launch("false")
-    refused("and nothing orders the two", launch, "true")
+    assert_race("and nothing orders the two", launch, "true")
 
 
 def test_report_names_threads_lines_and_the_shared_array() -> None:
     message = (
         r"exchange<nothing, int>, thread \(32, 0, 0\), block \(0, 0, 0\), "
-        r"inside_block.cu:20: writes byte 128 of part in shared memory, which thread "
-        r"\(0, 0, 0\) at inside_block.cu:22 read, and nothing orders the two"
+        r"inside_block.cu:20: data race: writes byte 128 of part in shared memory, "
+        r"which thread \(0, 0, 0\) at inside_block.cu:22 read, and nothing orders the "
+        r"two accesses; put a __syncthreads\(\) between them"
     )
-    refused(message, exchange, "nothing", 32)
+    assert_race(message, exchange, "nothing", 32)
 
 
-# ---- how it is asked for -------------------------------------------------------------
+# ---- turning it on and off -----------------------------------------------------------
 
 
-def test_the_environment_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_turns_race_detection_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def launch() -> None:
         run("shared_element", "write_all", integers(1))
 
-    # A new context, in which no `with` statement is in force.
+    # In a new context no `with` statement is active.
     monkeypatch.delenv("GPUSOLVE_EMULATE_RACES", raising=False)
     contextvars.Context().run(launch)
     monkeypatch.setenv("GPUSOLVE_EMULATE_RACES", "1")
@@ -292,7 +300,7 @@ def test_the_environment_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
         contextvars.Context().run(launch)
 
 
-def test_one_kernel_serves_both_ways() -> None:
+def test_one_kernel_runs_with_and_without_race_detection() -> None:
     kernel = _emulator.Kernel(KERNELS / "shared_element.cu", "write_all", KERNELS)
     arguments = (2,), (32,), (integers(1),)
     with pytest.raises(KernelError):
@@ -300,7 +308,7 @@ def test_one_kernel_serves_both_ways() -> None:
     contextvars.Context().run(lambda: kernel(*arguments))
 
 
-# ---- what is shipped -----------------------------------------------------------------
+# ---- kernels of the package ----------------------------------------------------------
 
 
 def test_shipped_kernel_has_no_races(

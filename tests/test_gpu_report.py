@@ -1,4 +1,4 @@
-"""The report of ten minutes on a GPU, rehearsed on the stand-in for CuPy."""
+"""Tests ``benchmarks/gpu_report.py`` on the stand-in for CuPy."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gpusolve import sparse
 
 ON_STAND_IN = Path(__file__).parent / "gpu_smoke_on_stand_in.py"
 
-DISASTERS = """\
+FAULTY_CHECKS = """\
 import os, sys, time
 import numpy as np
 import cupy_stand_in, gpu_smoke
 from gpu_smoke import Check
 
-def wrong(settings):
+def gives_a_wrong_result(settings):
     gpu_smoke.compare(gpu_smoke.on_host(settings.xp.ones(3)), np.arange(1.0, 4.0), 0)
 
-def right(settings):
+def passes(settings):
     return {"first": 0.002, "second": 0.001}
 
 def lose_the_device(settings):
@@ -37,12 +37,12 @@ def lose_the_device(settings):
     raise RuntimeError("an illegal memory access")
 
 gpu_smoke.checks = lambda: [
-    Check("is right", right),
-    Check("is wrong", wrong),
+    Check("passes", passes),
+    Check("gives a wrong result", gives_a_wrong_result),
     Check("loses the device", lose_the_device),
     Check("ends the process", lambda settings: os._exit(7)),
     Check("hangs", lambda settings: time.sleep(1000)),
-    Check("is right at the end", right, "stress"),
+    Check("passes at the end", passes, "stress"),
 ]
 with cupy_stand_in.installed(1):
     sys.exit(gpu_smoke.main())
@@ -51,9 +51,9 @@ with cupy_stand_in.installed(1):
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The checks' processes import what the tests do, and run on the stand-in."""
-    places = [str(ON_STAND_IN.parent), *filter(None, sys.path)]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
+    """Run the checks' processes on the stand-in, with the import path of the tests."""
+    paths = [str(ON_STAND_IN.parent), *filter(None, sys.path)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
     monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(ON_STAND_IN)])
     monkeypatch.setattr(gpu_report, "REHEARSED", [])
@@ -62,9 +62,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def report(folder: Path, *options: str, minutes: float = 5) -> tuple[int, Any, str]:
-    """The exit status, and both files."""
-    given = ["--out", str(folder), "--small", "--minutes", str(minutes), *options]
-    status = gpu_report.main(given)
+    """The exit status, the JSON file's contents and the text of the page."""
+    arguments = ["--out", str(folder), "--small", "--minutes", str(minutes), *options]
+    status = gpu_report.main(arguments)
     assert {path.name for path in folder.glob("report*")} == {
         "report.json",
         "report.md",
@@ -77,7 +77,7 @@ def statuses(contents: Any) -> dict[str, str]:
     return {one["name"]: one["status"] for one in contents["checks"]}
 
 
-# ---- the whole of it -----------------------------------------------------------------
+# ---- complete reports ----------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_some_checks_and_a_benchmark(
     monkeypatch.setattr(gpu_report, "REHEARSED", rehearsed)
     only = "^(scan, (32-byte|hier)|gam.boost, gram|look-back, 16|grid.*gram)"
     status, contents, page = report(tmp_path, "--only", only)
-    assert status == 1  # by the second benchmark
+    assert status == 1  # the second benchmark fails
     assert statuses(contents) == {
         "scan, 32-byte elements": "passed",
         "scan, hierarchical": "passed",
@@ -132,14 +132,14 @@ def test_some_checks_and_a_benchmark(
     assert timed["grid barrier, gram"]["launches"] == gpu_smoke.FEW_LAUNCHES
 
 
-# ---- what goes wrong -----------------------------------------------------------------
+# ---- failures and limits -------------------------------------------------------------
 
 
-def test_a_failure_ends_one_check(
+def test_a_failure_ends_one_check_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = tmp_path / "disasters.py"
-    script.write_text(DISASTERS)
+    script = tmp_path / "faulty_checks.py"
+    script.write_text(FAULTY_CHECKS)
     monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(script)])
     monkeypatch.setattr(gpu_report, "CHECK_SECONDS", 5)
     status, contents, page = report(tmp_path / "out")
@@ -148,25 +148,25 @@ def test_a_failure_ends_one_check(
     assert not contents["passed"]
     errors = {one["name"]: one.get("error", "") for one in contents["checks"]}
     assert statuses(contents) == {
-        "is right": "passed",
-        "is wrong": "failed",
+        "passes": "passed",
+        "gives a wrong result": "failed",
         "loses the device": "failed",
         "ends the process": "failed",
         "hangs": "failed",
         "a second process finds the kernels": "not run",
         "memcheck": "skipped",
         "racecheck": "skipped",
-        "is right at the end": "passed",
+        "passes at the end": "passed",
     }
-    assert "Mismatched elements: 2 / 3" in errors["is wrong"]
+    assert "Mismatched elements: 2 / 3" in errors["gives a wrong result"]
     assert "illegal memory access" in errors["loses the device"]
     assert "the process ended: 7" in errors["ends the process"]
     assert "hangs: no end in 5 s" in errors["hangs"]
     assert "Mismatched elements: 2 / 3" in page
-    assert "| smoke | is right | passed | 2.000 | 1.000 |" in page
+    assert "| smoke | passes | passed | 2.000 | 1.000 |" in page
 
 
-def test_the_clock_stops_the_parts(tmp_path: Path) -> None:
+def test_parts_are_not_run_after_the_time_limit(tmp_path: Path) -> None:
     status, contents, page = report(tmp_path, "--only", "scan", minutes=0)
     assert status == 1
     assert set(statuses(contents).values()) == {"not run", "skipped"}
@@ -174,11 +174,11 @@ def test_the_clock_stops_the_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_clock_stops_what_hangs(
+def test_a_hanging_check_is_stopped_at_the_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = tmp_path / "disasters.py"
-    script.write_text(DISASTERS)
+    script = tmp_path / "faulty_checks.py"
+    script.write_text(FAULTY_CHECKS)
     monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(script)])
     _, contents, _ = report(tmp_path / "out", "--only", "hangs|end", minutes=0.1)
     found = statuses(contents)
@@ -186,7 +186,7 @@ def test_the_clock_stops_what_hangs(
     assert contents["finished"]
 
 
-def test_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "no_gpu.py"
     script.write_text(
         "import cupy_stand_in, gpu_smoke, sys\n"
@@ -200,32 +200,33 @@ def test_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "**No GPU was found:** none: cudaErrorNoDevice" in page
 
 
-def test_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_has_the_error_of_a_failed_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, "-c", "import no_such"])
     status, _, page = report(tmp_path)
     assert status == 1
     assert "No module named 'no_such'" in page
 
 
-def test_what_is_missing_skips_a_benchmark(
+def test_a_missing_module_skips_a_benchmark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_report, "HERE", tmp_path)
     (tmp_path / "joining.py").write_text("import no_such_module\n")
-    made = gpu_report.Report(tmp_path, 1)
+    results = gpu_report.Report(tmp_path, 1)
     joining = [gpu_report.benchmark("joining.py")]
-    gpu_report.run_benchmarks(joining, made, tmp_path, gpu_report.Clock(1))
-    assert made.benchmarks == [
+    gpu_report.run_benchmarks(joining, results, tmp_path, gpu_report.Clock(1))
+    assert results.benchmarks == [
         {"name": "joining.py", "status": "skipped", "reason": "needs no_such_module"}
     ]
 
 
-def test_without_packages_that_have_a_fallback() -> None:
-    """The files in their place serve the package on a CPU."""
+def test_gpusolve_runs_with_the_fallback_packages() -> None:
     folder = Path(gpu_report.__file__).parent / "fallbacks"
-    places = [str(folder / name) for name in gpu_report.FALLBACKS]
+    paths = [str(folder / name) for name in gpu_report.FALLBACKS]
     code = f"""
-import sys; sys.path[:0] = {places}
+import sys; sys.path[:0] = {paths}
 import numpy as np, gpusolve, threadpoolctl, tqdm
 assert threadpoolctl.__file__.startswith({str(folder)!r}), threadpoolctl.__file__
 assert tqdm.__file__.startswith({str(folder)!r}), tqdm.__file__
@@ -236,34 +237,34 @@ gpusolve.gam.BoostedGAM(n_basis=6, max_iter=3).fit(X, X[:, 1])
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_benchmarks_take_these_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_benchmarks_accept_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     for one in (*gpu_report.BENCHMARKS, *gpu_report.REHEARSED):
         assert (gpu_report.HERE / one.file).is_file()
         module = importlib.import_module(f"benchmarks.{one.file.removesuffix('.py')}")
         monkeypatch.setattr(sys, "argv", [one.file, *one.arguments])
         if one.file == "nnls_accuracy.py":
             module.options_of(list(one.arguments))
-        elif one.file != "nnls.py":  # whose main has them
+        elif one.file != "nnls.py":  # its main parses the arguments
             module.arguments()
 
 
-def test_the_report_needs_no_package() -> None:
-    """It is written also where NumPy or CuPy does not import."""
+def test_report_runs_without_other_packages() -> None:
+    """It must be written even if NumPy or CuPy cannot be imported."""
     command = [sys.executable, "-I", "-S", gpu_report.__file__, "--help"]
     subprocess.run(command, check=True, capture_output=True)
 
 
-def test_its_end_ends_the_checks(tmp_path: Path) -> None:
-    """What is known is in the files; no process of checks is left."""
+def test_termination_ends_the_checks(tmp_path: Path) -> None:
+    """The results so far are in the files, and no process of the checks remains."""
     code = (
         "import sys, gpu_report\n"
         "gpu_report.SMOKE[:] = [sys.executable, '-c', 'import time; time.sleep(99)']\n"
         "gpu_report.signal.signal(gpu_report.signal.SIGTERM, gpu_report.interrupt)\n"
-        "class Told(gpu_report.Process):\n"
+        "class Announced(gpu_report.Process):\n"
         "    def __enter__(self):\n"
         "        print(self.popen.pid, flush=True)\n"
         "        return self\n"
-        "gpu_report.Process = Told\n"
+        "gpu_report.Process = Announced\n"
         f"gpu_report.main(['--out', {str(tmp_path)!r}])\n"
     )
     with subprocess.Popen(
@@ -285,10 +286,10 @@ def test_its_end_ends_the_checks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("errors", "status"), [(0, "passed"), (9, "failed")])
-def test_the_sanitizer(
+def test_errors_of_the_sanitizer_fail_a_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, errors: int, status: str
 ) -> None:
-    """A program in its place, which leaves its log and ends with its status."""
+    """A program replaces the sanitizer, and writes its log and exit status."""
     program = tmp_path / "compute-sanitizer"
     program.write_text(
         f"#!{sys.executable}\nimport sys\n"
@@ -300,36 +301,36 @@ def test_the_sanitizer(
     )
     program.chmod(0o755)
     monkeypatch.setattr(gpu_report, "sanitizer", lambda: str(program))
-    made = gpu_report.Report(tmp_path, 1)
-    gpu_report.sanitize(["scan, warp"], made, tmp_path, gpu_report.Clock(1))
-    assert [(one["name"], one["status"]) for one in made.checks] == [
+    results = gpu_report.Report(tmp_path, 1)
+    gpu_report.sanitize(["scan, warp"], results, tmp_path, gpu_report.Clock(1))
+    assert [(one["name"], one["status"]) for one in results.checks] == [
         ("memcheck", status),
         ("racecheck", status),
     ]
-    assert not errors or "ERROR SUMMARY" in made.checks[0]["error"]
+    assert not errors or "ERROR SUMMARY" in results.checks[0]["error"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("said", "status"),
+    ("output", "status"),
     [("COMPUTE-SANITIZER", "stopped"), ("Invalid __global__ read", "failed")],
 )
-def test_a_sanitizer_that_does_not_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, status: str
+def test_a_hanging_sanitizer_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, status: str
 ) -> None:
     program = tmp_path / "compute-sanitizer"
     program.write_text(
         f"#!{sys.executable}\nimport sys, time\n"
         "log = sys.argv[sys.argv.index('--log-file') + 1]\n"
-        f"open(log, 'w').write('========= {said}')\n"
+        f"open(log, 'w').write('========= {output}')\n"
         "time.sleep(1000)\n"
     )
     program.chmod(0o755)
     monkeypatch.setattr(gpu_report, "sanitizer", lambda: str(program))
     monkeypatch.setattr(gpu_report, "SANITIZER_SECONDS", 1)
-    made = gpu_report.Report(tmp_path, 1)
-    gpu_report.sanitize(["scan, warp"], made, tmp_path, gpu_report.Clock(1))
-    assert [one["status"] for one in made.checks] == [status] * 2
+    results = gpu_report.Report(tmp_path, 1)
+    gpu_report.sanitize(["scan, warp"], results, tmp_path, gpu_report.Clock(1))
+    assert [one["status"] for one in results.checks] == [status] * 2
 
 
 # ---- the checks ----------------------------------------------------------------------
@@ -340,45 +341,45 @@ def test_every_public_function_has_a_check() -> None:
     types = {"Map", "Monoid", "NNLSResult", "show_config", "reference", "gam", "sparse"}
     for name in set(gpusolve.__all__) - types:
         assert name in names
-    for name in set(sparse.__all__) - {"random_coo"}:  # it makes a matrix on the host
+    for name in set(sparse.__all__) - {"random_coo"}:  # it runs on the host only
         assert f"sparse.{name}" in names
     assert {"gam.boost", "gam.BoostedGAM"} <= names
 
 
-def test_names_are_unique_and_the_sanitized_exist() -> None:
+def test_check_names_are_unique_and_sanitized_checks_exist() -> None:
     names = [check.name for check in gpu_smoke.checks()]
     assert len(names) == len(set(names))
     assert set(gpu_smoke.SANITIZED) <= set(names)
 
 
 @pytest.mark.parametrize("limit", [48, 64, 99, 163, 227])
-def test_shapes_in_regions(limit: int) -> None:
-    """Also on a GPU with as many KiB of shared memory to a block."""
-    room = limit * 1024 - gpu_smoke.STATIC_SHARED_MEMORY
+def test_shapes_fill_the_number_of_regions(limit: int) -> None:
+    """`limit` is a GPU's shared memory per block in KiB."""
+    available = limit * 1024 - gpu_smoke.STATIC_SHARED_MEMORY
     for regions in range(4):
-        m, n = gpu_smoke.shape_in_regions(regions, room)
-        fit = gpu_smoke.regions_that_fit(gpu_smoke.region_bytes(m, n, 8), room)
+        m, n = gpu_smoke.shape_in_regions(regions, available)
+        fit = gpu_smoke.regions_that_fit(gpu_smoke.region_bytes(m, n, 8), available)
         assert fit == regions
 
 
-def test_a_wrong_answer_on_the_other_stream_is_told() -> None:
+def test_a_wrong_result_on_another_stream_is_reported() -> None:
     calls = []
 
     def drifting(x: Any) -> Any:
         calls.append(x)
         return x + (len(calls) > 2)
 
-    def right(x: Any) -> Any:
+    def expected(x: Any) -> Any:
         return x
 
-    call = gpu_smoke.Call(drifting, (gpu_smoke.whole(5),), {}, right)
+    call = gpu_smoke.Call(drifting, (gpu_smoke.whole(5),), {}, expected)
     with cupy_stand_in.installed(1) as cupy:
         settings = gpu_smoke.Settings(cupy, small=True)
         with pytest.raises(RuntimeError, match="fails on a non-blocking stream"):
             gpu_smoke.checked(lambda settings: call)(settings)
 
 
-def test_strides_stay_as_they_are() -> None:
+def test_strides_are_kept_on_the_gpu() -> None:
     x = gpu_smoke.whole((4, 6))
     layouts = gpu_smoke.strided(x), gpu_smoke.in_fortran_order(x[None]), x
     with cupy_stand_in.installed(1) as cupy:

@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom, and are kept without their outputs."""
+"""The notebooks run without errors, and are stored without outputs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def names(path: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=names)
-def test_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient", reason="nbclient runs the notebooks")
     pytest.importorskip("ipykernel", reason="ipykernel runs the notebooks' code")
-    pytest.importorskip("skimage", reason="scikit-image has the pictures")
-    pytest.importorskip("matplotlib", reason="matplotlib draws")
+    pytest.importorskip("skimage", reason="scikit-image has the example images")
+    pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(
@@ -36,7 +36,7 @@ def test_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=names)
-def test_is_kept_without_outputs(path: Path) -> None:
+def test_notebook_has_no_outputs(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -1,8 +1,8 @@
-"""Every public function by each of its paths, on the second of two devices.
+"""Every public function, by each of its code paths, on the second of two devices.
 
-The devices are those of `cupy_stand_in`. The first one is current, and the arrays lie
-on the second: what is computed on the wrong device, or leaves the current device
-another than it was, is an error. Results are compared with those of NumPy's path.
+The devices are those of `cupy_stand_in`. The first one is current, and the arrays are
+on the second one. A computation on the wrong device is an error, and so is a call that
+changes the current device. Results are compared with those of the NumPy path.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from gpusolve import gam, sparse
 
 
 class SecondDevice:
-    """Calls functions with arrays on the second device, and looks where results lie."""
+    """Calls functions with arrays on the second device, and checks the results' device.
+
+    Results are copied to the host.
+    """
 
     def __init__(self, cupy: Any) -> None:
         self.cupy = cupy
         self.device = cupy.cuda.Device(1)
 
     def array(self, value: Any) -> Any:
-        """NumPy's and SciPy's arrays there, with their strides; the rest as it is."""
+        """Copy NumPy's and SciPy's arrays, with strides. Other values are unchanged."""
         with self.device:
             if isinstance(value, np.ndarray):
                 return on_device(self.cupy, value)
@@ -38,19 +41,17 @@ class SecondDevice:
         return value
 
     def host(self, value: Any) -> Any:
-        """A result on the host; it must lie on the second device."""
+        """Copy a result to the host. It must be on the second device."""
         if isinstance(value, tuple):
             return tuple(self.host(one) for one in value)
         data = value.data if self.cupy.sparse.issparse(value) else value
         assert data.device == self.device
         return value.get()
 
-    def __call__(
-        self, function: Callable[..., Any], *given: Any, **options: Any
-    ) -> Any:
-        there = [self.array(value) for value in given]
+    def __call__(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        arrays = [self.array(value) for value in args]
         named = {name: self.array(value) for name, value in options.items()}
-        return self.host(function(*there, **named))
+        return self.host(function(*arrays, **named))
 
 
 @pytest.fixture
@@ -60,25 +61,25 @@ def second(monkeypatch: pytest.MonkeyPatch) -> Iterator[SecondDevice]:
         yield SecondDevice(cupy)
 
 
-def check(second: SecondDevice, function: Any, *given: Any, **options: Any) -> None:
-    """The same result there as by NumPy's path."""
-    right = function(*given, **options)
-    found = second(function, *given, **options)
-    for one, other in zip(np.atleast_1d(found), np.atleast_1d(right), strict=True):
+def check(second: SecondDevice, function: Any, *args: Any, **options: Any) -> None:
+    """Compare the result on the second device with that of the NumPy path."""
+    expected = function(*args, **options)
+    found = second(function, *args, **options)
+    for one, other in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def strided(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same numbers, every other one of a longer row, from the back."""
+    """The same numbers with a stride of -2 elements along the last axis."""
     wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
     wide[..., ::-2] = array
     return wide[..., ::-2]
 
 
 def misaligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same numbers, contiguous from an odd address on."""
-    room = np.zeros(array.nbytes + 1, np.uint8)
-    found = np.ndarray(array.shape, array.dtype, room.data, 1)
+    """The same numbers, contiguous, at an odd address."""
+    buffer = np.zeros(array.nbytes + 1, np.uint8)
+    found = np.ndarray(array.shape, array.dtype, buffer.data, 1)
     found[...] = array
     return found
 
@@ -101,7 +102,7 @@ def test_reduce(second: SecondDevice, variant: str, layout: Any) -> None:
     check(second, gpusolve.reduce, layout(numbers), variant=variant)
 
 
-def test_reduce_of_axes_maps_and_nothing(second: SecondDevice) -> None:
+def test_reduce_of_axes_maps_and_empty_arrays(second: SecondDevice) -> None:
     check(second, gpusolve.reduce, numbers, "max", axis=0)
     for variant in ("chunked", "tree"):
         check(second, gpusolve.reduce, numbers, map=square, axis=1, variant=variant)
@@ -124,23 +125,23 @@ def test_scan(second: SecondDevice, variant: str, exclusive: bool, layout: Any) 
 
 def test_scan_of_other_axes_and_lengths(second: SecondDevice) -> None:
     check(second, gpusolve.scan, numbers, "max", axis=0)
-    many = np.ones(40_000, np.int16)  # of several chunks
+    many = np.ones(40_000, np.int16)  # several chunks
     check(second, gpusolve.scan, many, variant="hierarchical")
     check(second, gpusolve.scan, many[:0])
 
 
 @layouts
 def test_scan_into_out(second: SecondDevice, layout: Any) -> None:
-    right = np.cumsum(numbers, axis=1)
+    expected = np.cumsum(numbers, axis=1)
     out = second.array(layout(np.zeros_like(numbers)))
     assert gpusolve.scan(second.array(numbers), out=out) is out
-    np.testing.assert_array_equal(out.get(), right)
-    same = second.array(layout(numbers))
-    gpusolve.scan(same, out=same)
-    np.testing.assert_array_equal(same.get(), right)
-    along = second.array(layout(np.zeros_like(numbers)))
-    gpusolve.scan(second.array(numbers), axis=0, out=along)
-    np.testing.assert_array_equal(along.get(), np.cumsum(numbers, axis=0))
+    np.testing.assert_array_equal(out.get(), expected)
+    in_place = second.array(layout(numbers))
+    gpusolve.scan(in_place, out=in_place)
+    np.testing.assert_array_equal(in_place.get(), expected)
+    first_axis = second.array(layout(np.zeros_like(numbers)))
+    gpusolve.scan(second.array(numbers), axis=0, out=first_axis)
+    np.testing.assert_array_equal(first_axis.get(), np.cumsum(numbers, axis=0))
 
 
 def test_out_on_another_device_is_refused(second: SecondDevice) -> None:
@@ -160,17 +161,22 @@ def test_out_on_another_device_is_refused(second: SecondDevice) -> None:
 @layouts
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_segmented_scan(second: SecondDevice, exclusive: bool, layout: Any) -> None:
-    given = layout(numbers), layout(flags)
-    check(second, gpusolve.segmented_scan, *given, exclusive=exclusive)
+    check(
+        second,
+        gpusolve.segmented_scan,
+        layout(numbers),
+        layout(flags),
+        exclusive=exclusive,
+    )
 
 
 def test_segmented_scan_of_packed_flags(second: SecondDevice) -> None:
     bits = np.packbits(flags != 0, bitorder="little")
-    for x in (numbers, numbers[0]):  # the first unpacks them
+    for x in (numbers, numbers[0]):  # a batch unpacks the flags
         check(second, gpusolve.segmented_scan, x, bits, packed=True)
 
 
-def test_lists_beside_an_array(second: SecondDevice) -> None:
+def test_lists_are_copied_to_the_device_of_the_array(second: SecondDevice) -> None:
     x = second.array(np.arange(5.0))
     found = second.host(gpusolve.segmented_scan(x, [1, 0, 0, 1, 0]))
     assert found.tolist() == [0, 1, 3, 3, 7]
@@ -194,7 +200,7 @@ def test_segmented_reduce(second: SecondDevice, dtype: Any) -> None:
     check(second, gpusolve.segment_flags, lengths, total=350)
 
 
-def test_lengths_that_do_not_fit(second: SecondDevice) -> None:
+def test_invalid_lengths_are_refused(second: SecondDevice) -> None:
     x = second.array(numbers[0])
     for lengths, message in (([1, 2], "sum to 3"), ([351, -1], "length -1")):
         with pytest.raises(ValueError, match=message):
@@ -221,20 +227,21 @@ def test_stable_partition(second: SecondDevice, layout: Any) -> None:
 @layouts
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint64])
 def test_scatter(second: SecondDevice, dtype: Any, layout: Any) -> None:
-    given = layout(np.arange(20.0).reshape(10, 2)), layout(np.array([3, 1, 99], dtype))
+    x, indices = np.arange(20.0).reshape(10, 2), layout(np.array([3, 1, 99], dtype))
+    if layout is not strided:  # a target must be contiguous
+        x = layout(x)
     values = layout(np.array([[7.0], [8.0], [9.0]]))
-    if layout is strided:
-        given = given[0].copy(), given[1]  # a target is contiguous
-    right = gpusolve.scatter(given[0].copy(), given[1], values)
-    target, places = map(second.array, given)
-    assert gpusolve.scatter(target, places, second.array(values)) is target
-    np.testing.assert_array_equal(target.get(), right)
+    expected = gpusolve.scatter(x.copy(), indices, values)
+    target = second.array(x)
+    found = gpusolve.scatter(target, second.array(indices), second.array(values))
+    assert found is target
+    np.testing.assert_array_equal(target.get(), expected)
 
 
-def test_scatter_of_the_target_itself(second: SecondDevice) -> None:
+def test_scatter_of_parts_of_the_target(second: SecondDevice) -> None:
     target = second.array(np.arange(6.0))
-    places = second.array(np.array([1, 2, 3, 4, 5]))
-    gpusolve.scatter(target, places, target[:5])
+    indices = second.array(np.array([1, 2, 3, 4, 5]))
+    gpusolve.scatter(target, indices, target[:5])
     assert target.get().tolist() == [0, 0, 1, 2, 3, 4]
     gpusolve.scatter(target, [0, -1], [9, 9])
     assert target.get().tolist() == [9, 0, 1, 2, 3, 4]
@@ -270,12 +277,12 @@ def test_gemv_into_out(second: SecondDevice, layout: Any) -> None:
     out = second.array(layout(np.zeros(4)))
     assert gpusolve.gemv(second.array(A), second.array(x), out=out) is out
     np.testing.assert_array_equal(out.get(), A @ x)
-    over = second.array(layout(x))
-    gpusolve.gemv(second.array(np.diag(x)), over, out=over)
-    np.testing.assert_array_equal(over.get(), x**2)
+    in_place = second.array(layout(x))
+    gpusolve.gemv(second.array(np.diag(x)), in_place, out=in_place)
+    np.testing.assert_array_equal(in_place.get(), x**2)
 
 
-def test_gemv_of_other_numbers_and_none(second: SecondDevice) -> None:
+def test_gemv_of_other_dtypes_and_shapes(second: SecondDevice) -> None:
     A = np.arange(20).reshape(4, 5)
     check(second, gpusolve.gemv, A, np.arange(5, dtype=np.int32))
     check(second, gpusolve.gemv, A.astype(np.float16), np.ones(5, np.float16))
@@ -290,38 +297,37 @@ def test_gemv_of_other_numbers_and_none(second: SecondDevice) -> None:
 
 A = sparse.random_coo((40, 30), 0.2, rng=1)
 B = sparse.random_coo((40, 30), 0.3, rng=2)
-doubled = scipy.sparse.coo_array(
+duplicates = scipy.sparse.coo_array(
     (np.ones(4), (np.int64([3, 1, 1, 0]), np.int64([2, 5, 5, 9]))), shape=(40, 30)
 )
 
 
 @pytest.mark.parametrize("method", ["linear", "binary", "merge", "gallop"])
 def test_multiply(second: SecondDevice, method: str) -> None:
-    right = (A * B).toarray()
     found = second(sparse.multiply, A, B, method=method)
-    np.testing.assert_array_equal(found.toarray(), right)
+    np.testing.assert_array_equal(found.toarray(), (A * B).toarray())
 
 
 @pytest.mark.parametrize("format", ["coo", "csr", "csc"])
 def test_multiply_of_all_formats(second: SecondDevice, format: str) -> None:
-    C = scipy.sparse.coo_matrix(doubled).asformat(format)
+    C = scipy.sparse.coo_matrix(duplicates).asformat(format)
     found = second(sparse.multiply, C, B)
-    np.testing.assert_array_equal(found.toarray(), (doubled * B).toarray())
+    np.testing.assert_array_equal(found.toarray(), (duplicates * B).toarray())
     assert scipy.sparse.isspmatrix(found)
     infinite = B.copy()
     infinite.data[0] = np.inf
     with np.errstate(invalid="ignore"):
-        right = doubled.toarray() * infinite.toarray()
+        expected = duplicates.toarray() * infinite.toarray()
     np.testing.assert_array_equal(
-        second(sparse.multiply, doubled, infinite).toarray(), right
+        second(sparse.multiply, duplicates, infinite).toarray(), expected
     )
-    nothing = scipy.sparse.coo_array((40, 30))
-    assert second(sparse.multiply, nothing, B).nnz == 0
-    assert second(sparse.spmv, nothing, np.ones(30)).tolist() == [0] * 40
-    longer_first = second(sparse.multiply, B, doubled, method="gallop")
-    np.testing.assert_array_equal(longer_first.toarray(), (B * doubled).toarray())
+    empty = scipy.sparse.coo_array((40, 30))
+    assert second(sparse.multiply, empty, B).nnz == 0
+    assert second(sparse.spmv, empty, np.ones(30)).tolist() == [0] * 40
+    longer_first = second(sparse.multiply, B, duplicates, method="gallop")
+    np.testing.assert_array_equal(longer_first.toarray(), (B * duplicates).toarray())
     tiny = 1e-200 * B
-    assert second(sparse.multiply, tiny, tiny).nnz == 0  # zeros are left out
+    assert second(sparse.multiply, tiny, tiny).nnz == 0  # products that are 0
 
 
 @layouts
@@ -338,7 +344,7 @@ def test_spmv_in_the_order_of_the_columns(second: SecondDevice) -> None:
     first = gpusolve.Monoid(
         "first", 0, "a != 0 ? a : b", lambda a, b: np.where(a, a, b), False
     )
-    for matrix in (doubled, doubled.tocsr(), doubled.tocsc()):
+    for matrix in (duplicates, duplicates.tocsr(), duplicates.tocsc()):
         check(second, sparse.spmv, matrix, np.arange(30.0), add=first)
     huge = scipy.sparse.coo_array(
         (np.ones(2), (np.int64([0, 1]), np.int64([5, 2]))), shape=(3, 2**62)
@@ -379,42 +385,41 @@ rng = np.random.default_rng(0)
 systems, sides = rng.random((3, 8, 4)), rng.standard_normal((2, 3, 8))
 
 
-def solved(*given: Any, **options: Any) -> Any:
-    """What of the result does not depend on rounding."""
-    result = gpusolve.nnls(*given, **options)
+def solution(*args: Any, **options: Any) -> Any:
+    """The fields of the result whose values do not depend on the method."""
+    result = gpusolve.nnls(*args, **options)
     return result.x, result.rnorm, result.dual, result.status, result.nit
 
 
 @layouts
 @pytest.mark.parametrize("method", ["auto", "qr"])
 def test_nnls(second: SecondDevice, method: str, layout: Any) -> None:
-    given = layout(systems), layout(sides)
-    right = solved(*given, method="qr")
-    found = second(solved, *given, method=method)
-    for one, other in zip(found, right, strict=True):
+    A, b = layout(systems), layout(sides)
+    expected = solution(A, b, method="qr")
+    found = second(solution, A, b, method=method)
+    for one, other in zip(found, expected, strict=True):
         assert one.shape == other.shape
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
-def test_nnls_with_everything(second: SecondDevice) -> None:
+def test_nnls_with_all_options(second: SecondDevice) -> None:
     start = np.broadcast_to(np.float32([1, 0, 0, 2]), (3, 4))
     options = {"l1": 0.1, "l2": 0.2, "warm_start": strided(start)}
-    given = np.float32(systems).swapaxes(1, 2).copy().swapaxes(1, 2), np.float32(sides)
-    right = solved(*given, **options)
-    found = second(solved, *given, **options)
+    A, b = np.float32(systems).swapaxes(1, 2).copy().swapaxes(1, 2), np.float32(sides)
+    expected = solution(A, b, **options)
+    found = second(solution, A, b, **options)
     assert found[0].dtype == np.float32
-    np.testing.assert_allclose(found[0], right[0], atol=1e-4)
-    assert second(solved, systems[:0], sides[0, :0])[0].shape == (0, 4)
+    np.testing.assert_allclose(found[0], expected[0], atol=1e-4)
+    assert second(solution, systems[:0], sides[0, :0])[0].shape == (0, 4)
     with pytest.raises(ValueError, match="CPU only"):
-        second(solved, *given, method="gram")
+        second(solution, A, b, method="gram")
 
 
 def test_nnls_of_large_integers(second: SecondDevice) -> None:
-    """Which are looked at on their own device."""
     A, b = np.array([[3, 2], [1, 1]]), np.array([3, 2])
-    np.testing.assert_allclose(second(solved, A, b)[0], [0, 1.6])
+    np.testing.assert_allclose(second(solution, A, b)[0], [0, 1.6])
     with pytest.raises(ValueError, match="float64 cannot hold"):
-        second(solved, A * 2**60, b)
+        second(solution, A * 2**60, b)
 
 
 def test_nnls_refuses_two_devices(second: SecondDevice) -> None:
@@ -438,43 +443,44 @@ def test_boosted_gam(second: SecondDevice, method: str, weights: Any) -> None:
     def model() -> Any:
         return gam.BoostedGAM(n_basis=6, max_iter=8, method=method)
 
-    right = model().fit(X, y, weights)
-    there = [second.array(one) for one in (np.asfortranarray(X), y, weights)]
-    found = model().fit(*there)
-    np.testing.assert_array_equal(found.selected_, right.selected_)
-    np.testing.assert_allclose(found.coef_, right.coef_, rtol=1e-9, atol=1e-12)
-    wide = second.array(strided(1.2 * X - 0.1))
-    at = 1.2 * X - 0.1
-    np.testing.assert_allclose(second.host(found.predict(wide)), right.predict(at))
+    expected = model().fit(X, y, weights)
+    data = [second.array(one) for one in (np.asfortranarray(X), y, weights)]
+    found = model().fit(*data)
+    np.testing.assert_array_equal(found.selected_, expected.selected_)
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
+    new = 1.2 * X - 0.1
+    new_data = second.array(strided(new))
+    found_values = second.host(found.predict(new_data))
+    np.testing.assert_allclose(found_values, expected.predict(new))
     for one, other in zip(
-        found.staged_predict(wide), right.staged_predict(at), strict=True
+        found.staged_predict(new_data), expected.staged_predict(new), strict=True
     ):
         np.testing.assert_allclose(second.host(one), other)
-    effect = found.partial_effect(1, second.array(at[:, 1]))
-    np.testing.assert_allclose(second.host(effect), right.partial_effect(1, at[:, 1]))
-    assert found.score(*there) == pytest.approx(right.score(X, y, weights))
-    assert found.predict(X).shape == (90,)  # on the host, too
+    effect = second.host(found.partial_effect(1, second.array(new[:, 1])))
+    np.testing.assert_allclose(effect, expected.partial_effect(1, new[:, 1]))
+    assert found.score(*data) == pytest.approx(expected.score(X, y, weights))
+    assert found.predict(X).shape == (90,)  # arrays on the host also work
 
 
-def test_boosted_gam_goes_on(second: SecondDevice) -> None:
+def test_boosted_gam_continues_a_fit(second: SecondDevice) -> None:
     model = gam.BoostedGAM(n_basis=6, max_iter=4, warm_start=True, method="stacked")
-    given = second.array(X), second.array(y)
-    model.fit(*given).set_params(max_iter=8).fit(*given)
-    right = gam.BoostedGAM(n_basis=6, max_iter=8, method="stacked").fit(X, y)
-    np.testing.assert_allclose(model.coef_, right.coef_, rtol=1e-9, atol=1e-12)
+    data = second.array(X), second.array(y)
+    model.fit(*data).set_params(max_iter=8).fit(*data)
+    expected = gam.BoostedGAM(n_basis=6, max_iter=8, method="stacked").fit(X, y)
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
 
 
 def test_boosted_gam_moves_data(second: SecondDevice) -> None:
-    right = gam.BoostedGAM(n_basis=6, max_iter=4, device="cpu").fit(X, y)
-    for device, given in (
+    expected = gam.BoostedGAM(n_basis=6, max_iter=4, device="cpu").fit(X, y)
+    for device, data in (
         ("cuda", (X, y)),
         ("cpu", (second.array(X), second.array(y))),
         ("auto", (second.array(X), y)),
         ("auto", (X, second.array(y))),
         ("auto", (second.array(X), second.cupy.asarray(y))),
     ):
-        model = gam.BoostedGAM(n_basis=6, max_iter=4, device=device).fit(*given)
-        np.testing.assert_allclose(model.coef_, right.coef_, rtol=1e-9, atol=1e-12)
+        model = gam.BoostedGAM(n_basis=6, max_iter=4, device=device).fit(*data)
+        np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("outside", ["linear", "clamp", "error"])

@@ -1,4 +1,4 @@
-"""The wheel carries the kernels, and solves through them far from the checkout."""
+"""The wheel contains the kernels, and runs them without the source tree."""
 
 from __future__ import annotations
 
@@ -32,12 +32,10 @@ def run(*command: object, **options: object) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy so that the checkout gets no build folder."""
+    """The wheel, built from a copy, so that the source tree gets no build folder."""
     copy = tmp_path_factory.mktemp("source") / "gpusolve"
-    unwanted = shutil.ignore_patterns(
-        ".*", "build", "dist", "*.egg-info", "__pycache__"
-    )
-    shutil.copytree(ROOT, copy, ignore=unwanted)
+    ignored = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT, copy, ignore=ignored)
     out = tmp_path_factory.mktemp("wheel")
     run(sys.executable, "-m", "build", "--outdir", out, copy)
     assert list(out.glob("*.tar.gz"))
@@ -45,7 +43,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_listing(wheel: Path) -> None:
+def test_wheel_contains_kernels_and_runtime(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert wheel.name.endswith("-py3-none-any.whl")
     assert "gpusolve/py.typed" in names
@@ -56,8 +54,9 @@ def test_listing(wheel: Path) -> None:
         files = [path for path in (ROOT / folder).iterdir() if path.is_file()]
         assert files
         assert {f"{target}/{path.name}" for path in files} <= names
-    tops = {name.split("/")[0] for name in names}
-    assert tops == {"gpusolve", *(top for top in tops if top.endswith(".dist-info"))}
+    folders = {name.split("/")[0] for name in names}
+    metadata = {folder for folder in folders if folder.endswith(".dist-info")}
+    assert folders == {"gpusolve"} | metadata
 
 
 @pytest.mark.parametrize("emulate", ["1", "0"])

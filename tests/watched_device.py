@@ -1,4 +1,4 @@
-"""A device that sees to it that it is the current one where it serves."""
+"""A device that checks that it is the current one when it is used."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from gpusolve._device import kernels
 
 
 class Watched(kernels.EmulatedDevice):
-    """A device that serves only while it is the current one."""
+    """Allocates memory and compiles kernels only while it is the current device."""
 
-    entered = 0
+    depth = 0
+    """Number of active `current` contexts."""
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        Watched.entered += 1
+        Watched.depth += 1
         yield
-        Watched.entered -= 1
+        Watched.depth -= 1
 
-    def empty(self, *arguments: Any) -> Any:
-        assert Watched.entered
-        return super().empty(*arguments)
+    def empty(self, *args: Any) -> Any:
+        assert Watched.depth
+        return super().empty(*args)
 
-    def kernel(self, *arguments: Any) -> Any:
-        assert Watched.entered
-        return super().kernel(*arguments)
+    def kernel(self, *args: Any) -> Any:
+        assert Watched.depth
+        return super().kernel(*args)

@@ -1,15 +1,15 @@
-"""CUDA kernels on the CPU: the same ``.cu`` files, compiled by a C++ compiler.
+"""Runs CUDA kernels on the CPU: the same ``.cu`` files, compiled by a C++ compiler.
 
-A kernel is launched with the arguments it would get on a GPU, NumPy arrays in place of
-CuPy's. Its threads run one after another between barriers, in an order that can be
-chosen, and what a GPU would let pass in silence is an error here: an access outside an
-array, a barrier that not all threads reach, a shuffle from a lane that is not there.
-Memory that nobody wrote reads as NaN, or -1.
+A kernel is launched with the arguments that it takes on a GPU, with NumPy arrays
+instead of CuPy arrays. Between barriers its threads run one after another, in an order
+that can be chosen. Mistakes that a GPU does not report are errors here: an access
+outside an array, a barrier that not all threads reach, a shuffle from an inactive lane.
+Uninitialised memory reads as NaN, or -1 in signed integers.
 
-`Kernel` compiles and launches; `schedule` chooses the order; `races` looks at what
-threads do to each other in memory; ``runtime/`` has the language and the scheduler. To
-step through a kernel, attach a debugger to Python: the object knows its lines of the
-``.cu`` file, and its variables with ``CXXFLAGS=-g``.
+`Kernel` compiles and launches a kernel. `schedule` chooses the order of the threads.
+`races` turns the race detector on. ``runtime/`` has the CUDA functions and the
+scheduler. To step through a kernel, attach a debugger to Python: the compiled object
+has line numbers of the ``.cu`` file, and variables with ``CXXFLAGS=-g``.
 """
 
 from ._compiler import cache_directory, compiler

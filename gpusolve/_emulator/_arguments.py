@@ -1,6 +1,6 @@
-"""Whether the arguments of a launch are what the kernel's parameters want.
+"""Checks the arguments of a launch against the kernel's parameters.
 
-A GPU takes any bytes for any parameter and computes garbage from the wrong ones.
+A GPU does not check them: a wrong type gives wrong results without an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CPP_NAMES = {
 }
 
 _KINDS = {"f": "f", "i": "i", "u": "i", "b": "i"}
-"""NumPy's kinds that a kernel takes, and the parameter's that they fit."""
+"""The kind of parameter for each of NumPy's kinds of dtypes."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,15 @@ class Parameter:
 
     Parameters
     ----------
+    name : str
+    is_pointer : bool
     kind : {"f", "i", "s", "v"}
-        Of the value, or of what the pointer points to: floating, integer, structure or
-        void.
+        Floating point, integer, structure or void: the type of the value, or of the
+        pointer's target.
     bytes : int
-        Its size.
+        Size of the value, or of the target.
     is_const : bool
-        Whether nothing is written through the pointer.
+        Whether it is a pointer to const.
     """
 
     name: str
@@ -55,9 +57,9 @@ class Parameter:
         return f"a pointer to {value}" if self.kind in "fi" else "a pointer"
 
     def fits(self, dtype: np.dtype[Any]) -> bool:
-        """Whether a value of this dtype is one for the parameter, or its target."""
+        """Whether this dtype can be passed: of the value, or of the array."""
         if self.is_pointer and (self.kind in "vs" or self.bytes == 1):
-            return True  # bytes, or numbers taken together
+            return True  # bytes, or structures of several numbers
         if dtype.itemsize != self.bytes:
             return False
         return self.kind == "s" or _KINDS.get(dtype.kind) == self.kind
@@ -66,21 +68,21 @@ class Parameter:
 def checked(
     kernel: str, parameters: Sequence[Parameter], arguments: Sequence[object]
 ) -> list[Array | np.generic | None]:
-    """The arguments, as arrays, NumPy scalars and, for null pointers, None.
+    """The arguments as arrays, NumPy scalars and, for null pointers, None.
 
-    Python's numbers become what CuPy makes of them: bool, int64 and float64. They must
-    then fit the parameter like any other.
+    Python numbers become bool, int64 or float64, as in CuPy. Like other arguments, they
+    must have the type of the parameter.
 
     Raises
     ------
     TypeError
-        Where number, kind or size differ from the kernel's parameters.
+        If the number of arguments, or the kind or size of one, is wrong.
     """
     if len(arguments) != len(parameters):
         names = ", ".join(parameter.name for parameter in parameters)
         raise TypeError(
-            f"{kernel} was given {len(arguments)} arguments; {len(parameters)} are "
-            f"wanted: {names}"
+            f"{kernel} must have {len(parameters)} arguments ({names}), got "
+            f"{len(arguments)}"
         )
     return [
         _checked_one(kernel, parameter, argument)
@@ -100,8 +102,8 @@ def _checked_one(
         fits = parameter.is_pointer and argument is None
     if not fits:
         raise TypeError(
-            f"{parameter.name} of {kernel} is {parameter}; it was given "
-            f"{_described(argument, value)}"
+            f"{parameter.name} of {kernel} must be {parameter}, got "
+            f"{_describe(parameter, argument, value)}"
         )
     return value
 
@@ -118,11 +120,19 @@ def _as_numpy(argument: object) -> Array | np.generic | None:
     return None
 
 
-def _described(argument: object, value: Array | np.generic | None) -> str:
+def _describe(
+    parameter: Parameter, argument: object, value: Array | np.generic | None
+) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype}"
     if value is None:
         return repr(argument)
     if isinstance(argument, np.generic):
         return f"a {value.dtype} value"
-    return f"a Python {type(argument).__name__}, which a launch passes as {value.dtype}"
+    given = f"a Python {type(argument).__name__}"
+    if parameter.is_pointer:
+        return given
+    return (
+        f"{given}, which is passed as {value.dtype}; pass a NumPy scalar of the right "
+        "type, such as numpy.int32(3)"
+    )

@@ -1,4 +1,4 @@
-"""From a kernel's source to an object in the cache."""
+"""Compiles kernels to shared objects, and caches them."""
 
 from __future__ import annotations
 
@@ -26,42 +26,41 @@ _MACHINES = ("x86_64", "aarch64")
 _CANDIDATES = ("g++", "clang++", "c++")
 
 _OVERRUN_BYTES = 32 * 1024
-"""Behind the dynamic shared memory, to see who writes past its end."""
+"""Bytes after the dynamic shared memory, in which writes past its end are detected."""
 
 _DYNAMIC_SHARED_BYTES = _device.shared_memory_per_block + _OVERRUN_BYTES
 
 _SHARED_GUARD_BYTES = 1024
-"""In front of it, to see who writes past the end of another `__shared__` array."""
+"""Bytes before it, in which writes past the end of `__shared__` arrays are detected."""
 
 _FLAGS = (
     "-std=c++17",
     "-w",
     "-fPIC",
-    # A large local array touches the guard below its stack, and does not step over it.
+    # Makes a large local array touch the guard page below its stack, not skip it.
     "-fstack-clash-protection",
     "-pthread",
-    # Kernels share symbols with nobody: thread-local variables of equal names in two
-    # objects are two.
+    # Keeps thread-local variables of the same name in two objects separate.
     "-fvisibility=hidden",
-    # A result is to be the same on all machines, with fused instructions or without.
+    # Gives the same results on all CPUs, with fused multiply-add or without.
     "-ffp-contract=off",
-    # CUDA's own compiler allows a value to be read through another type.
+    # CUDA's compiler allows type punning through pointers.
     "-fno-strict-aliasing",
-    # Signed numbers that overflow wrap, as a GPU's do.
+    # Signed integers wrap on overflow, as on a GPU.
     "-fwrapv",
     f"-DEMULATOR_DYNAMIC_SHARED_BYTES={_DYNAMIC_SHARED_BYTES}",
     f"-DEMULATOR_SHARED_GUARD_BYTES={_SHARED_GUARD_BYTES}",
 )
 
 _RUNTIME_FLAGS = ("-O2",)
-"""And no line numbers: reports name none of the runtime."""
+"""Without line numbers, because reports do not name lines of the runtime."""
 
 _KERNEL_FLAGS = (
-    # Most kernels run for less time than -O2 takes to compile them.
+    # Most kernels run for less time than the extra compile time of -O2.
     "-O1",
-    # Lines only, since variables would take a sixth of the compiler's time.
+    # Line numbers only: variables would take a sixth of the compile time.
     "-g1",
-    # With version 5 addr2line takes lines of a kernel for lines of the standard input.
+    # With DWARF 5, addr2line attributes lines of the kernel to the standard input.
     "-gdwarf-4",
 )
 
@@ -69,7 +68,7 @@ _INSTRUMENTATION = {
     "GCC": ("-fsanitize=thread", "--param=tsan-distinguish-volatile=1"),
     "Clang": ("-fsanitize=thread", "-mllvm", "-tsan-distinguish-volatile=1"),
 }
-"""Calls at each access to memory, which ``runtime/instrumentation.cpp`` answers."""
+"""Insert calls at each memory access, defined in ``runtime/instrumentation.cpp``."""
 
 _LIBRARIES = (
     "-nodefaultlibs",
@@ -80,7 +79,7 @@ _LIBRARIES = (
     "-lpthread",
     "-lc",
 )
-"""Those that are linked anyhow, without the sanitizer's own."""
+"""The default libraries, without the sanitizer's library."""
 
 _KERNEL = """\
 #include "prelude.h"
@@ -97,10 +96,10 @@ asm(".globl {name}\\n.hidden {name}\\n.type {name}, @tls_object\\n"
     ".globl _ZTH{length}{name}\\n.hidden _ZTH{length}{name}\\n"
     ".set _ZTH{length}{name}, emulator_no_initialisation");
 """
-"""A kernel's name for the dynamic shared memory, of which all its names are one.
+"""Makes a name that the kernel declares an alias of the dynamic shared memory.
 
-GCC takes an `extern thread_local` for something with a constructor, and calls this (by
-its name in the C++ ABI) before an access. There is none to run.
+GCC assumes that an `extern thread_local` variable may have a constructor, and calls its
+initialisation function (``_ZTH...`` in the C++ ABI) before an access. It does nothing.
 """
 
 _EXTERN_ARRAY = re.compile(r"\bextern\b([^;{}]*\b__shared__\b[^;{}]*)\[\s*\]\s*;")
@@ -109,7 +108,7 @@ _INCLUDE = re.compile(r'#include "(.+)"')
 
 
 def cache_directory() -> Path:
-    """Where compiled kernels lie.
+    """The directory of compiled kernels.
 
     ``$GPUSOLVE_CACHE_DIR``, else ``$XDG_CACHE_HOME/gpusolve``, else
     ``~/.cache/gpusolve``.
@@ -122,16 +121,16 @@ def cache_directory() -> Path:
 
 
 def compiler() -> str | None:
-    """The C++ compiler: ``$CXX``, else g++ or clang++ on the path; None without one."""
+    """The C++ compiler: ``$CXX``, else g++ or clang++ on the path, else None."""
     command = _compiler_command()
     return shlex.join(command) if command else None
 
 
 def _compiler_command() -> list[str] | None:
-    wanted = shlex.split(os.environ.get("CXX", ""))
-    if wanted:
-        path = shutil.which(wanted[0])
-        return [path, *wanted[1:]] if path else None
+    user = shlex.split(os.environ.get("CXX", ""))
+    if user:
+        path = shutil.which(user[0])
+        return [path, *user[1:]] if path else None
     paths = (shutil.which(name) for name in _CANDIDATES)
     return next(([path] for path in paths if path), None)
 
@@ -139,25 +138,26 @@ def _compiler_command() -> list[str] | None:
 def build(
     source: Path, instance: str, include: Path, definitions: str, *, watched: bool
 ) -> Path:
-    """The shared object of one kernel instance, compiled if the cache has none.
+    """The shared object of one kernel instance, compiled if it is not in the cache.
 
     Parameters
     ----------
     source : Path
         The ``.cu`` file.
     instance : str
-        A C++ expression that names the kernel, as ``nnls_qr<double>``.
+        A C++ expression that names the kernel: ``nnls_qr<double>``.
     include : Path
-        Where its ``#include "..."`` are found.
+        The directory of its headers.
     definitions : str
-        C++ text to stand in front of the source.
+        C++ text that is inserted before the source.
     watched : bool
-        Whether it is to be launched with a look-out for races.
+        Whether to compile it for race detection.
 
     Raises
     ------
     CompileError
-        With the compiler's log; or where there is no compiler, or no such platform.
+        With the compiler's log; or if there is no compiler, or the platform is not
+        supported.
     """
     source, include = source.resolve(), include.resolve()
     program, user = _usable_compiler(), shlex.split(os.environ.get("CXXFLAGS", ""))
@@ -197,7 +197,7 @@ def build(
 
 
 def _aliases(definitions: str, source: Path, include: Path) -> str:
-    """What makes each `extern __shared__` array the dynamic shared memory."""
+    """Assembly that makes each `extern __shared__` array the dynamic shared memory."""
     texts, found = [definitions], [source]
     for path in found:
         text = _COMMENT.sub(" ", path.read_text())
@@ -221,10 +221,10 @@ def _aliases(definitions: str, source: Path, include: Path) -> str:
 
 
 def _precompiled(command: list[str]) -> list[str]:
-    """Where GCC finds the prelude compiled with the same options, for its search path.
+    """The include option with which GCC finds the precompiled prelude.
 
-    GCC takes it in place of the header only where it fits; Clang asks for it otherwise,
-    and parses the header each time.
+    GCC uses it instead of the header if the options are the same. Clang would need
+    another option; it parses the header each time.
     """
     if _is_clang(command[0]):
         return []
@@ -244,9 +244,9 @@ def _cached(
     text: str = "",
     sources: Iterable[Path] = (),
 ) -> Path:
-    """What `command` makes of `text`, its standard input; made once and kept.
+    """The output file of `command` with `text` as its standard input, from the cache.
 
-    The `{key}` in the name `file` becomes a hash of all of it.
+    `{key}` in the name `file` is replaced by a hash of the command and all inputs.
     """
     key = hashlib.sha256(repr((_version(command[0]), command, text)).encode())
     for path in [*_sources(RUNTIME), *sources]:
@@ -258,25 +258,26 @@ def _cached(
     if not _is_private(target):
         with _one_at_a_time(target):
             if not _is_private(target):
-                _make(target, command, text, name)
+                _compile(target, command, text, name)
     return target
 
 
 def _make_private(directory: Path) -> None:
-    """Make the directory; CompileError if there is one that others may write to.
+    """Create the directory; CompileError if other users can write to it.
 
-    Its objects are loaded, so who writes there runs code in this process.
+    Objects are loaded from it, so write access allows code execution in this process.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _is_private(directory):
         raise CompileError(
-            f"others may write to {directory}, where the emulator's objects are loaded "
-            f"from; make it your own, with chmod go-w, or set GPUSOLVE_CACHE_DIR"
+            f"the cache directory {directory} must be yours and not writable by "
+            "others, because code is loaded from it; run chmod go-w on it, or set "
+            "GPUSOLVE_CACHE_DIR to another directory"
         )
 
 
 def _is_private(path: Path) -> bool:
-    """Whether it is there, belongs to this user, and nobody else may write to it."""
+    """Whether the path exists, belongs to this user, and only they can write to it."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -287,11 +288,11 @@ def _is_private(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _one_at_a_time(target: Path) -> Iterator[None]:
-    """Let one process make the target, while others that want it wait.
+    """Let one process compile the target while other processes wait for it.
 
-    It saves time only: `_make` is safe without, where the file system has no locks.
+    This only saves time: `_compile` is also safe on a file system without locks.
     """
-    import fcntl  # not on Windows, where this module is imported, too
+    import fcntl  # here, because Windows has none and must import this module
 
     lock = target.with_name(f"{target.name}.lock")
     with lock.open("w") as file:
@@ -303,12 +304,12 @@ def _one_at_a_time(target: Path) -> Iterator[None]:
             lock.unlink(missing_ok=True)
 
 
-def _make(target: Path, command: list[str], text: str, name: str) -> None:
-    """Compile next to the target, then rename: a reader never sees half an object."""
+def _compile(target: Path, command: list[str], text: str, name: str) -> None:
+    """Compile next to the target, then rename: nobody reads an incomplete object."""
     with tempfile.TemporaryDirectory(dir=target.parent) as directory:
-        made = Path(directory) / target.name
+        output = Path(directory) / target.name
         result = subprocess.run(
-            [*command, "-o", str(made)],
+            [*command, "-o", str(output)],
             input=text,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -318,12 +319,12 @@ def _make(target: Path, command: list[str], text: str, name: str) -> None:
             raise CompileError(
                 f"{name} does not compile with {command[0]}:\n{result.stdout}"
             )
-        made.chmod(0o755)
-        made.replace(target)
+        output.chmod(0o755)
+        output.replace(target)
 
 
 def _sources(directory: Path) -> list[Path]:
-    """What a kernel may include from a directory."""
+    """The C++ and CUDA files of a directory."""
     suffixes = {".cu", ".cuh", ".h", ".hpp", ".cpp"}
     return sorted(path for path in directory.iterdir() if path.suffix in suffixes)
 
@@ -345,14 +346,15 @@ def _is_clang(path: str) -> bool:
 def _usable_compiler() -> list[str]:
     if sys.platform != "linux" or platform.machine() not in _MACHINES:
         raise CompileError(
-            f"the emulator runs on Linux, on {' and '.join(_MACHINES)}; this is "
+            f"the emulator runs on Linux on {' or '.join(_MACHINES)} only, got "
             f"{platform.system()} on {platform.machine()}"
         )
     command = _compiler_command()
     if command is None:
-        asked = os.environ.get("CXX")
-        found = f"CXX is {asked!r}, which is not found" if asked else "none is found"
+        user = os.environ.get("CXX")
         raise CompileError(
-            f"the emulator wants a C++ compiler, g++ or clang++; {found}"
+            f"CXX must name a C++ compiler on the path, got {user!r}"
+            if user
+            else "the emulator needs a C++ compiler: install g++ or clang++, or set CXX"
         )
     return command

@@ -1,8 +1,8 @@
-"""Facts of the emulated device, and memory on it.
+"""Limits of the emulated device, and memory allocation.
 
-They are those of a small GPU of compute capability 8.6, the least shared memory that a
-block may ask for since Ampere: what runs here fits everywhere. Two multiprocessors hold
-enough blocks for these to race, and few enough that a persistent grid takes many turns.
+The limits are those of compute capability 8.6, which has the least shared memory per
+block since Ampere: a kernel that fits here fits there, too. With two multiprocessors,
+several blocks run concurrently, and each block of a persistent grid does several tiles.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLOCKS_PER_MULTIPROCESSOR = 16
 resident_threads = multiprocessors * _THREADS_PER_MULTIPROCESSOR
 _SHARED_MEMORY_PER_MULTIPROCESSOR = 100 * 1024
 _SHARED_MEMORY_RESERVED = 1024
-"""What the system keeps of it for each block."""
+"""Bytes per block that CUDA reserves."""
 
 _LARGEST_BLOCK = (1024, 1024, 64)
 _LARGEST_GRID = (2**31 - 1, 65535, 65535)
@@ -31,7 +31,7 @@ POISON = 0xFF
 
 
 def empty(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An array that nobody wrote: NaN in floating point, -1 in signed integers.
+    """An uninitialised array: NaN in floating point, -1 in signed integers.
 
     Examples
     --------
@@ -49,12 +49,12 @@ def zeros(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any
 
 
 def resident_blocks(threads: int, shared_bytes: int) -> int:
-    """How many blocks the device holds at once.
+    """The number of blocks that are resident on the device at the same time.
 
     Parameters
     ----------
     threads, shared_bytes : int
-        Of one block; all its shared memory, static and dynamic.
+        Threads and shared memory per block, static and dynamic.
     """
     if threads > threads_per_block or shared_bytes > shared_memory_per_block:
         return 0
@@ -68,35 +68,38 @@ def resident_blocks(threads: int, shared_bytes: int) -> int:
 
 
 def checked_shape(what: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """The grid's or block's shape in three dimensions, if the device takes it.
+    """The shape in three dimensions; ValueError if it exceeds the device's limits.
 
     Parameters
     ----------
     what : {"grid", "block"}
+    shape : tuple of int
     """
     limits = _LARGEST_GRID if what == "grid" else _LARGEST_BLOCK
     if not 1 <= len(shape) <= 3:
-        raise ValueError(
-            f"{what} has {len(shape)} dimensions, {shape}; 1 to 3 are wanted"
-        )
+        raise ValueError(f"{what} must have 1 to 3 dimensions, got {shape}")
     x, y, z = (*(int(size) for size in shape), 1, 1)[:3]
     for size, limit in zip((x, y, z), limits, strict=True):
         if not 1 <= size <= limit:
-            raise ValueError(f"{what} is {shape}; each size must be 1 to {limits}")
+            raise ValueError(
+                f"{what} must be at least 1 and at most {limits} in x, y and z, got "
+                f"{shape}"
+            )
     if what == "block" and x * y * z > threads_per_block:
         raise ValueError(
-            f"block is {shape}, {x * y * z} threads; "
-            f"at most {threads_per_block} are wanted"
+            f"block must have at most {threads_per_block} threads, got {shape}, which "
+            f"has {x * y * z}"
         )
     return x, y, z
 
 
 def check_shared_memory(static: int, dynamic: int) -> None:
-    """Raise ValueError if a block may not have so many bytes of shared memory."""
+    """Raise ValueError if a block cannot have these bytes of shared memory."""
     if dynamic < 0:
-        raise ValueError(f"shared_mem is {dynamic}; no less than 0 is wanted")
+        raise ValueError(f"shared_mem must be >= 0, got {dynamic}")
     if static + dynamic > shared_memory_per_block:
         raise ValueError(
-            f"shared_mem is {dynamic}, and the kernel's own shared variables take "
-            f"{static} bytes; together at most {shared_memory_per_block} are wanted"
+            f"shared_mem must be at most {shared_memory_per_block - static}, got "
+            f"{dynamic}: a block has {shared_memory_per_block} bytes of shared memory, "
+            f"of which the kernel's __shared__ variables take {static}"
         )

@@ -1,13 +1,12 @@
-"""What the emulator raises."""
+"""Exceptions of the emulator."""
 
 
 class CompileError(RuntimeError):
-    """A kernel did not compile; the message has its name and the compiler's log."""
+    """A kernel does not compile. The message has its name and the compiler's log."""
 
 
 class KernelError(RuntimeError):
-    """A kernel did something wrong; the message says which thread did what, and where.
+    """A kernel failed. The message names the kernel, block, thread, line and error.
 
-    The arrays of the launch keep what they held before it, as on a GPU nothing can be
-    relied on after such an error.
+    The arrays of the launch keep their values from before it.
     """

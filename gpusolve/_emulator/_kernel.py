@@ -1,4 +1,4 @@
-"""A kernel that runs on the CPU."""
+"""Kernels compiled for the CPU, and their launch."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ class Kernel:
     instance : str
         A C++ expression that names the kernel: ``"nnls_qr<double>"``.
     include : Path
-        The directory of the headers that it includes.
+        The directory of its headers.
     definitions : str, optional
-        C++ text that stands in front of the source, for the instance to name what it
-        defines: ``"scan<Operator, 256>"`` with a structure ``Operator``. It may include
-        headers, too.
+        C++ text that is inserted before the source. The instance can use its names: a
+        structure ``Operator`` in ``"scan<Operator, 256>"``. It may include headers.
 
     Raises
     ------
@@ -64,7 +63,7 @@ class Kernel:
         shared_mem: int = 0,
         cooperative: bool = False,
     ) -> None:
-        """Run the kernel to its end.
+        """Run the kernel, and return when it has ended.
 
         Parameters
         ----------
@@ -72,16 +71,16 @@ class Kernel:
         args : sequence of ndarray, NumPy scalar, Python number or None
             None is a null pointer.
         shared_mem : int, optional
-            Bytes of dynamic shared memory for each block.
+            Bytes of dynamic shared memory per block.
         cooperative : bool, optional
-            Refuse more blocks than the device holds at once.
+            Raise ValueError if the blocks are not all resident at the same time.
 
         Raises
         ------
         KernelError
-            If the kernel did something wrong. The arrays are then as they were.
+            If the kernel fails. The arrays then keep their values.
         TypeError, ValueError
-            If it cannot be launched so.
+            If the arguments or the launch shape are invalid.
         """
         blocks = _device.checked_shape("grid", grid)
         threads = _device.checked_shape("block", block)
@@ -96,12 +95,13 @@ class Kernel:
         with DeviceMemory(arrays, touch_end=schedule.order != "reverse") as memory:
             stored = _stored(self._parameters, values, memory.pointers())
             addresses = [one.ctypes.data for one in stored]
-            # As many at once as the device holds: a kernel's blocks may count on it.
+            # All resident blocks run concurrently, because a kernel may rely on it.
             resident = self.resident_blocks(math.prod(threads), shared_mem)
             if cooperative and math.prod(blocks) > resident:
                 raise ValueError(
-                    f"a cooperative launch of {math.prod(blocks)} blocks, of which "
-                    f"the device holds {resident} at once"
+                    f"grid of a cooperative launch must have at most {resident} "
+                    f"blocks, which the device can run at the same time, got "
+                    f"{math.prod(blocks)}"
                 )
             request = Request(
                 grid=blocks,
@@ -121,12 +121,12 @@ class Kernel:
             memory.copy_back()
 
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
-        """How many blocks the device holds at once.
+        """The number of blocks that are resident on the device at the same time.
 
         Parameters
         ----------
         threads, shared_bytes : int
-            Of one block; dynamic shared memory only.
+            Threads and dynamic shared memory per block.
         """
         return _device.resident_blocks(
             threads, self._static_shared_memory() + shared_bytes
@@ -134,7 +134,7 @@ class Kernel:
 
     @property
     def _program(self) -> Program:
-        """What to launch: another object where races are watched for."""
+        """The object to launch; race detection needs another one."""
         return self._watched_program if watching() else self._plain_program
 
     @functools.cached_property
@@ -164,7 +164,7 @@ def _stored(
     values: Sequence[Array | np.generic | None],
     pointers: dict[str, int],
 ) -> list[Array]:
-    """Each argument's bytes, as the kernel's parameter has them."""
+    """The bytes of each argument, as the kernel reads them."""
     return [
         np.array(value)
         if isinstance(value, np.generic)

@@ -1,8 +1,8 @@
-"""A launch's arrays, each alone between pages that nobody may touch.
+"""Copies of a launch's arrays, between inaccessible pages.
 
-A kernel runs on copies. One end of an array touches an inaccessible page, so that an
-access beyond it faults; whatever room is left at the other end is checked for writes
-afterwards.
+A kernel runs on these copies. One end of each touches an inaccessible page, so that an
+access beyond it faults. The unused bytes at the other end are checked for writes after
+the launch.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ._errors import KernelError
 Array = npt.NDArray[Any]
 
 _GUARD_BYTES = 64 * 1024 * 1024
-"""On either side. Addresses only: no memory stands behind it."""
+"""Inaccessible bytes on either side of a copy. They reserve addresses, not memory."""
 
 _CANARY = bytes([0xF5, 0xFF]) * _pages.PAGE_BYTES
-"""In the room around an array, less than two pages. NaN in every floating type."""
+"""Fills the unused bytes around a copy (below two pages). NaN in every float type."""
 
 _POISONED_POINTER = 2**64 - _pages.PAGE_BYTES
-"""A pointer from memory that nobody wrote, and those a little before it."""
+"""Addresses from here on come from uninitialised pointers."""
 
 
 @dataclass(frozen=True)
 class NamedArray:
-    """An array as a kernel knows it, by its parameter's name.
+    """An array with the name of its parameter.
 
-    `is_written` where the parameter is no pointer to const.
+    `is_written`: whether the parameter is a pointer to non-const.
     """
 
     name: str
@@ -46,16 +46,16 @@ class NamedArray:
 
 
 class Arena:
-    """A copy of the memory that some overlapping arrays lie in, guarded on both sides.
+    """A copy of the memory of overlapping arrays, with a guard on both sides.
 
     Parameters
     ----------
     arrays : sequence of NamedArray
     low, high : int
-        The first address of their memory, and that behind the last.
+        Their memory: the first address, and the address after the last.
     touch_end : bool
-        Whether the end of the copy touches a guard, or else its beginning. An array's
-        elements keep their alignment, so a few bytes may lie between.
+        Whether the end of the copy touches a guard, or its beginning. Elements keep
+        their alignment, so there may be a few bytes between.
     """
 
     def __init__(
@@ -68,48 +68,45 @@ class Arena:
         tail = -high % alignment
         head = low % alignment
         used = self._bytes + (tail if touch_end else head)
-        self._room = _pages.whole_pages(used)
-        self._base = _pages.reserve(self._room + 2 * _GUARD_BYTES)
-        self._room_start = self._base + _GUARD_BYTES
-        self._start = (
-            self._room_start + self._room - used
-            if touch_end
-            else self._room_start + head
-        )
+        self._allocated = _pages.whole_pages(used)
+        self._reserved = self._allocated + 2 * _GUARD_BYTES
+        self._base = _pages.reserve(self._reserved)
+        self._allocation = self._base + _GUARD_BYTES
+        self._start = self._allocation + (self._allocated - used if touch_end else head)
         self._copy_in()
 
     def _copy_in(self) -> None:
-        if self._room == 0:
+        if self._allocated == 0:
             return
-        _pages.protect(self._room_start, self._room, _pages.READ_AND_WRITE)
-        for address, size in self._spans_around():
+        _pages.protect(self._allocation, self._allocated, _pages.READ_AND_WRITE)
+        for address, size in self._unused_spans():
             ctypes.memmove(address, _CANARY, size)
         ctypes.memmove(self._start, self._low, self._bytes)
         if not self.writeable:
-            _pages.protect(self._room_start, self._room, _pages.READ)
+            _pages.protect(self._allocation, self._allocated, _pages.READ)
 
     def copy_back(self) -> None:
-        """Give the arrays what the kernel wrote."""
+        """Copy the results of the kernel to the arrays."""
         if self.writeable:
             ctypes.memmove(self._low, self._start, self._bytes)
 
     def close(self) -> None:
-        _pages.release(self._base, self._room + 2 * _GUARD_BYTES)
+        _pages.release(self._base, self._reserved)
 
     def pointer(self, array: Array) -> int:
-        """Where the copy has the array's first element."""
+        """The address of the array's first element in the copy."""
         return self._start + int(array.ctypes.data) - self._low
 
     @property
     def span(self) -> tuple[int, int]:
-        """The copy's first address, and its bytes."""
+        """The copy's first address and its size in bytes."""
         return self._start, self._bytes
 
     def __contains__(self, address: int) -> bool:
-        return self._base <= address < self._base + self._room + 2 * _GUARD_BYTES
+        return self._base <= address < self._base + self._reserved
 
     def describe(self, address: int) -> str:
-        """The element of an array that lies, or would lie, at an address."""
+        """The array and the index of its element at an address, valid or not."""
         named = min(self.arrays, key=lambda one: self._distance(one.array, address))
         array = named.array
         element = (address - self.pointer(array)) // max(array.itemsize, 1)
@@ -122,22 +119,22 @@ class Arena:
         return f"{text}, which has elements {first} to {last}"
 
     def overwritten(self) -> int | None:
-        """The first address around the arrays that the kernel wrote to."""
-        for address, size in self._spans_around():
-            found, right = ctypes.string_at(address, size), _CANARY[:size]
-            if found != right:
-                pairs = zip(found, right, strict=True)
+        """The first address outside the arrays that the kernel wrote to, or None."""
+        for address, size in self._unused_spans():
+            found, expected = ctypes.string_at(address, size), _CANARY[:size]
+            if found != expected:
+                pairs = zip(found, expected, strict=True)
                 return address + next(k for k, (a, b) in enumerate(pairs) if a != b)
         return None
 
-    def _spans_around(self) -> Iterator[tuple[int, int]]:
-        """Addresses and sizes."""
+    def _unused_spans(self) -> Iterator[tuple[int, int]]:
+        """Addresses and sizes of the unused bytes before and after the copy."""
         end = self._start + self._bytes
-        yield self._room_start, self._start - self._room_start
-        yield end, self._room_start + self._room - end
+        yield self._allocation, self._start - self._allocation
+        yield end, self._allocation + self._allocated - end
 
     def _elements(self, array: Array) -> tuple[int, int]:
-        """Offsets of the array's lowest and highest element from its first."""
+        """Indices of the elements at the lowest and the highest address."""
         low, high = byte_bounds(array)
         first = int(array.ctypes.data)
         return (low - first) // array.itemsize, (high - first) // array.itemsize - 1
@@ -149,14 +146,14 @@ class Arena:
 
 
 class DeviceMemory:
-    """All arenas of one launch.
+    """The arenas of one launch.
 
     Parameters
     ----------
     arrays : sequence of NamedArray
-        Those that overlap share an arena, as they share memory.
+        Arrays that overlap share an arena.
     touch_end : bool
-        Which end of each lies against a guard.
+        Whether the end of each copy touches a guard, or its beginning.
     """
 
     def __init__(self, arrays: Sequence[NamedArray], touch_end: bool) -> None:
@@ -175,7 +172,7 @@ class DeviceMemory:
         self.close()
 
     def pointers(self) -> dict[str, int]:
-        """What each parameter points to."""
+        """The address for each pointer parameter."""
         return {
             named.name: arena.pointer(named.array)
             for arena in self._arenas
@@ -183,7 +180,7 @@ class DeviceMemory:
         }
 
     def written_spans(self) -> list[tuple[int, int]]:
-        """Where bytes begin that the kernel may write, and how many there are."""
+        """Addresses and sizes of the memory that the kernel may write."""
         return [
             arena.span
             for arena in self._arenas
@@ -191,18 +188,18 @@ class DeviceMemory:
         ]
 
     def describe(self, address: int) -> str:
-        """What lies at an address that a kernel should not have touched."""
+        """The object at an address, for an error message."""
         for arena in self._arenas:
             if address in arena:
                 return arena.describe(address)
         if address < _pages.PAGE_BYTES:
-            return f"address {address:#x}, a null pointer"
+            return f"address {address:#x}, through a null pointer"
         if address >= _POISONED_POINTER:
-            return f"address {address:#x}, a pointer that nobody set"
-        return f"address {address:#x}, which belongs to no array"
+            return f"address {address:#x}, through an uninitialised pointer"
+        return f"address {address:#x}, which is in no array of the launch"
 
     def check(self, kernel: str) -> None:
-        """Raise KernelError if the kernel wrote beside an array."""
+        """Raise KernelError if the kernel wrote just outside an array."""
         for arena in self._arenas:
             address = arena.overwritten()
             if address is not None:
@@ -221,7 +218,7 @@ class DeviceMemory:
 def _overlapping(
     arrays: Sequence[NamedArray],
 ) -> Iterator[tuple[list[NamedArray], int, int]]:
-    """Groups of arrays that share memory, with its bounds; empty ones stand alone."""
+    """Groups of arrays that share memory, with its bounds. Empty arrays share none."""
     for named in arrays:
         if named.array.size == 0:
             address = int(named.array.ctypes.data)

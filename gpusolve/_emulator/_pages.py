@@ -1,6 +1,6 @@
-"""Pages of memory, and who may touch them.
+"""Allocation and protection of memory pages.
 
-It imports everywhere, and works where there is POSIX.
+The functions need POSIX. The module can be imported on every platform.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ PAGE_BYTES = mmap.PAGESIZE
 NO_ACCESS = 0
 READ = 1
 READ_AND_WRITE = 3
-"""``PROT_READ`` and ``PROT_WRITE``, which `mmap` has on POSIX only."""
+"""``PROT_READ | PROT_WRITE``. Python's `mmap` has these constants on POSIX only."""
 
 
 def whole_pages(size: int) -> int:
-    """`size` bytes, rounded up to pages."""
-    return -(-size // PAGE_BYTES) * PAGE_BYTES
+    """`size` in bytes, rounded up to whole pages."""
+    return (size + PAGE_BYTES - 1) // PAGE_BYTES * PAGE_BYTES
 
 
 def reserve(size: int) -> int:
-    """The address of whole pages that nobody may touch, without memory behind them."""
+    """Reserve addresses of inaccessible pages, without memory. Returns the first."""
     kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     address = _libc().mmap(None, size, NO_ACCESS, kind, -1, 0)
     if address in (None, ctypes.c_void_p(-1).value):
-        raise MemoryError(f"no room for {size} bytes of addresses")
+        raise MemoryError(f"cannot reserve {size} bytes of addresses")
     return int(address)
 
 
 def protect(address: int, size: int, access: int) -> None:
-    """Say who may touch pages: `NO_ACCESS`, `READ` or `READ_AND_WRITE`."""
+    """Set the access to pages: `NO_ACCESS`, `READ` or `READ_AND_WRITE`."""
     if _libc().mprotect(address, size, access) != 0:
-        raise MemoryError(f"no memory for {size} bytes")
+        raise MemoryError(f"cannot allocate {size} bytes")
 
 
 def release(address: int, size: int) -> None:
-    """Give back what `reserve` gave."""
+    """Release pages from `reserve`."""
     _libc().munmap(address, size)
 
 

@@ -1,4 +1,4 @@
-"""A kernel's compiled object, loaded: what it tells of itself, and its launch."""
+"""Loads the compiled object of a kernel: its parameters, and its launch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._report import Report
 from ._stacks import stacks
 
 _one_launch = threading.Lock()
-"""The device runs one kernel at a time; signal handlers are the whole process's."""
+"""One kernel runs at a time, because signal handlers belong to the whole process."""
 
 
 class ParameterType(ctypes.Structure):
@@ -51,14 +51,13 @@ class Request(ctypes.Structure):
 
 
 class Program:
-    """One object of the cache.
+    """A compiled object, loaded.
 
     Parameters
     ----------
     path : Path
-        Where it lies.
     watched : bool
-        Whether it was compiled for launches that look out for races.
+        Whether it is compiled for race detection.
     """
 
     def __init__(self, path: Path, *, watched: bool) -> None:
@@ -68,34 +67,34 @@ class Program:
         self._object.emulator_static_shared_bytes.restype = ctypes.c_uint64
 
     def static_shared_bytes(self) -> int:
-        """Bytes of shared memory that the kernel's own variables take."""
+        """Bytes of the kernel's `__shared__` variables."""
         return int(self._object.emulator_static_shared_bytes())
 
     def parameter_types(self) -> list[ParameterType]:
         count = ctypes.c_int.in_dll(self._object, "emulator_parameter_count").value
-        described = ctypes.POINTER(ParameterType).in_dll(
+        types = ctypes.POINTER(ParameterType).in_dll(
             self._object, "emulator_parameters"
         )
-        return described[:count]
+        return types[:count]
 
     def launch(self, request: Request, spans: Sequence[tuple[int, int]]) -> Report:
-        """Run in a thread of its own, so that Ctrl-C can end an endless kernel.
+        """Run the kernel in a new thread, so that Ctrl-C can end an endless kernel.
 
         Parameters
         ----------
         request : Request
-            All but its stacks, and what is watched.
+            Without the stacks and the watched memory, which are set here.
         spans : sequence of tuple of int
-            Addresses and bytes of the arrays that the kernel may write.
+            Addresses and sizes of the arrays that the kernel may write.
         """
         report = Report()
         if self.watched:
-            # One more than there are: a null pointer would say that nobody looks.
+            # One extra element, because a null pointer would turn the detection off.
             watched = (Span * (len(spans) + 1))(*(Span(*span) for span in spans))
             request.watched = watched
             request.watched_count = len(spans)
-        # Not Thread.join: interrupted, it takes a thread that still runs for one that
-        # has ended.
+        # An event, because Thread.join, when interrupted, marks a running thread as
+        # ended.
         ended = threading.Event()
 
         def launch() -> None:

@@ -1,4 +1,4 @@
-"""Whether kernels are watched for races."""
+"""Turns the race detector on."""
 
 from __future__ import annotations
 
@@ -14,26 +14,31 @@ _watching: ContextVar[bool] = ContextVar("races", default=False)
 
 @contextlib.contextmanager
 def races() -> Iterator[None]:
-    """Watch kernels for races inside the block of this `with` statement.
+    """Detect data races in kernels that are launched in this `with` statement.
 
-    A launch raises KernelError where two threads touch an element of global or shared
-    memory, one of them writes, and nothing puts the one access before the other. Within
-    a block a barrier does, or a ``__syncwarp()`` whose mask has both lanes. Between
-    blocks it is a value that was written behind a ``__threadfence()`` and seen by a
-    volatile or atomic read in front of another one; within a block
-    ``__threadfence_block()`` serves for that as well. It raises whichever comes first
-    in this run, and also where a read takes for one value what another thread wrote in
-    parts.
+    A launch raises KernelError if two threads access the same element of global or
+    shared memory, one of them writes, and nothing orders the two accesses. Two accesses
+    are ordered
+
+    - within a block, by a barrier between them, or within a warp by a ``__syncwarp()``
+      whose mask contains both lanes;
+    - between blocks, by a flag: the first thread calls ``__threadfence()``, then writes
+      the flag; the second thread reads the flag, then calls ``__threadfence()``. Both
+      access the flag by a volatile or atomic operation. Within a block
+      ``__threadfence_block()`` is sufficient.
+
+    A launch also raises KernelError if a thread reads a value as a whole that another
+    thread writes in parts. It reports the first race of the run.
 
     Notes
     -----
-    Shuffles and votes order no memory, as CUDA's programming guide has it. Volatile and
-    atomic accesses do not race with each other. Arrays that a kernel takes by pointers
-    to const are not watched, nor are a thread's local arrays.
+    Shuffles and votes do not order memory accesses, as CUDA's programming guide says.
+    Volatile and atomic accesses do not race with each other. Arrays passed as pointers
+    to const are not checked, nor are a thread's local arrays.
 
-    Kernels are compiled once more for it, and run much slower, one block at a time.
-    Outside of such statements ``GPUSOLVE_EMULATE_RACES=1`` in the environment does the
-    same.
+    Kernels are compiled a second time for race detection. They run much more slowly,
+    one block at a time. ``GPUSOLVE_EMULATE_RACES=1`` in the environment turns the
+    detection on for the whole program.
     """
     token = _watching.set(True)
     try:
@@ -43,5 +48,5 @@ def races() -> Iterator[None]:
 
 
 def watching() -> bool:
-    """Whether launches are to be watched."""
+    """Whether launches must detect races."""
     return _watching.get() or os.environ.get(VARIABLE, "") not in ("", "0")

@@ -1,4 +1,4 @@
-"""What went wrong in a kernel, in words."""
+"""Error messages for failed kernels."""
 
 from __future__ import annotations
 
@@ -42,16 +42,15 @@ class Report(ctypes.Structure):
 
 _ACCESSES = ("accesses", "reads", "writes")
 _PAST_ACCESSES = ("accessed", "read", "wrote")
-"""In the sequence of ``enum class Access`` in ``runtime/report.h``."""
+"""In the order of ``enum class Access`` in ``runtime/report.h``."""
 
 _TORN = 2
-"""Of ``enum class RaceKind`` there."""
-
+"""``RaceKind::torn`` in ``runtime/report.h``."""
 
 _SHARED_VARIABLE = re.compile(
     r"\s*\d+: (?P<start>\w+) +(?P<size>\w+) TLS( +\w+){3} +(?P<name>.+)"
 )
-"""A line of readelf on a thread-local symbol."""
+"""A line of readelf's output for a thread-local symbol."""
 
 
 def explain(report: Report, kernel: str, memory: DeviceMemory, compiled: Path) -> str:
@@ -61,11 +60,11 @@ def explain(report: Report, kernel: str, memory: DeviceMemory, compiled: Path) -
     ----------
     report : Report
     kernel : str
-        Its name.
+        The kernel's name.
     memory : DeviceMemory
-        Where the arrays lay.
+        The arrays of the launch.
     compiled : Path
-        The object that ran, to find a faulty instruction's line.
+        The kernel's object, to look up the line of an instruction.
     """
     where = [kernel]
     if report.has_thread:
@@ -75,10 +74,10 @@ def explain(report: Report, kernel: str, memory: DeviceMemory, compiled: Path) -
         where.append(f"{report.file.decode()}:{report.line}")
     elif report.instruction and (line := _line(compiled, report.instruction)):
         where.append(line)
-    return f"{', '.join(where)}: {_what(report, memory, compiled)}"
+    return f"{', '.join(where)}: {_error(report, memory, compiled)}"
 
 
-def _what(report: Report, memory: DeviceMemory, compiled: Path) -> str:
+def _error(report: Report, memory: DeviceMemory, compiled: Path) -> str:
     if report.signal:
         return _fault(report, memory)
     if report.race:
@@ -90,20 +89,32 @@ def _what(report: Report, memory: DeviceMemory, compiled: Path) -> str:
 
 def _race(report: Report, memory: DeviceMemory, compiled: Path) -> str:
     line = _line(compiled, report.other_instruction)
+    same_block = tuple(report.other_block) == tuple(report.block)
     other = f"thread {tuple(report.other_thread)}"
-    if tuple(report.other_block) != tuple(report.block):
+    if not same_block:
         other += f" of block {tuple(report.other_block)}"
     if line:
         other += f" at {line}"
     if report.in_shared_memory:
-        what = _shared_byte(compiled, report.address)
+        element = _shared_byte(compiled, report.address)
     else:
-        what = memory.describe(report.address)
-    touched = f"{_ACCESSES[report.access]} {what}"
+        element = memory.describe(report.address)
+    access = f"data race: {_ACCESSES[report.access]} {element}"
     if report.race == _TORN:
-        return f"{touched} as one value, of which {other} wrote a part"
-    did = _PAST_ACCESSES[report.other_access]
-    return f"{touched}, which {other} {did}, and nothing orders the two"
+        return (
+            f"{access} as one value, but {other} wrote only a part of it; write the "
+            "value by one store"
+        )
+    other_access = _PAST_ACCESSES[report.other_access]
+    remedy = (
+        "put a __syncthreads() between them"
+        if same_block
+        else "use atomics, or a flag with a __threadfence() on both sides"
+    )
+    return (
+        f"{access}, which {other} {other_access}, and nothing orders the two accesses; "
+        f"{remedy}"
+    )
 
 
 def _fault(report: Report, memory: DeviceMemory) -> str:
@@ -112,9 +123,9 @@ def _fault(report: Report, memory: DeviceMemory) -> str:
     if report.signal == signal.SIGILL:
         return "runs an illegal instruction"
     if report.stack_overflow:
-        return "overflows its stack: it has too large local arrays, or recurses"
+        return "overflows its stack; use smaller local arrays or less recursion"
     if report.access == 0 and report.address == 0:
-        return "follows a pointer that points nowhere"
+        return "accesses memory through an invalid pointer"
     return f"{_ACCESSES[report.access]} {memory.describe(report.address)}"
 
 
@@ -123,11 +134,14 @@ def _overrun(report: Report, compiled: Path) -> str:
     if variable is None:
         return "writes past the end of shared memory"
     name, start, size = variable
-    if start + size > report.address:  # dynamic memory, which is declared for the most
+    remedy = "check the index"
+    # The symbol of dynamic memory has the largest size that is allowed.
+    if start + size > report.address:
         size = report.shared_bytes
+        remedy += ", or launch with a larger shared_mem"
     return (
         f"writes past the end of shared memory: byte {report.address - start} of "
-        f"{name}, which has {size}"
+        f"{name}, which has {size} bytes; {remedy}"
     )
 
 
@@ -140,9 +154,9 @@ def _shared_byte(compiled: Path, offset: int) -> str:
 
 
 def _shared_variable(compiled: Path, offset: int) -> tuple[str, int, int] | None:
-    """The last `__shared__` variable that begins at an offset in them all, or before.
+    """Name, offset and size of the last `__shared__` variable at an offset or before.
 
-    Its name, offset and size, where binutils are at hand to find it.
+    None if binutils are not installed, or there is no such variable.
     """
     program = shutil.which("readelf") or shutil.which("llvm-readelf")
     if program is None:
@@ -162,18 +176,17 @@ def _shared_variable(compiled: Path, offset: int) -> tuple[str, int, int] | None
     if not before:
         return None
     start, size, _ = max(before)
-    # Kernels of a file may have several names for the dynamic memory.
-    names = sorted({name for place, _, name in before if place == start})
+    # The kernels of a file may have different names for the dynamic memory.
+    names = sorted({name for offset, _, name in before if offset == start})
     return " or ".join(names), start, size
 
 
 def _line(compiled: Path, instruction: int) -> str | None:
-    """The source line of an instruction, where binutils are at hand to find it."""
+    """The source line of an instruction; None if binutils are not installed."""
     program = shutil.which("addr2line") or shutil.which("llvm-addr2line")
     if program is None:
         return None
-    # Inlined functions, from the innermost outwards: the first line that is not one of
-    # the emulator's own.
+    # Inlined functions from the innermost outwards: the first line outside the runtime.
     command = [program, "-i", "-e", str(compiled), hex(instruction)]
     found = subprocess.run(command, capture_output=True, text=True).stdout
     for line in found.splitlines():

@@ -1,4 +1,4 @@
-"""In which order threads run between two barriers, and blocks between two meetings."""
+"""The order in which threads and blocks run."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ from typing import Literal, get_args
 
 Order = Literal["forward", "reverse", "random"]
 ORDERS: tuple[Order, ...] = get_args(Order)
-"""In the sequence of ``enum class Order`` in ``runtime/schedule.h``."""
+"""In the order of ``enum class Order`` in ``runtime/schedule.h``."""
 
 VARIABLE = "GPUSOLVE_EMULATE_SCHEDULE"
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """An order of threads, warps and blocks; `seed` is for the random one."""
+    """An order of threads, warps and blocks; `seed` is for the random order."""
 
     order: Order = "forward"
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
-            raise ValueError(
-                f"the schedule is {self.order!r}; one of {ORDERS} is wanted"
-            )
+            raise ValueError(f"order must be one of {ORDERS}, got {self.order!r}")
 
 
 _chosen: ContextVar[Schedule | None] = ContextVar("schedule", default=None)
@@ -35,24 +33,25 @@ _chosen: ContextVar[Schedule | None] = ContextVar("schedule", default=None)
 
 @contextlib.contextmanager
 def schedule(order: Order, seed: int = 0) -> Iterator[None]:
-    """Run kernels inside the block of this `with` statement in another order.
+    """Choose the order of threads for kernels launched in this `with` statement.
 
     Parameters
     ----------
     order : {"forward", "reverse", "random"}
-        Random order draws anew in every step, and lets one block run at a time, until
-        it calls an atomic or a fence, sleeps or ends: one seed replays a launch. In the
-        other orders blocks run at the same time.
+        In random order, every step of the scheduler is random. One block runs at a
+        time; it can be interrupted by another one when it calls an atomic or a fence,
+        sleeps or ends. The same seed repeats a launch exactly. In the other orders,
+        blocks run concurrently.
     seed : int, optional
 
     Notes
     -----
-    A block that waits in a plain loop on a volatile variable is not seen to wait, but
-    under `races`. In random order others then run beside it after half a second, as
-    beside one that works for so long on its own, and the launch does not replay.
+    The emulator cannot see that a block waits in a plain loop on a volatile variable,
+    except under `races`. If a block runs for half a second without such a call, random
+    order lets other blocks run concurrently. Such a launch is not repeatable.
 
-    Where no such statement is in force, the environment's ``GPUSOLVE_EMULATE_SCHEDULE``
-    says the order, as ``reverse`` or ``random:7``; else it is forward.
+    Outside of these statements, ``GPUSOLVE_EMULATE_SCHEDULE`` in the environment sets
+    the order, for example ``reverse`` or ``random:7``. The default is forward.
     """
     token = _chosen.set(Schedule(order, seed))
     try:
@@ -62,7 +61,7 @@ def schedule(order: Order, seed: int = 0) -> Iterator[None]:
 
 
 def current() -> Schedule:
-    """The schedule in force."""
+    """The current schedule."""
     return _chosen.get() or _from_environment()
 
 
@@ -73,5 +72,5 @@ def _from_environment() -> Schedule:
         return Schedule(order, int(seed or 0))  # type: ignore[arg-type]
     except ValueError as error:
         raise ValueError(
-            f"{VARIABLE} is {text!r}; forward, reverse, random or random:SEED is wanted"
+            f"{VARIABLE} must be forward, reverse, random or random:SEED, got {text!r}"
         ) from error

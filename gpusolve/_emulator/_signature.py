@@ -1,4 +1,4 @@
-"""The names of a kernel's parameters, read from its source for better messages."""
+"""Reads the names of a kernel's parameters from its source, for error messages."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
 def parameter_names(source: str, instance: str, count: int) -> list[str]:
-    """The names in the definition; "argument 1" and so on where that is not understood.
+    """The parameters' names; "argument 1" and so on if the source cannot be parsed.
 
     Parameters
     ----------
     source : str
         The text of the ``.cu`` file.
     instance : str
-        The kernel, with template arguments if it has any.
+        The kernel, with its template arguments.
     count : int
-        How many parameters the compiled kernel has.
+        Number of parameters of the compiled kernel.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def parameter_names(source: str, instance: str, count: int) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """The parameters in front of the parenthesis that closes the list."""
+    """The declarations before the parenthesis that closes the parameter list."""
     depth, start = 0, 0
     parameters = []
     for position, character in enumerate(text):

@@ -1,7 +1,7 @@
-"""The stacks of the emulated threads, as many as the device holds at once.
+"""Stacks for the emulated threads, one for each resident thread of the device.
 
-They are made when first needed and kept, since a page that guards each from its
-neighbour costs a system call. All kernels share them: one runs at a time.
+They are allocated when first needed and kept, because the guard page of each costs a
+system call. All kernels share them, because one kernel runs at a time.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from . import _device, _pages
 STACK_BYTES = 64 * 1024
 GUARD_BYTES = _pages.PAGE_BYTES
 STRIDE = GUARD_BYTES + STACK_BYTES
-"""From one stack to the next: the guard lies below, where a stack overflows to."""
+"""Distance between stacks. The guard is below each stack, where it would overflow."""
 
 
 class Stacks:
-    """Equal stacks side by side."""
+    """Adjacent stacks of equal size."""
 
     def __init__(self) -> None:
         self._address: int | None = None
         self._ready = 0
 
     def ready(self, count: int) -> int:
-        """Where the first of `count` stacks begins, with the guard below it."""
+        """Allocate at least `count` stacks. Returns the address of the first guard."""
         if self._address is None:
             self._address = _pages.reserve(_device.resident_threads * STRIDE)
         for index in range(self._ready, count):

@@ -1,14 +1,14 @@
-"""A stand-in that plays ``cupy`` where there is no GPU, for the tests.
+"""Replaces ``cupy`` in tests on a machine without a GPU.
 
-It has what gpusolve uses of CuPy, and no more. Arrays lie in host memory, but each has
-a device; an operation on an array, or a new array, needs that device to be the current
-one. Kernels run on the emulator. What a real GPU refuses, or answers with an illegal
-access, is an error here: NumPy's functions on an array, an implicit conversion to
-NumPy, arrays of two devices together, a pointer to another device's memory or to a
-misaligned address, more memory or more shared memory than there is.
+It has only what gpusolve uses of CuPy. Arrays are in host memory, but each has a
+device, which must be the current one for every operation on the array. Kernels run on
+the emulator. Mistakes that CuPy refuses, or that fail on a GPU, are errors here:
+NumPy's functions on an array, implicit conversion to NumPy, arrays of two devices in
+one operation, a pointer to another device's memory or to a misaligned address, and more
+memory or shared memory than the device has.
 
-Two GPUs without access to each other's memory are assumed, which is the stricter case:
-with peer access CuPy would warn and go on.
+The GPUs have no access to each other's memory. This is the stricter case: with peer
+access CuPy only warns.
 """
 
 from numpy import bool_, float32, float64, int32, int64, uint8, uint64

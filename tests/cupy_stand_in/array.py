@@ -1,4 +1,4 @@
-"""Arrays that have a device, and insist on it."""
+"""Arrays on a device, which must be the current one for every operation."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .memory import Memory, MemoryPointer
 
 Host = np.ndarray[Any, Any]
 
-CHARACTERS = "?bhilqBHILQefdFD"
-"""The dtypes that CuPy has."""
+DTYPES = "?bhilqBHILQefdFD"
+"""The characters of CuPy's dtypes."""
 
 
 class Flags:
-    """What CuPy says of a memory layout: three facts, none of them `aligned`."""
+    """CuPy's flags of a memory layout. There is no `aligned`."""
 
     def __init__(self, flags: Any, owndata: bool) -> None:
         self.c_contiguous = bool(flags.c_contiguous)
@@ -29,13 +29,13 @@ class Flags:
 
 def checked_dtype(dtype: Any) -> np.dtype[Any]:
     found = np.dtype(dtype)
-    if found.char not in CHARACTERS or not found.isnative:
+    if found.char not in DTYPES or not found.isnative:
         raise ValueError(f"Unsupported dtype {found}")
     return found
 
 
 def check_device(array: ndarray) -> None:
-    """ValueError unless the array's device is the current one, in CuPy's words."""
+    """Raise CuPy's ValueError unless the array's device is the current one."""
     device, current = array.data.device_id, devices.current()
     if device != current:
         raise ValueError(
@@ -45,8 +45,15 @@ def check_device(array: ndarray) -> None:
         )
 
 
-def host(value: Any) -> Any:
-    """What NumPy computes with: an array's numbers on the current device, a scalar."""
+def refuse_options(**is_default: bool) -> None:
+    """Raise TypeError for options that the stand-in does not support."""
+    given = [name for name, default in is_default.items() if not default]
+    if given:
+        raise TypeError(f"the stand-in does not support {', '.join(given)}")
+
+
+def host_value(value: Any) -> Any:
+    """The NumPy array of an array on the current device; scalars as they are."""
     if isinstance(value, ndarray):
         check_device(value)
         return value._host
@@ -55,53 +62,85 @@ def host(value: Any) -> Any:
     raise TypeError(f"Unsupported type {type(value)}")
 
 
-def made(result: Any) -> ndarray:
-    """A new array on the current device, of what NumPy computed."""
-    found = np.asarray(result)
-    order = "F" if found.flags.fnc else "C"
-    array = ndarray(found.shape, checked_dtype(found.dtype), order=order)
-    array._host[...] = found
+def from_host(value: Any) -> ndarray:
+    """A new array on the current device, from a NumPy array or scalar."""
+    source = np.asarray(value)
+    order = "F" if source.flags.fnc else "C"
+    array = ndarray(source.shape, checked_dtype(source.dtype), order=order)
+    array._host[...] = source
     return array
 
 
-def computed(function: Callable[..., Any], *values: Any, **options: Any) -> ndarray:
-    """A function of NumPy's, of arrays on the current device and scalars."""
-    hosts = [host(value) for value in values]
+def compute(function: Callable[..., Any], *values: Any, **options: Any) -> ndarray:
+    """Apply a NumPy function to arrays on the current device and scalars."""
+    hosts = [host_value(value) for value in values]
     with np.errstate(all="ignore"):
-        return made(function(*hosts, **options))
+        return from_host(function(*hosts, **options))
 
 
-def view(array: ndarray, seen: Host) -> ndarray:
-    """Part of the array's memory as another array; nothing runs on the device."""
+def view_of(array: ndarray, host_view: Host) -> ndarray:
+    """An array on part of another one's memory. Runs nothing on the device."""
     found = object.__new__(ndarray)
     begin = array._host.ctypes.data if array.size else 0
-    found.data = array.data + (seen.ctypes.data - begin if seen.size and begin else 0)
-    found._host = seen
+    offset = host_view.ctypes.data - begin if host_view.size and begin else 0
+    found.data = array.data + offset
+    found._host = host_view
     found.base = array
     return found
 
 
-def _binary(function: Callable[[Any, Any], Any]) -> Any:
-    def forward(self: ndarray, other: Any) -> ndarray:
-        return computed(function, self, other)
+# ---- members of ndarray, each from a NumPy function or attribute ----
 
-    return forward
+
+def _attribute(name: str) -> Any:
+    return property(lambda self: getattr(self._host, name))
+
+
+def _operator(function: Callable[[Any, Any], Any]) -> Any:
+    def apply(self: ndarray, other: Any) -> ndarray:
+        return compute(function, self, other)
+
+    return apply
 
 
 def _reflected(function: Callable[[Any, Any], Any]) -> Any:
-    def backward(self: ndarray, other: Any) -> ndarray:
-        return computed(function, other, self)
+    def apply(self: ndarray, other: Any) -> ndarray:
+        return compute(function, other, self)
 
-    return backward
+    return apply
 
 
 def _in_place(function: Callable[..., Any]) -> Any:
-    def change(self: ndarray, other: Any) -> ndarray:
+    def apply(self: ndarray, other: Any) -> ndarray:
         with np.errstate(all="ignore"):
-            function(host(self), host(other), out=self._host)
+            function(host_value(self), host_value(other), out=self._host)
         return self
 
-    return change
+    return apply
+
+
+def _reduction(function: Callable[..., Any]) -> Any:
+    def reduce(
+        self: ndarray, axis: Any = None, out: Any = None, keepdims: bool = False
+    ) -> ndarray:
+        refuse_options(out=out is None)
+        return compute(function, self, axis=axis, keepdims=keepdims)
+
+    return reduce
+
+
+def _typed_reduction(function: Callable[..., Any]) -> Any:
+    def reduce(
+        self: ndarray,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+    ) -> ndarray:
+        refuse_options(out=out is None)
+        return compute(function, self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    return reduce
 
 
 class ndarray:  # noqa: N801
@@ -149,19 +188,15 @@ class ndarray:  # noqa: N801
             "version": 3,
         }
 
-    # ---- what it is ----
+    # ---- attributes ----
 
-    shape = property(lambda self: self._host.shape)
-    strides = property(lambda self: self._host.strides)
-    dtype = property(lambda self: self._host.dtype)
-    ndim = property(lambda self: self._host.ndim)
-    size = property(lambda self: self._host.size)
-    itemsize = property(lambda self: self._host.itemsize)
-    nbytes = property(lambda self: self._host.nbytes)
+    shape, strides, dtype = map(_attribute, ("shape", "strides", "dtype"))
+    ndim, size = map(_attribute, ("ndim", "size"))
+    itemsize, nbytes = map(_attribute, ("itemsize", "nbytes"))
     device = property(lambda self: self.data.device)
     flags = property(lambda self: Flags(self._host.flags, self.base is None))
-    T = property(lambda self: view(self, self._host.T))
-    real = property(lambda self: view(self, self._host.real))
+    T = property(lambda self: view_of(self, self._host.T))
+    real = property(lambda self: view_of(self, self._host.real))
 
     def __len__(self) -> int:
         return len(self._host)
@@ -172,7 +207,7 @@ class ndarray:  # noqa: N801
     def __repr__(self) -> str:
         return repr(self._host)
 
-    # ---- to the host, from any device ----
+    # ---- copies to the host, allowed from any device ----
 
     def get(
         self,
@@ -201,30 +236,30 @@ class ndarray:  # noqa: N801
     def __complex__(self) -> complex:
         return complex(self._host)
 
-    # ---- other views ----
+    # ---- views ----
 
     def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> ndarray:
         lengths = shape[0] if len(shape) == 1 else shape
         found = self._host.reshape(lengths, order=order)
         if found.size == 0 or np.may_share_memory(found, self._host):
-            return view(self, found)
+            return view_of(self, found)
         check_device(self)
-        return made(found)
+        return from_host(found)
 
     def ravel(self, order: str = "C") -> ndarray:
         return self.reshape(-1, order=order)
 
     def transpose(self, *axes: Any) -> ndarray:
-        return view(self, self._host.transpose(*axes))
+        return view_of(self, self._host.transpose(*axes))
 
     def swapaxes(self, axis1: int, axis2: int) -> ndarray:
-        return view(self, self._host.swapaxes(axis1, axis2))
+        return view_of(self, self._host.swapaxes(axis1, axis2))
 
     def squeeze(self, axis: Any = None) -> ndarray:
-        return view(self, self._host.squeeze(axis))
+        return view_of(self, self._host.squeeze(axis))
 
     def view(self, dtype: Any = None, type: Any = None) -> ndarray:
-        return view(self, self._host.view(checked_dtype(dtype or self.dtype)))
+        return view_of(self, self._host.view(checked_dtype(dtype or self.dtype)))
 
     # ---- elements ----
 
@@ -232,15 +267,15 @@ class ndarray:  # noqa: N801
         key, advanced = _key(slices)
         if advanced:
             check_device(self)
-            return made(self._host[key])
+            return from_host(self._host[key])
         if not any(one is Ellipsis for one in key):
-            key = (*key, Ellipsis)  # or else NumPy makes scalars
-        return view(self, self._host[key])
+            key = (*key, Ellipsis)  # otherwise NumPy returns scalars
+        return view_of(self, self._host[key])
 
     def __setitem__(self, slices: Any, value: Any) -> None:
         key, _ = _key(slices)
         check_device(self)
-        self._host[key] = host(value)
+        self._host[key] = host_value(value)
 
     def fill(self, value: Any) -> None:
         self[...] = value
@@ -248,8 +283,8 @@ class ndarray:  # noqa: N801
     # ---- copies ----
 
     def copy(self, order: str = "C") -> ndarray:
-        """On the current device, whatever the array's own is."""
-        return made(self._host.copy(order))
+        """A copy on the current device, from any device."""
+        return from_host(self._host.copy(order))
 
     def astype(
         self,
@@ -262,21 +297,13 @@ class ndarray:  # noqa: N801
         if not copy and np.dtype(dtype) == self.dtype:
             return self
         checked_dtype(dtype)
-        return computed(lambda x: x.astype(dtype), self)
+        return compute(lambda x: x.astype(dtype), self)
 
-    # ---- reductions: arrays, never scalars ----
+    # ---- reductions, which return arrays, never scalars ----
 
-    def all(self, axis: Any = None, out: Any = None, keepdims: bool = False) -> ndarray:
-        return computed(np.all, self, axis=axis, keepdims=keepdims)
-
-    def any(self, axis: Any = None, out: Any = None, keepdims: bool = False) -> ndarray:
-        return computed(np.any, self, axis=axis, keepdims=keepdims)
-
-    def min(self, axis: Any = None, out: Any = None, keepdims: bool = False) -> ndarray:
-        return computed(np.min, self, axis=axis, keepdims=keepdims)
-
-    def max(self, axis: Any = None, out: Any = None, keepdims: bool = False) -> ndarray:
-        return computed(np.max, self, axis=axis, keepdims=keepdims)
+    all, any = _reduction(np.all), _reduction(np.any)
+    min, max = _reduction(np.min), _reduction(np.max)
+    sum, mean = _typed_reduction(np.sum), _typed_reduction(np.mean)
 
     def argmin(
         self,
@@ -285,65 +312,48 @@ class ndarray:  # noqa: N801
         dtype: Any = None,
         keepdims: bool = False,
     ) -> ndarray:
-        return computed(np.argmin, self, axis=axis, keepdims=keepdims)
-
-    def sum(
-        self,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: bool = False,
-    ) -> ndarray:
-        return computed(np.sum, self, axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def mean(
-        self,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: bool = False,
-    ) -> ndarray:
-        return computed(np.mean, self, axis=axis, dtype=dtype, keepdims=keepdims)
+        refuse_options(out=out is None, dtype=dtype is None)
+        return compute(np.argmin, self, axis=axis, keepdims=keepdims)
 
     # ---- operators ----
 
-    __add__, __radd__ = _binary(operator.add), _reflected(operator.add)
-    __sub__, __rsub__ = _binary(operator.sub), _reflected(operator.sub)
-    __mul__, __rmul__ = _binary(operator.mul), _reflected(operator.mul)
-    __truediv__ = _binary(operator.truediv)
+    __add__, __radd__ = _operator(operator.add), _reflected(operator.add)
+    __sub__, __rsub__ = _operator(operator.sub), _reflected(operator.sub)
+    __mul__, __rmul__ = _operator(operator.mul), _reflected(operator.mul)
+    __truediv__ = _operator(operator.truediv)
     __rtruediv__ = _reflected(operator.truediv)
-    __floordiv__ = _binary(operator.floordiv)
-    __mod__ = _binary(operator.mod)
-    __pow__ = _binary(operator.pow)
-    __matmul__ = _binary(operator.matmul)
-    __and__, __rand__ = _binary(operator.and_), _reflected(operator.and_)
-    __or__, __ror__ = _binary(operator.or_), _reflected(operator.or_)
-    __eq__ = _binary(operator.eq)
-    __ne__ = _binary(operator.ne)
-    __lt__, __le__ = _binary(operator.lt), _binary(operator.le)
-    __gt__, __ge__ = _binary(operator.gt), _binary(operator.ge)
+    __floordiv__ = _operator(operator.floordiv)
+    __mod__ = _operator(operator.mod)
+    __pow__ = _operator(operator.pow)
+    __matmul__ = _operator(operator.matmul)
+    __and__, __rand__ = _operator(operator.and_), _reflected(operator.and_)
+    __or__, __ror__ = _operator(operator.or_), _reflected(operator.or_)
+    __eq__ = _operator(operator.eq)
+    __ne__ = _operator(operator.ne)
+    __lt__, __le__ = _operator(operator.lt), _operator(operator.le)
+    __gt__, __ge__ = _operator(operator.gt), _operator(operator.ge)
     __iadd__ = _in_place(np.add)
     __isub__ = _in_place(np.subtract)
     __imul__ = _in_place(np.multiply)
     __itruediv__ = _in_place(np.true_divide)
 
     def __neg__(self) -> ndarray:
-        return computed(operator.neg, self)
+        return compute(operator.neg, self)
 
     def __abs__(self) -> ndarray:
-        return computed(operator.abs, self)
+        return compute(operator.abs, self)
 
     def __invert__(self) -> ndarray:
-        return computed(operator.invert, self)
+        return compute(operator.invert, self)
 
 
 def _key(slices: Any) -> tuple[tuple[Any, ...], bool]:
-    """An index for NumPy, and whether it has arrays in it."""
+    """An index for NumPy, and whether it contains arrays."""
     listed = slices if isinstance(slices, tuple) else (slices,)
     advanced = any(isinstance(one, ndarray) for one in listed)
     plain = (int, np.integer, slice, type(None), type(Ellipsis))
     for one in listed:
         if not isinstance(one, (ndarray, *plain)):
             raise IndexError(f"an index of {type(one)} for an array on a GPU")
-    key = tuple(host(one) if isinstance(one, ndarray) else one for one in listed)
+    key = tuple(host_value(one) if isinstance(one, ndarray) else one for one in listed)
     return key, advanced

@@ -1,4 +1,4 @@
-"""``cupy.cuda``, as far as gpusolve uses it."""
+"""The parts of ``cupy.cuda`` that gpusolve uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .memory import MemoryPointer, pointer_to
 def getDeviceCount() -> int:  # noqa: N802
     if devices.error is not None:
         raise CUDARuntimeError(devices.error)
-    return len(devices.facts)
+    return len(devices.states)
 
 
 def getDevice() -> int:  # noqa: N802
@@ -46,7 +46,7 @@ def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
 
 
 class Stream:
-    """A stream; all of them are one here, for a launch ends before it returns."""
+    """A stream. It does nothing, because a launch returns when the kernel has ended."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class Stream:
 
 
 def is_available() -> bool:
-    """Whether there is a device; an error of the runtime counts as none."""
-    return devices.error is None and bool(devices.facts)
+    """Whether there is a device. False if the runtime fails."""
+    return devices.error is None and bool(devices.states)
 
 
 runtime = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""The devices: which one is current, and what each one has."""
+"""The devices: the current one, their memory limits and their attributes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,11 @@ UNLIMITED = 2**63
 
 
 class CUDARuntimeError(RuntimeError):
-    """An error of the CUDA runtime: its name and what it means."""
-
-    def __init__(self, status: str) -> None:
-        super().__init__(status)
+    """An error of the CUDA runtime: its name and a description."""
 
 
 class CUDADriverError(RuntimeError):
-    """An error of the CUDA driver: its name and what it means."""
-
-    def __init__(self, status: str) -> None:
-        super().__init__(status)
+    """An error of the CUDA driver: its name and a description."""
 
 
 class OutOfMemoryError(MemoryError):
@@ -37,34 +31,34 @@ class OutOfMemoryError(MemoryError):
 
 
 @dataclass
-class Facts:
-    """What a device has, and how much of its memory is in use."""
+class DeviceState:
+    """Memory limits of a device, and its memory in use, in bytes."""
 
     memory: int = UNLIMITED
     shared_memory: int = _emulator.shared_memory_per_block
     used: int = 0
     peak: int = 0
 
-    def take(self, size: int) -> None:
+    def allocate(self, size: int) -> None:
         if self.used + size > self.memory:
             raise OutOfMemoryError(size, self.used, self.memory)
         self.used += size
         self.peak = max(self.peak, self.used)
 
-    def give_back(self, size: int) -> None:
+    def free(self, size: int) -> None:
         self.used -= size
 
 
-facts: list[Facts] = []
-"""Of each device, by its number."""
+states: list[DeviceState] = []
+"""The state of each device, by number."""
 
 NO_DEVICE = "cudaErrorNoDevice: no CUDA-capable device is detected"
 
 error: str | None = NO_DEVICE
-"""What the runtime answers where there is no device that it can use."""
+"""The error of the runtime if it cannot use any device."""
 
 _thread = threading.local()
-"""The current device is one of a thread; a new thread begins with the first."""
+"""The current device of each thread; the first device in a new thread."""
 
 
 def current() -> int:
@@ -73,7 +67,7 @@ def current() -> int:
 
 
 def make_current(number: int) -> None:
-    if not 0 <= number < len(facts):
+    if not 0 <= number < len(states):
         raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
     _thread.device = number
 
@@ -83,7 +77,7 @@ def make_first_current() -> None:
 
 
 class Device:
-    """A device; current within ``with``."""
+    """A device; a context manager that makes it current."""
 
     def __init__(self, device: int | Device | None = None) -> None:
         number = current() if device is None else device
@@ -110,7 +104,7 @@ class Device:
     @property
     def attributes(self) -> dict[str, Any]:
         return {
-            "MaxSharedMemoryPerBlockOptin": facts[self.id].shared_memory,
+            "MaxSharedMemoryPerBlockOptin": states[self.id].shared_memory,
             "MaxThreadsPerMultiProcessor": resident_threads
             // _emulator.multiprocessors,
             "MultiProcessorCount": _emulator.multiprocessors,
@@ -118,7 +112,7 @@ class Device:
         }
 
     def synchronize(self) -> None:
-        """Nothing to wait for: a launch ends before it returns."""
+        """Do nothing, because a launch returns when the kernel has ended."""
 
     @property
     def compute_capability(self) -> str:

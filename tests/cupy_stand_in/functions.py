@@ -1,22 +1,24 @@
-"""CuPy's functions of arrays, those that gpusolve calls, with CuPy's signatures."""
+"""The CuPy functions that gpusolve and its tests call, with CuPy's signatures."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from . import devices
-from .array import check_device, checked_dtype, computed, host, made, ndarray, view
+from .array import (
+    check_device,
+    checked_dtype,
+    compute,
+    from_host,
+    host_value,
+    ndarray,
+    refuse_options,
+    view_of,
+)
 from .memory import pointer_to
-
-
-def _only(**given: bool) -> None:
-    """Refuse options that gpusolve does not use."""
-    asked = [name for name, is_default in given.items() if not is_default]
-    if asked:
-        raise TypeError(f"the stand-in has no {', '.join(asked)}")
-
 
 # ---- new arrays ----
 
@@ -38,7 +40,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C") -> nd
         if fill_value.size != 1:
             raise ValueError("non-scalar numpy.ndarray cannot be used for copyto")
         fill_value = fill_value.squeeze()[()]
-    value = host(fill_value)
+    value = host_value(fill_value)
     array = ndarray(shape, np.asarray(value).dtype if dtype is None else dtype)
     np.copyto(array._host, value, casting="unsafe")
     return array
@@ -56,7 +58,7 @@ def zeros_like(
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> ndarray:
     begin, end = (0, start) if stop is None else (start, stop)
-    return made(np.arange(begin, end, step, dtype))
+    return from_host(np.arange(begin, end, step, dtype))
 
 
 def asarray(
@@ -67,8 +69,8 @@ def asarray(
     copy: Any = None,
     blocking: Any = False,
 ) -> ndarray:
-    """On the current device: an array of another one is copied."""
-    _only(order=order is None, copy=copy is None)
+    """An array on the current device; an array of another device is copied."""
+    refuse_options(order=order is None, copy=copy is None)
     if isinstance(a, (list, tuple)) and any(isinstance(one, ndarray) for one in a):
         return stack(a) if dtype is None else stack(a).astype(dtype, copy=False)
     if not isinstance(a, ndarray) and hasattr(a, "__cuda_array_interface__"):
@@ -77,21 +79,21 @@ def asarray(
         here = a if a.data.device_id == devices.current() else a.copy()
         return here if dtype is None else here.astype(dtype, copy=False)
     found = np.asarray(a, dtype)
-    return made(found.astype(found.dtype.newbyteorder("="), copy=False))
+    return from_host(found.astype(found.dtype.newbyteorder("="), copy=False))
 
 
 def _borrowed(description: dict[str, Any]) -> ndarray:
-    """Memory of another library, as an array on its own device."""
+    """An array on memory of another library, on its device."""
     pointer = pointer_to(description["data"][0])
     dtype, strides = np.dtype(description["typestr"]), description.get("strides")
     return ndarray(description["shape"], dtype, pointer, strides)
 
 
 def from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> ndarray:
-    """Of what another library passes, which is an array of the stand-in."""
-    _only(device=device is None, copy=copy is None)
+    """The array that another library exports, which must be one of the stand-in."""
+    refuse_options(device=device is None, copy=copy is None)
     found = array.__dlpack__()
-    return view(found, found._host)
+    return view_of(found, found._host)
 
 
 def ascontiguousarray(a: ndarray, dtype: Any = None) -> ndarray:
@@ -100,138 +102,122 @@ def ascontiguousarray(a: ndarray, dtype: Any = None) -> ndarray:
     kind = a.dtype if dtype is None else checked_dtype(dtype)
     if kind == a.dtype and a.flags.c_contiguous:
         return a.reshape(1) if a.ndim == 0 else a
-    return computed(lambda x: np.ascontiguousarray(x, kind), a)
+    return compute(lambda x: np.ascontiguousarray(x, kind), a)
 
 
 # ---- views ----
 
 
 def broadcast_to(array: ndarray, shape: Any) -> ndarray:
-    return view(array, np.broadcast_to(array._host, shape))
+    return view_of(array, np.broadcast_to(array._host, shape))
 
 
 def moveaxis(a: ndarray, source: Any, destination: Any) -> ndarray:
-    return view(a, np.moveaxis(a._host, source, destination))
+    return view_of(a, np.moveaxis(a._host, source, destination))
 
 
 def may_share_memory(a: ndarray, b: ndarray, max_work: Any = None) -> bool:
-    _only(max_work=max_work is None)
+    refuse_options(max_work=max_work is None)
     return np.may_share_memory(a._host, b._host)
 
 
-# ---- of each element ----
+# ---- element-wise functions ----
 
 
 def where(condition: ndarray, x: Any = None, y: Any = None) -> ndarray:
     check_device(condition)
-    return computed(np.where, condition, x, y)
+    return compute(np.where, condition, x, y)
 
 
-def maximum(
-    x1: Any,
-    x2: Any,
-    /,
-    out: Any = None,
-    *,
-    casting: Any = "same_kind",
-    dtype: Any = None,
-) -> ndarray:
-    _only(out=out is None, dtype=dtype is None)
-    return computed(np.maximum, x1, x2)
+def _unary(function: Callable[..., Any]) -> Any:
+    def call(
+        x: Any, /, out: Any = None, *, casting: Any = "same_kind", dtype: Any = None
+    ) -> ndarray:
+        refuse_options(out=out is None, dtype=dtype is None)
+        return compute(function, x)
+
+    return call
 
 
-def minimum(
-    x1: Any,
-    x2: Any,
-    /,
-    out: Any = None,
-    *,
-    casting: Any = "same_kind",
-    dtype: Any = None,
-) -> ndarray:
-    _only(out=out is None, dtype=dtype is None)
-    return computed(np.minimum, x1, x2)
+def _binary(function: Callable[..., Any]) -> Any:
+    def call(
+        x1: Any,
+        x2: Any,
+        /,
+        out: Any = None,
+        *,
+        casting: Any = "same_kind",
+        dtype: Any = None,
+    ) -> ndarray:
+        refuse_options(out=out is None, dtype=dtype is None)
+        return compute(function, x1, x2)
+
+    return call
 
 
-def isfinite(
-    x: Any, /, out: Any = None, *, casting: Any = "same_kind", dtype: Any = None
-) -> ndarray:
-    _only(out=out is None, dtype=dtype is None)
-    return computed(np.isfinite, x)
-
-
-def rint(
-    x: Any, /, out: Any = None, *, casting: Any = "same_kind", dtype: Any = None
-) -> ndarray:
-    _only(out=out is None, dtype=dtype is None)
-    return computed(np.rint, x)
+maximum, minimum = _binary(np.maximum), _binary(np.minimum)
+isfinite, rint = _unary(np.isfinite), _unary(np.rint)
 
 
 def clip(a: ndarray, a_min: Any, a_max: Any, out: Any = None) -> ndarray:
-    _only(out=out is None)
-    return computed(np.clip, a, a_min, a_max)
+    refuse_options(out=out is None)
+    return compute(np.clip, a, a_min, a_max)
 
 
 def unpackbits(a: ndarray, axis: Any = None, bitorder: str = "big") -> ndarray:
-    _only(axis=axis is None)
-    return computed(lambda x: np.unpackbits(x.reshape(-1), bitorder=bitorder), a)
+    refuse_options(axis=axis is None)
+    return compute(lambda x: np.unpackbits(x.reshape(-1), bitorder=bitorder), a)
 
 
-# ---- of many ----
+# ---- functions of whole arrays ----
 
 
-def concatenate(
-    tup: Any,
-    axis: Any = 0,
-    out: Any = None,
-    *,
-    dtype: Any = None,
-    casting: Any = "same_kind",
-) -> ndarray:
-    _only(out=out is None, dtype=dtype is None)
-    return computed(lambda *x: np.concatenate(x, axis), *tup)
+def _joining(function: Callable[..., Any]) -> Any:
+    def call(
+        tup: Any,
+        axis: Any = 0,
+        out: Any = None,
+        *,
+        dtype: Any = None,
+        casting: Any = "same_kind",
+    ) -> ndarray:
+        refuse_options(out=out is None, dtype=dtype is None)
+        return compute(lambda *arrays: function(arrays, axis), *tup)
+
+    return call
 
 
-def stack(
-    tup: Any,
-    axis: Any = 0,
-    out: Any = None,
-    *,
-    dtype: Any = None,
-    casting: Any = "same_kind",
-) -> ndarray:
-    _only(out=out is None, dtype=dtype is None)
-    return computed(lambda *x: np.stack(x, axis), *tup)
+concatenate, stack = _joining(np.concatenate), _joining(np.stack)
 
 
 def diff(
     a: ndarray, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None
 ) -> ndarray:
-    _only(n=n == 1, prepend=prepend is None)
+    refuse_options(n=n == 1, prepend=prepend is None)
     if append is None:
-        return computed(lambda x: np.diff(x, axis=axis), a)
-    return computed(lambda x, end: np.diff(x, axis=axis, append=end), a, append)
+        return compute(lambda x: np.diff(x, axis=axis), a)
+    return compute(lambda x, end: np.diff(x, axis=axis, append=end), a, append)
 
 
 def flatnonzero(a: ndarray) -> ndarray:
-    return computed(np.flatnonzero, a)
+    return compute(np.flatnonzero, a)
 
 
 def argsort(a: ndarray, axis: int = -1, kind: str | None = None) -> ndarray:
     if kind not in (None, "stable"):
         raise ValueError("kind can only be None or 'stable'")
-    return computed(lambda x: np.argsort(x, axis, "stable"), a)
+    return compute(lambda x: np.argsort(x, axis, "stable"), a)
 
 
 def lexsort(keys: ndarray) -> ndarray:
     if not isinstance(keys, ndarray):
         raise AttributeError(f"{type(keys)} object has no attribute 'ndim'")
-    return computed(np.lexsort, keys)
+    return compute(np.lexsort, keys)
 
 
 def searchsorted(a: ndarray, v: Any, side: str = "left", sorter: Any = None) -> ndarray:
-    _only(sorter=sorter is None)
-    return computed(lambda x, y: np.searchsorted(x, y, side), a, v)
+    refuse_options(sorter=sorter is None)
+    return compute(lambda x, y: np.searchsorted(x, y, side), a, v)
 
 
 def matmul(
@@ -245,8 +231,10 @@ def matmul(
     order: Any = "K",
     out: Any = None,
 ) -> ndarray:
-    _only(axes=axes is None, axis=axis is None, out=out is None, dtype=dtype is None)
-    return computed(np.matmul, *args)
+    refuse_options(
+        axes=axes is None, axis=axis is None, out=out is None, dtype=dtype is None
+    )
+    return compute(np.matmul, *args)
 
 
 __all__ = [

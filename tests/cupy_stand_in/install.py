@@ -1,4 +1,4 @@
-"""Puts the stand-in where ``import cupy`` finds it, and takes it away again."""
+"""Makes the stand-in importable as ``cupy``, and removes it again."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from typing import Any
 from gpusolve._device import kernels
 
 from . import devices, sparse
-from .devices import Facts
+from .devices import DeviceState
 
 CACHES = kernels._attributes, kernels._cuda_kernel, kernels._cuda_module
-"""What gpusolve remembers of devices."""
+"""gpusolve's caches of devices and kernels."""
 
 
 @contextmanager
-def installed(
-    count: int = 2, error: str | None = None, **of_each: Any
-) -> Iterator[Any]:
-    """The stand-in as ``cupy``, with some devices; the first one is current.
+def installed(count: int = 2, error: str | None = None, **limits: Any) -> Iterator[Any]:
+    """Install the stand-in as ``cupy``; the first device is the current one.
 
     Parameters
     ----------
     count : int, optional
+        Number of devices.
     error : str, optional
-        What the runtime says instead of the number of devices.
-    **of_each : int
-        As for `Facts`: `memory`, `shared_memory`, in bytes.
+        An error that the runtime raises instead of returning the number of devices.
+    **limits : int
+        `memory` and `shared_memory` of each device in bytes, as for `DeviceState`.
     """
     cupy = sys.modules[__package__]
     cupyx, scipy = ModuleType("cupyx"), ModuleType("cupyx.scipy")
@@ -41,13 +40,13 @@ def installed(
         "cupyx.scipy.sparse": sparse,
     }
     before = {name: sys.modules.get(name) for name in modules}
-    forget()
-    devices.facts[:] = [Facts(**of_each) for _ in range(count)]
+    clear_caches()
+    devices.states[:] = [DeviceState(**limits) for _ in range(count)]
     devices.error = error
     sys.modules.update(modules)
     try:
         yield cupy
-        assert devices.current() == 0, "the current device is another one than before"
+        assert devices.current() == 0, "the current device was not restored"
     finally:
         for name, module in before.items():
             if module is None:
@@ -55,12 +54,12 @@ def installed(
             else:
                 sys.modules[name] = module
         devices.make_first_current()
-        devices.facts.clear()
+        devices.states.clear()
         devices.error = devices.NO_DEVICE
-        forget()
+        clear_caches()
 
 
-def forget() -> None:
-    """Have gpusolve ask for everything again."""
+def clear_caches() -> None:
+    """Clear gpusolve's caches."""
     for cached in CACHES:
         cached.cache_clear()

@@ -1,4 +1,4 @@
-"""``RawModule`` over the emulator, with the driver's refusals."""
+"""``RawModule`` on the emulator, with the checks of the driver."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import numpy as np
 from gpusolve import _emulator
 
 from . import devices
-from .array import ndarray
+from .array import DTYPES, ndarray
 
-UNASKED_SHARED_MEMORY = 48 * 1024
-"""What a block may have, static and dynamic, before more is allowed."""
+DEFAULT_SHARED_MEMORY = 48 * 1024
+"""Shared memory per block, static and dynamic, unless a kernel sets a higher limit."""
 
 INVALID = "CUDA_ERROR_INVALID_VALUE: invalid argument"
-SCALARS = tuple(np.dtype(character).type for character in "?bhilqBHILQefdFD")
+SCALARS = tuple(np.dtype(character).type for character in DTYPES)
 
 _pointers = itertools.count(1)
 _functions: dict[int, Function] = {}
-"""Every function, by its pointer."""
+"""All functions, by their pointers."""
 
 
 class CompileException(Exception):  # noqa: N818
-    """The compiler's log."""
+    """A kernel does not compile; the message is the compiler's log."""
 
     def __init__(
         self, msg: str, source: str, name: str, options: Any, backend: str = "nvrtc"
@@ -47,15 +47,15 @@ class Function:
         self.emulated = kernel
         self.device_id = devices.current()
         self.static = kernel._static_shared_memory()
-        self.most_dynamic = UNASKED_SHARED_MEMORY - self.static
+        self.max_dynamic = DEFAULT_SHARED_MEMORY - self.static
         self.ptr = next(_pointers)
         _functions[self.ptr] = self
 
-    def allow(self, size: int) -> None:
-        limit = devices.facts[self.device_id].shared_memory
+    def set_max_dynamic(self, size: int) -> None:
+        limit = devices.states[self.device_id].shared_memory
         if size < 0 or size + self.static > limit:
             raise devices.CUDADriverError(INVALID)
-        self.most_dynamic = size
+        self.max_dynamic = size
 
     def __call__(
         self,
@@ -72,7 +72,7 @@ class Function:
             raise devices.CUDADriverError(
                 "CUDA_ERROR_INVALID_HANDLE: invalid resource handle"
             )
-        if shared_mem > self.most_dynamic:
+        if shared_mem > self.max_dynamic:
             raise devices.CUDADriverError(INVALID)
         self.emulated(
             tuple(max(1, size) for size in grid),
@@ -88,16 +88,17 @@ class Function:
         )
 
     def _argument(self, value: Any, is_pointer: bool) -> Any:
-        """What the emulator takes for an argument of a launch."""
+        """Convert an argument of a launch for the emulator."""
         if isinstance(value, ndarray):
-            return self._reachable(value)
+            return self._accessible(value)
         if is_pointer and isinstance(value, np.intp) and value == 0:
             return None
         if value is None or isinstance(value, (bool, int, float, *SCALARS)):
             return value
         raise TypeError(f"Unsupported type {type(value)}")
 
-    def _reachable(self, array: ndarray) -> np.ndarray[Any, Any]:
+    def _accessible(self, array: ndarray) -> np.ndarray[Any, Any]:
+        """The host array; an error if the kernel could not access the memory."""
         if array.data.device_id != self.device_id and array.size:
             raise devices.CUDARuntimeError(
                 "cudaErrorIllegalAddress: an illegal memory access was encountered "
@@ -112,7 +113,7 @@ class Function:
 
 
 class RawKernel:
-    """A kernel, loaded on each device where it is first asked for."""
+    """A kernel, loaded on each device when it is first used there."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class RawKernel:
     def kernel(self) -> Function:
         device = devices.current()
         if device not in self._kernels:
-            self._kernels[device] = Function(emulated(self))
+            self._kernels[device] = Function(compile_for_emulator(self))
         return self._kernels[device]
 
     @property
@@ -146,15 +147,15 @@ class RawKernel:
 
     @property
     def max_dynamic_shared_size_bytes(self) -> int:
-        return self.kernel.most_dynamic
+        return self.kernel.max_dynamic
 
     @max_dynamic_shared_size_bytes.setter
     def max_dynamic_shared_size_bytes(self, bytes: int) -> None:
-        self.kernel.allow(bytes)
+        self.kernel.set_max_dynamic(bytes)
 
 
 class RawModule:
-    """A file of kernels; compiled where one of them is first asked for."""
+    """A file of kernels. Each is compiled when it is first used on a device."""
 
     def __init__(
         self,
@@ -169,7 +170,7 @@ class RawModule:
         jitify: Any = None,
     ) -> None:
         if code is None:
-            raise TypeError("the stand-in compiles code only")
+            raise TypeError("the stand-in needs code, not a path")
         self.code, self.options = code, options
         self.name_expressions = tuple(name_expressions or ())
 
@@ -179,42 +180,42 @@ class RawModule:
         return RawKernel(self.code, name, self.options)
 
 
-def emulated(kernel: RawKernel) -> _emulator.Kernel:
-    """The kernel as the emulator has it, from the cache of its objects.
+def compile_for_emulator(kernel: RawKernel) -> _emulator.Kernel:
+    """The kernel for the emulator.
 
-    The emulator compiles files with something in front: the code is taken apart again.
+    The emulator takes a file and definitions, so the code is split into these parts.
     """
     include = Path(next(one[2:] for one in kernel.options if one.startswith("-I")))
     definitions, source = "", None
-    marked = re.search(r'\n#line 1 "(\w+\.cu)"\n', kernel.code)
-    if marked:
-        definitions, source = kernel.code[: marked.start()], include / marked[1]
+    start = re.search(r'\n#line 1 "(\w+\.cu)"\n', kernel.code)
+    if start:
+        definitions, source = kernel.code[: start.start()], include / start[1]
     else:
         files = sorted(include.glob("*.cu"))
         source = next(one for one in files if one.read_text() == kernel.code)
     try:
-        found = _emulator.Kernel(source, kernel.name, include, definitions)
-        keep(kernel)
-        return found
+        compiled = _emulator.Kernel(source, kernel.name, include, definitions)
+        write_to_cache(kernel)
+        return compiled
     except _emulator.CompileError as error:
         raise CompileException(
             str(error), kernel.code, kernel.name, kernel.options
         ) from error
 
 
-def keep(kernel: RawKernel) -> None:
-    """Leave a file where CuPy keeps what it compiled, if the environment says where."""
+def write_to_cache(kernel: RawKernel) -> None:
+    """Create an empty cubin file in CuPy's cache directory, if that is set."""
     if folder := os.environ.get("CUPY_CACHE_DIR"):
-        told = repr((kernel.code, kernel.name, kernel.options))
-        digest = hashlib.sha256(told.encode()).hexdigest()
+        inputs = repr((kernel.code, kernel.name, kernel.options))
+        digest = hashlib.sha256(inputs.encode()).hexdigest()
         (Path(folder) / f"{digest}.cubin").touch()
 
 
 def occupancy(func: int, block_size: int, dynamic_shared_bytes: int) -> int:
-    """Blocks of the function that a multiprocessor holds."""
+    """The function's resident blocks per multiprocessor."""
     function = _functions[func]
-    limit = devices.facts[function.device_id].shared_memory
-    allowed = dynamic_shared_bytes <= function.most_dynamic
+    limit = devices.states[function.device_id].shared_memory
+    allowed = dynamic_shared_bytes <= function.max_dynamic
     if not allowed or dynamic_shared_bytes + function.static > limit:
         return 0
     resident = function.emulated.resident_blocks(block_size, dynamic_shared_bytes)

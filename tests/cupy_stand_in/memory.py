@@ -1,4 +1,4 @@
-"""Memory of a device, and pointers to it."""
+"""Device memory, and pointers to it."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from gpusolve import _emulator
 from . import devices
 
 ALIGNMENT = 512
-"""Of the first byte, in bytes; CuPy's pool gives no less."""
+"""Alignment of allocations in bytes, as in CuPy's memory pool."""
 
 _all: weakref.WeakSet[Memory] = weakref.WeakSet()
 
 
 class Memory:
-    """Bytes on the current device, which nobody wrote yet."""
+    """Uninitialised memory on the current device."""
 
     def __init__(self, size: int) -> None:
         self.device_id = devices.current()
         self.size = size
-        self._facts = devices.facts[self.device_id]
-        self._facts.take(size)
-        weakref.finalize(self, self._facts.give_back, size)
-        room = _emulator.empty(size + ALIGNMENT, np.uint8)
-        gap = -room.ctypes.data % ALIGNMENT
-        self.bytes = room[gap : gap + size]
+        state = devices.states[self.device_id]
+        state.allocate(size)
+        weakref.finalize(self, state.free, size)
+        allocation = _emulator.empty(size + ALIGNMENT, np.uint8)
+        start = -allocation.ctypes.data % ALIGNMENT
+        self.bytes = allocation[start : start + size]
         self.ptr = int(self.bytes.ctypes.data) if size else 0
         _all.add(self)
 
 
 class MemoryPointer:
-    """A place in some memory."""
+    """An address in a `Memory`."""
 
     def __init__(self, mem: Memory, offset: int) -> None:
         self.mem = mem
@@ -56,7 +56,7 @@ class MemoryPointer:
 
 
 def pointer_to(address: int) -> MemoryPointer:
-    """The pointer with this address, whatever memory it points to."""
+    """The pointer to an address in any of the allocations."""
     for memory in _all:
         if memory.ptr <= address < memory.ptr + max(1, memory.size):
             return MemoryPointer(memory, address - memory.ptr)

@@ -1,4 +1,4 @@
-"""``cupyx.scipy.sparse``: COO, CSR and CSC, with their arrays on a device."""
+"""``cupyx.scipy.sparse``: COO, CSR, CSC and DIA with their arrays on a device."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .functions import asarray
 
 
 class _spbase:  # noqa: N801
-    """A sparse array or matrix of two axes."""
+    """A sparse array or matrix with two axes."""
 
     format = ""
-    names: tuple[str, ...] = ()
+    index_names: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -27,43 +27,47 @@ class _spbase:  # noqa: N801
         maxprint: Any = None,
     ) -> None:
         if scipy.sparse.issparse(arg1):
-            self._take(arg1.asformat(self.format))
+            self._copy_from(arg1.asformat(self.format))
         elif issparse(arg1):
-            self._take(arg1.get().asformat(self.format))
+            self._copy_from(arg1.get().asformat(self.format))
         elif isinstance(arg1[0], (int, np.integer)):
-            self._take(self._scipys()(arg1, dtype=dtype))
+            self._copy_from(self._scipy_class()(arg1, dtype=dtype))
         else:
-            data, *places = arg1
-            if isinstance(places[0], tuple):
-                places = [*places[0]]
-            for array in (data, *places):
+            data, *indices = arg1
+            if isinstance(indices[0], tuple):
+                indices = [*indices[0]]
+            for array in (data, *indices):
                 if not isinstance(array, ndarray) or array.ndim != 1:
                     raise ValueError("row, column, and data arrays must be 1-D")
-            self._set(shape, data, *places)
+            self._set(shape, data, *indices)
 
-    def _take(self, given: Any) -> None:
+    def _copy_from(self, matrix: Any) -> None:
+        """Copy SciPy's matrix of the same format to the device."""
         self._set(
-            given.shape,
-            asarray(given.data),
-            *(asarray(getattr(given, name)) for name in self.names),
+            matrix.shape,
+            asarray(matrix.data),
+            *(asarray(getattr(matrix, name)) for name in self.index_names),
         )
-        self.has_canonical_format = getattr(given, "has_canonical_format", False)
+        self.has_canonical_format = getattr(matrix, "has_canonical_format", False)
 
-    def _set(self, shape: Any, data: ndarray, *places: ndarray) -> None:
+    def _set(self, shape: Any, data: ndarray, *indices: ndarray) -> None:
         self.shape = tuple(map(int, shape))
         self.data = data
-        for name, array in zip(self.names, places, strict=True):
+        for name, array in zip(self.index_names, indices, strict=True):
             setattr(self, name, array)
         self.has_canonical_format = False
 
-    def _scipys(self) -> Any:
-        kind = "array" if isinstance(self, sparray) else "matrix"
-        return getattr(scipy.sparse, f"{self.format}_{kind}")
+    def _class_name(self, format: str) -> str:
+        return f"{format}_{'array' if isinstance(self, sparray) else 'matrix'}"
 
-    def _as(self, format: str) -> Any:
-        """In another format; the entries stay as they are stored."""
-        kind = "array" if isinstance(self, sparray) else "matrix"
-        return globals()[f"{format}_{kind}"](self.get())
+    def _scipy_class(self) -> Any:
+        return getattr(scipy.sparse, self._class_name(self.format))
+
+    def _converted(self, format: str) -> Any:
+        """The matrix in a format; itself if it has this format."""
+        if format == self.format:
+            return self
+        return globals()[self._class_name(format)](self.get())
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -78,39 +82,38 @@ class _spbase:  # noqa: N801
         return len(self.shape)
 
     def get(self, stream: Any = None) -> Any:
-        places = [getattr(self, name).get() for name in self.names]
-        given = tuple(places) if self.format == "coo" else places
-        parts = (given,) if self.format == "coo" else given
-        return self._scipys()((self.data.get(), *parts), shape=self.shape)
+        indices = tuple(getattr(self, name).get() for name in self.index_names)
+        parts = (indices,) if self.format == "coo" else indices
+        return self._scipy_class()((self.data.get(), *parts), shape=self.shape)
 
     def toarray(self, order: Any = None, out: Any = None) -> ndarray:
         return asarray(self.get().toarray())
 
     def tocoo(self, copy: bool = False) -> Any:
-        return self if self.format == "coo" else self._as("coo")
+        return self._converted("coo")
 
     def tocsr(self, copy: bool = False) -> Any:
-        return self if self.format == "csr" else self._as("csr")
+        return self._converted("csr")
 
     def tocsc(self, copy: bool = False) -> Any:
-        return self if self.format == "csc" else self._as("csc")
+        return self._converted("csc")
 
 
 class sparray:  # noqa: N801
-    """An array, whose ``*`` is element-wise."""
+    """A sparse array: ``*`` is element-wise."""
 
 
 class spmatrix:  # noqa: N801
-    """A matrix, whose ``*`` is the matrix product."""
+    """A sparse matrix: ``*`` is the matrix product."""
 
 
 class _coo_base(_spbase):  # noqa: N801
     format = "coo"
-    names = ("row", "col")
+    index_names = ("row", "col")
 
 
 class _compressed(_spbase):  # noqa: N801
-    names = ("indices", "indptr")
+    index_names = ("indices", "indptr")
 
     @property
     def has_sorted_indices(self) -> bool:
@@ -150,7 +153,7 @@ class csc_array(_csc_base, sparray):  # noqa: N801
 
 class _dia_base(_spbase):  # noqa: N801
     format = "dia"
-    names = ("offsets",)
+    index_names = ("offsets",)
 
 
 class dia_matrix(spmatrix, _dia_base):  # noqa: N801

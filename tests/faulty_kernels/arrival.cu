@@ -1,4 +1,4 @@
-// No fault: the order in which the threads of each block arrive, one row of x to a block.
+// No fault: the order in which the threads of each block run, one row of x for each block.
 
 __global__ void arrival(int* x) {
     __shared__ int arrived;

@@ -1,6 +1,6 @@
-// Each block waits for the one before it, and reads what the first one wrote: it knows of that
-// through all blocks between.
-// Fault: a block hands its flag on without a fence, and with it no more than its own number.
+// Each block waits for the flag of the block before it. The last one reads the value of the
+// first one, whose write is ordered before the read by the chain of flags and fences.
+// Fault: the blocks between set their flags without a fence, which breaks the chain.
 
 template <bool faulty>
 __global__ void chain(int* value, volatile int* flag, int* result) {

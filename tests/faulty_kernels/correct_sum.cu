@@ -1,7 +1,7 @@
-// No fault: the sum of x, how many of its values are positive, and who took part, by any
-// grid and block of up to three dimensions.
+// No fault: the sum of x, the number of positive values, the number of visits of each value and
+// the number of values of each block, for grids and blocks of up to three dimensions.
 
-__device__ int place_in(const uint3& index, const dim3& size) {
+__device__ int linear_index(const uint3& index, const dim3& size) {
     return index.x + size.x * (index.y + size.y * index.z);
 }
 
@@ -10,8 +10,8 @@ __global__ void sum(const T* x, long long x_stride, int n, T* total, unsigned* p
                     int* visits, int* blocks) {
     __shared__ T partial[32];
     const int threads = blockDim.x * blockDim.y * blockDim.z;
-    const int block = place_in(blockIdx, gridDim);
-    const int thread = place_in(threadIdx, blockDim);
+    const int block = linear_index(blockIdx, gridDim);
+    const int thread = linear_index(threadIdx, blockDim);
     const int i = block * threads + thread;
     const bool has_value = i < n;
     T value = has_value ? x[i * x_stride] : T(0);

@@ -1,5 +1,5 @@
 // Thread 5 writes one value.
-// Faults: all the ways in which a thread can end its process, by number.
+// Faults: all ways in which a thread can end its process, chosen by a number.
 
 enum Crash { none, division, recursion, assertion, trap, wild_pointer };
 
@@ -11,13 +11,13 @@ __device__ __noinline__ int recurse(volatile int* depth) {
 }
 
 __global__ void crash(volatile int* x, int which) {
-    __shared__ int* nobody_set;
+    __shared__ int* uninitialised;
     volatile int zero = 0;
     if (threadIdx.x != 5) return;
     if (which == division) x[0] = x[1] / zero;
     if (which == recursion) x[0] = recurse(x);
     assert(which != assertion);
     if (which == trap) __trap();
-    if (which == wild_pointer) *nobody_set = 1;
+    if (which == wild_pointer) *uninitialised = 1;
     x[0] = 1;
 }

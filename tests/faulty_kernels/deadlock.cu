@@ -1,5 +1,5 @@
-// Each half of a warp counts its true values.
-// Fault: odd lanes wait for their block, while even ones wait for them.
+// The number of true values of a warp.
+// Fault: odd lanes wait for a barrier of the block, and even lanes wait for the odd ones.
 
 template <bool faulty>
 __global__ void count_true(const int* x, int* count) {

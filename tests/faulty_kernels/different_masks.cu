@@ -1,5 +1,5 @@
-// Which values of a warp are true.
-// Fault: the halves name different lanes, each some of the other's.
+// A bit mask of the true values of a warp.
+// Fault: the two halves of the warp pass different masks that overlap.
 
 template <bool faulty>
 __global__ void which_true(const int* x, unsigned* votes) {

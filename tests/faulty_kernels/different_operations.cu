@@ -1,5 +1,5 @@
 // Whether any value of a warp is true.
-// Fault: its halves ask in different ways.
+// Fault: the two halves of the warp call different functions.
 
 template <bool faulty>
 __global__ void any_true(const int* x, int* result) {

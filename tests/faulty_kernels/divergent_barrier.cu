@@ -1,5 +1,5 @@
-// Wait in a barrier, or in two.
-// Fault: the two halves of the block wait in different ones.
+// All threads wait in a barrier.
+// Fault: the two halves of the block wait in different barriers.
 
 template <bool faulty>
 __global__ void wait_in_halves(int* x) {

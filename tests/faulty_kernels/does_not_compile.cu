@@ -1,4 +1,4 @@
-// Fault: a name that is not there.
+// Fault: an undeclared name.
 
 template <class T>
 __global__ void misspelt(T* x) {

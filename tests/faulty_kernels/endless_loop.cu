@@ -1,5 +1,5 @@
 // Wait for a flag.
-// Fault: nobody sets it.
+// Fault: no thread sets it.
 
 __global__ void wait_for(const volatile int* flag) {
     while (*flag == 0) {

@@ -1,4 +1,4 @@
-// No fault: a kernel over an operator that is defined in front of it, by the caller.
+// No fault: a reduction by an operator that the caller defines before this source.
 
 template <class Operator>
 __global__ void fold(const typename Operator::Value* x, int n, typename Operator::Value* result) {

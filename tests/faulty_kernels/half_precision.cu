@@ -1,4 +1,4 @@
-// No fault: half precision, one row of `out` to an operation.
+// No fault: half precision, one row of `out` for each operation.
 
 #include <cuda_fp16.h>
 

@@ -1,11 +1,11 @@
-// Threads of one block that tell each other something. Faults: what should stand between a
-// write and a read of another thread, or between a read and a write, is missing or too weak.
+// Communication between threads of one block. Faults: the synchronisation between the accesses
+// of two threads (write and read, or read and write) is missing or too weak.
 
-/// What stands there.
+/// The synchronisation.
 enum Between { nothing, block_barrier, block_vote, warp_barrier, half_barriers, warp_shuffle };
 
 template <Between between>
-__device__ void meet() {
+__device__ void synchronise() {
     if (between == block_barrier) __syncthreads();
     if (between == block_vote) __syncthreads_or(threadIdx.x == 0);
     if (between == warp_barrier) __syncwarp();
@@ -18,7 +18,7 @@ template <Between between, class T>
 __global__ void exchange(const T* x, int distance, T* y) {
     __shared__ T part[256];
     part[threadIdx.x] = x[threadIdx.x];
-    meet<between>();
+    synchronise<between>();
     y[threadIdx.x] = part[threadIdx.x ^ distance];
 }
 
@@ -26,40 +26,40 @@ __global__ void exchange(const T* x, int distance, T* y) {
 template <Between between, class T>
 __global__ void exchange_in_place(T* x, int distance) {
     const T other = x[threadIdx.x ^ distance];
-    meet<between>();
+    synchronise<between>();
     x[threadIdx.x] = other;
 }
 
-/// Not in place, but called with one array for both.
+/// From x to y. Fault: called with the same array for both.
 __global__ void exchange_arrays(const int* x, int distance, int* y) {
     y[threadIdx.x] = x[threadIdx.x ^ distance];
 }
 
-/// The same through dynamic shared memory, twice: the second time is to wait for the first.
+/// Twice, through dynamic shared memory: the second write must wait for the first read.
 template <Between between, class T>
 __global__ void exchange_twice(T* x, int distance) {
     extern __shared__ __align__(16) unsigned char shared_memory[];
     T* part = reinterpret_cast<T*>(shared_memory);
-    for (int turn = 0; turn < 2; ++turn) {
+    for (int round = 0; round < 2; ++round) {
         part[threadIdx.x] = x[threadIdx.x];
         __syncthreads();
         x[threadIdx.x] = part[threadIdx.x ^ distance];
-        meet<between>();
+        synchronise<between>();
     }
 }
 
-/// How many threads there are; one of them reads it.
+/// The number of threads, counted by all and read by one.
 template <Between between>
 __global__ void count(int* total) {
     __shared__ int counted;
     if (threadIdx.x == 0) counted = 0;
     __syncthreads();
     atomicAdd(&counted, 1);
-    meet<between>();
+    synchronise<between>();
     if (threadIdx.x == 0) *total = counted;
 }
 
-/// Warp 1 waits in a loop for what warp 0 has for it.
+/// Warp 1 waits in a loop for a value from warp 0.
 template <bool writer_has_fence, bool reader_has_fence>
 __global__ void flag(int* result) {
     __shared__ int value, ready;

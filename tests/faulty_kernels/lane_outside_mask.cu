@@ -1,5 +1,5 @@
 // The lower half of a warp sums its values.
-// Fault: the first step reads lanes 16 to 31, which do not take part.
+// Fault: the first step reads lanes 16 to 31, which are inactive.
 
 template <bool faulty>
 __global__ void sum_half(const int* x, int* total) {

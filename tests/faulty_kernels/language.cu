@@ -1,11 +1,11 @@
-// No fault: what each word of the language answers, one row of `out` to a word.
+// No fault: the results of CUDA's functions, one row of `out` for each.
 
 __device__ int* row(int* out, int number) {
     return out + number * 32 + threadIdx.x;
 }
 
 /// For one warp. `float_out` has two rows.
-__global__ void words(int* out, float* float_out) {
+__global__ void functions(int* out, float* float_out) {
     const unsigned all = 0xffffffffu;
     const int lane = threadIdx.x;
     *row(out, 0) = __shfl_sync(all, lane, lane + 5);

@@ -1,5 +1,5 @@
-// The block that is done last adds up what all have written.
-// Fault: without fences nothing says that it sees that.
+// The block that finishes last sums the results of all blocks.
+// Fault: without fences it may read results that are not written yet.
 
 template <bool faulty>
 __global__ void sum(const int* x, int* partial, unsigned* done, int* total) {

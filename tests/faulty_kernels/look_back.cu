@@ -1,5 +1,5 @@
-// No fault: each block waits for the sum of all before it, by atomics, or by a plain loop on a
-// volatile word, in which no turn passes.
+// No fault: each block waits for the sum of all blocks before it, by atomics, or by a plain loop
+// on a volatile word, in which the emulator does not switch to another block.
 
 __device__ int published(int* sum, bool by_atomics) {
     return by_atomics ? atomicAdd(sum, 0) : *static_cast<volatile int*>(sum);
@@ -9,8 +9,8 @@ __device__ int published(int* sum, bool by_atomics) {
 template <bool by_atomics>
 __global__ void look_back(const int* x, unsigned* ticket, int* sums) {
     if (threadIdx.x != 0) return;
-    const unsigned place = atomicAdd(ticket, 1);
-    int before = place == 0 ? 0 : -1;
-    while (before < 0) before = published(&sums[place - 1], by_atomics);
-    atomicExch(&sums[place], before + x[place]);
+    const unsigned tile = atomicAdd(ticket, 1);
+    int prefix = tile == 0 ? 0 : -1;
+    while (prefix < 0) prefix = published(&sums[tile - 1], by_atomics);
+    atomicExch(&sums[tile], prefix + x[tile]);
 }

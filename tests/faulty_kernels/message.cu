@@ -1,9 +1,9 @@
-// Block 0 hands a value to block 1, in several ways; `result` has two elements.
+// Block 0 sends a value to block 1, in several ways.
 // Faults: see each kernel.
 
 using Word = unsigned long long;
 
-/// No fault: value and status in one word, written at once.
+/// No fault: value and status in one word, written by one store.
 __global__ void packed(volatile Word* word, int* result) {
     if (threadIdx.x != 0) return;
     if (blockIdx.x == 0) *word = 42ull << 32 | 1;
@@ -14,7 +14,7 @@ __global__ void packed(volatile Word* word, int* result) {
     }
 }
 
-/// Fault: value and status are stored one after the other, and read as one word.
+/// Fault: value and status are written by two stores, and read as one word.
 __global__ void torn(volatile Word* word, int* result) {
     if (threadIdx.x != 0) return;
     volatile int* halves = reinterpret_cast<volatile int*>(word);
@@ -28,8 +28,8 @@ __global__ void torn(volatile Word* word, int* result) {
     }
 }
 
-/// Faults: no fence between value and flag, or none between flag and value. The flag is of
-/// volatile accesses, or of atomics.
+/// Faults: no fence between the writes of value and flag, or none between the reads. The flag is
+/// accessed by volatile operations or by atomics.
 template <bool writer_has_fence, bool reader_has_fence, bool by_atomics>
 __global__ void flagged(int* value, int* flag, int* result) {
     if (blockIdx.x == 0) {
@@ -54,7 +54,7 @@ __global__ void flagged(int* value, int* flag, int* result) {
     }
 }
 
-/// Fault: the fence is for threads of the writer's own block only.
+/// Fault: the writer's fence orders accesses for threads of its own block only.
 __global__ void fenced_for_the_block(int* value, volatile int* flag, int* result) {
     if (threadIdx.x != 0) return;
     if (blockIdx.x == 0) {
@@ -69,7 +69,7 @@ __global__ void fenced_for_the_block(int* value, volatile int* flag, int* result
     }
 }
 
-/// Fault: the flag is stored by a plain write.
+/// Fault: the flag is written by a plain store.
 __global__ void plain_flag(int* value, int* flag, int* result) {
     if (threadIdx.x != 0) return;
     if (blockIdx.x == 0) {

@@ -1,5 +1,5 @@
-// Shift 32 values in shared memory by one place, by one warp; the last one stays.
-// Fault: trusts the lanes of a warp to run in step, as they did before Volta.
+// One warp shifts 32 values in shared memory by one; the last value stays.
+// Fault: assumes that the lanes of a warp run in lockstep, as they did before Volta.
 
 template <bool faulty>
 __global__ void shift(int* x) {

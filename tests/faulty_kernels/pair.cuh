@@ -1,4 +1,4 @@
-// What definitions of test_emulator.py include: two numbers that lie side by side.
+// A pair of numbers, for the operators that test_emulator.py defines.
 
 template <class T>
 struct Pair {

@@ -1,4 +1,4 @@
-// No fault, but the answer hangs on how the blocks interleave: who wrote last, and when.
+// No fault, but the result depends on how the blocks interleave: the last writer, read 8 times.
 
 __global__ void race_for_last(int* last, int* history) {
     if (threadIdx.x != 0) return;

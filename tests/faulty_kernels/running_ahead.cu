@@ -1,4 +1,4 @@
-// No fault: pairs of lanes exchange values several times, and no pair waits for another.
+// No fault: pairs of lanes exchange values several times, without waiting for other pairs.
 
 __global__ void exchange_in_pairs(int* x, int rounds) {
     const unsigned pair = 3u << (threadIdx.x & ~1u);

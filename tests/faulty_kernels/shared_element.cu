@@ -1,5 +1,5 @@
-// All blocks touch one element.
-// Faults: by plain writes; by a plain read beside a write.
+// All blocks access one element.
+// Faults: by plain writes; by a plain read and a plain write.
 
 __global__ void write_all(int* x) {
     if (threadIdx.x == 0) *x = static_cast<int>(blockIdx.x);
@@ -9,7 +9,7 @@ __global__ void add_all(int* x) {
     atomicAdd(x, 1);
 }
 
-__global__ void read_beside_a_write(int* x, int* y) {
+__global__ void read_and_write(int* x, int* y) {
     if (threadIdx.x != 0) return;
     if (blockIdx.x == 0)
         *x = 1;

@@ -1,5 +1,5 @@
-// Put a value for each thread into shared memory.
-// Fault: counts as many bytes as there are values.
+// Reverse x through dynamic shared memory, which has one value for each thread.
+// Fault: launched with one byte for each value.
 
 __global__ void fill(int* x) {
     extern __shared__ __align__(16) unsigned char shared_memory[];

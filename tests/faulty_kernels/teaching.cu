@@ -1,4 +1,4 @@
-// Kernels as courses have them: with CUDA's headers, arrays of shared memory by any name, and
+// Kernels in the style of courses: with CUDA's headers, shared arrays of any name, and
 // cooperative groups.
 
 #include <cuda_runtime.h>
@@ -6,7 +6,7 @@
 
 namespace cg = cooperative_groups;
 
-/// y is x reversed, by one block, in dynamic shared memory that is an array of T.
+/// y is x reversed, by one block, through dynamic shared memory declared as an array of T.
 template <class T>
 __global__ void reverse(const T* x, T* y) {
     extern __shared__ T buf[];
@@ -26,7 +26,7 @@ __device__ int reduce(const cg::thread_group& group, int* work, int value) {
     return value;
 }
 
-/// sums[0] of the block, sums[1 + i] of its i-th tile of 8, three times.
+/// sums[0] is the sum of the block, sums[1 + i] that of its i-th tile of 8, computed in two ways.
 __global__ void sum_of_groups(const int* x, int* sums) {
     __shared__ __align__(16) int work[128];
     const cg::thread_block block = cg::this_thread_block();
@@ -46,7 +46,7 @@ __global__ void sum_of_groups(const int* x, int* sums) {
         sums[1 + tile.meta_group_rank()] = agree && ballot ? by_shuffles : -1;
 }
 
-/// How many nanoseconds a barrier took.
+/// The nanoseconds that a barrier took.
 __global__ void time_of_a_barrier(long long* elapsed) {
     const long long start = clock64();
     __syncthreads();
@@ -63,7 +63,7 @@ __global__ void fill_tile(int excess, int* y) {
     y[threadIdx.x] = tile[threadIdx.x];
 }
 
-/// The same, with other shared memory behind it.
+/// The same, followed by other shared memory.
 __global__ void fill_both(int excess, int* y) {
     extern __shared__ int more[];
     __shared__ int table[64];

@@ -1,5 +1,5 @@
 // Copy one element of x into one of y.
-// Fault: believes whatever places it is given.
+// Fault: does not check the indices.
 
 template <class T>
 __global__ void copy_element(const T* x, int from, T* y, int to) {

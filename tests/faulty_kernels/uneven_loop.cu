@@ -1,5 +1,5 @@
-// Wait in a barrier three times.
-// Fault: the second warp does so twice.
+// All threads wait in a barrier three times.
+// Fault: the second warp waits only twice.
 
 template <bool faulty>
 __global__ void wait_three_times(int* x) {

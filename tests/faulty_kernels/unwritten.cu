@@ -1,5 +1,5 @@
 // Add a bias, kept in shared memory, to x.
-// Faults: nobody writes the bias; the last value is left out.
+// Faults: no thread writes the bias; the last value is left out.
 
 template <class T, bool faulty>
 __global__ void add_bias(const T* x, T* y, int n, T bias) {

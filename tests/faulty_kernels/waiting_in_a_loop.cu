@@ -1,10 +1,10 @@
-// No fault: blocks wait for the one before them, and threads for another of their block.
+// No fault: each block waits for the block before it, and thread 0 for the last thread.
 
-__global__ void in_turn(int* turn, int* order) {
+__global__ void one_by_one(int* next_block, int* sequence) {
     __shared__ int arrived;
     if (threadIdx.x == 0) {
-        while (atomicAdd(turn, 0) != static_cast<int>(blockIdx.x)) __nanosleep(10);
-        order[blockIdx.x] = *turn;
+        while (atomicAdd(next_block, 0) != static_cast<int>(blockIdx.x)) __nanosleep(10);
+        sequence[blockIdx.x] = *next_block;
         arrived = 0;
         __threadfence();
     }
@@ -13,6 +13,6 @@ __global__ void in_turn(int* turn, int* order) {
     if (threadIdx.x == 0) {
         while (atomicAdd(&arrived, 0) == 0) {
         }
-        atomicAdd(turn, 1);
+        atomicAdd(next_block, 1);
     }
 }

@@ -1,5 +1,5 @@
-// Neighbours change places.
-// Fault: every lane calls, but the mask names the lower half only.
+// Neighbouring lanes swap their values.
+// Fault: every lane calls the shuffle, but the mask has the lower half only.
 
 template <bool faulty>
 __global__ void swap_neighbours(int* x) {

@@ -1,13 +1,13 @@
-// Mathematics in the global namespace, overloaded for float and double, and bits.
+// CUDA's mathematical functions, bit functions and cached loads, in the global namespace.
 //
-// <math.h> of C++ gives most of it.
+// C++'s <math.h> provides most mathematical functions, overloaded for float and double.
 
 #pragma once
 
 #include <cstddef>
 
-// GCC's library would read thousands of lines on Bessel functions and the like here, a third
-// of the time that a small kernel takes to compile. CUDA has none of them in `std`.
+// Without this, GCC's library includes thousands of lines of special functions (Bessel etc.),
+// which take a third of a small kernel's compile time. CUDA has none of them in `std`.
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 
 #include <math.h>
@@ -16,7 +16,7 @@
 #include <cstring>
 #include <type_traits>
 
-// ---- what <math.h> has not --------------------------------------------------------------
+// ---- functions that <math.h> does not have ----------------------------------------------
 
 inline float rsqrt(float x) {
     return 1.0f / sqrtf(x);
@@ -28,7 +28,7 @@ inline float rsqrtf(float x) {
     return rsqrt(x);
 }
 
-/// As CUDA's min and max: of two types the common one, and never a NaN if one is a number.
+/// CUDA's min and max: two types become their common type; NaN only if both arguments are NaN.
 template <class A, class B>
 constexpr auto min(A a, B b) {
     using T = std::common_type_t<A, B>;
@@ -47,7 +47,7 @@ constexpr auto max(A a, B b) {
         return static_cast<T>(a) < static_cast<T>(b) ? static_cast<T>(b) : static_cast<T>(a);
 }
 
-// ---- one rounding, never fused ----------------------------------------------------------
+// ---- operations that round to nearest and are never fused -------------------------------
 
 inline float __fadd_rn(float a, float b) {
     return a + b;
@@ -86,7 +86,7 @@ inline double __fma_rn(double a, double b, double c) {
     return fma(a, b, c);
 }
 
-// ---- fast and less exact on a GPU, exact here -------------------------------------------
+// ---- functions that are fast and less accurate on a GPU, but accurate here ---------------
 
 inline float __expf(float x) {
     return expf(x);
@@ -113,7 +113,7 @@ namespace emulator {
 
 template <class To, class From>
 To bits_as(From value) {
-    static_assert(sizeof(To) == sizeof(From), "the same bits, read as another type");
+    static_assert(sizeof(To) == sizeof(From), "both types must have the same size");
     To result;
     std::memcpy(&result, &value, sizeof(result));
     return result;
@@ -168,7 +168,7 @@ inline unsigned __brev(unsigned x) {
     return static_cast<unsigned>(__brevll(x) >> 32);
 }
 
-// ---- loads and stores that name a cache -------------------------------------------------
+// ---- loads and stores with a cache hint, which is ignored --------------------------------
 
 template <class T>
 T __ldg(const T* address) {

@@ -1,6 +1,6 @@
-// Atomic functions, each for the types that CUDA offers it for.
+// CUDA's atomic functions, each for the types that CUDA supports.
 //
-// All are sequentially consistent, which is more than CUDA promises.
+// All are sequentially consistent, which is more than CUDA guarantees.
 
 #pragma once
 
@@ -22,29 +22,30 @@ constexpr bool is_atomic_comparable = is_atomic_integer<T> || is_one_of<T, long 
 template <class T>
 constexpr bool is_atomic_number = is_atomic_integer<T> || is_one_of<T, float, double>;
 
-/// The type of the address alone decides: `atomicAdd(&count, 1)` with an unsigned count.
+/// Excluded from template deduction: only the address determines T, so that
+/// `atomicAdd(&count, 1)` compiles with an unsigned count.
 template <class T>
-using Given = std::common_type_t<T>;
+using Operand = std::common_type_t<T>;
 
-/// Replace *address by update(*address), and return what was there.
+/// Replace *address by update(*address), and return the old value.
 template <class T, class Update>
 T atomic_update(T* address, Update update) {
-    breathe();
-    T old, wanted;
+    maybe_yield();
+    T old, desired;
     __atomic_load(address, &old, __ATOMIC_SEQ_CST);
     do {
-        wanted = update(old);
-    } while (!__atomic_compare_exchange(address, &old, &wanted, false, __ATOMIC_SEQ_CST,
+        desired = update(old);
+    } while (!__atomic_compare_exchange(address, &old, &desired, false, __ATOMIC_SEQ_CST,
                                         __ATOMIC_SEQ_CST));
     return old;
 }
 
 }  // namespace emulator
 
-#define EMULATOR_ATOMIC(name, offered, result)                                       \
+#define EMULATOR_ATOMIC(name, supported, result)                                     \
     template <class T>                                                               \
-    T name(T* address, emulator::Given<T> value) {                                   \
-        static_assert(emulator::offered<T>, #name " is not offered for T");          \
+    T name(T* address, emulator::Operand<T> value) {                                 \
+        static_assert(emulator::supported<T>, #name " does not support T");          \
         return emulator::atomic_update(address, [=](T old) -> T { return result; }); \
     }
 
@@ -58,23 +59,23 @@ EMULATOR_ATOMIC(atomicXor, is_atomic_integer, old ^ value)
 #undef EMULATOR_ATOMIC
 
 template <class T>
-T atomicSub(T* address, emulator::Given<T> value) {
-    static_assert(emulator::is_one_of<T, int, unsigned>, "atomicSub is not offered for T");
+T atomicSub(T* address, emulator::Operand<T> value) {
+    static_assert(emulator::is_one_of<T, int, unsigned>, "atomicSub does not support T");
     return emulator::atomic_update(address, [=](T old) -> T { return old - value; });
 }
 
 template <class T>
-T atomicExch(T* address, emulator::Given<T> value) {
+T atomicExch(T* address, emulator::Operand<T> value) {
     static_assert(emulator::is_atomic_integer<T> || emulator::is_one_of<T, float>,
-                  "atomicExch is not offered for T");
+                  "atomicExch does not support T");
     return emulator::atomic_update(address, [=](T) { return value; });
 }
 
 template <class T>
-T atomicCAS(T* address, emulator::Given<T> expected, emulator::Given<T> value) {
+T atomicCAS(T* address, emulator::Operand<T> expected, emulator::Operand<T> value) {
     static_assert(emulator::is_atomic_integer<T> || emulator::is_one_of<T, unsigned short>,
-                  "atomicCAS is not offered for T");
-    emulator::breathe();
+                  "atomicCAS does not support T");
+    emulator::maybe_yield();
     T found = expected;
     __atomic_compare_exchange(address, &found, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return found;

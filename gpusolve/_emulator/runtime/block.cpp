@@ -8,8 +8,8 @@
 #include "kernel_entry.h"
 #include "shared_memory.h"
 
-EMULATOR_OWN uint3 threadIdx;
-EMULATOR_OWN uint3 blockIdx;
+EMULATOR_THREAD_LOCAL uint3 threadIdx;
+EMULATOR_THREAD_LOCAL uint3 blockIdx;
 dim3 blockDim;
 dim3 gridDim;
 
@@ -17,18 +17,19 @@ namespace emulator {
 
 namespace {
 
-EMULATOR_OWN BlockRunner* runner;
+EMULATOR_THREAD_LOCAL BlockRunner* runner;
 
-/// A thread that calls so many atomics and fences in one turn may be waiting for another.
-constexpr unsigned breaths_per_yield = 64;
+/// Atomics and fences that a thread may call before it yields: it may be waiting in a loop for
+/// another thread.
+constexpr unsigned calls_per_yield = 64;
 
-// Stacks that all began at the same place of a page would compete for the same few cache
-// lines; neighbours begin a little apart.
+// Stacks that start at the same offset in a page compete for the same few cache sets, so
+// neighbouring stacks start at different offsets.
 constexpr std::size_t stagger_bytes = 192;
 constexpr std::size_t stagger_period = 16;
 
-/// Whether it is one of the emulator's, among the kernel's thread-local variables.
-bool is_own_variable(std::uintptr_t address) {
+/// Whether an address in the thread-local memory belongs to the emulator, not to the kernel.
+bool is_emulator_variable(std::uintptr_t address) {
     const auto is_in = [address](const auto& variable) {
         return address - reinterpret_cast<std::uintptr_t>(&variable) < sizeof(variable);
     };
@@ -41,7 +42,7 @@ bool is_same(Site a, Site b) {
 
 }  // namespace
 
-uint3 place_in(dim3 grid, unsigned long long block) {
+uint3 block_index(dim3 grid, unsigned long long block) {
     return {static_cast<unsigned>(block % grid.x), static_cast<unsigned>(block / grid.x % grid.y),
             static_cast<unsigned>(block / (1ull * grid.x * grid.y))};
 }
@@ -58,7 +59,7 @@ BlockRunner::BlockRunner(Launch& launch, int number)
               launch.stacks.stride},
       threads_(launch.threads()),
       warps_((launch.threads() + warpSize - 1) / warpSize),
-      turns_(warps_.size()) {
+      warp_order_(warps_.size()) {
     const dim3 block = launch.block;
     for (unsigned i = 0; i < launch.threads(); ++i) {
         Thread& thread = threads_[i];
@@ -80,41 +81,43 @@ bool BlockRunner::in_stacks(const void* address) const {
     return stacks_.start <= byte && byte < stacks_.start + threads_.size() * stacks_.stride;
 }
 
-/// Shared memory is of this thread of the operating system, and its place known only here.
-void BlockRunner::watch_block() {
+/// Called for each block. The address of shared memory is known only on this thread of the
+/// operating system.
+void BlockRunner::start_race_detection() {
     const Span shared = thread_local_variables();
-    if (!witness_)
-        witness_.emplace(launch_.threads(),
-                         MemorySpan{reinterpret_cast<std::uintptr_t>(shared.start), shared.bytes});
-    witness_->begin(block_);
+    if (!race_state_)
+        race_state_.emplace(
+            launch_.threads(),
+            MemorySpan{reinterpret_cast<std::uintptr_t>(shared.start), shared.bytes});
+    race_state_->begin(block_);
 }
 
 // ---- the scheduler ----------------------------------------------------------------------
 
 void BlockRunner::run(unsigned long long block) {
-    runner = this;  // also gives this system thread its copy of the thread-local variables
+    runner = this;  // the first access also allocates this thread's thread-local variables
     poison_shared_memory({&runner, sizeof(runner)});
     block_ = block;
-    blockIdx = place_in(launch_.grid, block);
-    schedule_ = launch_.schedule.part(block);
-    if (launch_.races) watch_block();
+    blockIdx = block_index(launch_.grid, block);
+    schedule_ = launch_.schedule.derive(block);
+    if (launch_.races) start_race_detection();
     for (Warp& warp : warps_) warp = {warp.present, warp.present, 0, 0, 0, 0};
-    left_ = 0;
-    while (left_ < threads_.size())
-        if (!take_turns()) release_barrier();
+    finished_ = 0;
+    while (finished_ < threads_.size())
+        if (!run_ready_warps()) release_barrier();
     check_shared_memory();
 }
 
-/// Let every thread that can run do so. False if there was none.
-bool BlockRunner::take_turns() {
-    if (launch_.stopped) throw Abandoned();
+/// Run every thread that is ready. False if none was ready.
+bool BlockRunner::run_ready_warps() {
+    if (launch_.stopped) throw LaunchStopped();
     bool any_ran = false;
-    std::iota(turns_.begin(), turns_.end(), 0);
-    schedule_.arrange(turns_.begin(), turns_.end());
-    for (int warp : turns_) {
-        bool ran = run_round(warp);
+    std::iota(warp_order_.begin(), warp_order_.end(), 0);
+    schedule_.arrange(warp_order_.begin(), warp_order_.end());
+    for (int warp : warp_order_) {
+        bool ran = run_ready_lanes(warp);
         any_ran |= ran;
-        while (ran && !schedule_.is_random()) ran = run_round(warp);
+        while (ran && !schedule_.is_random()) ran = run_ready_lanes(warp);
     }
     bool all_paused = any_ran;
     for (Warp& warp : warps_) {
@@ -122,12 +125,12 @@ bool BlockRunner::take_turns() {
         warp.ready |= warp.paused;
         warp.paused = 0;
     }
-    if (all_paused) pass_turn();  // perhaps they wait for another block
+    if (all_paused) switch_worker();  // they may wait for another block
     return any_ran;
 }
 
-/// Let every lane that is ready now run until it waits. False if there was none.
-bool BlockRunner::run_round(int warp) {
+/// Run every lane that is ready now, until it waits. False if none was ready.
+bool BlockRunner::run_ready_lanes(int warp) {
     int lanes[warpSize];
     int count = 0;
     for_each_lane(warps_[warp].ready, [&](unsigned lane) { lanes[count++] = lane; });
@@ -139,30 +142,30 @@ bool BlockRunner::run_round(int warp) {
 void BlockRunner::resume(Thread& thread) {
     threadIdx = thread.index;
     running_ = &thread;
-    breaths_ = 0;
+    calls_since_yield_ = 0;
     for (;;) {
-        emulator_switch(&scheduler_, thread.stack);
-        if (running_ == nullptr) throw Abandoned();
-        if (errand_.run == nullptr) break;
-        errand_.run(errand_.work);
-        errand_ = {};
+        emulator_switch(&scheduler_stack_, thread.stack);
+        if (running_ == nullptr) throw LaunchStopped();
+        if (task_.run == nullptr) break;
+        task_.run(task_.work);
+        task_ = {};
     }
     running_ = nullptr;
 }
 
 void BlockRunner::suspend() {
-    emulator_switch(&running_->stack, scheduler_);
+    emulator_switch(&running_->stack, scheduler_stack_);
 }
 
-/// Back to the scheduler for good, which sees that nobody runs any more.
-void BlockRunner::abandon() {
+/// Switch to the scheduler and never return. It recognises this by running_ == nullptr.
+void BlockRunner::exit_thread() {
     void* never_resumed;
     running_ = nullptr;
-    emulator_switch(&never_resumed, scheduler_);
+    emulator_switch(&never_resumed, scheduler_stack_);
     __builtin_unreachable();
 }
 
-/// A fiber's whole life: it serves one thread of every block that its runner runs.
+/// The main function of a fiber. It runs one thread of every block that its runner runs.
 void BlockRunner::thread_main() {
     BlockRunner& self = *runner;
     for (;;) {
@@ -170,8 +173,8 @@ void BlockRunner::thread_main() {
         const Thread& thread = *self.running_;
         Warp& warp = self.warps_[thread.warp];
         warp.ready &= ~(1u << thread.lane);
-        warp.left |= 1u << thread.lane;
-        ++self.left_;
+        warp.finished |= 1u << thread.lane;
+        ++self.finished_;
         self.suspend();
     }
 }
@@ -183,47 +186,49 @@ void BlockRunner::yield() {
     suspend();
 }
 
-void BlockRunner::breathe() {
-    if (launch_.turns) on_scheduler([this] { give_way(); });
-    if (++breaths_ == breaths_per_yield) yield();
+void BlockRunner::maybe_yield() {
+    if (launch_.worker_scheduler) run_on_scheduler([this] { maybe_switch_worker(); });
+    if (++calls_since_yield_ == calls_per_yield) yield();
 }
 
 void BlockRunner::fence(Scope scope) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (witness_) on_scheduler([=] { witness_->fence(number_of(*running_), scope); });
-    breathe();
+    if (race_state_) run_on_scheduler([=] { race_state_->fence(number_of(*running_), scope); });
+    maybe_yield();
 }
 
-bool BlockRunner::watches(const volatile void* address) const {
-    if (!witness_) return false;
-    const auto place = reinterpret_cast<std::uintptr_t>(address);
-    return witness_->shared_memory().contains(place) ? !is_own_variable(place)
-                                                     : launch_.races->watches(place);
+bool BlockRunner::is_watched(const volatile void* address) const {
+    if (!race_state_) return false;
+    const auto location = reinterpret_cast<std::uintptr_t>(address);
+    return race_state_->shared_memory().contains(location) ? !is_emulator_variable(location)
+                                                           : launch_.races->is_watched(location);
 }
 
-void BlockRunner::touch(const volatile void* address, std::size_t bytes, Touch how, void* caller) {
-    on_scheduler([=] {
-        const auto place = reinterpret_cast<std::uintptr_t>(address);
-        // Where the call is, and not where it returns to.
+void BlockRunner::check_access(const volatile void* address, std::size_t bytes, AccessKind how,
+                               void* caller) {
+    run_on_scheduler([=] {
+        const auto location = reinterpret_cast<std::uintptr_t>(address);
+        // The address of the call; `caller` is the return address.
         const auto instruction = reinterpret_cast<std::uintptr_t>(caller) - 1;
-        if (auto race = launch_.races->touch(*witness_, number_of(*running_), place, bytes, how,
-                                             instruction))
+        if (auto race = launch_.races->check(*race_state_, number_of(*running_), location, bytes,
+                                             how, instruction))
             fail_race(*race, how, instruction);
     });
 }
 
-void BlockRunner::pass_turn() {
-    if (!launch_.turns)
+void BlockRunner::switch_worker() {
+    if (!launch_.worker_scheduler)
         sched_yield();
-    else if (!launch_.turns->pass(number_) || launch_.stopped)
-        throw Abandoned();
+    else if (!launch_.worker_scheduler->switch_from(number_) || launch_.stopped)
+        throw LaunchStopped();
 }
 
-void BlockRunner::give_way() {
-    if (launch_.turns && launch_.turns->is_over(number_)) pass_turn();
+void BlockRunner::maybe_switch_worker() {
+    if (launch_.worker_scheduler && launch_.worker_scheduler->should_switch(number_))
+        switch_worker();
 }
 
-// ---- the block's barrier ----------------------------------------------------------------
+// ---- barriers of a block ----------------------------------------------------------------
 
 int BlockRunner::barrier(Operation operation, bool predicate, Site site) {
     Thread& thread = *running_;
@@ -237,17 +242,18 @@ int BlockRunner::barrier(Operation operation, bool predicate, Site site) {
     return static_cast<int>(thread.value);
 }
 
-/// Nobody can run: then all must be waiting in the same barrier, which is now complete.
+/// Called when no thread is ready: all threads must wait in the same barrier, which is then
+/// complete.
 void BlockRunner::release_barrier() {
     const Thread& first = threads_.front();
     unsigned long long count = 0;
     for (const Thread& thread : threads_) {
         const bool waits = warps_[thread.warp].in_barrier >> thread.lane & 1;
         if (!waits || thread.operation != first.operation || !is_same(thread.site, first.site))
-            report_stuck();
+            report_deadlock();
         count += thread.value;
     }
-    if (witness_) witness_->barrier();
+    if (race_state_) race_state_->barrier();
     for (Thread& thread : threads_) thread.value = count;
     for (Warp& warp : warps_) {
         warp.ready = warp.present;
@@ -255,40 +261,44 @@ void BlockRunner::release_barrier() {
     }
 }
 
-// ---- operations of a warp ---------------------------------------------------------------
+// ---- warp operations --------------------------------------------------------------------
 
 unsigned long long BlockRunner::exchange(Operation operation, unsigned mask,
                                          unsigned long long value, int source, Site site) {
     Thread& thread = *running_;
     Warp& warp = warps_[thread.warp];
     if (!(mask >> thread.lane & 1))
-        fail(site, "%s with mask 0x%08x, which leaves out lane %d that calls it",
-             name_of(operation), mask, thread.lane);
+        fail(site,
+             "%s was called by lane %d, which is not in its mask 0x%08x; the mask must contain "
+             "every lane that makes the call",
+             name_of(operation), thread.lane, mask);
     if (mask & ~warp.present)
-        fail(site, "%s with mask 0x%08x, but this warp has %d lanes only", name_of(operation), mask,
-             __builtin_popcount(warp.present));
+        fail(site,
+             "%s was called with mask 0x%08x, but this warp has only %d lanes; the mask must "
+             "contain existing lanes only",
+             name_of(operation), mask, __builtin_popcount(warp.present));
     thread.operation = operation;
     thread.mask = mask;
     thread.source = source;
     thread.value = value;
     thread.site = site;
     warp.ready &= ~(1u << thread.lane);
-    warp.in_warp |= 1u << thread.lane;
+    warp.in_warp_operation |= 1u << thread.lane;
 
     Thread* lanes = &thread - thread.lane;
-    bool complete = (warp.in_warp & mask) == mask;
+    bool complete = (warp.in_warp_operation & mask) == mask;
     for_each_lane(complete ? mask : 0, [&](unsigned lane) {
         complete &= lanes[lane].operation == operation && lanes[lane].mask == mask;
     });
     if (complete) complete_exchange(warp, lanes, mask);
-    if (complete && witness_ && operation == Operation::syncwarp)
-        on_scheduler([&] { witness_->sync(thread.warp, mask); });
+    if (complete && race_state_ && operation == Operation::syncwarp)
+        run_on_scheduler([&] { race_state_->sync(thread.warp, mask); });
     suspend();
     return thread.value;
 }
 
-/// All lanes of the mask are here. Their values are taken down before any goes on, since it
-/// may come back with another before a slower lane has read.
+/// Called when all lanes of the mask have arrived. All their values are copied first: a lane
+/// that continues may call again with a new value before a slower lane reads the old one.
 void BlockRunner::complete_exchange(Warp& warp, Thread* lanes, unsigned mask) {
     unsigned long long values[warpSize];
     unsigned votes = 0;
@@ -303,16 +313,18 @@ void BlockRunner::complete_exchange(Warp& warp, Thread* lanes, unsigned mask) {
         } else if (mask >> thread.source & 1) {
             thread.value = values[thread.source];
         } else {
-            running_ = &thread;  // the one at fault, who need not be the last to come
-            fail(thread.site, "%s reads lane %d, which is not in its mask 0x%08x",
+            running_ = &thread;  // the faulty thread, which may not be the last to arrive
+            fail(thread.site,
+                 "%s reads lane %d, which is not in its mask 0x%08x; add the lane to the mask, "
+                 "or do not read it",
                  name_of(thread.operation), thread.source, mask);
         }
     });
-    warp.in_warp &= ~mask;
+    warp.in_warp_operation &= ~mask;
     warp.ready |= mask;
 }
 
-// ---- the end of a block ------------------------------------------------------------------
+// ---- checks at the end of a block -------------------------------------------------------
 
 void BlockRunner::check_shared_memory() {
     const unsigned char* overrun = find_overrun(launch_.shared_bytes);
@@ -323,10 +335,10 @@ void BlockRunner::check_shared_memory() {
         report->address = static_cast<std::uint64_t>(
             overrun - static_cast<unsigned char*>(thread_local_variables().start));
     }
-    throw Abandoned();
+    throw LaunchStopped();
 }
 
-// ---- what the language calls ------------------------------------------------------------
+// ---- functions that the CUDA functions call ----------------------------------------------
 
 int block_barrier(Operation operation, bool predicate, Site site) {
     return runner->barrier(operation, predicate, site);
@@ -345,8 +357,8 @@ void yield() {
     runner->yield();
 }
 
-void breathe() {
-    runner->breathe();
+void maybe_yield() {
+    runner->maybe_yield();
 }
 
 void fence(Scope scope) {

@@ -1,12 +1,13 @@
-// One block of threads, run to its end on one thread of the operating system.
+// Runs one block of threads to completion, on one thread of the operating system.
 //
-// Each CUDA thread is a fiber. It runs until it waits for others, in a barrier or in an
-// operation of its warp, and then gives its turn away. So between two such places threads
-// run one after another, in the order of the schedule: whoever forgot a barrier reads what
-// is not there yet, or is there no longer.
+// Each CUDA thread is a fiber. It runs until it waits for others, in a barrier or in a warp
+// operation, and then switches to the scheduler. Between two such points the threads run one
+// after another, in the order of the schedule. A kernel that lacks a barrier therefore reads
+// values that are not written yet, or already overwritten.
 //
-// Turns: forward and reverse let a warp run as far as it can before its neighbour starts;
-// random order changes the warp after every step. Among the blocks, see turns.h.
+// In forward and reverse order a warp runs as far as it can before the next one starts. In
+// random order the scheduler chooses another warp after every step. worker_scheduler.h
+// interleaves the blocks.
 
 #pragma once
 
@@ -21,25 +22,25 @@
 #include "races.h"
 #include "report.h"
 #include "schedule.h"
-#include "turns.h"
+#include "worker_scheduler.h"
 
 namespace emulator {
 
-/// Stacks side by side, each with an inaccessible page below it.
+/// Adjacent stacks, each with an inaccessible page below it.
 struct StackMemory {
     unsigned char* start;
     std::size_t stride;
 };
 
-/// What all blocks of a launch share.
+/// The state that all blocks of a launch share.
 struct Launch {
     dim3 grid, block;
     std::size_t shared_bytes;
     void* const* arguments;
     Schedule schedule;
     StackMemory stacks;
-    Turns* turns;         // null where blocks run at the same time
-    RaceDetector* races;  // null where nobody looks
+    WorkerScheduler* worker_scheduler;  // null if blocks run concurrently
+    RaceDetector* races;                // null if races are not detected
     std::atomic<bool> stopped{false};
     std::atomic<bool> reported{false};
     Report* report;
@@ -48,8 +49,8 @@ struct Launch {
     unsigned long long blocks() const { return 1ull * grid.x * grid.y * grid.z; }
 };
 
-/// Thrown through the scheduler, never through a kernel, when the launch is to end.
-struct Abandoned {};
+/// Thrown to end the launch; through the scheduler only, never through a kernel.
+struct LaunchStopped {};
 
 struct Thread {
     void* stack;
@@ -57,33 +58,33 @@ struct Thread {
     int warp;
     int lane;
 
-    // What it waits for, if it does.
+    // The operation that the thread waits in, if it waits.
     Operation operation;
     unsigned mask;
     int source;
-    unsigned long long value;  // what it came with, and then what it goes on with
+    unsigned long long value;  // the argument, then the result
     Site site;
 };
 
-/// What the scheduler is asked to do for a thread.
-struct Errand {
+/// Work that a thread passes to the scheduler.
+struct SchedulerTask {
     void (*run)(void* work);
     void* work;
 };
 
-/// The lanes of a warp by what they do; each lane is in one of these sets.
+/// The lanes of a warp as bit masks. A present lane is in exactly one of the sets below.
 struct Warp {
     unsigned present;
     unsigned ready;
     unsigned paused;
-    unsigned in_warp;
+    unsigned in_warp_operation;
     unsigned in_barrier;
-    unsigned left;
+    unsigned finished;
 };
 
 class BlockRunner {
   public:
-    /// `number` tells the runners of a launch apart.
+    /// `number` is the index of the worker that owns this runner.
     BlockRunner(Launch& launch, int number);
     ~BlockRunner();
     BlockRunner(const BlockRunner&) = delete;
@@ -91,75 +92,76 @@ class BlockRunner {
 
     void run(unsigned long long block);
 
-    /// Let another block run, at a place where this one may meet it.
-    void give_way();
+    /// Let another block run, if the worker scheduler decides so.
+    void maybe_switch_worker();
 
-    // Called by the running thread. Those that wait return when it has its turn again.
+    // Called by the running thread. A call that waits returns when the thread is resumed.
     int barrier(Operation operation, bool predicate, Site site);
     unsigned long long exchange(Operation operation, unsigned mask, unsigned long long value,
                                 int source, Site site);
     void yield();
-    void breathe();
+    void maybe_yield();
     void fence(Scope scope);
-    void touch(const volatile void* address, std::size_t bytes, Touch how, void* caller);
-    [[noreturn]] void abandon();
+    void check_access(const volatile void* address, std::size_t bytes, AccessKind how,
+                      void* caller);
+    [[noreturn]] void exit_thread();
 
     bool in_stacks(const void* address) const;
-    bool watches(const volatile void* address) const;
+    bool is_watched(const volatile void* address) const;
     const Thread* running() const { return running_; }
     std::uint32_t number_of(const Thread& thread) const {
         return static_cast<std::uint32_t>(&thread - threads_.data());
     }
 
-    /// Do something on the scheduler's stack for the running thread, which waits. There it may
-    /// lock, allocate, and throw Abandoned; on the thread's own it might be interrupted.
+    /// Run `work` on the scheduler's stack while the running thread waits. There it may lock,
+    /// allocate and throw LaunchStopped; on the thread's own stack it could be interrupted.
     template <class Work>
-    void on_scheduler(Work work) {
-        errand_ = {[](void* any) { (*static_cast<Work*>(any))(); }, &work};
+    void run_on_scheduler(Work work) {
+        task_ = {[](void* any) { (*static_cast<Work*>(any))(); }, &work};
         suspend();
     }
 
-    /// The report to fill in, if this failure is the launch's first; else null.
+    /// The report to fill in if this is the first failure of the launch, else null.
     Report* first_report(const Thread* thread);
 
   private:
     [[noreturn]] static void thread_main();
-    void watch_block();
-    bool take_turns();
-    bool run_round(int warp);
+    void start_race_detection();
+    bool run_ready_warps();
+    bool run_ready_lanes(int warp);
     void resume(Thread& thread);
-    void pass_turn();
+    void switch_worker();
     void suspend();
     void release_barrier();
     void complete_exchange(Warp& warp, Thread* lanes, unsigned mask);
-    [[noreturn]] void report_stuck();
+    [[noreturn]] void report_deadlock();
     [[noreturn]] void fail_block(const std::string& text);
-    [[noreturn]] void fail_race(const Race& race, Touch how, std::uint64_t instruction);
+    [[noreturn]] void fail_race(const Race& race, AccessKind how, std::uint64_t instruction);
     void check_shared_memory();
 
     Launch& launch_;
     const int number_;
-    std::optional<BlockWitness> witness_;  // where races are watched for
+    std::optional<BlockRaceState> race_state_;  // empty if races are not detected
     Schedule schedule_;
     unsigned long long block_ = 0;
     StackMemory stacks_;
     std::vector<Thread> threads_;
     std::vector<Warp> warps_;
-    std::vector<int> turns_;
-    void* scheduler_ = nullptr;
+    std::vector<int> warp_order_;
+    void* scheduler_stack_ = nullptr;
     Thread* running_ = nullptr;
-    unsigned left_ = 0;
-    unsigned breaths_ = 0;
-    Errand errand_{};
+    unsigned finished_ = 0;
+    unsigned calls_since_yield_ = 0;
+    SchedulerTask task_{};
 };
 
-/// The index of a block by its number.
-uint3 place_in(dim3 grid, unsigned long long block);
+/// The blockIdx of a block, from its linear number.
+uint3 block_index(dim3 grid, unsigned long long block);
 
-/// As the kernel's source has it.
+/// The CUDA function of an operation.
 const char* name_of(Operation operation);
 
-/// The one that runs on this thread of the operating system; null elsewhere.
+/// The runner on this thread of the operating system, or null.
 BlockRunner* current_runner();
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// Which accesses are known to whom: vector clocks of threads.
+// Vector clocks: which accesses are ordered before a point in a thread's execution.
 
 #pragma once
 
@@ -15,7 +15,7 @@ void for_each_lane(unsigned lanes, Visit visit) {
     for (; lanes != 0; lanes &= lanes - 1) visit(static_cast<unsigned>(__builtin_ctz(lanes)));
 }
 
-/// An access that some lanes of a warp made at one time of theirs, by one instruction.
+/// An access by one instruction, made by some lanes of a warp at the same logical time.
 struct Event {
     std::uint64_t block;
     std::uint64_t instruction;
@@ -33,76 +33,79 @@ struct Event {
         return event;
     }
 
-    /// Apart from the lanes.
+    /// Whether all but the lanes are equal.
     bool is_same(const Event& other) const {
         return is_of_warp(other) && time == other.time && instruction == other.instruction &&
                writes == other.writes && is_strong == other.is_strong;
     }
 };
 
-/// For each thread of one block, the time up to which all its accesses are known.
+/// The vector clock of one block's threads: all accesses of a thread up to its time are
+/// ordered before.
 ///
-/// A barrier brings all threads to one time, so that one number tells it of all of them.
+/// A barrier sets all threads to the same time, so one number usually represents all of them.
 class BlockTimes {
   public:
-    /// Those of an event's lanes whose accesses are not known.
-    std::uint32_t unknown(const Event& event) const {
+    /// The lanes of an event whose accesses are not ordered before.
+    std::uint32_t unordered(const Event& event) const {
         if (event.time <= all_) return 0;
-        std::uint32_t unknown = event.lanes;
-        for (const Later& later : later_)
+        std::uint32_t unordered = event.lanes;
+        for (const ThreadTime& later : threads_)
             if (later.thread / 32 == event.warp && event.time <= later.time)
-                unknown &= ~(1u << later.thread % 32);
-        return unknown;
+                unordered &= ~(1u << later.thread % 32);
+        return unordered;
     }
 
-    void learn_all(std::uint32_t time) {
+    void advance_all(std::uint32_t time) {
         all_ = std::max(all_, time);
-        const auto is_covered = [this](const Later& later) { return later.time <= all_; };
-        later_.erase(std::remove_if(later_.begin(), later_.end(), is_covered), later_.end());
+        const auto is_covered = [this](const ThreadTime& later) { return later.time <= all_; };
+        threads_.erase(std::remove_if(threads_.begin(), threads_.end(), is_covered),
+                       threads_.end());
     }
 
-    void learn(std::uint32_t thread, std::uint32_t time) {
+    void advance(std::uint32_t thread, std::uint32_t time) {
         if (time <= all_) return;
-        const auto found = std::lower_bound(later_.begin(), later_.end(), Later{thread, 0});
-        if (found == later_.end() || found->thread != thread)
-            later_.insert(found, {thread, time});
+        const auto found =
+            std::lower_bound(threads_.begin(), threads_.end(), ThreadTime{thread, 0});
+        if (found == threads_.end() || found->thread != thread)
+            threads_.insert(found, {thread, time});
         else
             found->time = std::max(found->time, time);
     }
 
-    void learn(const BlockTimes& other) {
-        learn_all(other.all_);
-        for (const Later& later : other.later_) learn(later.thread, later.time);
+    void join(const BlockTimes& other) {
+        advance_all(other.all_);
+        for (const ThreadTime& later : other.threads_) advance(later.thread, later.time);
     }
 
   private:
-    struct Later {
+    struct ThreadTime {
         std::uint32_t thread, time;
-        bool operator<(const Later& other) const { return thread < other.thread; }
+        bool operator<(const ThreadTime& other) const { return thread < other.thread; }
     };
 
-    std::uint32_t all_ = 0;     // of every thread that is not listed
-    std::vector<Later> later_;  // by thread
+    std::uint32_t all_ = 0;            // the time of every thread that is not in threads_
+    std::vector<ThreadTime> threads_;  // threads with a later time, sorted by number
 };
 
-/// For each thread of the launch, the time up to which all its accesses are known.
-class Clock {
+/// The vector clock of all threads of a launch.
+class VectorClock {
   public:
-    /// `block` is the one whose threads are asked for most.
-    explicit Clock(std::uint64_t block) : block_(block) {}
+    /// `block` is the block whose threads are looked up most often.
+    explicit VectorClock(std::uint64_t block) : block_(block) {}
 
-    /// Those of an event's lanes whose accesses are not known.
-    std::uint32_t unknown(const Event& event) const {
-        if (event.block == block_) return own_.unknown(event);
+    /// The lanes of an event whose accesses are not ordered before.
+    std::uint32_t unordered(const Event& event) const {
+        if (event.block == block_) return own_.unordered(event);
         const auto found = others_.find(event.block);
-        return found == others_.end() ? event.lanes : found->second.unknown(event);
+        return found == others_.end() ? event.lanes : found->second.unordered(event);
     }
 
-    BlockTimes& of(std::uint64_t block) { return block == block_ ? own_ : others_[block]; }
+    BlockTimes& times_of(std::uint64_t block) { return block == block_ ? own_ : others_[block]; }
 
-    void learn(const Clock& other) {
-        of(other.block_).learn(other.own_);
-        for (const auto& [block, times] : other.others_) of(block).learn(times);
+    void join(const VectorClock& other) {
+        times_of(other.block_).join(other.own_);
+        for (const auto& [block, times] : other.others_) times_of(block).join(times);
     }
 
   private:
@@ -111,7 +114,7 @@ class Clock {
     std::unordered_map<std::uint64_t, BlockTimes> others_;
 };
 
-/// Shared, since many threads know the same.
-using Knowledge = std::shared_ptr<const Clock>;
+/// Shared, because many threads have equal clocks.
+using SharedClock = std::shared_ptr<const VectorClock>;
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// Cooperative groups: the block, and tiles of a warp. No grid, no coalesced threads.
+// Cooperative groups: blocks and tiles of a warp. Not supported: grids and coalesced threads.
 
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace cooperative_groups {
 
-/// Threads that meet in `sync`: those of a block, or of an aligned part of a warp.
+/// A group of threads with a `sync`: a block, or an aligned tile of a warp.
 class thread_group {
   public:
     void sync(EMULATOR_SITE) const {
@@ -49,10 +49,11 @@ inline thread_block this_thread_block() {
     return {};
 }
 
-/// `Size` neighbours of a warp, a power of two.
+/// `Size` consecutive lanes of a warp; a power of two.
 template <unsigned Size, class Parent = void>
 class thread_block_tile : public thread_group {
-    static_assert(Size <= warpSize && (Size & (Size - 1)) == 0, "a power of two up to a warp");
+    static_assert(Size <= warpSize && (Size & (Size - 1)) == 0,
+                  "Size must be a power of two, at most 32");
 
   public:
     thread_block_tile() : thread_group(Size, false) {}
@@ -87,7 +88,7 @@ class thread_block_tile : public thread_group {
     int all(int predicate, EMULATOR_SITE) const {
         return __all_sync(mask(), predicate, file, line);
     }
-    /// Bit i is of the tile's thread i.
+    /// Bit i is the predicate of the tile's thread i.
     unsigned ballot(int predicate, EMULATOR_SITE) const {
         return __ballot_sync(mask(), predicate, file, line) >> emulator::first_lane(Size);
     }
@@ -98,7 +99,7 @@ thread_block_tile<Size, Parent> tiled_partition(const Parent&) {
     return {};
 }
 
-/// `size` neighbours of a warp, a power of two.
+/// `size` consecutive lanes of a warp; a power of two.
 inline thread_group tiled_partition(const thread_group&, unsigned size) {
     return {size, false};
 }

@@ -1,8 +1,9 @@
-// CUDA's half precision, as far as a kernel that stores it and adds it up needs it.
+// CUDA's half precision: conversions, arithmetic and comparisons.
 //
-// Written in integers, since few C++ compilers have such a type. Each operation is that of
-// float, rounded once more, which gives the same as one rounding of the exact result: float has
-// more than twice the digits (Figueroa, "When is double rounding innocuous?", 1995).
+// Conversions use integer operations, because few C++ compilers have a half type. Arithmetic
+// is computed in float and then rounded to half. This equals one rounding of the exact result,
+// because float has more than twice the digits (Figueroa, "When is double rounding
+// innocuous?", 1995).
 
 #pragma once
 
@@ -21,7 +22,7 @@ struct __half {
 
 using half = __half;
 
-/// To the nearest, of two equally near to the even one.
+/// Round to nearest, ties to even.
 inline __half::__half(float x) {
     constexpr unsigned infinity = 0x7f800000, rounds_to_infinity = 0x477ff000;  // 65520
     constexpr unsigned smallest_normal = 0x38800000;                            // 2^-14
@@ -31,7 +32,7 @@ inline __half::__half(float x) {
         result = 0x7e00;
     else if (magnitude >= rounds_to_infinity)
         result = 0x7c00;
-    else if (magnitude < smallest_normal)  // the last bit of 0.5 weighs 2^-24, as wanted
+    else if (magnitude < smallest_normal)  // the last bit of 0.5f is 2^-24, as in a subnormal
         result = __float_as_uint(__uint_as_float(magnitude) + 0.5f) - __float_as_uint(0.5f);
     else
         result = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;

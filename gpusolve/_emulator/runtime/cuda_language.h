@@ -1,6 +1,6 @@
-// CUDA C++ for a C++ compiler: the words that a kernel is written in.
+// The keywords and functions of CUDA C++, for a C++ compiler.
 //
-// NVRTC knows no standard headers, so a kernel includes none and finds everything here.
+// NVRTC has no standard headers, so kernels include none: all they use is declared here.
 
 #pragma once
 
@@ -11,7 +11,8 @@
 #include "device.h"
 #include "synchronize.h"
 
-// Inline: of a file's kernels only the one that is launched takes room in shared memory.
+// Inline, so that the object contains the launched kernel only: the shared memory of the
+// file's other kernels is not allocated.
 #define __global__ inline
 #define __device__
 #define __host__
@@ -22,21 +23,22 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-// Last, because the system's own headers use this word.
+// Must follow the includes, because the system's headers use this name.
 #undef __noinline__
 #define __noinline__ __attribute__((noinline))
 
-// One block runs on one thread of the operating system, so what a block shares is local to
-// that thread. Inside a function `thread_local` implies `static`, as `__shared__` does, and
-// next to `extern` it declares the dynamic shared memory that is defined here. Marked as used,
-// lest the compiler take what the kernel never writes for zero, where it is to find poison.
+// A block runs on one thread of the operating system, so its shared memory is thread-local.
+// Inside a function, `thread_local` implies `static`, as `__shared__` does. With `extern`, it
+// declares the dynamic shared memory, which is defined below. Marked as used: otherwise the
+// compiler replaces a variable that the kernel never writes by 0, and the poison is not read.
 #define __shared__ __attribute__((used)) thread_local
 
 #ifndef EMULATOR_DYNAMIC_SHARED_BYTES
-#error "the compile command says how much dynamic shared memory the device has"
+#error "the compile command must define EMULATOR_DYNAMIC_SHARED_BYTES"
 #endif
 
-/// What kernels declare as `extern __shared__`: _compiler.py makes each such name stand for
-/// the memory behind the guard, where who writes past the end of a `__shared__` array is seen.
+/// The dynamic shared memory, after a guard that detects writes past the end of a `__shared__`
+/// array. _compiler.py makes every name declared as `extern __shared__` an alias of the memory
+/// after the guard.
 __shared__ __align__(emulator::shared_unit_bytes) unsigned char emulator_dynamic_shared_memory
     [emulator::shared_guard_bytes + EMULATOR_DYNAMIC_SHARED_BYTES];

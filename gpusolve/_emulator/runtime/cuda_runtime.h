@@ -1,3 +1,3 @@
-// For kernels that include it: what it declares for device code stands in front of them anyhow.
+// Empty, for kernels that include it: the prelude already declares the device functions.
 
 #pragma once

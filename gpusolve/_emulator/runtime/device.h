@@ -1,41 +1,42 @@
-// What the language asks of the emulated device.
+// The emulated device's interface for the CUDA functions.
 
 #pragma once
 
 #include "vector_types.h"
 
-// Of this object alone: accesses and calls need no look-up by name.
+// Hidden symbols: accesses and calls need no symbol lookup.
 #pragma GCC visibility push(hidden)
 
-// `__thread` rather than `thread_local`: these need no initialisation, so an access is a load.
-#define EMULATOR_OWN __thread __attribute__((aligned(emulator::shared_unit_bytes)))
+// `__thread`, not `thread_local`: without dynamic initialisation an access is a plain load.
+#define EMULATOR_THREAD_LOCAL __thread __attribute__((aligned(emulator::shared_unit_bytes)))
 
 namespace emulator {
 
-/// Shared memory is counted in these, as on a GPU, with each of the emulator's own few
-/// thread-local variables in one.
+/// Allocation granularity of shared memory, as on a GPU. Each thread-local variable of the
+/// emulator takes one unit.
 constexpr int shared_unit_bytes = 128;
 
-/// In front of the dynamic shared memory, behind the `__shared__` variables.
+/// Guard between the `__shared__` variables and the dynamic shared memory.
 constexpr int shared_guard_bytes = EMULATOR_SHARED_GUARD_BYTES;
 
 }  // namespace emulator
 
-extern EMULATOR_OWN uint3 threadIdx;
-extern EMULATOR_OWN uint3 blockIdx;
+extern EMULATOR_THREAD_LOCAL uint3 threadIdx;
+extern EMULATOR_THREAD_LOCAL uint3 blockIdx;
 extern dim3 blockDim;
 extern dim3 gridDim;
 constexpr int warpSize = 32;
 
 namespace emulator {
 
-/// Where in the kernel's source a thread waits or fails.
+/// A line of the kernel's source.
 struct Site {
     const char* file;
     int line;
 };
 
-/// What threads do together: all of a block in the first group, of a warp in the second.
+/// Collective operations: of all threads of a block in the first group, of lanes of a warp in
+/// the second.
 enum class Operation {
     syncthreads,
     syncthreads_or,
@@ -52,32 +53,32 @@ enum class Operation {
     all,
 };
 
-/// Wait for all threads of the block; of how many is the predicate true?
+/// Wait for all threads of the block. Returns how many predicates are true.
 int block_barrier(Operation operation, bool predicate, Site site);
 
-/// In place of a source lane, for an operation that takes nobody's value.
+/// The source lane of an operation that reads no other lane's value.
 constexpr int no_source = -1;
 
-/// Wait for the lanes of `mask`, then take the value that lane `source` came with.
+/// Wait for the lanes of `mask`. Returns the value of lane `source`.
 unsigned long long warp_shuffle(Operation operation, unsigned mask, unsigned long long value,
                                 int source, Site site);
 
-/// Wait for the lanes of `mask`; which of them have a true predicate?
+/// Wait for the lanes of `mask`. Returns a bit mask of the lanes whose predicate is true.
 unsigned warp_vote(Operation operation, unsigned mask, bool predicate, Site site);
 
-/// Let the other threads run before this one goes on.
+/// Let the other threads run before this one continues.
 void yield();
 
-/// Called wherever a thread may be waiting in a loop: yields now and then.
-void breathe();
+/// Called by each operation in which a thread may be waiting in a loop. Yields after some calls.
+void maybe_yield();
 
-/// For whom a fence orders the thread's accesses.
+/// The threads for which a fence orders accesses.
 enum class Scope { block, device };
 
-/// Order what the thread did before and what it does after; breathes, too.
+/// Order the thread's earlier accesses before its later ones. May yield.
 void fence(Scope scope);
 
-/// End the launch: the running thread did what `format` says.
+/// End the launch with an error of the running thread.
 [[noreturn]] void fail(Site site, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// What a block's threads did wrong, in words.
+// Writes the reports of faulty threads and blocks.
 
 #include <algorithm>
 #include <cstdarg>
@@ -56,15 +56,15 @@ std::string to_string(uint3 index) {
            std::to_string(index.z) + ")";
 }
 
-/// Where a thread waits, in words.
-std::string waiting_place(const Thread& thread, bool in_warp) {
-    std::string place = std::string("in ") + name_of(thread.operation);
-    if (in_warp) {
+/// The operation that a thread waits in, and its line.
+std::string describe_wait(const Thread& thread, bool in_warp_operation) {
+    std::string text = std::string("waiting in ") + name_of(thread.operation);
+    if (in_warp_operation) {
         char mask[32];
         std::snprintf(mask, sizeof(mask), " with mask 0x%08x", thread.mask);
-        place += mask;
+        text += mask;
     }
-    return place + " at " + to_string(thread.site);
+    return text + " at " + to_string(thread.site);
 }
 
 }  // namespace
@@ -90,23 +90,23 @@ Report* BlockRunner::first_report(const Thread* thread) {
 void BlockRunner::fail_block(const std::string& text) {
     if (Report* report = first_report(nullptr))
         std::snprintf(report->text, sizeof(report->text), "%s", text.c_str());
-    throw Abandoned();
+    throw LaunchStopped();
 }
 
-void BlockRunner::fail_race(const Race& race, Touch how, std::uint64_t instruction) {
-    const auto name = [](bool writes) {
+void BlockRunner::fail_race(const Race& race, AccessKind how, std::uint64_t instruction) {
+    const auto access = [](bool writes) {
         return static_cast<int>(writes ? Access::write : Access::read);
     };
     if (Report* report = first_report(running_)) {
         report->race = static_cast<int>(race.is_torn ? RaceKind::torn : RaceKind::conflict);
-        report->access = name(how.writes);
-        const MemorySpan& shared = witness_->shared_memory();
+        report->access = access(how.writes);
+        const MemorySpan& shared = race_state_->shared_memory();
         report->in_shared_memory = shared.contains(race.address);
         report->address = race.address - (report->in_shared_memory ? shared.start : 0);
         report->instruction = instruction;
-        report->other_access = name(race.other.writes);
+        report->other_access = access(race.other.writes);
         report->other_instruction = race.other.instruction;
-        const uint3 other = place_in(launch_.grid, race.other.block);
+        const uint3 other = block_index(launch_.grid, race.other.block);
         report->other_block[0] = other.x;
         report->other_block[1] = other.y;
         report->other_block[2] = other.z;
@@ -115,13 +115,13 @@ void BlockRunner::fail_race(const Race& race, Touch how, std::uint64_t instructi
         report->other_thread[1] = thread.y;
         report->other_thread[2] = thread.z;
     }
-    throw Abandoned();
+    throw LaunchStopped();
 }
 
-/// Say which threads wait where, and stop.
-void BlockRunner::report_stuck() {
+/// Report where each group of threads waits, and end the launch.
+void BlockRunner::report_deadlock() {
     struct Group {
-        std::string place;
+        std::string state;
         uint3 first;
         int count;
     };
@@ -129,24 +129,27 @@ void BlockRunner::report_stuck() {
     bool only_barriers = true;
     for (const Thread& thread : threads_) {
         const Warp& warp = warps_[thread.warp];
-        const bool in_warp = warp.in_warp >> thread.lane & 1;
-        if (in_warp) only_barriers = false;
-        const std::string place = warp.left >> thread.lane & 1
-                                      ? "left the kernel"
-                                      : "waits " + waiting_place(thread, in_warp);
-        auto same = [&](const Group& group) { return group.place == place; };
+        const bool in_warp_operation = warp.in_warp_operation >> thread.lane & 1;
+        if (in_warp_operation) only_barriers = false;
+        const std::string state = warp.finished >> thread.lane & 1
+                                      ? "returned from the kernel"
+                                      : describe_wait(thread, in_warp_operation);
+        auto same = [&](const Group& group) { return group.state == state; };
         auto found = std::find_if(groups.begin(), groups.end(), same);
         if (found == groups.end())
-            groups.push_back({place, thread.index, 1});
+            groups.push_back({state, thread.index, 1});
         else
             ++found->count;
     }
-    std::string text = only_barriers
-                           ? "divergent barrier: not all threads of the block meet in one"
-                           : "deadlock: lanes wait for others of their mask, which never come";
+    std::string text =
+        only_barriers
+            ? "divergent barrier: all threads of a block must reach the same barrier, so it must "
+              "not be in a branch that some skip, nor after an early return"
+            : "deadlock: lanes wait for other lanes of their mask; all lanes of a mask must make "
+              "the same call with the same mask";
     for (const Group& group : groups)
-        text += "\n  " + std::to_string(group.count) + " x " + group.place + ", thread " +
-                to_string(group.first) + " first";
+        text += "\n  " + std::to_string(group.count) + " of " + std::to_string(threads_.size()) +
+                " threads: " + group.state + ", first thread " + to_string(group.first);
     fail_block(text);
 }
 
@@ -160,7 +163,7 @@ void fail(Site site, const char* format, ...) {
         std::snprintf(report->file, sizeof(report->file), "%s", without_directory(site.file));
         report->line = site.line;
     }
-    runner.abandon();
+    runner.exit_thread();
 }
 
 }  // namespace emulator

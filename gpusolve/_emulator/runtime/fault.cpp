@@ -15,7 +15,8 @@ constexpr int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 constexpr int signal_count = sizeof(signals) / sizeof(signals[0]);
 struct sigaction previous[signal_count];
 
-/// A fault's signal, whose handler is in place anyhow: the process keeps its other ones.
+/// The signal that interrupts a worker. It is one of the fault signals, whose handler is
+/// installed anyway, so that no other signal handler of the process is replaced.
 constexpr int interruption = SIGSEGV;
 std::atomic<bool> interrupting;
 
@@ -45,7 +46,7 @@ std::uint64_t stack_of(const ucontext_t& context) {
     return context.uc_mcontext.sp;
 }
 
-/// The kernel appends records to the context; one of them is the syndrome register.
+/// The operating system appends records to the context; one holds the syndrome register.
 Access access_of(const ucontext_t& context) {
     struct Record {
         std::uint32_t magic, bytes;
@@ -84,28 +85,28 @@ void restore_previous() {
     for (int i = 0; i < signal_count; ++i) sigaction(signals[i], &previous[i], nullptr);
 }
 
-/// Whether a kernel's thread was running, and not the scheduler: only then may a switch to the
-/// scheduler be made. The stack tells without a moment of doubt in between.
+/// Whether a kernel's thread was running, not the scheduler. Only then may the handler switch
+/// to the scheduler. The stack pointer changes with the switch itself, so this test is exact.
 bool is_inside_kernel(const BlockRunner* runner, const ucontext_t& context) {
     return runner && runner->in_stacks(reinterpret_cast<const void*>(stack_of(context)));
 }
 
-/// Runs on its worker's alternate stack, which it leaves by switching to the scheduler.
-/// Nothing has to be undone for that, since the handler blocks no signals.
+/// Runs on the worker's alternate signal stack, and leaves it by switching to the scheduler.
+/// This is safe because the handler blocks no signals, so there is no mask to restore.
 void handle(int signal, siginfo_t* info, void* any_context) {
     const auto& context = *static_cast<const ucontext_t*>(any_context);
     const bool was_sent = info->si_code <= 0;
     BlockRunner* runner = current_runner();
     const bool inside = is_inside_kernel(runner, context);
     if (was_sent && interrupting) {
-        if (inside) runner->abandon();
+        if (inside) runner->exit_thread();
         return;
     }
     if (inside && !was_sent) {
         report_fault(*runner, signal, *info, context);
-        runner->abandon();
+        runner->exit_thread();
     }
-    // Not a kernel's: a fault happens again on return, and then meets the previous handler.
+    // Not a kernel's fault: after the return it happens again, and the previous handler runs.
     restore_previous();
     if (was_sent) raise(signal);
 }

@@ -1,5 +1,4 @@
-// Faults of a kernel, such as an access outside its arrays, end the launch and not the
-// process.
+// Signal handlers: a kernel's fault, such as an invalid access, ends the launch, not the process.
 
 #pragma once
 
@@ -8,7 +7,8 @@
 
 namespace emulator {
 
-/// While it lives, faults of kernel threads are reported; others go where they went before.
+/// While an object of this class exists, faults of kernel threads are reported. Other faults
+/// go to the previous handlers.
 class FaultHandlers {
   public:
     FaultHandlers();
@@ -17,10 +17,10 @@ class FaultHandlers {
     FaultHandlers& operator=(const FaultHandlers&) = delete;
 };
 
-/// What a worker does not take: signals for the process's other threads.
+/// The signals that a worker blocks; the process's other threads handle them.
 sigset_t all_but_faults();
 
-/// Make a worker leave its kernel, even out of an endless loop.
+/// Make a worker leave its kernel, even from an endless loop.
 void interrupt(pthread_t worker);
 
 }  // namespace emulator

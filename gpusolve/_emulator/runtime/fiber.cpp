@@ -5,8 +5,8 @@
 
 #if defined(__x86_64__)
 
-// A jump where `ret` would do: the processor predicts a return by the calls before it, which
-// were made on another stack.
+// A jump, not `ret`: the processor predicts a return from the preceding calls, and those were
+// made on another stack.
 __asm__(R"(
     .text
     .globl emulator_switch
@@ -33,8 +33,8 @@ emulator_switch:
 )");
 
 namespace {
-// Six registers, the address to go on at, and a zero where the entry function would find its
-// caller: there a debugger's backtrace ends.
+// Six registers, the address to jump to, and a zero in place of the entry function's return
+// address, where a debugger's backtrace ends.
 constexpr std::size_t frame_words = 8;
 constexpr std::size_t entry_word = 6;
 }  // namespace
@@ -77,7 +77,7 @@ emulator_switch:
 )");
 
 namespace {
-// Twelve general registers, of which x30 says where `ret` goes, and eight of floating point.
+// Twelve general registers, of which x30 is the target of `ret`, and eight floating-point ones.
 constexpr std::size_t frame_words = 20;
 constexpr std::size_t entry_word = 11;
 }  // namespace

@@ -1,17 +1,17 @@
-// A stack of one's own, and the step from one stack to another.
+// Fibers: separate stacks, and the switch from one to another.
 //
-// ucontext's swapcontext makes a system call at every switch, and musl has none, so the
-// switch is written out: it saves what the calling convention asks a function to keep.
+// The switch is written in assembly because swapcontext makes a system call at every switch,
+// and musl does not have it. It saves the callee-saved registers of the calling convention.
 
 #pragma once
 
 namespace emulator {
 
-/// Leave the running stack, of which `*saved` remembers where it stands, for `target`.
+/// Save the running stack's pointer in `*saved`, and switch to the stack `target`.
 extern "C" void emulator_switch(void** saved, void* target);
 
-/// Where a stack that ends at `top` stands before its first switch, which calls `entry`.
-/// `entry` takes nothing and never returns.
+/// The initial stack pointer of a new stack that ends at `top`. The first switch to it calls
+/// `entry`, which must not return.
 void* new_stack(void* top, void (*entry)());
 
 }  // namespace emulator

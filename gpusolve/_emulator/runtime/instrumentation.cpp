@@ -1,7 +1,7 @@
-// What a compiler's thread sanitizer calls at each access to memory.
+// The functions that ThreadSanitizer's instrumentation calls at each memory access.
 //
-// Kernels are compiled with its instrumentation when they are watched for races, and find these
-// functions in place of its library.
+// For race detection, kernels are compiled with this instrumentation, and linked with these
+// functions in place of the sanitizer's library.
 
 #include "block.h"
 
@@ -9,30 +9,31 @@ namespace emulator {
 
 namespace {
 
-constexpr Touch read{true, false, false}, write{false, true, false};
-constexpr Touch strong_read{true, false, true}, strong_write{false, true, true};
-constexpr Touch update{true, true, true};
+constexpr AccessKind read{true, false, false}, write{false, true, false};
+constexpr AccessKind strong_read{true, false, true}, strong_write{false, true, true};
+constexpr AccessKind update{true, true, true};
 
-void touch(const volatile void* address, std::size_t bytes, Touch how, void* caller) {
+void check_access(const volatile void* address, std::size_t bytes, AccessKind how, void* caller) {
     BlockRunner* runner = current_runner();
-    if (!runner || !runner->watches(address)) return;
-    runner->touch(address, bytes, how, caller);
+    if (!runner || !runner->is_watched(address)) return;
+    runner->check_access(address, bytes, how, caller);
 }
 
-/// Before a volatile access, unlike an atomic one, nobody took a breath yet.
-void touch_volatile(const volatile void* address, std::size_t bytes, Touch how, void* caller) {
+/// Atomics yield by themselves, before the access; volatile accesses do so here.
+void check_volatile_access(const volatile void* address, std::size_t bytes, AccessKind how,
+                           void* caller) {
     BlockRunner* runner = current_runner();
-    if (!runner || !runner->watches(address)) return;
-    runner->breathe();
-    runner->touch(address, bytes, how, caller);
+    if (!runner || !runner->is_watched(address)) return;
+    runner->maybe_yield();
+    runner->check_access(address, bytes, how, caller);
 }
 
-/// The operation comes first here, since it says whether memory is written.
+/// The operation comes before the check, because its result decides whether memory is written.
 template <class T>
 bool compare_exchange(volatile T* address, T* expected, T value, void* caller) {
     const bool done = __atomic_compare_exchange_n(address, expected, value, false, __ATOMIC_SEQ_CST,
                                                   __ATOMIC_SEQ_CST);
-    touch(address, sizeof(T), done ? update : strong_read, caller);
+    check_access(address, sizeof(T), done ? update : strong_read, caller);
     return done;
 }
 
@@ -50,30 +51,30 @@ void __tsan_func_exit() {}
 
 #define EMULATOR_CALLER __builtin_return_address(0)
 
-#define EMULATOR_ACCESSES(bytes)                                       \
-    void __tsan_read##bytes(void* address) {                           \
-        touch(address, bytes, read, EMULATOR_CALLER);                  \
-    }                                                                  \
-    void __tsan_write##bytes(void* address) {                          \
-        touch(address, bytes, write, EMULATOR_CALLER);                 \
-    }                                                                  \
-    void __tsan_unaligned_read##bytes(void* address) {                 \
-        touch(address, bytes, read, EMULATOR_CALLER);                  \
-    }                                                                  \
-    void __tsan_unaligned_write##bytes(void* address) {                \
-        touch(address, bytes, write, EMULATOR_CALLER);                 \
-    }                                                                  \
-    void __tsan_volatile_read##bytes(void* address) {                  \
-        touch_volatile(address, bytes, strong_read, EMULATOR_CALLER);  \
-    }                                                                  \
-    void __tsan_volatile_write##bytes(void* address) {                 \
-        touch_volatile(address, bytes, strong_write, EMULATOR_CALLER); \
-    }                                                                  \
-    void __tsan_unaligned_volatile_read##bytes(void* address) {        \
-        touch_volatile(address, bytes, strong_read, EMULATOR_CALLER);  \
-    }                                                                  \
-    void __tsan_unaligned_volatile_write##bytes(void* address) {       \
-        touch_volatile(address, bytes, strong_write, EMULATOR_CALLER); \
+#define EMULATOR_ACCESSES(bytes)                                              \
+    void __tsan_read##bytes(void* address) {                                  \
+        check_access(address, bytes, read, EMULATOR_CALLER);                  \
+    }                                                                         \
+    void __tsan_write##bytes(void* address) {                                 \
+        check_access(address, bytes, write, EMULATOR_CALLER);                 \
+    }                                                                         \
+    void __tsan_unaligned_read##bytes(void* address) {                        \
+        check_access(address, bytes, read, EMULATOR_CALLER);                  \
+    }                                                                         \
+    void __tsan_unaligned_write##bytes(void* address) {                       \
+        check_access(address, bytes, write, EMULATOR_CALLER);                 \
+    }                                                                         \
+    void __tsan_volatile_read##bytes(void* address) {                         \
+        check_volatile_access(address, bytes, strong_read, EMULATOR_CALLER);  \
+    }                                                                         \
+    void __tsan_volatile_write##bytes(void* address) {                        \
+        check_volatile_access(address, bytes, strong_write, EMULATOR_CALLER); \
+    }                                                                         \
+    void __tsan_unaligned_volatile_read##bytes(void* address) {               \
+        check_volatile_access(address, bytes, strong_read, EMULATOR_CALLER);  \
+    }                                                                         \
+    void __tsan_unaligned_volatile_write##bytes(void* address) {              \
+        check_volatile_access(address, bytes, strong_write, EMULATOR_CALLER); \
     }
 
 EMULATOR_ACCESSES(1)
@@ -83,34 +84,34 @@ EMULATOR_ACCESSES(8)
 EMULATOR_ACCESSES(16)
 
 void __tsan_read_range(void* address, unsigned long bytes) {
-    touch(address, bytes, read, EMULATOR_CALLER);
+    check_access(address, bytes, read, EMULATOR_CALLER);
 }
 
 void __tsan_write_range(void* address, unsigned long bytes) {
-    touch(address, bytes, write, EMULATOR_CALLER);
+    check_access(address, bytes, write, EMULATOR_CALLER);
 }
 
 void* __tsan_memcpy(void* target, const void* source, unsigned long bytes) {
-    touch(source, bytes, read, EMULATOR_CALLER);
-    touch(target, bytes, write, EMULATOR_CALLER);
+    check_access(source, bytes, read, EMULATOR_CALLER);
+    check_access(target, bytes, write, EMULATOR_CALLER);
     return __builtin_memcpy(target, source, bytes);
 }
 
 void* __tsan_memmove(void* target, const void* source, unsigned long bytes) {
-    touch(source, bytes, read, EMULATOR_CALLER);
-    touch(target, bytes, write, EMULATOR_CALLER);
+    check_access(source, bytes, read, EMULATOR_CALLER);
+    check_access(target, bytes, write, EMULATOR_CALLER);
     return __builtin_memmove(target, source, bytes);
 }
 
 void* __tsan_memset(void* target, int value, unsigned long bytes) {
-    touch(target, bytes, write, EMULATOR_CALLER);
+    check_access(target, bytes, write, EMULATOR_CALLER);
     return __builtin_memset(target, value, bytes);
 }
 
-// Those that atomics.h needs: to compare and exchange, GCC calls the former, Clang the latter.
+// The functions for atomics.h. For compare and exchange GCC calls `_strong`, Clang `_val`.
 #define EMULATOR_ATOMICS(bits, T)                                                                \
     T __tsan_atomic##bits##_load(const volatile T* address, int) {                               \
-        touch(address, sizeof(T), strong_read, EMULATOR_CALLER);                                 \
+        check_access(address, sizeof(T), strong_read, EMULATOR_CALLER);                          \
         return __atomic_load_n(address, __ATOMIC_SEQ_CST);                                       \
     }                                                                                            \
     int __tsan_atomic##bits##_compare_exchange_strong(volatile T* address, T* expected, T value, \

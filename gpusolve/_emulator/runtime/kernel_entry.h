@@ -1,5 +1,5 @@
-// From a kernel's signature to a call with untyped arguments, and to a description of its
-// parameters that the launch checks them against.
+// Calls a kernel with untyped arguments, and describes its parameters, against which the
+// launch checks the arguments.
 
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace emulator {
 
-/// `kind` is that of a value: 'f'loating, 'i'nteger, 's'tructure; or of what a pointer points
-/// to, with 'v'oid beside. `is_const`: a pointer through which nothing is written.
+/// `kind` of the value, or of a pointer's target: 'f'loating, 'i'nteger, 's'tructure, 'v'oid.
+/// `is_const`: a pointer to const. `bytes`: the size of the value or the target.
 struct Parameter {
     int is_pointer;
     int is_const;
@@ -50,7 +50,7 @@ struct Entry;
 template <class... Parameters>
 struct Entry<void (*)(Parameters...)> {
     static constexpr int count = sizeof...(Parameters);
-    // One more than there are, since an array cannot be empty.
+    // One extra element, because an array cannot be empty.
     static constexpr Parameter parameters[count + 1] = {describe<Parameters>()...};
 
     static void call(void (*kernel)(Parameters...), void* const* arguments) {
@@ -68,12 +68,13 @@ struct Entry<void (*)(Parameters...)> {
 /// Run one thread of the kernel.
 void call_kernel(void* const* arguments);
 
-/// The memory that the kernel declares as `extern __shared__`, of this block.
+/// The dynamic shared memory of this block.
 unsigned char* dynamic_shared_memory();
 
 }  // namespace emulator
 
-/// The one kernel of this object. Its name is looked up where no name of the emulator hides it.
+/// Define the entry points of this object's kernel. The kernel's name is looked up in the global
+/// namespace, where no name of the emulator hides it.
 #define EMULATOR_KERNEL(...)                                                   \
     extern "C" __attribute__((used)) void emulator_no_initialisation() {}      \
     static constexpr auto emulated_kernel = &__VA_ARGS__;                      \

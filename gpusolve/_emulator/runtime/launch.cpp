@@ -1,4 +1,4 @@
-// A launch: workers, each with the fibers of one block, draw blocks until none is left.
+// A launch: each worker thread runs blocks, one at a time, until none is left.
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@ namespace emulator {
 
 namespace {
 
-/// As Python fills it in.
+/// The arguments of a launch, filled in by _program.py.
 struct Request {
     unsigned grid[3];
     unsigned block[3];
@@ -33,39 +33,40 @@ struct Request {
     void* const* arguments;
     unsigned char* stacks;
     std::uint64_t stack_stride;
-    const MemorySpan* watched;  // for races, in a kernel with instrumentation; or null
+    const MemorySpan* watched;  // memory to check for races; null for a kernel without checks
     std::uint64_t watched_count;
 };
 
 constexpr std::size_t signal_stack_bytes = 64 * 1024;
-constexpr auto patience = std::chrono::milliseconds(50);
+constexpr auto poll_interval = std::chrono::milliseconds(50);
 
-/// Set from outside to end the launch that is running.
+/// Set by another thread to end the running launch.
 std::atomic<bool> interrupted;
 
-class Grid {
+class WorkerPool {
   public:
-    Grid(Launch& launch, int workers)
+    WorkerPool(Launch& launch, int workers)
         : launch_(launch), order_(launch.blocks()), working_(workers) {
         std::iota(order_.begin(), order_.end(), 0ull);
-        launch.schedule.part(launch.blocks()).arrange(order_.begin(), order_.end());
+        launch.schedule.derive(launch.blocks()).arrange(order_.begin(), order_.end());
         if (launch.schedule.is_random() || launch.races)
-            launch.turns = &turns_.emplace(launch.schedule.part(launch.blocks() + 1), workers);
+            launch.worker_scheduler =
+                &scheduler_.emplace(launch.schedule.derive(launch.blocks() + 1), workers);
         const sigset_t workers_mask = all_but_faults();
         sigset_t mask;
-        pthread_sigmask(SIG_SETMASK, &workers_mask, &mask);  // new threads inherit it
+        pthread_sigmask(SIG_SETMASK, &workers_mask, &mask);  // the new threads inherit it
         for (int i = 0; i < workers; ++i) workers_.emplace_back([this, i] { work(i); });
         pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     }
 
-    /// Returns when all blocks are done, or all workers have left a launch that failed.
-    void finish() {
+    /// Wait until all workers have ended: all blocks are done, or the launch failed.
+    void join() {
         std::unique_lock<std::mutex> lock(mutex_);
-        while (!changed_.wait_for(lock, patience, [this] { return working_ == 0; })) {
+        while (!changed_.wait_for(lock, poll_interval, [this] { return working_ == 0; })) {
             if (interrupted) launch_.stopped = true;
-            if (turns_ && !launch_.stopped) turns_->look_after();
+            if (scheduler_ && !launch_.stopped) scheduler_->tick();
             if (!launch_.stopped) continue;
-            if (turns_) turns_->stop();
+            if (scheduler_) scheduler_->stop();
             for (std::thread& worker : workers_) interrupt(worker.native_handle());
         }
         lock.unlock();
@@ -79,8 +80,8 @@ class Grid {
         stack.ss_sp = signal_stack.data();
         stack.ss_size = signal_stack.size();
         sigaltstack(&stack, nullptr);
-        if (!turns_ || turns_->wait(number)) run_blocks(number);
-        if (turns_) turns_->leave(number);
+        if (!scheduler_ || scheduler_->wait(number)) run_blocks(number);
+        if (scheduler_) scheduler_->remove(number);
         stack.ss_flags = SS_DISABLE;
         sigaltstack(&stack, nullptr);
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -92,13 +93,13 @@ class Grid {
         try {
             BlockRunner runner(launch_, number);
             for (;;) {
-                const unsigned long long turn = next_++;
-                if (turn >= order_.size() || launch_.stopped) return;
-                runner.run(order_[turn]);
-                runner.give_way();
+                const unsigned long long position = next_++;
+                if (position >= order_.size() || launch_.stopped) return;
+                runner.run(order_[position]);
+                runner.maybe_switch_worker();
             }
-        } catch (const Abandoned&) {
-            // The report is made.
+        } catch (const LaunchStopped&) {
+            // The report is already written.
         } catch (const std::exception& error) {
             launch_.stopped = true;
             if (launch_.reported.exchange(true)) return;
@@ -110,7 +111,7 @@ class Grid {
 
     Launch& launch_;
     std::vector<unsigned long long> order_;
-    std::optional<Turns> turns_;
+    std::optional<WorkerScheduler> scheduler_;
     std::atomic<unsigned long long> next_{0};
     std::vector<std::thread> workers_;
     std::mutex mutex_;
@@ -122,7 +123,7 @@ dim3 to_dim3(const unsigned (&size)[3]) {
     return {size[0], size[1], size[2]};
 }
 
-/// From an address in memory to one in this object's file.
+/// Convert an address in memory to an offset in this object's file.
 void make_relative(std::uint64_t& instruction) {
     Dl_info object{};
     if (instruction && dladdr(reinterpret_cast<void*>(instruction), &object))
@@ -131,7 +132,7 @@ void make_relative(std::uint64_t& instruction) {
 
 }  // namespace
 
-/// One at a time in a process: signal handlers are the process's.
+/// A process must run one launch at a time, because signal handlers are per process.
 EMULATOR_EXPORT void emulator_launch(const Request* request, Report* report) {
     *report = {};
     interrupted = false;
@@ -151,7 +152,7 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, Report* report) {
                   {false},
                   report};
     const FaultHandlers handlers;
-    Grid(launch, request->workers).finish();
+    WorkerPool(launch, request->workers).join();
     make_relative(report->instruction);
     make_relative(report->other_instruction);
 }

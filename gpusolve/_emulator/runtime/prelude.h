@@ -1,5 +1,5 @@
-// What stands in front of every kernel. It is compiled once: parsing it would take half of the
-// time of most kernels.
+// The header that precedes every kernel. It is precompiled, because parsing it takes half of
+// the compile time of most kernels.
 
 #pragma once
 

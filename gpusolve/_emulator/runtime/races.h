@@ -1,27 +1,27 @@
-// A race detector: what threads do to each other in memory without an order between.
+// A race detector: finds conflicting memory accesses of two threads that nothing orders.
 //
-// The order is that of CUDA's memory model, by vector clocks (Flanagan & Freund, "FastTrack",
-// PLDI 2009). Each thread has its own clock, and two accesses of different threads conflict if
-// they touch a byte in common, one of them writes, one of them is weak, and the thread of the
-// later one does not know of the earlier one. What a thread comes to know:
+// It implements the happens-before order of CUDA's memory model with vector clocks (Flanagan &
+// Freund, "FastTrack", PLDI 2009). Each thread has a clock. Two accesses of different threads
+// conflict if they share a byte, one of them writes, one of them is weak, and the earlier one
+// is not ordered before the later one. An access is ordered before
 //
-// - behind __syncthreads(), what any thread of the block knew in front of it;
-// - behind __syncwarp(mask), what any lane of the mask knew in front of it;
-// - what lay in memory before the launch.
+// - the accesses of its block that follow the next __syncthreads();
+// - the accesses of the mask's lanes that follow the next __syncwarp(mask);
+// - all accesses of a launch, if it was made before the launch.
 //
-// Plain accesses are weak; volatile ones and atomics are strong, and order nothing by
-// themselves. A strong write carries what its thread knew at its last __threadfence(), and
-// an atomic update hands on what the value before it carried. Who reads that by a strong
-// access knows as much after a __threadfence() of its own. Within a block
-// __threadfence_block() serves as well.
+// This order is transitive. Plain accesses are weak. Volatile accesses and atomics are strong,
+// and order nothing by themselves. A strong write publishes the clock that its thread had at
+// its last __threadfence(); an atomic update also keeps the clock published with the value that
+// it replaces. A thread that reads the value by a strong access joins the published clock at
+// its own next __threadfence(). Within a block, __threadfence_block() is sufficient.
 //
-// Shuffles and votes order nothing, as the programming guide has it ("do not imply a memory
-// barrier"), although on today's devices their lanes run in step.
+// Shuffles and votes order nothing, as the programming guide says ("do not imply a memory
+// barrier"), although on today's devices their lanes run in lockstep.
 //
-// Not seen: what is written to another thread's local array, through a pointer to const by a
-// cast, or by a call of memcpy that GCC makes no moves of; nor what happens only in an
-// interleaving of blocks, or for data, other than this launch's. Within a block the verdict
-// does not depend on the order of the threads, unless their way through the kernel does.
+// Not detected: writes to another thread's local array, writes that cast away the const of a
+// pointer, and calls of memcpy that GCC does not expand inline; nor races that only occur with
+// other data or another interleaving of blocks. Within a block the result does not depend on
+// the order of the threads, unless their path through the kernel does.
 
 #pragma once
 
@@ -33,12 +33,13 @@
 
 namespace emulator {
 
-/// How memory is touched.
-struct Touch {
+/// The kind of a memory access.
+struct AccessKind {
     bool reads, writes, is_strong;
 };
 
-/// What a touch meets. Torn: it reads as one what was written in parts.
+/// A race of the current access with an earlier one. Torn: the current access reads a value as a
+/// whole that was written in parts.
 struct Race {
     std::uintptr_t address;
     Event other;
@@ -49,20 +50,20 @@ struct Race {
     }
 };
 
-/// What the threads of a running block know, and what they did to their shared memory.
-class BlockWitness {
+/// The clocks of a running block's threads, and the accesses to its shared memory.
+class BlockRaceState {
   public:
-    BlockWitness(std::uint32_t threads, const MemorySpan& shared_memory);
+    BlockRaceState(std::uint32_t threads, const MemorySpan& shared_memory);
 
     const MemorySpan& shared_memory() const { return shared_.span(); }
 
-    /// A new block begins.
+    /// Start a new block.
     void begin(std::uint64_t block);
 
-    /// All threads meet in a barrier.
+    /// All threads have reached a barrier.
     void barrier();
 
-    /// The lanes of a warp meet in a __syncwarp().
+    /// The lanes of a warp have reached a __syncwarp().
     void sync(std::uint32_t warp, std::uint32_t lanes);
 
     /// A thread calls a fence.
@@ -73,9 +74,9 @@ class BlockWitness {
 
     struct Thread {
         std::uint32_t time;
-        Knowledge known;                         // of the others
-        Knowledge seen_in_block, seen_anywhere;  // are known after a fence of that scope
-        std::shared_ptr<const Message> message;  // for the next strong write
+        SharedClock known;                                 // accesses ordered before the next one
+        SharedClock pending_in_block, pending_on_device;   // joined at a fence of that scope
+        std::shared_ptr<const PublishedClocks> published;  // for the next strong write
     };
 
     std::uint64_t block_ = 0;
@@ -87,34 +88,34 @@ class RaceDetector {
   public:
     RaceDetector(const MemorySpan* spans, std::size_t count);
 
-    /// Whether it is global memory that is watched.
-    bool watches(std::uintptr_t address) const;
+    /// Whether accesses to this address of global memory are checked.
+    bool is_watched(std::uintptr_t address) const;
 
-    /// A thread of the block touches shared memory, or global memory that is watched.
-    std::optional<Race> touch(BlockWitness& block, std::uint32_t thread, std::uintptr_t address,
-                              std::size_t bytes, Touch touch, std::uint64_t instruction);
+    /// Check and record an access to shared memory, or to global memory that is_watched.
+    std::optional<Race> check(BlockRaceState& block, std::uint32_t thread, std::uintptr_t address,
+                              std::size_t bytes, AccessKind kind, std::uint64_t instruction);
 
   private:
-    /// One touch, while it is looked at.
-    struct Now {
-        BlockWitness::Thread& thread;
+    /// The access that is being checked.
+    struct CurrentAccess {
+        BlockRaceState::Thread& thread;
         Event event;
         bool reads;
 
-        std::uint32_t unknown(const Event& earlier) const;
+        std::uint32_t unordered(const Event& earlier) const;
     };
 
-    void find_places(BlockWitness& block, std::uintptr_t address, std::size_t bytes);
-    std::optional<Race> find_race(const Now& now) const;
-    static std::optional<Race> conflict(const Place& place, const Now& now);
-    std::optional<Race> tear(const Now& now) const;
-    void remember(const Now& now);
-    static void remember_event(std::vector<Event>& events, const Now& now);
-    void remember_write(Cell& cell, const Now& now) const;
+    void find_cells(BlockRaceState& block, std::uintptr_t address, std::size_t bytes);
+    std::optional<Race> find_race(const CurrentAccess& current) const;
+    static std::optional<Race> find_conflict(const CellRef& ref, const CurrentAccess& current);
+    std::optional<Race> find_torn_read(const CurrentAccess& current) const;
+    void record(const CurrentAccess& current);
+    static void record_event(std::vector<Event>& events, const CurrentAccess& current);
+    void record_write(Cell& cell, const CurrentAccess& current) const;
 
     std::mutex mutex_;
     std::vector<Shadow> shadows_;
-    std::vector<Place> places_;  // of the touch that is looked at
+    std::vector<CellRef> cells_;  // of the current access
     std::uint64_t writes_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What went wrong in a launch, as Python reads it.
+// The report of a failed launch, as _report.py reads it.
 
 #pragma once
 
@@ -8,12 +8,13 @@ namespace emulator {
 
 enum class Access : int { unknown, read, write };
 
-/// Conflict: with the other thread's access. Torn: it reads as one what that wrote in part.
+/// Conflict: with the other thread's access. Torn: a value is read as a whole, and the other
+/// thread wrote a part of it.
 enum class RaceKind : int { none, conflict, torn };
 
 struct Report {
     int happened;
-    int signal;  // of a fault; 0 where `text` says it all
+    int signal;  // of a fault, else 0
     int access;
     int stack_overflow;
     int has_thread;
@@ -26,9 +27,9 @@ struct Report {
     unsigned other_block[3];
     unsigned other_thread[3];
     int line;
-    std::uint64_t address;       // what was accessed; in shared memory its offset
-    std::uint64_t shared_bytes;  // of the dynamic shared memory, as launched
-    std::uint64_t instruction;   // where that instruction lies in the object's file
+    std::uint64_t address;       // of the access; in shared memory, its offset
+    std::uint64_t shared_bytes;  // size of the dynamic shared memory
+    std::uint64_t instruction;   // offset in the object's file
     std::uint64_t other_instruction;
     char file[512];
     char text[4096];

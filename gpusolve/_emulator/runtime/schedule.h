@@ -1,4 +1,4 @@
-// In which order threads, warps and blocks take their turns.
+// The order in which threads, warps and blocks run.
 
 #pragma once
 
@@ -16,25 +16,25 @@ class Schedule {
 
     bool is_random() const { return order_ == Order::random; }
 
-    /// The schedule of one part, which hangs on the seed and the part's number only.
-    Schedule part(std::uint64_t number) const {
+    /// An independent schedule, which depends only on the seed and on `number`.
+    Schedule derive(std::uint64_t number) const {
         Schedule result = *this;
         result.state_ += number * 0xd1342543de82ef95u;
         result.draw();
         return result;
     }
 
-    /// Bring a list, which stands in forward order, into the order of its next turns.
+    /// Put a list that is in forward order into the order of the schedule.
     template <class Iterator>
     void arrange(Iterator begin, Iterator end) {
         if (order_ == Order::reverse) std::reverse(begin, end);
         if (order_ == Order::random)
-            for (auto left = std::distance(begin, end); left > 1; --left)
-                std::swap(begin[left - 1], begin[below(static_cast<std::uint64_t>(left))]);
+            for (auto count = std::distance(begin, end); count > 1; --count)
+                std::swap(begin[count - 1], begin[random_below(static_cast<std::uint64_t>(count))]);
     }
 
-    /// A random number from 0 to count - 1, whatever the order.
-    std::uint64_t below(std::uint64_t count) { return draw() % count; }
+    /// A random number from 0 to count - 1, in every order.
+    std::uint64_t random_below(std::uint64_t count) { return draw() % count; }
 
   private:
     /// SplitMix64 (Steele, Lea and Flood, 2014).

@@ -1,4 +1,4 @@
-// What is remembered of each word of memory: who wrote and who read it.
+// Shadow memory: for each word of memory, the accesses that a later one can conflict with.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace emulator {
 
-/// A piece of memory.
+/// A contiguous region of memory.
 struct MemorySpan {
     std::uintptr_t start;
     std::uint64_t bytes;
@@ -18,28 +18,28 @@ struct MemorySpan {
     bool contains(std::uintptr_t address) const { return address - start < bytes; }
 };
 
-/// What a strong write tells those who read it: what its thread knew at its last fences.
-struct Message {
+/// The clocks that a strong write publishes: those of its thread at its last fences.
+struct PublishedClocks {
     std::uint64_t block;
-    Knowledge for_block;   // at the last fence of any scope
-    Knowledge for_device;  // at the last __threadfence()
+    SharedClock for_block;   // at the last fence of any scope
+    SharedClock for_device;  // at the last __threadfence()
 };
 
-/// The accesses to a word, or to a byte of it, that a later one may be in conflict with.
+/// The accesses to a word, or to one byte, that a later access can conflict with.
 struct Cell {
     std::vector<Event> events;
-    std::shared_ptr<const Message> message;  // of the last write
-    std::uint64_t write = 0;                 // its number; 0 is before the launch
+    std::shared_ptr<const PublishedClocks> published;  // of the last write
+    std::uint64_t write = 0;                           // its number; 0 is before the launch
 };
 
-/// A cell, and where the memory begins that it is for.
-struct Place {
+/// A cell, and the address of its memory.
+struct CellRef {
     std::uintptr_t address;
     Cell* cell;
 };
 
-/// The cells of a piece of memory: one for each word of a page, until an access comes that is
-/// smaller than a word; then one for each byte.
+/// The cells of a memory region: one for each word of a page. After the first access to a part
+/// of a word, the page has one cell for each byte.
 class Shadow {
   public:
     explicit Shadow(const MemorySpan& span)
@@ -47,8 +47,8 @@ class Shadow {
 
     const MemorySpan& span() const { return span_; }
 
-    /// Append the cells of those bytes of an access that lie in this piece.
-    void find(std::uintptr_t address, std::size_t bytes, std::vector<Place>& found) {
+    /// Append the cells of an access to `found`; bytes outside the region are ignored.
+    void find(std::uintptr_t address, std::size_t bytes, std::vector<CellRef>& found) {
         const std::uintptr_t end = std::min(address + bytes, span_.start + span_.bytes);
         address = std::max(address, span_.start);
         const bool is_in_words = (address | bytes) % word_bytes == 0;
@@ -71,7 +71,7 @@ class Shadow {
     static constexpr std::size_t word_bytes = 4;
 
     struct Page {
-        std::vector<Cell> cells;  // made when first touched
+        std::vector<Cell> cells;  // empty before the first access
         std::size_t cell_bytes = word_bytes;
     };
 

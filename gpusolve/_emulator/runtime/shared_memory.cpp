@@ -13,13 +13,13 @@ namespace emulator {
 
 namespace {
 
-/// Something that surely lies in this object.
+/// A variable whose address identifies this object among those of the process.
 const char marker = 0;
 
 bool contains(const dl_phdr_info& object, const ElfW(Phdr) & segment, const void* address) {
     const auto start = static_cast<std::uintptr_t>(object.dlpi_addr + segment.p_vaddr);
-    const auto wanted = reinterpret_cast<std::uintptr_t>(address);
-    return start <= wanted && wanted < start + segment.p_memsz;
+    const auto target = reinterpret_cast<std::uintptr_t>(address);
+    return start <= target && target < start + segment.p_memsz;
 }
 
 int find_variables(dl_phdr_info* object, std::size_t, void* result) {
@@ -45,10 +45,10 @@ Span thread_local_variables() {
 
 std::size_t static_shared_bytes() {
     constexpr std::size_t unit = shared_unit_bytes;
-    constexpr std::size_t own_variables = 3;  // threadIdx, blockIdx and the runner
-    static_assert(dynamic_shared_bytes % unit == 0, "whole units");
+    constexpr std::size_t emulator_variables = 3;  // threadIdx, blockIdx and the runner
+    static_assert(dynamic_shared_bytes % unit == 0, "must be a multiple of the unit");
     const std::size_t all = (thread_local_variables().bytes + unit - 1) / unit * unit;
-    return all - shared_guard_bytes - dynamic_shared_bytes - own_variables * unit;
+    return all - shared_guard_bytes - dynamic_shared_bytes - emulator_variables * unit;
 }
 
 void poison_shared_memory(Span kept) {
@@ -63,11 +63,11 @@ void poison_shared_memory(Span kept) {
 const unsigned char* find_overrun(std::size_t shared_bytes) {
     const unsigned char* dynamic = dynamic_shared_memory();
     const Span guard{const_cast<unsigned char*>(dynamic) - shared_guard_bytes, shared_guard_bytes};
-    const Span behind{const_cast<unsigned char*>(dynamic) + shared_bytes,
-                      dynamic_shared_bytes - shared_bytes};
-    for (const Span& span : {guard, behind}) {
+    const Span rest{const_cast<unsigned char*>(dynamic) + shared_bytes,
+                    dynamic_shared_bytes - shared_bytes};
+    for (const Span& span : {guard, rest}) {
         const auto* start = static_cast<const unsigned char*>(span.start);
-        // Every byte equals the next: a long comparison costs much less than a loop.
+        // Compares every byte with the next one; memcmp is much faster than a loop.
         if (*start == poison && std::memcmp(start, start + 1, span.bytes - 1) == 0) continue;
         return std::find_if(start, start + span.bytes,
                             [](unsigned char byte) { return byte != poison; });

@@ -1,4 +1,4 @@
-// Shared memory: this object's thread-local variables, on the thread of the running block.
+// Shared memory: the object's thread-local variables, on the thread that runs the block.
 
 #pragma once
 
@@ -6,10 +6,10 @@
 
 namespace emulator {
 
-/// What memory holds that nobody wrote: NaN in floating point, -1 in integers.
+/// The bytes of uninitialised memory: NaN in floating point, -1 in signed integers.
 constexpr unsigned char poison = 0xff;
 
-/// Of what kernels declare as `extern __shared__`.
+/// Size of the memory that kernels declare as `extern __shared__`.
 constexpr std::size_t dynamic_shared_bytes = EMULATOR_DYNAMIC_SHARED_BYTES;
 
 struct Span {
@@ -17,18 +17,17 @@ struct Span {
     std::size_t bytes;
 };
 
-/// All thread-local variables of this object: the kernel's, and the emulator's own few.
+/// All thread-local variables of this object: the kernel's and the emulator's.
 Span thread_local_variables();
 
-/// How much of it the kernel's `__shared__` variables take, without the dynamic ones, in
-/// whole units.
+/// Size of the kernel's `__shared__` variables without the dynamic ones, rounded up to units.
 std::size_t static_shared_bytes();
 
-/// Poison it all but `kept`.
+/// Fill the shared memory with poison, except `kept`.
 void poison_shared_memory(Span kept);
 
-/// The first byte that was written past the end of a `__shared__` variable, or of the
-/// `shared_bytes` of dynamic shared memory; null if there is none.
+/// The first byte written past the end of the `__shared__` variables, or past the `shared_bytes`
+/// of dynamic shared memory; null if there is none.
 const unsigned char* find_overrun(std::size_t shared_bytes);
 
 }  // namespace emulator

@@ -8,7 +8,7 @@
 
 #include "device.h"
 
-// A call's place in the source comes as default arguments, which are evaluated at the call.
+// The source line of a call, as default arguments, which are evaluated at the call.
 #define EMULATOR_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 // ---- block ------------------------------------------------------------------------------
@@ -59,13 +59,13 @@ inline int lane() {
     return linear_thread() % warpSize;
 }
 
-/// The type that a value is shuffled in: what is smaller than an int becomes one.
+/// The type in which a value is shuffled: types smaller than int become int.
 template <class T>
 using Promoted = decltype(+T());
 
 template <class T>
-Promoted<T> shuffle(Operation operation, unsigned mask, T given, int source, Site site) {
-    const Promoted<T> value = given;
+Promoted<T> shuffle(Operation operation, unsigned mask, T argument, int source, Site site) {
+    const Promoted<T> value = argument;
     static_assert(sizeof(value) == 4 || sizeof(value) == 8, "CUDA shuffles 4 or 8 bytes");
     unsigned long long bits = 0;
     std::memcpy(&bits, &value, sizeof(value));
@@ -75,7 +75,7 @@ Promoted<T> shuffle(Operation operation, unsigned mask, T given, int source, Sit
     return result;
 }
 
-/// The first and last lane of the part of the warp, `width` lanes, that this lane is in.
+/// The first and the last lane of this lane's segment of `width` lanes.
 inline int first_lane(int width) {
     return lane() & ~(width - 1);
 }
@@ -108,7 +108,7 @@ emulator::Promoted<T> __shfl_down_sync(unsigned mask, T value, unsigned delta, i
                              from > emulator::last_lane(width) ? lane : from, {file, line});
 }
 
-/// With a width below 32, an earlier part of the warp may be read but not a later one.
+/// With a width below 32, lanes of an earlier segment may be read, lanes of a later one not.
 template <class T>
 emulator::Promoted<T> __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize,
                                       EMULATOR_SITE) {
@@ -117,7 +117,7 @@ emulator::Promoted<T> __shfl_xor_sync(unsigned mask, T value, int lane_mask, int
                              from > emulator::last_lane(width) ? lane : from, {file, line});
 }
 
-/// CUDA promises no more than the caller's own lane, and who relies on more is at fault.
+/// The caller's lane only: CUDA guarantees no more, so a kernel that relies on more is faulty.
 inline unsigned __activemask() {
     return 1u << emulator::lane();
 }
@@ -136,14 +136,14 @@ inline void __threadfence_system() {
 inline void __nanosleep(unsigned) {
     emulator::yield();
 }
-/// Nanoseconds, as of a clock of 1 GHz. They are those of the emulator, not of a GPU.
+/// Time of the emulator, not of a GPU, in nanoseconds, as from a clock of 1 GHz.
 inline long long clock64() {
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * 1'000'000'000ll + now.tv_nsec;
 }
 
-// ---- the end of a kernel that found itself wrong ----------------------------------------
+// ---- traps and assertions ---------------------------------------------------------------
 
 [[noreturn]] inline void __trap(EMULATOR_SITE) {
     emulator::fail({file, line}, "__trap()");

@@ -1,7 +1,7 @@
-// CUDA's small vectors.
+// CUDA's vector types.
 //
-// float4 and its like have the alignment of their elements, not their own: the emulator
-// lets an array end where an inaccessible page begins, which no 16-byte boundary need be.
+// float4 and similar types have the alignment of their elements only: the emulator places an
+// array so that it ends at an inaccessible page, so it may not start at a multiple of 16 bytes.
 
 #pragma once
 
