@@ -87,16 +87,16 @@ def benchmark(line: str) -> Benchmark:
 BENCHMARKS = [
     benchmark(line)
     for line in (
-        "nnls.py --systems 12 --size 100 --repeats 3",
+        "nnls.py --systems 12 --sizes 100 --repeats 3",
         "blocks.py --sizes 1e4 1e7 --repeats 5",
-        "gam.py --quick --rows 10000 --repeats 3",
+        "gam.py --quick --sizes 1e4 --repeats 3",
         "sparse.py --sizes 1e4 1e6 --longer 1e6 --repeats 5",
         "nnls.py",
         "blocks.py",
-        "gam.py --rows 100000 --repeats 3",
+        "gam.py --sizes 1e5 --repeats 3",
         "gemv.py --repeats 11",
         "sparse.py",
-        "nnls_accuracy.py --backend cuda --systems 20000 --jobs 2",
+        "nnls_accuracy.py --systems 20000 --jobs 2",
         "gam.py",
     )
 ]

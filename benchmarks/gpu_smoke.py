@@ -20,7 +20,6 @@ import contextlib
 import json
 import math
 import os
-import platform
 import sys
 import threading
 import time
@@ -29,11 +28,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+import harness
 import numpy as np
-import scipy
 import scipy.sparse
 from experiments import EXPERIMENTS
-from timing import commit, cupy_with_a_device, driver, processor
+from harness import Array, cupy_with_device, to_host
 
 import gpusolve
 from gpusolve import gam, sparse
@@ -46,7 +45,6 @@ from gpusolve._nnls.nnls_qr_kernel import (
     regions_that_fit,
 )
 
-Array = Any
 Result = dict[str, Any]
 
 LAUNCHES = 300
@@ -202,7 +200,7 @@ def on_host(value: Any) -> Any:
     """A result, and each part of a tuple, as NumPy's arrays."""
     if isinstance(value, tuple):
         return tuple(map(on_host, value))
-    found = value.get() if hasattr(value, "get") else value
+    found = to_host(value)
     return found.toarray() if scipy.sparse.issparse(found) else np.asarray(found)
 
 
@@ -861,33 +859,15 @@ def checks() -> list[Check]:
 
 
 def facts() -> dict[str, str]:
-    """What a reader must know of the machine; "why not" where it has no GPU."""
+    """Describe the machine; "why not" is the reason if it has no GPU."""
+    cupy = cupy_with_device()
     found = {
-        "commit": commit(),
-        "processor": processor(),
-        "scipy": scipy.__version__,
+        **harness.facts(cupy),
         **config(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
     }
-    cupy = cupy_with_a_device()
     if cupy is None:
-        return {**found, "why not": found.get("device", f"CuPy: {found['cupy']}")}
-    device = cupy.cuda.Device()
-    properties = cupy.cuda.runtime.getDeviceProperties(device.id)
-    capability = device.compute_capability
-    return {
-        **found,
-        "gpu": properties["name"].decode(),
-        "compute capability": f"{capability[:-1]}.{capability[-1]}",
-        "memory": f"{properties.get('totalGlobalMem', 0) / 2**30:.1f} GiB",
-        "multiprocessors": str(device.attributes["MultiProcessorCount"]),
-        "shared memory of a block": str(
-            device.attributes["MaxSharedMemoryPerBlockOptin"]
-        ),
-        "l2 cache": f"{properties.get('l2CacheSize', 0) / 2**20:.0f} MiB",
-        "driver": driver(),
-    }
+        found["why not"] = found.get("device", f"CuPy: {found['cupy']}")
+    return found
 
 
 # ---- the process ---------------------------------------------------------------------
@@ -943,7 +923,7 @@ def main(given: list[str] | None = None) -> int:
             listed = [(c.name, c.part, c.sanitized) for c in every.values()]
             say({"facts": facts(), "checks": listed})
             return 0
-        cupy = cupy_with_a_device()
+        cupy = cupy_with_device()
         if cupy is None:
             return NO_GPU
         if options.no_pool:

@@ -241,10 +241,7 @@ def test_benchmarks_take_these_arguments(monkeypatch: pytest.MonkeyPatch) -> Non
         assert (gpu_report.HERE / one.file).is_file()
         module = importlib.import_module(f"benchmarks.{one.file.removesuffix('.py')}")
         monkeypatch.setattr(sys, "argv", [one.file, *one.arguments])
-        if one.file == "nnls_accuracy.py":
-            module.options_of(list(one.arguments))
-        elif one.file != "nnls.py":  # whose main has them
-            module.arguments()
+        module.arguments()
 
 
 def test_the_report_needs_no_package() -> None:
