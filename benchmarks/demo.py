@@ -4,9 +4,9 @@ Run ``make demo``, or ``python benchmarks/demo.py --help``. scikit-image contain
 pictures, so nothing is downloaded.
 
 Every line of the photograph is a signal that was convolved with a pulse, like a LiDAR
-waveform. The unknowns are its edges: a line is the running sum of non-negative rises and
-falls, and a small ``l1`` keeps most of them zero. Each line is one system, and all have
-the same matrix.
+waveform. The unknowns are its edges: a line is the running sum of non-negative rises
+and falls, and a small ``l1`` keeps most of them zero. Each line is one system, and all
+have the same matrix.
 
 Every pixel of the histology picture is a mixture of stains. The amounts of the stains
 solve one small system per pixel, again all with the same matrix.
@@ -92,7 +92,7 @@ class Blur(NamedTuple):
 
 
 def blurred_photograph(lines: int, seed: int = 0) -> Blur:
-    """Blur the middle lines of the photograph, and return the matrix for their edges."""
+    """Blur the middle lines of the photograph; the matrix is that of their edges."""
     photograph = data.camera() / 255
     first = (len(photograph) - lines) // 2
     scene = photograph[first : first + lines]
@@ -105,7 +105,7 @@ def blurred_photograph(lines: int, seed: int = 0) -> Blur:
 
 
 def lines_of(x: Floats) -> Floats:
-    """The lines whose rises are the first half of `x` and whose falls are the second."""
+    """The lines of which `x` contains first the rises, then the falls."""
     rises, falls = np.split(x, 2, axis=-1)
     return np.cumsum(rises - falls, axis=-1)
 

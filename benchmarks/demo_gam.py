@@ -1,8 +1,8 @@
 """The boosted additive model on the paper's simulation: a table and a picture.
 
-Run ``make demo``, or ``python benchmarks/demo_gam.py --help``. Of 100 covariates 20 have
-an effect on the outcome, each a sine wave. The model is fitted on the GPU if CuPy finds
-one, otherwise on the CPU.
+Run ``make demo``, or ``python benchmarks/demo_gam.py --help``. 20 of 100 covariates
+have an effect on the outcome, each a sine wave. The model is fitted on the GPU if CuPy
+finds one, otherwise on the CPU.
 """
 
 from __future__ import annotations
@@ -92,9 +92,7 @@ def draw(model: BoostedGAM, data: Simulation, path: Path) -> None:
     is_active = np.isin(np.arange(len(times)), data.active)
     colours = np.where(is_active, "C0", "C3")
     selections.bar(np.arange(len(times)), times, color=colours)
-    selections.set_title(
-        "times selected (red: covariates without an effect)", fontsize=10
-    )
+    selections.set_title("times selected (red: no effect in the data)", fontsize=10)
     selections.set_xlabel("covariate")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

@@ -57,8 +57,9 @@ def deconvolution(
 ) -> Systems:
     """Table 7.1: arrival times in a LiDAR waveform; each system has its own pulse.
 
-    A waveform is the sum of a canopy (returns spread over a hundred samples), the ground
-    (one strong return) and noise. The pulses are 15 to 25 samples wide, as in the paper.
+    A waveform is the sum of a canopy (returns spread over a hundred samples), the
+    ground (one strong return) and noise. The pulses are 15 to 25 samples wide, as in
+    the paper.
     """
     rng = np.random.default_rng(seed)
     time = np.arange(size)

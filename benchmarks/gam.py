@@ -181,9 +181,9 @@ def cells(fit: Fit) -> Iterator[str]:
 ABOUT = """\
 {columns} covariates of the paper's simulation, degree 3, P-splines of df 4, learning
 rate 0.1, float64. Times in seconds; data and results are in the memory of the device
-that computes. Risk is the final sum of squared residuals: equal risks show equal models.
-The NumPy loop is given bases and smoothing parameters. The other libraries fit other
-models to the same data, without boosting. The loop and the other libraries run once.
+that computes. Risk is the final sum of squared residuals; equal risks mean equal
+models. The NumPy loop is given bases and smoothing parameters. The other libraries fit
+other models to the same data, without boosting. The loop and they run once.
 """
 
 

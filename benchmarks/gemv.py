@@ -6,8 +6,8 @@
 
 Figure 4 of Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU
 Acceleration" (2023), measured again; then short results of long reductions, and large
-matrices. The bytes of A, x and y, over the time of a product, are compared with the rate
-of a plain copy of A in the same run. Results are Markdown.
+matrices. The bytes of A, x and y, over the time of a product, are compared with the
+rate of a plain copy of A in the same run. Results are Markdown.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What the benchmarks share: timing, the machine, Markdown tables, the command line.
 
-All calls are timed in one way. The first call, which may compile, is reported apart; the
-median of the later calls is kept. On a GPU a time is the time between two CUDA events,
-and the L2 cache is flushed before each call. The host prepares the call while the device
-is still flushing, so Python's overhead counts only if it takes longer than the flush. On
-the host a time is wall time, with the caches as they are.
+All calls are timed in one way. The first call, which may compile, is reported apart;
+the median of the later calls is kept. On a GPU a time is that between two CUDA events,
+and the L2 cache is flushed before each call. The host prepares the call while the
+device is still flushing, so Python's overhead counts only if it takes longer than the
+flush. On the host a time is wall time, with the caches as they are.
 """
 
 from __future__ import annotations

@@ -15,14 +15,14 @@ from scipy.spatial import KDTree
 Floats = NDArray[np.float64]
 
 DETAIL = 320
-"""Side in pixels of the middle part that is shown, so that single pixels are visible."""
+"""Side in pixels of the middle part that is shown, so that pixels are visible."""
 
 GREYS, COLOURS = 64, 96
 """Entries of the PNG's palette; a palette keeps the file small."""
 
 
 class Pictures(NamedTuple):
-    """Two rows of three pictures: grey (lines, size), then coloured (lines, size, 3)."""
+    """Three grey pictures (lines, size) and three coloured ones (lines, size, 3)."""
 
     blurred: Floats
     deblurred: Floats

@@ -61,7 +61,7 @@ def banded(side: int, entries: int, rng: np.random.Generator) -> Keys:
 
 
 def power_law(side: int, entries: int, rng: np.random.Generator) -> Keys:
-    """The number of entries of row r is proportional to r ** (-2 / 3), or row r is full."""
+    """Row r is full, or its number of entries is proportional to r ** (-2 / 3)."""
 
     def draw(count: int) -> Keys:
         rows = (side * rng.random(count) ** 3).astype(np.int64)

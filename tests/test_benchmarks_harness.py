@@ -82,9 +82,11 @@ def test_peers_can_be_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("count", "error", "found"),
-    [(1, "", True), (0, "cudaErrorNoDevice", False)],
+    [(1, None, True), (0, "cudaErrorNoDevice", False)],
 )
-def test_cupy_is_used_only_with_a_device(count: int, error: str, found: bool) -> None:
+def test_cupy_is_used_only_with_a_device(
+    count: int, error: str | None, found: bool
+) -> None:
     with cupy_stand_in.installed(count, error=error) as cupy:
         assert harness.cupy_with_device() is (cupy if found else None)
 
