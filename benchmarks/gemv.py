@@ -206,7 +206,7 @@ def blas_threads() -> int:
 def report(machine: Machine, sizes: Sizes) -> Iterator[str]:
     """The report, line by line as it is measured."""
     yield from head("Matrix times vector", machine)
-    yield f"{ABOUT} NumPy's BLAS uses up to {blas_threads()} threads."
+    yield f"{ABOUT}\nNumPy's BLAS uses up to {blas_threads()} threads."
     for name, (title, shapes, variants) in SECTIONS.items():
         several = () if machine.name == "cpu" else variants
         yield f"\n## {title}\n"
