@@ -1,30 +1,31 @@
-"""The main job, on real data: a photograph deblurred and a histology picture unmixed.
+"""NNLS on real data: a photograph is deblurred, a histology picture is unmixed.
 
-Run ``make demo``, or ``python benchmarks/demo.py --help``. Both pictures are shipped
-with scikit-image, so nothing is downloaded.
+Run ``make demo``, or ``python benchmarks/demo.py --help``. scikit-image contains both
+pictures, so nothing is downloaded.
 
-Every scan line of the photograph is a signal that went through a pulse, as the
-waveform of a LiDAR does. What arrives in it are edges: a line is written as rises and
-falls, neither of them negative, and a small ``l1`` keeps them few. That is one system
-to a line, all with one matrix.
+Every line of the photograph is a signal that was convolved with a pulse, like a LiDAR
+waveform. The unknowns are its edges: a line is the running sum of non-negative rises
+and falls, and a small ``l1`` keeps most of them zero. Each line is one system, and all
+have the same matrix.
 
-Every pixel of the histology picture is a mixture of stains. Finding their amounts is
-one small system to a pixel, again all with one matrix.
+Every pixel of the histology picture is a mixture of stains. The amounts of the stains
+solve one small system per pixel, again all with the same matrix.
 
-There is a GPU where CuPy finds one, and then the systems are solved there.
+The systems are solved on the GPU if CuPy finds one, otherwise on the CPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
 from experiments import convolution_matrix, pulse
+from harness import Machine, aligned, choose, gpu_name, to_host, wall_clock
 from numpy.typing import NDArray
 from pictures import Pictures, draw
 from skimage import color, data
@@ -39,17 +40,17 @@ PULSE = 15
 """Width in samples of the pulse that blurs the photograph."""
 
 NOISE = 0.003
-"""Standard deviation of the noise, in parts of full white."""
+"""Standard deviation of the noise; white is 1."""
 
 SPARSITY = 1e-4
-"""The ``l1`` of the deblurring: less leaves more noise, more takes detail away."""
+"""The ``l1`` of the deblurring: smaller values leave noise, larger ones lose detail."""
 
 SCIPY_SAMPLES = {"deblurring": 32, "unmixing": 4096}
-"""How many of a job's systems SciPy is given, spread evenly over the batch."""
+"""Number of systems that SciPy solves, spread evenly over the batch."""
 
 
 class Job(NamedTuple):
-    """A batch of systems with one matrix."""
+    """A batch of systems with the same matrix."""
 
     name: str
     A: Floats
@@ -58,7 +59,7 @@ class Job(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What the table says of a job; the fields are its columns."""
+    """A job's row of the table; the fields are the columns."""
 
     job: str
     systems: int
@@ -73,16 +74,16 @@ class Row(NamedTuple):
 
 
 class Blur(NamedTuple):
-    """A photograph, seen through a pulse.
+    """A photograph whose lines were convolved with a pulse.
 
     Attributes
     ----------
     scene : (lines, size) array
         The photograph, from 0 (black) to 1 (white).
     blurred : (lines, size) array
-        Its lines after the pulse, with noise.
+        The convolved lines, with noise.
     matrix : (size, 2 size) array
-        Makes rises and falls into a blurred line, but for the noise.
+        Maps rises and falls to a blurred line, without the noise.
     """
 
     scene: Floats
@@ -91,7 +92,7 @@ class Blur(NamedTuple):
 
 
 def blurred_photograph(lines: int, seed: int = 0) -> Blur:
-    """Blur the middle lines of the photograph, and say how their edges arrive."""
+    """Blur the middle lines of the photograph; the matrix is that of their edges."""
     photograph = data.camera() / 255
     first = (len(photograph) - lines) // 2
     scene = photograph[first : first + lines]
@@ -104,7 +105,7 @@ def blurred_photograph(lines: int, seed: int = 0) -> Blur:
 
 
 def lines_of(x: Floats) -> Floats:
-    """The lines whose rises are the first half of `x`, and whose falls the other."""
+    """The lines of which `x` contains first the rises, then the falls."""
     rises, falls = np.split(x, 2, axis=-1)
     return np.cumsum(rises - falls, axis=-1)
 
@@ -115,64 +116,38 @@ def stained_tissue(lines: int) -> NDArray[np.uint8]:
 
 
 def optical_density(picture: NDArray[np.uint8]) -> Floats:
-    """How many powers of ten of the light each pixel takes away, in red, green, blue.
+    """Minus the decimal logarithm of the light of each pixel, in red, green and blue.
 
-    In this unit stains add up (the law of Beer and Lambert).
+    The optical densities of stains add up (the Beer-Lambert law).
     """
     return np.asarray(-np.log10((picture + 1.0) / 256.0))
 
 
 def transmitted(density: Floats) -> Floats:
-    """The light, from 0 to 1, that an optical density lets through."""
+    """The light, from 0 to 1, that passes through an optical density."""
     return np.asarray(10.0**-density)
 
 
 STAINS: Floats = np.asarray(color.rgb_from_hed.T, dtype=np.float64)
-"""Optical densities, in red, green, blue, of one unit of haematoxylin, eosin, DAB."""
+"""Columns: the optical densities of one unit of haematoxylin, eosin and DAB."""
 
 
 def decibels(picture: Floats, truth: Floats) -> float:
-    """Peak signal to noise ratio, the peak being 1."""
+    """Peak signal-to-noise ratio, for a peak of 1."""
     return float(-10 * np.log10(np.mean((picture - truth) ** 2)))
 
 
-def gpu() -> Any | None:
-    """CuPy, where it finds a GPU."""
-    try:
-        import cupy
-    except ImportError:
-        return None
-    return cupy if cupy.cuda.is_available() else None
-
-
-def device_name(cupy: Any | None) -> str:
-    """The device that solves, in words."""
-    if cupy is None:
-        return "the CPU (CuPy finds no GPU here)"
-    properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
-    return f"the GPU, {properties['name'].decode()}"
-
-
-def on_host(array: Any) -> Any:
-    """`array` as a NumPy array."""
-    return array.get() if hasattr(array, "get") else array
-
-
-def solve(job: Job, cupy: Any | None) -> tuple[gpusolve.NNLSResult, float]:
-    """Solve a job in one call; its result and the seconds, transfers left out."""
-    A, b = (job.A, job.b) if cupy is None else map(cupy.asarray, (job.A, job.b))
-    start = time.perf_counter()
-    result = gpusolve.nnls(A, b, l1=job.l1)
-    if cupy is not None:
-        cupy.cuda.Device().synchronize()
-    return result, time.perf_counter() - start
+def solve(job: Job, machine: Machine) -> tuple[float, gpusolve.NNLSResult]:
+    """Solve a job in one call; the seconds, without transfers, and the result."""
+    A, b = machine.xp.asarray(job.A), machine.xp.asarray(job.b)
+    return machine.stopwatch(partial(gpusolve.nnls, A, b, l1=job.l1))
 
 
 def without_penalty(job: Job, weight: float = 1e-6) -> Job:
-    """`job` as SciPy can take it: its penalty becomes one more row of the systems.
+    """Return a job for SciPy: the penalty becomes one more row of the systems.
 
-    ``(weight sum(x) + l1 / weight)**2 / 2`` is ``l1 sum(x)``, a constant, and a term
-    of the order of ``weight**2``.
+    ``(weight sum(x) + l1 / weight)**2 / 2`` is ``l1 sum(x)`` plus a constant plus a
+    term of order ``weight**2``.
     """
     if job.l1 == 0:
         return job
@@ -181,29 +156,31 @@ def without_penalty(job: Job, weight: float = 1e-6) -> Job:
     return Job(job.name, np.vstack([job.A, row]), np.hstack([job.b, entry]))
 
 
-def solve_by_scipy(job: Job, sample: NDArray[np.intp]) -> tuple[Floats, float]:
+def solve_by_scipy(job: Job, sample: NDArray[np.intp]) -> tuple[float, Floats]:
     """Solve some systems of a job with SciPy, one after another."""
     given = without_penalty(job._replace(b=job.b[sample]))
-    start = time.perf_counter()
-    x = np.array([scipy.optimize.nnls(given.A, b)[0] for b in given.b])
-    return x, time.perf_counter() - start
+
+    def solve_all() -> Floats:
+        return np.array([scipy.optimize.nnls(given.A, b)[0] for b in given.b])
+
+    return wall_clock(solve_all)
 
 
 def spread(count: int, total: int) -> NDArray[np.intp]:
-    """`count` indices, or all where there are fewer, spread evenly below `total`."""
+    """At most `count` indices, spread evenly from 0 to `total` - 1."""
     return np.linspace(0, total - 1, min(count, total)).astype(np.intp)
 
 
-def run(job: Job, cupy: Any | None) -> tuple[Floats, Row, float]:
-    """Solve a job here and in part by SciPy.
+def run(job: Job, machine: Machine) -> tuple[Floats, Row, float]:
+    """Solve a job, and a sample of it by SciPy.
 
     Returns the solutions, the table's row, and the largest difference from SciPy's
-    solutions in parts of their largest entry.
+    solutions, relative to their largest entry.
     """
-    result, seconds = solve(job, cupy)
-    x = on_host(result.x)
+    seconds, result = solve(job, machine)
+    x = to_host(result.x)
     sample = spread(SCIPY_SAMPLES[job.name], len(x))
-    expected, scipy_seconds = solve_by_scipy(job, sample)
+    scipy_seconds, expected = solve_by_scipy(job, sample)
     m, n = job.A.shape
     row = Row(
         job=job.name,
@@ -221,7 +198,7 @@ def run(job: Job, cupy: Any | None) -> tuple[Floats, Row, float]:
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    """The rows as aligned lines under their heads."""
+    """The rows as lines of text."""
     columns = [
         ("job", "{0.job}"),
         ("systems", "{0.systems:,}"),
@@ -234,25 +211,12 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         ("SciPy's sample", "{0.scipy_systems:,}"),
         ("SciPy's seconds", "{0.scipy_seconds:.3f}"),
     ]
-    cells = [[head, *(form.format(row) for row in rows)] for head, form in columns]
-    widths = [max(map(len, column)) for column in cells]
-    for line in zip(*cells, strict=True):
-        first, *others = (
-            f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)
-        )
-        yield "  ".join([first.strip().ljust(widths[0]), *others])
-
-
-def report_first_call(cupy: Any | None) -> None:
-    """On a GPU, load the kernel and say how long that took."""
-    if cupy is not None:
-        _, seconds = solve(Job("first", np.eye(3), np.ones((1, 3))), cupy)
-        print(f"First call, which compiles or loads the kernel: {seconds:.1f} s")
+    heads, forms = zip(*columns, strict=True)
+    return aligned([heads, *([form.format(row) for form in forms] for row in rows)])
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="The main job, on real data.")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--lines", type=int, default=512, help="lines of each picture, 1 to 512"
     )
@@ -264,25 +228,29 @@ def arguments() -> argparse.Namespace:
     if given.quick:
         given.lines = 32
     if not 1 <= given.lines <= 512:
-        parser.error(f"--lines is {given.lines}; 1 to 512 is wanted")
+        parser.error(f"--lines must be from 1 to 512, got {given.lines}")
     return given
 
 
 def main() -> None:
     """Solve, compare, print, draw."""
     options = arguments()
-    cupy = gpu()
-    print(f"Solving on {device_name(cupy)}.")
-    report_first_call(cupy)
+    machine = choose()
+    if machine.cupy:
+        print(f"Solving on the GPU, {gpu_name(machine.cupy)}.")
+        seconds, _ = solve(Job("first", np.eye(3), np.ones((1, 3))), machine)
+        print(f"First call, which compiles or loads the kernel: {seconds:.1f} s")
+    else:
+        print("Solving on the CPU (CuPy finds no GPU here).")
 
     photo = blurred_photograph(options.lines)
     deblurring = Job("deblurring", photo.matrix, photo.blurred, SPARSITY)
-    arrivals, first_row, first_difference = run(deblurring, cupy)
+    arrivals, first_row, first_difference = run(deblurring, machine)
     deblurred = lines_of(arrivals)
 
     tissue = stained_tissue(options.lines)
     unmixing = Job("unmixing", STAINS, optical_density(tissue).reshape(-1, 3))
-    amounts, second_row, second_difference = run(unmixing, cupy)
+    amounts, second_row, second_difference = run(unmixing, machine)
     inverted = np.linalg.solve(STAINS, unmixing.b.T).T
     negative = (inverted < 0).mean(axis=0)
 
@@ -292,11 +260,11 @@ def main() -> None:
         "\n\n"
         "Updates and downdates are per system. SciPy solves its sample one system\n"
         "after another, on one core.\n"
-        f"Largest difference from SciPy's x, in parts of the largest entry: "
+        f"Largest difference from SciPy's x, relative to its largest entry: "
         f"{max(first_difference, second_difference):.1e}\n"
         f"Signal to noise: {decibels(photo.blurred, photo.scene):.2f} dB blurred, "
         f"{decibels(deblurred, photo.scene):.2f} dB deblurred.\n"
-        "Pixels to which plain inversion gives a negative amount: haematoxylin "
+        "Pixels with a negative amount by plain inversion: haematoxylin "
         f"{negative[0]:.1%}, eosin {negative[1]:.1%}, DAB {negative[2]:.1%}.",
         sep="",
     )

@@ -1,32 +1,32 @@
 """The boosted additive model on the paper's simulation: a table and a picture.
 
-Run ``make demo``, or ``python benchmarks/demo_gam.py --help``. Of 100 covariates 20 act
-on the outcome, by a sine wave each. There is a GPU where CuPy finds one, and then the
-model is fitted there.
+Run ``make demo``, or ``python benchmarks/demo_gam.py --help``. 20 of 100 covariates
+have an effect on the outcome, each a sine wave. The model is fitted on the GPU if CuPy
+finds one, otherwise on the CPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from harness import Machine, aligned, choose
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from timing import cupy_with_a_device
 
 from gpusolve.gam import BoostedGAM, Simulation, simulate
 
 ROOT = Path(__file__).resolve().parents[1]
 METHODS = ("gram", "stacked")
 SHOWN = 4
-"""Effects in the picture."""
+"""Number of effects in the picture."""
 
 
 class Row(NamedTuple):
-    """What the table says of a fit; the fields are its columns."""
+    """A fit's row of the table; the fields are the columns."""
 
     method: str
     rows: int
@@ -38,14 +38,14 @@ class Row(NamedTuple):
     others_selected: int
 
 
-def fit(data: Simulation, steps: int, method: str) -> tuple[BoostedGAM, Row]:
-    """Fit once to warm up what is compiled, and once for the table."""
-    cupy = cupy_with_a_device()
-    X, y = (cupy.asarray(one) if cupy else one for one in (data.X, data.y))
+def fit(
+    machine: Machine, data: Simulation, steps: int, method: str
+) -> tuple[BoostedGAM, Row]:
+    """Fit one step, which compiles, and then the model."""
+    X, y = machine.xp.asarray(data.X), machine.xp.asarray(data.y)
     BoostedGAM(max_iter=1, method=method).fit(X, y)
-    begin = time.perf_counter()
-    model = BoostedGAM(max_iter=steps, method=method).fit(X, y)
-    seconds = time.perf_counter() - begin
+    model = BoostedGAM(max_iter=steps, method=method)
+    seconds, _ = machine.stopwatch(partial(model.fit, X, y))
     found = set(model.selected_.tolist())
     active = set(data.active.tolist())
     return model, Row(
@@ -59,28 +59,14 @@ def fit(data: Simulation, steps: int, method: str) -> tuple[BoostedGAM, Row]:
     )
 
 
-def table(rows: list[Row]) -> list[str]:
-    """The rows as aligned text."""
-    cells = [list(Row._fields)] + [
-        [
-            f"{one:.3f}"
-            if isinstance(one, float)
-            else f"{one:,}"
-            if isinstance(one, int)
-            else one
-            for one in row
-        ]
-        for row in rows
-    ]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        for line in cells
-    ]
+def cell(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}"
 
 
 def draw_effect(axis: Axes, model: BoostedGAM, feature: int, steps: list[int]) -> None:
-    """One effect after some numbers of steps, upon the curve that made the data."""
+    """Plot an effect after each number of steps, and the curve that made the data."""
     x = np.linspace(0, 1, 200)
     axis.plot(x, 10 * np.sin(2 * np.pi * x), color="0.8", lw=5, label="truth")
     for iteration in steps:
@@ -106,14 +92,13 @@ def draw(model: BoostedGAM, data: Simulation, path: Path) -> None:
     is_active = np.isin(np.arange(len(times)), data.active)
     colours = np.where(is_active, "C0", "C3")
     selections.bar(np.arange(len(times)), times, color=colours)
-    selections.set_title("times selected (those that do not act in red)", fontsize=10)
+    selections.set_title("times selected (red: no effect in the data)", fontsize=10)
     selections.set_xlabel("covariate")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--steps", type=int, default=1000)
@@ -129,9 +114,11 @@ def main() -> None:
     """Simulate, fit, print, draw."""
     options = arguments()
     data = simulate(options.rows)
-    fits = [fit(data, options.steps, method) for method in METHODS]
-    print(f"Fitting on {'a GPU' if cupy_with_a_device() else 'the CPU'}.\n")
-    print("\n".join(table([row for _, row in fits])))
+    machine = choose()
+    fits = [fit(machine, data, options.steps, method) for method in METHODS]
+    print(f"Fitting on {'a GPU' if machine.cupy else 'the CPU'}.\n")
+    rows = [[cell(value) for value in row] for _, row in fits]
+    print("\n".join(aligned([Row._fields, *rows])))
     paths = [model.selected_ for model, _ in fits]
     print(f"\nThe same path by both methods: {np.array_equal(*paths)}.")
     draw(fits[0][0], data, options.output)

@@ -2,9 +2,9 @@
 
 Section 7 of Luo & Duraiswami, *Efficient Parallel Non-Negative Least Squares on
 Multi-Core Architectures*, solves 1 to 192 systems of each of three kinds and prints
-how many columns were appended to, and removed from, the QR factorisation. The
-matrices are described there exactly; the NASA waveforms of the first kind are not
-published with it, so they are simulated here.
+how many columns were appended to, and removed from, the QR factorisation. The paper
+describes the matrices exactly. The NASA waveforms of the first kind are not published
+with it, so they are simulated here.
 
 Every function returns ``(A, b)`` ready for :func:`gpusolve.nnls`.
 """
@@ -21,7 +21,7 @@ Systems = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class PaperCounts(NamedTuple):
-    """Columns appended and removed per system, the mean over the paper's 192."""
+    """Columns appended and removed per system; means over the paper's 192 systems."""
 
     updates: float
     downdates: float
@@ -35,7 +35,7 @@ PAPER_COUNTS = {
 
 
 def pulse(width: float) -> NDArray[np.float64]:
-    """A Gaussian of unit height, `width` samples or two deviations to each side."""
+    """A Gaussian of unit height and `width` samples, two deviations to each side."""
     reach = int(width // 2)
     return np.exp(-0.5 * (np.arange(-reach, reach + 1) / (width / 4)) ** 2)
 
@@ -55,11 +55,11 @@ def convolution_matrix(kernel: NDArray[np.float64], size: int) -> NDArray[np.flo
 def deconvolution(
     systems: int, size: int = 432, seed: int = 0, noise: float = 0.01
 ) -> Systems:
-    """Table 7.1: times of arrival in a LiDAR waveform, one pulse to each system.
+    """Table 7.1: arrival times in a LiDAR waveform; each system has its own pulse.
 
-    A waveform is a canopy (returns spread over a hundred samples), the ground (one
-    strong return), a little background light and noise. The pulses are 15 to 25
-    samples wide, as the paper says of its own.
+    A waveform is the sum of a canopy (returns spread over a hundred samples), the
+    ground (one strong return) and noise. The pulses are 15 to 25 samples wide, as in
+    the paper.
     """
     rng = np.random.default_rng(seed)
     time = np.arange(size)

@@ -1,13 +1,13 @@
-"""Time matrix times vector beside NumPy, CuPy's ``@`` and cuBLAS.
+"""Time matrix times vector, and NumPy, CuPy's ``@`` and cuBLAS.
 
-    python benchmarks/gemv.py --output FILE   # on a GPU, else on the emulator
+    python benchmarks/gemv.py --output FILE   # on a GPU if there is one
     python benchmarks/gemv.py --emulate       # the kernels on the CPU, at toy size
     python benchmarks/gemv.py --cpu           # the NumPy path
 
 Figure 4 of Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU
-Acceleration" (2023), done anew; then short results of long reductions, and large
-matrices. Each product is held against its floor, to read A and x and to write y once,
-and against a plain copy of A in the same run. Results are Markdown.
+Acceleration" (2023), measured again; then short results of long reductions, and large
+matrices. The bytes of A, x and y, over the time of a product, are compared with the
+rate of a plain copy of A in the same run. Results are Markdown.
 """
 
 from __future__ import annotations
@@ -16,28 +16,27 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from blocks import (
-    PLACES,
+from harness import (
+    Array,
+    Call,
     Machine,
     choose,
-    facts,
-    gigabytes,
     head,
-    how_timed,
     microseconds,
+    publish,
+    rate_cells,
     row,
+    table_head,
+    timing_parser,
+    to_host,
 )
 from threadpoolctl import threadpool_info
-from timing import Call, by_the_clock, publish, timing
 
 import gpusolve
 from gpusolve._gemv.gemv import VARIANTS
-
-Array = Any
 
 
 class Shape(NamedTuple):
@@ -49,6 +48,7 @@ class Shape(NamedTuple):
 
     @property
     def elements(self) -> int:
+        """Elements of A, x and y."""
         return self.m * self.n + self.m + self.n
 
     def __str__(self) -> str:
@@ -64,8 +64,8 @@ class Product(NamedTuple):
     x: Array
 
     @property
-    def turned(self) -> Array:
-        """The matrix as libraries take it."""
+    def operand(self) -> Array:
+        """A or its transpose, the matrix that libraries multiply by x."""
         return self.A.T if self.shape.transpose else self.A
 
 
@@ -98,7 +98,7 @@ def figure_shapes(sizes: Sequence[tuple[int, int]]) -> Iterator[Shape]:
 
 
 def short_shapes(sizes: Sequence[tuple[int, int]]) -> Iterator[Shape]:
-    """The longer axis is added up, side by side in memory or not."""
+    """The longer axis is summed; it is contiguous in memory in the first shape only."""
     for long, short in sizes:
         yield Shape(short, long, transpose=False)
         yield Shape(long, short, transpose=True)
@@ -125,34 +125,22 @@ def by_gpusolve(problem: Product, variant: str = "auto") -> Call:
     )
 
 
+def by_numpy(problem: Product) -> Call:
+    return partial(np.dot, to_host(problem.operand), to_host(problem.x))
+
+
 def by_cublas(cupy: Any, problem: Product) -> Call:
     """cuBLAS's gemv, which reads C order as Fortran order transposed."""
     from cupy.cublas import gemv
 
-    y = cupy.empty(problem.turned.shape[0], problem.A.dtype)
+    y = cupy.empty(problem.operand.shape[0], problem.A.dtype)
     kind = "T" if problem.shape.transpose else "N"
     return partial(gemv, kind, 1.0, problem.A, problem.x, 0.0, y)
 
 
-def by_numpy(machine: Machine, problem: Product) -> Call:
-    """numpy.dot, of copies on the host if there is a GPU."""
-    there = machine.xp.asnumpy if machine.name == "cuda" else np.asarray
-    return partial(np.dot, there(problem.turned), there(problem.x))
-
-
-def seconds_on_the_host(machine: Machine, call: Call) -> float:
-    return timing(by_the_clock, call, machine.repeats).median
-
-
-def copy_rate(machine: Machine, problem: Product) -> float:
-    """Bytes in a second, read and written, of a plain copy of A."""
-    copy = partial(machine.xp.copyto, machine.xp.empty_like(problem.A), problem.A)
-    return 2 * int(problem.A.nbytes) / machine.timing(copy).median
-
-
 def check(machine: Machine, problem: Product, variants: Sequence[str]) -> None:
-    """RuntimeError if a variant comes to something else than the library."""
-    expected = problem.turned @ problem.x
+    """Raise RuntimeError if a variant and the library give different results."""
+    expected = problem.operand @ problem.x
     for variant in variants:
         if not machine.xp.array_equal(by_gpusolve(problem, variant)(), expected):
             raise RuntimeError(f"{variant} is wrong for {problem.shape}")
@@ -161,101 +149,88 @@ def check(machine: Machine, problem: Product, variants: Sequence[str]) -> None:
 # ---- the tables ----------------------------------------------------------------------
 
 
-def columns_of(machine: Machine, variants: Sequence[str]) -> list[str]:
-    ours = ["gpusolve µs", *(f"{variant} µs" for variant in variants)]
-    cuda = ["CuPy @ µs", "cuBLAS gemv µs"] if machine.name == "cuda" else []
-    return [*ours, "numpy.dot µs", *cuda, "GB/s", "of a copy"]
-
-
 def cells(machine: Machine, shape: Shape, variants: Sequence[str]) -> Iterator[str]:
     """The row of one shape."""
     problem = make(machine.xp, shape)
     check(machine, problem, ("auto", *variants))
-    ours = machine.timing(by_gpusolve(problem)).median
-    yield microseconds(ours)
-    for variant in variants:
-        yield microseconds(machine.timing(by_gpusolve(problem, variant)).median)
-    yield microseconds(seconds_on_the_host(machine, by_numpy(machine, problem)))
-    if machine.name == "cuda":
-        gemm = partial(machine.xp.matmul, problem.turned, problem.x)
-        yield microseconds(machine.timing(gemm).median)
-        yield microseconds(machine.timing(by_cublas(machine.xp, problem)).median)
-    rate = shape.elements * problem.A.itemsize / ours
-    yield gigabytes(rate)
-    yield f"{rate / copy_rate(machine, problem):.0%}"
+    ours, *others = (
+        machine.timing(by_gpusolve(problem, variant)).median
+        for variant in ("auto", *variants)
+    )
+    yield from map(microseconds, (ours, *others))
+    yield machine.peer_cell(by_numpy(problem), on_host=True)
+    if machine.cupy:
+        matmul = partial(machine.xp.matmul, problem.operand, problem.x)
+        yield machine.peer_cell(matmul)
+        yield machine.peer_cell(by_cublas(machine.xp, problem))
+    bytes_moved = shape.elements * problem.A.itemsize
+    yield from rate_cells(bytes_moved, ours, machine.copy_rate(problem.A))
 
 
 def table(
     machine: Machine, shapes: Iterator[Shape], variants: Sequence[str]
 ) -> Iterator[str]:
-    yield from head("", *columns_of(machine, variants))
+    yield from table_head(
+        *("", "gpusolve µs", *(f"{variant} µs" for variant in variants)),
+        "numpy.dot µs",
+        *(["CuPy @ µs", "cuBLAS gemv µs"] if machine.cupy else []),
+        *("GB/s", "of a copy"),
+    )
     for shape in shapes:
-        if fits(machine, shape):
+        # A, its copy, and what it takes to make A
+        if 4 * 4 * shape.elements <= machine.free_bytes:
             yield row(shape, *cells(machine, shape, variants))
-
-
-def fits(machine: Machine, shape: Shape) -> bool:
-    """Whether A, its copy, and what making it takes fit into a GPU's memory."""
-    if machine.name != "cuda":
-        return True
-    free, _ = machine.xp.cuda.runtime.memGetInfo()
-    return 4 * 4 * shape.elements <= free
 
 
 # ---- the report ----------------------------------------------------------------------
 
-WARNINGS = {
-    "cpu": "The NumPy path. **Not measured on a GPU yet.**",
-    "emulator": "**Emulator: no figure here says anything about a GPU.**",
-}
-
 ABOUT = """\
-float32, matrices in C order; ^T is the product with the transpose. Of ours, a column
-without a variant is "auto". GB/s is the floor, to read A and x and to write y once,
-over its time; and beside it what part that is of a plain copy of A in the same run."""
+float32, matrices in C order; ^T is the product with the transpose. The column without a
+variant is "auto". GB/s is the bytes of A, x and y, over the time of "auto"; "of a copy"
+is its ratio to the rate of a plain copy of A in the same run."""
 
 SECTIONS: dict[str, tuple[str, Callable[[Any], Iterator[Shape]], tuple[str, ...]]] = {
     "figure": ("The paper's figure 4", figure_shapes, VARIANTS),
     "short": ("Short results of long reductions", short_shapes, ()),
     "large": ("Large matrices", figure_shapes, ()),
 }
-"""Of each table: its title, its shapes, and the variants beside "auto"."""
+"""For each table: its title, its shapes, and the variants timed as well as "auto"."""
 
 
 def blas_threads() -> int:
-    """The most threads that a product on the host may have."""
+    """The largest number of threads that a product on the host may use."""
     pools = [one for one in threadpool_info() if one["user_api"] == "blas"]
     return max((one["num_threads"] for one in pools), default=1)
 
 
-def report(machine: Machine) -> Iterator[str]:
-    """The file, line by line as it is measured."""
-    yield f"# Matrix times vector on {PLACES[machine.name]}\n"
-    if machine.name in WARNINGS:
-        yield f"{WARNINGS[machine.name]}\n"
-    yield from facts(machine)
-    yield f"- NumPy's BLAS with threads: {blas_threads()}"
-    yield f"\n{ABOUT}\n{how_timed(machine)}"
+def report(machine: Machine, sizes: Sizes) -> Iterator[str]:
+    """The report, line by line as it is measured."""
+    yield from head("Matrix times vector", machine)
+    yield f"{ABOUT}\nNumPy's BLAS uses up to {blas_threads()} threads."
     for name, (title, shapes, variants) in SECTIONS.items():
         several = () if machine.name == "cpu" else variants
         yield f"\n## {title}\n"
-        yield from table(machine, shapes(SIZES[machine.name][name]), several)
+        yield from table(machine, shapes(sizes[name]), several)
+
+
+def size(text: str) -> tuple[int, int]:
+    """Rows and columns, written as 1000x16."""
+    rows, _, columns = text.partition("x")
+    return int(rows), int(columns)
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=50)
-    parser.add_argument("--output", type=Path, help="write the Markdown here, too")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--emulate", action="store_true", help="even if there is a GPU")
-    where.add_argument("--cpu", action="store_true", help="the NumPy path")
-    return parser.parse_args()
+    sizes = "shapes of matrices, such as 1000x16, for every table"
+    return timing_parser(__doc__, sizes, repeats=50, size=size).parse_args()
 
 
 def main() -> None:
     options = arguments()
-    machine = choose(options.emulate, options.cpu, options.repeats)
-    publish(report(machine), options.output)
+    machine = choose(options.emulate, options.cpu, options.repeats, options.peers)
+    sizes = SIZES[machine.name]
+    if options.sizes:
+        sizes = dict.fromkeys(SECTIONS, options.sizes)
+    publish(report(machine, sizes), options.output)
 
 
 if __name__ == "__main__":

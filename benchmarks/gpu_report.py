@@ -1,16 +1,16 @@
-"""Ten minutes on a GPU: is every path right, and how fast is it.
+"""Check every path on a GPU and time it, in ten minutes.
 
     python benchmarks/gpu_report.py --out DIR --minutes 9
 
-From a plain checkout, with CuPy, NumPy and SciPy alone. In this order: facts of the
-machine; each public function in each of its paths (`gpu_smoke.py`); a second process,
-which must find the kernels in CuPy's cache; memcheck and racecheck of compute-sanitizer
-on a few of these checks; a stress of look-back and of the grid barrier; the benchmarks,
-the most important first, until the minutes end.
+Runs from a plain checkout with CuPy, NumPy and SciPy alone. In this order: a
+description of the machine; each public function in each of its paths (`gpu_smoke.py`);
+a second process, which must find the kernels in CuPy's cache; memcheck and racecheck of
+compute-sanitizer on some of these checks; stress checks of look-back and of the grid
+barrier; the benchmarks, the most important first, until the time is over.
 
-`report.json` and `report.md` are written again after every step, so that what is known
-survives the end of this process. All that touches the GPU runs in other processes: a
-failure ends at most one check. The exit status is 0 only where every check passed.
+`report.json` and `report.md` are rewritten after every step, so that the results so far
+survive if this process is killed. Everything that uses the GPU runs in other processes:
+a failure ends at most one check. The exit status is 0 only if every check passed.
 """
 
 from __future__ import annotations
@@ -46,31 +46,31 @@ PASSED, FAILED, SKIPPED, STOPPED, NOT_RUN = (
 )
 
 CHECK_SECONDS = 60
-"""After which a check counts as one that hangs."""
+"""Seconds after which a check fails because it hangs."""
 FACTS_SECONDS = 60
 SANITIZER_SECONDS = 60
 BENCHMARK_SECONDS = 180
 
 PARTS = {"smoke": 0.45, "sanitizer": 0.6, "stress": 0.7, "benchmarks": 1.0}
-"""By when, as a part of all minutes, each one has ended."""
+"""When each part ends, as a fraction of the total time."""
 LEAST_SECONDS = {"smoke": 2, "sanitizer": 15, "stress": 2, "benchmarks": 5}
-"""No check and no benchmark begins where less is left."""
+"""No check and no benchmark of a part begins with less time left."""
 
 KEEPS_KERNELS = (14, 2)
 """The first version of CuPy that keeps kernels with name expressions on disk."""
 
 FALLBACKS = ("threadpoolctl", "tqdm")
-"""Packages that a file in `fallbacks/` plays where they are missing."""
+"""Packages that have a stand-in in `fallbacks/`."""
 
 COMPLAINTS = r"^=+ (Invalid|Error|Fatal)|Race reported|hazard"
-"""What compute-sanitizer writes of a fault, before it counts them at the end."""
+"""Lines of compute-sanitizer that report an error, before the summary at the end."""
 
 LAST_LINES = 20
 NO_TIME = "no time was left"
 
 
 class Benchmark(NamedTuple):
-    """A file of this folder, and its arguments."""
+    """A file in this folder, and its arguments."""
 
     file: str
     arguments: tuple[str, ...] = ()
@@ -87,28 +87,28 @@ def benchmark(line: str) -> Benchmark:
 BENCHMARKS = [
     benchmark(line)
     for line in (
-        "nnls.py --systems 12 --size 100 --repeats 3",
+        "nnls.py --systems 12 --sizes 100 --repeats 3",
         "blocks.py --sizes 1e4 1e7 --repeats 5",
-        "gam.py --quick --rows 10000 --repeats 3",
+        "gam.py --quick --sizes 1e4 --repeats 3",
         "sparse.py --sizes 1e4 1e6 --longer 1e6 --repeats 5",
         "nnls.py",
         "blocks.py",
-        "gam.py --rows 100000 --repeats 3",
+        "gam.py --sizes 1e5 --repeats 3",
         "gemv.py --repeats 11",
         "sparse.py",
-        "nnls_accuracy.py --backend cuda --systems 20000 --jobs 2",
+        "nnls_accuracy.py --systems 20000 --jobs 2",
         "gam.py",
     )
 ]
-"""The most important first; small sizes of each before the others."""
+"""The most important first; small sizes of each before larger ones."""
 REHEARSED = [benchmark("blocks.py --sizes 100 --repeats 1")]
 
 
-# ---- the clock and the page ----------------------------------------------------------
+# ---- the clock and the report --------------------------------------------------------
 
 
 class Clock:
-    """The minutes, and what is left of them for each part."""
+    """The time left for each part."""
 
     def __init__(self, minutes: float) -> None:
         self.begin = time.monotonic()
@@ -125,7 +125,7 @@ class Clock:
 
 
 class Report:
-    """What is known so far, in two files."""
+    """The results so far, in two files."""
 
     def __init__(self, folder: Path, minutes: float) -> None:
         self.folder = folder
@@ -140,21 +140,21 @@ class Report:
         }
         folder.mkdir(parents=True, exist_ok=True)
 
-    def add(self, part: str, name: str, status: str, **known: Any) -> None:
-        """A check, or a part that stands for several."""
-        self.checks.append({"part": part, "name": name, "status": status, **known})
-        remark = known.get("error") or known.get("reason") or ""
+    def add(self, part: str, name: str, status: str, **details: Any) -> None:
+        """Add a check, or a part of several."""
+        self.checks.append({"part": part, "name": name, "status": status, **details})
+        remark = details.get("error") or details.get("reason") or ""
         print(f"{status:<8} {name}  {remark.strip().rpartition(chr(10))[2]}".rstrip())
         self.write()
 
-    def add_benchmark(self, name: str, status: str, **known: Any) -> None:
-        self.benchmarks.append({"name": name, "status": status, **known})
-        print(f"{status:<8} {name}  {known.get('reason', '')}".rstrip(), flush=True)
+    def add_benchmark(self, name: str, status: str, **details: Any) -> None:
+        self.benchmarks.append({"name": name, "status": status, **details})
+        print(f"{status:<8} {name}  {details.get('reason', '')}".rstrip(), flush=True)
         self.write()
 
     @property
     def passed(self) -> bool:
-        """Whether every check passed, but for those that this machine cannot run."""
+        """Whether every check passed that this machine can run."""
         statuses = {one["status"] for one in self.checks}
         failed = any(one["status"] == FAILED for one in self.benchmarks)
         return PASSED in statuses and statuses <= {PASSED, SKIPPED} and not failed
@@ -176,7 +176,7 @@ class Report:
 
 
 def replace(path: Path, text: str) -> None:
-    """Write a file; at each moment it is the old one or the new one."""
+    """Replace a file atomically."""
     new = path.with_suffix(path.suffix + ".new")
     new.write_text(text)
     new.replace(path)
@@ -200,15 +200,15 @@ def page(contents: dict[str, Any]) -> Iterator[str]:
     counted = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
     yield f"Checks: {counted or 'none'}.\n"
     yield from (f"- {name}: {value}" for name, value in facts.items())
-    unwell = [one for one in checks if one["status"] not in (PASSED, NOT_RUN)]
-    if unwell:
-        yield "\n## What did not pass\n"
-    for one in unwell:
+    not_passed = [one for one in checks if one["status"] not in (PASSED, NOT_RUN)]
+    if not_passed:
+        yield "\n## Checks that did not pass\n"
+    for one in not_passed:
         yield f"**{one['name']}** ({one['part']}): {one['status']}\n"
         yield f"```\n{one.get('error') or one['reason']}\n```\n"
     if checks:
         yield "\n## Checks\n"
-        yield "The first call may compile; the second one does not.\n"
+        yield "The first call may compile; the second does not.\n"
         yield "| part | check | result | first ms | second ms | with NumPy s |"
         yield "|---|---|---|---:|---:|---:|"
     for one in checks:
@@ -235,7 +235,7 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def environment(cache: Path) -> dict[str, str]:
-    """Where other processes find the package, and keep their kernels."""
+    """Environment of other processes: import path and kernel cache."""
     places = [str(HERE.parent), str(HERE)]
     if os.environ.get("PYTHONPATH"):
         places.append(os.environ["PYTHONPATH"])
@@ -250,11 +250,11 @@ def environment(cache: Path) -> dict[str, str]:
 
 
 running: list[Process] = []
-"""The other processes that were not ended yet."""
+"""Processes that have not ended."""
 
 
 class Process:
-    """A process whose output is read line by line, with a patience for each line."""
+    """A process whose output is read line by line, with a timeout for each line."""
 
     def __init__(self, command: list[str], cache: Path) -> None:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115
@@ -291,19 +291,19 @@ class Process:
         self.lines.put(None)
 
     def line(self, seconds: float) -> str | None:
-        """The next line, None where there is no other; TimeoutError for neither."""
+        """Return the next line, None at the end; TimeoutError if neither comes."""
         try:
             return self.lines.get(timeout=max(0.0, seconds))
         except queue.Empty:
             raise TimeoutError from None
 
-    def end(self, patience: float = 0.0) -> int | None:
-        """The exit status; the process and its children are killed, if need be.
+    def end(self, timeout: float = 0.0) -> int | None:
+        """Return the exit status; kill the process and its children if necessary.
 
-        None where even that does not help, as while the driver waits for the GPU.
+        None if it does not die, as while the driver waits for the GPU.
         """
         try:
-            return self.popen.wait(patience)
+            return self.popen.wait(timeout)
         except subprocess.TimeoutExpired:
             os.killpg(self.popen.pid, signal.SIGKILL)
         try:
@@ -312,14 +312,14 @@ class Process:
             return None
 
     def last_errors(self) -> str:
-        """The end of what it wrote to the standard error."""
+        """The last lines that the process wrote to stderr."""
         self.errors.seek(0)
         text = self.errors.read().decode(errors="replace")
         return "\n".join(text.splitlines()[-LAST_LINES:])
 
 
 def run_all(command: list[str], cache: Path, seconds: float) -> tuple[int | None, str]:
-    """The status of a process, None where its time ran out, and its output."""
+    """Run a process; its exit status, None after a timeout, and its output."""
     until = time.monotonic() + seconds
     lines: list[str] = []
     with Process(command, cache) as process:
@@ -337,8 +337,8 @@ def run_all(command: list[str], cache: Path, seconds: float) -> tuple[int | None
 # ---- checks --------------------------------------------------------------------------
 
 
-def meaning(line: str) -> dict[str, Any]:
-    """A line of `gpu_smoke.py`; nothing for what something else has printed."""
+def parsed(line: str) -> dict[str, Any]:
+    """Parse a line of `gpu_smoke.py`; an empty dict for any other line."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -349,7 +349,7 @@ def meaning(line: str) -> dict[str, Any]:
 def run_checks(
     part: str, names: list[str], options: list[str], cache: Path, clock: Clock
 ) -> Iterator[dict[str, Any]]:
-    """What is known of each check, as it ends; a new process after each disaster."""
+    """Yield the result of each check; start a new process after a crash or a hang."""
     left = list(names)
     while left and clock.fits(part):
         done = []
@@ -372,18 +372,18 @@ def run_checks(
 
 
 def follow(process: Process, part: str, clock: Clock) -> Iterator[dict[str, Any]]:
-    """The checks of one process, until it ends or hangs, or the part's time is over."""
+    """Yield the results of one process until it ends, hangs or the time is over."""
     begun = None
     while True:
-        patience = min(CHECK_SECONDS, clock.left(part))
+        timeout = min(CHECK_SECONDS, clock.left(part))
         try:
-            line = process.line(patience)
+            line = process.line(timeout)
         except TimeoutError:
             process.end()
-            if begun is not None and patience < CHECK_SECONDS:
+            if begun is not None and timeout < CHECK_SECONDS:
                 yield {"name": begun, "status": STOPPED, "reason": NO_TIME}
             elif begun is not None:
-                error = f"hangs: no end in {patience} s"
+                error = f"hangs: no end in {timeout} s"
                 yield {"name": begun, "status": FAILED, "error": error}
             return
         if line is None:
@@ -392,7 +392,7 @@ def follow(process: Process, part: str, clock: Clock) -> Iterator[dict[str, Any]
                 error = f"the process ended: {status}\n{process.last_errors()}"
                 yield {"name": begun, "status": FAILED, "error": error}
             return
-        found = meaning(line)
+        found = parsed(line)
         begun = found.get("begins", begun)
         if "name" in found:
             begun = None
@@ -404,13 +404,13 @@ def follow(process: Process, part: str, clock: Clock) -> Iterator[dict[str, Any]
 
 
 def facts(report: Report, cache: Path) -> list[tuple[str, str, bool]]:
-    """Find out about the machine; the checks that there are."""
+    """Describe the machine in the report, and return the list of checks."""
     status, output = run_all([*SMOKE, "--list"], cache, FACTS_SECONDS)
     for line in output.splitlines():
-        if "facts" in (found := meaning(line)):
+        if "facts" in (found := parsed(line)):
             report.facts = found["facts"]
             report.write()
-            return [(name, part, few) for name, part, few in found["checks"]]
+            return [tuple(check) for check in found["checks"]]
     report.facts = {"why not": f"no facts (status {status})\n{output}"}
     report.write()
     return []
@@ -431,7 +431,7 @@ def checks_of(
 def second_process(
     names: list[str], options: list[str], report: Report, cache: Path, clock: Clock
 ) -> None:
-    """The kernels of the first process must serve the second one, with none new."""
+    """A second process must compile no kernel that the first one compiled."""
     name = "a second process finds the kernels"
     version = report.facts.get("cupy", "")
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < KEEPS_KERNELS:
@@ -450,7 +450,7 @@ def second_process(
     found = list(run_checks("smoke", list(before), options, cache, clock))
     new = len(files_in(cache) - files)
     now = sum(one.get("first", 0.0) for one in found)
-    known = {"first": sum(before.values()), "second": now}
+    details = {"first": sum(before.values()), "second": now}
     failed = [one["name"] for one in found if one["status"] != PASSED]
     if failed:
         error = f"did not pass in the second process: {', '.join(failed)}"
@@ -459,9 +459,9 @@ def second_process(
     else:
         error = f"{new} kernels were compiled again" if new else ""
     if error:
-        report.add("smoke", name, FAILED, error=error, **known)
+        report.add("smoke", name, FAILED, error=error, **details)
     else:
-        report.add("smoke", name, PASSED, **known)
+        report.add("smoke", name, PASSED, **details)
 
 
 def files_in(folder: Path) -> set[Path]:
@@ -472,7 +472,7 @@ def files_in(folder: Path) -> set[Path]:
 
 
 def sanitizer() -> str | None:
-    """Where compute-sanitizer is, if it is installed."""
+    """The path of compute-sanitizer, None if it is not installed."""
     homes = (os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME"))
     places = [home for home in homes if home] + ["/usr/local/cuda"]
     found = (shutil.which("compute-sanitizer", path=f"{one}/bin") for one in places)
@@ -480,7 +480,7 @@ def sanitizer() -> str | None:
 
 
 def sanitize(names: list[str], report: Report, cache: Path, clock: Clock) -> None:
-    """memcheck and racecheck of small inputs; each array in memory of its own."""
+    """Run memcheck and racecheck on small inputs, with an allocation for each array."""
     program = sanitizer()
     for tool in ("memcheck", "racecheck"):
         if program is None:
@@ -496,22 +496,22 @@ def sanitize(names: list[str], report: Report, cache: Path, clock: Clock) -> Non
         command += ["--log-file", str(log), *SMOKE]
         command += ["--small", "--no-pool", "--run", *names]
         begin = time.monotonic()
-        patience = min(SANITIZER_SECONDS, clock.left("sanitizer"))
-        status, output = run_all(command, cache, patience)
-        known = {"seconds": time.monotonic() - begin}
+        timeout = min(SANITIZER_SECONDS, clock.left("sanitizer"))
+        status, output = run_all(command, cache, timeout)
+        details = {"seconds": time.monotonic() - begin}
         said = log.read_text(errors="replace") if log.exists() else ""
         if status == 0:
-            report.add("sanitizer", tool, PASSED, **known)
+            report.add("sanitizer", tool, PASSED, **details)
         elif status is None and not re.search(COMPLAINTS, said, re.MULTILINE):
-            reason = f"no end in {patience:.0f} s, and no complaint until then"
-            report.add("sanitizer", tool, STOPPED, reason=reason, **known)
+            reason = f"no end in {timeout:.0f} s, no error until then"
+            report.add("sanitizer", tool, STOPPED, reason=reason, **details)
         else:
             found = [f"status {status}", *said.splitlines()[-LAST_LINES:]]
-            lines = map(meaning, output.splitlines())
+            lines = map(parsed, output.splitlines())
             found += [
                 f"{one['name']}: {one['error']}" for one in lines if "error" in one
             ]
-            report.add("sanitizer", tool, FAILED, error="\n".join(found), **known)
+            report.add("sanitizer", tool, FAILED, error="\n".join(found), **details)
 
 
 # ---- benchmarks ----------------------------------------------------------------------
@@ -520,27 +520,30 @@ def sanitize(names: list[str], report: Report, cache: Path, clock: Clock) -> Non
 def run_benchmarks(
     listed: list[Benchmark], report: Report, cache: Path, clock: Clock
 ) -> None:
-    """One after the other, each with a limit; what it printed until then is kept."""
+    """Run each benchmark with a time limit; keep its output up to the limit."""
     for one in listed:
         if not clock.fits("benchmarks"):
             report.add_benchmark(str(one), NOT_RUN, reason=NO_TIME)
             continue
-        patience = min(BENCHMARK_SECONDS, clock.left("benchmarks"))
+        timeout = min(BENCHMARK_SECONDS, clock.left("benchmarks"))
         command = [sys.executable, str(HERE / one.file), *one.arguments]
         begin = time.monotonic()
-        status, output = run_all(command, cache, patience)
-        known: dict[str, Any] = {"seconds": time.monotonic() - begin, "output": output}
+        status, output = run_all(command, cache, timeout)
+        details: dict[str, Any] = {
+            "seconds": time.monotonic() - begin,
+            "output": output,
+        }
         missing = re.search(r"ModuleNotFoundError: No module named '(.+)'", output)
         if status is None:
-            reason = f"no end in {patience:.0f} s"
-            report.add_benchmark(str(one), STOPPED, reason=reason, **known)
+            reason = f"no end in {timeout:.0f} s"
+            report.add_benchmark(str(one), STOPPED, reason=reason, **details)
         elif status and missing:
             report.add_benchmark(str(one), SKIPPED, reason=f"needs {missing[1]}")
         else:
-            report.add_benchmark(str(one), FAILED if status else PASSED, **known)
+            report.add_benchmark(str(one), FAILED if status else PASSED, **details)
 
 
-# ---- all of it -----------------------------------------------------------------------
+# ---- the whole report ----------------------------------------------------------------
 
 
 def arguments(given: list[str] | None) -> argparse.Namespace:
@@ -551,28 +554,28 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
         "--small", action="store_true", help="small inputs, for a rehearsal"
     )
     parser.add_argument(
-        "--only", default="", metavar="REGEX", help="only checks with such a name"
+        "--only", default="", metavar="REGEX", help="only checks whose name matches"
     )
     return parser.parse_args(given)
 
 
 def run(options: argparse.Namespace, report: Report, cache: Path) -> None:
-    """All parts."""
+    """Run all parts."""
     clock = Clock(options.minutes)
     listed = facts(report, cache)
     if "gpu" not in report.facts:
         print(f"no GPU was found: {report.facts.get('why not')}")
         return
     chosen = [one for one in listed if re.search(options.only, one[0])]
-    few = [name for name, _, sanitized in chosen if sanitized]
+    sanitized = [name for name, _, is_sanitized in chosen if is_sanitized]
     small = ["--small"] if options.small else []
 
     def names(part: str) -> list[str]:
         return [name for name, its_part, _ in chosen if its_part == part]
 
     checks_of("smoke", names("smoke"), small, report, cache, clock)
-    second_process(few, small, report, cache, clock)
-    sanitize(few, report, cache, clock)
+    second_process(sanitized, small, report, cache, clock)
+    sanitize(sanitized, report, cache, clock)
     checks_of("stress", names("stress"), small, report, cache, clock)
     run_benchmarks(REHEARSED if options.small else BENCHMARKS, report, cache, clock)
 
@@ -587,14 +590,14 @@ def main(given: list[str] | None = None) -> int:
             report.about["finished"] = True
         finally:
             report.write()
-            for process in running:  # which a signal took out of its block
+            for process in running:  # a signal ended the block that would end it
                 process.end()
     print(f"{report.folder / 'report.md'}")
     return 0 if report.passed else 1
 
 
 def interrupt(*_: object) -> None:
-    """End in order: other processes too, and with the report written."""
+    """Let `main` end the other processes and write the report."""
     raise KeyboardInterrupt
 
 

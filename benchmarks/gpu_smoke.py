@@ -1,15 +1,15 @@
-"""Every public function once in each of its paths, on a GPU, against NumPy.
+"""Check every public function on a GPU, once in each of its paths, against NumPy.
 
-    python benchmarks/gpu_smoke.py --list          # facts of the machine; the checks
+    python benchmarks/gpu_smoke.py --list          # the machine, and the checks
     python benchmarks/gpu_smoke.py                 # all checks
     python benchmarks/gpu_smoke.py --run "reduce, tree" "scan, warp"
 
-`gpu_report.py` runs this in a process of its own, which it can end and start again: a
-kernel that hangs cannot be stopped otherwise, and after an illegal access no call of
-the process succeeds. Each line of the output is JSON.
+`gpu_report.py` runs this file in a process that it can kill and start again. A kernel
+that hangs can only be stopped in this way, and after an illegal memory access no CUDA
+call of a process succeeds. Each line of the output is JSON.
 
-The right answer is that of the same call with NumPy's arrays, which the suite holds
-against independent oracles, or a formula. Numbers are whole and small where sums are
+The expected result is that of the same call with NumPy arrays, which the tests compare
+with independent oracles, or a formula. Numbers are small integers where sums are
 compared exactly.
 """
 
@@ -20,7 +20,6 @@ import contextlib
 import json
 import math
 import os
-import platform
 import sys
 import threading
 import time
@@ -29,11 +28,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+import harness
 import numpy as np
-import scipy
 import scipy.sparse
 from experiments import EXPERIMENTS
-from timing import commit, cupy_with_a_device, driver, processor
+from harness import Array, cupy_with_device, to_host
 
 import gpusolve
 from gpusolve import gam, sparse
@@ -46,28 +45,27 @@ from gpusolve._nnls.nnls_qr_kernel import (
     regions_that_fit,
 )
 
-Array = Any
 Result = dict[str, Any]
 
 LAUNCHES = 300
-"""Of a kernel under stress."""
+"""Launches of a kernel in a stress check."""
 FEW_LAUNCHES = 3
 NO_GPU = 3
-"""The exit status where there is none."""
+"""The exit status if there is no GPU."""
 OCCUPYING_BYTES = 2**28
 MOST_TILES_IF_SMALL = 16
 TRACEBACK_LINES = 15
 
 
 class Settings(NamedTuple):
-    """What the checks need to know of this run.
+    """Settings of a run.
 
     Attributes
     ----------
     xp : module
         CuPy.
     small : bool
-        Inputs for the emulator, or for a sanitizer, where a kernel takes seconds.
+        Small inputs, for the emulator or a sanitizer, in which a kernel takes seconds.
     """
 
     xp: Any
@@ -78,7 +76,7 @@ class Settings(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A check: it returns what it measured, and raises on a wrong answer."""
+    """A check; `run` returns its measurements, and raises on a wrong result."""
 
     name: str
     run: Callable[[Settings], Result]
@@ -86,22 +84,23 @@ class Check(NamedTuple):
     sanitized: bool = False
 
 
-# ---- one call on the GPU, and the same one on the CPU --------------------------------
+# ---- a call on the GPU and on the CPU ------------------------------------------------
 
 
 class Call(NamedTuple):
-    """A function, and its arguments as arrays on the host.
+    """A function and its arguments, as arrays on the host.
 
     Attributes
     ----------
     function : callable
     given : tuple
-        Arrays of NumPy and SciPy are moved to the GPU with their strides.
+        Arrays of NumPy and SciPy are copied to the GPU with their strides.
     options : dict
+        Keyword arguments.
     right : callable, optional
-        Of the same arrays, on the host. By default the function itself.
+        Computes the expected result from the host's arrays; by default `function`.
     rtol : float, optional
-        By default no bit may differ.
+        The results must be equal if it is 0.
     """
 
     function: Callable[..., Any]
@@ -115,7 +114,7 @@ class Call(NamedTuple):
             return self.right(*map(copied, self.given))
         return on_host(self.function(*map(copied, self.given), **self.options))
 
-    def there(self, xp: Any) -> list[Any]:
+    def arguments_on_gpu(self, xp: Any) -> list[Any]:
         return [on_gpu(xp, value) for value in self.given]
 
     def on(self, given: list[Any]) -> Any:
@@ -129,15 +128,15 @@ Maker = Callable[[Settings], Call]
 
 
 def checked(make: Maker) -> Callable[[Settings], Result]:
-    """Three calls: the first one compiles, the second one is timed, the third one runs
-    on a stream that does not wait for the null stream."""
+    """Call three times: the first call compiles, the second is timed, the third runs on
+    a stream that does not wait for the null stream."""
 
     def run(settings: Settings) -> Result:
         call, xp = make(settings), settings.xp
         right = call.expected()
         seconds = {}
         for name in ("first", "second"):
-            given = call.there(xp)
+            given = call.arguments_on_gpu(xp)
             xp.cuda.Device().synchronize()
             begin = time.perf_counter()
             found = call.on(given)
@@ -154,9 +153,9 @@ def checked(make: Maker) -> Callable[[Settings], Result]:
 
 
 def on_another_stream(settings: Settings, call: Call, right: Any) -> None:
-    """The inputs come late: what does not wait for their stream reads zeros."""
+    """Delay the inputs: work that does not wait for their stream reads zeros."""
     xp = settings.xp
-    given = call.there(xp)
+    given = call.arguments_on_gpu(xp)
     numbers = [value.data if xp_issparse(value) else value for value in given]
     arrays = [one for one in numbers if hasattr(one, "get")]
     kept = [array.copy() for array in arrays]
@@ -181,33 +180,33 @@ def xp_issparse(value: Any) -> bool:
 
 
 def on_gpu(xp: Any, value: Any) -> Any:
-    """Arrays of NumPy and SciPy on the current device; the rest as it is."""
+    """Copy arrays of NumPy and SciPy to the current device; return others unchanged."""
     if scipy.sparse.issparse(value):
-        from cupyx.scipy import sparse as there
+        from cupyx.scipy import sparse as gpu_sparse
 
-        return getattr(there, f"{value.format}_matrix")(value)
+        return getattr(gpu_sparse, f"{value.format}_matrix")(value)
     if not isinstance(value, np.ndarray):
         return value
     if value.flags.c_contiguous:
         return xp.asarray(value)
-    turned = value.swapaxes(-1, -2) if value.ndim > 1 else value
-    if turned.flags.c_contiguous:
-        return xp.asarray(turned).swapaxes(-1, -2)
+    transposed = value.swapaxes(-1, -2) if value.ndim > 1 else value
+    if transposed.flags.c_contiguous:
+        return xp.asarray(transposed).swapaxes(-1, -2)
     wide = xp.zeros((*value.shape[:-1], 2 * value.shape[-1]), value.dtype)
     wide[..., ::-2] = xp.asarray(np.ascontiguousarray(value))
     return wide[..., ::-2]
 
 
 def on_host(value: Any) -> Any:
-    """A result, and each part of a tuple, as NumPy's arrays."""
+    """Copy a result, or each element of a tuple, to NumPy arrays."""
     if isinstance(value, tuple):
         return tuple(map(on_host, value))
-    found = value.get() if hasattr(value, "get") else value
+    found = to_host(value)
     return found.toarray() if scipy.sparse.issparse(found) else np.asarray(found)
 
 
 def compare(found: Any, right: Any, rtol: float) -> None:
-    """AssertionError unless both have the same shapes, dtypes and numbers."""
+    """Raise AssertionError unless shapes, dtypes and numbers agree."""
     if isinstance(right, tuple):
         for one, other in zip(found, right, strict=True):
             compare(one, other, rtol)
@@ -229,19 +228,19 @@ def random() -> np.random.Generator:
 
 
 def whole(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Array:
-    """Whole numbers from 0 to 3: their sums are exact."""
+    """Integers from 0 to 3: their sums are exact."""
     return random().integers(0, 4, shape).astype(dtype)
 
 
 def strided(array: Array) -> Array:
-    """The same numbers, every other one of a longer row, from the back."""
+    """The same numbers with a negative stride of two elements."""
     wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
     wide[..., ::-2] = array
     return wide[..., ::-2]
 
 
 def tiles(settings: Settings, threads: int) -> int:
-    """More tiles than blocks of `threads` are resident; few of them if small."""
+    """More tiles than there are resident blocks of `threads`; few if small."""
     facts = settings.xp.cuda.Device().attributes
     per_multiprocessor = facts["MaxThreadsPerMultiProcessor"] // threads
     resident = facts["MultiProcessorCount"] * min(32, per_multiprocessor)
@@ -295,7 +294,7 @@ def segment_sum(variant: str, settings: Settings) -> Call:
 
 
 def affine(extra: int) -> gpusolve.Monoid:
-    """Composition of maps x -> a x + b, the earlier one first, and `extra` counters."""
+    """Composition of maps x -> a x + b, the first one first, and `extra` counters."""
     names = range(2, 2 + extra)
 
     def compose(f: Array, g: Array) -> Array:
@@ -338,7 +337,7 @@ def sums(x: Array) -> Array:
 
 
 def scan_of_bytes(size: int, settings: Settings) -> Call:
-    """A scan of elements of this size in bytes, over more tiles than are resident."""
+    """A scan of elements of `size` bytes, over more tiles than resident blocks."""
     tile = tile_for(size)
     n = tiles(settings, tile.threads) * tile.size - 5
     if size <= 4:
@@ -415,7 +414,7 @@ def in_place(x: Array) -> Array:
 
 
 def lengths(dtype: Any = np.int64) -> Array:
-    """Of segments: empty ones, one over several tiles, and short ones."""
+    """Lengths of segments: empty, longer than a tile, and short."""
     return np.array([0, 3, 1, 0, 9000, 1, *[5] * 300], dtype)
 
 
@@ -553,7 +552,7 @@ def multiply(method: str, settings: Settings) -> Call:
 
 
 def heavy_row(settings: Settings) -> Any:
-    """A CSR matrix with empty and short rows, and one over many tiles."""
+    """A CSR matrix with empty and short rows, and one of many tiles."""
     rng = random()
     counts = rng.integers(0, 9, 300)
     counts[7] = settings.size(1_000_000, 9000)
@@ -575,7 +574,7 @@ def spmv(format: str, options: dict[str, Any], settings: Settings) -> Call:
 
 
 def solved(*given: Any, **options: Any) -> Any:
-    """What of the result does not depend on rounding."""
+    """The parts of the result that do not depend on rounding."""
     result = gpusolve.nnls(*given, **options)
     return result.x, result.rnorm, result.status
 
@@ -622,7 +621,7 @@ def in_fortran_order(array: Array) -> Array:
 
 
 def systems_of(count: int, m: int, n: int) -> tuple[Array, Array]:
-    """Systems of full rank, of which about half the columns have a part."""
+    """Systems of full rank; about half of the entries of x are zero."""
     rng = random()
     A = rng.random((count, m, n))
     x = np.maximum(0, rng.standard_normal((count, n, 1)))
@@ -649,7 +648,7 @@ def nnls(
 
 
 def shape_in_regions(regions: int, limit: int) -> tuple[int, int]:
-    """A system of float64 with this number of regions in shared memory."""
+    """The shape of a float64 system with this number of regions in shared memory."""
     side = math.isqrt(limit // 8)
     return {
         3: (30, 20),
@@ -675,7 +674,7 @@ def nnls_of_the_paper(name: str, settings: Settings) -> Call:
 
 
 def residual_norms(*given: Any) -> Any:
-    """For ill-conditioned systems, whose x differs with the rounding."""
+    """For ill-conditioned systems, whose x depends on rounding."""
     return gpusolve.nnls(*given).rnorm
 
 
@@ -722,7 +721,7 @@ def estimator(method: str, settings: Settings) -> Call:
 
 
 def two_threads(settings: Settings) -> Result:
-    """The same calls from two threads, each on its own stream, in opposite order."""
+    """The same calls in two threads, in opposite order, each on its own stream."""
     makers = [
         partial(scan_of_bytes, 4),
         partial(scan_of_bytes, 32),
@@ -740,7 +739,7 @@ def two_threads(settings: Settings) -> Result:
         try:
             with settings.xp.cuda.Stream(non_blocking=True):
                 for k in order:
-                    found = calls[k].on(calls[k].there(settings.xp))
+                    found = calls[k].on(calls[k].arguments_on_gpu(settings.xp))
                     calls[k].compare(found, right[k])
         except Exception as error:
             failed.append(error)
@@ -767,9 +766,9 @@ def launches(settings: Settings) -> int:
 
 
 def stress_look_back(size: int, settings: Settings) -> Result:
-    """The same scan again and again; each time every element is compared."""
+    """Repeat a scan, and compare every element each time."""
     xp, call = settings.xp, scan_of_bytes(size, settings)
-    right, given = xp.asarray(call.expected()), call.there(xp)
+    right, given = xp.asarray(call.expected()), call.arguments_on_gpu(xp)
     begin = time.perf_counter()
     for launch in range(launches(settings)):
         wrong = int((call.on(given) != right).sum())
@@ -778,7 +777,7 @@ def stress_look_back(size: int, settings: Settings) -> Result:
 
 
 def stress_grid_barrier(method: str, settings: Settings) -> Result:
-    """The same path again and again, of the same bits, and of the CPU's learners."""
+    """Repeat a path: always the same bits, and the learners that the CPU selects."""
     X, y = effects(settings)
     steps = settings.size(50, 5)
     options: dict[str, Any] = {"steps": steps, "method": method}
@@ -793,12 +792,12 @@ def stress_grid_barrier(method: str, settings: Settings) -> Result:
         path = gam.boost(learners, there, **options)
         for name in ("selected", "updates", "risk"):
             same = getattr(path, name).tobytes() == getattr(first, name).tobytes()
-            assert same, f"launch {launch}: {name} has other bits than the first time"
+            assert same, f"launch {launch}: {name} differs from the first launch"
     return repeated(settings, begin)
 
 
 def repeated(settings: Settings, begin: float) -> Result:
-    """The seconds of one launch, on average, and how many there were."""
+    """The mean seconds of a launch, and the number of launches."""
     count = launches(settings)
     seconds = (time.perf_counter() - begin) / count
     return {"second": seconds, "launches": count}
@@ -823,11 +822,11 @@ SANITIZED = (
     "gam.boost, stacked",
     "gam.boost, gram",
 )
-"""Once each kernel that shares memory within a block or between blocks."""
+"""Each kernel that shares memory within a block or between blocks, once."""
 
 
 def checks() -> list[Check]:
-    """All, in the order in which they run: the solvers before the blocks."""
+    """All checks in the order in which they run: the solvers before the blocks."""
     made = [
         *nnls_problems(),
         *scans(),
@@ -861,33 +860,15 @@ def checks() -> list[Check]:
 
 
 def facts() -> dict[str, str]:
-    """What a reader must know of the machine; "why not" where it has no GPU."""
+    """Describe the machine; "why not" is the reason if it has no GPU."""
+    cupy = cupy_with_device()
     found = {
-        "commit": commit(),
-        "processor": processor(),
-        "scipy": scipy.__version__,
+        **harness.facts(cupy),
         **config(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
     }
-    cupy = cupy_with_a_device()
     if cupy is None:
-        return {**found, "why not": found.get("device", f"CuPy: {found['cupy']}")}
-    device = cupy.cuda.Device()
-    properties = cupy.cuda.runtime.getDeviceProperties(device.id)
-    capability = device.compute_capability
-    return {
-        **found,
-        "gpu": properties["name"].decode(),
-        "compute capability": f"{capability[:-1]}.{capability[-1]}",
-        "memory": f"{properties.get('totalGlobalMem', 0) / 2**30:.1f} GiB",
-        "multiprocessors": str(device.attributes["MultiProcessorCount"]),
-        "shared memory of a block": str(
-            device.attributes["MaxSharedMemoryPerBlockOptin"]
-        ),
-        "l2 cache": f"{properties.get('l2CacheSize', 0) / 2**20:.0f} MiB",
-        "driver": driver(),
-    }
+        found["why not"] = found.get("device", f"CuPy: {found['cupy']}")
+    return found
 
 
 # ---- the process ---------------------------------------------------------------------
@@ -899,7 +880,7 @@ def tail(error: BaseException) -> str:
 
 
 def outcome(check: Check, settings: Settings) -> Result:
-    """What is known of a check once it ran; never an exception."""
+    """Run a check, and return its result; an exception becomes an error text."""
     begin = time.perf_counter()
     try:
         result = {"ok": True, **check.run(settings)}
@@ -909,7 +890,7 @@ def outcome(check: Check, settings: Settings) -> Result:
 
 
 def is_lost(xp: Any) -> bool:
-    """Whether the device answers no more, as after an illegal access."""
+    """Whether the device no longer works, as after an illegal memory access."""
     try:
         xp.cuda.Device().synchronize()
         return int(xp.ones(1, np.int32).sum()) != 1
@@ -919,17 +900,17 @@ def is_lost(xp: Any) -> bool:
 
 def arguments(given: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--list", action="store_true", help="only say what there is")
+    parser.add_argument("--list", action="store_true", help="do not run them")
     parser.add_argument("--run", nargs="*", metavar="NAME", help="only these checks")
     parser.add_argument("--small", action="store_true", help="small inputs")
     parser.add_argument(
-        "--no-pool", action="store_true", help="each array in memory of its own"
+        "--no-pool", action="store_true", help="a separate allocation for each array"
     )
     return parser.parse_args(given)
 
 
 def main(given: list[str] | None = None) -> int:
-    """0 where all checks passed, 1 where one failed, `NO_GPU` where there is none."""
+    """Return 0 if all checks passed, 1 if one failed, `NO_GPU` without a GPU."""
     options = arguments(given)
     os.environ.pop("GPUSOLVE_EMULATE", None)
     written = sys.stdout
@@ -943,7 +924,7 @@ def main(given: list[str] | None = None) -> int:
             listed = [(c.name, c.part, c.sanitized) for c in every.values()]
             say({"facts": facts(), "checks": listed})
             return 0
-        cupy = cupy_with_a_device()
+        cupy = cupy_with_device()
         if cupy is None:
             return NO_GPU
         if options.no_pool:

@@ -1,91 +1,106 @@
-"""Time batched NNLS on the paper's experiments beside SciPy on all cores.
+"""Time batched NNLS on the paper's experiments, and SciPy on all cores.
 
-    python benchmarks/nnls.py                       # 48 systems of full size
-    python benchmarks/nnls.py --systems 2 --size 40 # a toy, for instance emulated
+    python benchmarks/nnls.py --output FILE          # on a GPU if there is one
+    python benchmarks/nnls.py --cpu                  # the CPU path
+    python benchmarks/nnls.py --systems 2 --sizes 40 # small systems
 
-SciPy runs one system to a call in a warm joblib pool of as many processes as there
-are cores. The package runs on the GPU where there is one, timed with CUDA events, its
-first call (which compiles) apart; else on the CPU. Results print as a Markdown table.
+SciPy solves one system per call, in a joblib pool with a process for each core. It is
+timed if joblib is installed. Results are Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
-import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from experiments import EXPERIMENTS
-from joblib import Parallel, delayed
+from harness import (
+    Machine,
+    choose,
+    head,
+    publish,
+    row,
+    table_head,
+    timing_parser,
+)
 from scipy.optimize import nnls as scipy_nnls
-from timing import cupy_with_a_device
 
 import gpusolve
-from gpusolve._nnls.cpu import cores
+from gpusolve._device.threads import cores
+
+SIZES: dict[str, list[int | None]] = {"cuda": [None], "cpu": [None], "emulator": [20]}
+"""Rows and columns of a system; None is the paper's size."""
 
 
-def seconds(call: Callable[[], Any], repeats: int) -> float:
-    """The median wall time of a call, after one that is not counted."""
-    call()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
+def scipy_seconds(machine: Machine, A: Any, b: Any) -> float | None:
+    """Time SciPy on every system; None without joblib or without peers."""
+    if not machine.peers or find_spec("joblib") is None:
+        return None
+    from joblib import Parallel, delayed
+
+    matrices = np.broadcast_to(A, (len(b), *A.shape[-2:]))
+    with Parallel(n_jobs=cores()) as pool:
+
+        def solve_all() -> Any:
+            systems = zip(matrices, b, strict=True)
+            return pool(delayed(scipy_nnls)(*system) for system in systems)
+
+        return machine.timing(solve_all, on_host=True).median
 
 
-def cuda_seconds(call: Callable[[], Any], repeats: int) -> float:
-    """The median time of a call on the current stream, by CUDA events."""
-    from cupyx.profiler import benchmark
+def rows(machine: Machine, systems: int, size: int | None) -> Iterator[str]:
+    """The table's rows for one size."""
+    for name, make in EXPERIMENTS.items():
+        A, b = make(systems) if size is None else make(systems, size=size)
+        scipy = scipy_seconds(machine, A, b)
+        for dtype in (np.float64, np.float32):
+            given = (machine.xp.asarray(array.astype(dtype)) for array in (A, b))
+            first, ours, result = machine.timing(partial(gpusolve.nnls, *given))
+            yield row(
+                *(name, np.dtype(dtype), len(b), A.shape[-1]),
+                *(f"{first:.3f}", f"{ours:.3f}"),
+                *((f"{scipy:.3f}", f"{ours / scipy:.2f}") if scipy else ("", "")),
+                f"{float(result.n_updates.mean()):.1f}",
+                f"{float(result.n_downdates.mean()):.1f}",
+                f"{float(result.kkt.max()) / np.finfo(dtype).eps:.1f}",
+            )
 
-    return float(np.median(benchmark(call, n_repeat=repeats, n_warmup=1).gpu_times))
+
+ABOUT = """\
+Times in seconds for all systems. Updates and downdates are the columns appended to and
+removed from the factorisation, per system; kkt is the largest certificate.
+"""
 
 
-def by_scipy(pool: Any, A: Any, b: Any) -> Any:
-    """SciPy on every system, through the pool."""
-    each = np.broadcast_to(A, (len(b), *A.shape[-2:]))
-    return pool(delayed(scipy_nnls)(*system) for system in zip(each, b, strict=True))
+def report(machine: Machine, systems: int, sizes: list[int | None]) -> Iterator[str]:
+    """The report, line by line as it is measured."""
+    yield from head("NNLS", machine, "joblib")
+    yield ABOUT
+    yield from table_head(
+        *("experiment", "dtype", "systems", "size", "first call s", "gpusolve s"),
+        *("SciPy s", "ratio", "updates", "downdates", "max kkt / eps"),
+        words=2,
+    )
+    for size in sizes:
+        yield from rows(machine, systems, size)
+
+
+def arguments() -> argparse.Namespace:
+    sizes = "rows and columns of a system instead of the paper's"
+    made = timing_parser(__doc__, sizes, repeats=5)
+    made.add_argument("--systems", type=int, default=48)
+    return made.parse_args()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--systems", type=int, default=48)
-    parser.add_argument("--size", type=int, help="rows and columns, as the paper's")
-    parser.add_argument("--repeats", type=int, default=5)
-    options = parser.parse_args()
-    cupy = cupy_with_a_device()
-    print(f"gpusolve {gpusolve.__version__}, NumPy {np.__version__}, {cores()} cores, ")
-    print(f"{platform.machine()}, {'CUDA' if cupy else 'CPU'}\n")
-    print(
-        "| experiment | dtype | systems | size | gpusolve s | SciPy s | ratio "
-        "| updates | downdates | max kkt / eps |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|")
-    pool = Parallel(n_jobs=cores())
-    for name, make in EXPERIMENTS.items():
-        sizes = {} if options.size is None else {"size": options.size}
-        A, b = make(options.systems, **sizes)
-        scipy = seconds(partial(by_scipy, pool, A, b), options.repeats)
-        for dtype in (np.float64, np.float32):
-            A_d, b_d = A.astype(dtype), b.astype(dtype)
-            if cupy:
-                A_d, b_d = cupy.asarray(A_d), cupy.asarray(b_d)
-            timer = cuda_seconds if cupy else seconds
-            ours = timer(partial(gpusolve.nnls, A_d, b_d), options.repeats)
-            result = gpusolve.nnls(A_d, b_d)
-            print(
-                f"| {name} | {np.dtype(dtype)} | {len(b)} | {A.shape[-1]} "
-                f"| {ours:.3f} | {scipy:.3f} | {ours / scipy:.2f} "
-                f"| {float(result.n_updates.mean()):.1f} "
-                f"| {float(result.n_downdates.mean()):.1f} "
-                f"| {float(result.kkt.max()) / np.finfo(dtype).eps:.1f} |",
-                flush=True,
-            )
+    options = arguments()
+    machine = choose(options.emulate, options.cpu, options.repeats, options.peers)
+    sizes = options.sizes or SIZES[machine.name]
+    publish(report(machine, options.systems, sizes), options.output)
 
 
 if __name__ == "__main__":

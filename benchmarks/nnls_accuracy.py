@@ -1,39 +1,50 @@
-"""How far from the least residual NNLS ends on degenerate systems.
+"""Measure the accuracy of NNLS on degenerate systems.
 
-    python benchmarks/nnls_accuracy.py                           # a million systems
-    python benchmarks/nnls_accuracy.py --systems 50000 --method qr
-    python benchmarks/nnls_accuracy.py --backend emulator --systems 10000
+    python benchmarks/nnls_accuracy.py              # a million systems
+    python benchmarks/nnls_accuracy.py --systems 50000 --method qr --cpu
+    python benchmarks/nnls_accuracy.py --systems 10000 --emulate
 
-The excess is ``|b - A x|`` less that of the reference, over ``|b|``. The reference is
-the better one of SciPy and, up to 8 columns, of all supports. A system fails where its
-excess is above the limit (1e-9, in float32 1e-4) and the allowance for a large x. See
-``tests/degenerate_systems.py``, which makes and judges the systems.
+The excess is ``|b - A x|`` minus that of the reference, over ``|b|``. The reference is
+the better one of SciPy and, up to 8 columns, of all supports. A system fails if its
+excess is above the limit (1e-9, for float32 1e-4) plus the allowance for a large x.
+``tests/degenerate_systems.py`` makes and judges the systems.
 
-"Lossy" is a stricter test: the limit times the least residual, and not times ``|b|``,
-which a heavy row makes large. "Below the reference" are systems whose excess is less
+"Lossy" is a stricter test: the limit is relative to the least residual, not to ``|b|``,
+which a heavy row makes large. "Below the reference" counts systems whose excess is less
 than minus the limit.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import multiprocessing
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
+from harness import (
+    Machine,
+    choose,
+    count,
+    head,
+    parser,
+    publish,
+    row,
+    table_head,
+    to_host,
+)
 from numpy.typing import NDArray
-from timing import commit, processor, publish
 
 import gpusolve
-from gpusolve._nnls.cpu import cores
+from gpusolve._device.launch import ceil_div
+from gpusolve._device.threads import cores, one_blas_thread
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from degenerate_systems import (
@@ -49,15 +60,16 @@ from degenerate_systems import (
 Array = NDArray[Any]
 
 LIMITS = {"float64": 1e-9, "float32": 1e-4}
-"""The excess that is asked for."""
+"""Largest excess of a system that does not fail."""
+
 SAVED = 1000
-"""Failing systems that are kept for study."""
+"""Largest number of failing systems that --save writes."""
 
 
 class Solver(NamedTuple):
-    """What is judged."""
+    """What is measured: the machine's name, the method and the dtype."""
 
-    backend: str
+    machine: str
     method: str
     dtype: str
 
@@ -67,18 +79,16 @@ class Solver(NamedTuple):
 
     def __call__(self, A: Array, b: Array) -> tuple[Array, Array, Array]:
         """x, kkt and status as NumPy arrays."""
-        os.environ["GPUSOLVE_EMULATE"] = "1" if self.backend == "emulator" else "0"
-        if self.backend != "cuda":
-            result = gpusolve.nnls(A, b, method=self.method)
-            return result.x, result.kkt, result.status
-        import cupy
+        if self.machine == "cuda":
+            import cupy
 
-        result = gpusolve.nnls(cupy.asarray(A), cupy.asarray(b), method=self.method)
-        return result.x.get(), result.kkt.get(), result.status.get()
+            A, b = cupy.asarray(A), cupy.asarray(b)
+        result = gpusolve.nnls(A, b, method=self.method)
+        return to_host(result.x), to_host(result.kkt), to_host(result.status)
 
 
 class Failure(NamedTuple):
-    """A system whose excess is above the limit and the allowance."""
+    """A system whose excess is above the limit plus the allowance."""
 
     family: str
     excess: float
@@ -91,7 +101,7 @@ class Failure(NamedTuple):
 
 @dataclass
 class Tally:
-    """What happened to the systems of one family. Tallies add up."""
+    """Counts and largest values for the systems of one family."""
 
     systems: int = 0
     above: int = 0
@@ -118,9 +128,10 @@ def measure(index: int, seed: int, solver: Solver) -> tuple[str, Tally, list[Fai
     family, A, b = batch(index, seed)
     A, b = A.astype(solver.dtype), b.astype(solver.dtype)
     x, kkt, status = solver(A, b)
-    best = reference(A, b, solver.dtype)
-    over, allowed = excess(A, b, x, best), allowance(b, best)
-    scipy = excess(A, b, by_scipy(A, b), best)
+    with one_blas_thread():
+        best = reference(A, b, solver.dtype)
+        over, allowed = excess(A, b, x, best), allowance(b, best)
+        scipy = excess(A, b, by_scipy(A, b), best)
     failed = over > solver.limit + allowed
     tally = Tally(
         systems=len(b),
@@ -144,28 +155,26 @@ def measure(index: int, seed: int, solver: Solver) -> tuple[str, Tally, list[Fai
 
 def table(tallies: dict[str, Tally]) -> Iterator[str]:
     """One line for each family, and the total."""
-    yield (
-        "| family | systems | worst excess | above the limit | failed "
-        "| of these status 0 | worst failed | lossy | below the reference "
-        "| SciPy failed | status: systems | worst kkt |"
+    yield from table_head(
+        *("family", "systems", "worst excess", "above the limit", "failed"),
+        *("failed with status 0", "worst failed", "lossy", "below the reference"),
+        *("SciPy failed", "status: systems", "worst kkt"),
     )
-    yield "|---|" + 11 * "---:|"
     total = Tally()
     for tally in tallies.values():
         total.add(tally)
     for family, tally in [*tallies.items(), ("all", total)]:
         statuses = ", ".join(f"{k}: {n}" for k, n in sorted(tally.statuses.items()))
-        worst_failed = f"{tally.worst_failed:.1e}" if tally.failed else ""
-        yield (
-            f"| {family} | {tally.systems} | {tally.worst:.1e} | {tally.above} "
-            f"| {tally.failed} | {tally.silent} | {worst_failed} | {tally.lossy} "
-            f"| {tally.below} | {tally.scipy_failed} | {statuses} "
-            f"| {tally.worst_kkt:.1e} |"
+        yield row(
+            *(family, tally.systems, f"{tally.worst:.1e}", tally.above, tally.failed),
+            *(tally.silent, f"{tally.worst_failed:.1e}" if tally.failed else ""),
+            *(tally.lossy, tally.below, tally.scipy_failed),
+            *(statuses, f"{tally.worst_kkt:.1e}"),
         )
 
 
 def save(failures: Iterable[Failure], path: Path) -> None:
-    """The systems as ``A_0, b_0, x_0, A_1, ...``; what is known of each as arrays."""
+    """Write the systems as ``A_0, b_0, x_0, A_1, ...``, and their figures as arrays."""
     kept = sorted(failures, key=lambda failure: -failure.excess)[:SAVED]
     arrays: dict[str, Any] = {
         name: np.array([getattr(failure, name) for failure in kept])
@@ -176,48 +185,58 @@ def save(failures: Iterable[Failure], path: Path) -> None:
     np.savez_compressed(path, **arrays)
 
 
-def options_of(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--systems", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--method", choices=("auto", "qr", "gram"), default="auto")
-    parser.add_argument("--dtype", choices=tuple(LIMITS), default="float64")
-    backends = ("numpy", "emulator", "cuda")
-    parser.add_argument("--backend", choices=backends, default="numpy")
-    parser.add_argument("--jobs", type=int, default=cores(), help="processes")
-    parser.add_argument("--save", type=Path, help="an .npz for the systems that fail")
-    parser.add_argument("--output", type=Path, help="a file for the report")
-    options = parser.parse_args(arguments)
-    if options.method == "gram" and options.backend != "numpy":
-        parser.error("--method gram runs with --backend numpy only")
-    return options
-
-
-def report(options: argparse.Namespace) -> Iterator[str]:
-    """Measure, and tell in Markdown."""
-    solver = Solver(options.backend, options.method, options.dtype)
-    begin = time.perf_counter()
-    run = delayed(partial(measure, seed=options.seed, solver=solver))
-    pool = Parallel(n_jobs=options.jobs, return_as="generator")
+def tally_families(
+    solver: Solver, batches: int, seed: int, jobs: int
+) -> tuple[dict[str, Tally], list[Failure]]:
+    """Measure all batches, each in one of `jobs` processes."""
     tallies: dict[str, Tally] = {}
     failures: list[Failure] = []
-    for family, tally, failed in pool(map(run, range(-(-options.systems // BATCH)))):
-        tallies.setdefault(family, Tally()).add(tally)
-        failures += failed
-    yield (
-        f"gpusolve {gpusolve.__version__} ({commit()}), backend {solver.backend}, "
-        f"method {solver.method}, {solver.dtype}, seed {options.seed}, limit "
-        f"{solver.limit:.0e}; {processor()}, {time.perf_counter() - begin:.0f} s"
+    work = partial(measure, seed=seed, solver=solver)
+    # spawned: a process that is forked cannot use the GPU of its parent
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context) as pool:
+        spread = map if jobs == 1 else pool.map
+        for family, tally, failed in spread(work, range(batches)):
+            tallies.setdefault(family, Tally()).add(tally)
+            failures += failed
+    return tallies, failures
+
+
+def report(machine: Machine, options: argparse.Namespace) -> Iterator[str]:
+    """The report in Markdown."""
+    solver = Solver(machine.name, options.method, options.dtype)
+    yield from head("Accuracy of NNLS on degenerate systems", machine)
+    begin = time.perf_counter()
+    tallies, failures = tally_families(
+        solver, ceil_div(options.systems, BATCH), options.seed, options.jobs
     )
-    yield ""
+    seconds = time.perf_counter() - begin
+    yield (
+        f"Method {solver.method}, {solver.dtype}, seed {options.seed}, limit "
+        f"{solver.limit:.0e}, {seconds:.0f} s.\n"
+    )
     yield from table(tallies)
     if options.save:
         save(failures, options.save)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    options = options_of(arguments)
-    publish(report(options), options.output)
+def arguments() -> argparse.Namespace:
+    made = parser(__doc__)
+    made.add_argument("--systems", type=count, default=1_000_000)
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--method", choices=("auto", "qr", "gram"), default="auto")
+    made.add_argument("--dtype", choices=tuple(LIMITS), default="float64")
+    made.add_argument("--jobs", type=int, default=cores(), help="processes")
+    made.add_argument("--save", type=Path, help="an .npz for the systems that fail")
+    return made.parse_args()
+
+
+def main() -> None:
+    options = arguments()
+    machine = choose(options.emulate, options.cpu)
+    if options.method == "gram" and machine.name != "cpu":
+        raise SystemExit("--method gram runs on the CPU only; add --cpu")
+    publish(report(machine, options), options.output)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The picture of the main job: before, after, and the truth where it is known."""
+"""The picture of the NNLS demo: before, after, and the truth if it is known."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from scipy.spatial import KDTree
 Floats = NDArray[np.float64]
 
 DETAIL = 320
-"""Side in pixels of the middle part that is shown, so that a pixel is seen as one."""
+"""Side in pixels of the middle part that is shown, so that pixels are visible."""
 
 GREYS, COLOURS = 64, 96
-"""Of the PNG's palette: a picture for a page, of moderate size."""
+"""Entries of the PNG's palette; a palette keeps the file small."""
 
 
 class Pictures(NamedTuple):
-    """Two rows of three pictures; grey (lines, size) or coloured (lines, size, 3)."""
+    """Three grey pictures (lines, size) and three coloured ones (lines, size, 3)."""
 
     blurred: Floats
     deblurred: Floats
@@ -43,7 +43,7 @@ TITLES = (
 
 
 def detail(picture: Floats) -> Floats:
-    """The middle of a picture, or all of it where it is smaller."""
+    """The middle of a picture, or all of a smaller one."""
     middle = (
         slice(max(0, (size - DETAIL) // 2), (size + DETAIL) // 2)
         for size in picture.shape[:2]
@@ -52,7 +52,7 @@ def detail(picture: Floats) -> Floats:
 
 
 def with_palette(rendered: Image.Image, tissue: Floats) -> Image.Image:
-    """`rendered` in greys and colours of the tissue, each pixel's nearest."""
+    """Replace each pixel by the nearest grey or colour of the tissue."""
     coloured = Image.fromarray((255 * tissue).astype(np.uint8)).quantize(COLOURS)
     greys = np.linspace(0, 255, GREYS).astype(int).repeat(3)
     palette = [*greys.tolist(), *(coloured.getpalette() or [])]

@@ -1,49 +1,47 @@
-"""Time the sparse products beside SciPy, CuPy and cuSPARSE.
+"""Time the sparse products, and SciPy, CuPy and cuSPARSE.
 
-    python benchmarks/sparse.py --output FILE   # on a GPU, else on the emulator
+    python benchmarks/sparse.py --output FILE   # on a GPU if there is one
     python benchmarks/sparse.py --emulate       # the kernels on the CPU, at toy size
     python benchmarks/sparse.py --cpu           # the NumPy path
 
-Element by element, two matrices of one kind, by every method; then a matrix and ever
-shorter ones, to see from where on "gallop" is quicker than "merge"; then a matrix times
-a vector. Each is held against its floor, the bytes that must be moved, and against a
-plain copy that moves as many in the same run. Results are Markdown.
+Element-wise products of two matrices of one kind, by every method; then of one matrix
+and shorter and shorter ones, to find the ratio of lengths from which "gallop" is faster
+than "merge"; then a matrix times a vector. The bytes that must be moved, over the time,
+are compared with the rate of a plain copy in the same run. Results are Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 import scipy.sparse
-from blocks import (
-    PLACES,
-    WARNINGS,
+from harness import (
+    Array,
+    Call,
     Machine,
     choose,
-    facts,
-    gigabytes,
+    count,
     head,
-    how_timed,
     microseconds,
     power,
+    publish,
+    rate_cells,
     row,
+    table_head,
+    timing_parser,
+    to_host,
 )
 from sparse_matrices import KINDS, matrix, uniform, with_keys
-from timing import Call, Stopwatch, by_the_clock, publish, timing
 
 from gpusolve.sparse import SpMVPlan, multiply, spmv
 from gpusolve.sparse._coo_multiply_kernel import GALLOP_RATIO
 
-Array = Any
 Sparse = Any
 
 SIZES = {
@@ -53,60 +51,59 @@ SIZES = {
 }
 
 LONGER = {"cuda": 10**8, "cpu": 10**7, "emulator": 10**4}
-"""Entries of the longer operand, where lengths differ."""
+"""Entries of the longer operand in the table of unequal lengths."""
 
 RATIOS = [2**k for k in range(18)]
-"""How many times as long it is: to above 10^5."""
+"""Lengths of the longer operand over those of the shorter one, to above 10^5."""
 
 METHODS = ("merge", "gallop", "binary", "linear")
 
 MOST_COMPARISONS = {"cuda": 10**10, "emulator": 10**7}
-"""Pairs of entries up to which "linear" is timed."""
+"""Largest product of the two lengths for which "linear" is timed."""
 
 BYTES_PER_ENTRY = 256
-"""Of memory, more than both operands, their copies and what we need take."""
+"""GPU memory allowed for, per entry: more than the operands and their copies need."""
 
 
 class Library(NamedTuple):
-    """Another one with sparse matrices, and how its calls are timed."""
+    """Another library with sparse matrices."""
 
     name: str
     sparse: Any
     asarray: Callable[[Any], Array]
-    stopwatch: Stopwatch
+    on_host: bool
 
 
 def libraries(machine: Machine) -> list[Library]:
-    """CuPy if there is a GPU; and SciPy."""
-    others = [Library("SciPy", scipy.sparse, np.asarray, by_the_clock)]
-    if machine.name == "cuda":
+    """SciPy, and CuPy on a GPU."""
+    found = [Library("SciPy", scipy.sparse, np.asarray, on_host=True)]
+    if machine.cupy:
         sparse = importlib.import_module("cupyx.scipy.sparse")
-        cupy = Library("CuPy", sparse, machine.xp.asarray, machine.stopwatch)
-        others.insert(0, cupy)
-    return others
+        found.insert(0, Library("CuPy", sparse, machine.xp.asarray, on_host=False))
+    return found
 
 
-def ours(machine: Machine, A: Sparse) -> Sparse:
-    """The matrix where we are to compute."""
-    if machine.name != "cuda":
+def on_machine(machine: Machine, A: Sparse) -> Sparse:
+    """Return a matrix of SciPy in the memory of the machine."""
+    if not machine.cupy:
         return A
-    like = importlib.import_module("cupyx.scipy.sparse")
-    return getattr(like, f"{A.format}_matrix")(A)
+    sparse = importlib.import_module("cupyx.scipy.sparse")
+    return getattr(sparse, f"{A.format}_matrix")(A)
 
 
-# ---- element by element --------------------------------------------------------------
+# ---- element-wise products ----------------------------------------------------------
 
 
 class Pair(NamedTuple):
-    """Two operands, COO of SciPy, and their product as SciPy has it."""
+    """Two operands, in SciPy's COO, and their product by SciPy."""
 
     A: Sparse
     B: Sparse
     product: Sparse
 
     @property
-    def floor(self) -> int:
-        """Bytes: read all places, two values for each match; write its entry."""
+    def bytes_moved(self) -> int:
+        """All coordinates; for each match its two values and the entry written."""
         return int(8 * (self.A.nnz + self.B.nnz) + 20 * self.product.nnz)
 
 
@@ -120,14 +117,14 @@ def pair_of_kind(kind: str, entries: int) -> Pair:
 
 
 def pair_of_lengths(longer: Sparse, ratio: int) -> Pair:
-    """A matrix, and a uniform one with fewer entries."""
+    """A matrix and a uniform one; `ratio` is the ratio of their numbers of entries."""
     side = longer.shape[0]
     fewer = uniform(side, longer.nnz // ratio, np.random.default_rng(1))
     return pair(longer, with_keys(fewer, side))
 
 
 def methods_of(machine: Machine, operands: Pair) -> Iterator[str]:
-    """Those that are timed, beside "auto"; a CPU has one way for all."""
+    """The methods that are timed as well as "auto"; the CPU has one path for all."""
     if machine.name == "cpu":
         return
     comparisons = operands.A.nnz * operands.B.nnz
@@ -139,35 +136,33 @@ def methods_of(machine: Machine, operands: Pair) -> Iterator[str]:
 def multiply_times(
     machine: Machine, operands: Pair, methods: Sequence[str]
 ) -> dict[str, float]:
-    """Seconds by each method; RuntimeError if one comes to something else."""
-    A, B = ours(machine, operands.A), ours(machine, operands.B)
+    """Seconds of each method; RuntimeError if one does not agree with SciPy."""
+    A, B = on_machine(machine, operands.A), on_machine(machine, operands.B)
     times = {}
     for method in methods:
-        call = partial(multiply, A, B, method=method)
-        check(method, call(), operands.product)
-        times[method] = machine.timing(call).median
+        measured = machine.timing(partial(multiply, A, B, method=method))
+        check(method, measured.result, operands.product)
+        times[method] = measured.median
     return times
 
 
 def check(method: str, product: Sparse, expected: Sparse) -> None:
-    """RuntimeError if ours is not SciPy's."""
-    here = product.get() if hasattr(product, "get") else product
-    if (here.tocsr() != expected).nnz:
+    """Raise RuntimeError if a product differs from SciPy's."""
+    if (to_host(product).tocsr() != expected).nnz:
         raise RuntimeError(f"{method} does not agree with SciPy")
 
 
 def multiply_by_libraries(machine: Machine, operands: Pair) -> Iterator[str]:
-    """Microseconds of each, of matrices that are in its own CSR already."""
+    """A cell for each library, whose operands are in its own CSR before."""
     for library in libraries(machine):
         A, B = (library.sparse.csr_matrix(one) for one in (operands.A, operands.B))
-        call = partial(A.multiply, B)
-        yield microseconds(timing(library.stopwatch, call, machine.repeats).median)
+        yield machine.peer_cell(partial(A.multiply, B), library.on_host)
 
 
 def multiply_table(machine: Machine, sizes: Sequence[int]) -> Iterator[str]:
-    """All kinds at all sizes, by all methods."""
+    """All kinds at all sizes, with all methods."""
     methods = () if machine.name == "cpu" else METHODS
-    yield from head(
+    yield from table_head(
         *("matrices", "n", "k", "gpusolve µs"),
         *(f"{method} µs" for method in methods),
         *("GB/s", "of a copy"),
@@ -182,16 +177,16 @@ def multiply_table(machine: Machine, sizes: Sequence[int]) -> Iterator[str]:
                 *(kind, power(entries), f"{operands.product.nnz:,}"),
                 microseconds(times["auto"]),
                 *(cell(times.get(method)) for method in methods),
-                *rate_cells(machine, operands.floor, times["auto"]),
+                *copy_cells(machine, operands.bytes_moved, times["auto"]),
                 *multiply_by_libraries(machine, operands),
             )
 
 
 def crossover_table(machine: Machine, entries: int) -> Iterator[str]:
-    """A matrix and ever shorter ones; and where the methods change places."""
+    """A matrix times shorter and shorter ones, and from where on "gallop" is faster."""
     methods = ["auto"] if machine.name == "cpu" else ["merge", "gallop"]
     labels = ["gpusolve"] if machine.name == "cpu" else methods
-    yield from head(
+    yield from table_head(
         *("ratio", "shorter"),
         *(f"{label} µs" for label in labels),
         *(f"{library.name} µs" for library in libraries(machine)),
@@ -213,41 +208,44 @@ def crossover_table(machine: Machine, entries: int) -> Iterator[str]:
 
 
 def crossover(measured: Sequence[tuple[int, dict[str, float]]]) -> str:
-    """From which ratio on, without exception, "gallop" is quicker than "merge"."""
+    """The smallest ratio from which "gallop" is always faster than "merge"."""
     first = None
     for ratio, times in reversed(measured):
         if times["gallop"] >= times["merge"]:
             break
         first = ratio
-    found = "at no ratio to the last" if first is None else f"from {first:,} on"
-    return f'"gallop" is quicker {found}; "auto" takes it above {GALLOP_RATIO}.'
+    if first is None:
+        found = "is not faster at the largest ratio"
+    else:
+        found = f"is faster from ratio {first:,} on"
+    return f'"gallop" {found}; "auto" uses it above {GALLOP_RATIO}.'
 
 
-# ---- times a vector ------------------------------------------------------------------
+# ---- matrix times vector -------------------------------------------------------------
 
 
 class Product(NamedTuple):
-    """A matrix, CSR of SciPy, and a vector."""
+    """A matrix in SciPy's CSR, and a vector."""
 
     A: Sparse
     x: Array
 
     @property
-    def floor(self) -> int:
-        """Bytes: read entries, their columns, rows' ends and x; write y."""
+    def bytes_moved(self) -> int:
+        """Values and column indices, row offsets, x and y."""
         m, n = self.A.shape
         return int(8 * self.A.nnz + 4 * (2 * m + n + 1))
 
 
 def product_of_kind(kind: str, entries: int) -> Product:
-    """With a vector of ones and zeros: sums are exact."""
+    """The vector has ones and zeros, so that sums are exact."""
     A = matrix(kind, entries, seed=0).tocsr()
     return Product(A, (np.arange(A.shape[1]) % 3 == 0).astype(np.float32))
 
 
 def spmv_calls(machine: Machine, problem: Product) -> dict[str, Call]:
-    """Ours: with a plan, without one, and step by step."""
-    A, x = ours(machine, problem.A), machine.xp.asarray(problem.x)
+    """With a plan, without one, and by a segmented scan."""
+    A, x = on_machine(machine, problem.A), machine.xp.asarray(problem.x)
     calls: dict[str, Call] = {
         "gpusolve": partial(SpMVPlan(A), x),
         "without a plan": partial(spmv, A, x),
@@ -258,32 +256,32 @@ def spmv_calls(machine: Machine, problem: Product) -> dict[str, Call]:
 
 
 def spmv_times(machine: Machine, problem: Product) -> list[float]:
-    """Seconds of each; RuntimeError if one comes to something else."""
+    """Seconds of each call; RuntimeError if one does not agree with SciPy."""
     expected = machine.xp.asarray(problem.A @ problem.x)
     times = []
     for name, call in spmv_calls(machine, problem).items():
-        if not machine.xp.array_equal(call(), expected):
+        measured = machine.timing(call)
+        if not machine.xp.array_equal(measured.result, expected):
             raise RuntimeError(f"{name} does not agree with SciPy")
-        times.append(machine.timing(call).median)
+        times.append(measured.median)
     return times
 
 
 def spmv_by_libraries(machine: Machine, problem: Product) -> Iterator[str]:
-    """Microseconds of each, of a matrix in its own CSR."""
+    """A cell for each library, whose matrix is in its own CSR before."""
     for library in libraries(machine):
         A, x = library.sparse.csr_matrix(problem.A), library.asarray(problem.x)
-        call = partial(operator.matmul, A, x)
-        yield microseconds(timing(library.stopwatch, call, machine.repeats).median)
+        yield machine.peer_cell(partial(operator.matmul, A, x), library.on_host)
 
 
 SPMV_NAMES = {"CuPy": "cuSPARSE", "SciPy": "SciPy"}
-"""Who computes a library's ``@``."""
+"""What computes ``@`` for each library."""
 
 
 def spmv_table(machine: Machine, sizes: Sequence[int]) -> Iterator[str]:
     """All kinds at all sizes."""
     steps = [] if machine.name == "cpu" else ["segmented_scan µs"]
-    yield from head(
+    yield from table_head(
         *("matrix", "n", "gpusolve µs", "without a plan µs", *steps),
         *("GB/s", "of a copy"),
         *(f"{SPMV_NAMES[library.name]} µs" for library in libraries(machine)),
@@ -295,7 +293,7 @@ def spmv_table(machine: Machine, sizes: Sequence[int]) -> Iterator[str]:
             yield row(
                 *(kind, power(entries)),
                 *map(microseconds, times),
-                *rate_cells(machine, problem.floor, times[0]),
+                *copy_cells(machine, problem.bytes_moved, times[0]),
                 *spmv_by_libraries(machine, problem),
             )
 
@@ -307,78 +305,56 @@ def cell(seconds: float | None) -> str:
     return "" if seconds is None else microseconds(seconds)
 
 
-def rate_cells(machine: Machine, floor: int, seconds: float) -> tuple[str, str]:
-    """Floor over time; and the time of a copy that moves as many bytes, over ours."""
-    source = machine.xp.ones(floor // 2, np.uint8)
-    copy = partial(machine.xp.copyto, machine.xp.empty_like(source), source)
-    return gigabytes(floor / seconds), f"{machine.timing(copy).median / seconds:.0%}"
+def copy_cells(machine: Machine, moved: int, seconds: float) -> tuple[str, str]:
+    """GB/s, and its ratio to the rate of a plain copy of the same size."""
+    source = machine.xp.ones(moved // 2, np.uint8)
+    return rate_cells(moved, seconds, machine.copy_rate(source))
 
 
 ABOUT = """\
-float32 and 32-bit indices; square matrices with 16 entries in a row on average, the
-smallest ones with fewer. Their places are drawn uniformly; or lie on 16 diagonals; or
-row r has entries in proportion to r^(-2/3); or one row is full, the others are uniform.
-GB/s is the floor, the bytes that must be moved, over our time; "of a copy" is the time
-of a plain copy that moves as many bytes, over ours."""
+float32 and 32-bit indices. Matrices are square, with 16 entries per row on average; the
+smallest have fewer. The kinds: "uniform", entries anywhere; "banded", on 16 diagonals;
+"power law", entries of row r in proportion to r^(-2/3); "one heavy row", one row full
+and the others uniform. GB/s is the bytes that must be moved, over our time; "of a copy"
+is its ratio to the rate of a plain copy that moves the same number of bytes."""
 
 ABOUT_MULTIPLY = """\
-Two matrices of one kind, of n entries each, of which k meet; the floor is 16 n + 20 k
-bytes. Ours are in COO, the other libraries' in CSR, which they would make of COO first.
-Of ours, a column without a method is "auto"; a CPU has one way for all."""
+Two matrices of one kind, of n entries each, with k entries in common; 16 n + 20 k bytes
+must be moved. Our operands are COO; those of the other libraries are CSR, and the
+conversion is not timed. The column without a method is "auto"; the CPU has one path for
+all methods."""
 
 ABOUT_LENGTHS = """\
-Two uniform matrices, one of them {entries} entries, the other one fewer by a ratio."""
+Two uniform matrices: {entries} entries in one, fewer by a ratio in the other."""
 
 ABOUT_SPMV = """\
-Of m rows, as many columns and n entries, in CSR; the floor is 8 n + 4 (3 m + 1) bytes.
-The plan is made before; without one, what it does is in the time."""
-
-
-def most_entries(machine: Machine) -> float:
-    """Of a matrix, for which a GPU's memory is enough."""
-    if machine.name != "cuda":
-        return math.inf
-    free, _ = machine.xp.cuda.runtime.memGetInfo()
-    return float(free // BYTES_PER_ENTRY)
+Matrices with m rows, m columns and n entries, in CSR; 8 n + 4 (3 m + 1) bytes must be
+moved. Making the plan is timed only in the column "without a plan"."""
 
 
 def report(machine: Machine, sizes: Sequence[int], longer: int) -> Iterator[str]:
-    """The file, line by line as it is measured."""
-    yield f"# Sparse products on {PLACES[machine.name]}\n"
-    if machine.name in WARNINGS:
-        yield f"{WARNINGS[machine.name]}\n"
-    yield from facts(machine)
-    yield f"- SciPy {scipy.__version__}"
-    yield f"\n{ABOUT}\n{how_timed(machine)}"
-    yield f"\n## Element by element\n\n{ABOUT_MULTIPLY}\n"
+    """The report, line by line as it is measured."""
+    yield from head("Sparse products", machine)
+    yield ABOUT
+    yield f"\n## Element-wise products\n\n{ABOUT_MULTIPLY}\n"
     yield from multiply_table(machine, sizes)
     about = ABOUT_LENGTHS.format(entries=power(longer))
     yield f"\n## Operands of unequal length\n\n{about}\n"
     yield from crossover_table(machine, longer)
-    yield f"\n## Times a vector\n\n{ABOUT_SPMV}\n"
+    yield f"\n## Matrix times vector\n\n{ABOUT_SPMV}\n"
     yield from spmv_table(machine, sizes)
 
 
-def count(text: str) -> int:
-    return int(float(text))
-
-
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=count, nargs="+", help="entries of a matrix")
-    parser.add_argument("--longer", type=count, help="of the longer operand")
-    parser.add_argument("--repeats", type=int, default=11)
-    parser.add_argument("--output", type=Path, help="write the Markdown here, too")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--emulate", action="store_true", help="even if there is a GPU")
-    where.add_argument("--cpu", action="store_true", help="the NumPy path")
-    return parser.parse_args()
+    made = timing_parser(__doc__, "entries of a matrix")
+    made.add_argument("--longer", type=count, help="entries of the longer operand")
+    return made.parse_args()
 
 
 def main() -> None:
     options = arguments()
-    machine = choose(options.emulate, options.cpu, options.repeats)
-    most = most_entries(machine)
+    machine = choose(options.emulate, options.cpu, options.repeats, options.peers)
+    most = machine.free_bytes / BYTES_PER_ENTRY
     sizes = [n for n in sorted(options.sizes or SIZES[machine.name]) if n <= most]
     longer = int(min(options.longer or LONGER[machine.name], most))
     publish(report(machine, sizes, longer), options.output)

@@ -1,4 +1,4 @@
-"""Square sparse matrices to measure with: regular ones, and such as balance badly."""
+"""Square sparse matrices for the benchmarks, of regular and of very uneven rows."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ Sparse = Any
 Keys = NDArray[np.int64]
 
 MEAN_LENGTH = 16
-"""Entries of a row, on average."""
+"""Mean number of entries per row."""
 
 
 def matrix(kind: str, entries: int, seed: int) -> Sparse:
-    """A matrix of a kind, of `KINDS`, with about so many entries.
+    """Return a matrix of one of `KINDS` with about this number of entries.
 
     Returns
     -------
     scipy.sparse.coo_array
-        In canonical format, of float32 and int32. The values are 1 or 2, so that sums
-        are exact.
+        In canonical format, float32 values and int32 indices. The values are 1 or 2,
+        so that sums are exact.
     """
     side = side_of(entries)
     return with_keys(KINDS[kind](side, entries, np.random.default_rng(seed)), side)
 
 
 def side_of(entries: int) -> int:
-    """Rows, and columns, for so many entries: a quarter of the places at most."""
+    """The number of rows and of columns; at most a quarter of the matrix is filled."""
     return max(entries // MEAN_LENGTH, math.isqrt(4 * entries))
 
 
 def with_keys(keys: Keys, side: int) -> Sparse:
-    """The matrix with entries at these places, row * side + column; they rise."""
-    rows, columns = (places.astype(np.int32) for places in np.divmod(keys, side))
+    """Return the matrix with entries at these sorted keys, row * side + column."""
+    rows, columns = (indices.astype(np.int32) for indices in np.divmod(keys, side))
     values = (1 + keys % 2).astype(np.float32)
     result = scipy.sparse.coo_array((values, (rows, columns)), shape=(side, side))
     result.has_canonical_format = True
@@ -47,12 +47,12 @@ def with_keys(keys: Keys, side: int) -> Sparse:
 
 
 def uniform(side: int, entries: int, rng: np.random.Generator) -> Keys:
-    """Anywhere."""
+    """Entries anywhere."""
     return distinct(lambda count: rng.integers(side * side, size=count), entries)
 
 
 def banded(side: int, entries: int, rng: np.random.Generator) -> Keys:
-    """On neighbouring diagonals: the same places for every seed."""
+    """Entries on neighbouring diagonals, the same for every seed."""
     width = min(MEAN_LENGTH, side)
     rows = np.arange(side)[:, None]
     columns = rows + np.arange(width) - width // 2
@@ -61,7 +61,7 @@ def banded(side: int, entries: int, rng: np.random.Generator) -> Keys:
 
 
 def power_law(side: int, entries: int, rng: np.random.Generator) -> Keys:
-    """Row r has entries in proportion to r ** (-2 / 3), until it is full."""
+    """Row r is full, or its number of entries is proportional to r ** (-2 / 3)."""
 
     def draw(count: int) -> Keys:
         rows = (side * rng.random(count) ** 3).astype(np.int64)
@@ -77,7 +77,7 @@ def one_heavy_row(side: int, entries: int, rng: np.random.Generator) -> Keys:
 
 
 def distinct(draw: Callable[[int], Keys], count: int) -> Keys:
-    """So many keys, sorted; what collides is drawn again."""
+    """Return at least `count` distinct keys, sorted; duplicates are drawn again."""
     keys = each_once(draw(count))
     while len(keys) < count:
         keys = each_once(np.append(keys, draw(count - len(keys))))

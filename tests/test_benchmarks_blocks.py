@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmark_runs import number, report, tables
 
-from benchmarks import blocks, timing
+from benchmarks import blocks
 
-BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "blocks.py"
-
-WORKS = [
+OPERATIONS = [
     "reduce",
     "maximum_segment_sum",
     "scan",
@@ -31,60 +27,44 @@ WORKS = [
 ]
 
 
-def report(*options: str) -> str:
-    """What the benchmark prints, run on the same import path as the tests."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    run = subprocess.run(
-        [sys.executable, str(BENCHMARK), "--repeats", "1", *options],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=environment,
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout
-
-
-def rows(text: str, columns: int) -> list[list[str]]:
-    """The rows of the table of so many columns, without its head."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    split = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
-    return [cells for cells in split if len(cells) == columns][2:]
-
-
-def number(text: str) -> float:
-    return float(text.replace(",", ""))
-
-
-def test_emulated(tmp_path: Path) -> None:
+def test_emulator_report_is_printed_and_written(tmp_path: Path) -> None:
     written = tmp_path / "made" / "blocks.md"
-    printed = report("--emulate", "--sizes", "100", "--output", str(written))
+    options = ("--emulate", "--sizes", "100", "--repeats", "1")
+    printed = report("blocks.py", *options, "--output", str(written))
     assert written.read_text() == printed
     assert "no figure here says anything about a GPU" in printed.split("\n\n")[1]
-    copy, *timed = rows(printed, 7)
+    assert f"`python benchmarks/blocks.py {' '.join(options)}`" in printed
+    main, first_calls, slides = tables(printed)
+    _, copy, *timed = main
     assert copy[0] == "*copy*"
-    assert [cells[0] for cells in timed] == WORKS
+    assert [cells[0] for cells in timed] == OPERATIONS
     assert all(number(cells[3]) > 0 and number(cells[6]) > 0 for cells in timed)
-    assert [name for name, _ in rows(printed, 2)] == WORKS
-    slides = rows(printed, 5)
-    assert [cells[0] for cells in slides] == ["tree", "group", "chunked", "atomic"]
-    assert all(number(cells[1]) > 0 for cells in slides)
-    assert [cells[4] == "" for cells in slides] == [False, False, False, True]
+    assert [name for name, _ in first_calls[1:]] == OPERATIONS
+    variants = [cells[0] for cells in slides[1:]]
+    assert variants == ["tree", "group", "chunked", "atomic"]
+    assert all(number(cells[1]) > 0 for cells in slides[1:])
+    assert [cells[4] == "" for cells in slides[1:]] == [False, False, False, True]
 
 
-def test_on_a_cpu() -> None:
-    printed = report("--cpu", "--sizes", "1e3", "100")
+def test_cpu_report_has_all_sizes_in_order() -> None:
+    printed = report("blocks.py", "--cpu", "--sizes", "1e3", "100", "--repeats", "1")
     assert "Not measured on a GPU yet" in printed
-    timed = [cells for cells in rows(printed, 7) if cells[0] != "*copy*"]
-    assert [cells[0] for cells in timed] == WORKS * 2
-    assert [cells[2] for cells in timed] == ["10^2"] * len(WORKS) + ["10^3"] * len(
-        WORKS
-    )
+    (main,) = tables(printed)
+    timed = [cells for cells in main[1:] if cells[0] != "*copy*"]
+    assert [cells[0] for cells in timed] == OPERATIONS * 2
+    sizes = ["10^2"] * len(OPERATIONS) + ["10^3"] * len(OPERATIONS)
+    assert [cells[2] for cells in timed] == sizes
+
+
+def test_no_peers_leaves_their_cells_empty() -> None:
+    options = ("--cpu", "--sizes", "100", "--repeats", "1", "--no-peers")
+    (main,) = tables(report("blocks.py", *options))
+    assert all(cells[6] == "" for cells in main[1:])
 
 
 @pytest.mark.parametrize("kind", blocks.SEGMENTS)
 @pytest.mark.parametrize("n", [1, 2, 1000, 300_000])
-def test_lengths_sum_to_n(kind: str, n: int) -> None:
+def test_segment_lengths_sum_to_n(kind: str, n: int) -> None:
     lengths = blocks.segment_lengths(kind, n)
     assert lengths.sum() == n
     assert lengths.min() > 0
@@ -95,22 +75,23 @@ def test_sums_of_the_numbers_are_exact() -> None:
     np.testing.assert_array_equal(np.cumsum(x), np.cumsum(x.astype(np.int64)))
 
 
-def test_rivals_agree() -> None:
-    for work in blocks.works(np, 1000):
-        blocks.check(np, work)
+def test_peers_agree() -> None:
+    for operation in blocks.operations(np, 1000):
+        blocks.check(np, operation)
 
 
-def test_notices_a_wrong_answer() -> None:
-    wrong = blocks.Work("wrong", 0, lambda: 1, blocks.Rival("right", lambda: 2))
+def test_check_rejects_a_different_result() -> None:
+    peer = blocks.Peer("right", lambda: 2)
+    wrong = blocks.Operation("wrong", 0, lambda: 1, peer)
     with pytest.raises(RuntimeError, match="wrong does not agree with right"):
         blocks.check(np, wrong)
 
 
-def test_the_bytes_that_must_be_moved() -> None:
-    floors = {work.name: work.floor for work in blocks.works(np, 1000)}
-    assert floors["reduce"] == 4000
-    assert floors["scan"] == 8000
-    assert floors["segmented_scan, mixed"] == floors["stable_partition"] == 9000
+def test_bytes_moved() -> None:
+    moved = {one.name: one.bytes_moved for one in blocks.operations(np, 1000)}
+    assert moved["reduce"] == 4000
+    assert moved["scan"] == 8000
+    assert moved["segmented_scan, mixed"] == moved["stable_partition"] == 9000
 
 
 class Compute:
@@ -146,46 +127,12 @@ class Compute:
             d_out[k] = h_init[0] + segment.sum()
 
 
-def test_calls_of_cuda_compute() -> None:
+def test_cuda_compute_gets_its_parameters() -> None:
     called = []
-    for work in blocks.works(np, 1000, Compute):
-        if work.compute is not None:
-            work.compute()
-            result = work.compute.keywords["d_out"]  # type: ignore[attr-defined]
-            np.testing.assert_array_equal(np.ravel(work.ours()), result)
-            called.append(work.name.partition(",")[0])
+    for operation in blocks.operations(np, 1000, Compute):
+        if operation.compute is not None:
+            operation.compute()
+            result = operation.compute.keywords["d_out"]  # type: ignore[attr-defined]
+            np.testing.assert_array_equal(np.ravel(operation.ours()), result)
+            called.append(operation.name.partition(",")[0])
     assert set(called) == {"reduce", "scan", "segmented_reduce"}
-
-
-def test_what_fails_in_cuda_compute_fails_alone() -> None:
-    def fail() -> None:
-        raise KeyError
-
-    machine = blocks.Machine("cuda", np, timing.by_the_clock, 1)
-    assert blocks.compute_cell(machine, fail) == "not installed"
-    machine = machine._replace(compute=Compute)
-    assert blocks.compute_cell(machine, fail) == "fails: KeyError"
-    assert blocks.compute_cell(machine, None) == ""
-    assert number(blocks.compute_cell(machine, lambda: sum(range(100)))) > 0
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.00012345, "0.000123"), (1.5, "1.50"), (99.96, "100"), (123456, "123,000")],
-)
-def test_three_digits(value: float, text: str) -> None:
-    assert blocks.three_digits(value) == text
-
-
-def test_powers_of_ten() -> None:
-    assert [blocks.power(n) for n in (1, 1000, 1200)] == ["10^0", "10^3", "1,200"]
-
-
-def test_the_median_is_without_the_first_calls() -> None:
-    seconds = iter([9.0, 5.0, 1.0, 3.0, 2.0])
-    taken = timing.timing(lambda call: next(seconds), lambda: None, 3)
-    assert taken == timing.Timing(first=9.0, median=2.0)
-
-
-def test_unknown_commands_are_unknown() -> None:
-    assert timing.answer_of("no-such-command") == "unknown"

@@ -2,59 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse
+from benchmark_runs import number, report, tables
 
 from benchmarks import sparse, sparse_matrices
-from benchmarks.blocks import Machine
-from benchmarks.timing import by_the_clock
-
-BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "sparse.py"
+from benchmarks.harness import Machine, wall_clock
 
 KINDS = ["uniform", "banded", "power law", "one heavy row"]
 
 
-def report(*options: str) -> str:
-    """What the benchmark prints, run on the same import path as the tests."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    run = subprocess.run(
-        [sys.executable, str(BENCHMARK), "--repeats", "1", *options],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=environment,
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout
-
-
-def tables(text: str) -> list[list[list[str]]]:
-    """The tables, each as rows of cells, its first row being the head."""
-    found: list[list[list[str]]] = [[]]
-    for line in text.splitlines():
-        if not line.startswith("|"):
-            found.append([])
-        elif not line.startswith("| ---"):
-            found[-1].append([cell.strip() for cell in line[1:-1].split("|")])
-    return [table for table in found if table]
-
-
-def number(text: str) -> float:
-    return float(text.replace(",", ""))
-
-
-def test_emulated(tmp_path: Path) -> None:
+def test_emulator_report_is_printed_and_written(tmp_path: Path) -> None:
     written = tmp_path / "made" / "sparse.md"
-    printed = report(
-        *("--emulate", "--sizes", "100", "--longer", "30", "--output", str(written))
-    )
+    options = ("--emulate", "--sizes", "100", "--longer", "30", "--repeats", "1")
+    printed = report("sparse.py", *options, "--output", str(written))
     assert written.read_text() == printed
     assert "no figure here says anything about a GPU" in printed.split("\n\n")[1]
     multiply, lengths, spmv = tables(printed)
@@ -65,26 +30,27 @@ def test_emulated(tmp_path: Path) -> None:
     assert [cells[:2] for cells in lengths[1:]] == [
         *(["1", "30"], ["2", "15"], ["4", "7"], ["8", "3"], ["16", "1"])
     ]
-    assert 'auto" takes it above' in printed
+    assert 'auto" uses it above' in printed
     assert [cells[0] for cells in spmv[1:]] == KINDS
     assert all(number(cell) > 0 for cells in spmv[1:] for cell in cells[2:5])
 
 
-def test_on_a_cpu() -> None:
-    printed = report("--cpu", "--sizes", "1e3", "100", "--longer", "100")
+def test_cpu_report_has_all_sizes_in_order() -> None:
+    options = ("--sizes", "1e3", "100", "--longer", "100", "--repeats", "1")
+    printed = report("sparse.py", "--cpu", *options)
     assert "Not measured on a GPU yet" in printed
     multiply, lengths, spmv = tables(printed)
     assert lengths[0] == ["ratio", "shorter", "gpusolve µs", "SciPy µs"]
     for table in (multiply, spmv):
         assert [cells[0] for cells in table[1:]] == KINDS * 2
         assert [cells[1] for cells in table[1:]] == ["10^2"] * 4 + ["10^3"] * 4
-    assert "takes it above" not in printed
+    assert "uses it above" not in printed
 
 
-def test_on_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tables have CuPy's columns, here filled by SciPy in its place."""
+def test_gpu_tables_have_columns_for_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a GPU: SciPy is imported in the place of CuPy's sparse matrices."""
     monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", scipy.sparse)
-    machine = Machine("cuda", np, by_the_clock, 1)
+    machine = Machine("cuda", np, wall_clock, 1)
     monkeypatch.setitem(sparse.MOST_COMPARISONS, "cuda", 10**5)
     multiply, lengths, spmv = (
         tables("\n".join(lines))[0]
@@ -102,7 +68,7 @@ def test_on_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("entries", [100, 1000, 30_000])
-def test_matrices(kind: str, entries: int) -> None:
+def test_matrices_are_canonical(kind: str, entries: int) -> None:
     A = sparse_matrices.matrix(kind, entries, seed=0)
     keys = A.row.astype(np.int64) * A.shape[1] + A.col
     assert (np.diff(keys) > 0).all()
@@ -114,7 +80,7 @@ def test_matrices(kind: str, entries: int) -> None:
         assert A.nnz == pytest.approx(entries, rel=0.01)
 
 
-def test_rows_are_as_they_are_called() -> None:
+def test_row_lengths_match_the_kind() -> None:
     lengths = {
         kind: np.diff(sparse_matrices.matrix(kind, 100_000, seed=0).tocsr().indptr)
         for kind in KINDS
@@ -131,13 +97,13 @@ def test_rows_are_as_they_are_called() -> None:
     )
 
 
-def test_the_bytes_that_must_be_moved() -> None:
+def test_bytes_moved() -> None:
     A, B = (scipy.sparse.coo_array(one) for one in ([[1, 2, 0]], [[0, 3, 4]]))
-    assert sparse.pair(A, B).floor == 8 * (2 + 2) + 20 * 1
-    assert sparse.Product(A.tocsr(), np.ones(3)).floor == 8 * 2 + 4 * (2 + 3 + 1)
+    assert sparse.pair(A, B).bytes_moved == 8 * (2 + 2) + 20 * 1
+    assert sparse.Product(A.tocsr(), np.ones(3)).bytes_moved == 8 * 2 + 4 * (2 + 3 + 1)
 
 
-def test_notices_a_wrong_answer() -> None:
+def test_check_rejects_a_different_product() -> None:
     A = scipy.sparse.coo_array([[1, 2]])
     sparse.check("right", A, A.tocsr())
     with pytest.raises(RuntimeError, match="wrong does not agree with SciPy"):
@@ -147,22 +113,15 @@ def test_notices_a_wrong_answer() -> None:
 @pytest.mark.parametrize(
     ("gallop", "found"),
     [
-        ([2, 2, 2, 2], "at no ratio to the last"),
-        ([2, 0, 2, 0], "from 8 on"),
-        ([2, 2, 0, 0], "from 4 on"),
-        ([0, 0, 0, 2], "at no ratio to the last"),
+        ([2, 2, 2, 2], "not faster at the largest ratio"),
+        ([2, 0, 2, 0], "faster from ratio 8 on"),
+        ([2, 2, 0, 0], "faster from ratio 4 on"),
+        ([0, 0, 0, 2], "not faster at the largest ratio"),
     ],
 )
-def test_where_methods_change_places(gallop: list[float], found: str) -> None:
+def test_crossover_of_merge_and_gallop(gallop: list[float], found: str) -> None:
     measured = [
         (ratio, {"merge": 1.0, "gallop": seconds})
         for ratio, seconds in zip((1, 2, 4, 8), gallop, strict=True)
     ]
-    assert f'"gallop" is quicker {found};' in sparse.crossover(measured)
-
-
-def test_what_fits_into_memory() -> None:
-    runtime = SimpleNamespace(memGetInfo=lambda: (25_700, 10**9))
-    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
-    assert sparse.most_entries(Machine("cuda", cupy, by_the_clock, 1)) == 100
-    assert sparse.most_entries(Machine("cpu", np, by_the_clock, 1)) == float("inf")
+    assert f'"gallop" is {found};' in sparse.crossover(measured)

@@ -145,7 +145,7 @@ def test_too_large_grid_is_refused() -> None:
         kernel = kernels.CudaDevice(0).kernel(
             "map", "map_elements<Keep<int>>", '#include "monoid.cuh"'
         )
-        with pytest.raises(ValueError, match="a grid of 2147483648 blocks"):
+        with pytest.raises(ValueError, match="got 2147483648"):
             kernel((2**31,), (32,), ())
 
 

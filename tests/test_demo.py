@@ -1,53 +1,33 @@
-"""The demo, as a user runs it."""
+"""The demos, as a user runs them."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmark_runs import number, report, run
 
 pytest.importorskip("skimage", reason="scikit-image has the pictures")
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib draws")
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
-
-def run_demo(
-    *options: str, script: str = "demo.py"
-) -> subprocess.CompletedProcess[str]:
-    """Run a demo on the same import path as the tests."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.run(
-        [sys.executable, str(BENCHMARKS / script), *options],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=environment,
-    )
-
 
 @pytest.fixture(scope="module")
 def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the demo writes; a folder that it has to make."""
+    """Where the demo writes; the folder does not exist yet."""
     return tmp_path_factory.mktemp("demo") / "made" / "picture.png"
 
 
 @pytest.fixture(scope="module")
 def printed(picture: Path) -> str:
     """What the quick demo prints."""
-    run = run_demo("--quick", "--output", str(picture))
-    assert run.returncode == 0, run.stderr
-    return run.stdout
+    return report("demo.py", "--quick", "--output", str(picture))
 
 
 @pytest.fixture(scope="module")
 def rows(printed: str) -> dict[str, dict[str, str]]:
-    """The table: the cells by job and head."""
+    """The cells of the table by job and column."""
     lines = [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines()]
     head = next(line for line in lines if line[0] == "job")
     return {
@@ -57,11 +37,7 @@ def rows(printed: str) -> dict[str, dict[str, str]]:
     }
 
 
-def number(text: str) -> float:
-    return float(text.replace(",", ""))
-
-
-def test_says_where_it_solves(printed: str) -> None:
+def test_device_is_printed(printed: str) -> None:
     assert re.match(r"Solving on the (CPU|GPU)", printed)
 
 
@@ -74,30 +50,30 @@ def test_sizes(rows: dict[str, dict[str, str]]) -> None:
 
 
 @pytest.mark.parametrize("job", ["deblurring", "unmixing"])
-def test_is_certified(rows: dict[str, dict[str, str]], job: str) -> None:
+def test_certificates_are_small(rows: dict[str, dict[str, str]], job: str) -> None:
     assert number(rows[job]["max KKT"]) < 1e-12
     assert number(rows[job]["updates"]) > number(rows[job]["downdates"]) >= 0
 
 
-def test_agrees_with_scipy(printed: str) -> None:
+def test_solutions_agree_with_scipy(printed: str) -> None:
     difference = re.search(r"difference from SciPy's x.*: (\S+)", printed)
     assert difference
     assert float(difference[1]) < 1e-6
 
 
-def test_deblurs(printed: str) -> None:
+def test_deblurring_improves_the_photograph(printed: str) -> None:
     quality = re.search(r"(\S+) dB blurred, (\S+) dB deblurred", printed)
     assert quality
     assert float(quality[2]) > float(quality[1]) + 3
 
 
-def test_inversion_needs_less_eosin_than_none(printed: str) -> None:
+def test_plain_inversion_gives_negative_eosin(printed: str) -> None:
     eosin = re.search(r"eosin (\S+)%", printed)
     assert eosin
     assert float(eosin[1]) > 90
 
 
-def test_draws(printed: str, picture: Path) -> None:
+def test_picture_is_written(printed: str, picture: Path) -> None:
     assert f"Picture: {picture}" in printed
     assert picture.read_bytes().startswith(b"\x89PNG")
     pixels = pyplot.imread(picture)
@@ -105,21 +81,20 @@ def test_draws(printed: str, picture: Path) -> None:
     assert np.ptp(pixels[..., :3]) > 0.9
 
 
-def test_refuses_too_many_lines() -> None:
-    run = run_demo("--lines", "513")
-    assert run.returncode == 2
-    assert "1 to 512" in run.stderr
+def test_too_many_lines_are_an_error() -> None:
+    done = run("demo.py", "--lines", "513")
+    assert done.returncode == 2
+    assert "--lines must be from 1 to 512, got 513" in done.stderr
 
 
-def test_boosting(tmp_path: Path) -> None:
+def test_boosting_finds_the_active_covariates(tmp_path: Path) -> None:
     picture = tmp_path / "boosting.png"
-    run = run_demo("--quick", "--output", str(picture), script="demo_gam.py")
-    assert run.returncode == 0, run.stderr
-    lines = [line.split() for line in run.stdout.splitlines()]
+    printed = report("demo_gam.py", "--quick", "--output", str(picture))
+    lines = [line.split() for line in printed.splitlines()]
     fits = {line[0]: line[1:] for line in lines if line[:1] in (["gram"], ["stacked"])}
     for rows, features, steps, _, _, found, others in fits.values():
         assert (rows, features, steps) == ("1,000", "100", "200")
         assert (found, others) == ("20", "0")
     assert len(fits) == 2
-    assert "The same path by both methods: True." in run.stdout
+    assert "The same path by both methods: True." in printed
     assert pyplot.imread(picture).std() > 0.05

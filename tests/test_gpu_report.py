@@ -242,10 +242,7 @@ def test_benchmarks_accept_their_arguments(monkeypatch: pytest.MonkeyPatch) -> N
         assert (gpu_report.HERE / one.file).is_file()
         module = importlib.import_module(f"benchmarks.{one.file.removesuffix('.py')}")
         monkeypatch.setattr(sys, "argv", [one.file, *one.arguments])
-        if one.file == "nnls_accuracy.py":
-            module.options_of(list(one.arguments))
-        elif one.file != "nnls.py":  # its main parses the arguments
-            module.arguments()
+        module.arguments()
 
 
 def test_report_runs_without_other_packages() -> None:

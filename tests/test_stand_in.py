@@ -151,7 +151,7 @@ def test_out_on_another_device_is_refused(second: SecondDevice) -> None:
         lambda: gpusolve.segmented_scan(x, second.array(flags), out=out),
         lambda: gpusolve.gemv(second.array(np.eye(350)), x, out=out),
     ):
-        with pytest.raises(TypeError, match=r"out lies on GPU 0, [xA] on GPU 1"):
+        with pytest.raises(TypeError, match=r"out must be on GPU 1 like [xA]"):
             call()
 
 
@@ -202,7 +202,10 @@ def test_segmented_reduce(second: SecondDevice, dtype: Any) -> None:
 
 def test_invalid_lengths_are_refused(second: SecondDevice) -> None:
     x = second.array(numbers[0])
-    for lengths, message in (([1, 2], "sum to 3"), ([351, -1], "length -1")):
+    for lengths, message in (
+        ([1, 2], r"sum to .*got 3"),
+        ([351, -1], "length, got -1"),
+    ):
         with pytest.raises(ValueError, match=message):
             gpusolve.segmented_reduce(x, second.array(np.array(lengths)))
     with pytest.raises(ValueError, match="offsets goes from 1"):
@@ -349,7 +352,7 @@ def test_spmv_in_the_order_of_the_columns(second: SecondDevice) -> None:
     huge = scipy.sparse.coo_array(
         (np.ones(2), (np.int64([0, 1]), np.int64([5, 2]))), shape=(3, 2**62)
     )
-    with pytest.raises(ValueError, match="x has shape"):
+    with pytest.raises(ValueError, match=r"x must have shape"):
         second(sparse.spmv, huge, np.ones(3), add=first)
 
 
@@ -418,7 +421,7 @@ def test_nnls_with_all_options(second: SecondDevice) -> None:
 def test_nnls_of_large_integers(second: SecondDevice) -> None:
     A, b = np.array([[3, 2], [1, 1]]), np.array([3, 2])
     np.testing.assert_allclose(second(solution, A, b)[0], [0, 1.6])
-    with pytest.raises(ValueError, match="float64 cannot hold"):
+    with pytest.raises(ValueError, match=r"at most 2\*\*53, which float64 represents"):
         second(solution, A * 2**60, b)
 
 
@@ -426,7 +429,7 @@ def test_nnls_refuses_two_devices(second: SecondDevice) -> None:
     A, b = second.array(systems), second.cupy.asarray(sides)
     with pytest.raises(ValueError, match="A on GPU 1, b on GPU 0"):
         gpusolve.nnls(A, b)
-    with pytest.raises(TypeError, match="A on a GPU, b on the CPU"):
+    with pytest.raises(TypeError, match="A on GPU 1, b on the CPU"):
         gpusolve.nnls(A, sides)
 
 

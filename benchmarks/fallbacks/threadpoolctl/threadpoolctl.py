@@ -1,4 +1,4 @@
-"""Plays threadpoolctl where it is not installed: BLAS keeps its threads."""
+"""Stands in for threadpoolctl if it is not installed: BLAS keeps its threads."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ class ThreadpoolController:
 
 
 def threadpool_info() -> list[dict[str, Any]]:
-    """Knows of no library."""
+    """Finds no library."""
     return []

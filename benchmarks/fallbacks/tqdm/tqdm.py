@@ -1,4 +1,4 @@
-"""Plays tqdm where it is not installed: no progress bar."""
+"""Stands in for tqdm if it is not installed: shows no progress bar."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class tqdm:  # noqa: N801
-    """Passes on what it is given."""
+    """Iterates without a progress bar."""
 
     def __init__(self, iterable: Iterable[Any] = (), **options: Any) -> None:
         self._iterable = iterable
