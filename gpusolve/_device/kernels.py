@@ -44,7 +44,7 @@ CUDA_TYPES: dict[np.dtype[Any], str] = {
 }
 """The CUDA type of each dtype; `Half` and `Complex` are defined in ``monoid.cuh``."""
 
-UNASKED_SHARED_MEMORY = 16 * 1024
+DEFAULT_SHARED_MEMORY = 16 * 1024
 """Bytes of dynamic shared memory that need no opt-in, for every kernel here: the limit
 of 48 KiB, less at most 32 KiB of static shared memory."""
 
@@ -185,7 +185,7 @@ class CudaKernel:
 
         self.index = index
         self.instance = instance
-        self._allowed = UNASKED_SHARED_MEMORY
+        self._allowed = DEFAULT_SHARED_MEMORY
         self._resident: dict[tuple[int, int], int] = {}
         with cupy.cuda.Device(index):
             try:
