@@ -533,7 +533,7 @@ def test_random_products(
 def auto_shape(
     m: int, n: int, dtype: Any = "f4", transpose: bool = False, systems: int = 1
 ) -> Dots | Axpys:
-    """The launch shape of "auto" for a contiguous matrix, which is never allocated."""
+    """The launch shape of "auto" for a contiguous matrix, whose memory is not read."""
     view = np.lib.stride_tricks.as_strided
     itemsize = np.dtype(dtype).itemsize
     memory = np.zeros(64, dtype)

@@ -177,8 +177,8 @@ def test_input_is_not_changed(backend: Any) -> None:
     x = np.arange(7.0).reshape(7, 1)
     broadcast = np.broadcast_to(x, (7, 3))
     assert backend.call(gpusolve.reduce, broadcast) == 63
-    one = backend.call(gpusolve.reduce, x[:1, None], product, axis=0)
-    one += 1
+    single = backend.call(gpusolve.reduce, x[:1, None], product, axis=0)
+    single += 1
     same(x, np.arange(7.0).reshape(7, 1))
 
 

@@ -37,7 +37,7 @@ def flags_by_brute_force(lengths: list[int]) -> list[bool]:
     return [k == 0 for length in lengths for k in range(length)]
 
 
-def offsets_from(lengths: Any) -> np.ndarray:
+def offsets_of(lengths: Any) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
@@ -67,7 +67,7 @@ def check_reductions(backend: Any, case: Case, rng: np.random.Generator) -> None
 def check_reduction(
     backend: Any, case: Case, lengths: np.ndarray, rng: np.random.Generator
 ) -> None:
-    offsets = offsets_from(lengths)
+    offsets = offsets_of(lengths)
     x = case.sample(rng, offsets[-1])
     expected = np.empty((len(lengths), *case.element_shape), case.dtype)
     for k, (start, stop) in enumerate(itertools.pairwise(offsets)):
@@ -323,7 +323,7 @@ def test_flags_agree_with_brute_force(backend: Any, lengths: list[int]) -> None:
 def test_segmented_scan_scans_each_segment(
     backend: Any, exclusive: bool, lengths: list[int]
 ) -> None:
-    offsets = offsets_from(lengths)
+    offsets = offsets_of(lengths)
     x = np.random.default_rng(offsets[-1]).integers(-2, 3, offsets[-1], np.int8)
     flags = np.array(flags_by_brute_force(lengths), bool)
     options = {"op": first_nonzero, "exclusive": exclusive}
@@ -339,7 +339,7 @@ def test_segmented_scan_scans_each_segment(
 def test_segmented_reduction_reduces_each_segment(
     backend: Any, lengths: list[int]
 ) -> None:
-    offsets = offsets_from(lengths)
+    offsets = offsets_of(lengths)
     x = np.random.default_rng(offsets[-1]).integers(-2, 3, offsets[-1], np.int8)
     found = backend.call(gpusolve.segmented_reduce, x, np.array(lengths), first_nonzero)
     segments = np.split(x, offsets[1:])[: len(lengths)]
