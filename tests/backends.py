@@ -1,8 +1,12 @@
-"""Restrictions of the `backend` fixture to some backends."""
+"""Parametrisations that several test files share."""
 
 from __future__ import annotations
 
 import pytest
 
+both_kinds = pytest.mark.parametrize("exclusive", [False, True])
+"""Inclusive and exclusive scans."""
+
 numpy_only = pytest.mark.parametrize("backend", ["numpy"], indirect=True)
 without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
+"""Restrictions of the `backend` fixture."""

@@ -1,4 +1,4 @@
-"""What nnls refuses, and what it says."""
+"""Input arrays of nnls: errors, DLPack, and the offsets of the systems."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ A, b = np.ones((4, 3)), np.ones(4)
         ((csr_array(A), b), TypeError, "A must .*got object"),
     ],
 )
-def test_bad_arrays(arguments: Any, error: Any, message: str) -> None:
+def test_invalid_arrays_are_rejected(arguments: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         gpusolve.nnls(*arguments)
 
@@ -57,19 +57,19 @@ def test_bad_arrays(arguments: Any, error: Any, message: str) -> None:
         ({"warm_start": np.ones(3) * 1j}, TypeError, "warm_start must .*got complex"),
     ],
 )
-def test_bad_options(options: Any, error: Any, message: str) -> None:
+def test_invalid_options_are_rejected(options: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         gpusolve.nnls(A, b, **options)
 
 
-def test_gram_is_refused_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gram_is_rejected_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     with pytest.raises(ValueError, match="CPU only"):
         gpusolve.nnls(A, b, method="gram")
 
 
 class DLPackArray:
-    """An array of another library, on the CPU."""
+    """A CPU array that supports the DLPack protocol only."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -81,25 +81,25 @@ class DLPackArray:
         return self.array.__dlpack_device__()
 
 
-def test_dlpack() -> None:
+def test_dlpack_arrays_are_accepted() -> None:
     result = gpusolve.nnls(DLPackArray(A), DLPackArray(b))
     assert isinstance(result.x, np.ndarray)
     np.testing.assert_array_equal(result.x, gpusolve.nnls(A, b).x)
 
 
-class ForeignArray:
-    """An array on a device that gpusolve does not know."""
+class ArrayOnUnknownDevice:
+    """An array on a DLPack device that gpusolve does not support."""
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 7, 0
 
 
-def test_unknown_device() -> None:
+def test_unknown_device_is_rejected() -> None:
     with pytest.raises(TypeError, match="DLPack device of type 7"):
-        gpusolve.nnls(ForeignArray(), b)
+        gpusolve.nnls(ArrayOnUnknownDevice(), b)
 
 
-def test_inputs_are_left_as_they_were(backend: Any, rng: np.random.Generator) -> None:
+def test_inputs_are_not_changed(backend: Any, rng: np.random.Generator) -> None:
     A, b, start = rng.random((9, 5)), rng.random(9), rng.random(5)
     before = A.copy(), b.copy(), start.copy()
     backend.nnls(A, b, warm_start=start)
@@ -109,14 +109,12 @@ def test_inputs_are_left_as_they_were(backend: Any, rng: np.random.Generator) ->
     backend.nnls(A, b)
 
 
-def test_offsets_find_each_system(rng: np.random.Generator) -> None:
+def test_offset_of_each_system(rng: np.random.Generator) -> None:
     base = rng.random((5, 3, 2, 8, 6))
     for array in (base, base[::-2, :, :, ::2], base[:, :1], base[1, :, :1]):
         batch = np.broadcast_shapes(array.shape[:-2], (1, 3, 2))
-        spread = np.broadcast_to(array, (*batch, *array.shape[-2:]))
+        systems = np.broadcast_to(array, (*batch, *array.shape[-2:]))
         offsets = systems_offsets(array, 2, batch)
-        first = np.array(
-            [array.__array_interface__["data"][0] + 8 * o for o in offsets]
-        )
-        expected = [spread[k].__array_interface__["data"][0] for k in np.ndindex(batch)]
-        np.testing.assert_array_equal(first, expected)
+        addresses = [array.ctypes.data + 8 * offset for offset in offsets]
+        expected = [systems[k].ctypes.data for k in np.ndindex(batch)]
+        np.testing.assert_array_equal(addresses, expected)

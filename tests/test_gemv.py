@@ -1,4 +1,4 @@
-"""Matrix times vector: every variant, layout and shape against exact sums."""
+"""Matrix times vector: every variant, layout and shape, compared with exact sums."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks import gemv as benchmark
 from gpusolve import _emulator
 from gpusolve._device import kernels
 from gpusolve._device.arrays import is_cupy, namespace
-from gpusolve._device.launch import THREADS, WARP
+from gpusolve._device.launch import THREADS, WARP, ceil_div, round_up
 from gpusolve._gemv import gemv_kernel
 from gpusolve._gemv.gemv_kernel import Axpys, Dots
 
@@ -44,44 +44,44 @@ LAYOUTS = {
     "C": lambda A: A,
     "Fortran": lambda A: A.swapaxes(-1, -2).copy().swapaxes(-1, -2),
     "reversed": lambda A: A[..., ::-1, ::-1].copy()[..., ::-1, ::-1],
-    "apart": lambda A: spread(A, 2, 2),
-    "rows apart": lambda A: spread(A, 3, 1),
+    "strided": lambda A: strided_copy(A, 2, 2),
+    "strided rows": lambda A: strided_copy(A, 3, 1),
 }
-"""The same matrix, in another place."""
+"""The same matrix in different memory layouts."""
 
 same = np.testing.assert_array_equal
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)
-either_way = pytest.mark.parametrize("transpose", [False, True])
+transposed_or_not = pytest.mark.parametrize("transpose", [False, True])
 
 
-def spread(A: Any, of_rows: int, of_columns: int) -> Any:
-    """A view of A's numbers, so many places apart, in an array that is else NaN.
+def strided_copy(A: Any, row_step: int, column_step: int) -> Any:
+    """A copy of A as a strided view of a larger array, which is NaN elsewhere.
 
-    Its rows are a multiple of 16 bytes.
+    Rows of the larger array take a multiple of 16 bytes.
     """
     m, n = A.shape[-2:]
-    shape = (*A.shape[:-2], m * of_rows, -(-n * of_columns // 8) * 8)
+    shape = (*A.shape[:-2], m * row_step, round_up(n * column_step, 8))
     parent = namespace(A).full(shape, np.nan, A.dtype)
-    view = parent[..., ::of_rows, : n * of_columns : of_columns]
+    view = parent[..., ::row_step, : n * column_step : column_step]
     view[...] = A
     return view
 
 
-def exact(A: Array, x: Array, transpose: bool = False) -> Array:
-    """The product of whole numbers, in whole numbers."""
+def exact_product(A: Array, x: Array, transpose: bool = False) -> Array:
+    """The product of integers, computed in int64."""
     A, x = A.astype(np.int64), x.astype(np.int64)
     return (A * (x[..., :, None] if transpose else x[..., None, :])).sum(
         -2 if transpose else -1
     )
 
 
-def whole(rng: np.random.Generator, shape: Any, dtype: Any) -> Array:
-    """Numbers whose sums are exact in every dtype and in every order."""
+def small_integers(rng: np.random.Generator, shape: Any, dtype: Any) -> Array:
+    """-1, 0 and 1, whose sums are exact in every dtype and every order."""
     return rng.integers(-1, 2, shape).astype(dtype)
 
 
-def check(
+def check_product(
     backend: Any,
     rng: np.random.Generator,
     shape: tuple[int, int],
@@ -91,15 +91,15 @@ def check(
     batch: tuple[int, ...] = (),
     **options: Any,
 ) -> None:
-    """One product of whole numbers, to the last bit."""
-    A = whole(rng, (*batch, *shape), dtype)
-    x = whole(rng, (*batch, shape[0 if transpose else 1]), dtype)
+    """Compare one product of integers with the exact result."""
+    A = small_integers(rng, (*batch, *shape), dtype)
+    x = small_integers(rng, (*batch, shape[0 if transpose else 1]), dtype)
 
     def product(A: Any, x: Any) -> Any:
         return gpusolve.gemv(LAYOUTS[layout](A), x, transpose=transpose, **options)
 
     found = backend.call(product, A, x)
-    expected = exact(A, x, transpose).astype(dtype)
+    expected = exact_product(A, x, transpose).astype(dtype)
     same(found, expected, strict=True, err_msg=f"{shape}")
 
 
@@ -107,9 +107,9 @@ def check(
 
 
 @every_variant
-@either_way
+@transposed_or_not
 @every_layout
-def test_shapes(
+def test_every_shape_and_layout(
     backend: Any,
     layout: str,
     transpose: bool,
@@ -117,127 +117,141 @@ def test_shapes(
     rng: np.random.Generator,
 ) -> None:
     for shape in SHAPES:
-        check(backend, rng, shape, np.float32, layout, transpose, variant=variant)
+        check_product(
+            backend, rng, shape, np.float32, layout, transpose, variant=variant
+        )
 
 
 @every_variant
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_dtypes(
+def test_every_dtype(
     backend: Any, dtype: str, variant: str, rng: np.random.Generator
 ) -> None:
-    for layout, shape in itertools.product(("C", "rows apart"), ((17, 65), (5, 3001))):
+    for layout, shape in itertools.product(
+        ("C", "strided rows"), ((17, 65), (5, 3001))
+    ):
         for transpose in (False, True):
-            check(backend, rng, shape, dtype, layout, transpose, variant=variant)
+            check_product(
+                backend, rng, shape, dtype, layout, transpose, variant=variant
+            )
 
 
-@either_way
+@transposed_or_not
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_many_chunks(
+def test_long_sums_in_many_chunks(
     backend: Any, dtype: str, transpose: bool, rng: np.random.Generator
 ) -> None:
     shape = (70_001, 9) if transpose else (9, 70_001)
-    check(backend, rng, shape, dtype, transpose=transpose)
+    check_product(backend, rng, shape, dtype, transpose=transpose)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("layout", ["C", "rows apart", "reversed"])
+@pytest.mark.parametrize("layout", ["C", "strided rows", "reversed"])
 @pytest.mark.parametrize("blocks", [1, 3, 40])
-def test_every_plan(
+def test_launch_shapes_of_large_matrices(
     backend: Any, blocks: int, layout: str, dtype: str, rng: Any, monkeypatch: Any
 ) -> None:
-    """What a plan is made for needs large matrices; a small device serves, too."""
+    """With few blocks, small matrices get the launch shapes of large ones."""
     monkeypatch.setattr(gemv_kernel, "BLOCKS", blocks)
     for shape in ((5, 3001), (129, 140), (1030, 7), (2, 5)):
         for transpose in (False, True):
-            check(backend, rng, shape, dtype, layout, transpose)
+            check_product(backend, rng, shape, dtype, layout, transpose)
 
 
 @pytest.mark.parametrize("backend", ["emulator"], indirect=True)
-@either_way
+@transposed_or_not
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_packs_and_what_is_left_of_rows(
+def test_packs_and_remainders_of_rows(
     backend: Any, dtype: str, transpose: bool, schedule: str, rng: Any
 ) -> None:
-    """Packs begin where they may in one schedule, and only there.
+    """The reverse schedule places the start of an array at a page, which aligns packs.
 
-    In another one the end of an array, which is no whole pack, lies at the end of a
-    page.
+    The others place its end at a page: the last pack is partial, a read beyond faults.
     """
     for shape in ((5, 67), (67, 5), (33, 129), (3, 4301), (4301, 3)):
-        check(backend, rng, shape, dtype, "rows apart", transpose)
+        check_product(backend, rng, shape, dtype, "strided rows", transpose)
 
 
 def test_segments_of_several_tiles(backend: Any, schedule: str, rng: Any) -> None:
     shape = (40, gemv_kernel.THREADS_OF_ROW * gemv_kernel.TILE_OF_X * 2 + 77)
-    check(backend, rng, shape, np.float32, variant="threads_per_row")
+    check_product(backend, rng, shape, np.float32, variant="threads_per_row")
 
 
 @every_variant
-@either_way
+@transposed_or_not
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
-def test_nothing_to_add_up(
+def test_empty_matrices_and_batches(
     backend: Any, shape: tuple[int, int], transpose: bool, variant: str, rng: Any
 ) -> None:
-    check(backend, rng, shape, np.float32, "C", transpose, variant=variant)
-    check(backend, rng, shape, np.float32, "C", transpose, (2,), variant=variant)
-    check(backend, rng, (4, 3), np.float64, "C", transpose, (2, 0), variant=variant)
+    check_product(backend, rng, shape, np.float32, "C", transpose, variant=variant)
+    check_product(
+        backend, rng, shape, np.float32, "C", transpose, (2,), variant=variant
+    )
+    check_product(
+        backend, rng, (4, 3), np.float64, "C", transpose, (2, 0), variant=variant
+    )
 
 
 # ---- batches ----
 
 
 @every_variant
-@either_way
+@transposed_or_not
 @pytest.mark.parametrize("layout", ["C", "Fortran", "reversed"])
 def test_batches(
     backend: Any, layout: str, transpose: bool, variant: str, rng: Any
 ) -> None:
     for shape, batch in (((3, 5), (4, 3)), ((1, 1), (300,)), ((40, 70), (5,))):
-        check(
+        check_product(
             backend, rng, shape, np.float32, layout, transpose, batch, variant=variant
         )
-    check(backend, rng, (3, 2600), np.float32, layout, transpose, (2,), variant=variant)
+    check_product(
+        backend, rng, (3, 2600), np.float32, layout, transpose, (2,), variant=variant
+    )
 
 
 @every_variant
 @pytest.mark.parametrize(
-    ("of_A", "of_x"),
+    ("A_batch", "x_batch"),
     [((), (6,)), ((6,), ()), ((2, 1), (3,)), ((1, 3), (2, 1)), ((1,), (1, 1))],
 )
 def test_batches_broadcast(
-    backend: Any, of_A: Any, of_x: Any, variant: str, rng: np.random.Generator
+    backend: Any, A_batch: Any, x_batch: Any, variant: str, rng: np.random.Generator
 ) -> None:
-    A, x = whole(rng, (*of_A, 33, 40), "f4"), whole(rng, (*of_x, 40), "f4")
+    A = small_integers(rng, (*A_batch, 33, 40), "f4")
+    x = small_integers(rng, (*x_batch, 40), "f4")
     found = backend.call(gpusolve.gemv, A, x, variant=variant)
-    same(found, exact(A, x).astype("f4"), strict=True)
+    same(found, exact_product(A, x).astype("f4"), strict=True)
 
 
 @pytest.mark.parametrize("variant", ["auto", "threads_per_row"])
-@either_way
-def test_broadcast_strides(
+@transposed_or_not
+def test_strides_of_zero(
     backend: Any, transpose: bool, variant: str, rng: np.random.Generator
 ) -> None:
-    """Matrices of which rows, columns or systems are one in memory."""
-    v = whole(rng, 60, "f4")
+    """Matrices whose rows, columns or systems share their memory."""
+    v = small_integers(rng, 60, "f4")
     for shape, view in (
         ((7, 60), lambda v, xp: xp.broadcast_to(v, (7, 60))),
         ((60, 7), lambda v, xp: xp.broadcast_to(v[:, None], (60, 7))),
         ((60, 60), lambda v, xp: xp.broadcast_to(v[0], (60, 60))),
         ((3, 7, 60), lambda v, xp: xp.broadcast_to(v, (3, 7, 60))),
     ):
-        x = whole(rng, shape[-2 if transpose else -1], "f4")
+        x = small_integers(rng, shape[-2 if transpose else -1], "f4")
 
         def product(v: Any, x: Any, view: Any = view) -> Any:
             A = view(v, namespace(v))
             return gpusolve.gemv(A, x, transpose=transpose, variant=variant)
 
-        expected = exact(view(v, np), x, transpose).astype("f4")
+        expected = exact_product(view(v, np), x, transpose).astype("f4")
         same(backend.call(product, v, x), expected, strict=True)
 
 
 @every_variant
-def test_vectors_anywhere(backend: Any, variant: str, rng: np.random.Generator) -> None:
-    A, x = whole(rng, (20, 36), "f4"), whole(rng, 200, "f4")
+def test_x_may_be_a_strided_view(
+    backend: Any, variant: str, rng: np.random.Generator
+) -> None:
+    A, x = small_integers(rng, (20, 36), "f4"), small_integers(rng, 200, "f4")
     for view in (
         lambda x: x[:36],
         lambda x: x[1:37],
@@ -250,55 +264,55 @@ def test_vectors_anywhere(backend: Any, variant: str, rng: np.random.Generator) 
         def product(A: Any, x: Any, view: Any = view) -> Any:
             return gpusolve.gemv(A, view(x), variant=variant)
 
-        expected = exact(A, view(x)).astype("f4")
+        expected = exact_product(A, view(x)).astype("f4")
         same(backend.call(product, A, x), expected, strict=True)
 
 
-@either_way
-@pytest.mark.parametrize("of_x", [0, 1, 4])
-@pytest.mark.parametrize("of_A", [0, 1, 2, 4])
-def test_anywhere_in_memory(
-    backend: Any, of_A: int, of_x: int, transpose: bool, schedule: str, rng: Any
+@transposed_or_not
+@pytest.mark.parametrize("x_start", [0, 1, 4])
+@pytest.mark.parametrize("A_start", [0, 1, 2, 4])
+def test_any_alignment(
+    backend: Any, A_start: int, x_start: int, transpose: bool, schedule: str, rng: Any
 ) -> None:
-    """Both in one array, so that the emulator keeps how they lie to each other."""
-    numbers = whole(rng, 3000, "f4")
+    """A and x are views of one array, so the emulator keeps their relative position."""
+    numbers = small_integers(rng, 3000, "f4")
 
     def parts(numbers: Any) -> Any:
-        A = numbers[of_A : of_A + 33 * 64].reshape(33, 64)
-        return A, numbers[of_x : of_x + (33 if transpose else 64)]
+        A = numbers[A_start : A_start + 33 * 64].reshape(33, 64)
+        return A, numbers[x_start : x_start + (33 if transpose else 64)]
 
     def product(numbers: Any) -> Any:
         return gpusolve.gemv(*parts(numbers), transpose=transpose)
 
-    expected = exact(*parts(numbers), transpose).astype("f4")
+    expected = exact_product(*parts(numbers), transpose).astype("f4")
     same(backend.call(product, numbers), expected, strict=True)
 
 
 @without_gpu
-def test_bytes_that_do_not_lie_evenly(backend: Any, rng: np.random.Generator) -> None:
+def test_inputs_may_be_unaligned(backend: Any, rng: np.random.Generator) -> None:
     record = np.dtype([("flag", "u1"), ("number", "f4")])
     records = np.zeros((20, 30), record)
-    records["number"] = whole(rng, (20, 30), "f4")
+    records["number"] = small_integers(rng, (20, 30), "f4")
     A, x = records["number"], records["number"][0]
     assert not A.flags.aligned
-    same(gpusolve.gemv(A, x), exact(A, x).astype("f4"), strict=True)
+    same(gpusolve.gemv(A, x), exact_product(A, x).astype("f4"), strict=True)
 
 
-def test_a_shared_matrix_is_not_copied(rng: np.random.Generator) -> None:
-    A = np.broadcast_to(whole(rng, (1, 4, 5), "f4"), (1000, 4, 5))
-    problem = gemv_kernel.operands_of(A, np.ones((1000, 5), "f4"), (1000,))
-    assert problem.A is A
-    assert problem.A_offsets is None
-    assert problem.x_offsets is not None
+def test_broadcast_matrix_is_not_copied(rng: np.random.Generator) -> None:
+    A = np.broadcast_to(small_integers(rng, (1, 4, 5), "f4"), (1000, 4, 5))
+    operands = gemv_kernel.operands_of(A, np.ones((1000, 5), "f4"), (1000,))
+    assert operands.A is A
+    assert operands.A_offsets is None
+    assert operands.x_offsets is not None
 
 
 # ---- floating-point numbers ----
 
 
 @every_variant
-@either_way
+@transposed_or_not
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_rounding(
+def test_rounding_errors_are_bounded(
     backend: Any, dtype: str, transpose: bool, variant: str, rng: np.random.Generator
 ) -> None:
     A = rng.standard_normal((37, 1500)).astype(dtype)
@@ -313,7 +327,7 @@ def test_rounding(
 
 
 @every_variant
-def test_half_is_added_up_in_float(backend: Any, variant: str) -> None:
+def test_float16_is_summed_in_float32(backend: Any, variant: str) -> None:
     A, x = np.ones((2, 5000), np.float16), np.ones(5000, np.float16)
     found = backend.call(gpusolve.gemv, A, x, variant=variant)
     same(found, np.full(2, 5000, np.float16), strict=True)
@@ -326,14 +340,14 @@ def test_half_is_added_up_in_float(backend: Any, variant: str) -> None:
 
 
 @every_variant
-@either_way
+@transposed_or_not
 @every_layout
-def test_nan_and_infinity(
+def test_nan_and_infinity_propagate(
     backend: Any, layout: str, transpose: bool, variant: str, rng: np.random.Generator
 ) -> None:
-    A = whole(rng, (14, 22), np.float32)
+    A = small_integers(rng, (14, 22), np.float32)
     A[2, 3], A[5, 21], A[13, 0], A[13, 1] = np.nan, np.inf, np.inf, -np.inf
-    x = whole(rng, 14 if transpose else 22, np.float32)
+    x = small_integers(rng, 14 if transpose else 22, np.float32)
     x[-1], x[3] = np.inf, 0
 
     def product(A: Any, x: Any) -> Any:
@@ -362,23 +376,21 @@ def test_same_bits_in_every_schedule(
 
 
 @every_variant
-def test_no_block_reads_what_another_writes(
-    variant: str, rng: np.random.Generator, monkeypatch: Any
-) -> None:
+def test_no_races(variant: str, rng: np.random.Generator, monkeypatch: Any) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     with _emulator.races():
         for shape, transpose in itertools.product(((9, 9000), (70, 33)), (False, True)):
-            A = whole(rng, shape, "f4")
-            x = whole(rng, shape[0 if transpose else 1], "f4")
+            A = small_integers(rng, shape, "f4")
+            x = small_integers(rng, shape[0 if transpose else 1], "f4")
             gpusolve.gemv(A, x, transpose=transpose, variant=variant)
 
 
-# ---- dtypes that become others, and where the result lives ----
+# ---- dtype and device of the result ----
 
 
 @numpy_only
 @pytest.mark.parametrize(
-    ("of_A", "of_x", "of_y"),
+    ("A_dtype", "x_dtype", "y_dtype"),
     [
         ("float16", "float16", "float16"),
         (">f2", "float16", "float16"),
@@ -390,32 +402,34 @@ def test_no_block_reads_what_another_writes(
         ("uint8", "int64", "float64"),
     ],
 )
-def test_dtype_of_the_result(backend: Any, of_A: str, of_x: str, of_y: str) -> None:
-    A, x = np.ones((2, 3), of_A), np.ones(3, of_x)
-    same(gpusolve.gemv(A, x), np.full(2, 3, of_y), strict=True)
+def test_dtype_of_the_result(
+    backend: Any, A_dtype: str, x_dtype: str, y_dtype: str
+) -> None:
+    A, x = np.ones((2, 3), A_dtype), np.ones(3, x_dtype)
+    same(gpusolve.gemv(A, x), np.full(2, 3, y_dtype), strict=True)
 
 
-def test_lives_where_the_input_does(backend: Any) -> None:
+def test_result_is_on_the_device_of_the_input(backend: Any) -> None:
     found = gpusolve.gemv(backend.array(np.ones((2, 3))), backend.array(np.ones(3)))
     assert is_cupy(found) == (backend.name == "cuda")
 
 
 @without_gpu
-def test_whatever_is_array_like(backend: Any) -> None:
+def test_array_likes_are_accepted(backend: Any) -> None:
     same(gpusolve.gemv([[1, 2], [3, 4]], (1, 1)), [3.0, 7.0])
 
 
-def test_a_list_goes_where_the_matrix_is(backend: Any) -> None:
+def test_x_may_be_a_list_on_any_device(backend: Any) -> None:
     A = backend.array(np.array([[1.0, 2], [3, 4]]))
     same(backend.numpy(gpusolve.gemv(A, [1, 1])), [3.0, 7.0])
 
 
-def test_the_specification(rng: np.random.Generator) -> None:
-    A, x = whole(rng, (3, 4, 5), "f2"), whole(rng, (3, 1, 5), "f2")
+def test_reference_is_exact(rng: np.random.Generator) -> None:
+    A, x = small_integers(rng, (3, 4, 5), "f2"), small_integers(rng, (3, 1, 5), "f2")
     found = gpusolve.reference.gemv(A, x)
-    same(found, exact(A, x).astype("f2"), strict=True)
+    same(found, exact_product(A, x).astype("f2"), strict=True)
     found = gpusolve.reference.gemv(A.swapaxes(1, 2), x, transpose=True)
-    same(found, exact(A, x).astype("f2"), strict=True)
+    same(found, exact_product(A, x).astype("f2"), strict=True)
 
 
 # ---- out ----
@@ -431,8 +445,10 @@ def test_the_specification(rng: np.random.Generator) -> None:
         lambda z: z[:60].reshape(20, 3).T,
     ],
 )
-def test_out(backend: Any, view: Any, variant: str, rng: np.random.Generator) -> None:
-    A, x = whole(rng, (3, 20, 30), "f4"), whole(rng, 30, "f4")
+def test_out_may_be_a_strided_view(
+    backend: Any, view: Any, variant: str, rng: np.random.Generator
+) -> None:
+    A, x = small_integers(rng, (3, 20, 30), "f4"), small_integers(rng, 30, "f4")
 
     def product(A: Any, x: Any, z: Any) -> Any:
         out = view(z)
@@ -441,32 +457,32 @@ def test_out(backend: Any, view: Any, variant: str, rng: np.random.Generator) ->
 
     z = np.full(200, 7, np.float32)
     expected = z.copy()
-    view(expected)[...] = exact(A, x)
+    view(expected)[...] = exact_product(A, x)
     same(backend.call(product, A, x, z), expected, strict=True)
 
 
-def test_out_over_an_input(backend: Any, rng: np.random.Generator) -> None:
-    A, x = whole(rng, (70, 70), "f8"), whole(rng, 70, "f8")
+def test_out_may_alias_an_input(backend: Any, rng: np.random.Generator) -> None:
+    A, x = small_integers(rng, (70, 70), "f8"), small_integers(rng, 70, "f8")
 
-    def over_x(A: Any, x: Any) -> Any:
+    def out_is_x(A: Any, x: Any) -> Any:
         return gpusolve.gemv(A, x, out=x)
 
-    def over_a_row(A: Any, x: Any) -> Any:
+    def out_is_a_row(A: Any, x: Any) -> Any:
         return gpusolve.gemv(A, x, out=A[3])
 
-    expected = exact(A, x).astype("f8")
-    same(backend.call(over_x, A.copy(), x.copy()), expected)
-    same(backend.call(over_a_row, A.copy(), x.copy()), expected)
+    expected = exact_product(A, x).astype("f8")
+    same(backend.call(out_is_x, A.copy(), x.copy()), expected)
+    same(backend.call(out_is_a_row, A.copy(), x.copy()), expected)
 
 
 @without_gpu
-def test_out_of_uneven_bytes(backend: Any) -> None:
+def test_out_may_be_unaligned(backend: Any) -> None:
     out = np.frombuffer(bytearray(25), np.float64, 3, 1)
     assert not out.flags.aligned
     same(gpusolve.gemv(np.ones((3, 2)), np.ones(2), out=out), [2, 2, 2])
 
 
-def test_out_where_there_is_nothing(backend: Any) -> None:
+def test_out_of_empty_sums_is_zero(backend: Any) -> None:
     def product(A: Any, x: Any, out: Any) -> Any:
         return gpusolve.gemv(A, x, out=out)
 
@@ -474,8 +490,8 @@ def test_out_where_there_is_nothing(backend: Any) -> None:
     same(found, np.zeros(3), strict=True)
 
 
-def test_inputs_are_left_as_they_are(backend: Any, rng: np.random.Generator) -> None:
-    A, x = whole(rng, (2, 30, 20), "f4"), whole(rng, 30, "f4")
+def test_inputs_are_not_changed(backend: Any, rng: np.random.Generator) -> None:
+    A, x = small_integers(rng, (2, 30, 20), "f4"), small_integers(rng, 30, "f4")
     before = A.copy(), x.copy()
     A.flags.writeable = x.flags.writeable = False
     backend.call(gpusolve.gemv, A, x, transpose=True)
@@ -483,12 +499,12 @@ def test_inputs_are_left_as_they_are(backend: Any, rng: np.random.Generator) -> 
     same(x, before[1])
 
 
-# ---- any product ----
+# ---- random products ----
 
 
 @st.composite
 def products(draw: Any) -> tuple[Array, Array, bool]:
-    """Small whole numbers in some layout, with leading axes that broadcast."""
+    """Small integers in any layout, with batches that broadcast; sizes may be zero."""
     m, n = draw(st.integers(0, 40)), draw(st.integers(0, 40))
     transpose = draw(st.booleans())
     batch = draw(st.sampled_from([((), ()), ((2,), ()), ((3, 1), (2,)), ((0,), (1,))]))
@@ -503,71 +519,72 @@ def products(draw: Any) -> tuple[Array, Array, bool]:
 @without_gpu
 @every_variant
 @given(problem=products())
-def test_any_product(
+def test_random_products(
     backend: Any, variant: str, problem: tuple[Array, Array, bool]
 ) -> None:
     A, x, transpose = problem
     found = gpusolve.gemv(A, x, transpose=transpose, variant=variant)
-    same(found, exact(A, x, transpose).astype(A.dtype), strict=True)
+    same(found, exact_product(A, x, transpose).astype(A.dtype), strict=True)
 
 
-# ---- plans, for matrices of any size ----
+# ---- launch shapes ----
 
 
-def plan(
+def auto_shape(
     m: int, n: int, dtype: Any = "f4", transpose: bool = False, systems: int = 1
 ) -> Dots | Axpys:
-    """What "auto" does to a contiguous matrix, of which nobody touches the memory."""
-    one = np.lib.stride_tricks.as_strided
+    """The launch shape of "auto" for a contiguous matrix, whose memory is not read."""
+    view = np.lib.stride_tricks.as_strided
     itemsize = np.dtype(dtype).itemsize
     memory = np.zeros(64, dtype)
     memory = memory[-memory.ctypes.data // itemsize % 16 :]
-    A = one(memory, (systems, m, n), (m * n * itemsize, n * itemsize, itemsize))
+    A = view(memory, (systems, m, n), (m * n * itemsize, n * itemsize, itemsize))
     A = A.swapaxes(1, 2) if transpose else A
     length = m if transpose else n
-    x = one(memory, (1, length), (length * itemsize, itemsize))
-    problem = gemv_kernel.operands_of(A, x, (systems,))
-    by_dots = gemv_kernel.by_dots(problem)
-    return (gemv_kernel.dots_of if by_dots else gemv_kernel.axpys_of)(problem)
+    x = view(memory, (1, length), (length * itemsize, itemsize))
+    operands = gemv_kernel.operands_of(A, x, (systems,))
+    by_dots = gemv_kernel.by_dots(operands)
+    return (gemv_kernel.dots_of if by_dots else gemv_kernel.axpys_of)(operands)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_plans_cover_the_columns(dtype: str) -> None:
+def test_launch_shapes_cover_the_matrix(dtype: str) -> None:
     lengths = (1, 2, 7, 16, 33, 64, 1000, 4097, 10**5, 10**7 + 3)
     for m, n, transpose in itertools.product(lengths, lengths, (False, True)):
         columns = m if transpose else n
-        made = plan(m, n, dtype, transpose)
-        assert (made.chunks - 1) * made.chunk < columns <= made.chunks * made.chunk
-        assert made.chunks == 1 or made.chunk % made.pack == 0
-        if isinstance(made, Dots):
-            assert made.team == THREADS or (made.team <= WARP and made.chunks == 1)
-            assert made.team & (made.team - 1) == 0
+        shape = auto_shape(m, n, dtype, transpose)
+        assert (shape.chunks - 1) * shape.chunk < columns <= shape.chunks * shape.chunk
+        assert shape.chunks == 1 or shape.chunk % shape.pack == 0
+        if isinstance(shape, Dots):
+            assert shape.team == THREADS or (shape.team <= WARP and shape.chunks == 1)
+            assert shape.team & (shape.team - 1) == 0
         else:
             rows = n if transpose else m
-            covered = made.lanes * made.pack
-            assert (made.tiles - 1) * covered < rows <= made.tiles * covered
-            assert made.lanes & (made.lanes - 1) == 0
+            covered = shape.lanes * shape.pack
+            assert (shape.tiles - 1) * covered < rows <= shape.tiles * covered
+            assert shape.lanes & (shape.lanes - 1) == 0
 
 
-def test_plans_of_the_paper() -> None:
-    """Rows of 16, 32 and 64 numbers need no more threads than they have packs."""
+def test_short_rows_get_one_thread_per_pack() -> None:
+    """The sizes of the paper: rows of 16, 32 and 64 elements."""
     for n, team in ((16, 4), (32, 8), (64, 16)):
-        made = plan(10**5, n)
-        assert isinstance(made, Dots)
-        assert (made.pack, made.team, made.chunks) == (4, team, 1)
-        other = plan(10**5, n, transpose=True)
+        shape = auto_shape(10**5, n)
+        assert isinstance(shape, Dots)
+        assert (shape.pack, shape.team, shape.chunks) == (4, team, 1)
+        other = auto_shape(10**5, n, transpose=True)
         assert isinstance(other, Axpys)
         assert (other.pack, other.lanes) == (4, team)
 
 
-@either_way
+@transposed_or_not
 @pytest.mark.parametrize("short", [1, 16, 63])
-def test_long_reductions_are_spread(short: int, transpose: bool) -> None:
+def test_long_sums_are_split_into_chunks(short: int, transpose: bool) -> None:
     long = 10**6
-    made = plan(long, short, transpose=True) if transpose else plan(short, long)
-    tiles = made.tiles if isinstance(made, Axpys) else short
-    most = gemv_kernel.WAVES * gemv_kernel.BLOCKS
-    assert 100 <= made.chunks * tiles <= most + tiles
+    m, n = (long, short) if transpose else (short, long)
+    shape = auto_shape(m, n, transpose=transpose)
+    tiles = shape.tiles if isinstance(shape, Axpys) else short
+    limit = gemv_kernel.WAVES * gemv_kernel.BLOCKS
+    assert 100 <= shape.chunks * tiles <= limit + tiles
 
 
 @pytest.mark.parametrize(
@@ -580,61 +597,61 @@ def test_long_reductions_are_spread(short: int, transpose: bool) -> None:
         (17_000, 17_000, False),
     ],
 )
-def test_long_products_take_several_waves(m: int, n: int, transpose: bool) -> None:
-    made = plan(m, n, transpose=transpose)
-    if isinstance(made, Axpys):
-        blocks = made.tiles * made.chunks
+def test_large_products_have_several_waves(m: int, n: int, transpose: bool) -> None:
+    shape = auto_shape(m, n, transpose=transpose)
+    if isinstance(shape, Axpys):
+        blocks = shape.tiles * shape.chunks
     else:
-        blocks = -(-m // made.height) * made.team * made.chunks // THREADS
+        blocks = ceil_div(m, shape.height) * shape.team * shape.chunks // THREADS
     assert blocks >= 0.9 * gemv_kernel.WAVES * gemv_kernel.BLOCKS
 
 
-def test_short_products_are_not_cut_for_it() -> None:
-    made = plan(4096, 4096)
-    assert isinstance(made, Dots)
-    assert (made.team, made.chunks) == (WARP, 1)
+def test_smaller_products_are_not_split() -> None:
+    shape = auto_shape(4096, 4096)
+    assert isinstance(shape, Dots)
+    assert (shape.team, shape.chunks) == (WARP, 1)
 
 
-def test_many_rows_share_what_is_read_of_x() -> None:
-    made = plan(10**5, 10**4)
-    assert isinstance(made, Dots)
-    assert (made.height, made.team) == (gemv_kernel.HEIGHT, WARP)
+def test_many_rows_share_their_reads_of_x() -> None:
+    shape = auto_shape(10**5, 10**4)
+    assert isinstance(shape, Dots)
+    assert (shape.height, shape.team) == (gemv_kernel.HEIGHT, WARP)
 
 
-def test_threads_run_along_the_only_axis() -> None:
+def test_single_row_uses_dots_and_single_column_axpys() -> None:
     for transpose in (False, True):
         row, column = ((1, 5000), (5000, 1))[:: -1 if transpose else 1]
-        assert isinstance(plan(*row, transpose=transpose), Dots)
-        assert isinstance(plan(*column, transpose=transpose), Axpys)
+        assert isinstance(auto_shape(*row, transpose=transpose), Dots)
+        assert isinstance(auto_shape(*column, transpose=transpose), Axpys)
 
 
-def test_systems_of_one_row_share_nothing() -> None:
-    made = plan(1, 128, systems=10**6)
-    assert isinstance(made, Dots)
-    assert (made.height, made.team) == (1, WARP)
+def test_teams_do_not_span_systems() -> None:
+    shape = auto_shape(1, 128, systems=10**6)
+    assert isinstance(shape, Dots)
+    assert (shape.height, shape.team) == (1, WARP)
 
 
 def test_tiny_systems_share_a_block() -> None:
-    made = plan(8, 8, transpose=True, systems=10**6)
-    assert isinstance(made, Dots)
-    assert made.team == 8
+    shape = auto_shape(8, 8, transpose=True, systems=10**6)
+    assert isinstance(shape, Dots)
+    assert shape.team == 8
 
 
 # ---- several devices ----
 
 
 @every_variant
-def test_the_arrays_device_is_the_current_one(
+def test_device_of_the_arrays_is_current(
     variant: str, rng: np.random.Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     monkeypatch.setattr(kernels, "EmulatedDevice", Watched)
-    A, x = whole(rng, (20, 36), "f4"), whole(rng, 36, "f4")
-    same(gpusolve.gemv(A, x, variant=variant), exact(A, x).astype("f4"))
+    A, x = small_integers(rng, (20, 36), "f4"), small_integers(rng, 36, "f4")
+    same(gpusolve.gemv(A, x, variant=variant), exact_product(A, x).astype("f4"))
     assert Watched.entered == 0
 
 
-# ---- what is refused ----
+# ---- invalid arguments ----
 
 A, x = np.ones((4, 3)), np.ones(3)
 
@@ -684,7 +701,7 @@ A, x = np.ones((4, 3)), np.ones(3)
         ),
     ],
 )
-def test_bad_calls(
+def test_invalid_arguments_are_rejected(
     backend: Any, arguments: Any, options: Any, error: Any, message: str
 ) -> None:
     with pytest.raises(error, match=message):

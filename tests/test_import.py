@@ -1,4 +1,4 @@
-"""``import gpusolve`` loads little, and needs no GPU, no driver and no CuPy."""
+"""``import gpusolve`` loads few modules and needs no GPU, driver or CuPy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-NO_CUPY = "raise ImportError('no CuPy here')"
-BROKEN_CUPY = "raise RuntimeError('libcuda.so.1 is not what it seems')"
+NO_CUPY = "raise ImportError('CuPy is not installed')"
+BROKEN_CUPY = "raise RuntimeError('libcuda.so.1 cannot be loaded')"
 NO_DRIVER = """
 class ndarray: pass
 class cuda:
@@ -44,7 +44,7 @@ gpusolve.show_config()
 
 
 def run(script: str, cupy: str, folder: Path) -> str:
-    """What a fresh interpreter prints that finds `cupy` as its CuPy."""
+    """Output of a script in a new interpreter; `cupy` is the source of its CuPy."""
     (folder / "cupy").mkdir()
     (folder / "cupy" / "__init__.py").write_text(cupy)
     path = os.pathsep.join([str(folder), str(ROOT)])
@@ -62,23 +62,25 @@ def run(script: str, cupy: str, folder: Path) -> str:
 @pytest.mark.parametrize(
     ("cupy", "first"),
     [
-        (NO_CUPY, ""),
-        (BROKEN_CUPY, ""),
-        (NO_DRIVER, ""),
-        (NO_DRIVER, "import cupy\n"),
+        pytest.param(NO_CUPY, "", id="no CuPy"),
+        pytest.param(BROKEN_CUPY, "", id="broken CuPy"),
+        pytest.param(NO_DRIVER, "", id="no driver"),
+        pytest.param(NO_DRIVER, "import cupy\n", id="no driver, CuPy imported first"),
     ],
 )
-def test_solves_whatever_cupy_is(tmp_path: Path, cupy: str, first: str) -> None:
+def test_nnls_works_without_cupy_or_driver(
+    tmp_path: Path, cupy: str, first: str
+) -> None:
     assert "numpy" in run(first + SOLVE, cupy, tmp_path)
 
 
-def test_what_windows_lacks_is_not_needed(tmp_path: Path) -> None:
+def test_nnls_works_without_posix_modules(tmp_path: Path) -> None:
     found = run(WITHOUT_POSIX + SOLVE + EMULATED, NO_CUPY, tmp_path)
     assert "numpy" in found
     assert "the emulator runs on Linux" in found
 
 
-def test_import_loads_nothing_else_but_numpy(tmp_path: Path) -> None:
+def test_import_loads_only_numpy_and_threadpoolctl(tmp_path: Path) -> None:
     script = (
         "import sys; before = set(sys.modules); import gpusolve;"
         "loaded = {name.partition('.')[0] for name in set(sys.modules) - before};"

@@ -21,8 +21,8 @@ is_positive = gpusolve.Map("is positive", "x > 0", lambda x: x > 0, dtype=bool)
 square = gpusolve.Map("square", "x * x", np.square)
 
 
-def parted(values: list[Any], kept: list[bool]) -> list[Any]:
-    """The kept values and then the rest, by brute force."""
+def partition_by_brute_force(values: list[Any], kept: list[bool]) -> list[Any]:
+    """Kept values, then the others, each in their order; by brute force."""
     pairs = list(zip(values, kept, strict=True))
     return [v for v, keep in pairs if keep] + [v for v, keep in pairs if not keep]
 
@@ -30,7 +30,7 @@ def parted(values: list[Any], kept: list[bool]) -> list[Any]:
 # ---- partition ----
 
 
-def test_partition_of_the_slides(backend: Any) -> None:
+def test_partition_example_from_the_slides(backend: Any) -> None:
     x = np.array([5, 4, 2, 10, 3, 7, 8])
     for mask in (x % 2 == 0, is_even):
         count, y = backend.call(gpusolve.stable_partition, x, mask)
@@ -41,12 +41,16 @@ def test_partition_of_the_slides(backend: Any) -> None:
 
 
 @pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.99, 1])
-def test_partition(backend: Any, share: float, rng: np.random.Generator) -> None:
+def test_partition_by_a_mask(
+    backend: Any, share: float, rng: np.random.Generator
+) -> None:
     for n in LENGTHS:
         x, mask = np.arange(n, dtype=np.int32), rng.random(n) < share
         count, y = backend.call(gpusolve.stable_partition, x, mask)
         assert count == sum(mask.tolist())
-        expected = np.array(parted(x.tolist(), mask.tolist()), np.int32)
+        expected = np.array(
+            partition_by_brute_force(x.tolist(), mask.tolist()), np.int32
+        )
         same(y, expected, strict=True, err_msg=f"{n} elements")
 
 
@@ -59,14 +63,16 @@ def test_partition_by_a_predicate(
         count, y = backend.call(gpusolve.stable_partition, x, is_positive)
         kept = [value > 0 for value in x.tolist()]
         assert count == sum(kept)
-        same(y, np.array(parted(x.tolist(), kept), dtype), strict=True)
+        same(
+            y, np.array(partition_by_brute_force(x.tolist(), kept), dtype), strict=True
+        )
 
 
 @pytest.mark.parametrize("dtype", [*REALS.split(), "complex64", "complex128"])
-def test_partition_moves_every_bit(
+def test_partition_preserves_all_bits(
     backend: Any, dtype: str, rng: np.random.Generator
 ) -> None:
-    """NaNs keep their payloads, and zeros their signs."""
+    """Also the payloads of NaNs and the signs of zeros."""
     n = 1025
     x = rng.integers(0, 256, n * np.dtype(dtype).itemsize).astype(np.uint8).view(dtype)
     if dtype == "bool":
@@ -75,18 +81,21 @@ def test_partition_moves_every_bit(
     _, y = backend.call(gpusolve.stable_partition, x, mask)
     assert y.dtype == x.dtype
     as_bytes = x.view(np.uint8).reshape(n, -1)
-    same(y.view(np.uint8).reshape(n, -1), parted(as_bytes.tolist(), mask.tolist()))
+    same(
+        y.view(np.uint8).reshape(n, -1),
+        partition_by_brute_force(as_bytes.tolist(), mask.tolist()),
+    )
 
 
-def test_partition_of_views(backend: Any, rng: np.random.Generator) -> None:
+def test_partition_of_strided_views(backend: Any, rng: np.random.Generator) -> None:
     x, mask = rng.integers(0, 99, 3000), rng.random(6000) < 0.5
     _, y = backend.call(
         lambda x, mask: gpusolve.stable_partition(x[::-2], mask[1::4]), x, mask
     )
-    same(y, parted(x[::-2].tolist(), mask[1::4].tolist()))
+    same(y, partition_by_brute_force(x[::-2].tolist(), mask[1::4].tolist()))
 
 
-def test_partition_in_any_schedule(
+def test_partition_in_any_schedule_of_threads_and_blocks(
     schedule: str, rng: np.random.Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
@@ -107,52 +116,65 @@ def test_partition_is_a_stable_permutation(backend: Any, mask: list[bool]) -> No
     assert (np.diff(y[count:]) > 0).all()
 
 
-def test_partition_leaves_its_input(backend: Any, rng: np.random.Generator) -> None:
+def test_partition_returns_a_copy(backend: Any, rng: np.random.Generator) -> None:
     x, mask = backend.array(np.arange(100)), backend.array(rng.random(100) < 0.5)
     _, y = gpusolve.stable_partition(x, mask)
     y[:] = 0
     same(backend.call(lambda: x), np.arange(100))
 
 
-def test_partition_lives_where_the_input_does(backend: Any) -> None:
+def test_partition_result_is_on_the_device_of_the_input(backend: Any) -> None:
     x = backend.array(np.arange(5))
     for found in gpusolve.stable_partition(x, is_even):
         assert is_cupy(found) == (backend.name == "cuda")
 
 
+def test_mask_may_be_a_list(backend: Any) -> None:
+    count, y = gpusolve.stable_partition(
+        backend.array(np.array([1, 2, 3])), [False, True, True]
+    )
+    assert int(count) == 2
+    same(backend.numpy(y), [2, 3, 1])
+
+
+def test_mask_may_be_an_empty_list(backend: Any) -> None:
+    count, y = gpusolve.stable_partition(backend.array(np.empty(0)), [])
+    assert (int(count), len(y)) == (0, 0)
+
+
 # ---- scatter ----
 
 
-def test_scatter_of_the_slides(backend: Any) -> None:
+def test_scatter_example_from_the_slides(backend: Any) -> None:
     target, values = np.arange(6.0), np.array([10.0, 20.0, 30.0, 40.0])
     found = backend.call(gpusolve.scatter, target, np.array([2, 4, 1, -1]), values)
     same(found, np.array([0.0, 30, 10, 3, 20, 5]), strict=True)
 
 
 def test_scatter_is_in_place(backend: Any) -> None:
-    def into(target: Any, indices: Any, values: Any) -> Any:
+    def scatter_into_a_slice(target: Any, indices: Any, values: Any) -> Any:
         found = gpusolve.scatter(target[3:8], indices, values)
         return found, target
 
     target = np.zeros(10, np.int32)
     indices, values = np.array([4, 0, 5, -1]), np.array([1, 2, 3, 4], np.int32)
-    found, target = backend.call(into, target, indices, values)
+    found, target = backend.call(scatter_into_a_slice, target, indices, values)
     same(found, [2, 0, 0, 0, 1])
     same(target, [0, 0, 0, 2, 0, 0, 0, 1, 0, 0])
 
-    def returned(target: Any, indices: Any, values: Any) -> bool:
+    def returns_target(target: Any, indices: Any, values: Any) -> bool:
         return gpusolve.scatter(target, indices, values) is target
 
-    assert backend.call(returned, target, indices, values)
+    assert backend.call(returns_target, target, indices, values)
 
 
 @pytest.mark.parametrize(
     "dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"]
 )
-def test_indices_outside_are_ignored(backend: Any, dtype: str) -> None:
+def test_out_of_range_indices_are_ignored(backend: Any, dtype: str) -> None:
     info = np.iinfo(dtype)
-    outside = np.array([info.max, 100, info.min if info.min else 101], dtype)
-    indices = np.concatenate([outside, np.array([99, 0], dtype), outside])
+    out_of_range = np.array([info.max, 100, info.min if info.min else 101], dtype)
+    indices = np.concatenate([out_of_range, np.array([99, 0], dtype), out_of_range])
     target, values = np.zeros(100, np.int32), np.arange(1, 9, dtype=np.int32)
     found = backend.call(gpusolve.scatter, target, indices, values)
     assert found[99] == 4
@@ -160,10 +182,12 @@ def test_indices_outside_are_ignored(backend: Any, dtype: str) -> None:
     assert (found[1:99] == 0).all()
 
 
-def test_scatter_onto_and_of_nothing(backend: Any) -> None:
-    nothing, none = np.zeros(0), np.zeros(0, np.int64)
-    assert len(backend.call(gpusolve.scatter, nothing, np.arange(3), np.ones(3))) == 0
-    same(backend.call(gpusolve.scatter, np.ones(3), none, nothing), np.ones(3))
+def test_scatter_of_empty_arrays(backend: Any) -> None:
+    no_values, no_indices = np.zeros(0), np.zeros(0, np.int64)
+    found = backend.call(gpusolve.scatter, no_values, np.arange(3), np.ones(3))
+    assert len(found) == 0
+    found = backend.call(gpusolve.scatter, np.ones(3), no_indices, no_values)
+    same(found, np.ones(3))
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float32", "complex128"])
@@ -176,7 +200,7 @@ def test_scatter_inverts_gather(
     same(found, x, strict=True)
 
 
-def test_scatter_of_elements(backend: Any, rng: np.random.Generator) -> None:
+def test_scatter_of_matrices(backend: Any, rng: np.random.Generator) -> None:
     target, values = np.zeros((5, 2, 3)), rng.standard_normal((3, 2, 3))
     found = backend.call(gpusolve.scatter, target, np.array([4, 9, 1]), values)
     expected = np.zeros((5, 2, 3))
@@ -184,7 +208,7 @@ def test_scatter_of_elements(backend: Any, rng: np.random.Generator) -> None:
     same(found, expected, strict=True)
 
 
-def test_of_equal_indices_one_wins(backend: Any) -> None:
+def test_duplicate_indices_store_one_of_their_values(backend: Any) -> None:
     values = np.arange(1, 1001, dtype=np.int32)
     indices = np.arange(1000) % 3
     target = backend.call(gpusolve.scatter, np.zeros(4, np.int32), indices, values)
@@ -195,12 +219,37 @@ def test_of_equal_indices_one_wins(backend: Any) -> None:
         same(target, [1000, 998, 999, 0])
 
 
+def test_scatter_target_may_alias_values(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    order = rng.permutation(5000)
+    x = backend.array(np.arange(5000) * 10)
+    gpusolve.scatter(x, backend.array(order), x)
+    inverse = np.empty(5000, int)
+    inverse[order] = np.arange(5000)
+    same(backend.numpy(x), inverse * 10)
+
+
+def test_scatter_target_may_alias_indices(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    order = rng.permutation(5000)
+    target = backend.array(order.copy())
+    gpusolve.scatter(target, target, backend.array(np.arange(5000)))
+    same(backend.numpy(target)[order], np.arange(5000))
+
+
+def test_scatter_accepts_empty_lists(backend: Any) -> None:
+    x = backend.array(np.arange(3.0))
+    same(backend.numpy(gpusolve.scatter(x, [], [])), [0.0, 1.0, 2.0])
+
+
 # ---- replicate ----
 
 
 @pytest.mark.parametrize("n", [0, 1, 33, 1025])
 @pytest.mark.parametrize("value", [True, np.int8(3), np.float32(0.5), 1j])
-def test_replicate(backend: Any, n: int, value: Any) -> None:
+def test_replicate_a_scalar(backend: Any, n: int, value: Any) -> None:
     like = np.zeros(2)
     found = backend.call(gpusolve.replicate, n, value, like=like)
     same(found, np.full(n, value), strict=True)
@@ -208,27 +257,27 @@ def test_replicate(backend: Any, n: int, value: Any) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_replicas_are_no_view(backend: Any, n: int) -> None:
-    def changed(element: Any) -> Any:
+def test_replicate_returns_a_copy(backend: Any, n: int) -> None:
+    def change_replicas(element: Any) -> Any:
         found = gpusolve.replicate(n, element)
         found += 1
         return found, element
 
-    found, element = backend.call(changed, np.array([1.0, 2.0]))
+    found, element = backend.call(change_replicas, np.array([1.0, 2.0]))
     same(found, np.full((n, 2), [2.0, 3.0]))
     same(element, [1.0, 2.0])
 
 
-def test_replicate_lives_where_it_is_told(backend: Any) -> None:
+def test_replicate_result_is_on_the_device_of_like(backend: Any) -> None:
     found = gpusolve.replicate(3, 7, like=backend.array(np.zeros(2)))
     assert is_cupy(found) == (backend.name == "cuda")
 
 
-# ---- what is refused ----
+# ---- invalid arguments ----
 
 x, mask = np.arange(5), np.array([True, False, True, True, False])
-sealed = np.zeros(5)
-sealed.flags.writeable = False
+read_only = np.zeros(5)
+read_only.flags.writeable = False
 
 
 @without_gpu
@@ -244,7 +293,9 @@ sealed.flags.writeable = False
         ((x.astype(object), mask), TypeError, "object"),
     ],
 )
-def test_bad_partitions(backend: Any, arguments: Any, error: Any, message: str) -> None:
+def test_invalid_partitions_are_rejected(
+    backend: Any, arguments: Any, error: Any, message: str
+) -> None:
     with pytest.raises(error, match=message):
         gpusolve.stable_partition(*arguments)
 
@@ -258,12 +309,12 @@ def test_bad_partitions(backend: Any, arguments: Any, error: Any, message: str) 
         (x, [[0, 1]], [[1, 2]], ValueError, r"indices must .*got .*\(1, 2\)"),
         (x, [0, 1], [0.5, 1.5], TypeError, "values must .*int64, got float64"),
         ([1, 2, 3], [0], [7], TypeError, "target"),
-        (sealed, [0], [7], ValueError, "target must be .*writeable"),
+        (read_only, [0], [7], ValueError, "target must be .*writeable"),
         (np.zeros(10)[::2], [0], [7], ValueError, "target must be contiguous"),
         (np.array(3), [0], [7], ValueError, r"target must have shape .*got \(\)"),
     ],
 )
-def test_bad_scatters(
+def test_invalid_scatters_are_rejected(
     backend: Any, target: Any, indices: Any, values: Any, error: Any, message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -279,39 +330,8 @@ def test_bad_scatters(
         ("3", TypeError, "int"),
     ],
 )
-def test_bad_replicates(backend: Any, n: Any, error: Any, message: str) -> None:
+def test_invalid_replicates_are_rejected(
+    backend: Any, n: Any, error: Any, message: str
+) -> None:
     with pytest.raises(error, match=message):
         gpusolve.replicate(n, 0)
-
-
-def test_scatter_permutes_in_place(backend: Any, rng: np.random.Generator) -> None:
-    order = rng.permutation(5000)
-    x = backend.array(np.arange(5000) * 10)
-    gpusolve.scatter(x, backend.array(order), x)
-    inverse = np.empty(5000, int)
-    inverse[order] = np.arange(5000)
-    np.testing.assert_array_equal(backend.numpy(x), inverse * 10)
-
-
-def test_scatter_at_its_own_values(backend: Any, rng: np.random.Generator) -> None:
-    order = rng.permutation(5000)
-    target = backend.array(order.copy())
-    gpusolve.scatter(target, target, backend.array(np.arange(5000)))
-    np.testing.assert_array_equal(backend.numpy(target)[order], np.arange(5000))
-
-
-def test_nothing_given_as_lists(backend: Any) -> None:
-    x = backend.array(np.arange(3.0))
-    np.testing.assert_array_equal(
-        backend.numpy(gpusolve.scatter(x, [], [])), [0.0, 1.0, 2.0]
-    )
-    count, y = gpusolve.stable_partition(backend.array(np.empty(0)), [])
-    assert (int(count), len(y)) == (0, 0)
-
-
-def test_a_mask_as_a_list(backend: Any) -> None:
-    count, y = gpusolve.stable_partition(
-        backend.array(np.array([1, 2, 3])), [False, True, True]
-    )
-    assert int(count) == 2
-    np.testing.assert_array_equal(backend.numpy(y), [2, 3, 1])

@@ -1,4 +1,4 @@
-"""Reduction, its four variants, all, any, and the maximum segment sum."""
+"""Reduction in every variant, all, any, and the maximum segment sum."""
 
 from __future__ import annotations
 
@@ -30,11 +30,15 @@ from gpusolve._device.arrays import is_cupy
 
 VARIANTS = ("auto", "tree", "group", "chunked", "atomic")
 ORDERED = ("auto", "tree", "group", "chunked")
+"""Variants that do not need a commutative operator."""
 
 same = np.testing.assert_array_equal
 
 
-def check(backend: Any, case: Case, rng: np.random.Generator, **options: Any) -> None:
+def check_reductions(
+    backend: Any, case: Case, rng: np.random.Generator, **options: Any
+) -> None:
+    """Compare reductions of every length with brute force."""
     for n in LENGTHS:
         x = case.sample(rng, n)
         found = backend.call(gpusolve.reduce, x, case.op, **options)
@@ -45,22 +49,24 @@ def check(backend: Any, case: Case, rng: np.random.Generator, **options: Any) ->
 
 
 @pytest.mark.parametrize("case", REPRESENTATIVE, ids=str)
-def test_brute_force(backend: Any, case: Case, rng: np.random.Generator) -> None:
-    check(backend, case, rng)
+def test_reduction_agrees_with_brute_force(
+    backend: Any, case: Case, rng: np.random.Generator
+) -> None:
+    check_reductions(backend, case, rng)
 
 
 @numpy_only
 @pytest.mark.parametrize("case", EVERY_DTYPE, ids=str)
 def test_every_dtype(backend: Any, case: Case, rng: np.random.Generator) -> None:
-    check(backend, case, rng)
+    check_reductions(backend, case, rng)
 
 
 @pytest.mark.parametrize("variant", ["tree", "group", "chunked"])
 @pytest.mark.parametrize("case", FEW, ids=str)
-def test_variants(
+def test_ordered_variants_agree_with_brute_force(
     backend: Any, case: Case, variant: str, rng: np.random.Generator
 ) -> None:
-    check(backend, case, rng, variant=variant)
+    check_reductions(backend, case, rng, variant=variant)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +76,14 @@ def test_variants(
     ),
     ids=str,
 )
-def test_atomic(backend: Any, case: Case, rng: np.random.Generator) -> None:
-    check(backend, case, rng, variant="atomic")
+def test_atomic_variant_agrees_with_brute_force(
+    backend: Any, case: Case, rng: np.random.Generator
+) -> None:
+    check_reductions(backend, case, rng, variant="atomic")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_any_schedule(
+def test_any_schedule_of_threads_and_blocks(
     variant: str, schedule: str, rng: np.random.Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
@@ -87,7 +95,7 @@ def test_any_schedule(
 @pytest.mark.parametrize(
     "shape", [(), (0,), (1,), (0, 5), (5, 0), (70, 33), (3, 2, 700)]
 )
-def test_rows(
+def test_shapes(
     backend: Any, shape: tuple[int, ...], variant: str, rng: np.random.Generator
 ) -> None:
     x = rng.integers(-(2**31), 2**31, shape, np.int32)
@@ -96,14 +104,14 @@ def test_rows(
         same(found, x.sum(axis, np.int32), strict=True)
 
 
-def test_axes(backend: Any, rng: np.random.Generator) -> None:
+def test_every_tuple_of_axes(backend: Any, rng: np.random.Generator) -> None:
     x = rng.integers(-9, 9, (3, 4, 5), np.int32)
     for count in range(4):
         for axes in itertools.permutations(range(3), count):
             expected = x.sum(axes, np.int32)
             same(backend.call(gpusolve.reduce, x, axis=axes), expected, strict=True)
-            behind = tuple(axis - 3 for axis in axes)
-            same(backend.call(gpusolve.reduce, x, axis=behind), expected, strict=True)
+            negative = tuple(axis - 3 for axis in axes)
+            same(backend.call(gpusolve.reduce, x, axis=negative), expected, strict=True)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +123,7 @@ def test_axes(backend: Any, rng: np.random.Generator) -> None:
         ((1, 0), [[7, 3, 1, 4]]),
     ],
 )
-def test_order_is_kept_along_axes(backend: Any, axis: Any, flat: Any) -> None:
+def test_elements_are_combined_in_c_order(backend: Any, axis: Any, flat: Any) -> None:
     x = np.array([[7, 3], [1, 4]], np.int16)
     pairs = np.stack([x, x + 10], axis=-1)
     found = backend.call(gpusolve.reduce, pairs, affine, axis=axis)
@@ -125,7 +133,7 @@ def test_order_is_kept_along_axes(backend: Any, axis: Any, flat: Any) -> None:
     same(found.reshape(-1, 2), np.array(expected, x.dtype), strict=True)
 
 
-def test_axes_of_elements(backend: Any, rng: np.random.Generator) -> None:
+def test_axes_of_matrices(backend: Any, rng: np.random.Generator) -> None:
     x = rng.integers(-9, 9, (4, 3, 5, 2, 2))
     found = backend.call(gpusolve.reduce, x, matrix_product, axis=(0, -1))
     assert found.shape == (3, 2, 2)
@@ -146,7 +154,9 @@ def test_axes_of_elements(backend: Any, rng: np.random.Generator) -> None:
     ],
 )
 @pytest.mark.parametrize("axis", [None, 0, -1])
-def test_views(backend: Any, view: Any, axis: Any, rng: np.random.Generator) -> None:
+def test_strided_views(
+    backend: Any, view: Any, axis: Any, rng: np.random.Generator
+) -> None:
     x = rng.integers(0, 2, (13, 40), np.int16) * rng.integers(1, 99, (13, 40), np.int16)
     found = backend.call(
         lambda x: gpusolve.reduce(view(x), first_nonzero, axis=axis), x
@@ -160,25 +170,25 @@ def test_views(backend: Any, view: Any, axis: Any, rng: np.random.Generator) -> 
     same(np.ravel(found), np.array(expected, x.dtype), strict=True)
 
 
-def test_input_is_left_as_it_is(backend: Any) -> None:
+def test_input_is_not_changed(backend: Any) -> None:
     product = gpusolve.Monoid(
         "product of 1 x 1", [[1.0]], ("a[0] * b[0]",), np.matmul, commutative=True
     )
     x = np.arange(7.0).reshape(7, 1)
-    read_only = np.broadcast_to(x, (7, 3))
-    assert backend.call(gpusolve.reduce, read_only) == 63
-    one = backend.call(gpusolve.reduce, x[:1, None], product, axis=0)
-    one += 1
+    broadcast = np.broadcast_to(x, (7, 3))
+    assert backend.call(gpusolve.reduce, broadcast) == 63
+    single = backend.call(gpusolve.reduce, x[:1, None], product, axis=0)
+    single += 1
     same(x, np.arange(7.0).reshape(7, 1))
 
 
-def test_whatever_is_array_like(backend: Any) -> None:
+def test_array_likes_are_accepted(backend: Any) -> None:
     assert gpusolve.reduce([1, 2, 3]) == 6
     assert gpusolve.reduce(((1.5, 2), (3, 4)), "max") == 4
     assert gpusolve.reduce(3, "mul") == 3
 
 
-def test_lives_where_the_input_does(backend: Any) -> None:
+def test_result_is_on_the_device_of_the_input(backend: Any) -> None:
     found = gpusolve.reduce(backend.array(np.ones((2, 3))), axis=0)
     assert is_cupy(found) == (backend.name == "cuda")
 
@@ -194,10 +204,10 @@ def test_overflow_wraps(backend: Any, dtype: str) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("op", ["min", "max"])
-def test_nan_is_never_lost(backend: Any, op: str, variant: str) -> None:
-    for place in (0, 1, 31, 40, 299):
+def test_nan_propagates(backend: Any, op: str, variant: str) -> None:
+    for position in (0, 1, 31, 40, 299):
         x = np.linspace(-1, 1, 300, dtype=np.float32)
-        x[place] = np.nan
+        x[position] = np.nan
         assert np.isnan(backend.call(gpusolve.reduce, x, op, variant=variant))
     x = np.array([np.inf, -np.inf, 3], np.float32)
     expected = {"min": -np.inf, "max": np.inf}[op]
@@ -206,7 +216,7 @@ def test_nan_is_never_lost(backend: Any, op: str, variant: str) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_sums_of_floats(
+def test_rounding_errors_of_sums_are_bounded(
     backend: Any, dtype: Any, variant: str, rng: np.random.Generator
 ) -> None:
     x = rng.standard_normal(10007).astype(dtype)
@@ -216,14 +226,18 @@ def test_sums_of_floats(
 
 
 @given(st.lists(st.integers(-128, 127)), st.lists(st.integers(-128, 127)))
-def test_of_a_concatenation(backend: Any, left: list[int], right: list[int]) -> None:
+def test_reduction_of_a_concatenation(
+    backend: Any, left: list[int], right: list[int]
+) -> None:
     x, y = (np.array(part, np.int8) for part in (left, right))
     whole = backend.call(gpusolve.reduce, np.concatenate([x, y]), first_nonzero)
     parts = [backend.call(gpusolve.reduce, part, first_nonzero) for part in (x, y)]
     assert whole == (parts[0] or parts[1])
 
 
-def test_ufunc_that_leaves_the_dtype(backend: Any, rng: np.random.Generator) -> None:
+def test_operator_may_return_another_dtype(
+    backend: Any, rng: np.random.Generator
+) -> None:
     odd = gpusolve.Monoid(
         "odd", 0, "T((a != 0) != (b != 0))", np.logical_xor, commutative=True
     )
@@ -232,7 +246,9 @@ def test_ufunc_that_leaves_the_dtype(backend: Any, rng: np.random.Generator) -> 
     same(found, np.array(x.sum() % 2, np.int16), strict=True)
 
 
-def test_ufunc_of_python(backend: Any, rng: np.random.Generator) -> None:
+def test_operator_may_be_a_ufunc_of_python_objects(
+    backend: Any, rng: np.random.Generator
+) -> None:
     common = gpusolve.Monoid(
         "bits in common",
         identity=-1,
@@ -251,15 +267,17 @@ def test_ufunc_of_python(backend: Any, rng: np.random.Generator) -> None:
 square = gpusolve.Map("square", "x * x", np.square)
 is_positive = gpusolve.Map("is positive", "x > 0", lambda x: x > 0, dtype=bool)
 count_positive = gpusolve.Map("1 if positive", "x > 0", lambda x: x > 0, dtype=np.int64)
-line_through_zero = gpusolve.Map(
-    "line through zero",
+line_with_slope = gpusolve.Map(
+    "line with slope",
     ("x", "T(1)"),
     lambda x: np.stack([x, np.ones_like(x)], axis=-1),
 )
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_map(backend: Any, variant: str, rng: np.random.Generator) -> None:
+def test_map_is_applied_to_each_element(
+    backend: Any, variant: str, rng: np.random.Generator
+) -> None:
     x = rng.integers(-9, 10, (3, 500)).astype(np.float32)
     found = backend.call(gpusolve.reduce, x, axis=1, map=square, variant=variant)
     same(found, (x * x).sum(1), strict=True)
@@ -278,10 +296,10 @@ def test_map_to_another_dtype(
 
 
 @pytest.mark.parametrize("variant", ORDERED)
-def test_map_to_elements(backend: Any, variant: str, rng: np.random.Generator) -> None:
+def test_map_to_pairs(backend: Any, variant: str, rng: np.random.Generator) -> None:
     x = rng.integers(-9, 10, (3, 500), np.int32)
     found = backend.call(
-        gpusolve.reduce, x, affine, axis=1, map=line_through_zero, variant=variant
+        gpusolve.reduce, x, affine, axis=1, map=line_with_slope, variant=variant
     )
     identity, combine = oracles.operator("affine", x.dtype)
     rows = [[[value, 1] for value in row] for row in x.tolist()]
@@ -294,7 +312,7 @@ def test_map_to_elements(backend: Any, variant: str, rng: np.random.Generator) -
 is_even = gpusolve.Map("is even", "x % 2 == 0", lambda x: x % 2 == 0, dtype=bool)
 
 
-def test_all_and_any_of_nothing(backend: Any) -> None:
+def test_all_and_any_of_empty_arrays(backend: Any) -> None:
     same(backend.call(gpusolve.all, np.zeros(0)), np.array(True), strict=True)
     same(backend.call(gpusolve.any, np.zeros(0)), np.array(False), strict=True)
     found = backend.call(gpusolve.all, np.zeros((2, 0)), axis=1)
@@ -302,7 +320,7 @@ def test_all_and_any_of_nothing(backend: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float32"])
-def test_all_and_any(backend: Any, dtype: str) -> None:
+def test_one_element_decides_all_and_any(backend: Any, dtype: str) -> None:
     for n in (1, 33, 1025):
         ones, zeros = np.ones(n, dtype), np.zeros(n, dtype)
         assert backend.call(gpusolve.all, ones)
@@ -320,7 +338,7 @@ def test_small_numbers_and_nan_are_true(backend: Any) -> None:
     assert not backend.call(gpusolve.any, np.array([0.0, -0.0]))
 
 
-def test_specification_of_all_and_any() -> None:
+def test_reference_of_all_any_and_maximum_segment_sum() -> None:
     x = np.array([[2, 4], [1, 2], [0, 7], [0, 0]])
     reference = gpusolve.reference
     same(reference.all(x, axis=1), [True, True, False, False])
@@ -330,7 +348,7 @@ def test_specification_of_all_and_any() -> None:
     same(reference.maximum_segment_sum(x - 3), [1, 0, 4, 0])
 
 
-def test_predicate(backend: Any) -> None:
+def test_all_and_any_of_a_predicate(backend: Any) -> None:
     x = np.array([[2, 4, 6], [1, 2, 3], [5, 7, 9]])
     same(
         backend.call(gpusolve.all, x, is_even, axis=1),
@@ -350,7 +368,9 @@ def test_predicate(backend: Any) -> None:
 
 
 @pytest.mark.parametrize("variant", ORDERED)
-def test_maximum_segment_sum_of_the_slides(backend: Any, variant: str) -> None:
+def test_maximum_segment_sum_example_from_the_slides(
+    backend: Any, variant: str
+) -> None:
     x = np.array([1, -2, 3, 4, -1, 5, -6, 1])
     found = backend.call(gpusolve.maximum_segment_sum, x, variant=variant)
     same(found, np.array(11), strict=True)
@@ -358,7 +378,7 @@ def test_maximum_segment_sum_of_the_slides(backend: Any, variant: str) -> None:
 
 @pytest.mark.parametrize("variant", ORDERED)
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
-def test_maximum_segment_sum(
+def test_maximum_segment_sum_agrees_with_brute_force(
     backend: Any, dtype: str, variant: str, rng: np.random.Generator
 ) -> None:
     for n in (0, 1, 2, 31, 32, 33, 257, 1025):
@@ -369,7 +389,7 @@ def test_maximum_segment_sum(
 
 
 @pytest.mark.parametrize("variant", ORDERED)
-def test_maximum_segment_sum_where_it_lies(backend: Any, variant: str) -> None:
+def test_maximum_segment_at_any_position(backend: Any, variant: str) -> None:
     n = 10007
     for start, stop in ((0, 3), (2000, 7001), (n - 1, n), (0, n)):
         x = np.full(n, -7, np.int32)
@@ -391,12 +411,12 @@ def test_maximum_segment_sum_of_rows(backend: Any, rng: np.random.Generator) -> 
     same(found, np.zeros(2, np.float32), strict=True)
 
 
-def test_maximum_segment_sum_of_nan(backend: Any) -> None:
+def test_maximum_segment_sum_propagates_nan(backend: Any) -> None:
     x = np.array([[1, np.nan, 2], [1, -5, 2]])
     same(backend.call(gpusolve.maximum_segment_sum, x), [np.nan, 2])
 
 
-# ---- what is refused ----
+# ---- invalid arguments ----
 
 x = np.ones((4, 3))
 
@@ -423,7 +443,7 @@ x = np.ones((4, 3))
         ((x[0], matrix_product), {}, ValueError, r"x must .*got .*\(3,\)"),
         ((np.ones((5, 2)), affine), {"axis": 1}, ValueError, "axis must .*got 1"),
         ((x, affine), {"map": square}, ValueError, "got one expression in square"),
-        ((x,), {"map": line_through_zero}, ValueError, "got 2 expressions"),
+        ((x,), {"map": line_with_slope}, ValueError, "got 2 expressions"),
         ((x,), {"map": np.square}, TypeError, "map must .*got <ufunc 'square'>"),
         ((x,), {"map": "square"}, TypeError, "map must .*got 'square'"),
         (
@@ -436,7 +456,7 @@ x = np.ones((4, 3))
         ((x * 1j,), {"variant": "atomic"}, ValueError, "got 16 for add of complex128"),
     ],
 )
-def test_bad_reductions(
+def test_invalid_reductions_are_rejected(
     backend: Any, arguments: Any, options: Any, error: Any, message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -469,6 +489,8 @@ def test_bad_reductions(
         ),
     ],
 )
-def test_bad_calls(backend: Any, call: Any, error: Any, message: str) -> None:
+def test_invalid_arguments_of_all_any_and_maximum_segment_sum(
+    backend: Any, call: Any, error: Any, message: str
+) -> None:
     with pytest.raises(error, match=message):
         call()

@@ -1,4 +1,4 @@
-"""Scan and its variants."""
+"""Inclusive and exclusive scans, in every variant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from backends import numpy_only, without_gpu
+from backends import both_kinds, numpy_only, without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import (
@@ -28,10 +28,12 @@ VARIANTS = ("auto", "look_back", "hierarchical", "sweep", "warp")
 
 same = np.testing.assert_array_equal
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
-both_kinds = pytest.mark.parametrize("exclusive", [False, True])
 
 
-def check(backend: Any, case: Case, rng: np.random.Generator, **options: Any) -> None:
+def check_scans(
+    backend: Any, case: Case, rng: np.random.Generator, **options: Any
+) -> None:
+    """Compare inclusive and exclusive scans of every length with brute force."""
     for n in LENGTHS:
         x = case.sample(rng, n)
         for exclusive in (False, True):
@@ -46,27 +48,29 @@ def check(backend: Any, case: Case, rng: np.random.Generator, **options: Any) ->
 
 
 @pytest.mark.parametrize("case", REPRESENTATIVE, ids=str)
-def test_brute_force(backend: Any, case: Case, rng: np.random.Generator) -> None:
-    check(backend, case, rng)
+def test_scan_agrees_with_brute_force(
+    backend: Any, case: Case, rng: np.random.Generator
+) -> None:
+    check_scans(backend, case, rng)
 
 
 @numpy_only
 @pytest.mark.parametrize("case", EVERY_DTYPE, ids=str)
 def test_every_dtype(backend: Any, case: Case, rng: np.random.Generator) -> None:
-    check(backend, case, rng)
+    check_scans(backend, case, rng)
 
 
 @pytest.mark.parametrize("variant", VARIANTS[1:])
 @pytest.mark.parametrize("case", FEW, ids=str)
-def test_variants(
+def test_variants_agree_with_brute_force(
     backend: Any, case: Case, variant: str, rng: np.random.Generator
 ) -> None:
-    check(backend, case, rng, variant=variant)
+    check_scans(backend, case, rng, variant=variant)
 
 
 @every_variant
 @both_kinds
-def test_any_schedule(
+def test_any_schedule_of_threads_and_blocks(
     exclusive: bool,
     variant: str,
     schedule: str,
@@ -87,7 +91,7 @@ def test_any_schedule(
 @pytest.mark.parametrize(
     "shape", [(0,), (1,), (0, 5), (5, 0), (700, 3), (3, 700), (2, 3, 70)]
 )
-def test_axes(
+def test_shapes_and_axes(
     backend: Any, shape: tuple[int, ...], variant: str, rng: np.random.Generator
 ) -> None:
     x = rng.integers(-(2**31), 2**31, shape, np.int32)
@@ -102,7 +106,7 @@ def test_axes(
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1, -2])
-def test_axes_of_elements(backend: Any, axis: int, rng: np.random.Generator) -> None:
+def test_axes_of_matrices(backend: Any, axis: int, rng: np.random.Generator) -> None:
     x = rng.integers(-9, 9, (5, 6, 2, 2))
     found = backend.call(gpusolve.scan, x, matrix_product, axis=axis)
     rows = np.moveaxis(x, axis % 2, 0)
@@ -124,19 +128,23 @@ def test_axes_of_elements(backend: Any, axis: int, rng: np.random.Generator) -> 
     ],
 )
 @pytest.mark.parametrize("axis", [0, -1])
-def test_views(backend: Any, view: Any, axis: int, rng: np.random.Generator) -> None:
+def test_strided_views(
+    backend: Any, view: Any, axis: int, rng: np.random.Generator
+) -> None:
     x = rng.integers(-99, 99, (13, 40), np.int16)
     found = backend.call(lambda x: gpusolve.scan(view(x), axis=axis), x)
     same(found, view(x).cumsum(axis, np.int16), strict=True)
 
 
-def test_view_of_an_order_that_matters(backend: Any, rng: np.random.Generator) -> None:
+def test_view_with_a_noncommutative_operator(
+    backend: Any, rng: np.random.Generator
+) -> None:
     x = rng.integers(-9, 10, (2, 300)).astype(np.int32)
     found = backend.call(lambda x: gpusolve.scan(x.T[::-1], affine), x)
     same(found, Case("affine", x.dtype).prefixes(x.T[::-1]), strict=True)
 
 
-def test_input_is_left_as_it_is(backend: Any) -> None:
+def test_input_is_not_changed(backend: Any) -> None:
     x = np.arange(2000)
     y = backend.array(x)
     for exclusive in (False, True):
@@ -144,11 +152,11 @@ def test_input_is_left_as_it_is(backend: Any) -> None:
     same(backend.call(lambda: y), np.arange(2000))
 
 
-def test_whatever_is_array_like(backend: Any) -> None:
+def test_array_likes_are_accepted(backend: Any) -> None:
     same(gpusolve.scan([3, 1, 4]), [3, 4, 8])
 
 
-def test_lives_where_the_input_does(backend: Any) -> None:
+def test_result_is_on_the_device_of_the_input(backend: Any) -> None:
     found = gpusolve.scan(backend.array(np.ones((2, 3))))
     assert is_cupy(found) == (backend.name == "cuda")
 
@@ -158,20 +166,20 @@ def test_lives_where_the_input_does(backend: Any) -> None:
 
 @every_variant
 @both_kinds
-def test_out(
+def test_out_is_returned_and_may_alias_x(
     backend: Any, exclusive: bool, variant: str, rng: np.random.Generator
 ) -> None:
     x = rng.integers(-9, 9, (3, 2500), np.int32)
     expected = x.cumsum(1, np.int32) - (x if exclusive else 0)
 
-    def into(x: Any, out: Any) -> Any:
+    def scan_into(x: Any, out: Any) -> Any:
         found = gpusolve.scan(x, exclusive=exclusive, variant=variant, out=out)
         return found is out, out
 
-    returned, out = backend.call(into, x, np.zeros_like(x))
+    returned, out = backend.call(scan_into, x, np.zeros_like(x))
     assert returned
     same(out, expected, strict=True)
-    returned, out = backend.call(lambda x: into(x, x), x.copy())
+    returned, out = backend.call(lambda x: scan_into(x, x), x.copy())
     assert returned
     same(out, expected, strict=True)
 
@@ -179,24 +187,38 @@ def test_out(
 @pytest.mark.parametrize(
     "view", [lambda x: x.T, lambda x: x[:, ::2], lambda x: x[::-1, 5:25]]
 )
-def test_out_that_is_a_view(backend: Any, view: Any, rng: np.random.Generator) -> None:
+def test_out_may_be_a_strided_view(
+    backend: Any, view: Any, rng: np.random.Generator
+) -> None:
     x = rng.integers(-9, 9, (30, 30), np.int32)
 
-    def into(x: Any, out: Any) -> Any:
+    def scan_views(x: Any, out: Any) -> Any:
         found = gpusolve.scan(view(x), out=view(out))
         return found, out
 
-    found, out = backend.call(into, x, np.full_like(x, 99))
+    found, out = backend.call(scan_views, x, np.full_like(x, 99))
     expected = np.full_like(x, 99)
     view(expected)[...] = view(x).cumsum(-1, np.int32)
     same(found, view(expected), strict=True)
     same(out, expected, strict=True)
 
 
-def test_out_of_the_other_axis(backend: Any, rng: np.random.Generator) -> None:
+def test_out_may_alias_x_along_the_first_axis(
+    backend: Any, rng: np.random.Generator
+) -> None:
     x = rng.integers(-9, 9, (30, 40), np.int32)
     found = backend.call(lambda x: gpusolve.scan(x, axis=0, out=x), x.copy())
     same(found, x.cumsum(0, np.int32), strict=True)
+
+
+@pytest.mark.parametrize("shift", [-1, 1, 2000])
+def test_out_may_overlap_x(backend: Any, shift: int) -> None:
+    memory = backend.array(np.ones(20000, np.int64))
+    x = memory[max(0, -shift) : 20000 - max(0, shift)]
+    out = memory[max(0, shift) : 20000 + min(0, shift)]
+    y = gpusolve.scan(x, out=out)
+    assert y is out
+    same(backend.numpy(out), np.arange(1, len(out) + 1))
 
 
 # ---- values ----
@@ -214,18 +236,20 @@ def test_overflow_wraps(backend: Any, dtype: str) -> None:
 
 @every_variant
 @pytest.mark.parametrize("op", ["min", "max"])
-def test_nan_stays_from_where_it_is(backend: Any, op: str, variant: str) -> None:
-    for place in (0, 1, 31, 40, 2999):
+def test_nan_propagates_to_all_later_elements(
+    backend: Any, op: str, variant: str
+) -> None:
+    for position in (0, 1, 31, 40, 2999):
         x = np.linspace(-1, 1, 3000, dtype=np.float32)
-        x[place] = np.nan
+        x[position] = np.nan
         found = backend.call(gpusolve.scan, x, op, variant=variant)
         expected = np.minimum.accumulate(x) if op == "min" else np.maximum.accumulate(x)
         same(found, expected, strict=True)
-        assert np.isnan(found).sum() == 3000 - place
+        assert np.isnan(found).sum() == 3000 - position
 
 
 @every_variant
-def test_infinity_is_not_there_before_it_comes(backend: Any, variant: str) -> None:
+def test_infinity_does_not_affect_earlier_elements(backend: Any, variant: str) -> None:
     x = np.ones(3000)
     x[2000], x[2500] = np.inf, -np.inf
     found = backend.call(gpusolve.scan, x, variant=variant)
@@ -236,7 +260,7 @@ def test_infinity_is_not_there_before_it_comes(backend: Any, variant: str) -> No
 
 @every_variant
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sums_of_floats(
+def test_rounding_errors_of_sums_are_bounded(
     backend: Any, dtype: Any, variant: str, rng: np.random.Generator
 ) -> None:
     x = rng.standard_normal(5001).astype(dtype)
@@ -249,27 +273,29 @@ def test_sums_of_floats(
 
 # ---- properties ----
 
-bytes_of_any_size = st.lists(st.integers(-128, 127), max_size=80).map(
+int8_arrays = st.lists(st.integers(-128, 127), max_size=80).map(
     lambda values: np.array(values, np.int8)
 )
 
 
-@given(bytes_of_any_size)
-def test_last_is_the_reduction(backend: Any, x: np.ndarray) -> None:
+@given(int8_arrays)
+def test_last_element_is_the_reduction(backend: Any, x: np.ndarray) -> None:
     scanned = backend.call(gpusolve.scan, x, first_nonzero)
     reduced = backend.call(gpusolve.reduce, x, first_nonzero)
     assert reduced == (scanned[-1] if len(x) else 0)
 
 
-@given(bytes_of_any_size)
-def test_exclusive_is_shifted(backend: Any, x: np.ndarray) -> None:
+@given(int8_arrays)
+def test_exclusive_scan_is_the_inclusive_scan_shifted(
+    backend: Any, x: np.ndarray
+) -> None:
     inclusive = backend.call(gpusolve.scan, x, first_nonzero)
     exclusive = backend.call(gpusolve.scan, x, first_nonzero, exclusive=True)
     same(exclusive, np.concatenate([[0], inclusive])[: len(x)])
 
 
-@given(bytes_of_any_size, bytes_of_any_size)
-def test_of_a_concatenation(backend: Any, x: np.ndarray, y: np.ndarray) -> None:
+@given(int8_arrays, int8_arrays)
+def test_scan_of_a_concatenation(backend: Any, x: np.ndarray, y: np.ndarray) -> None:
     whole = backend.call(gpusolve.scan, np.concatenate([x, y]))
     first, second = (backend.call(gpusolve.scan, part) for part in (x, y))
     with np.errstate(over="ignore"):
@@ -277,11 +303,11 @@ def test_of_a_concatenation(backend: Any, x: np.ndarray, y: np.ndarray) -> None:
     same(whole, np.concatenate([first, second]), strict=True)
 
 
-# ---- what is refused ----
+# ---- invalid arguments ----
 
 x = np.ones((4, 3))
-sealed = np.zeros((4, 3))
-sealed.flags.writeable = False
+read_only = np.zeros((4, 3))
+read_only.flags.writeable = False
 
 
 @without_gpu
@@ -303,22 +329,12 @@ sealed.flags.writeable = False
         ((x,), {"out": np.ones((3, 4))}, ValueError, r"out must .*got .*\(3, 4\)"),
         ((x,), {"out": np.ones((4, 3), int)}, (TypeError, ValueError), "out.*int64"),
         ((x,), {"out": [[0.0] * 3] * 4}, TypeError, "out"),
-        ((x,), {"out": sealed}, ValueError, "read-only|writeable"),
+        ((x,), {"out": read_only}, ValueError, "read-only|writeable"),
     ],
 )
-def test_bad_scans(
+def test_invalid_scans_are_rejected(
     backend: Any, arguments: Any, options: Any, error: Any, message: str
 ) -> None:
     with pytest.raises(error, match=message):
         gpusolve.scan(*arguments, **options)
-    assert not sealed.any()
-
-
-@pytest.mark.parametrize("shift", [-1, 1, 2000])
-def test_an_out_that_overlaps(backend: Any, shift: int) -> None:
-    memory = backend.array(np.ones(20000, np.int64))
-    x = memory[max(0, -shift) : 20000 - max(0, shift)]
-    out = memory[max(0, shift) : 20000 + min(0, shift)]
-    y = gpusolve.scan(x, out=out)
-    assert y is out
-    np.testing.assert_array_equal(backend.numpy(out), np.arange(1, len(out) + 1))
+    assert not read_only.any()

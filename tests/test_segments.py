@@ -1,4 +1,4 @@
-"""Segmented scan and reduction, and the flags of segments."""
+"""Segmented scan, segmented reduction and segment flags."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from backends import numpy_only, without_gpu
+from backends import both_kinds, numpy_only, without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import EVERY_DTYPE, LENGTHS, Case, affine, cases, first_nonzero
@@ -16,7 +16,6 @@ import gpusolve
 from gpusolve._device.arrays import is_cupy
 
 same = np.testing.assert_array_equal
-both_kinds = pytest.mark.parametrize("exclusive", [False, True])
 
 SEGMENTED = cases(
     ("add", "bool int8 int32 float16 float64 complex128"),
@@ -29,12 +28,12 @@ SEGMENTED = cases(
     ("exclusive or", "uint32"),
 )
 
-PER_ELEMENT = (0, 0.001, 0.03, 0.5, 1)
-"""How many segments begin, from a single one to one for each element."""
+DENSITIES = (0, 0.001, 0.03, 0.5, 1)
+"""Segments per element, from a single segment to one per element."""
 
 
-def flags_of(lengths: list[int]) -> list[bool]:
-    """The flags of segments, by brute force."""
+def flags_by_brute_force(lengths: list[int]) -> list[bool]:
+    """Segment flags for these lengths, by brute force."""
     return [k == 0 for length in lengths for k in range(length)]
 
 
@@ -43,24 +42,26 @@ def offsets_of(lengths: Any) -> np.ndarray:
 
 
 def check_scans(backend: Any, case: Case, rng: np.random.Generator) -> None:
+    """Compare inclusive and exclusive scans of all lengths with brute force."""
     for n in LENGTHS:
         x = case.sample(rng, n)
-        for density in PER_ELEMENT if n < 5000 else (0.001,):
+        for density in DENSITIES if n < 5000 else (0.001,):
             flags = rng.random(n) < density
             for exclusive in (False, True):
                 found = backend.call(
                     gpusolve.segmented_scan, x, flags, case.op, exclusive=exclusive
                 )
                 expected = case.segmented_prefixes(x, flags, exclusive)
-                what = f"{n} elements, {density} segments for each, {exclusive=}"
-                same(found, expected, strict=True, err_msg=what)
+                err_msg = f"{n} elements, {density} segments per element, {exclusive=}"
+                same(found, expected, strict=True, err_msg=err_msg)
 
 
 def check_reductions(backend: Any, case: Case, rng: np.random.Generator) -> None:
+    """Compare reductions of short, empty and long segments with brute force."""
     for lengths in ([], [0], [0, 0], [1], [0, 3, 1, 0, 4, 2, 0], [0, 1025, 0, 33, 0]):
         check_reduction(backend, case, np.array(lengths, np.int64), rng)
-    for most in (2, 40, 3000):
-        check_reduction(backend, case, rng.integers(0, most, 70), rng)
+    for limit in (2, 40, 3000):
+        check_reduction(backend, case, rng.integers(0, limit, 70), rng)
 
 
 def check_reduction(
@@ -68,10 +69,9 @@ def check_reduction(
 ) -> None:
     offsets = offsets_of(lengths)
     x = case.sample(rng, offsets[-1])
-    pieces = [x[start:stop] for start, stop in itertools.pairwise(offsets)]
     expected = np.empty((len(lengths), *case.element_shape), case.dtype)
-    for k, piece in enumerate(pieces):
-        expected[k] = case.fold(piece)
+    for k, (start, stop) in enumerate(itertools.pairwise(offsets)):
+        expected[k] = case.fold(x[start:stop])
     found = backend.call(gpusolve.segmented_reduce, x, lengths, case.op)
     same(found, expected, strict=True, err_msg=f"{lengths=}")
     found = backend.call(gpusolve.segmented_reduce, x, None, case.op, offsets=offsets)
@@ -82,12 +82,16 @@ def check_reduction(
 
 
 @pytest.mark.parametrize("case", SEGMENTED, ids=str)
-def test_scans(backend: Any, case: Case, rng: np.random.Generator) -> None:
+def test_scan_agrees_with_brute_force(
+    backend: Any, case: Case, rng: np.random.Generator
+) -> None:
     check_scans(backend, case, rng)
 
 
 @pytest.mark.parametrize("case", SEGMENTED, ids=str)
-def test_reductions(backend: Any, case: Case, rng: np.random.Generator) -> None:
+def test_reduction_agrees_with_brute_force(
+    backend: Any, case: Case, rng: np.random.Generator
+) -> None:
     check_reductions(backend, case, rng)
 
 
@@ -99,7 +103,7 @@ def test_every_dtype(backend: Any, case: Case, rng: np.random.Generator) -> None
 
 
 @both_kinds
-def test_any_schedule(
+def test_any_schedule_of_threads_and_blocks(
     exclusive: bool, schedule: str, rng: np.random.Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
@@ -109,11 +113,11 @@ def test_any_schedule(
     same(found, case.segmented_prefixes(x, flags, exclusive), strict=True)
 
 
-# ---- the slides ----
+# ---- examples from the slides ----
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_])
-def test_scan_of_the_slides(backend: Any, dtype: Any) -> None:
+def test_scan_example_from_the_slides(backend: Any, dtype: Any) -> None:
     x = np.arange(1, 11)
     flags = np.array([1, 0, 0, 1, 0, 0, 0, 0, 1, 0]).astype(dtype)
     found = backend.call(gpusolve.segmented_scan, x, flags)
@@ -123,7 +127,7 @@ def test_scan_of_the_slides(backend: Any, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
-def test_flags_of_the_slides(backend: Any, dtype: Any) -> None:
+def test_flags_example_from_the_slides(backend: Any, dtype: Any) -> None:
     lengths = np.array([0, 3, 1, 0, 4, 2, 0], dtype)
     expected = np.array([1, 0, 0, 1, 1, 0, 0, 0, 1, 0], bool)
     same(backend.call(gpusolve.segment_flags, lengths), expected, strict=True)
@@ -134,14 +138,14 @@ def test_flags_of_the_slides(backend: Any, dtype: Any) -> None:
     ("lengths", "total", "expected"),
     [([1, 0, 3], 2, [1, 1]), ([1, 0, 3], 1, [1]), ([2, 0], 4, [1, 0, 0, 0])],
 )
-def test_flags_up_to_a_total(
+def test_total_sets_the_number_of_flags(
     backend: Any, lengths: list[int], total: int, expected: list[int]
 ) -> None:
     found = backend.call(gpusolve.segment_flags, np.array(lengths), total=total)
     same(found, np.array(expected, bool), strict=True)
 
 
-def test_products_of_a_sparse_matrix_of_the_slides(backend: Any) -> None:
+def test_sparse_matrix_example_from_the_slides(backend: Any) -> None:
     products = np.array([2.0, -2.0, -2.0, 6.0, -4.0, 12.0])
     found = backend.call(gpusolve.segmented_reduce, products, np.array([2, 3, 1]))
     same(found, np.array([0.0, 0.0, 12.0]), strict=True)
@@ -150,9 +154,9 @@ def test_products_of_a_sparse_matrix_of_the_slides(backend: Any) -> None:
 # ---- flags ----
 
 
-@pytest.mark.parametrize("large", [2, 256, -3, 2**40])
-def test_whatever_is_not_zero_is_a_flag(backend: Any, large: int) -> None:
-    flags = np.array([0, 0, large, 0])
+@pytest.mark.parametrize("flag", [2, 256, -3, 2**40])
+def test_any_nonzero_integer_is_a_flag(backend: Any, flag: int) -> None:
+    flags = np.array([0, 0, flag, 0])
     found = backend.call(gpusolve.segmented_scan, np.ones(4), flags)
     same(found, np.array([1.0, 2, 1, 2]), strict=True)
 
@@ -161,7 +165,7 @@ def test_whatever_is_not_zero_is_a_flag(backend: Any, large: int) -> None:
     "shape", [(0,), (7,), (8,), (1025,), (3, 7), (2, 3, 33), (4, 0)]
 )
 @both_kinds
-def test_packed_flags(
+def test_packed_flags_are_equivalent_to_unpacked(
     backend: Any, exclusive: bool, shape: tuple[int, ...], rng: np.random.Generator
 ) -> None:
     x = rng.integers(-9, 9, shape, np.int32)
@@ -175,7 +179,7 @@ def test_packed_flags(
     )
 
 
-def test_packed_flags_of_elements(backend: Any, rng: np.random.Generator) -> None:
+def test_packed_flags_of_pairs(backend: Any, rng: np.random.Generator) -> None:
     case = Case("affine", np.dtype(np.int32))
     x, flags = case.sample(rng, 100), rng.random(100) < 0.1
     bits = np.packbits(flags, bitorder="little")
@@ -184,7 +188,7 @@ def test_packed_flags_of_elements(backend: Any, rng: np.random.Generator) -> Non
 
 
 @both_kinds
-def test_rows_begin_segments(
+def test_each_row_begins_a_segment(
     backend: Any, exclusive: bool, rng: np.random.Generator
 ) -> None:
     case = Case("add", np.dtype(np.int16))
@@ -203,14 +207,14 @@ def test_flags_broadcast(
 ) -> None:
     x = rng.integers(-9, 9, (2, 3, 50), np.int32)
     flags = rng.random(shape) < 0.3
-    everywhere = np.broadcast_to(flags, x.shape).copy()
+    broadcast = np.broadcast_to(flags, x.shape).copy()
     found = backend.call(gpusolve.segmented_scan, x, np.asarray(flags))
-    expected = backend.call(gpusolve.segmented_scan, x, everywhere)
+    expected = backend.call(gpusolve.segmented_scan, x, broadcast)
     same(found, expected, strict=True)
 
 
 @pytest.mark.parametrize("view", [lambda x: x.T, lambda x: x[:, ::-2], lambda x: x[1:]])
-def test_views(backend: Any, view: Any, rng: np.random.Generator) -> None:
+def test_strided_views(backend: Any, view: Any, rng: np.random.Generator) -> None:
     x, flags = rng.integers(-9, 9, (20, 30), np.int32), rng.random((20, 30)) < 0.2
     found = backend.call(
         lambda x, flags: gpusolve.segmented_scan(view(x), view(flags)), x, flags
@@ -221,19 +225,23 @@ def test_views(backend: Any, view: Any, rng: np.random.Generator) -> None:
 
 
 @both_kinds
-def test_out(backend: Any, exclusive: bool, rng: np.random.Generator) -> None:
+def test_out_is_returned_and_may_alias_x(
+    backend: Any, exclusive: bool, rng: np.random.Generator
+) -> None:
     case = Case("add", np.dtype(np.int32))
     x, flags = case.sample(rng, 5001), rng.random(5001) < 0.01
     expected = case.segmented_prefixes(x, flags, exclusive)
 
-    def into(x: Any, flags: Any, out: Any) -> Any:
+    def scan_into(x: Any, flags: Any, out: Any) -> Any:
         found = gpusolve.segmented_scan(x, flags, exclusive=exclusive, out=out)
         return found is out, out
 
-    returned, out = backend.call(into, x, flags, np.zeros_like(x))
+    returned, out = backend.call(scan_into, x, flags, np.zeros_like(x))
     assert returned
     same(out, expected, strict=True)
-    returned, out = backend.call(lambda x, flags: into(x, flags, x), x.copy(), flags)
+    returned, out = backend.call(
+        lambda x, flags: scan_into(x, flags, x), x.copy(), flags
+    )
     assert returned
     same(out, expected, strict=True)
 
@@ -242,7 +250,7 @@ def test_out(backend: Any, exclusive: bool, rng: np.random.Generator) -> None:
 
 
 @both_kinds
-def test_nothing_leaks_into_another_segment(backend: Any, exclusive: bool) -> None:
+def test_nan_and_infinity_stay_in_their_segment(backend: Any, exclusive: bool) -> None:
     x, flags = np.ones(3000), np.zeros(3000, bool)
     flags[[500, 1500, 1501, 2500]] = True
     x[600], x[1500], x[2400] = np.nan, np.inf, -np.inf
@@ -265,7 +273,7 @@ def test_overflow_wraps(backend: Any, dtype: str) -> None:
     same(found, expected, strict=True)
 
 
-def test_lengths_may_be_small_integers(backend: Any) -> None:
+def test_total_of_int8_lengths_may_exceed_int8(backend: Any) -> None:
     lengths = np.array([100, 100, 100], np.int8)
     found = backend.call(gpusolve.segment_flags, lengths)
     same(np.flatnonzero(found), [0, 100, 200])
@@ -274,13 +282,13 @@ def test_lengths_may_be_small_integers(backend: Any) -> None:
     same(found, [100, 100, 100])
 
 
-def test_whatever_is_array_like(backend: Any) -> None:
+def test_array_likes_are_accepted(backend: Any) -> None:
     same(gpusolve.segmented_scan([1, 2, 3], [1, 0, 1]), [1, 3, 3])
     same(gpusolve.segmented_reduce([1, 2, 3], [2, 0, 1], "mul"), [2, 1, 3])
     same(gpusolve.segment_flags([2, 1]), [True, False, True])
 
 
-def test_lives_where_the_input_does(backend: Any) -> None:
+def test_results_are_on_the_device_of_the_input(backend: Any) -> None:
     lengths = backend.array(np.array([2, 1]))
     x, flags = backend.array(np.ones(3)), gpusolve.segment_flags(lengths)
     for found in (
@@ -291,7 +299,7 @@ def test_lives_where_the_input_does(backend: Any) -> None:
         assert is_cupy(found) == (backend.name == "cuda")
 
 
-def test_specification_takes_any_integers() -> None:
+def test_reference_accepts_flags_and_lengths_of_any_integer_dtype() -> None:
     x, lengths = np.ones(200), np.array([100, 100], np.int8)
     flags = gpusolve.reference.segment_flags(lengths)
     same(np.flatnonzero(flags), [0, 100])
@@ -301,40 +309,47 @@ def test_specification_takes_any_integers() -> None:
 
 # ---- properties ----
 
-some_lengths = st.lists(st.one_of(st.just(0), st.integers(0, 40)), max_size=20)
+lists_of_lengths = st.lists(st.one_of(st.just(0), st.integers(0, 40)), max_size=20)
 
 
-@given(some_lengths)
-def test_flags_of_lengths(backend: Any, lengths: list[int]) -> None:
+@given(lists_of_lengths)
+def test_flags_agree_with_brute_force(backend: Any, lengths: list[int]) -> None:
     found = backend.call(gpusolve.segment_flags, np.array(lengths, np.int64))
-    same(found, np.array(flags_of(lengths), bool), strict=True)
+    same(found, np.array(flags_by_brute_force(lengths), bool), strict=True)
 
 
 @both_kinds
-@given(some_lengths)
-def test_scan_is_a_scan_of_each_piece(
+@given(lists_of_lengths)
+def test_segmented_scan_scans_each_segment(
     backend: Any, exclusive: bool, lengths: list[int]
 ) -> None:
     offsets = offsets_of(lengths)
     x = np.random.default_rng(offsets[-1]).integers(-2, 3, offsets[-1], np.int8)
-    flags = np.array(flags_of(lengths), bool)
+    flags = np.array(flags_by_brute_force(lengths), bool)
     options = {"op": first_nonzero, "exclusive": exclusive}
     found = backend.call(gpusolve.segmented_scan, x, flags, **options)
-    pieces = [backend.call(gpusolve.scan, p, **options) for p in np.split(x, offsets)]
-    same(found, np.concatenate(pieces), strict=True)
+    scans = [
+        backend.call(gpusolve.scan, segment, **options)
+        for segment in np.split(x, offsets)
+    ]
+    same(found, np.concatenate(scans), strict=True)
 
 
-@given(some_lengths)
-def test_reduction_is_one_of_each_piece(backend: Any, lengths: list[int]) -> None:
+@given(lists_of_lengths)
+def test_segmented_reduction_reduces_each_segment(
+    backend: Any, lengths: list[int]
+) -> None:
     offsets = offsets_of(lengths)
     x = np.random.default_rng(offsets[-1]).integers(-2, 3, offsets[-1], np.int8)
     found = backend.call(gpusolve.segmented_reduce, x, np.array(lengths), first_nonzero)
-    pieces = np.split(x, offsets[1:])[: len(lengths)]
-    expected = [backend.call(gpusolve.reduce, piece, first_nonzero) for piece in pieces]
+    segments = np.split(x, offsets[1:])[: len(lengths)]
+    expected = [
+        backend.call(gpusolve.reduce, segment, first_nonzero) for segment in segments
+    ]
     same(found, np.array(expected, np.int8), strict=True)
 
 
-# ---- what is refused ----
+# ---- invalid arguments ----
 
 x, flags = np.ones((4, 3)), np.zeros((4, 3), bool)
 
@@ -384,7 +399,7 @@ x, flags = np.ones((4, 3)), np.zeros((4, 3), bool)
         ),
     ],
 )
-def test_bad_scans(
+def test_invalid_scans_are_rejected(
     backend: Any, arguments: Any, options: Any, error: Any, message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -422,7 +437,7 @@ def test_bad_scans(
         ),
     ],
 )
-def test_bad_reductions(
+def test_invalid_reductions_are_rejected(
     backend: Any, arguments: Any, options: Any, error: Any, message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -440,7 +455,7 @@ def test_bad_reductions(
         ([2, 3], {"total": 5.0}, TypeError, "integer"),
     ],
 )
-def test_bad_lengths(
+def test_invalid_lengths_are_rejected(
     backend: Any, lengths: Any, options: Any, error: Any, message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -22,14 +22,19 @@ from gpusolve.sparse import _coo_multiply_kernel, _inputs, multiply, random_coo
 from gpusolve.sparse._coo_multiply import METHODS
 
 same = np.testing.assert_array_equal
-each_method = pytest.mark.parametrize("method", METHODS)
+every_method = pytest.mark.parametrize("method", METHODS)
 
 HUGE = 2**31 - 1
 THREADS = _coo_multiply_kernel.THREADS
 STEPS = THREADS * _coo_multiply_kernel.MERGE_ITEMS
 KEYS = THREADS * _coo_multiply_kernel.GALLOP_ITEMS
-BORDERS = [1, 7, 32, *(x + d for x in (STEPS // 2, KEYS, STEPS) for d in (-1, 0, 1))]
-"""Entries of both operands: a pair of equal keys takes two steps."""
+AROUND_TILES = [
+    1,
+    7,
+    32,
+    *(x + d for x in (STEPS // 2, KEYS, STEPS) for d in (-1, 0, 1)),
+]
+"""Numbers of entries of each operand. A pair of equal keys takes two merge steps."""
 
 DTYPES = [
     "bool",
@@ -54,27 +59,27 @@ def coo(rows: Any, columns: Any, values: Any, shape: tuple[int, int]) -> Any:
     return scipy.sparse.coo_array((np.asarray(values), places), shape=shape)
 
 
-def in_row(places: Any, width: int, *, seed: int = 0) -> Any:
-    """One row with entries at these places."""
-    values = np.random.default_rng(seed).integers(1, 9, len(places)).astype(float)
-    return coo(np.zeros(len(places)), places, values, (1, width))
+def one_row(columns: Any, width: int, *, seed: int = 0) -> Any:
+    """A matrix of one row with entries in these columns."""
+    values = np.random.default_rng(seed).integers(1, 9, len(columns)).astype(float)
+    return coo(np.zeros(len(columns)), columns, values, (1, width))
 
 
-def on(backend: Any, A: Any) -> Any:
-    """The SciPy container as the backend's."""
+def on_backend(backend: Any, A: Any) -> Any:
+    """Convert a SciPy container to the backend's."""
     if backend.name != "cuda":
         return A
-    import cupyx.scipy.sparse as there
+    import cupyx.scipy.sparse
 
     if A.dtype.name not in CUPY_DTYPES:
         pytest.skip(f"CuPy has no sparse arrays of {A.dtype}")
     kind = "array" if isinstance(A, scipy.sparse.sparray) else "matrix"
-    return getattr(there, f"{A.format}_{kind}")(A)
+    return getattr(cupyx.scipy.sparse, f"{A.format}_{kind}")(A)
 
 
 def product(backend: Any, A: Any, B: Any, **options: Any) -> Any:
-    """What `multiply` answers, brought back, and looked at."""
-    found = multiply(on(backend, A), on(backend, B), **options)
+    """Result of `multiply` as a SciPy container, checked to be canonical."""
+    found = multiply(on_backend(backend, A), on_backend(backend, B), **options)
     assert found.has_canonical_format
     found = found.get() if backend.name == "cuda" else found
     check_canonical(found)
@@ -89,7 +94,7 @@ def check_canonical(found: Any) -> None:
 
 
 def check_equal(found: Any, expected: Any) -> None:
-    """Exactly, to the last stored entry."""
+    """Compare the stored entries exactly."""
     expected = expected.tocsr().tocoo()
     assert found.shape == expected.shape
     assert found.dtype == expected.dtype
@@ -102,8 +107,8 @@ def by_scipy(A: Any, B: Any) -> Any:
     return A.tocsr().multiply(B.tocsr())
 
 
-def by_dictionary(A: Any, B: Any) -> dict[tuple[int, int], Any]:
-    """The product of the sums, in Python's own numbers."""
+def by_brute_force(A: Any, B: Any) -> dict[tuple[int, int], Any]:
+    """The product of A and B with duplicates added, on Python numbers."""
 
     def sums(M: Any) -> dict[tuple[int, int], Any]:
         found: dict[tuple[int, int], Any] = {}
@@ -122,7 +127,7 @@ def as_dictionary(found: Any) -> dict[tuple[int, int], Any]:
     return dict(zip(places, found.data.tolist(), strict=True))
 
 
-# ---- against other libraries and brute force -----------------------------------------
+# ---- comparison with SciPy and brute force -------------------------------------------
 
 
 @pytest.mark.parametrize("a", DTYPES)
@@ -141,7 +146,9 @@ def test_every_pair_of_dtypes(backend: Any, a: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["longdouble", "clongdouble"])
-def test_extended_precision_on_a_cpu(dtype: str, monkeypatch: Any) -> None:
+def test_extended_precision_is_supported_on_the_cpu_only(
+    dtype: str, monkeypatch: Any
+) -> None:
     A, B = (random_coo((9, 9), 0.5, rng=seed, dtype=dtype) for seed in (1, 2))
     check_equal(multiply(A, B), by_scipy(A, B))
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
@@ -152,7 +159,7 @@ def test_extended_precision_on_a_cpu(dtype: str, monkeypatch: Any) -> None:
 @pytest.mark.parametrize(
     "shape", [(1, 1), (1, 97), (97, 1), (40, 40), (130, 7), (3, 500)]
 )
-@each_method
+@every_method
 def test_every_shape(backend: Any, shape: tuple[int, int], method: str) -> None:
     for density in (0.01, 0.4, 0.97, 1):
         A = random_coo(shape, density, rng=1, dtype=np.float32)
@@ -161,18 +168,18 @@ def test_every_shape(backend: Any, shape: tuple[int, int], method: str) -> None:
 
 
 @st.composite
-def matrices(draw: Any) -> tuple[Any, Any]:
-    """Two of one shape: in any order, with duplicates, zeros, and a dense row."""
+def pairs_of_matrices(draw: Any) -> tuple[Any, Any]:
+    """Two matrices of one shape, unsorted, with duplicates, zeros and a dense row."""
     shape = draw(st.integers(0, 6)), draw(st.integers(0, 40))
     limits = tuple(max(size - 1, 0) for size in shape)
-    most = 0 if 0 in shape else 60
+    max_entries = 0 if 0 in shape else 60
 
     def matrix() -> Any:
         entry = st.tuples(
             st.integers(0, limits[0]), st.integers(0, limits[1]), st.integers(-2, 3)
         )
-        entries = draw(st.lists(entry, max_size=most))
-        if most and draw(st.booleans()):
+        entries = draw(st.lists(entry, max_size=max_entries))
+        if max_entries and draw(st.booleans()):
             row = draw(st.integers(0, limits[0]))
             entries += [(row, column, 1) for column in range(shape[1])]
         dtype = draw(st.sampled_from(["int8", "float64"]))
@@ -182,67 +189,69 @@ def matrices(draw: Any) -> tuple[Any, Any]:
     return matrix(), matrix()
 
 
-@given(matrices())
-def test_any_structure(backend: Any, pair: tuple[Any, Any]) -> None:
-    A, B = pair
+@given(pairs_of_matrices())
+def test_random_structures(backend: Any, operands: tuple[Any, Any]) -> None:
+    A, B = operands
     if backend.name == "cuda":
         A, B = A.astype(float), B.astype(float)
-    expected = by_dictionary(A, B)
+    expected = by_brute_force(A, B)
     for method in METHODS:
         found = product(backend, A, B, method=method)
         assert as_dictionary(found) == expected, method
         assert found.dtype == np.result_type(A.dtype, B.dtype)
 
 
-# ---- where tiles and warps end -------------------------------------------------------
+# ---- boundaries of tiles and warps ---------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["merge", "gallop"])
-@pytest.mark.parametrize("length", BORDERS)
-def test_around_the_borders_of_tiles(backend: Any, method: str, length: int) -> None:
-    """Pairs that begin at an even or an odd step, side by side or far apart."""
+@pytest.mark.parametrize("length", AROUND_TILES)
+def test_lengths_around_tile_sizes(backend: Any, method: str, length: int) -> None:
+    """Pairs of equal keys begin at even and odd steps, adjacent or far apart."""
     width = 2 * length + 4
-    places = np.arange(length)
+    columns = np.arange(length)
     for before in (0, 1):
-        A = in_row(places + 2, width, seed=1)
+        A = one_row(columns + 2, width, seed=1)
         for other in (
-            np.append(np.arange(before), places + 2),
-            np.append(np.arange(before), places + length + 2),
-            np.append(np.arange(before), 2 * places + 3),
+            np.append(np.arange(before), columns + 2),
+            np.append(np.arange(before), columns + length + 2),
+            np.append(np.arange(before), 2 * columns + 3),
         ):
-            B = in_row(other, width, seed=2)
-            for one, two in ((A, B), (B, A)):
-                found = product(backend, one, two, method=method)
-                check_equal(found, by_scipy(one, two))
+            B = one_row(other, width, seed=2)
+            for left, right in ((A, B), (B, A)):
+                found = product(backend, left, right, method=method)
+                check_equal(found, by_scipy(left, right))
 
 
 @pytest.mark.parametrize("few", [1, 2, 5, 30])
-@each_method
-def test_few_against_many(
+@every_method
+def test_few_entries_with_many(
     backend: Any, method: str, few: int, rng: np.random.Generator
 ) -> None:
     width = 9000
-    many = in_row(np.sort(rng.choice(width, 4000, replace=False)), width, seed=1)
-    anywhere = np.sort(rng.choice(width, few, replace=False))
+    many = one_row(np.sort(rng.choice(width, 4000, replace=False)), width, seed=1)
+    arbitrary = np.sort(rng.choice(width, few, replace=False))
     present = np.sort(rng.choice(many.col, few, replace=False))
     ends = np.array([0, width - 1])
-    for places in (anywhere, present, present[:1], ends, many.col[[0, -1]]):
-        A = in_row(places, width, seed=2)
+    for columns in (arbitrary, present, present[:1], ends, many.col[[0, -1]]):
+        A = one_row(columns, width, seed=2)
         check_equal(product(backend, A, many, method=method), by_scipy(A, many))
         check_equal(product(backend, many, A, method=method), by_scipy(many, A))
 
 
 @pytest.mark.parametrize("gap", [1, 2, 3, 7, 8, 9, 64, 100])
 def test_gallops_of_any_length(backend: Any, gap: int) -> None:
-    many = in_row(np.arange(0, 4000, 2), 4001, seed=1)
+    many = one_row(np.arange(0, 4000, 2), 4001, seed=1)
     for start in (0, 1, 2):
-        A = in_row(np.arange(start, 4000, gap), 4001, seed=2)
+        A = one_row(np.arange(start, 4000, gap), 4001, seed=2)
         check_equal(product(backend, A, many, method="gallop"), by_scipy(A, many))
 
 
 @without_gpu
-@each_method
-def test_in_any_schedule(backend: Any, schedule: str, method: str) -> None:
+@every_method
+def test_any_schedule_of_threads_and_blocks(
+    backend: Any, schedule: str, method: str
+) -> None:
     A, B = (random_coo((60, 70), density, rng=1) for density in (0.5, 0.6))
     check_equal(product(backend, A, B, method=method), by_scipy(A, B))
 
@@ -268,21 +277,21 @@ def shuffled(A: Any) -> tuple[Any, Any, Any]:
     "shape",
     [(46341, 46341), (65536, 65536), (HUGE, HUGE), (1, HUGE), (HUGE, 1)],
 )
-@each_method
+@every_method
 def test_large_shapes(backend: Any, shape: tuple[int, int], method: str) -> None:
-    """Keys of 32 bits overflow, and then take different places for the same."""
+    """Keys of 32 bits would overflow and make different places equal."""
     rows, columns = shape
     last = rows - 1, columns - 1
-    far = {(i, j) for i in (0, 1, last[0] // 2, last[0]) for j in (0, last[1])}
-    places = sorted(place for place in far if place[0] < rows)
+    corners = {(i, j) for i in (0, 1, last[0] // 2, last[0]) for j in (0, last[1])}
+    places = sorted(place for place in corners if place[0] < rows)
     A = coo(*zip(*places, strict=True), np.arange(2.0, 2 + len(places)), shape)
     B = coo(*zip(*places[::2], strict=True), np.full(len(places[::2]), 3.0), shape)
     found = product(backend, A, B, method=method)
-    assert as_dictionary(found) == by_dictionary(A, B)
+    assert as_dictionary(found) == by_brute_force(A, B)
     assert found.shape == shape
 
 
-def test_places_that_32_bits_confuse(backend: Any) -> None:
+def test_places_with_equal_keys_in_32_bits(backend: Any) -> None:
     """Row 1 of 65536 columns begins at 65536, row 65537 at 2^32 + 65536."""
     A = coo([1], [0], [2.0], (65538, 65536))
     B = coo([65537], [0], [3.0], (65538, 65536))
@@ -290,7 +299,7 @@ def test_places_that_32_bits_confuse(backend: Any) -> None:
         assert product(backend, A, B, method=method).nnz == 0
 
 
-def test_indices_of_64_bits(backend: Any) -> None:
+def test_int64_indices(backend: Any) -> None:
     shape = 2**40, 2**23
     rows, columns = np.array([0, 2**40 - 1]), np.array([5, 2**23 - 1])
     A = scipy.sparse.coo_array((np.array([2.0, 3.0]), (rows, columns)), shape=shape)
@@ -303,33 +312,40 @@ def test_indices_of_64_bits(backend: Any) -> None:
 
 
 @without_gpu
-def test_indices_keep_their_size(backend: Any) -> None:
+def test_result_has_the_index_dtype_of_the_operands(backend: Any) -> None:
     A = random_coo((9, 9), 0.5, rng=1)
     B = A.copy()
     assert product(backend, A, A).row.dtype == np.int32
-    B.coords = tuple(one.astype(np.int64) for one in A.coords)
+    B.coords = tuple(index.astype(np.int64) for index in A.coords)
     C = A.copy()
     C.coords = B.coords[0], A.coords[1]
-    for one, two in ((A, B), (B, A), (B, B), (A, C)):
-        found = product(backend, one, two)
+    for left, right in ((A, B), (B, A), (B, B), (A, C)):
+        found = product(backend, left, right)
         assert found.row.dtype == np.int64
         check_equal(found, by_scipy(A, A))
 
 
-def test_in_whatever_order(backend: Any) -> None:
+def test_unsorted_and_strided_entries(backend: Any) -> None:
     A, B = (random_coo((30, 30), 0.5, rng=seed) for seed in (1, 2))
-    mixed = coo(*shuffled(A), A.shape), coo(*shuffled(B), B.shape)
-    reverse = tuple(
+    random_order = coo(*shuffled(A), A.shape), coo(*shuffled(B), B.shape)
+    reverse_order = tuple(
         coo(M.row[::-1], M.col[::-1], M.data[::-1], M.shape) for M in (A, B)
     )
     views = tuple(np.repeat(x, 2)[::2] for x in (A.row, A.col, A.data))
-    spread = coo(*views, A.shape)
-    for one, two in (mixed, reverse, (A, reverse[1]), (mixed[0], B), (spread, B)):
-        check_equal(product(backend, one, two), by_scipy(A, B))
+    strided = coo(*views, A.shape)
+    pairs = [
+        random_order,
+        reverse_order,
+        (A, reverse_order[1]),
+        (random_order[0], B),
+        (strided, B),
+    ]
+    for left, right in pairs:
+        check_equal(product(backend, left, right), by_scipy(A, B))
 
 
-def test_duplicates_side_by_side(backend: Any) -> None:
-    """In order, but for those."""
+def test_adjacent_duplicates_are_summed(backend: Any) -> None:
+    """The entries are sorted, so that only the duplicates prevent canonical format."""
     A = coo([0, 0, 1], [1, 1, 0], [1.0, 2.0, 3.0], (2, 2))
     B = coo([0, 1, 1], [1, 0, 0], [5.0, 7.0, 8.0], (2, 2))
     expected = {(0, 1): 15.0, (1, 0): 45.0}
@@ -337,10 +353,10 @@ def test_duplicates_side_by_side(backend: Any) -> None:
     assert as_dictionary(product(backend, B, A)) == expected
 
 
-@each_method
+@every_method
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "bool", "int8"])
 def test_duplicates_are_summed(backend: Any, dtype: str, method: str) -> None:
-    """In their own dtype, int8 too; those that cancel are no entry."""
+    """In the dtype of the operand, also int8; duplicates that cancel are no entry."""
     values = np.array([100, 3, 100, -3, 7, 1, 1], int).astype(dtype)
     A = coo([2, 0, 2, 0, 1, 1, 0], [1, 1, 1, 1, 0, 0, 2], values, (3, 3))
     ones = np.ones((3, 3))
@@ -358,8 +374,8 @@ SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -2.5, 1e-300, 1e300
 
 @pytest.mark.parametrize("method", ["merge", "gallop", "linear"])
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
-def test_nan_and_infinity(backend: Any, dtype: str, method: str) -> None:
-    """Every special value meets every other, and a place without an entry."""
+def test_nan_and_infinity_propagate(backend: Any, dtype: str, method: str) -> None:
+    """Every special value times every other, and times a place without an entry."""
     n = len(SPECIAL)
     a = np.append(np.repeat(SPECIAL, n), SPECIAL).astype(dtype)
     b = np.append(np.tile(SPECIAL, n), SPECIAL).astype(dtype)
@@ -376,17 +392,19 @@ def test_nan_and_infinity(backend: Any, dtype: str, method: str) -> None:
     same(np.isnan(found.data), np.isnan(expected.data))
 
 
-@each_method
-def test_explicit_zeros_leave_nothing(backend: Any, method: str) -> None:
+@every_method
+def test_explicit_zeros_are_not_stored(backend: Any, method: str) -> None:
     A = coo([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 2.0, -0.0, 3.0], (2, 2))
     B = coo([0, 0, 1, 1], [0, 1, 0, 1], [5.0, 0.0, 1.0, 4.0], (2, 2))
     assert as_dictionary(product(backend, A, B, method=method)) == {(1, 1): 12.0}
 
 
 @without_gpu
-@each_method
-def test_products_that_become_zero(backend: Any, method: str) -> None:
-    """By underflow, and by an integer that wraps."""
+@every_method
+def test_products_that_round_or_wrap_to_zero_are_not_stored(
+    backend: Any, method: str
+) -> None:
+    """By underflow of floats and overflow of int8."""
     for values in (np.array([1e-200, 1e-100]), np.array([16, 3], np.int8)):
         A = coo([0, 0], [0, 1], values, (1, 2))
         found = product(backend, A, A, method=method)
@@ -394,7 +412,7 @@ def test_products_that_become_zero(backend: Any, method: str) -> None:
         same(found.data, values[1:] ** 2)
 
 
-def test_bytes_in_another_order(backend: Any) -> None:
+def test_nonnative_byte_order(backend: Any) -> None:
     A = random_coo((9, 9), 0.5, rng=1)
     swapped = A.copy()
     swapped.data = A.data.astype(A.dtype.newbyteorder())
@@ -405,8 +423,8 @@ def test_bytes_in_another_order(backend: Any) -> None:
 
 
 @without_gpu
-def test_complex_numbers_begin_anywhere(backend: Any) -> None:
-    """At a multiple of 8 bytes, that is, and not of 16."""
+def test_unaligned_complex_numbers(backend: Any) -> None:
+    """Values that begin at a multiple of 8 bytes, but not of 16."""
     parts = np.arange(1.0, 10.0)
     for values in (parts[:8].view(complex), parts[1:].view(complex)):
         A = coo(np.zeros(4), np.arange(4), values, (1, 4))
@@ -418,7 +436,7 @@ def test_complex_numbers_begin_anywhere(backend: Any) -> None:
 
 
 @pytest.mark.parametrize("format", ["coo", "csr", "csc", "dia"])
-def test_formats_and_kinds(backend: Any, format: str) -> None:
+def test_format_and_type_of_the_result(backend: Any, format: str) -> None:
     dense = random_coo((8, 9), 0.5, rng=1).toarray()
     array = scipy.sparse.coo_array(dense).asformat(format)
     matrix = scipy.sparse.coo_matrix(dense).asformat(format)
@@ -435,79 +453,79 @@ def test_formats_and_kinds(backend: Any, format: str) -> None:
 
 @without_gpu
 @pytest.mark.parametrize("format", ["lil", "dok", "bsr"])
-def test_formats_of_scipy_alone(backend: Any, format: str) -> None:
+def test_formats_that_only_scipy_has(backend: Any, format: str) -> None:
     A = random_coo((8, 9), 0.5, rng=1)
     same(product(backend, A.asformat(format), A).toarray(), A.toarray() ** 2)
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 7), (7, 0), (7, 7)])
-@each_method
-def test_nothing(backend: Any, shape: tuple[int, int], method: str) -> None:
-    nothing = scipy.sparse.coo_array(shape)
-    found = product(backend, nothing, nothing, method=method)
+@every_method
+def test_empty_matrices(backend: Any, shape: tuple[int, int], method: str) -> None:
+    empty = scipy.sparse.coo_array(shape)
+    found = product(backend, empty, empty, method=method)
     assert (found.shape, found.nnz, found.dtype) == (shape, 0, np.float64)
-    something = random_coo(shape, 0.5, rng=1, dtype=np.complex64)
-    for A, B in ((something, nothing), (nothing, something)):
+    nonempty = random_coo(shape, 0.5, rng=1, dtype=np.complex64)
+    for A, B in ((nonempty, empty), (empty, nonempty)):
         found = product(backend, A, B, method=method)
         assert (found.shape, found.nnz, found.dtype) == (shape, 0, np.complex128)
 
 
 @without_gpu
-@each_method
-def test_operands_stay_as_they_are(backend: Any, method: str) -> None:
+@every_method
+def test_operands_are_not_changed(backend: Any, method: str) -> None:
     A = coo([2, 0, 2, 1], [1, 1, 1, 0], [1.0, np.inf, 3.0, 0.0], (3, 3))
     B = random_coo((3, 3), 0.8, rng=1)
-    sealed = [x for M in (A, B) for x in (M.row, M.col, M.data)]
-    before = [x.copy() for x in sealed]
-    for x in sealed:
+    inputs = [x for M in (A, B) for x in (M.row, M.col, M.data)]
+    before = [x.copy() for x in inputs]
+    for x in inputs:
         x.flags.writeable = False
     found = product(backend, A, B, method=method)
-    for x, old in zip(sealed, before, strict=True):
+    for x, old in zip(inputs, before, strict=True):
         same(x, old)
     assert not A.has_canonical_format
-    for one in (found.row, found.col, found.data):
-        assert not any(np.shares_memory(one, x) for x in sealed)
+    for result in (found.row, found.col, found.data):
+        assert not any(np.shares_memory(result, x) for x in inputs)
 
 
-def test_what_is_in_order_is_not_sorted(monkeypatch: Any) -> None:
+def test_sorted_entries_are_not_sorted_again(monkeypatch: Any) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    sorts = []
+    lengths = []
 
-    def sums(keys: Any, *arguments: Any) -> Any:
-        sorts.append(len(keys))
+    def record_length(keys: Any, *arguments: Any) -> Any:
+        lengths.append(len(keys))
         return original(keys, *arguments)
 
     original = _coo_multiply_kernel._sums_by_key
-    monkeypatch.setattr(_coo_multiply_kernel, "_sums_by_key", sums)
+    monkeypatch.setattr(_coo_multiply_kernel, "_sums_by_key", record_length)
     A = random_coo((30, 30), 0.5, rng=1)
     A.has_canonical_format = False
     multiply(A, A)
-    assert sorts == []
-    twice = coo(
+    assert lengths == []
+    with_duplicate = coo(
         np.append(A.row, 29), np.append(A.col, A.col[-1]), np.append(A.data, 1), A.shape
     )
-    multiply(A, twice)
-    assert sorts == [451]
+    multiply(A, with_duplicate)
+    assert lengths == [451]
 
 
-def test_the_product_with_oneself(backend: Any) -> None:
-    A = on(backend, random_coo((20, 20), 0.5, rng=1))
+def test_both_operands_may_be_one_object(backend: Any) -> None:
+    A = on_backend(backend, random_coo((20, 20), 0.5, rng=1))
     found = multiply(A, A)
     found = found.get() if backend.name == "cuda" else found
     expected = random_coo((20, 20), 0.5, rng=1).toarray() ** 2
     same(found.toarray(), expected)
 
 
-# ---- the choice of a method ----------------------------------------------------------
+# ---- choice of the method ------------------------------------------------------------
 
 
-def test_the_crossover_is_where_both_read_as_many_bytes() -> None:
+def test_merge_and_gallop_read_equal_bytes_at_the_crossover() -> None:
     ratio = _coo_multiply_kernel.GALLOP_RATIO
     assert ratio - 1 < 8 * math.log2(ratio) < ratio + 1
     assert f"more than {ratio} times" in str(multiply.__doc__)
 
 
-def test_the_method_that_is_chosen(monkeypatch: Any) -> None:
+def test_auto_chooses_merge_or_gallop_by_the_ratio_of_entries(monkeypatch: Any) -> None:
     best, ratio = _coo_multiply_kernel.best_method, _coo_multiply_kernel.GALLOP_RATIO
     assert best(10, 10 * ratio) == best(10 * ratio, 10) == "merge"
     assert best(10, 10 * ratio + 1) == best(10 * ratio + 1, 10) == "gallop"
@@ -516,18 +534,18 @@ def test_the_method_that_is_chosen(monkeypatch: Any) -> None:
     called = []
     for name, find in list(_coo_multiply_kernel.FINDERS.items()):
 
-        def noted(*arguments: Any, name: str = name, find: Any = find) -> Any:
+        def record_call(*arguments: Any, name: str = name, find: Any = find) -> Any:
             called.append(name)
             return find(*arguments)
 
-        monkeypatch.setitem(_coo_multiply_kernel.FINDERS, name, noted)
-    few, many = in_row([3], 100), in_row(np.arange(100), 100)
+        monkeypatch.setitem(_coo_multiply_kernel.FINDERS, name, record_call)
+    few, many = one_row([3], 100), one_row(np.arange(100), 100)
     for A, B in ((few, many), (many, few), (many, many)):
         check_equal(multiply(A, B), by_scipy(A, B))
     assert called == ["gallop", "gallop", "merge"]
 
 
-# ---- what is refused -----------------------------------------------------------------
+# ---- invalid arguments ---------------------------------------------------------------
 
 ONE = scipy.sparse.coo_array(np.eye(3))
 
@@ -548,7 +566,7 @@ ONE = scipy.sparse.coo_array(np.eye(3))
         ),
     ],
 )
-def test_bad_operands(
+def test_invalid_operands_are_rejected(
     backend: Any, A: Any, B: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -556,13 +574,13 @@ def test_bad_operands(
 
 
 @without_gpu
-def test_bad_methods(backend: Any) -> None:
+def test_invalid_method_is_rejected(backend: Any) -> None:
     with pytest.raises(ValueError, match=r"method must .*'linear'.*got 'hash'"):
         multiply(ONE, ONE, method="hash")
 
 
-class OnGpu:
-    """A container of CuPy as far as it is looked at before a kernel runs."""
+class CupyContainer:
+    """A sparse container of CuPy, with the attributes that validation reads."""
 
     shape = 3, 3
 
@@ -570,19 +588,19 @@ class OnGpu:
         self.data = SimpleNamespace(device=SimpleNamespace(id=index))
 
 
-def test_operands_on_several_devices(monkeypatch: Any) -> None:
-    library = SimpleNamespace(issparse=lambda value: isinstance(value, OnGpu))
+def test_operands_on_several_devices_are_rejected(monkeypatch: Any) -> None:
+    library = SimpleNamespace(issparse=lambda value: isinstance(value, CupyContainer))
     monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", library)
-    for A, B in ((ONE, OnGpu(0)), (OnGpu(0), ONE)):
+    for A, B in ((ONE, CupyContainer(0)), (CupyContainer(0), ONE)):
         with pytest.raises(TypeError, match="on the CPU"):
             multiply(A, B)
     with pytest.raises(ValueError, match="A on GPU 0, B on GPU 1"):
-        multiply(OnGpu(0), OnGpu(1))
-    _inputs.check_one_device({"A": OnGpu(1), "B": OnGpu(1)})
-    assert _inputs.is_matrix(OnGpu(1))  # CuPy 13 has no sparse arrays
+        multiply(CupyContainer(0), CupyContainer(1))
+    _inputs.check_one_device({"A": CupyContainer(1), "B": CupyContainer(1)})
+    assert _inputs.is_matrix(CupyContainer(1))  # CuPy 13 has no sparse arrays
 
 
-def test_the_operands_device_is_the_current_one(monkeypatch: Any) -> None:
+def test_device_of_the_operands_is_current(monkeypatch: Any) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     monkeypatch.setattr(kernels, "EmulatedDevice", Watched)
     A = random_coo((9, 9), 0.5, rng=1)
@@ -591,28 +609,28 @@ def test_the_operands_device_is_the_current_one(monkeypatch: Any) -> None:
     assert Watched.entered == 0
 
 
-# ---- the document's experiments ------------------------------------------------------
+# ---- experiments of Cupp's document --------------------------------------------------
 
 
 @pytest.mark.parametrize("side", [5, 10, 20, 30, 40])
 def test_dense_squares(backend: Any, side: int) -> None:
-    """75 % density at growing sizes, the first kernel beside the second."""
+    """75 % density at increasing sizes; the first kernel compared with the second."""
     A, B = (random_coo((side, side), 0.75, rng=seed) for seed in (1, 2))
     linear = product(backend, A, B, method="linear")
     check_equal(linear, by_scipy(A, B))
     check_equal(product(backend, A, B, method="binary"), linear)
 
 
-@each_method
-def test_a_sparse_rectangle(backend: Any, method: str) -> None:
-    """1000 x 100 at 1 %."""
+@every_method
+def test_sparse_rectangle(backend: Any, method: str) -> None:
+    """1000 x 100 at 1 % density."""
     A, B = (random_coo((1000, 100), 0.01, rng=seed) for seed in (1, 2))
     assert A.nnz == B.nnz == 1000
     check_equal(product(backend, A, B, method=method), by_scipy(A, B))
 
 
 COUNTED = """
-/// A number that counts the multiplications it takes part in.
+/// A number that counts its multiplications.
 struct Counted {
     double value;
     unsigned long long* multiplications;
@@ -624,9 +642,9 @@ __device__ Counted operator*(Counted a, Counted b) {
 """
 
 
-@each_method
+@every_method
 def test_one_multiplication_for_each_match(method: str, monkeypatch: Any) -> None:
-    """128 x 128 at 10 %: the document's statistics counted 120 of 232."""
+    """128 x 128 at 10 % density; the document counts 120 matches of 232."""
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     shape = 128, 128
     A, B = (random_coo(shape, 0.1, rng=seed) for seed in (1, 2))
@@ -639,18 +657,20 @@ def test_one_multiplication_for_each_match(method: str, monkeypatch: Any) -> Non
     monkeypatch.setitem(kernels.CUDA_TYPES, number, "Counted")
     kernel = kernels.EmulatedDevice.kernel
 
-    def counting(device: Any, file: str, instance: str, definitions: str = "") -> Any:
-        more = COUNTED if "Counted" in instance else ""
-        return kernel(device, file, instance, definitions + more)
+    def compile_with_counter(
+        device: Any, file: str, instance: str, definitions: str = ""
+    ) -> Any:
+        counted = COUNTED if "Counted" in instance else ""
+        return kernel(device, file, instance, definitions + counted)
 
-    monkeypatch.setattr(kernels.EmulatedDevice, "kernel", counting)
+    monkeypatch.setattr(kernels.EmulatedDevice, "kernel", compile_with_counter)
 
-    def counted(M: Any) -> Any:
+    def with_counters(M: Any) -> Any:
         values = np.empty(M.nnz, number)
         values.real, values.imag = M.data, address
         return coo(M.row, M.col, values, shape)
 
-    found = multiply(counted(A), counted(B), method=method)
+    found = multiply(with_counters(A), with_counters(B), method=method)
     assert found.nnz == matches
     assert count[0] == matches
     same(found.data.real, by_scipy(A, B).data)

@@ -1,4 +1,4 @@
-"""Sparse matrices times vectors: every format, any semiring, rows of any lengths."""
+"""Sparse matrix times vector: every format, any semiring, any row lengths."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ same = np.testing.assert_array_equal
 every_method = pytest.mark.parametrize("method", ["fused", "segmented_scan"])
 
 TILE = tile_for(np.dtype(np.float64)).size
-"""Rows and entries that a block serves together, of float64."""
+"""Rows plus entries of a tile, for float64."""
 
 difference = Monoid("difference", 0, "a - b", np.subtract, commutative=False)
-"""Not associative: only to multiply by."""
+"""Not associative, so it is used as `multiply` only."""
 
 
-def there(backend: Any, A: Any) -> Any:
-    """The container on the backend's device."""
+def on_backend(backend: Any, A: Any) -> Any:
+    """Convert a SciPy container to the backend's. CuPy's is always a matrix."""
     if backend.name != "cuda":
         return A
     if A.dtype.char not in "?fdFD":
@@ -55,12 +55,12 @@ def there(backend: Any, A: Any) -> Any:
 
 
 def product(backend: Any, A: Any, x: Any, **options: Any) -> Any:
-    matrix = there(backend, A)
+    matrix = on_backend(backend, A)
     return backend.call(lambda x: spmv(matrix, x, **options), x)
 
 
-def integers(rng: np.random.Generator, dtype: Any, *shape: int) -> Array:
-    """Small integers of any dtype, whose sums of products round nowhere."""
+def small_integers(rng: np.random.Generator, dtype: Any, *shape: int) -> Array:
+    """Small integers in any dtype, whose sums of products are exact."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return rng.random(shape) < 0.5
@@ -71,21 +71,21 @@ def integers(rng: np.random.Generator, dtype: Any, *shape: int) -> Array:
     return found.astype(dtype)
 
 
-def rows_of(
+def random_csr(
     rng: np.random.Generator, lengths: Any, n: int, dtype: Any = np.float64
 ) -> sparse.csr_array:
-    """So many entries in each row, in rising columns, some of them twice."""
+    """A random matrix with these row lengths, sorted columns and duplicates."""
     lengths = np.asarray(lengths, np.int64)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     columns = rng.integers(0, max(n, 1), offsets[-1])
     rows = np.repeat(np.arange(len(lengths)), lengths)
     columns = columns[np.lexsort([columns, rows])]
-    values = integers(rng, dtype, offsets[-1])
+    values = small_integers(rng, dtype, offsets[-1])
     return sparse.csr_array((values, columns, offsets), shape=(len(lengths), n))
 
 
 def shuffled(rng: np.random.Generator, A: Any) -> sparse.coo_array:
-    """The same entries in another order."""
+    """The entries of A in random order."""
     coo = A.tocoo()
     order = rng.permutation(coo.nnz)
     places = coo.row[order], coo.col[order]
@@ -93,7 +93,7 @@ def shuffled(rng: np.random.Generator, A: Any) -> sparse.coo_array:
 
 
 def by_scipy(A: Any, x: Array) -> Array:
-    """SciPy's product with each vector."""
+    """The product of A with each vector, by SciPy."""
     y = np.empty((*x.shape[:-1], A.shape[0]), np.result_type(A.dtype, x.dtype))
     for k in np.ndindex(x.shape[:-1]):
         y[k] = A @ x[k]
@@ -103,7 +103,7 @@ def by_scipy(A: Any, x: Array) -> Array:
 def by_brute_force(
     A: Any, x: Array, dtype: Any, identity: Any, add: Operator, multiply: Operator
 ) -> Array:
-    """Entry by entry, in Python's own numbers."""
+    """The product entry by entry, on Python numbers."""
     coo = A.tocoo()
     entries = list(
         zip(coo.row.tolist(), coo.col.tolist(), coo.data.tolist(), strict=True)
@@ -115,12 +115,12 @@ def by_brute_force(
     return np.array(y, dtype)
 
 
-# ---- the slides ----
+# ---- example from the slides ----
 
 
 @every_method
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.coo_matrix])
-def test_matrix_of_the_slides(backend: Any, method: str, form: Any) -> None:
+def test_matrix_example_from_the_slides(backend: Any, method: str, form: Any) -> None:
     A = form([[2.0, -1, 0, 0], [0, -1, 2, -1], [0, 0, 0, 3]])
     found = product(backend, A, np.array([1.0, 2, 3, 4]), method=method)
     same(found, np.array([0.0, 0, 12]), strict=True)
@@ -153,18 +153,18 @@ STRUCTURES: dict[str, list[int]] = {
 
 @every_method
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_structures(
+def test_every_structure(
     backend: Any, method: str, structure: str, rng: np.random.Generator
 ) -> None:
-    A = rows_of(rng, STRUCTURES[structure], 50)
-    x = integers(rng, np.float64, 50)
+    A = random_csr(rng, STRUCTURES[structure], 50)
+    x = small_integers(rng, np.float64, 50)
     same(product(backend, A, x, method=method), by_scipy(A, x), strict=True)
 
 
 @every_method
 @pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (3000, 0), (1, 1)])
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.coo_array])
-def test_nothing_to_add(
+def test_empty_rows_give_the_identity(
     backend: Any, method: str, shape: tuple[int, int], form: Any
 ) -> None:
     A, x = form(shape), np.full(shape[1], np.nan)
@@ -175,40 +175,43 @@ def test_nothing_to_add(
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_structures_as_specified(structure: str, rng: np.random.Generator) -> None:
-    """Where SciPy's product is, on a CPU, what `spmv` answers with."""
-    A, x = rows_of(rng, STRUCTURES[structure], 50), integers(rng, np.float64, 50)
+def test_reference_agrees_with_scipy(structure: str, rng: np.random.Generator) -> None:
+    """On a CPU, `spmv` computes these products with SciPy, not with the reference."""
+    A = random_csr(rng, STRUCTURES[structure], 50)
+    x = small_integers(rng, np.float64, 50)
     found = gpusolve.reference.spmv(A.indptr, A.indices, A.data, x)
     same(found, by_scipy(A, x), strict=True)
 
 
-def test_tiles_that_are_documented() -> None:
+def test_tile_sizes_are_documented() -> None:
     for dtype in (np.float32, np.float64, np.complex128):
         assert str(tile_for(np.dtype(dtype)).size) in str(spmv.__doc__)
 
 
-def test_one_dense_row_among_very_many(backend: Any, rng: np.random.Generator) -> None:
+def test_one_dense_row_among_many_empty_rows(
+    backend: Any, rng: np.random.Generator
+) -> None:
     m = 10**6 if backend.name == "numpy" else 10**5
     lengths = np.zeros(m, np.int64)
     lengths[m // 3] = 20000
-    A = rows_of(rng, lengths, 1000)
-    x = integers(rng, np.float64, 1000)
+    A = random_csr(rng, lengths, 1000)
+    x = small_integers(rng, np.float64, 1000)
     same(product(backend, A, x), by_scipy(A, x), strict=True)
 
 
-some_lengths = st.lists(
+lists_of_lengths = st.lists(
     st.one_of(st.just(0), st.integers(0, 9), st.sampled_from([TILE // 2, TILE])),
     max_size=30,
 )
 
 
 @every_method
-@given(lengths=some_lengths, n=st.integers(1, 9), seed=st.integers(0, 99))
-def test_any_lengths_of_rows(
+@given(lengths=lists_of_lengths, n=st.integers(1, 9), seed=st.integers(0, 99))
+def test_any_row_lengths(
     backend: Any, method: str, lengths: list[int], n: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    A, x = rows_of(rng, lengths, n), integers(rng, np.float64, n)
+    A, x = random_csr(rng, lengths, n), small_integers(rng, np.float64, n)
     expected = by_scipy(A, x)
     same(product(backend, A, x, method=method), expected, strict=True)
     B = shuffled(rng, A)
@@ -221,17 +224,17 @@ DTYPES = "bool int8 uint16 int32 int64 uint64 float32 float64 complex64 complex1
 
 
 @numpy_only
-@pytest.mark.parametrize("of_x", DTYPES.split())
-@pytest.mark.parametrize("of_A", DTYPES.split())
-def test_every_dtype(
-    backend: Any, of_A: str, of_x: str, rng: np.random.Generator
+@pytest.mark.parametrize("x_dtype", DTYPES.split())
+@pytest.mark.parametrize("A_dtype", DTYPES.split())
+def test_every_pair_of_dtypes(
+    backend: Any, A_dtype: str, x_dtype: str, rng: np.random.Generator
 ) -> None:
-    check_dtypes(backend, of_A, of_x, "fused", rng)
+    check_dtypes(backend, A_dtype, x_dtype, "fused", rng)
 
 
 @every_method
 @pytest.mark.parametrize(
-    ("of_A", "of_x"),
+    ("A_dtype", "x_dtype"),
     [
         ("bool", "bool"),
         ("int8", "int8"),
@@ -241,21 +244,21 @@ def test_every_dtype(
         ("uint64", "int32"),
     ],
 )
-def test_dtypes(
-    backend: Any, method: str, of_A: str, of_x: str, rng: np.random.Generator
+def test_pairs_of_dtypes(
+    backend: Any, method: str, A_dtype: str, x_dtype: str, rng: np.random.Generator
 ) -> None:
-    check_dtypes(backend, of_A, of_x, method, rng)
+    check_dtypes(backend, A_dtype, x_dtype, method, rng)
 
 
 def check_dtypes(
-    backend: Any, of_A: str, of_x: str, method: str, rng: np.random.Generator
+    backend: Any, A_dtype: str, x_dtype: str, method: str, rng: np.random.Generator
 ) -> None:
-    A = rows_of(rng, [0, 3, 1, 0, 700, 40], 30, of_A)
-    x = integers(rng, of_x, 30)
+    A = random_csr(rng, [0, 3, 1, 0, 700, 40], 30, A_dtype)
+    x = small_integers(rng, x_dtype, 30)
     same(product(backend, A, x, method=method), by_scipy(A, x), strict=True)
 
 
-def test_half_precision(backend: Any) -> None:
+def test_float16_vector(backend: Any) -> None:
     A = sparse.csr_array(np.array([[1, 2], [0, 3]], np.int8))
     if backend.name == "cuda":
         A = A.astype(bool)
@@ -265,24 +268,26 @@ def test_half_precision(backend: Any) -> None:
 
 
 @every_method
-def test_rounding(backend: Any, method: str, rng: np.random.Generator) -> None:
-    A = rows_of(rng, [0, 3, 5000, 7, 300], 100)
+def test_rounding_errors_are_bounded(
+    backend: Any, method: str, rng: np.random.Generator
+) -> None:
+    A = random_csr(rng, [0, 3, 5000, 7, 300], 100)
     A.data[:] = rng.standard_normal(A.nnz)
     x = rng.standard_normal(100)
     exact = A.astype(np.longdouble) @ x.astype(np.longdouble)
-    size = abs(A) @ abs(x)
+    magnitude = abs(A) @ abs(x)
     found = product(backend, A, x, method=method)
-    assert (abs(found - exact) <= 32 * np.finfo(float).eps * size).all()
+    assert (abs(found - exact) <= 32 * np.finfo(float).eps * magnitude).all()
 
 
-def test_integers_wrap(backend: Any) -> None:
+def test_integer_overflow_wraps(backend: Any) -> None:
     A = sparse.csr_array(np.array([[100, 100, 100]], np.int8))
     found = product(backend, A, np.array([2, 2, 1], np.int8))
     same(found, np.array([500], np.int64).astype(np.int8), strict=True)
 
 
 @every_method
-def test_not_a_number_and_infinity(backend: Any, method: str) -> None:
+def test_nan_and_infinity_propagate(backend: Any, method: str) -> None:
     A = sparse.csr_array(
         (
             [1.0, 0, np.inf, np.inf, -np.inf, 0, 1],
@@ -296,8 +301,10 @@ def test_not_a_number_and_infinity(backend: Any, method: str) -> None:
     same(product(backend, A, x, method=method), expected)
 
 
-def test_nothing_leaks_into_another_row(backend: Any, rng: np.random.Generator) -> None:
-    A = rows_of(rng, [3, TILE, 0, 2, TILE + 3, 5], 20)
+def test_nan_and_infinity_stay_in_their_row(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    A = random_csr(rng, [3, TILE, 0, 2, TILE + 3, 5], 20)
     A.data[A.indptr[1] + 7] = np.nan
     A.data[A.indptr[4] + 7] = np.inf
     x = np.ones(20)
@@ -309,12 +316,12 @@ def test_nothing_leaks_into_another_row(backend: Any, rng: np.random.Generator) 
 @every_method
 @pytest.mark.parametrize("offsets", [np.int32, np.int64])
 @pytest.mark.parametrize("columns", [np.int32, np.int64])
-def test_dtypes_of_indices(
+def test_dtypes_of_offsets_and_columns(
     backend: Any, method: str, offsets: Any, columns: Any, rng: np.random.Generator
 ) -> None:
     if backend.name == "cuda":
         pytest.skip("CuPy chooses the dtype of its indices")
-    A = rows_of(rng, [2, 0, 1500, 3], 20)
+    A = random_csr(rng, [2, 0, 1500, 3], 20)
     expected = by_scipy(A, np.arange(20.0))
     A.indptr, A.indices = A.indptr.astype(offsets), A.indices.astype(columns)
     found = product(backend, A, np.arange(20.0), method=method)
@@ -325,20 +332,20 @@ def test_dtypes_of_indices(
 
 SEMIRINGS = {
     "plus-times": ("add", "mul", np.float64),
-    "plus-times that wraps": ("add", "mul", np.int8),
+    "plus-times with overflow": ("add", "mul", np.int8),
     "min-plus": ("min", "add", np.float32),
     "or-and": ("logical_or", "logical_and", np.bool_),
     "or-and of numbers": ("logical_or", "logical_and", np.float64),
     "or-times": ("logical_or", "mul", np.float64),
     "max-times": ("max", "mul", np.int64),
     "times-xor": ("mul", exclusive_or, np.uint32),
-    "in order": (first_nonzero, difference, np.int32),
+    "noncommutative": (first_nonzero, difference, np.int32),
 }
-"""By `add`, `multiply` and the dtype of both operands."""
+"""`add`, `multiply` and the dtype of both operands."""
 
 
 def python_operator(op: str | Monoid, dtype: Any) -> tuple[Any, Operator]:
-    """Its identity and itself, in Python's own numbers."""
+    """Identity and operator of a monoid on Python numbers."""
     if op is difference:
         return 0, operator.sub
     name = op if isinstance(op, str) else op.name
@@ -352,26 +359,31 @@ def test_semirings(
 ) -> None:
     add, multiply, dtype = SEMIRINGS[name]
     lengths = [0, 4, 1, 0, 0, *[3] * 200, 2 * TILE + 1, 0, 2, 3000, 0]
-    A, x = rows_of(rng, lengths, 40, dtype), integers(rng, dtype, 40)
+    A, x = random_csr(rng, lengths, 40, dtype), small_integers(rng, dtype, 40)
     result = np.dtype(bool if name.startswith("or") else dtype)
     identity, combine = python_operator(add, result)
     expected = by_brute_force(
         A, x, result, identity, combine, python_operator(multiply, result)[1]
     )
     options = {"add": add, "multiply": multiply, "method": method}
-    for matrix in (A, shuffled_rows(rng, A)):
+    for matrix in (A, reversed_rows(rng, A)):
         same(product(backend, matrix, x, **options), expected, strict=True)
 
 
-def shuffled_rows(rng: np.random.Generator, A: Any) -> sparse.coo_array:
-    """The same entries, no row before the one above it done, places in their order."""
+def reversed_rows(rng: np.random.Generator, A: Any) -> sparse.coo_array:
+    """The entries with rows in reverse order and columns in random order.
+
+    Duplicates keep their order.
+    """
     coo = A.tocoo()
     order = np.lexsort([rng.permutation(A.shape[1])[coo.col], -coo.row])
     places = coo.row[order], coo.col[order]
     return sparse.coo_array((coo.data[order], places), shape=coo.shape)
 
 
-def test_order_among_many_tiles(backend: Any, rng: np.random.Generator) -> None:
+def test_noncommutative_add_over_many_tiles(
+    backend: Any, rng: np.random.Generator
+) -> None:
     n = 70 * tile_for(np.dtype(np.int32)).size + 5
     A = sparse.csr_array((np.zeros(n, np.int32), np.arange(n), [0, 0, n]))
     x = np.zeros((12, n), np.int32)
@@ -388,14 +400,14 @@ def test_order_among_many_tiles(backend: Any, rng: np.random.Generator) -> None:
 
 
 @every_method
-def test_entries_that_are_zero_count(backend: Any, method: str) -> None:
+def test_explicit_zeros_are_entries(backend: Any, method: str) -> None:
     A = sparse.csr_array(([0.0, 7.0], [0, 1], [0, 2, 2]), shape=(2, 2))
     x = np.array([3.0, 1.0])
     found = product(backend, A, x, add="min", multiply="add", method=method)
     same(found, np.array([3, np.inf]), strict=True)
 
 
-def test_order_within_a_row(backend: Any) -> None:
+def test_entries_of_a_row_are_added_in_column_order(backend: Any) -> None:
     last = Monoid("last", 0, "b", lambda a, b: b, commutative=False)
     left = Monoid("left", 0, "a", lambda a, b: a, commutative=False)
     rows, columns = [1, 0, 1, 1, 1, 0], [2, 1, 0, 2, 1, 1]
@@ -412,48 +424,50 @@ def test_order_within_a_row(backend: Any) -> None:
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
 @pytest.mark.parametrize("kind", ["array", "matrix"])
-def test_formats(backend: Any, form: str, kind: str, rng: np.random.Generator) -> None:
+def test_every_format(
+    backend: Any, form: str, kind: str, rng: np.random.Generator
+) -> None:
     if backend.name == "cuda" and form not in ("csr", "csc", "coo"):
         pytest.skip(f"CuPy has no {form}")
-    dense = np.where(rng.random((40, 30)) < 0.2, integers(rng, float, 40, 30), 0)
+    dense = np.where(rng.random((40, 30)) < 0.2, small_integers(rng, float, 40, 30), 0)
     A = getattr(sparse, f"{form}_{kind}")(dense)
-    x = integers(rng, float, 30)
+    x = small_integers(rng, float, 30)
     same(product(backend, A, x), dense @ x, strict=True)
 
 
 @pytest.mark.parametrize("lengths", [[], [0, 0], [0, 3, 1, 0, 40, 0], [500, 1]])
-@pytest.mark.parametrize("places", [2**63, 1])
+@pytest.mark.parametrize("max_places", [2**63, 1])
 @without_gpu
-def test_rows_as_they_are_sorted_on_a_gpu(
+def test_sorted_rows_agree_with_scipy(
     backend: Any,
     lengths: list[int],
-    places: int,
+    max_places: int,
     rng: np.random.Generator,
     monkeypatch: Any,
 ) -> None:
-    """Of a shape whose places have numbers, and of one too large."""
-    monkeypatch.setattr(_csr, "MAX_PLACES", places)
-    A = shuffled(rng, rows_of(rng, lengths, 10))
+    """For shapes whose places fit int64 keys, and for larger ones."""
+    monkeypatch.setattr(_csr, "MAX_PLACES", max_places)
+    A = shuffled(rng, random_csr(rng, lengths, 10))
     A.data = np.arange(1.0, A.nnz + 1)
     for in_order, sort in itertools.product((True, False), repeat=2):
         given = A.tocsr() if sort else A
         found = sorted_rows(coordinates(given), in_order=in_order)
         expected = compressed_rows(given, in_order=in_order)
-        for one, other in zip(found, expected, strict=True):
-            same(one, other)
+        for found_array, expected_array in zip(found, expected, strict=True):
+            same(found_array, expected_array)
 
 
-def test_what_is_in_order_is_not_sorted(rng: np.random.Generator) -> None:
-    A = rows_of(rng, [0, 3, 1, 0, 40], 10).tocoo()
+def test_sorted_entries_are_not_sorted_again(rng: np.random.Generator) -> None:
+    A = random_csr(rng, [0, 3, 1, 0, 40], 10).tocoo()
     found = sorted_rows(coordinates(A), in_order=True)
     assert np.shares_memory(found.columns, A.col)
     assert np.shares_memory(found.values, A.data)
-    by_rows = sparse.coo_array((A.data, (A.row, A.col[::-1])), shape=A.shape)
-    found = sorted_rows(coordinates(by_rows), in_order=False)
+    sorted_by_row = sparse.coo_array((A.data, (A.row, A.col[::-1])), shape=A.shape)
+    found = sorted_rows(coordinates(sorted_by_row), in_order=False)
     assert np.shares_memory(found.values, A.data)
 
 
-def test_offsets_of_very_many_entries() -> None:
+def test_index_dtype_for_many_entries() -> None:
     small, large = np.dtype(np.int32), np.dtype(np.int64)
     assert index_for(small, 2**31 - 1) == small
     assert index_for(small, 2**31) == index_for(large, 5) == large
@@ -461,30 +475,30 @@ def test_offsets_of_very_many_entries() -> None:
 
 @every_method
 @pytest.mark.parametrize("in_order", [True, False])
-def test_arrays_with_gaps(
+def test_strided_arrays_of_a_matrix(
     backend: Any, method: str, in_order: bool, rng: np.random.Generator
 ) -> None:
-    A = rows_of(rng, [0, 3, 1, 700], 10)
-    x = integers(rng, np.float64, 10)
+    A = random_csr(rng, [0, 3, 1, 700], 10)
+    x = small_integers(rng, np.float64, 10)
     arrays = (A.data, A.indices, A.indptr)
-    spread = tuple(backend.array(np.repeat(one, 2))[::2] for one in arrays)
+    strided = tuple(backend.array(np.repeat(array, 2))[::2] for array in arrays)
     if backend.name == "cuda":
-        import cupyx.scipy.sparse as there
+        import cupyx.scipy.sparse
 
-        B = there.csr_matrix(spread, shape=A.shape)
+        B = cupyx.scipy.sparse.csr_matrix(strided, shape=A.shape)
     else:
-        B = sparse.csr_array(spread, shape=A.shape)
+        B = sparse.csr_array(strided, shape=A.shape)
     add = "add" if in_order else Monoid("sum", 0, "a + b", np.add, commutative=False)
     found = backend.call(lambda x: spmv(B, x, add=add, method=method), x)
     same(found, by_scipy(A, x), strict=True)
 
 
-def test_complex_numbers_begin_where_they_may(backend: Any) -> None:
+def test_contiguous_aligns_complex_numbers(backend: Any) -> None:
     parts = backend.array(np.arange(9.0))
-    odd = next(one for one in (parts[:8], parts[1:]) if address_of(one) % 16)
-    found = contiguous(odd.view(np.complex128))
+    unaligned = next(view for view in (parts[:8], parts[1:]) if address_of(view) % 16)
+    found = contiguous(unaligned.view(np.complex128))
     assert address_of(found) % 16 == 0
-    same(backend.numpy(found), backend.numpy(odd).view(np.complex128))
+    same(backend.numpy(found), backend.numpy(unaligned).view(np.complex128))
 
 
 def address_of(array: Any) -> int:
@@ -492,7 +506,7 @@ def address_of(array: Any) -> int:
 
 
 @every_method
-def test_duplicates(backend: Any, method: str) -> None:
+def test_duplicates_are_combined(backend: Any, method: str) -> None:
     places = [2, 0, 2, 2, 0], [1, 0, 1, 0, 0]
     A = sparse.coo_array(([1.0, 2, 4, 8, 16], places), shape=(4, 2))
     x = np.array([1.0, 10])
@@ -501,9 +515,9 @@ def test_duplicates(backend: Any, method: str) -> None:
     same(found, [16.0, -np.inf, 40, -np.inf])
 
 
-def test_room_for_more_entries(backend: Any) -> None:
+def test_arrays_may_be_longer_than_nnz(backend: Any) -> None:
     if backend.name == "cuda":
-        pytest.skip("CuPy counts them as entries")
+        pytest.skip("CuPy counts all elements as entries")
     A = sparse.csr_array((np.ones(9), np.zeros(9, np.int32), [0, 2, 3]), shape=(2, 1))
     same(product(backend, A, np.ones(1)), [2.0, 1.0])
 
@@ -514,7 +528,8 @@ def test_batches(
     backend: Any, method: str, batch: tuple[int, ...], rng: np.random.Generator
 ) -> None:
     for lengths in ([0, 2, 1], [3, 0, 2 * TILE, 5], [0, 0]):
-        A, x = rows_of(rng, lengths, 20), integers(rng, np.float64, *batch, 20)
+        A = random_csr(rng, lengths, 20)
+        x = small_integers(rng, np.float64, *batch, 20)
         found = product(backend, A, x, method=method)
         same(found, by_scipy(A, x), strict=True)
 
@@ -527,27 +542,28 @@ def test_batches(
         lambda x: namespace(x).broadcast_to(x[0, :10], (4, 10)),
     ],
 )
-def test_views(backend: Any, view: Any, rng: np.random.Generator) -> None:
-    A, x = rows_of(rng, [3, 0, 5], 10), integers(rng, np.float64, 10, 20)
-    matrix = there(backend, A)
+def test_strided_views(backend: Any, view: Any, rng: np.random.Generator) -> None:
+    A, x = random_csr(rng, [3, 0, 5], 10), small_integers(rng, np.float64, 10, 20)
+    matrix = on_backend(backend, A)
     found = backend.call(lambda x: spmv(matrix, view(x)), x)
     same(found, by_scipy(A, view(x)), strict=True)
 
 
-def test_whatever_is_array_like(backend: Any) -> None:
-    plan = SpMVPlan(there(backend, sparse.csr_array([[1.0, 2], [0, 3]])))
+def test_plan_accepts_array_likes(backend: Any) -> None:
+    plan = SpMVPlan(on_backend(backend, sparse.csr_array([[1.0, 2], [0, 3]])))
     same(backend.numpy(plan([1, 2])), [5, 6])
     same(backend.numpy(plan @ [[1], [2]]), [[5], [6]])
 
 
 @without_gpu
-def test_bytes_in_another_order(backend: Any) -> None:
+def test_nonnative_byte_order(backend: Any) -> None:
     A = sparse.csr_array([[1, 2], [0, 3]])
     same(spmv(A, np.array([1, 2], ">i4")), [5, 6])
 
 
-def test_inputs_stay_as_they_are(backend: Any, rng: np.random.Generator) -> None:
-    A, x = shuffled(rng, rows_of(rng, [3, 0, 5], 10)), integers(rng, float, 10)
+def test_inputs_are_not_changed(backend: Any, rng: np.random.Generator) -> None:
+    A = shuffled(rng, random_csr(rng, [3, 0, 5], 10))
+    x = small_integers(rng, float, 10)
     before = A.copy()
     x.flags.writeable = False
     product(backend, A, x, add=first_nonzero)
@@ -556,8 +572,8 @@ def test_inputs_stay_as_they_are(backend: Any, rng: np.random.Generator) -> None
     same(A.col, before.col)
 
 
-def test_lives_where_the_matrix_does(backend: Any) -> None:
-    A = there(backend, sparse.csr_array(np.eye(3)))
+def test_result_is_on_the_device_of_the_matrix(backend: Any) -> None:
+    A = on_backend(backend, sparse.csr_array(np.eye(3)))
     assert is_cupy(spmv(A, backend.array(np.ones(3)))) == (backend.name == "cuda")
 
 
@@ -565,7 +581,7 @@ def test_lives_where_the_matrix_does(backend: Any) -> None:
 def test_matrix_market(
     backend: Any, symmetry: str, tmp_path: Path, rng: np.random.Generator
 ) -> None:
-    A = rows_of(rng, rng.integers(0, 9, 60), 60).tocoo()
+    A = random_csr(rng, rng.integers(0, 9, 60), 60).tocoo()
     A.data = rng.standard_normal(A.nnz)
     A.sum_duplicates()
     if symmetry == "symmetric":
@@ -584,15 +600,15 @@ def poisson(n: int) -> sparse.csr_array:
     line = sparse.diags_array(
         [-np.ones(n - 1), np.full(n, 2.0), -np.ones(n - 1)], offsets=[-1, 0, 1]
     )
-    one = sparse.eye_array(n)
-    return (sparse.kron(line, one) + sparse.kron(one, line)).tocsr()
+    identity = sparse.eye_array(n)
+    return (sparse.kron(line, identity) + sparse.kron(identity, line)).tocsr()
 
 
 @every_method
 def test_conjugate_gradients(backend: Any, method: str) -> None:
     A = poisson(12)
     b = np.arange(A.shape[0]) % 7 - 3.0
-    plan = SpMVPlan(there(backend, A), method=method)
+    plan = SpMVPlan(on_backend(backend, A), method=method)
     if backend.name == "cuda":
         gpu = pytest.importorskip("cupyx.scipy.sparse.linalg")
         x, info = gpu.cg(gpu.aslinearoperator(plan), backend.array(b), rtol=1e-12)
@@ -604,43 +620,43 @@ def test_conjugate_gradients(backend: Any, method: str) -> None:
 
 
 def test_plan_for_many_vectors(backend: Any, rng: np.random.Generator) -> None:
-    A = rows_of(rng, [0, 3, TILE, 2], 20, np.float32)
-    plan = SpMVPlan(there(backend, A))
+    A = random_csr(rng, [0, 3, TILE, 2], 20, np.float32)
+    plan = SpMVPlan(on_backend(backend, A))
     assert plan.shape == (4, 20)
     assert plan.dtype == np.float32
     for dtype in (np.float32, np.float64, np.int8):
         for shape in ((20,), (3, 20)):
-            x = integers(rng, dtype, *shape)
+            x = small_integers(rng, dtype, *shape)
             same(backend.call(plan, x), by_scipy(A, x), strict=True)
 
 
 def test_plan_times_columns(backend: Any, rng: np.random.Generator) -> None:
-    A = rows_of(rng, [2, 0, 3], 3)
-    plan = SpMVPlan(there(backend, A))
+    A = random_csr(rng, [2, 0, 3], 3)
+    plan = SpMVPlan(on_backend(backend, A))
     for shape in ((3,), (3, 3), (3, 5), (2, 3, 4)):
-        x = integers(rng, np.float64, *shape)
+        x = small_integers(rng, np.float64, *shape)
         found = backend.call(lambda x: plan @ x, x)
         same(found, A.toarray() @ x, strict=True)
 
 
 @without_gpu
 def test_plan_as_a_linear_operator(backend: Any, rng: np.random.Generator) -> None:
-    A = rows_of(rng, [2, 0, 3], 5)
+    A = random_csr(rng, [2, 0, 3], 5)
     plan = SpMVPlan(A)
     operator = aslinearoperator(plan)
     assert (operator.shape, operator.dtype) == ((3, 5), np.float64)
     for shape in ((5,), (5, 1)):
-        x = integers(rng, np.float64, *shape)
+        x = small_integers(rng, np.float64, *shape)
         same(plan.matvec(x), A @ x, strict=True)
         same(operator @ x, A @ x, strict=True)
-    X = integers(rng, np.float64, 5, 4)
+    X = small_integers(rng, np.float64, 5, 4)
     same(plan.matmat(X), A @ X, strict=True)
     same(operator @ X, A @ X, strict=True)
 
 
 @without_gpu
 def test_plan_does_not_copy_rows(backend: Any, rng: np.random.Generator) -> None:
-    A = rows_of(rng, [2, 0, 3], 3)
+    A = random_csr(rng, [2, 0, 3], 3)
     rows = SpMVPlan(A)._rows
     assert np.shares_memory(rows.values, A.data)
     assert np.shares_memory(rows.columns, A.indices)
@@ -648,16 +664,16 @@ def test_plan_does_not_copy_rows(backend: Any, rng: np.random.Generator) -> None
 
 
 def test_plan_in_a_semiring(backend: Any) -> None:
-    """Shortest paths: as many products as there are vertices."""
+    """Shortest paths: one product per vertex."""
     edges = ([1, 2, 7.0], ([1, 2, 2], [0, 1, 0]))
     A = sparse.coo_array(
         (
             np.append(edges[0], [0.0] * 3),
-            tuple(np.append(one, range(3)) for one in edges[1]),
+            tuple(np.append(index, range(3)) for index in edges[1]),
         ),
         shape=(3, 3),
     )
-    plan = SpMVPlan(there(backend, A), add="min", multiply="add")
+    plan = SpMVPlan(on_backend(backend, A), add="min", multiply="add")
     distances = np.array([0, np.inf, np.inf])
     for _ in range(3):
         distances = backend.call(plan, distances)
@@ -668,12 +684,12 @@ def test_plan_in_a_semiring(backend: Any) -> None:
 
 
 @every_method
-def test_any_schedule(
+def test_any_schedule_of_threads_and_blocks(
     schedule: str, method: str, rng: np.random.Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     lengths = [0, 3, 2 * TILE, *[2] * 500, 0, 0, TILE // 2]
-    A, x = rows_of(rng, lengths, 30), integers(rng, np.float64, 3, 30)
+    A, x = random_csr(rng, lengths, 30), small_integers(rng, np.float64, 3, 30)
     with _emulator.races():
         found = spmv(A, x, method=method)
     same(found, by_scipy(A, x), strict=True)
@@ -683,7 +699,7 @@ def test_same_bits_in_every_schedule(
     rng: np.random.Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    A = rows_of(rng, [0, 3, 5 * TILE, *[2] * 500, 0, 0, TILE // 2], 30)
+    A = random_csr(rng, [0, 3, 5 * TILE, *[2] * 500, 0, 0, TILE // 2], 30)
     A.data[:] = rng.standard_normal(A.nnz)
     x = rng.standard_normal((2, 30))
     found = []
@@ -696,21 +712,21 @@ def test_same_bits_in_every_schedule(
 @pytest.mark.gpu
 @pytest.mark.parametrize("backend", ["cuda"], indirect=True)
 def test_same_bits_in_every_run(backend: Any, rng: np.random.Generator) -> None:
-    A = rows_of(rng, [0, 10**6, *rng.integers(0, 9, 10**5)], 1000)
+    A = random_csr(rng, [0, 10**6, *rng.integers(0, 9, 10**5)], 1000)
     A.data[:] = rng.standard_normal(A.nnz)
-    plan, x = SpMVPlan(there(backend, A)), rng.standard_normal(1000)
+    plan, x = SpMVPlan(on_backend(backend, A)), rng.standard_normal(1000)
     assert len({backend.call(plan, x).tobytes() for _ in range(10)}) == 1
 
 
 # ---- several devices ----
 
 
-def test_the_matrix_s_device_is_the_current_one(
+def test_device_of_the_matrix_is_current(
     rng: np.random.Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     monkeypatch.setattr(kernels, "EmulatedDevice", Watched)
-    A, x = rows_of(rng, [0, 3, 1], 10), integers(rng, np.float64, 10)
+    A, x = random_csr(rng, [0, 3, 1], 10), small_integers(rng, np.float64, 10)
     for method in ("fused", "segmented_scan"):
         plan = SpMVPlan(shuffled(rng, A), method=method)
         same(plan(x), by_scipy(A, x))
@@ -718,7 +734,7 @@ def test_the_matrix_s_device_is_the_current_one(
     assert Watched.entered == 0
 
 
-# ---- what is refused ----
+# ---- invalid arguments ----
 
 EYE = sparse.csr_array(np.eye(3))
 
@@ -771,7 +787,7 @@ EYE = sparse.csr_array(np.eye(3))
         ),
     ],
 )
-def test_bad_arguments(
+def test_invalid_arguments_are_rejected(
     backend: Any, arguments: Any, options: Any, error: Any, message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -780,14 +796,14 @@ def test_bad_arguments(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("backend", ["cuda"], indirect=True)
-def test_mixed_devices(backend: Any) -> None:
-    with pytest.raises(TypeError, match="A on a GPU, x on the CPU"):
-        spmv(there(backend, EYE), np.ones(3))
-    with pytest.raises(TypeError, match="A on the CPU, x on a GPU"):
+def test_mixed_devices_are_rejected(backend: Any) -> None:
+    with pytest.raises(TypeError, match=r"A on GPU \d+, x on the CPU"):
+        spmv(on_backend(backend, EYE), np.ones(3))
+    with pytest.raises(TypeError, match=r"A on the CPU, x on GPU \d+"):
         spmv(EYE, backend.array(np.ones(3)))
 
 
-def test_reference_takes_names() -> None:
+def test_reference_accepts_names_of_monoids() -> None:
     offsets, columns = np.array([0, 2, 2], np.int32), np.array([0, 1], np.int32)
     values, x = np.array([3, 4]), np.array([[1, 2], [5, 0]])
     found = gpusolve.reference.spmv(offsets, columns, values, x, add="max")

@@ -1,4 +1,4 @@
-"""Random sparse matrices, to test and to measure with."""
+"""Random sparse matrices for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import numpy.typing as npt
 from ._inputs import MAX_PLACES, Container
 
 LARGEST_INTEGER = 9
-"""Integers are drawn from 1 to this."""
+"""Random integers are uniform from 1 to this number."""
 LARGEST_SIZE = 2**63 - 1
+"""The most rows or columns of a SciPy sparse array."""
 
 
 def random_coo(
@@ -24,21 +25,22 @@ def random_coo(
     rng: np.random.Generator | int | None = None,
     dtype: npt.DTypeLike = np.float64,
 ) -> Container:
-    """Draw a sparse matrix with entries at random places, none of them twice.
+    """Draw a random sparse matrix with uniformly distributed, distinct places.
 
     Parameters
     ----------
     shape : tuple of int
-        Rows and columns: of at most 2**63 places, and each less than 2**63.
+        Rows and columns. Each is less than 2**63, their product at most 2**63.
     density : float
-        The share of the places that have an entry, from 0 to 1. There are exactly
-        ``round(density * rows * columns)`` entries, every set of so many places as
-        likely as any other.
+        Fraction of the places that have an entry, from 0 to 1. The matrix has exactly
+        ``round(density * rows * columns)`` entries. All sets of places of this size
+        are equally likely.
     rng : Generator or int, optional
-        Where the numbers come from, as for `numpy.random.default_rng`.
+        Random generator or seed, as for `numpy.random.default_rng`.
     dtype : dtype, optional
-        Of the values, which are never zero: uniform in (0, 1] for floats and for both
-        parts of complex numbers, from 1 to 9 for integers, True for bool.
+        Data type of the values. They are nonzero: uniform in (0, 1] for floats and
+        for the real and imaginary parts of complex numbers, uniform from 1 to 9 for
+        integers, True for bool.
 
     Returns
     -------
@@ -48,21 +50,21 @@ def random_coo(
     Raises
     ------
     TypeError
-        For a density that is no real number, sizes that are no integers, or a dtype
-        that no sparse array has.
+        If the density is not a real number, a size is not an integer, or sparse arrays
+        do not support the dtype.
     ValueError
-        For a density outside [0, 1], or a shape that has not two axes, is negative, or
-        has too many places.
+        If the density is outside [0, 1], or the shape does not have two axes, has a
+        negative size, or has too many places.
 
     Notes
     -----
-    Time and memory grow with the entries, not with the places: what collides is drawn
-    again. Above one half the places without an entry are drawn instead.
+    Time and memory grow with the number of entries, not of places: duplicate places are
+    drawn again. If the density is above one half, the empty places are drawn instead.
 
     References
     ----------
-    M. Cupp, "Element-Wise Multiplication Kernel", 2020, section 2.2, which lets what
-    collides take the first place that is free: its places are not uniform.
+    M. Cupp, "Element-Wise Multiplication Kernel", 2020, section 2.2. There, a duplicate
+    moves to the first free place, so the places are not uniformly distributed.
 
     Examples
     --------
@@ -75,9 +77,9 @@ def random_coo(
     """
     rows, columns = _sizes(shape)
     if not isinstance(density, Real):
-        raise TypeError(f"density is {density!r}; a real number is wanted")
+        raise TypeError(f"density must be a real number, got {density!r}")
     if not 0 <= density <= 1:
-        raise ValueError(f"density is {density}; a number from 0 to 1 is wanted")
+        raise ValueError(f"density must be from 0 to 1, got {density}")
     kind = _numbers_of(dtype)
     generator = np.random.default_rng(rng)
     places = rows * columns
@@ -96,27 +98,32 @@ def _sizes(shape: tuple[int, int]) -> tuple[int, int]:
     try:
         sizes = tuple(operator.index(size) for size in shape)
     except TypeError:
-        raise TypeError(f"shape is {shape!r}; two integers are wanted") from None
+        raise TypeError(f"shape must be two integers, got {shape!r}") from None
     if len(sizes) != 2 or min(sizes) < 0:
-        raise ValueError(f"shape is {sizes}; two sizes, not negative, are wanted")
+        raise ValueError(f"shape must be two nonnegative integers, got {sizes}")
     if max(sizes) > LARGEST_SIZE:
-        raise ValueError(f"shape is {sizes}; SciPy takes sizes of less than 2**63")
+        raise ValueError(f"shape must have sizes less than 2**63, got {sizes}")
     if sizes[0] * sizes[1] > MAX_PLACES:
-        raise ValueError(f"shape is {sizes}; at most 2**63 places are possible")
+        raise ValueError(
+            f"shape must have at most 2**63 places, rows times columns, got {sizes}"
+        )
     return sizes
 
 
 def _numbers_of(dtype: npt.DTypeLike) -> np.dtype[Any]:
     kind = np.dtype(dtype).newbyteorder("=")
     if kind.kind not in "biufc" or kind == np.float16:
-        raise TypeError(f"dtype is {kind}, which no sparse array has")
+        raise TypeError(
+            "dtype must be bool, an integer, or a float or complex dtype of at least "
+            f"32 bits per part, got {kind}"
+        )
     return kind
 
 
 def _distinct(
     places: int, count: int, generator: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Draw `count` of the numbers below `places`; sorted, all sets equally likely."""
+    """Draw `count` distinct numbers below `places`, sorted; all sets equally likely."""
     if 2 * count > places:
         holes = _distinct(places, places - count, generator)
         return np.delete(np.arange(places, dtype=np.int64), holes)
@@ -128,7 +135,7 @@ def _distinct(
 
 
 def each_once(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Sort, and keep one of those that are equal; quicker than `numpy.unique`."""
+    """Sort and remove duplicates. This is faster than `numpy.unique`."""
     keys = np.sort(keys)
     return keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
 
@@ -136,7 +143,7 @@ def each_once(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def _values(
     count: int, dtype: np.dtype[Any], generator: np.random.Generator
 ) -> npt.NDArray[Any]:
-    """Numbers that are not zero."""
+    """Draw `count` nonzero numbers."""
     numbers: npt.NDArray[Any]
     if dtype.kind == "b":
         return np.ones(count, bool)
