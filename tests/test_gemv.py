@@ -648,7 +648,7 @@ def test_device_of_the_arrays_is_current(
     monkeypatch.setattr(kernels, "EmulatedDevice", Watched)
     A, x = small_integers(rng, (20, 36), "f4"), small_integers(rng, 36, "f4")
     same(gpusolve.gemv(A, x, variant=variant), exact_product(A, x).astype("f4"))
-    assert Watched.entered == 0
+    assert Watched.depth == 0
 
 
 # ---- invalid arguments ----

@@ -606,7 +606,7 @@ def test_device_of_the_operands_is_current(monkeypatch: Any) -> None:
     A = random_coo((9, 9), 0.5, rng=1)
     for method in METHODS:
         check_equal(multiply(A, A, method=method), by_scipy(A, A))
-    assert Watched.entered == 0
+    assert Watched.depth == 0
 
 
 # ---- experiments of Cupp's document --------------------------------------------------

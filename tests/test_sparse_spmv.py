@@ -731,7 +731,7 @@ def test_device_of_the_matrix_is_current(
         plan = SpMVPlan(shuffled(rng, A), method=method)
         same(plan(x), by_scipy(A, x))
         same(plan @ x[:, None], by_scipy(A, x)[:, None])
-    assert Watched.entered == 0
+    assert Watched.depth == 0
 
 
 # ---- invalid arguments ----
