@@ -6,21 +6,9 @@
 
 #pragma once
 
-constexpr int warp_threads = 32;
-constexpr int max_warps = 32;
+#include "thread.cuh"
+
 constexpr unsigned whole_warp = 0xffffffffu;
-
-__device__ __forceinline__ int lane_index() {
-    return threadIdx.x % warp_threads;
-}
-
-__device__ __forceinline__ int warp_index() {
-    return threadIdx.x / warp_threads;
-}
-
-__device__ __forceinline__ int warp_count() {
-    return blockDim.x / warp_threads;
-}
 
 /// The shared memory that the launch asked for.
 __device__ __forceinline__ unsigned char* dynamic_shared_memory() {

@@ -34,6 +34,7 @@
 // Source. M. Cupp, "Element-Wise Multiplication Kernel" (2020), chapters 4 and 5. The path:
 // O. Green, R. McColl, D. Bader, "GPU Merge Path: A GPU Merging Algorithm" (2012).
 
+#include "merge_path.cuh"
 #include "monoid.cuh"
 #include "ordered.cuh"
 
@@ -42,10 +43,6 @@ constexpr long long nowhere = -1;
 
 /// Registers of `find_by_merge` are to allow so many; left to itself the compiler spills.
 constexpr int merge_blocks_per_multiprocessor = 4;
-
-__device__ __forceinline__ long long thread_of_grid() {
-    return static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-}
 
 // ---- keys ---------------------------------------------------------------------------
 
@@ -81,14 +78,7 @@ struct Result {
 /// The first position in [start, stop) whose key is not less than `key`; else `stop`.
 __device__ __forceinline__ long long lower_bound(const long long* keys, long long start,
                                                  long long stop, long long key) {
-    while (start < stop) {
-        const long long middle = start + (stop - start) / 2;
-        if (keys[middle] < key)
-            start = middle + 1;
-        else
-            stop = middle;
-    }
-    return start;
+    return partition_point(start, stop, [=](long long i) { return keys[i] < key; });
 }
 
 /// The same in [start, count), in time that grows with the logarithm of the distance.
@@ -100,23 +90,6 @@ __device__ __forceinline__ long long gallop(const long long* keys, long long sta
         step *= 2;
     }
     return lower_bound(keys, start, step <= count - start ? start + step - 1 : count, key);
-}
-
-/// Of the first `steps` steps of the merge path, those that take a key of A. Of equal keys
-/// that of A is taken first.
-template <class Index>
-__device__ __forceinline__ Index steps_in_a(const long long* a_keys, Index a_count,
-                                            const long long* b_keys, Index b_count, Index steps) {
-    Index start = steps > b_count ? steps - b_count : 0;
-    Index stop = steps < a_count ? steps : a_count;
-    while (start < stop) {
-        const Index middle = start + (stop - start) / 2;
-        if (a_keys[middle] <= b_keys[steps - 1 - middle])
-            start = middle + 1;
-        else
-            stop = middle;
-    }
-    return start;
 }
 
 // ---- two searches: the document -----------------------------------------------------
@@ -197,10 +170,7 @@ constexpr int most_matches = (threads * items + 1) / 2;
 template <int threads, int items>
 __global__ void split_path(const long long* a_keys, long long a_count, const long long* b_keys,
                            long long b_count, long long tiles, long long* splits) {
-    const long long tile = thread_of_grid();
-    if (tile > tiles) return;
-    const long long steps = tile * (threads * items), all = a_count + b_count;
-    splits[tile] = steps_in_a(a_keys, a_count, b_keys, b_count, steps < all ? steps : all);
+    split_into_tiles(a_keys, a_count, b_keys, b_count, threads * items, tiles, splits);
 }
 
 /// The positions in A and in B of the tile's matches, from tile * most_matches on; and how
@@ -215,24 +185,19 @@ __global__ void __launch_bounds__(threads, merge_blocks_per_multiprocessor)
     __shared__ long long keys[1 + tile_size];
     __shared__ int found_in_a[capacity], found_in_b[capacity];
     __shared__ BlockScan<Count>::Storage storage;
-    const long long tile = blockIdx.x;
-    const long long a_start = splits[tile];
-    const long long b_start = tile * tile_size - a_start;
-    const long long left = a_count + b_count - tile * tile_size;
-    const int steps = static_cast<int>(left < tile_size ? left : tile_size);
-    const int a_steps = static_cast<int>(splits[tile + 1] - a_start);
-    const int b_steps = steps - a_steps;
+    const MergeTile tile = tile_of_block<tile_size>(splits, a_count + b_count);
+    const int steps = tile.a_count + tile.b_count;
 
     // A match may have its key of A in the tile before.
     long long* const a = keys + 1;
-    long long* const b = a + a_steps;
-    if (threadIdx.x == 0) a[-1] = a_start > 0 ? a_keys[a_start - 1] : no_key;
-    for (int i = threadIdx.x; i < a_steps; i += threads) a[i] = a_keys[a_start + i];
-    for (int j = threadIdx.x; j < b_steps; j += threads) b[j] = b_keys[b_start + j];
+    long long* const b = a + tile.a_count;
+    if (threadIdx.x == 0) a[-1] = tile.a > 0 ? a_keys[tile.a - 1] : no_key;
+    for (int i = threadIdx.x; i < tile.a_count; i += threads) a[i] = a_keys[tile.a + i];
+    for (int j = threadIdx.x; j < tile.b_count; j += threads) b[j] = b_keys[tile.b + j];
     __syncthreads();
 
     const int first = threadIdx.x * items < steps ? threadIdx.x * items : steps;
-    int i = steps_in_a(a, a_steps, b, b_steps, first);
+    int i = merge_path(a, tile.a_count, b, tile.b_count, first);
     int j = first - i;
     int matches = 0;
     int taken_of_a[items];
@@ -240,7 +205,7 @@ __global__ void __launch_bounds__(threads, merge_blocks_per_multiprocessor)
 #pragma unroll
     for (int k = 0; k < items; ++k) {
         const bool inside = first + k < steps;
-        const bool takes_a = i < a_steps && (j >= b_steps || a[i] <= b[j]);
+        const bool takes_a = i < tile.a_count && (j >= tile.b_count || a[i] <= b[j]);
         is_match[k] = inside && !takes_a && a[i - 1] == b[j];
         taken_of_a[k] = i;
         matches += is_match[k];
@@ -260,11 +225,12 @@ __global__ void __launch_bounds__(threads, merge_blocks_per_multiprocessor)
         ++slot;
     }
     __syncthreads();
+    const long long kept = static_cast<long long>(blockIdx.x) * capacity;
     for (int k = threadIdx.x; k < found; k += threads) {
-        in_a[tile * capacity + k] = a_start + found_in_a[k];
-        in_b[tile * capacity + k] = b_start + found_in_b[k];
+        in_a[kept + k] = tile.a + found_in_a[k];
+        in_b[kept + k] = tile.b + found_in_b[k];
     }
-    if (threadIdx.x == 0) counts[tile] = found;
+    if (threadIdx.x == 0) counts[blockIdx.x] = found;
 }
 
 /// The positions in both lists of the matches of a tile of the shorter one, from

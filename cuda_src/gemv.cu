@@ -29,6 +29,7 @@
 
 #include "block.cuh"
 #include "half.cuh"
+#include "pack.cuh"
 
 // ---- what all of them need ----------------------------------------------------------
 
@@ -96,7 +97,7 @@ template <class T>
 __global__ void gemv_naive(const T* A, const long long* A_offsets, long long row_stride,
                            long long column_stride, const T* x, const long long* x_offsets,
                            long long systems, long long rows, long long columns, T* y) {
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long i = thread_of_grid();
     if (i >= systems * rows) return;
     const Place place(i, rows, systems);
     const T* row = system_of(A, A_offsets, place.system) + place.tile * row_stride;
@@ -182,29 +183,6 @@ __global__ void __launch_bounds__(M* P)
 /// At least. Without this the compiler aims at more, and spills for Half.
 constexpr int blocks_per_multiprocessor = 2;
 
-/// Neighbours that a thread reads at once: 16 bytes, or one element where memory does not lie
-/// so.
-template <class T, int size>
-struct alignas(sizeof(T) * size) Pack {
-    T values[size];
-
-    __device__ __forceinline__ void operator+=(const Pack& other) {
-#pragma unroll
-        for (int k = 0; k < size; ++k) values[k] += other.values[k];
-    }
-};
-
-/// Whether a whole pack can be read here.
-template <int size, class T>
-__device__ __forceinline__ bool is_aligned(const T* place) {
-    return size == 1 || reinterpret_cast<size_t>(place) % alignof(Pack<T, size>) == 0;
-}
-
-template <int size, class T>
-__device__ __forceinline__ Pack<T, size> read(const T* from) {
-    return *reinterpret_cast<const Pack<T, size>*>(from);
-}
-
 // ---- dots: a team of threads to a row, or to several --------------------------------
 
 /// sums[r] += the products of `packs` packs of each row, `step` columns apart. All are read
@@ -216,10 +194,10 @@ __device__ __forceinline__ void add_products(const T* const (&row)[height], long
     Pack<T, pack> a[packs][height], b[packs];
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
-        b[p] = read<pack>(x + j + p * step);
+        b[p] = read_pack<pack>(x + j + p * step);
 #pragma unroll
         for (int r = 0; r < height; ++r)
-            a[p][r] = read<pack>(row[r] + (j + p * step) * column_stride);
+            a[p][r] = read_pack<pack>(row[r] + (j + p * step) * column_stride);
     }
 #pragma unroll
     for (int p = 0; p < packs; ++p)
@@ -313,7 +291,7 @@ __device__ __forceinline__ void add_multiples(const T* column, long long column_
     T b[steps];
 #pragma unroll
     for (int s = 0; s < steps; ++s) {
-        a[s] = read<pack>(column + s * step * column_stride);
+        a[s] = read_pack<pack>(column + s * step * column_stride);
         b[s] = x[s * step];
     }
 #pragma unroll

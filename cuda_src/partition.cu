@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(threads)
                long long* counts) {
     using Input = typename Predicate::Input;
     __shared__ BlockScan<Count>::Storage storage;
-    const long long warp = static_cast<long long>(blockIdx.x) * warp_count() + warp_index();
+    const long long warp = warp_of_grid();
     const long long start = warp * warp_threads * items + lane_index();
     Input loaded[items] = {};
 #pragma unroll

@@ -18,6 +18,7 @@
 
 #include "monoid.cuh"
 #include "ordered.cuh"
+#include "pack.cuh"
 
 // ---- tree: a thread combines two neighbours -----------------------------------------
 
@@ -25,7 +26,7 @@ template <class Monoid>
 __global__ void reduce_tree(const typename Monoid::Value* x, long long rows, long long length,
                             typename Monoid::Value* y) {
     const long long pairs = (length + 1) / 2;
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long i = thread_of_grid();
     if (i >= rows * pairs) return;
     const long long row = i / pairs;
     const long long left = 2 * (i - row * pairs);
@@ -50,22 +51,12 @@ __global__ void reduce_group(const typename Monoid::Value* x, long long length,
 
 // ---- chunked: as many chunks as the device has use for ------------------------------
 
-/// Neighbouring elements that a thread reads at once: 16 bytes where that can be.
-template <class T>
-constexpr int pack_size = sizeof(T) < 16 && 16 % sizeof(T) == 0 ? 16 / sizeof(T) : 1;
-
-template <class T>
-struct alignas(pack_size<T> > 1 ? 16 : alignof(T)) Pack {
-    static constexpr int size = pack_size<T>;
-    T elements[size];
-};
-
 template <class Monoid, class Map>
 __device__ __forceinline__ typename Monoid::Value fold_pack(const Pack<typename Map::Input>& pack) {
-    typename Monoid::Value result = Map()(pack.elements[0]);
+    typename Monoid::Value result = Map()(pack.values[0]);
 #pragma unroll
-    for (int k = 1; k < Pack<typename Map::Input>::size; ++k)
-        result = Monoid()(result, Map()(pack.elements[k]));
+    for (int k = 1; k < pack_size<typename Map::Input>; ++k)
+        result = Monoid()(result, Map()(pack.values[k]));
     return result;
 }
 
@@ -89,11 +80,12 @@ __device__ __forceinline__ typename Monoid::Value element_of_lane(const typename
 template <class Monoid, class Map, int windows>
 __device__ __forceinline__ typename Monoid::Value fold_windows(typename Monoid::Value result,
                                                                const typename Map::Input* x) {
-    using InputPack = Pack<typename Map::Input>;
-    const InputPack* own = reinterpret_cast<const InputPack*>(x) + lane_index();
-    InputPack packs[windows];
+    using Input = typename Map::Input;
+    constexpr int size = pack_size<Input>;
+    const Input* own = x + lane_index() * size;
+    Pack<Input> packs[windows];
 #pragma unroll
-    for (int k = 0; k < windows; ++k) packs[k] = own[k * warp_threads];
+    for (int k = 0; k < windows; ++k) packs[k] = read_pack<size>(own + k * warp_threads * size);
 #pragma unroll
     for (int k = 0; k < windows; ++k)
         result = Monoid()(result, fold_window<Monoid>(fold_pack<Monoid, Map>(packs[k])));
@@ -107,16 +99,15 @@ template <class Monoid, class Map>
 __device__ typename Monoid::Value fold_chunk(const typename Map::Input* x, long long begin,
                                              long long end) {
     using Input = typename Map::Input;
-    using InputPack = Pack<Input>;
-    constexpr int window = warp_threads * InputPack::size, windows = 4;
+    constexpr int size = pack_size<Input>, window = warp_threads * size, windows = 4;
     typename Monoid::Value result = Monoid::identity();
     if (begin >= end) return result;
     x += begin;
     long long left = end - begin;
 
-    const auto past = reinterpret_cast<size_t>(x) % sizeof(InputPack);
-    if (InputPack::size > 1 && past > 0) {
-        const long long whole_pack = (sizeof(InputPack) - past) / sizeof(Input);
+    if (!is_aligned<size>(x)) {
+        const auto past = reinterpret_cast<size_t>(x) % pack_bytes;
+        const long long whole_pack = (pack_bytes - past) / sizeof(Input);
         const long long front = whole_pack < left ? whole_pack : left;
         result = fold_window<Monoid>(element_of_lane<Monoid, Map>(x, front));
         x += front;

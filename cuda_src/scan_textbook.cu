@@ -28,7 +28,7 @@ __global__ void scan_warps(const typename Monoid::Value* x, long long rows, long
                            typename Monoid::Value* y, typename Monoid::Value* totals) {
     using Value = typename Monoid::Value;
     const long long warps = (length + warp_threads - 1) / warp_threads;
-    const long long warp = static_cast<long long>(blockIdx.x) * warp_count() + warp_index();
+    const long long warp = warp_of_grid();
     if (warp >= rows * warps) return;
     const long long row = warp / warps;
     const long long i = (warp - row * warps) * warp_threads + lane_index();
@@ -46,7 +46,7 @@ __global__ void scan_warps(const typename Monoid::Value* x, long long rows, long
 /// Each parent becomes the reduction of its leaves.
 template <class Monoid>
 __global__ void up_sweep(typename Monoid::Value* x, long long parents, long long distance) {
-    const long long parent = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long parent = thread_of_grid();
     if (parent >= parents) return;
     typename Monoid::Value* left = x + (2 * parent + 1) * distance - 1;
     left[distance] = Monoid()(*left, left[distance]);
@@ -57,7 +57,7 @@ __global__ void up_sweep(typename Monoid::Value* x, long long parents, long long
 /// has the two the other way round, which is the same only for operators that commute.)
 template <class Monoid>
 __global__ void down_sweep(typename Monoid::Value* x, long long parents, long long distance) {
-    const long long parent = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long parent = thread_of_grid();
     if (parent >= parents) return;
     typename Monoid::Value* left = x + (2 * parent + 1) * distance - 1;
     const typename Monoid::Value before = left[distance];
@@ -68,7 +68,7 @@ __global__ void down_sweep(typename Monoid::Value* x, long long parents, long lo
 /// The root, the last of each row, becomes the identity.
 template <class Monoid>
 __global__ void clear_root(typename Monoid::Value* x, long long rows, long long length) {
-    const long long row = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long row = thread_of_grid();
     if (row < rows) x[(row + 1) * length - 1] = Monoid::identity();
 }
 
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(threads)
 template <class Monoid>
 __global__ void add_prefixes(const typename Monoid::Value* prefixes, long long rows,
                              long long length, long long chunk, typename Monoid::Value* y) {
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long i = thread_of_grid();
     if (i >= rows * length) return;
     const long long row = i / length;
     const long long before = (i - row * length) / chunk - 1;
@@ -128,7 +128,7 @@ __global__ void add_prefixes(const typename Monoid::Value* prefixes, long long r
 template <class Monoid>
 __global__ void shift(const typename Monoid::Value* x, long long rows, long long length,
                       typename Monoid::Value* y) {
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long i = thread_of_grid();
     if (i < rows * length) y[i] = i % length == 0 ? Monoid::identity() : x[i - 1];
 }
 
@@ -136,7 +136,7 @@ __global__ void shift(const typename Monoid::Value* x, long long rows, long long
 template <class Monoid>
 __global__ void resize_rows(const typename Monoid::Value* x, long long length, long long rows,
                             long long wanted, typename Monoid::Value* y) {
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long i = thread_of_grid();
     if (i >= rows * wanted) return;
     const long long row = i / wanted;
     const long long column = i - row * wanted;
@@ -148,7 +148,7 @@ template <class Monoid>
 __global__ void add_elements(const typename Monoid::Value* exclusive, long long exclusive_length,
                              const typename Monoid::Value* x, long long rows, long long length,
                              typename Monoid::Value* y) {
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long i = thread_of_grid();
     if (i >= rows * length) return;
     const long long row = i / length;
     y[i] = Monoid()(exclusive[row * exclusive_length + i - row * length], x[i]);

@@ -5,10 +5,12 @@
 //
 // Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), "Scatter".
 
+#include "thread.cuh"
+
 template <class T>
 __global__ void scatter(const long long* indices, const T* values, long long count, long long width,
                         T* target, long long length) {
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long i = thread_of_grid();
     if (i >= count * width) return;
     const long long element = i / width;
     const long long index = indices[element];

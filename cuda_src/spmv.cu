@@ -28,6 +28,7 @@
 // by bits, scans by flags from Oancea & Henriksen, "Basic Blocks of Data-Parallel
 // Programming" (2019). `multiply_entries` is a step of the latter's flat-parallel form.
 
+#include "merge_path.cuh"
 #include "monoid.cuh"
 #include "ordered.cuh"
 
@@ -60,53 +61,28 @@ __device__ __forceinline__ typename Product::Value product(const Entry& entry,
 
 // ---- the path -----------------------------------------------------------------------
 
-/// The first i < count that has the property, if all after it have it too; else count.
-template <class Property>
-__device__ __forceinline__ long long first_with(long long count, Property has) {
-    long long first = 0;
-    while (first < count) {
-        const long long middle = first + (count - first) / 2;
-        if (has(middle))
-            count = middle;
-        else
-            first = middle + 1;
-    }
-    return first;
-}
+/// The indices of the entries, with which the path merges the ends of the rows.
+struct EntryIndices {
+    __device__ __forceinline__ long long operator[](long long k) const { return k; }
+};
 
-/// tile_rows[t] = the row in which tile t begins, for every t <= tiles: how many rows end
-/// before it. Row r ends in step row_ends[r] + r.
+/// tile_rows[t] = the row in which tile t begins, for every t <= tiles: the number of rows
+/// that end before it. Row r ends in step row_ends[r] + r.
 template <class Index>
 __global__ void split_path(const Index* row_ends, long long rows, int tile_size, long long tiles,
                            long long* tile_rows) {
-    const long long tile = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (tile > tiles) return;
-    const long long step = tile * tile_size;
-    tile_rows[tile] = first_with(rows, [=](long long row) { return row_ends[row] + row >= step; });
-}
-
-/// The part of the path that is one tile.
-struct Tile {
-    long long row, entry;  // the first ones of it
-    int rows, entries;     // how many end, and lie, in it
-};
-
-template <int tile_size>
-__device__ __forceinline__ Tile tile_of_block(const long long* tile_rows, long long steps) {
-    const long long start = static_cast<long long>(blockIdx.x) * tile_size;
-    const long long row = tile_rows[blockIdx.x];
-    const int rows = static_cast<int>(tile_rows[blockIdx.x + 1] - row);
-    const int size = static_cast<int>(steps - start < tile_size ? steps - start : tile_size);
-    return {row, start - row, rows, size - rows};
+    const long long entries = rows > 0 ? row_ends[rows - 1] : 0;
+    split_into_tiles(row_ends, rows, EntryIndices(), entries, tile_size, tiles, tile_rows);
 }
 
 /// The steps of this thread in which a row ends, as bits.
 template <int items, class Index>
-__device__ unsigned own_row_ends(const Index* row_ends, const Tile& tile, unsigned* words) {
+__device__ unsigned row_ends_of_thread(const Index* row_ends, const MergeTile& tile,
+                                       unsigned* words) {
     words[threadIdx.x] = 0;
     __syncthreads();
-    for (int i = threadIdx.x; i < tile.rows; i += blockDim.x) {
-        const int step = static_cast<int>(row_ends[tile.row + i] - tile.entry) + i;
+    for (int i = threadIdx.x; i < tile.a_count; i += blockDim.x) {
+        const int step = static_cast<int>(row_ends[tile.a + i] - tile.b) + i;
         atomicOr(words + step / items, 1u << step % items);
     }
     __syncthreads();
@@ -126,25 +102,26 @@ __global__ void __launch_bounds__(threads)
     using Partial = Segmented<Sum>;
     constexpr int tile_size = threads * items;
     static_assert(items <= 32, "the steps of a thread are bits of one word");
-    __shared__ Value slots[tile_size];  // results of tile.rows rows, then products
+    __shared__ Value slots[tile_size];  // results of the rows, then products
     __shared__ unsigned words[threads];
     __shared__ BlockScan<Count>::Storage counts;
     __shared__ typename BlockScan<Partial>::Storage partials;
     BlockScan<Partial> scan_partials(partials);
 
-    const Tile tile = tile_of_block<tile_size>(tile_rows, steps);
+    const MergeTile tile = tile_of_block<tile_size>(tile_rows, steps);
+    const int ended_rows = tile.a_count, entries = tile.b_count;
     Index column[items];  // on their way while rows are found
     Entry value[items];
 #pragma unroll
     for (int k = 0; k < items; ++k) {
         const int i = k * threads + threadIdx.x;
-        if (i < tile.entries) {
-            column[k] = columns[tile.entry + i];
-            value[k] = values[tile.entry + i];
+        if (i < entries) {
+            column[k] = columns[tile.b + i];
+            value[k] = values[tile.b + i];
         }
     }
 
-    const unsigned row_ends_here = own_row_ends<items>(row_ends, tile, words);
+    const unsigned row_ends_here = row_ends_of_thread<items>(row_ends, tile, words);
     int all_rows;
     const int first_row = BlockScan<Count>(counts).exclusive(__popc(row_ends_here), all_rows);
     const int first_entry = threadIdx.x * items - first_row;
@@ -155,15 +132,15 @@ __global__ void __launch_bounds__(threads)
         for (int k = 0; k < items; ++k) {
             const int i = k * threads + threadIdx.x;
             Value entry = Sum::identity();
-            if (i < tile.entries)
+            if (i < entries)
                 entry = converted<Value>(product<Product>(value[k], x_of_v[column[k]]));
-            if (tile.rows + i < tile_size) slots[tile.rows + i] = entry;
+            if (ended_rows + i < tile_size) slots[ended_rows + i] = entry;
         }
         __syncthreads();
 
         Value sum = Sum::identity();
         Value* result = slots + first_row;
-        const Value* entry = slots + tile.rows + first_entry;
+        const Value* entry = slots + ended_rows + first_entry;
 #pragma unroll
         for (int k = 0; k < items; ++k) {
             if (row_ends_here >> k & 1) {
@@ -179,8 +156,8 @@ __global__ void __launch_bounds__(threads)
         if (threadIdx.x == 0) carries[v * gridDim.x + blockIdx.x] = carry.value;
         __syncthreads();
 
-        Value* y_of_tile = y + v * rows + tile.row;
-        for (int i = threadIdx.x; i < tile.rows; i += threads) y_of_tile[i] = slots[i];
+        Value* y_of_tile = y + v * rows + tile.a;
+        for (int i = threadIdx.x; i < ended_rows; i += threads) y_of_tile[i] = slots[i];
     }
 }
 
@@ -188,7 +165,7 @@ __global__ void __launch_bounds__(threads)
 __device__ __forceinline__ long long first_of_row(const long long* tile_rows, long long tile) {
     const long long row = tile_rows[tile];
     if (tile_rows[tile - 1] != row) return tile - 1;  // as in most tiles
-    return first_with(tile, [=](long long before) { return tile_rows[before + 1] == row; });
+    return partition_point(0ll, tile, [=](long long t) { return tile_rows[t + 1] < row; });
 }
 
 /// y[v, i] = carries of row i + y[v, i], for the first row that ends in each tile.
@@ -200,7 +177,7 @@ __global__ void add_carries(const long long* tile_rows, long long tiles, long lo
                             const typename Sum::Value* carries, long long vectors,
                             typename Sum::Value* y) {
     using Value = typename Sum::Value;
-    const long long tile = static_cast<long long>(blockIdx.x) * warp_count() + warp_index();
+    const long long tile = warp_of_grid();
     if (tile == 0 || tile >= tiles || tile_rows[tile] == tile_rows[tile + 1]) return;
     const long long first = first_of_row(tile_rows, tile);
     for (long long v = blockIdx.y; v < vectors; v += gridDim.y) {
@@ -223,7 +200,7 @@ template <class Product, class Entry, class Number, class Index>
 __global__ void multiply_entries(const Index* columns, const Entry* values, long long entries,
                                  const Number* x, long long length, long long vectors,
                                  typename Product::Value* products) {
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long i = thread_of_grid();
     if (i >= entries * vectors) return;
     const long long v = i / entries;
     const long long k = i - v * entries;
