@@ -31,23 +31,7 @@
 
 #include "block.cuh"
 #include "grid.cuh"
-
-/// Minimum resident blocks per multiprocessor, for `__launch_bounds__`.
-constexpr int boosting_blocks_per_multiprocessor = 2;
-
-/// K learners on n rows.
-template <class T>
-struct Learners {
-    const int* first;       // [learner][row]
-    const T* values;        // [learner][row][width], width known to the compiler
-    const double* weights;  // [row], or null
-    const double* gram;     // [learner][function][function], X' W X
-    const double* inverse;  // [learner][function][function], (X' W X + lambda S)^-1
-    long long rows;
-    int count, functions, chunks;
-
-    __device__ double weight(long long row) const { return weights ? weights[row] : 1.0; }
-};
+#include "learners.cuh"
 
 /// What a fit says of itself to all blocks: b, and c' b and b' G b. Two of each, for a slow
 /// block still reads the last step's when a fast one writes the next.
@@ -63,143 +47,6 @@ struct Fits {
         return products + 2 * (static_cast<long long>(turn) * count + learner);
     }
 };
-
-// ---- sums over rows -----------------------------------------------------------------
-
-/// The rows of one chunk that fall to this thread's warp, if `parts` warps share it.
-struct RowRange {
-    long long begin, end;
-
-    __device__ RowRange(long long rows, int chunks, int chunk, int parts) {
-        const long long pieces = static_cast<long long>(chunks) * parts;
-        const long long size = (rows + pieces - 1) / pieces;
-        begin = (static_cast<long long>(chunk) * parts + warp_index()) * size;
-        end = begin + size < rows ? begin + size : rows;
-    }
-};
-
-/// sums[0:size] of each of `parts` warps, added in their order, to result[0:size].
-__device__ void add_parts(const double* sums, int parts, long long size, double* result) {
-    __syncthreads();
-    for (long long f = threadIdx.x; f < size; f += blockDim.x) {
-        double total = 0;
-        for (int part = 0; part < parts; ++part) total += sums[part * size + f];
-        result[f] = total;
-    }
-    __syncthreads();
-}
-
-__device__ void clear(double* values, long long size) {
-    for (long long i = threadIdx.x; i < size; i += blockDim.x) values[i] = 0;
-    __syncthreads();
-}
-
-/// One row of a learner as a lane reads it: nothing where there is none.
-template <class T, int width>
-struct Row {
-    int first = 0;
-    T values[width] = {};
-
-    __device__ void read(const Learners<T>& learners, int learner, long long row, long long end) {
-        if (row >= end) return;
-        const long long place = learner * learners.rows + row;
-        first = learners.first[place];
-#pragma unroll
-        for (int j = 0; j < width; ++j) values[j] = learners.values[place * width + j];
-    }
-};
-
-/// The rows that a warp has in hand, one from each lane, for all lanes to go through.
-template <int width>
-struct Batch {
-    int first[warp_threads];
-    double values[warp_threads][width];
-
-    template <class T>
-    __device__ void put(const Row<T, width>& row, double factor) {
-        first[lane_index()] = row.first;
-#pragma unroll
-        for (int j = 0; j < width; ++j)
-            values[lane_index()][j] = static_cast<double>(row.values[j]) * factor;
-    }
-};
-
-/// Which of the functions of a row that begin at `first` is this lane's: its number within
-/// the row, or `width` and more for none.
-__device__ __forceinline__ int own_function(int first) {
-    return static_cast<int>(static_cast<unsigned>(lane_index() - first) % warp_threads);
-}
-
-/// result = X_i' W u over one chunk of the rows. `sums`: k doubles for each warp. While a
-/// batch is added up, the next one is on its way.
-template <class T, int width>
-__device__ void fold_residual(const Learners<T>& learners, int learner, int chunk,
-                              const double* residual, Batch<width>& batch, double* sums,
-                              double* result) {
-    const int functions = learners.functions;
-    clear(sums, static_cast<long long>(warp_count()) * functions);
-    double* own = sums + static_cast<long long>(warp_index()) * functions;
-    const RowRange range(learners.rows, learners.chunks, chunk, warp_count());
-    const auto factor = [&](long long row) {
-        return row < range.end ? learners.weight(row) * residual[row] : 0.0;
-    };
-    Row<T, width> next;
-    next.read(learners, learner, range.begin + lane_index(), range.end);
-    double next_factor = factor(range.begin + lane_index());
-    for (long long start = range.begin; start < range.end; start += warp_threads) {
-        batch.put(next, next_factor);
-        __syncwarp();
-        const long long row = start + warp_threads + lane_index();
-        next.read(learners, learner, row, range.end);
-        next_factor = factor(row);
-        for (int r = 0; r < warp_threads && start + r < range.end; ++r) {
-            const int j = own_function(batch.first[r]);
-            if (j < width) own[batch.first[r] + j] += batch.values[r][j];
-        }
-        __syncwarp();
-    }
-    add_parts(sums, warp_count(), functions, result);
-}
-
-/// result = X_i' W X_s over one chunk of the rows. `sums`: k * k doubles for each of
-/// `parts` warps.
-template <class T, int width>
-__device__ void fold_gram(const Learners<T>& learners, int learner, int selected, int chunk,
-                          Batch<width>& batch, Batch<width>& partners, double* sums, int parts,
-                          double* result) {
-    const int functions = learners.functions;
-    const long long size = static_cast<long long>(functions) * functions;
-    clear(sums, parts * size);
-    if (warp_index() < parts) {
-        double* own = sums + warp_index() * size;
-        const RowRange range(learners.rows, learners.chunks, chunk, parts);
-        Row<T, width> next, partner;
-        next.read(learners, learner, range.begin + lane_index(), range.end);
-        partner.read(learners, selected, range.begin + lane_index(), range.end);
-        for (long long start = range.begin; start < range.end; start += warp_threads) {
-            const long long here = start + lane_index();
-            batch.put(next, here < range.end ? learners.weight(here) : 0.0);
-            partners.put(partner, 1.0);
-            __syncwarp();
-            next.read(learners, learner, here + warp_threads, range.end);
-            partner.read(learners, selected, here + warp_threads, range.end);
-            for (int r = 0; r < warp_threads && start + r < range.end; ++r) {
-                const int j = own_function(batch.first[r]);
-                if (j >= width) continue;
-                const double value = batch.values[r][j];
-                double* line = own + static_cast<long long>(batch.first[r] + j) * functions +
-                               partners.first[r];
-                double added[width];
-#pragma unroll
-                for (int q = 0; q < width; ++q) added[q] = line[q] + value * partners.values[r][q];
-#pragma unroll
-                for (int q = 0; q < width; ++q) line[q] = added[q];
-            }
-            __syncwarp();
-        }
-    }
-    add_parts(sums, parts, size, result);
-}
 
 // ---- a fit --------------------------------------------------------------------------
 
@@ -280,17 +127,17 @@ struct Vectors {
 /// Every c_i anew from the residual: `parts` holds [chunk][learner][function], and c_i is
 /// the sum over its chunks once all blocks are through.
 template <class T, int width>
-__device__ void fold_all_residuals(const Learners<T>& learners, const double* residual,
-                                   Batch<width>& batch, double* sums, double* parts) {
+__device__ void accumulate_all_moments(const Learners<T>& learners, const double* residual,
+                                       Batch<width>& batch, double* sums, double* parts) {
     const long long units = static_cast<long long>(learners.count) * learners.chunks;
     for (long long unit = blockIdx.x; unit < units; unit += gridDim.x)
-        fold_residual(learners, static_cast<int>(unit % learners.count),
-                      static_cast<int>(unit / learners.count), residual, batch, sums,
-                      parts + unit * learners.functions);
+        accumulate_moments(learners, static_cast<int>(unit % learners.count),
+                           static_cast<int>(unit / learners.count), residual, batch, sums,
+                           parts + unit * learners.functions);
 }
 
-/// result = sum over the chunks of what `parts` has for a learner, in their order.
-__device__ void add_chunks(const double* parts, int learner, int count, int chunks, long long size,
+/// result = the sum over the chunks of one learner's vectors in `parts`.
+__device__ void sum_chunks(const double* parts, int learner, int count, int chunks, long long size,
                            double* result) {
     for (long long f = threadIdx.x; f < size; f += blockDim.x) {
         double total = 0;
@@ -313,7 +160,7 @@ __device__ double fitted(const Learners<T>& learners, int learner, long long row
 }
 
 /// The sum of what the blocks have left in `block_sums`, in every thread of the block.
-__device__ double add_blocks(const double* block_sums, BlockReduce<double>& reduce) {
+__device__ double sum_blocks(const double* block_sums, BlockReduce<double>& reduce) {
     double total = 0;
     for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) total += block_sums[i];
     return reduce(total, Add<double>());
@@ -324,7 +171,7 @@ __device__ double add_blocks(const double* block_sums, BlockReduce<double>& redu
 /// `residual` is u, updated in place. `parts` has room for K * chunks * k doubles,
 /// `block_risks` for one of each block.
 template <class T, int width, int threads>
-__global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
+__global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     boost_stacked(const int* first, const T* values, const double* weights, const double* gram,
                   const double* inverse, long long rows, int count, int functions, int chunks,
                   double rate, int steps, double* residual, double* parts, double* fit_coefficients,
@@ -346,10 +193,10 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
 
     for (int step = 0; step < steps; ++step) {
         const int turn = step % 2;
-        fold_all_residuals(learners, residual, batch, vectors.rest, parts);
+        accumulate_all_moments(learners, residual, batch, vectors.rest, parts);
         barrier.wait();
         for (int i = blockIdx.x; i < count; i += gridDim.x) {
-            add_chunks(parts, i, count, chunks, functions, vectors.moments);
+            sum_chunks(parts, i, count, chunks, functions, vectors.moments);
             fit(learners, i, vectors.moments, vectors.b, vectors.Gb, fits, turn, sum);
         }
         barrier.wait();
@@ -367,7 +214,7 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
         if (threadIdx.x == 0) block_risks[blockIdx.x] = own_risk;
         barrier.wait();
         if (blockIdx.x == 0) {
-            const double total = add_blocks(block_risks, sum);
+            const double total = sum_blocks(block_risks, sum);
             if (threadIdx.x == 0) risk[step + 1] = total;
         }
     }
@@ -383,7 +230,7 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
 /// The risk is made last: the residual of the end is computed from the rows, and what each
 /// step took is added from there backwards, so that no digits cancel.
 template <class T, int width, int threads>
-__global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
+__global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     boost_gram(const int* first, const T* values, const double* weights, const double* gram,
                const double* inverse, long long rows, int count, int functions, int chunks,
                double rate, int begin, int end, int steps, const double* residual, double* parts,
@@ -415,11 +262,11 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
     }
     used = static_cast<int>(sum(used, Add<double>()));
     if (begin == 0) {
-        fold_all_residuals(learners, residual, batch, sums, parts);
+        accumulate_all_moments(learners, residual, batch, sums, parts);
         barrier.wait();
         for (int i = blockIdx.x; i < count; i += gridDim.x) {
             double* own = moments + static_cast<long long>(i) * functions;
-            add_chunks(parts, i, count, chunks, functions, own);
+            sum_chunks(parts, i, count, chunks, functions, own);
             fit(learners, i, own, vectors.b, vectors.Gb, fits, 0, sum);
         }
     }
@@ -446,13 +293,13 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
         double* columns = blocks_of_gram + slot_of[chosen] * (count * square);
         if (is_new) {
             for (long long unit = blockIdx.x; unit < units; unit += gridDim.x)
-                fold_gram(learners, static_cast<int>(unit % count), chosen,
-                          static_cast<int>(unit / count), batch, partners[warp_index()], sums,
-                          gram_warps, (chunks > 1 ? parts : columns) + unit * square);
+                accumulate_gram(learners, static_cast<int>(unit % count), chosen,
+                                static_cast<int>(unit / count), batch, partners[warp_index()], sums,
+                                gram_warps, (chunks > 1 ? parts : columns) + unit * square);
             if (chunks > 1) {
                 barrier.wait();
                 for (int i = blockIdx.x; i < count; i += gridDim.x)
-                    add_chunks(parts, i, count, chunks, square, columns + i * square);
+                    sum_chunks(parts, i, count, chunks, square, columns + i * square);
             }
         }
         for (int i = blockIdx.x; i < count; i += gridDim.x) {
@@ -485,7 +332,7 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
     if (threadIdx.x == 0) block_risks[blockIdx.x] = own_risk;
     barrier.wait();
     if (blockIdx.x != 0) return;
-    double after = add_blocks(block_risks, sum);
+    double after = sum_blocks(block_risks, sum);
     if (threadIdx.x != 0) return;
     for (int step = steps; step > 0; --step) {
         const double taken = risk[step];
@@ -493,22 +340,4 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
         after += taken;
     }
     risk[0] = after;
-}
-
-// ---- set-up -------------------------------------------------------------------------
-
-/// parts[chunk][learner] = X_i' W X_i over one chunk of the rows.
-template <class T, int width, int threads>
-__global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
-    own_gram(const int* first, const T* values, const double* weights, long long rows, int count,
-             int functions, int chunks, int gram_warps, double* parts) {
-    __shared__ Batch<width> batches[threads / warp_threads];
-    __shared__ Batch<width> partners[threads / warp_threads];
-    const Learners<T> learners{first, values, weights,   nullptr, nullptr,
-                               rows,  count,  functions, chunks};
-    double* sums = reinterpret_cast<double*>(dynamic_shared_memory());
-    const long long square = static_cast<long long>(functions) * functions;
-    const int learner = blockIdx.x % count, chunk = blockIdx.x / count;
-    fold_gram(learners, learner, learner, chunk, batches[warp_index()], partners[warp_index()],
-              sums, gram_warps, parts + blockIdx.x * square);
 }

@@ -83,7 +83,7 @@ struct Place {
 /// each thread wrote its element work[part, column]. `parts` is a power of two. The threads
 /// with part 0 may read work[0, column] without a barrier.
 template <class T>
-__device__ __forceinline__ void add_parts(T* work, int parts, int width, int part, int column) {
+__device__ __forceinline__ void tree_sum(T* work, int parts, int width, int part, int column) {
     T* own = work + part * width + column;
     for (int half = parts / 2; half > 0; half /= 2) {
         __syncthreads();
@@ -130,7 +130,7 @@ __global__ void gemv_threads_per_dot(const T* A, const long long* A_offsets, lon
             sum += product(row_of_A[j * column_stride], x[j]);
     }
     work[part * width + row] = sum;
-    add_parts(work, P, width, part, row);
+    tree_sum(work, P, width, part, row);
     if (part == 0 && i < systems * rows) y[i] = T(work[row]);
 }
 
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(M* P)
     if (i < size)
         for (long long p = part; p < parts; p += P) sum += sums[p * size + i];
     work[part * M + column] = sum;
-    add_parts(work, P, M, part, column);
+    tree_sum(work, P, M, part, column);
     if (part == 0 && i < size) y[i] = T(work[column]);
 }
 
@@ -335,7 +335,7 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
                     sums.values[k] += product(column[k * row_stride + j * column_stride], x[j]);
     }
     work[threadIdx.x] = sums;
-    add_parts(work, parts, lanes, part, lane);
+    tree_sum(work, parts, lanes, part, lane);
     if (part > 0) return;
     sums = work[lane];
     y += (place.chunk * systems + place.system) * rows + i;
