@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gpusolve
-from gpusolve._blocks.operators import operators, predicate
+from gpusolve._blocks.operators import ELEMENT_TYPES, operators, predicate_source
 from gpusolve._blocks.partition_kernel import items_for
 from gpusolve._blocks.scan_kernel import scan_instance, tile_for
 from gpusolve._device.kernels import CUDA_TYPES, OPTIONS, source_directory, source_of
@@ -24,13 +24,13 @@ from gpusolve._gemv.gemv_kernel import (
     ROWS_OF_BLOCK,
     THREADS_OF_DOT,
     TILE_OF_X,
-    Problem,
+    Operands,
     axpys_instance,
     axpys_of,
     by_dots,
     dots_instance,
     dots_of,
-    problem_of,
+    operands_of,
 )
 from gpusolve.gam._gram_kernel import instance as learners_instance
 from gpusolve.monoid import as_monoid, segment_sums_of_one
@@ -149,7 +149,7 @@ def _sources_of_partition() -> Iterator[Source]:
     even = gpusolve.Map("even", "x % 2 == 0", lambda x: x % 2 == 0, dtype=bool)
     for name, test in (("int8", even), ("float32", None), ("complex128", None)):
         dtype = np.dtype(name)
-        definitions, tested = predicate(test, dtype)
+        definitions, tested = predicate_source(test, dtype)
         shape = f"{THREADS}, {items_for(dtype)}"
         number = CUDA_TYPES[dtype]
         kernels = f"count_kept<{tested}, {shape}>", f"move<{number}, {shape}>"
@@ -217,35 +217,35 @@ def _sources_of_gemv() -> Iterator[Source]:
             f"gemv_threads_per_dot<{number}, {ROWS_OF_BLOCK}, {THREADS_OF_DOT}>",
             f"gemv_threads_per_row<{number}, {THREADS}, {TILE_OF_X}>",
             f"gemv_add_columns<{number}, {M}, {P}>",
-            *dict.fromkeys(map(_gemv_instance, _gemv_problems(dtype))),
+            *dict.fromkeys(map(_gemv_instance, _gemv_operands(dtype))),
         )
-        yield Source(name, "gemv", '#include "monoid.cuh"', instances)
+        yield Source(name, "gemv", ELEMENT_TYPES, instances)
 
 
-def _gemv_problems(dtype: np.dtype[Any]) -> Iterator[Problem]:
-    """Products along rows and along columns: short, long, and with very many rows.
+def _gemv_operands(dtype: np.dtype[Any]) -> Iterator[Operands]:
+    """Operands for every way to launch: few or many rows, short or long, transposed.
 
-    One column more in memory, and rows are no longer whole packs apart.
+    With one spare column, rows are not whole packs apart.
     """
     for rows, columns in ((64, 64), (2, 2**20), (2**17, 256)):
         for spare in (0, 1):
             A = np.empty((rows, columns + spare), dtype)[:, :columns]
-            yield problem_of(A, np.empty(columns, dtype), ())
-            yield problem_of(A.T, np.empty(rows, dtype), ())
+            yield operands_of(A, np.empty(columns, dtype), ())
+            yield operands_of(A.T, np.empty(rows, dtype), ())
 
 
-def _gemv_instance(problem: Problem) -> str:
+def _gemv_instance(operands: Operands) -> str:
     """The instance that the launcher chooses; chunks are summed by another kernel."""
-    given = problem.A.dtype
-    if by_dots(problem):
-        dots = dots_of(problem)
-        return dots_instance(given, _sums(problem, dots.chunks), dots)
-    axpys = axpys_of(problem)
-    return axpys_instance(given, _sums(problem, axpys.chunks), axpys)
+    given = operands.A.dtype
+    if by_dots(operands):
+        dots = dots_of(operands)
+        return dots_instance(given, _sums(operands, dots.chunks), dots)
+    axpys = axpys_of(operands)
+    return axpys_instance(given, _sums(operands, axpys.chunks), axpys)
 
 
-def _sums(problem: Problem, chunks: int) -> np.dtype[Any]:
-    return problem.A.dtype if chunks == 1 else problem.sums_dtype
+def _sums(operands: Operands, chunks: int) -> np.dtype[Any]:
+    return operands.A.dtype if chunks == 1 else operands.sums_dtype
 
 
 def _sources_of_boosting() -> Iterator[Source]:
@@ -349,9 +349,9 @@ def table() -> str:
     lines = [
         "# Registers and shared memory of the kernels",
         "",
-        "Registers per thread + bytes of static shared memory per block. No kernel uses",
-        "a stack or spills registers. Written by `make resources` with NVRTC 12.9,",
-        "without a GPU.",
+        "Registers per thread + bytes of static shared memory per block. No kernel",
+        "uses a stack or spills registers. Written by `make resources` with NVRTC",
+        "12.9, without a GPU.",
         "",
         f"| operators | kernel | {names} |",
         "| --- | --- " + "| --- " * len(ARCHITECTURES) + "|",
