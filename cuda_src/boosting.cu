@@ -1,40 +1,36 @@
 // Component-wise boosting of penalised B-splines with squared loss: the whole loop in one
-// launch, with no host synchronisation between steps. Where a watchdog bounds a launch, a
-// further one goes on from the state that the last one left.
+// launch, with no host synchronisation between steps. On a device with a watchdog there are
+// several launches; each continues from the state that the previous one left.
 //
 // Problem. K learners, each a basis X_i of n rows and k functions, of which `width`
 // neighbouring ones are not zero in a row. A step fits every learner to the residual u,
 //     b_i = (X_i' W X_i + lambda_i S)^-1 c_i,    c_i = X_i' W u,
-// selects the first with the least |u - X_i b_i|_W, that is the largest
-// 2 c_i' b_i - b_i' (X_i' W X_i) b_i, and moves by the learning rate: u -= rate X_s b_s.
+// selects the first one with the least |u - X_i b_i|_W, that is the largest
+// 2 c_i' b_i - b_i' (X_i' W X_i) b_i, and updates u -= rate X_s b_s.
 //
-//   boost_stacked  makes all c_i anew from u in every step: one pass over the bases.
-//   boost_gram     makes them once, and then c_i -= rate (X_i' W X_s) b_s. The block of the
-//                  Gram matrix is made when a learner is first selected, and kept; a step
-//                  no longer touches the n rows.
+//   boost_stacked  computes all c_i from u in every step: one pass over the bases.
+//   boost_gram     computes them once, then updates c_i -= rate (X_i' W X_s) b_s. The blocks
+//                  X_i' W X_s of the Gram matrix are computed when learner s is first
+//                  selected, and kept. Other steps do not read the n rows.
 //
 // Mapping. All blocks are resident and meet in grid barriers. Learner i belongs to block
-// i mod gridDim.x, which keeps c_i and fits it. A pass over rows is cut into `chunks` for
-// each learner, so that few learners too fill the device. A warp takes a part of a chunk: 32
-// rows are read at once, a lane each, and while these are added up the next 32 are on their
-// way. They are added row after row: lane l adds to the functions f with f mod 32 = l, so
-// that lanes never meet; and the parts are added in their order. Nothing is added
-// atomically: a fit repeats bit for bit on the same device.
+// i mod gridDim.x, which keeps c_i and fits it. Sums over rows as in learners.cuh. There are no
+// atomics: on one device a fit has the same bits in every run.
 //
-// Shared memory. Sums of each warp: k doubles, or k * k for as many warps as there is room
-// for; three vectors of k; the learners' slots; the rows that each warp has in hand.
-// Cost, a step: stacked K n (width values, one index) read, three barriers; gram K k^2
-// doubles read and one barrier, but for a learner that is new.
+// Shared memory. Sums of each warp: k doubles, or k * k for as many warps as fit; three vectors
+// of k; the learners' slots; the rows that each warp is adding.
+// Cost of a step. stacked: reads K n (width values, one index), three barriers. gram: reads
+// K k^2 doubles, one barrier; more if the learner is selected for the first time.
 // Source. Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU
-// Acceleration" (2023), Algorithm 2, and the "holistic approach" its conclusion asks for;
-// the selection as mboost does it.
+// Acceleration" (2023), Algorithm 2, and the "holistic approach" that its conclusion proposes;
+// learners are selected as in mboost.
 
 #include "block.cuh"
 #include "grid.cuh"
 #include "learners.cuh"
 
-/// What a fit says of itself to all blocks: b, and c' b and b' G b. Two of each, for a slow
-/// block still reads the last step's when a fast one writes the next.
+/// Results of the fits, shared by all blocks: b, and c' b and b' G b. Double-buffered: a slow
+/// block may still read those of step t while a fast one writes those of step t + 1.
 struct Fits {
     double* coefficients;  // [2][learner][function]
     double* products;      // [2][learner][2]
@@ -69,8 +65,8 @@ __device__ double dot(const double* x, const double* y, int size, BlockReduce<do
     return reduce(sum, Add<double>());
 }
 
-/// Fit learner i to the residual whose c_i is `moments`, and publish it.
-/// `b` and `Gb` are vectors of the block. Ends without a barrier.
+/// Fit a learner to the residual whose c_i is `moments`, and write the results to `fits`. `b`
+/// and `Gb` are vectors of the block. Ends without a barrier.
 template <class T>
 __device__ void fit(const Learners<T>& learners, int learner, const double* moments, double* b,
                     double* Gb, const Fits& fits, int turn, BlockReduce<double>& reduce) {
@@ -80,15 +76,15 @@ __device__ void fit(const Learners<T>& learners, int learner, const double* mome
     multiply(learners.gram + learner * square, b, functions, Gb);
     const double linear = dot(moments, b, functions, reduce);
     const double quadratic = dot(b, Gb, functions, reduce);
-    double* published = fits.coefficients_of(turn, learner);
-    for (int f = threadIdx.x; f < functions; f += blockDim.x) published[f] = b[f];
+    double* coefficients = fits.coefficients_of(turn, learner);
+    for (int f = threadIdx.x; f < functions; f += blockDim.x) coefficients[f] = b[f];
     if (threadIdx.x == 0) {
         fits.products_of(turn, learner)[0] = linear;
         fits.products_of(turn, learner)[1] = quadratic;
     }
 }
 
-/// The first learner that takes most from the sum of squares, in every thread.
+/// The first of the learners that reduce the sum of squares most, in every thread.
 __device__ int select(const Fits& fits, int turn, BlockReduce<Located<double>>& reduce) {
     Located<double> best = ArgMax<double>::identity();
     for (int i = threadIdx.x; i < fits.count; i += blockDim.x) {
@@ -98,11 +94,11 @@ __device__ int select(const Fits& fits, int turn, BlockReduce<Located<double>>& 
     return reduce(best, ArgMax<double>()).index;
 }
 
-/// The path of a fit, which block 0 writes: a step's learner and its change.
-struct Path {
+/// The selected learner and the change of its coefficients, for every step; written by block 0.
+struct BoostingPath {
     int* selected;    // [step]
     double* updates;  // [step][function]
-    double* risk;     // [step + 1], the first given
+    double* risk;     // [step + 1], the first one given
 
     __device__ void write(int step, int learner, const double* b, double rate, int functions) {
         if (blockIdx.x != 0) return;
@@ -124,8 +120,8 @@ struct Vectors {
     }
 };
 
-/// Every c_i anew from the residual: `parts` holds [chunk][learner][function], and c_i is
-/// the sum over its chunks once all blocks are through.
+/// All c_i from the residual, in chunks: parts[chunk][learner][function]. After a grid barrier,
+/// c_i is the sum over its chunks.
 template <class T, int width>
 __device__ void accumulate_all_moments(const Learners<T>& learners, const double* residual,
                                        Batch<width>& batch, double* sums, double* parts) {
@@ -136,7 +132,8 @@ __device__ void accumulate_all_moments(const Learners<T>& learners, const double
                            parts + unit * learners.functions);
 }
 
-/// result = the sum over the chunks of one learner's vectors in `parts`.
+/// result[0:size] = the sum of parts[chunk][learner][0:size] over the chunks, in their order.
+/// Ends with a barrier.
 __device__ void sum_chunks(const double* parts, int learner, int count, int chunks, long long size,
                            double* result) {
     for (long long f = threadIdx.x; f < size; f += blockDim.x) {
@@ -148,7 +145,7 @@ __device__ void sum_chunks(const double* parts, int learner, int count, int chun
     __syncthreads();
 }
 
-/// X_i b in one row.
+/// X_i b of one row.
 template <class T, int width>
 __device__ double fitted(const Learners<T>& learners, int learner, long long row, const double* b) {
     Row<T, width> own;
@@ -159,7 +156,7 @@ __device__ double fitted(const Learners<T>& learners, int learner, long long row
     return result;
 }
 
-/// The sum of what the blocks have left in `block_sums`, in every thread of the block.
+/// The sum of `block_sums`, one from each block, in every thread of the block.
 __device__ double sum_blocks(const double* block_sums, BlockReduce<double>& reduce) {
     double total = 0;
     for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) total += block_sums[i];
@@ -168,8 +165,8 @@ __device__ double sum_blocks(const double* block_sums, BlockReduce<double>& redu
 
 // ---- the two methods ----------------------------------------------------------------
 
-/// `residual` is u, updated in place. `parts` has room for K * chunks * k doubles,
-/// `block_risks` for one of each block.
+/// `residual` is u, updated in place. Work arrays, in doubles: `parts` K * chunks * k,
+/// `block_risks` one for each block.
 template <class T, int width, int threads>
 __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     boost_stacked(const int* first, const T* values, const double* weights, const double* gram,
@@ -185,7 +182,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     const Learners<T> learners{first, values, weights,   gram,  inverse,
                                rows,  count,  functions, chunks};
     const Fits fits{fit_coefficients, fit_products, count, functions};
-    Path path{selected, updates, risk};
+    BoostingPath path{selected, updates, risk};
     GridBarrier barrier(arrived);
     Vectors vectors(functions);
     Batch<width>& batch = batches[warp_index()];
@@ -220,15 +217,14 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     }
 }
 
-/// `moments` is room for every c_i, `parts` for K * chunks * k * k doubles if chunks > 1 and
-/// K * k else. `blocks_of_gram` is room for K blocks of k * k doubles for each of the
-/// learners that may be selected; `totals`, of k for each learner, is zero. Sums of k * k
-/// doubles fit in shared memory for `gram_warps` warps. A launch makes the steps `begin` to
-/// `end` - 1 of `steps`; `slots` keeps which learner has which block of Gram matrices, -1 for
-/// none, from one launch to the next.
+/// A launch makes the steps from `begin` to `end` - 1, out of `steps`. Work arrays, in doubles:
+/// `moments` K * k, for the c_i; `parts` K * chunks * k * k if chunks > 1, else K * k;
+/// `blocks_of_gram` K * k * k for each learner that may be selected; `totals` K * k, zero before
+/// the first launch. slots[i] is the index of learner i in `blocks_of_gram`, or -1; it is kept
+/// from one launch to the next. `gram_warps` warps have sums of k * k doubles in shared memory.
 ///
-/// The risk is made last: the residual of the end is computed from the rows, and what each
-/// step took is added from there backwards, so that no digits cancel.
+/// The risk is computed last. The final residual is computed from the rows; the decreases of
+/// the steps are added to its risk from the last step to the first, so no digits cancel.
 template <class T, int width, int threads>
 __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     boost_gram(const int* first, const T* values, const double* weights, const double* gram,
@@ -246,13 +242,13 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     const Learners<T> learners{first, values, weights,   gram,  inverse,
                                rows,  count,  functions, chunks};
     const Fits fits{fit_coefficients, fit_products, count, functions};
-    Path path{selected, updates, risk};
+    BoostingPath path{selected, updates, risk};
     GridBarrier barrier(arrived);
     Vectors vectors(functions);
     Batch<width>& batch = batches[warp_index()];
     const long long square = static_cast<long long>(functions) * functions;
     const long long units = static_cast<long long>(count) * chunks;
-    int* slot_of = reinterpret_cast<int*>(vectors.rest);  // of each learner; -1: never selected
+    int* slot_of = reinterpret_cast<int*>(vectors.rest);  // by learner; -1: never selected
     double* sums = vectors.rest + (count + 1) / 2;
 
     int used = 0;
@@ -335,9 +331,9 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     double after = sum_blocks(block_risks, sum);
     if (threadIdx.x != 0) return;
     for (int step = steps; step > 0; --step) {
-        const double taken = risk[step];
+        const double decrease = risk[step];
         risk[step] = after;
-        after += taken;
+        after += decrease;
     }
     risk[0] = after;
 }
