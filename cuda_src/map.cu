@@ -1,6 +1,6 @@
-// y[i] = map(x[i]): a thread to an element. Reads and writes n elements.
+// y[i] = map(x[i]), one thread per element. Reads and writes n elements.
 //
-// For what cannot take the map with its own reading; see reduce.cu.
+// For kernels that cannot apply the map to the elements that they read, as reduce.cu does.
 
 #include "monoid.cuh"
 #include "thread.cuh"

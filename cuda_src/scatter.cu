@@ -1,7 +1,7 @@
 // target[indices[i]] = values[i]: a parallel write, in place.
 //
-// A thread to a number; an element has `width` of them. Negative and too large indices are
-// ignored. Of equal indices one wins, and which one is not defined. D(n) = 1, W(n) = n.
+// One thread per number; an element has `width` numbers. Indices out of range are ignored. If
+// indices are equal, one of their values is written; which one is undefined. Depth 1, work n.
 //
 // Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), "Scatter".
 

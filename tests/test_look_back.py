@@ -103,7 +103,7 @@ def trapped(seed: int) -> bool:
 
 
 def test_tiles_wait_for_each_other(alter: Alter) -> None:
-    alter("__nanosleep(nanoseconds_between_looks)", "__trap()")
+    alter("__nanosleep(nanoseconds_between_polls)", "__trap()")
     assert any(trapped(seed) for seed in SEEDS)
 
 
