@@ -3,30 +3,30 @@
 //     spmv : (a -> a -> a) -> (f -> f -> a) -> CSR [m, n]f -> [n]f -> [m]a
 //     y[i] = sum over the entries k of row i, in their order, of values[k] * x[columns[k]]
 //
-// Problem. `Sum` is associative, with an identity for the rows without entries; `Product` is
-// any function of two numbers. Neither need commute. Rows may have any lengths, 0 and all
-// entries included, and the work of a block must not hang on them.
+// Problem. `Sum` is associative, with an identity for rows without entries; `Product` is any
+// function of two numbers. Neither need be commutative. Rows may have any lengths, also 0 or
+// all entries; the work of a block must not depend on them.
 //
-// Mapping. The merge path: a walk of m + nnz steps, each of which takes the next entry, or
-// ends the next row once its entries have been taken. A tile is threads * items steps, and
-// a block does one tile. `split_path` finds the row in which each tile begins. A thread
-// takes `items` steps; the step in which row r ends is known from row_ends[r] alone, so that
-// a bit for it is scattered into the word of the thread that will take it, and a scan of the
-// words' bits tells each thread the row it begins in. A scan by the monoid lifted to
-// segments then brings each thread what the threads before it know of that row. What is left
-// of a row at the end of its tile is the tile's carry; `add_carries` folds the carries of
-// each row that lies in several tiles, in their order. The path does not hang on time, and
-// nothing is added atomically: the same bits in every run.
+// Mapping. The merge path of the rows' ends and the entries' indices has m + nnz steps; each
+// takes the next entry, or ends the next row once all its entries are taken. A tile is threads *
+// items steps, and each block has one tile. `split_path` finds the row in which each tile
+// begins. Each thread has `items` steps. The step in which row r ends follows from row_ends[r]
+// alone, so a block sets one bit per row, in the word of the thread that has this step; a scan
+// of the bit counts gives each thread the row in which it begins. A scan by the monoid lifted to
+// segments then gives each thread the partial sum of that row from the threads before it. The
+// partial sum of a row that continues after the tile is the tile's carry; `add_carries` adds the
+// carries of each row that extends over several tiles, in their order. The partition does not
+// depend on scheduling, and there are no atomic additions: every run gives the same bits.
 //
-// Shared memory. A value for each step of the tile: entries are products, ends of rows are
-// results. A word for each thread, the warps' totals.
-// Cost. Reads each entry, its column and each row's end once, whatever the number of vectors
-// that a block serves, gathers x, writes y; one carry for each tile and vector.
+// Shared memory. A value for each step of the tile: products of entries, results of rows. A word
+// for each thread, the totals of the warps.
+// Cost. Reads each entry, its column and each row's end once for all vectors of a block, gathers
+// x, writes y; one carry for each tile and vector.
 //
 // Source. Merrill & Garland, "Merge-based Parallel Sparse Matrix-Vector Multiplication"
-// (SC 2016), where each thread looks for its place in the path by a search of its own; rows
-// by bits, scans by flags from Oancea & Henriksen, "Basic Blocks of Data-Parallel
-// Programming" (2019). `multiply_entries` is a step of the latter's flat-parallel form.
+// (SC 2016), where each thread finds its place in the path by a binary search; rows by bits and
+// scans by flags from Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019).
+// `multiply_entries` is a step of its flat-parallel form.
 
 #include "merge_path.cuh"
 #include "monoid.cuh"
@@ -34,7 +34,7 @@
 
 // ---- numbers ------------------------------------------------------------------------
 
-/// A number as another type has it.
+/// Converts a number to another type.
 template <class To, class From>
 struct Conversion {
     static __device__ __forceinline__ To of(const From& number) { return To(number); }
@@ -51,7 +51,7 @@ __device__ __forceinline__ To converted(const From& number) {
     return Conversion<To, From>::of(number);
 }
 
-/// The product of an entry and its number of x, each converted first.
+/// The product of an entry and its element of x, both converted first.
 template <class Product, class Entry, class Number>
 __device__ __forceinline__ typename Product::Value product(const Entry& entry,
                                                            const Number& number) {
@@ -59,9 +59,9 @@ __device__ __forceinline__ typename Product::Value product(const Entry& entry,
     return Product()(converted<Factor>(entry), converted<Factor>(number));
 }
 
-// ---- the path -----------------------------------------------------------------------
+// ---- merge path ---------------------------------------------------------------------
 
-/// The indices of the entries, with which the path merges the ends of the rows.
+/// The indices of the entries: the second sequence of the merge path, after the rows' ends.
 struct EntryIndices {
     __device__ __forceinline__ long long operator[](long long k) const { return k; }
 };
@@ -75,7 +75,7 @@ __global__ void split_path(const Index* row_ends, long long rows, int tile_size,
     split_into_tiles(row_ends, rows, EntryIndices(), entries, tile_size, tiles, tile_rows);
 }
 
-/// The steps of this thread in which a row ends, as bits.
+/// The steps of this thread in which a row ends, as bits. `words`: one for each thread.
 template <int items, class Index>
 __device__ unsigned row_ends_of_thread(const Index* row_ends, const MergeTile& tile,
                                        unsigned* words) {
@@ -91,8 +91,8 @@ __device__ unsigned row_ends_of_thread(const Index* row_ends, const MergeTile& t
 
 // ---- one pass -----------------------------------------------------------------------
 
-/// y[v, i] for every row i that ends in the tile and every vector v: all of it if the row
-/// begins in the tile. carries[v, tile] = what the tile has of the row that goes on.
+/// y[v, i] for every row i that ends in the tile and every vector v; only the tile's part of the
+/// first row. carries[v, tile] = the tile's part of the row that continues after it.
 template <class Sum, class Product, class Entry, class Number, class Index, int threads, int items>
 __global__ void __launch_bounds__(threads)
     multiply(const Index* row_ends, const Index* columns, const Entry* values, long long rows,
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(threads)
 
     const MergeTile tile = tile_of_block<tile_size>(tile_rows, steps);
     const int ended_rows = tile.a_count, entries = tile.b_count;
-    Index column[items];  // on their way while rows are found
+    Index column[items];  // loads in flight while rows are found
     Entry value[items];
 #pragma unroll
     for (int k = 0; k < items; ++k) {
@@ -161,17 +161,17 @@ __global__ void __launch_bounds__(threads)
     }
 }
 
-/// The first of the tiles before `tile` that end in the row in which it begins.
+/// The first tile, before `tile`, that ends in the row in which `tile` begins.
 __device__ __forceinline__ long long first_of_row(const long long* tile_rows, long long tile) {
     const long long row = tile_rows[tile];
-    if (tile_rows[tile - 1] != row) return tile - 1;  // as in most tiles
+    if (tile_rows[tile - 1] != row) return tile - 1;  // most common
     return partition_point(0ll, tile, [=](long long t) { return tile_rows[t + 1] < row; });
 }
 
 /// y[v, i] = carries of row i + y[v, i], for the first row that ends in each tile.
 ///
-/// A warp to a tile. The carries of the row are those of neighbouring tiles, of which the
-/// warp folds 32 at a time.
+/// One warp per tile. The carries of a row belong to neighbouring tiles; the warp folds 32 at a
+/// time.
 template <class Sum>
 __global__ void add_carries(const long long* tile_rows, long long tiles, long long rows,
                             const typename Sum::Value* carries, long long vectors,
@@ -193,9 +193,9 @@ __global__ void add_carries(const long long* tile_rows, long long tiles, long lo
     }
 }
 
-// ---- entry by entry -----------------------------------------------------------------
+// ---- segmented scan -----------------------------------------------------------------
 
-/// products[v, k] = values[k] * x[v, columns[k]], for a scan in segments.
+/// products[v, k] = values[k] * x[v, columns[k]], for a segmented scan.
 template <class Product, class Entry, class Number, class Index>
 __global__ void multiply_entries(const Index* columns, const Entry* values, long long entries,
                                  const Number* x, long long length, long long vectors,
