@@ -67,10 +67,10 @@ __device__ __forceinline__ long long quotient(long long a, long long b) {
 }
 
 /// The chunk, system and tile that `index` stands for; the tile varies fastest.
-struct Place {
+struct WorkItem {
     long long chunk, system, tile;
 
-    __device__ Place(long long index, long long tiles, long long systems) {
+    __device__ WorkItem(long long index, long long tiles, long long systems) {
         const long long before = quotient(index, tiles);
         tile = index - before * tiles;
         chunk = quotient(before, systems);
@@ -98,9 +98,9 @@ __global__ void gemv_naive(const T* A, const long long* A_offsets, long long row
                            long long systems, long long rows, long long columns, T* y) {
     const long long i = thread_of_grid();
     if (i >= systems * rows) return;
-    const Place place(i, rows, systems);
-    const T* row = system_of(A, A_offsets, place.system) + place.tile * row_stride;
-    x = system_of(x, x_offsets, place.system);
+    const WorkItem item(i, rows, systems);
+    const T* row = system_of(A, A_offsets, item.system) + item.tile * row_stride;
+    x = system_of(x, x_offsets, item.system);
     Sum<T> sum = 0;
     for (long long j = 0; j < columns; ++j) sum += product(row[j * column_stride], x[j]);
     y[i] = T(sum);
@@ -122,9 +122,9 @@ __global__ void gemv_threads_per_dot(const T* A, const long long* A_offsets, lon
     const long long i = static_cast<long long>(blockIdx.x) * M + row;
     Sum<T> sum = 0;
     if (i < systems * rows) {
-        const Place place(i, rows, systems);
-        const T* row_of_A = system_of(A, A_offsets, place.system) + place.tile * row_stride;
-        x = system_of(x, x_offsets, place.system);
+        const WorkItem item(i, rows, systems);
+        const T* row_of_A = system_of(A, A_offsets, item.system) + item.tile * row_stride;
+        x = system_of(x, x_offsets, item.system);
         for (long long j = part; j < columns; j += P)
             sum += product(row_of_A[j * column_stride], x[j]);
     }
@@ -143,12 +143,12 @@ __global__ void gemv_threads_per_row(const T* A, const long long* A_offsets, lon
                                      const long long* x_offsets, long long systems, long long rows,
                                      long long columns, long long segment, Sum<T>* sums) {
     __shared__ Sum<T> tile_of_x[tile_size];
-    const Place place(blockIdx.x, (rows + M - 1) / M, systems);
-    const long long i = place.tile * M + threadIdx.x;
-    const long long begin = place.chunk * segment;
+    const WorkItem item(blockIdx.x, (rows + M - 1) / M, systems);
+    const long long i = item.tile * M + threadIdx.x;
+    const long long begin = item.chunk * segment;
     const long long end = minimum(begin + segment, columns);
-    const T* row = system_of(A, A_offsets, place.system) + i * row_stride;
-    x = system_of(x, x_offsets, place.system);
+    const T* row = system_of(A, A_offsets, item.system) + i * row_stride;
+    x = system_of(x, x_offsets, item.system);
     Sum<T> sum = 0;
     for (long long first = begin; first < end; first += tile_size) {
         const int count = static_cast<int>(minimum(tile_size, end - first));
@@ -159,7 +159,7 @@ __global__ void gemv_threads_per_row(const T* A, const long long* A_offsets, lon
             for (int k = 0; k < count; ++k)
                 sum += Sum<T>(row[(first + k) * column_stride]) * tile_of_x[k];
     }
-    if (i < rows) sums[(place.chunk * systems + place.system) * rows + i] = sum;
+    if (i < rows) sums[(item.chunk * systems + item.system) * rows + i] = sum;
 }
 
 /// y[i] = sum of sums[:, i]; `sums` has `parts` rows. A block of M x P threads computes M
@@ -254,18 +254,18 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
         quotient(static_cast<long long>(blockIdx.x) * threads + threadIdx.x, team);
     const int lane = threadIdx.x % team;
     const bool active = index < teams;
-    const Place place(active ? index : 0, groups, systems);
+    const WorkItem item(active ? index : 0, groups, systems);
 
     if (pack > 1) column_stride = 1;
     const T* row[height];
 #pragma unroll
     for (int r = 0; r < height; ++r)
-        row[r] = system_of(A, A_offsets, place.system) +
-                 minimum(place.tile + r * groups, rows - 1) * row_stride;
-    x = system_of(x, x_offsets, place.system);
+        row[r] = system_of(A, A_offsets, item.system) +
+                 minimum(item.tile + r * groups, rows - 1) * row_stride;
+    x = system_of(x, x_offsets, item.system);
 
     Sum<T> sums[height] = {};
-    const long long begin = place.chunk * chunk;
+    const long long begin = item.chunk * chunk;
     const long long end = active ? minimum(begin + chunk, columns) : begin;
     if (is_aligned<pack>(row[0]) && is_aligned<pack>(x))
         add_rows<pack, packs>(row, column_stride, x, begin, end, lane, team, sums);
@@ -273,10 +273,10 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
         add_rows<1, packs>(row, column_stride, x, begin, end, lane, team, sums);
     add_over_team(sums, team, warp_sums);
     if (!active || lane > 0) return;
-    y += (place.chunk * systems + place.system) * rows;
+    y += (item.chunk * systems + item.system) * rows;
 #pragma unroll
     for (int r = 0; r < height; ++r)
-        if (place.tile + r * groups < rows) y[place.tile + r * groups] = Out(sums[r]);
+        if (item.tile + r * groups < rows) y[item.tile + r * groups] = Out(sums[r]);
 }
 
 // ---- axpys: each thread has a pack of rows ------------------------------------------
@@ -310,16 +310,16 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
                long long rows, long long columns, int lanes, long long chunk, Out* y) {
     __shared__ Pack<Sum<T>, pack> work[threads];
     const int lane = threadIdx.x % lanes, part = threadIdx.x / lanes, parts = threads / lanes;
-    const Place place(blockIdx.x, (rows + lanes * pack - 1) / (lanes * pack), systems);
-    const long long i = (place.tile * lanes + lane) * pack;
+    const WorkItem item(blockIdx.x, (rows + lanes * pack - 1) / (lanes * pack), systems);
+    const long long i = (item.tile * lanes + lane) * pack;
     const long long left = rows - i;
     if (pack > 1) row_stride = 1;
-    const T* column = system_of(A, A_offsets, place.system) + i * row_stride;
-    x = system_of(x, x_offsets, place.system);
+    const T* column = system_of(A, A_offsets, item.system) + i * row_stride;
+    x = system_of(x, x_offsets, item.system);
 
     Pack<Sum<T>, pack> sums = {};
-    const long long end = minimum((place.chunk + 1) * chunk, columns);
-    long long j = place.chunk * chunk + part;
+    const long long end = minimum((item.chunk + 1) * chunk, columns);
+    long long j = item.chunk * chunk + part;
     if (left >= pack && is_aligned<pack>(column)) {
         for (; j + (steps - 1) * parts < end; j += steps * parts)
             add_multiples<pack, steps>(column + j * column_stride, column_stride, x + j, parts,
@@ -337,7 +337,7 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
     tree_sum(work, parts, lanes, part, lane);
     if (part > 0) return;
     sums = work[lane];
-    y += (place.chunk * systems + place.system) * rows + i;
+    y += (item.chunk * systems + item.system) * rows + i;
 #pragma unroll
     for (int k = 0; k < pack; ++k)
         if (k < left) y[k] = Out(sums.values[k]);
