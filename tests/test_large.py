@@ -58,7 +58,7 @@ def test_a_row_longer_than_a_tile_begins_once(length: int) -> None:
 def half(request: pytest.FixtureRequest) -> Iterator[int]:
     """The index around which results are checked, in an array that is a little longer.
 
-    2^31 on a GPU; small on the stand-in, where these tests only test themselves.
+    2^31 on a GPU; small on the stand-in, to check the tests themselves.
     """
     if request.param < 2**31:
         with cupy_stand_in.installed(1):
