@@ -1,28 +1,16 @@
-// What the threads of one warp and of one block do together.
+// Reductions by one warp and by one block.
 //
 // Every function is called by all threads of its warp or block, in uniform control flow.
-// A block is one-dimensional and a multiple of 32 threads. No function relies on threads
-// of a warp running in step: values pass by shuffles or over a barrier.
+// A block is one-dimensional and a multiple of 32 threads. No function assumes that the
+// threads of a warp run in lockstep: values are exchanged by shuffles or across a barrier.
 
 #pragma once
 
-constexpr int warp_threads = 32;
-constexpr int max_warps = 32;
+#include "thread.cuh"
+
 constexpr unsigned whole_warp = 0xffffffffu;
 
-__device__ __forceinline__ int lane_index() {
-    return threadIdx.x % warp_threads;
-}
-
-__device__ __forceinline__ int warp_index() {
-    return threadIdx.x / warp_threads;
-}
-
-__device__ __forceinline__ int warp_count() {
-    return blockDim.x / warp_threads;
-}
-
-/// The shared memory that the launch asked for.
+/// The dynamic shared memory of the launch.
 __device__ __forceinline__ unsigned char* dynamic_shared_memory() {
     extern __shared__ __align__(16) unsigned char shared_memory[];
     return shared_memory;
@@ -36,21 +24,21 @@ struct Add {
     __device__ __forceinline__ T operator()(T a, T b) const { return a + b; }
 };
 
-/// Maximum of values that are not negative.
+/// Maximum of non-negative values.
 template <class T>
 struct MaxMagnitude {
     static __device__ __forceinline__ T identity() { return T(0); }
     __device__ __forceinline__ T operator()(T a, T b) const { return a < b ? b : a; }
 };
 
-/// A value and where it stands; `index` is -1 where there is none.
+/// A value and its index; the index is -1 if there is no value.
 template <class T>
 struct Located {
     T value;
     int index;
 };
 
-/// The larger value; of equal ones the first.
+/// The larger value; of equal values, the one with the smaller index.
 template <class T>
 struct ArgMax {
     static __device__ __forceinline__ Located<T> identity() { return {T(0), -1}; }
@@ -74,7 +62,7 @@ __device__ __forceinline__ Located<T> shuffle_xor(Located<T> a, int distance) {
     return {shuffle_xor(a.value, distance), shuffle_xor(a.index, distance)};
 }
 
-/// The reduction of the 32 values, in every lane, the same to the last bit.
+/// The reduction of the 32 values, with the same bits in every lane.
 template <class T, class Op>
 __device__ __forceinline__ T warp_reduce(T value, Op op) {
     for (int distance = warp_threads / 2; distance > 0; distance /= 2)
@@ -86,8 +74,8 @@ __device__ __forceinline__ T warp_reduce(T value, Op op) {
 
 /// Reductions over a block of any size, by shuffles, with one barrier each.
 ///
-/// The warps' partial results lie in one of two rows of `Storage`, by turns: a thread
-/// that is already at the next reduction writes the row that nobody reads any more.
+/// The partial results of the warps are double-buffered in `Storage`: a thread that is already
+/// in the next reduction writes to the other row.
 template <class T>
 class BlockReduce {
   public:
@@ -97,7 +85,7 @@ class BlockReduce {
 
     __device__ explicit BlockReduce(Storage& storage) : storage_(storage) {}
 
-    /// The reduction of one value per thread, in every thread, the same to the last bit.
+    /// The reduction of one value per thread, with the same bits in every thread.
     template <class Op>
     __device__ T operator()(T value, Op op) {
         T* partial = storage_.partial[turn_];
@@ -117,10 +105,10 @@ class BlockReduce {
 /// The sum of 512 values in shared memory, by 512 threads, in every thread.
 ///
 /// Algorithm 4 of Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on
-/// Multi-Core Architectures". The document's last six steps count on a warp running in
-/// step, which no GPU since Volta promises: here each step reads, then a barrier of the
-/// warp, then writes. `BlockReduce` needs one barrier where this needs five, and any
-/// number of warps; this is kept to be studied and measured.
+/// Multi-Core Architectures". The last steps of the paper assume that a warp runs in lockstep,
+/// which is not guaranteed since Volta: here each step reads, waits at a barrier of the warp,
+/// and writes. `BlockReduce` needs one barrier instead of six, and takes any number of warps;
+/// this function is kept for study and measurement.
 template <class T>
 __device__ T reduce512(T* values, int thread) {
     __syncthreads();
@@ -142,13 +130,13 @@ __device__ T reduce512(T* values, int thread) {
 
 // ---- many reductions by one block ---------------------------------------------------
 
-/// result[o] = op over i < length of term(o, i), for every o < outputs, given to
-/// `store(o, result)` by one thread each.
+/// Reduces term(o, i) over i < length for every o < outputs; one thread calls
+/// store(o, result).
 ///
-/// Two mappings. A warp to an output: its lanes stride over i, then shuffle; best where
-/// neighbouring i are neighbours in memory, or the outputs are few. A thread to an
-/// output: neighbouring threads read neighbouring o; best where those are contiguous.
-/// Ends without a barrier.
+/// Two mappings. One warp per output: its lanes stride over i, then shuffle; best if
+/// neighbouring i are contiguous in memory, or if there are few outputs. One thread per output:
+/// neighbouring threads read neighbouring o; best if those are contiguous. Ends without a
+/// barrier.
 template <class T, class Op, class Term, class Store>
 __device__ void reduce_each(int outputs, int length, bool outputs_contiguous, Op op, Term term,
                             Store store) {

@@ -1,56 +1,36 @@
 // Component-wise boosting of penalised B-splines with squared loss: the whole loop in one
-// launch, with no host synchronisation between steps. Where a watchdog bounds a launch, a
-// further one goes on from the state that the last one left.
+// launch, with no host synchronisation between steps. On a device with a watchdog there are
+// several launches; each continues from the state that the previous one left.
 //
 // Problem. K learners, each a basis X_i of n rows and k functions, of which `width`
 // neighbouring ones are not zero in a row. A step fits every learner to the residual u,
 //     b_i = (X_i' W X_i + lambda_i S)^-1 c_i,    c_i = X_i' W u,
-// selects the first with the least |u - X_i b_i|_W, that is the largest
-// 2 c_i' b_i - b_i' (X_i' W X_i) b_i, and moves by the learning rate: u -= rate X_s b_s.
+// selects the first one with the least |u - X_i b_i|_W, that is the largest
+// 2 c_i' b_i - b_i' (X_i' W X_i) b_i, and updates u -= rate X_s b_s.
 //
-//   boost_stacked  makes all c_i anew from u in every step: one pass over the bases.
-//   boost_gram     makes them once, and then c_i -= rate (X_i' W X_s) b_s. The block of the
-//                  Gram matrix is made when a learner is first selected, and kept; a step
-//                  no longer touches the n rows.
+//   boost_stacked  computes all c_i from u in every step: one pass over the bases.
+//   boost_gram     computes them once, then updates c_i -= rate (X_i' W X_s) b_s. The blocks
+//                  X_i' W X_s of the Gram matrix are computed when learner s is first
+//                  selected, and kept. Other steps do not read the n rows.
 //
 // Mapping. All blocks are resident and meet in grid barriers. Learner i belongs to block
-// i mod gridDim.x, which keeps c_i and fits it. A pass over rows is cut into `chunks` for
-// each learner, so that few learners too fill the device. A warp takes a part of a chunk: 32
-// rows are read at once, a lane each, and while these are added up the next 32 are on their
-// way. They are added row after row: lane l adds to the functions f with f mod 32 = l, so
-// that lanes never meet; and the parts are added in their order. Nothing is added
-// atomically: a fit repeats bit for bit on the same device.
+// i mod gridDim.x, which keeps c_i and fits it. Sums over rows as in learners.cuh. There are no
+// atomics: on one device a fit has the same bits in every run.
 //
-// Shared memory. Sums of each warp: k doubles, or k * k for as many warps as there is room
-// for; three vectors of k; the learners' slots; the rows that each warp has in hand.
-// Cost, a step: stacked K n (width values, one index) read, three barriers; gram K k^2
-// doubles read and one barrier, but for a learner that is new.
+// Shared memory. Sums of each warp: k doubles, or k * k for as many warps as fit; three vectors
+// of k; the learners' slots; the rows that each warp is adding.
+// Cost of a step. stacked: reads K n (width values, one index), three barriers. gram: reads
+// K k^2 doubles, one barrier; more if the learner is selected for the first time.
 // Source. Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU
-// Acceleration" (2023), Algorithm 2, and the "holistic approach" its conclusion asks for;
-// the selection as mboost does it.
+// Acceleration" (2023), Algorithm 2, and the "holistic approach" that its conclusion proposes;
+// learners are selected as in mboost.
 
 #include "block.cuh"
 #include "grid.cuh"
+#include "learners.cuh"
 
-/// Minimum resident blocks per multiprocessor, for `__launch_bounds__`.
-constexpr int boosting_blocks_per_multiprocessor = 2;
-
-/// K learners on n rows.
-template <class T>
-struct Learners {
-    const int* first;       // [learner][row]
-    const T* values;        // [learner][row][width], width known to the compiler
-    const double* weights;  // [row], or null
-    const double* gram;     // [learner][function][function], X' W X
-    const double* inverse;  // [learner][function][function], (X' W X + lambda S)^-1
-    long long rows;
-    int count, functions, chunks;
-
-    __device__ double weight(long long row) const { return weights ? weights[row] : 1.0; }
-};
-
-/// What a fit says of itself to all blocks: b, and c' b and b' G b. Two of each, for a slow
-/// block still reads the last step's when a fast one writes the next.
+/// Results of the fits, shared by all blocks: b, and c' b and b' G b. Double-buffered: a slow
+/// block may still read those of step t while a fast one writes those of step t + 1.
 struct Fits {
     double* coefficients;  // [2][learner][function]
     double* products;      // [2][learner][2]
@@ -63,143 +43,6 @@ struct Fits {
         return products + 2 * (static_cast<long long>(turn) * count + learner);
     }
 };
-
-// ---- sums over rows -----------------------------------------------------------------
-
-/// The rows of one chunk that fall to this thread's warp, if `parts` warps share it.
-struct RowRange {
-    long long begin, end;
-
-    __device__ RowRange(long long rows, int chunks, int chunk, int parts) {
-        const long long pieces = static_cast<long long>(chunks) * parts;
-        const long long size = (rows + pieces - 1) / pieces;
-        begin = (static_cast<long long>(chunk) * parts + warp_index()) * size;
-        end = begin + size < rows ? begin + size : rows;
-    }
-};
-
-/// sums[0:size] of each of `parts` warps, added in their order, to result[0:size].
-__device__ void add_parts(const double* sums, int parts, long long size, double* result) {
-    __syncthreads();
-    for (long long f = threadIdx.x; f < size; f += blockDim.x) {
-        double total = 0;
-        for (int part = 0; part < parts; ++part) total += sums[part * size + f];
-        result[f] = total;
-    }
-    __syncthreads();
-}
-
-__device__ void clear(double* values, long long size) {
-    for (long long i = threadIdx.x; i < size; i += blockDim.x) values[i] = 0;
-    __syncthreads();
-}
-
-/// One row of a learner as a lane reads it: nothing where there is none.
-template <class T, int width>
-struct Row {
-    int first = 0;
-    T values[width] = {};
-
-    __device__ void read(const Learners<T>& learners, int learner, long long row, long long end) {
-        if (row >= end) return;
-        const long long place = learner * learners.rows + row;
-        first = learners.first[place];
-#pragma unroll
-        for (int j = 0; j < width; ++j) values[j] = learners.values[place * width + j];
-    }
-};
-
-/// The rows that a warp has in hand, one from each lane, for all lanes to go through.
-template <int width>
-struct Batch {
-    int first[warp_threads];
-    double values[warp_threads][width];
-
-    template <class T>
-    __device__ void put(const Row<T, width>& row, double factor) {
-        first[lane_index()] = row.first;
-#pragma unroll
-        for (int j = 0; j < width; ++j)
-            values[lane_index()][j] = static_cast<double>(row.values[j]) * factor;
-    }
-};
-
-/// Which of the functions of a row that begin at `first` is this lane's: its number within
-/// the row, or `width` and more for none.
-__device__ __forceinline__ int own_function(int first) {
-    return static_cast<int>(static_cast<unsigned>(lane_index() - first) % warp_threads);
-}
-
-/// result = X_i' W u over one chunk of the rows. `sums`: k doubles for each warp. While a
-/// batch is added up, the next one is on its way.
-template <class T, int width>
-__device__ void fold_residual(const Learners<T>& learners, int learner, int chunk,
-                              const double* residual, Batch<width>& batch, double* sums,
-                              double* result) {
-    const int functions = learners.functions;
-    clear(sums, static_cast<long long>(warp_count()) * functions);
-    double* own = sums + static_cast<long long>(warp_index()) * functions;
-    const RowRange range(learners.rows, learners.chunks, chunk, warp_count());
-    const auto factor = [&](long long row) {
-        return row < range.end ? learners.weight(row) * residual[row] : 0.0;
-    };
-    Row<T, width> next;
-    next.read(learners, learner, range.begin + lane_index(), range.end);
-    double next_factor = factor(range.begin + lane_index());
-    for (long long start = range.begin; start < range.end; start += warp_threads) {
-        batch.put(next, next_factor);
-        __syncwarp();
-        const long long row = start + warp_threads + lane_index();
-        next.read(learners, learner, row, range.end);
-        next_factor = factor(row);
-        for (int r = 0; r < warp_threads && start + r < range.end; ++r) {
-            const int j = own_function(batch.first[r]);
-            if (j < width) own[batch.first[r] + j] += batch.values[r][j];
-        }
-        __syncwarp();
-    }
-    add_parts(sums, warp_count(), functions, result);
-}
-
-/// result = X_i' W X_s over one chunk of the rows. `sums`: k * k doubles for each of
-/// `parts` warps.
-template <class T, int width>
-__device__ void fold_gram(const Learners<T>& learners, int learner, int selected, int chunk,
-                          Batch<width>& batch, Batch<width>& partners, double* sums, int parts,
-                          double* result) {
-    const int functions = learners.functions;
-    const long long size = static_cast<long long>(functions) * functions;
-    clear(sums, parts * size);
-    if (warp_index() < parts) {
-        double* own = sums + warp_index() * size;
-        const RowRange range(learners.rows, learners.chunks, chunk, parts);
-        Row<T, width> next, partner;
-        next.read(learners, learner, range.begin + lane_index(), range.end);
-        partner.read(learners, selected, range.begin + lane_index(), range.end);
-        for (long long start = range.begin; start < range.end; start += warp_threads) {
-            const long long here = start + lane_index();
-            batch.put(next, here < range.end ? learners.weight(here) : 0.0);
-            partners.put(partner, 1.0);
-            __syncwarp();
-            next.read(learners, learner, here + warp_threads, range.end);
-            partner.read(learners, selected, here + warp_threads, range.end);
-            for (int r = 0; r < warp_threads && start + r < range.end; ++r) {
-                const int j = own_function(batch.first[r]);
-                if (j >= width) continue;
-                const double value = batch.values[r][j];
-                double* line = own + static_cast<long long>(batch.first[r] + j) * functions +
-                               partners.first[r];
-                double added[width];
-#pragma unroll
-                for (int q = 0; q < width; ++q) added[q] = line[q] + value * partners.values[r][q];
-#pragma unroll
-                for (int q = 0; q < width; ++q) line[q] = added[q];
-            }
-            __syncwarp();
-        }
-    }
-    add_parts(sums, parts, size, result);
-}
 
 // ---- a fit --------------------------------------------------------------------------
 
@@ -222,8 +65,8 @@ __device__ double dot(const double* x, const double* y, int size, BlockReduce<do
     return reduce(sum, Add<double>());
 }
 
-/// Fit learner i to the residual whose c_i is `moments`, and publish it.
-/// `b` and `Gb` are vectors of the block. Ends without a barrier.
+/// Fit a learner to the residual whose c_i is `moments`, and write the results to `fits`. `b`
+/// and `Gb` are vectors of the block. Ends without a barrier.
 template <class T>
 __device__ void fit(const Learners<T>& learners, int learner, const double* moments, double* b,
                     double* Gb, const Fits& fits, int turn, BlockReduce<double>& reduce) {
@@ -233,15 +76,15 @@ __device__ void fit(const Learners<T>& learners, int learner, const double* mome
     multiply(learners.gram + learner * square, b, functions, Gb);
     const double linear = dot(moments, b, functions, reduce);
     const double quadratic = dot(b, Gb, functions, reduce);
-    double* published = fits.coefficients_of(turn, learner);
-    for (int f = threadIdx.x; f < functions; f += blockDim.x) published[f] = b[f];
+    double* coefficients = fits.coefficients_of(turn, learner);
+    for (int f = threadIdx.x; f < functions; f += blockDim.x) coefficients[f] = b[f];
     if (threadIdx.x == 0) {
         fits.products_of(turn, learner)[0] = linear;
         fits.products_of(turn, learner)[1] = quadratic;
     }
 }
 
-/// The first learner that takes most from the sum of squares, in every thread.
+/// The first of the learners that reduce the sum of squares most, in every thread.
 __device__ int select(const Fits& fits, int turn, BlockReduce<Located<double>>& reduce) {
     Located<double> best = ArgMax<double>::identity();
     for (int i = threadIdx.x; i < fits.count; i += blockDim.x) {
@@ -251,11 +94,11 @@ __device__ int select(const Fits& fits, int turn, BlockReduce<Located<double>>& 
     return reduce(best, ArgMax<double>()).index;
 }
 
-/// The path of a fit, which block 0 writes: a step's learner and its change.
-struct Path {
+/// The selected learner and the change of its coefficients, for every step; written by block 0.
+struct BoostingPath {
     int* selected;    // [step]
     double* updates;  // [step][function]
-    double* risk;     // [step + 1], the first given
+    double* risk;     // [step + 1], the first one given
 
     __device__ void write(int step, int learner, const double* b, double rate, int functions) {
         if (blockIdx.x != 0) return;
@@ -277,20 +120,21 @@ struct Vectors {
     }
 };
 
-/// Every c_i anew from the residual: `parts` holds [chunk][learner][function], and c_i is
-/// the sum over its chunks once all blocks are through.
+/// All c_i from the residual, in chunks: parts[chunk][learner][function]. After a grid barrier,
+/// c_i is the sum over its chunks.
 template <class T, int width>
-__device__ void fold_all_residuals(const Learners<T>& learners, const double* residual,
-                                   Batch<width>& batch, double* sums, double* parts) {
+__device__ void accumulate_all_moments(const Learners<T>& learners, const double* residual,
+                                       Batch<width>& batch, double* sums, double* parts) {
     const long long units = static_cast<long long>(learners.count) * learners.chunks;
     for (long long unit = blockIdx.x; unit < units; unit += gridDim.x)
-        fold_residual(learners, static_cast<int>(unit % learners.count),
-                      static_cast<int>(unit / learners.count), residual, batch, sums,
-                      parts + unit * learners.functions);
+        accumulate_moments(learners, static_cast<int>(unit % learners.count),
+                           static_cast<int>(unit / learners.count), residual, batch, sums,
+                           parts + unit * learners.functions);
 }
 
-/// result = sum over the chunks of what `parts` has for a learner, in their order.
-__device__ void add_chunks(const double* parts, int learner, int count, int chunks, long long size,
+/// result[0:size] = the sum of parts[chunk][learner][0:size] over the chunks, in their order.
+/// Ends with a barrier.
+__device__ void sum_chunks(const double* parts, int learner, int count, int chunks, long long size,
                            double* result) {
     for (long long f = threadIdx.x; f < size; f += blockDim.x) {
         double total = 0;
@@ -301,7 +145,7 @@ __device__ void add_chunks(const double* parts, int learner, int count, int chun
     __syncthreads();
 }
 
-/// X_i b in one row.
+/// X_i b of one row.
 template <class T, int width>
 __device__ double fitted(const Learners<T>& learners, int learner, long long row, const double* b) {
     Row<T, width> own;
@@ -312,8 +156,8 @@ __device__ double fitted(const Learners<T>& learners, int learner, long long row
     return result;
 }
 
-/// The sum of what the blocks have left in `block_sums`, in every thread of the block.
-__device__ double add_blocks(const double* block_sums, BlockReduce<double>& reduce) {
+/// The sum of `block_sums`, one from each block, in every thread of the block.
+__device__ double sum_blocks(const double* block_sums, BlockReduce<double>& reduce) {
     double total = 0;
     for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) total += block_sums[i];
     return reduce(total, Add<double>());
@@ -321,10 +165,10 @@ __device__ double add_blocks(const double* block_sums, BlockReduce<double>& redu
 
 // ---- the two methods ----------------------------------------------------------------
 
-/// `residual` is u, updated in place. `parts` has room for K * chunks * k doubles,
-/// `block_risks` for one of each block.
+/// `residual` is u, updated in place. Work arrays, in doubles: `parts` K * chunks * k,
+/// `block_risks` one for each block.
 template <class T, int width, int threads>
-__global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
+__global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     boost_stacked(const int* first, const T* values, const double* weights, const double* gram,
                   const double* inverse, long long rows, int count, int functions, int chunks,
                   double rate, int steps, double* residual, double* parts, double* fit_coefficients,
@@ -338,7 +182,7 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
     const Learners<T> learners{first, values, weights,   gram,  inverse,
                                rows,  count,  functions, chunks};
     const Fits fits{fit_coefficients, fit_products, count, functions};
-    Path path{selected, updates, risk};
+    BoostingPath path{selected, updates, risk};
     GridBarrier barrier(arrived);
     Vectors vectors(functions);
     Batch<width>& batch = batches[warp_index()];
@@ -346,10 +190,10 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
 
     for (int step = 0; step < steps; ++step) {
         const int turn = step % 2;
-        fold_all_residuals(learners, residual, batch, vectors.rest, parts);
+        accumulate_all_moments(learners, residual, batch, vectors.rest, parts);
         barrier.wait();
         for (int i = blockIdx.x; i < count; i += gridDim.x) {
-            add_chunks(parts, i, count, chunks, functions, vectors.moments);
+            sum_chunks(parts, i, count, chunks, functions, vectors.moments);
             fit(learners, i, vectors.moments, vectors.b, vectors.Gb, fits, turn, sum);
         }
         barrier.wait();
@@ -367,23 +211,22 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
         if (threadIdx.x == 0) block_risks[blockIdx.x] = own_risk;
         barrier.wait();
         if (blockIdx.x == 0) {
-            const double total = add_blocks(block_risks, sum);
+            const double total = sum_blocks(block_risks, sum);
             if (threadIdx.x == 0) risk[step + 1] = total;
         }
     }
 }
 
-/// `moments` is room for every c_i, `parts` for K * chunks * k * k doubles if chunks > 1 and
-/// K * k else. `blocks_of_gram` is room for K blocks of k * k doubles for each of the
-/// learners that may be selected; `totals`, of k for each learner, is zero. Sums of k * k
-/// doubles fit in shared memory for `gram_warps` warps. A launch makes the steps `begin` to
-/// `end` - 1 of `steps`; `slots` keeps which learner has which block of Gram matrices, -1 for
-/// none, from one launch to the next.
+/// A launch makes the steps from `begin` to `end` - 1, out of `steps`. Work arrays, in doubles:
+/// `moments` K * k, for the c_i; `parts` K * chunks * k * k if chunks > 1, else K * k;
+/// `blocks_of_gram` K * k * k for each learner that may be selected; `totals` K * k, zero before
+/// the first launch. slots[i] is the index of learner i in `blocks_of_gram`, or -1; it is kept
+/// from one launch to the next. `gram_warps` warps have sums of k * k doubles in shared memory.
 ///
-/// The risk is made last: the residual of the end is computed from the rows, and what each
-/// step took is added from there backwards, so that no digits cancel.
+/// The risk is computed last. The final residual is computed from the rows; the decreases of
+/// the steps are added to its risk from the last step to the first, so no digits cancel.
 template <class T, int width, int threads>
-__global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
+__global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     boost_gram(const int* first, const T* values, const double* weights, const double* gram,
                const double* inverse, long long rows, int count, int functions, int chunks,
                double rate, int begin, int end, int steps, const double* residual, double* parts,
@@ -399,13 +242,13 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
     const Learners<T> learners{first, values, weights,   gram,  inverse,
                                rows,  count,  functions, chunks};
     const Fits fits{fit_coefficients, fit_products, count, functions};
-    Path path{selected, updates, risk};
+    BoostingPath path{selected, updates, risk};
     GridBarrier barrier(arrived);
     Vectors vectors(functions);
     Batch<width>& batch = batches[warp_index()];
     const long long square = static_cast<long long>(functions) * functions;
     const long long units = static_cast<long long>(count) * chunks;
-    int* slot_of = reinterpret_cast<int*>(vectors.rest);  // of each learner; -1: never selected
+    int* slot_of = reinterpret_cast<int*>(vectors.rest);  // by learner; -1: never selected
     double* sums = vectors.rest + (count + 1) / 2;
 
     int used = 0;
@@ -415,11 +258,11 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
     }
     used = static_cast<int>(sum(used, Add<double>()));
     if (begin == 0) {
-        fold_all_residuals(learners, residual, batch, sums, parts);
+        accumulate_all_moments(learners, residual, batch, sums, parts);
         barrier.wait();
         for (int i = blockIdx.x; i < count; i += gridDim.x) {
             double* own = moments + static_cast<long long>(i) * functions;
-            add_chunks(parts, i, count, chunks, functions, own);
+            sum_chunks(parts, i, count, chunks, functions, own);
             fit(learners, i, own, vectors.b, vectors.Gb, fits, 0, sum);
         }
     }
@@ -446,13 +289,13 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
         double* columns = blocks_of_gram + slot_of[chosen] * (count * square);
         if (is_new) {
             for (long long unit = blockIdx.x; unit < units; unit += gridDim.x)
-                fold_gram(learners, static_cast<int>(unit % count), chosen,
-                          static_cast<int>(unit / count), batch, partners[warp_index()], sums,
-                          gram_warps, (chunks > 1 ? parts : columns) + unit * square);
+                accumulate_gram(learners, static_cast<int>(unit % count), chosen,
+                                static_cast<int>(unit / count), batch, partners[warp_index()], sums,
+                                gram_warps, (chunks > 1 ? parts : columns) + unit * square);
             if (chunks > 1) {
                 barrier.wait();
                 for (int i = blockIdx.x; i < count; i += gridDim.x)
-                    add_chunks(parts, i, count, chunks, square, columns + i * square);
+                    sum_chunks(parts, i, count, chunks, square, columns + i * square);
             }
         }
         for (int i = blockIdx.x; i < count; i += gridDim.x) {
@@ -485,30 +328,12 @@ __global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
     if (threadIdx.x == 0) block_risks[blockIdx.x] = own_risk;
     barrier.wait();
     if (blockIdx.x != 0) return;
-    double after = add_blocks(block_risks, sum);
+    double after = sum_blocks(block_risks, sum);
     if (threadIdx.x != 0) return;
     for (int step = steps; step > 0; --step) {
-        const double taken = risk[step];
+        const double decrease = risk[step];
         risk[step] = after;
-        after += taken;
+        after += decrease;
     }
     risk[0] = after;
-}
-
-// ---- set-up -------------------------------------------------------------------------
-
-/// parts[chunk][learner] = X_i' W X_i over one chunk of the rows.
-template <class T, int width, int threads>
-__global__ void __launch_bounds__(threads, boosting_blocks_per_multiprocessor)
-    own_gram(const int* first, const T* values, const double* weights, long long rows, int count,
-             int functions, int chunks, int gram_warps, double* parts) {
-    __shared__ Batch<width> batches[threads / warp_threads];
-    __shared__ Batch<width> partners[threads / warp_threads];
-    const Learners<T> learners{first, values, weights,   nullptr, nullptr,
-                               rows,  count,  functions, chunks};
-    double* sums = reinterpret_cast<double*>(dynamic_shared_memory());
-    const long long square = static_cast<long long>(functions) * functions;
-    const int learner = blockIdx.x % count, chunk = blockIdx.x / count;
-    fold_gram(learners, learner, learner, chunk, batches[warp_index()], partners[warp_index()],
-              sums, gram_warps, parts + blockIdx.x * square);
 }

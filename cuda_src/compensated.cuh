@@ -1,16 +1,16 @@
 // Sums of products in twice the working precision, by error-free transformations.
 //
-// Source: T. Ogita, S. M. Rump and S. Oishi, "Accurate Sum and Dot Product", SIAM Journal on
-// Scientific Computing 26(6), 2005; the product's error by one fused multiply-add. Its
-// specification in NumPy is gpusolve/reference/compensated.py.
+// Source. T. Ogita, S. M. Rump and S. Oishi, "Accurate Sum and Dot Product", SIAM Journal on
+// Scientific Computing 26(6), 2005; the error of a product by one fused multiply-add. The
+// specification in NumPy is gpusolve/reference/_compensated.py.
 //
-// Cost: 2 operations for a product and 8 for a sum, where plain ones take 1 each.
+// Cost. 2 operations for a product and 8 for a sum, instead of 1 each.
 
 #pragma once
 
 #include "block.cuh"
 
-/// A value and what rounding has taken from it.
+/// A rounded value and its rounding error.
 template <class T>
 struct Twofold {
     T high, low;
@@ -26,7 +26,7 @@ __device__ __forceinline__ Twofold<double> two_product(double a, double b) {
     return {product, __fma_rn(a, b, -product)};
 }
 
-/// The sum of two, with the rounding error of the high parts kept.
+/// The sum of two such values; the rounding error of the high parts is kept.
 template <class T>
 struct AddTwofold {
     static __device__ __forceinline__ Twofold<T> identity() { return {T(0), T(0)}; }

@@ -1,55 +1,52 @@
 // Element-wise product of two sparse matrices in coordinate form.
 //
-// Problem. An entry is a key and a value; the key is the place of the entry, row * width +
-// column, in 64 bits (the document's 32 bits overflow from 46341 x 46341 on). The keys of
-// both operands rise strictly. Where a key is in both, the product of the values goes to the
-// result. How many there are, and so where each goes, is known only after the search.
+// Problem. An entry is a key and a value; the key is row * width + column, in 64 bits (the
+// source has 32 bits, which overflow from 46341 x 46341 on). The keys of both operands are
+// strictly increasing. If a key is in both, the product of the values goes to the result. The
+// number of matches, and the position of each in the result, is known only after the search.
 //
-// Four ways to search:
+// Four methods to search:
 //
-//     linear, binary   the document's two kernels, which search twice: to count, to multiply
-//     merge, gallop    what it wishes for in the end: one search, whose matches are kept;
-//                      their counts scanned; work that does not hang on where matches are
+//     linear, binary   the two kernels of the source, which search twice: to count, to multiply
+//     merge, gallop    what the source proposes at its end: one search, whose matches are kept;
+//                      a scan of their counts; work that does not depend on where matches are
 //
 // Mapping.
-// - linear, binary. Each block has an equal part of A; a thread searches B for one key of
-//   it. A block writes behind what all blocks before it have found, which it sums.
-// - merge. The path on which both lists of keys are merged has a step for each key of
-//   either; every block has `threads * items` steps of it and every thread `items`.
-//   `split_path` finds where blocks begin.
-// - gallop. A thread has `items` neighbours of the shorter list. It looks for the first one
-//   in all of the longer list, for the next ones in steps that double from there.
-// - `multiply_matches`. A block multiplies the matches that one block of the search kept.
+// - linear, binary. Each block has an equal part of A; each thread searches B for one key of
+//   this part. A block writes after the matches of all blocks before it; it sums their counts.
+// - merge. The merge path of both lists of keys has one step per key; every block has
+//   `threads * items` steps and every thread `items`. `split_path` finds where blocks begin.
+// - gallop. A thread has `items` neighbours of the shorter list. It finds the first in the
+//   longer list by binary search, the others by galloping from the previous position.
+// - `multiply_matches`. A block multiplies the matches that one block of the search has kept.
 //
 // Shared memory. merge: the keys of a tile, the positions of its matches. All: the totals of
 // warps.
 //
-// Cost, for m and n entries, of which k match. Reads m + n places and writes their keys.
+// Cost, for m and n entries with k matches. Reads m + n rows and columns and writes their keys.
 // linear 2 m n, binary 2 m log n reads of keys, in two launches. merge m + n reads; gallop
-// m + 2 m log(n / m), m the shorter; both write and read k pairs of positions, in three
-// launches and a scan of the counts, with room for (m + n) / 2 pairs, or m. All read 2 k
-// values and write k entries: each match is multiplied once. The host has all m + n values
-// read before, for what is not finite, and the k products after, for zeros.
+// m + 2 m log(n / m), if m is the shorter list; both write and read k pairs of positions, in
+// three launches and a scan of the counts, and allocate (m + n) / 2 pairs, or m. All read 2 k
+// values and write k entries: each match is multiplied once. Before that the host looks for
+// values that are not finite in all m + n, and afterwards for zeros in the k products.
 //
-// Source. M. Cupp, "Element-Wise Multiplication Kernel" (2020), chapters 4 and 5. The path:
-// O. Green, R. McColl, D. Bader, "GPU Merge Path: A GPU Merging Algorithm" (2012).
+// Source. M. Cupp, "Element-Wise Multiplication Kernel" (2020), chapters 4 and 5; the merge path
+// of merge_path.cuh.
 
+#include "merge_path.cuh"
 #include "monoid.cuh"
 #include "ordered.cuh"
 
 constexpr long long no_key = -1;
-constexpr long long nowhere = -1;
+constexpr long long not_found = -1;
 
-/// Registers of `find_by_merge` are to allow so many; left to itself the compiler spills.
+/// Minimum resident blocks per multiprocessor of `find_by_merge`, for `__launch_bounds__`;
+/// without it the compiler spills.
 constexpr int merge_blocks_per_multiprocessor = 4;
-
-__device__ __forceinline__ long long thread_of_grid() {
-    return static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-}
 
 // ---- keys ---------------------------------------------------------------------------
 
-/// keys[i] = rows[i] * width + columns[i]. Sets `disorder` unless they rise strictly.
+/// keys[i] = rows[i] * width + columns[i]. Sets `disorder` unless these strictly increase.
 template <class Index>
 __global__ void make_keys(const Index* rows, const Index* columns, long long count, long long width,
                           long long* keys, int* disorder) {
@@ -60,7 +57,7 @@ __global__ void make_keys(const Index* rows, const Index* columns, long long cou
     if (i > 0 && rows[i - 1] * width + columns[i - 1] >= key) atomicOr(disorder, 1);
 }
 
-/// Where the result's entries are written.
+/// The arrays of the result.
 template <class T, class Index>
 struct Result {
     long long width;
@@ -81,17 +78,10 @@ struct Result {
 /// The first position in [start, stop) whose key is not less than `key`; else `stop`.
 __device__ __forceinline__ long long lower_bound(const long long* keys, long long start,
                                                  long long stop, long long key) {
-    while (start < stop) {
-        const long long middle = start + (stop - start) / 2;
-        if (keys[middle] < key)
-            start = middle + 1;
-        else
-            stop = middle;
-    }
-    return start;
+    return partition_point(start, stop, [=](long long i) { return keys[i] < key; });
 }
 
-/// The same in [start, count), in time that grows with the logarithm of the distance.
+/// The same in [start, count). The time grows with the logarithm of the distance from `start`.
 __device__ __forceinline__ long long gallop(const long long* keys, long long start, long long count,
                                             long long key) {
     long long step = 1;
@@ -102,45 +92,28 @@ __device__ __forceinline__ long long gallop(const long long* keys, long long sta
     return lower_bound(keys, start, step <= count - start ? start + step - 1 : count, key);
 }
 
-/// Of the first `steps` steps of the merge path, those that take a key of A. Of equal keys
-/// that of A is taken first.
-template <class Index>
-__device__ __forceinline__ Index steps_in_a(const long long* a_keys, Index a_count,
-                                            const long long* b_keys, Index b_count, Index steps) {
-    Index start = steps > b_count ? steps - b_count : 0;
-    Index stop = steps < a_count ? steps : a_count;
-    while (start < stop) {
-        const Index middle = start + (stop - start) / 2;
-        if (a_keys[middle] <= b_keys[steps - 1 - middle])
-            start = middle + 1;
-        else
-            stop = middle;
-    }
-    return start;
-}
+// ---- two searches: linear, binary ---------------------------------------------------
 
-// ---- two searches: the document -----------------------------------------------------
-
-/// Version 1: one key after the other.
+/// Version 1 of the source: one key after the other.
 struct LinearSearch {
     static __device__ __forceinline__ long long find(const long long* keys, long long count,
                                                      long long key) {
         for (long long i = 0; i < count; ++i)
             if (keys[i] == key) return i;
-        return nowhere;
+        return not_found;
     }
 };
 
-/// Version 2: in sorted keys, by halves.
+/// Version 2 of the source: binary search.
 struct BinarySearch {
     static __device__ __forceinline__ long long find(const long long* keys, long long count,
                                                      long long key) {
         const long long i = lower_bound(keys, 0, count, key);
-        return i < count && keys[i] == key ? i : nowhere;
+        return i < count && keys[i] == key ? i : not_found;
     }
 };
 
-/// The part [start, stop) of A that is this block's.
+/// This block's part of A, [start, stop).
 struct Part {
     long long start, stop;
 
@@ -148,7 +121,7 @@ struct Part {
         : start(blockIdx.x * count / gridDim.x), stop((blockIdx.x + 1ll) * count / gridDim.x) {}
 };
 
-/// counts[block] = how many keys of its part of A are in B.
+/// counts[block] = the number of keys of its part of A that are in B.
 template <class Search, int threads>
 __global__ void __launch_bounds__(threads)
     count_found(const long long* a_keys, long long a_count, const long long* b_keys,
@@ -157,12 +130,12 @@ __global__ void __launch_bounds__(threads)
     const Part part(a_count);
     long long found = 0;
     for (long long i = part.start + threadIdx.x; i < part.stop; i += threads)
-        found += Search::find(b_keys, b_count, a_keys[i]) != nowhere;
+        found += Search::find(b_keys, b_count, a_keys[i]) != not_found;
     const long long total = BlockReduce<long long>(storage)(found, Add<long long>());
     if (threadIdx.x == 0) counts[blockIdx.x] = total;
 }
 
-/// The same search anew, and the products; with the grid of `count_found`.
+/// Repeats the search and writes the products. The grid must be that of `count_found`.
 template <class T, class Index, class Search, int threads>
 __global__ void __launch_bounds__(threads)
     multiply_found(const long long* a_keys, const T* a_values, long long a_count,
@@ -177,34 +150,31 @@ __global__ void __launch_bounds__(threads)
     for (unsigned block = 0; block < blockIdx.x; ++block) written += counts[block];
     for (long long start = part.start; start < part.stop; start += threads) {
         const long long i = start + threadIdx.x;
-        const long long j = i < part.stop ? Search::find(b_keys, b_count, a_keys[i]) : nowhere;
+        const long long j = i < part.stop ? Search::find(b_keys, b_count, a_keys[i]) : not_found;
         int found;
-        const int before = block_scan.exclusive(j != nowhere, found);
-        if (j != nowhere)
+        const int before = block_scan.exclusive(j != not_found, found);
+        if (j != not_found)
             result.put(written + before, a_keys[i], wrapping_multiply(a_values[i], b_values[j]));
         written += found;
     }
 }
 
-// ---- one search ---------------------------------------------------------------------
+// ---- one search: merge, gallop ------------------------------------------------------
 
-/// The most matches of a tile of the merge path: each takes a step in B, and no two of these
-/// follow each other.
+/// The most matches of a tile of the merge path: each is a step in B, and no two matches are in
+/// successive steps.
 template <int threads, int items>
 constexpr int most_matches = (threads * items + 1) / 2;
 
-/// splits[tile] = how many steps before the tile take a key of A, for tiles + 1 of them.
+/// splits[tile] = the number of steps before the tile that take a key of A, for tiles + 1 tiles.
 template <int threads, int items>
 __global__ void split_path(const long long* a_keys, long long a_count, const long long* b_keys,
                            long long b_count, long long tiles, long long* splits) {
-    const long long tile = thread_of_grid();
-    if (tile > tiles) return;
-    const long long steps = tile * (threads * items), all = a_count + b_count;
-    splits[tile] = steps_in_a(a_keys, a_count, b_keys, b_count, steps < all ? steps : all);
+    split_into_tiles(a_keys, a_count, b_keys, b_count, threads * items, tiles, splits);
 }
 
-/// The positions in A and in B of the tile's matches, from tile * most_matches on; and how
-/// many there are.
+/// The positions in A and in B of the tile's matches, stored from index tile * most_matches on,
+/// and their number.
 template <int threads, int items>
 __global__ void __launch_bounds__(threads, merge_blocks_per_multiprocessor)
     find_by_merge(const long long* a_keys, long long a_count, const long long* b_keys,
@@ -215,24 +185,19 @@ __global__ void __launch_bounds__(threads, merge_blocks_per_multiprocessor)
     __shared__ long long keys[1 + tile_size];
     __shared__ int found_in_a[capacity], found_in_b[capacity];
     __shared__ BlockScan<Count>::Storage storage;
-    const long long tile = blockIdx.x;
-    const long long a_start = splits[tile];
-    const long long b_start = tile * tile_size - a_start;
-    const long long left = a_count + b_count - tile * tile_size;
-    const int steps = static_cast<int>(left < tile_size ? left : tile_size);
-    const int a_steps = static_cast<int>(splits[tile + 1] - a_start);
-    const int b_steps = steps - a_steps;
+    const MergeTile tile = tile_of_block<tile_size>(splits, a_count + b_count);
+    const int steps = tile.a_count + tile.b_count;
 
-    // A match may have its key of A in the tile before.
+    // The key of A of the first match may be in the tile before.
     long long* const a = keys + 1;
-    long long* const b = a + a_steps;
-    if (threadIdx.x == 0) a[-1] = a_start > 0 ? a_keys[a_start - 1] : no_key;
-    for (int i = threadIdx.x; i < a_steps; i += threads) a[i] = a_keys[a_start + i];
-    for (int j = threadIdx.x; j < b_steps; j += threads) b[j] = b_keys[b_start + j];
+    long long* const b = a + tile.a_count;
+    if (threadIdx.x == 0) a[-1] = tile.a > 0 ? a_keys[tile.a - 1] : no_key;
+    for (int i = threadIdx.x; i < tile.a_count; i += threads) a[i] = a_keys[tile.a + i];
+    for (int j = threadIdx.x; j < tile.b_count; j += threads) b[j] = b_keys[tile.b + j];
     __syncthreads();
 
     const int first = threadIdx.x * items < steps ? threadIdx.x * items : steps;
-    int i = steps_in_a(a, a_steps, b, b_steps, first);
+    int i = merge_path(a, tile.a_count, b, tile.b_count, first);
     int j = first - i;
     int matches = 0;
     int taken_of_a[items];
@@ -240,7 +205,7 @@ __global__ void __launch_bounds__(threads, merge_blocks_per_multiprocessor)
 #pragma unroll
     for (int k = 0; k < items; ++k) {
         const bool inside = first + k < steps;
-        const bool takes_a = i < a_steps && (j >= b_steps || a[i] <= b[j]);
+        const bool takes_a = i < tile.a_count && (j >= tile.b_count || a[i] <= b[j]);
         is_match[k] = inside && !takes_a && a[i - 1] == b[j];
         taken_of_a[k] = i;
         matches += is_match[k];
@@ -260,15 +225,16 @@ __global__ void __launch_bounds__(threads, merge_blocks_per_multiprocessor)
         ++slot;
     }
     __syncthreads();
+    const long long kept = static_cast<long long>(blockIdx.x) * capacity;
     for (int k = threadIdx.x; k < found; k += threads) {
-        in_a[tile * capacity + k] = a_start + found_in_a[k];
-        in_b[tile * capacity + k] = b_start + found_in_b[k];
+        in_a[kept + k] = tile.a + found_in_a[k];
+        in_b[kept + k] = tile.b + found_in_b[k];
     }
-    if (threadIdx.x == 0) counts[tile] = found;
+    if (threadIdx.x == 0) counts[blockIdx.x] = found;
 }
 
-/// The positions in both lists of the matches of a tile of the shorter one, from
-/// tile * threads * items on; and how many there are.
+/// The positions in both lists of the matches of a tile of the shorter list, stored from index
+/// tile * threads * items on, and their number.
 template <int threads, int items>
 __global__ void __launch_bounds__(threads)
     find_by_gallop(const long long* short_keys, long long short_count, const long long* long_keys,
@@ -282,19 +248,19 @@ __global__ void __launch_bounds__(threads)
     int matches = 0;
 #pragma unroll
     for (int k = 0; k < items; ++k) {
-        position[k] = nowhere;
+        position[k] = not_found;
         if (first + k >= short_count) continue;
         const long long key = short_keys[first + k];
         place = k == 0 ? lower_bound(long_keys, 0, long_count, key)
                        : gallop(long_keys, place, long_count, key);
         if (place < long_count && long_keys[place] == key) position[k] = place;
-        matches += position[k] != nowhere;
+        matches += position[k] != not_found;
     }
     int found;
     long long slot = tile + BlockScan<Count>(storage).exclusive(matches, found);
 #pragma unroll
     for (int k = 0; k < items; ++k) {
-        if (position[k] == nowhere) continue;
+        if (position[k] == not_found) continue;
         in_short[slot] = first + k;
         in_long[slot] = position[k];
         ++slot;
@@ -302,8 +268,8 @@ __global__ void __launch_bounds__(threads)
     if (threadIdx.x == 0) counts[blockIdx.x] = found;
 }
 
-/// The products of the matches that each tile kept at tile * capacity; `before` is the
-/// exclusive scan of the tiles' counts, with their sum at its end.
+/// The products of the matches that are stored from index tile * capacity on. `before` is the
+/// exclusive scan of the tiles' counts, followed by their sum.
 template <class T, class Index>
 __global__ void multiply_matches(const long long* in_a, const long long* in_b, long long capacity,
                                  const long long* before, const long long* a_keys,

@@ -29,14 +29,13 @@ struct Floating<double> {
     }
 };
 
-/// |value|, and infinity where it is not a number: a maximum of these tells whether all
-/// are finite.
+/// |value|, or infinity for NaN: all values are finite if the maximum of these is.
 template <class T>
 __device__ __forceinline__ T magnitude(T value) {
     return value == value ? fabs(value) : Floating<T>::infinity();
 }
 
-/// The power of two that brings a finite magnitude into [0.5, 1); 1 for zero.
+/// The power of two that scales a finite magnitude to [0.5, 1); 1 for zero.
 template <class T>
 __device__ __forceinline__ T inverse_power_of_two(T value) {
     constexpr int limit = Floating<T>::max_scale_exponent;
@@ -45,7 +44,7 @@ __device__ __forceinline__ T inverse_power_of_two(T value) {
     return ldexp(T(1), -max(-limit, min(limit, exponent)));
 }
 
-/// The e of a power of two 2^e.
+/// The exponent e of a power of two, 2^e.
 template <class T>
 __device__ __forceinline__ int exponent(T power) {
     int result;

@@ -1,11 +1,11 @@
-// A barrier of all blocks of a launch.
+// A barrier for all blocks of a launch.
 //
-// Every block must be resident: launch no more than the device holds at once. What was
-// written before the barrier, by any thread, is read after it by any other.
+// All blocks must be resident at the same time. What any thread writes before the barrier is
+// visible to all threads after it.
 
 #pragma once
 
-/// `arrived`: zero before the launch; counts arrivals and is never set back.
+/// `arrived` counts arrivals. It is zero before the launch, and is never reset.
 class GridBarrier {
   public:
     __device__ explicit GridBarrier(unsigned long long* arrived) : arrived_(arrived) {}
@@ -17,14 +17,14 @@ class GridBarrier {
             __threadfence();
             atomicAdd(arrived_, 1ull);
             const volatile unsigned long long* arrived = arrived_;
-            while (*arrived < awaited_) __nanosleep(nanoseconds_between_looks);
+            while (*arrived < awaited_) __nanosleep(nanoseconds_between_polls);
             __threadfence();
         }
         __syncthreads();
     }
 
   private:
-    static constexpr unsigned nanoseconds_between_looks = 32;
+    static constexpr unsigned nanoseconds_between_polls = 32;
 
     unsigned long long* arrived_;
     unsigned long long awaited_ = 0;

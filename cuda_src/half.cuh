@@ -1,5 +1,5 @@
-// IEEE half precision as a type to store: arithmetic is that of float, rounded once, as
-// NumPy's. Written in integers, since NVRTC has no header of its own for it.
+// IEEE half precision as a storage type. Arithmetic is done in float and rounded once, as in
+// NumPy. The conversions use integers, because NVRTC has no built-in header for half.
 
 #pragma once
 
@@ -8,7 +8,7 @@ struct Half {
 
     Half() = default;
 
-    /// To the nearest, of two equally near to the even one.
+    /// Rounds to nearest, ties to even.
     __device__ Half(float x) {
         constexpr unsigned infinity = 0x7f800000u, too_large = 0x47800000u;  // 65536
         constexpr unsigned smallest_normal = 0x38800000u;                    // 2^-14

@@ -1,18 +1,19 @@
-// Decoupled look-back: tiles of an array pass a running reduction on, in one launch.
+// Decoupled look-back: the prefixes of all tiles of an array, in one launch.
 //
-// A tile first publishes its own aggregate, then looks back over its predecessors:
-// it combines aggregates until it meets one whose whole prefix is known, and publishes
-// its own prefix. So no tile waits for the whole chain before it, and the array is read
-// once. Merrill & Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back"
-// (2016).
+// A tile first publishes its aggregate, the reduction of its own elements. Then it looks back
+// over its predecessors: it combines their aggregates until it finds a tile that has published
+// its inclusive prefix, and publishes its own. So a tile does not wait for all tiles before it,
+// and the array is read once.
 //
-// Progress: blocks draw their tiles from a ticket. The tile before was drawn by a block
-// that already runs, and publishes its aggregate without waiting for anybody.
+// Progress. Blocks take tiles in order from an atomic counter. So the predecessors of a tile
+// belong to blocks that are already running, and each publishes its aggregate without waiting.
 //
-// Memory order: an element of up to 16 bytes travels in 64-bit words, four of its bytes in
-// each beside the status; whoever finds one status in all of them has the element. A larger
-// one is written first, then a fence, then its status; whoever has read the status reads the
-// element after a fence.
+// Memory order. An element of up to 16 bytes is stored in 64-bit words: each has 4 bytes of the
+// element and the status. A reader that finds the same status in all words has the whole
+// element. A larger element is written first, then a fence, then its status; a reader reads the
+// status, then a fence, then the element.
+//
+// Source. Merrill & Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (2016).
 
 #pragma once
 
@@ -27,13 +28,14 @@ struct Published {
     Flagged<T> flagged;
 };
 
-/// What the tiles of a launch have published: `words` for each, zero at first; and for
-/// elements that these cannot hold a place for its aggregate and one for its prefix.
+/// The aggregates and prefixes that the tiles of a launch have published. Each tile has `words`
+/// state words, zero before the launch. If an element does not fit into them, each tile also has
+/// two elements of `values`, one for its aggregate and one for its prefix.
 template <class T, int words>
 class TileStates {
   public:
     static constexpr bool packed = sizeof(T) <= words * sizeof(unsigned);
-    static_assert(packed || words == 1, "an element travels in words, or behind one");
+    static_assert(packed || words == 1, "elements are in the state words, or have one");
 
     __device__ TileStates(unsigned long long* states, T* values)
         : states_(states), values_(values) {}
@@ -53,14 +55,14 @@ class TileStates {
             state[k] = static_cast<unsigned long long>(parts[k]) << part_shift | low;
     }
 
-    /// Wait until the tile has published something, and read it.
+    /// Wait until the tile has published its aggregate or prefix, and read it.
     __device__ Published<T> read(long long tile) const {
         const volatile unsigned long long* state = states_ + tile * words;
         unsigned parts[words];
-        unsigned low = look(state, parts);
+        unsigned low = poll(state, parts);
         while (low == tile_unknown) {
-            __nanosleep(nanoseconds_between_looks);
-            low = look(state, parts);
+            __nanosleep(nanoseconds_between_polls);
+            low = poll(state, parts);
         }
         Published<T> published;
         published.status = low & status_bits;
@@ -78,10 +80,10 @@ class TileStates {
     static constexpr unsigned status_bits = 3;
     static constexpr unsigned begins_bit = 4;
     static constexpr int part_shift = 32;
-    static constexpr unsigned nanoseconds_between_looks = 32;
+    static constexpr unsigned nanoseconds_between_polls = 32;
 
-    /// The status, if all words have the same; else it is not known yet.
-    static __device__ unsigned look(const volatile unsigned long long* state,
+    /// The low half of the words if it is the same in all of them; else `tile_unknown`.
+    static __device__ unsigned poll(const volatile unsigned long long* state,
                                     unsigned (&parts)[words]) {
         unsigned long long seen[words];
 #pragma unroll
@@ -104,7 +106,7 @@ class TileStates {
     T* values_;
 };
 
-// A plain element travels as a flagged one where no segment begins.
+// An element without flag is stored as one at which no segment begins.
 
 template <class T>
 __device__ __forceinline__ Flagged<T> to_flagged(const T& value) {
@@ -123,31 +125,31 @@ __device__ __forceinline__ void from_flagged(const Flagged<T>& flagged, Flagged<
     value = flagged;
 }
 
-/// The reduction of all tiles before this one, in lane 0. By one warp. A segment that
-/// begins in a tile makes its aggregate as good as a prefix.
+/// The reduction of all tiles before this one, in lane 0. Called by one warp. If a segment
+/// begins in a tile, its aggregate serves as its prefix.
 template <class Monoid, class T, int words>
 __device__ typename Monoid::Value look_back(const TileStates<T, words>& states, long long tile) {
     using Value = typename Monoid::Value;
     Value prefix = Monoid::identity();
     for (long long nearest = tile - 1; nearest >= 0; nearest -= warp_threads) {
-        const long long looked_at = nearest - lane_index();
+        const long long predecessor = nearest - lane_index();
         Value value = Monoid::identity();
-        bool complete = looked_at < 0;
+        bool complete = predecessor < 0;
         if (!complete) {
-            const Published<T> published = states.read(looked_at);
+            const Published<T> published = states.read(predecessor);
             from_flagged(published.flagged, value);
             complete = published.status == tile_prefix || published.flagged.begins;
         }
         const int last = __ffs(static_cast<int>(__ballot_sync(whole_warp, complete))) - 1;
         if (last >= 0 && lane_index() > last) value = Monoid::identity();
-        prefix = Monoid()(warp_fold_falling<Monoid>(value), prefix);
+        prefix = Monoid()(warp_fold_reversed<Monoid>(value), prefix);
         if (last >= 0) break;
     }
     return prefix;
 }
 
-/// Publish this tile's aggregate, and give the reduction of all tiles before it to lane 0.
-/// By one warp, whose lane 0 has the aggregate.
+/// Publish this tile's aggregate and prefix; the result is the reduction of all tiles before
+/// it, in lane 0. Called by one warp, whose lane 0 has the aggregate.
 template <class Monoid, class T, int words>
 __device__ typename Monoid::Value exchange_prefix(TileStates<T, words> states, long long tile,
                                                   const typename Monoid::Value& aggregate) {

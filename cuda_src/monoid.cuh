@@ -1,12 +1,12 @@
-// What a monoid's elements are made of, and what its operators are written with.
+// The types of a monoid's elements, and functions that operators are written with.
 //
 // A monoid is a type with
 //     using Value = ...;                                   an element
 //     static constexpr bool commutative = ...;
 //     static Value identity();
 //     Value operator()(const Value& a, const Value& b);    a before b
-// A map is a type with `Input`, `Value` and `Value operator()(const Input& x)`. Both are
-// written by the host from a user's expressions; see gpusolve/_operators.py.
+// A map is a type with `Input`, `Value` and `Value operator()(const Input& x)`. The host
+// generates both from a user's expressions; see gpusolve/_blocks/operators.py.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 // ---- elements -----------------------------------------------------------------------
 
-/// An element of several numbers.
+/// An element that consists of several numbers.
 template <class T, int count>
 struct Element {
     T numbers[count];
@@ -60,8 +60,8 @@ __device__ __forceinline__ bool operator!=(Complex<T> a, Complex<T> b) {
 
 // ---- operators ----------------------------------------------------------------------
 
-// C++ leaves a signed overflow undefined, also that of small integers, whose products it
-// takes as `int`. Unsigned arithmetic wraps, as NumPy does.
+// Signed overflow is undefined in C++, also for small integers, whose products are computed in
+// `int`. Unsigned arithmetic wraps around, as in NumPy.
 
 template <class T>
 struct Wrapping {
@@ -104,13 +104,13 @@ __device__ __forceinline__ T wrapping_multiply(T a, T b) {
     return T(U(a) * U(b));
 }
 
-/// NaN if either is.
+/// NaN if either operand is NaN.
 template <class T>
 __device__ __forceinline__ T minimum(T a, T b) {
     return a < b || a != a ? a : b;
 }
 
-/// NaN if either is.
+/// NaN if either operand is NaN.
 template <class T>
 __device__ __forceinline__ T maximum(T a, T b) {
     return a > b || a != a ? a : b;
@@ -118,7 +118,7 @@ __device__ __forceinline__ T maximum(T a, T b) {
 
 // ---- maps ---------------------------------------------------------------------------
 
-/// The map that changes nothing.
+/// The identity map.
 template <class T>
 struct Keep {
     using Input = T;
@@ -128,14 +128,14 @@ struct Keep {
 
 // ---- segments -----------------------------------------------------------------------
 
-/// An element, and whether a segment begins at it or at one combined into it.
+/// An element, and whether a segment begins at it or at an element combined into it.
 template <class T>
 struct Flagged {
     T value;
     bool begins;
 };
 
-/// The monoid lifted to segments: what comes before a segment's begin is forgotten.
+/// The monoid lifted to segments: elements before the beginning of a segment are ignored.
 /// Associative if `Monoid` is; never commutative.
 template <class Monoid>
 struct Segmented {

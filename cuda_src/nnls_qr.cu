@@ -2,30 +2,30 @@
 //
 //     x_k = argmin over x >= 0 of |A_k x - b_k|^2 / 2 + l1 sum(x) + l2 |x|^2 / 2
 //
-// Source: Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
+// Source. Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
 // Architectures": Algorithm 1 (Lawson & Hanson's active-set method) on the updated
-// factorisation of passive_qr.cuh. Departures: the step length has its sign corrected
-// (Algorithm 1, line 10), tolerances are relative, the entering variable is the one of
-// steepest descent per unit column norm, and any m and n are taken. The specification in NumPy
-// is gpusolve/reference/nnls.py, class ActiveSet, whose names are used here.
+// factorisation of passive_qr.cuh. Differences: the sign of the step length (Algorithm 1, line
+// 10) is corrected, tolerances are relative, the entering variable is that of steepest descent
+// per unit column norm, and m and n are arbitrary. The specification in NumPy is
+// gpusolve/reference/_nnls_qr.py, class ActiveSet; both use the same names for the steps.
 //
-// Mapping: one block solves one system at a time. The grid is persistent, as many blocks as the
-// device (or the memory for their factorisations) holds at once; each draws the next system
-// from an atomic counter. Threads stride over rows, columns or positions, as the step asks.
-// A is read where it lies, through strides, so that a shared A is one matrix in the L2 cache.
+// Mapping. One block solves one system at a time. The grid is persistent, with as many blocks as
+// the device (or the memory for their factorisations) holds at once; each takes the next system
+// from an atomic counter. Threads stride over rows, columns or positions. A is read in place,
+// through its strides, so a shared A is one matrix in the L2 cache.
 //
-// Accuracy: convergence is declared, and certified, on b - A x in twice the working precision.
-// Where the certificate is refused, a column that entered may have been rounding noise: the
-// block solves again with more caution, and keeps the best solution.
+// Accuracy. Convergence is declared, and certified, on b - A x in twice the working precision.
+// If a solution is not certified, a passive column may consist of rounding noise: the block
+// solves again with a larger threshold for dependent columns, and keeps the best solution.
 //
-// Scaling: columns of A and b are multiplied by powers of two on reading, so that any magnitude
-// is safe and no bit is lost.
+// Scaling. Columns of A and b are multiplied by powers of two when they are read: this is exact,
+// and prevents overflow and underflow.
 //
-// Memory: a block has three regions, its vectors, R and Q, of which the host puts as many as
-// fit into shared memory, in this order, and the others into the block's part of `workspace`.
+// Memory. A block has three regions: its vectors, R and Q. The host puts as many of them as fit,
+// in this order, into shared memory, and the others into the block's part of `workspace`.
 //
-// Cost: a pass of the outer loop reads A once (the gradient, 2 m n operations) and Q once
-// (4 m l, l passive columns); a downdate reads and writes the part of Q behind it.
+// Cost. An iteration of the outer loop reads A once (the gradient, 2 m n operations) and Q once
+// (4 m l, for l passive columns); a removal reads and writes the later columns of Q.
 
 #include "block.cuh"
 #include "compensated.cuh"
@@ -38,28 +38,27 @@ enum NnlsStatus : int { converged = 0, iteration_limit = 1, not_finite = 2, unce
 
 enum VariableState : int { at_zero, passive, barred };
 
-/// Units of rounding, times what cancels, that may be left of a dependent column, and the
-/// factor by which each further attempt multiplies them.
+/// Threshold for dependent columns, in units of eps times the sum of the terms that cancel; the
+/// factor by which each further attempt multiplies it; and the number of attempts.
 constexpr int dependent_units = 4, more_caution = 64, attempts = 3;
 
-/// How often a fresh residual may let in one more variable.
+/// Limit on how often the residual is recomputed to look for entering variables.
 constexpr int fresh_rounds = 32;
 
-/// The largest certificate of a solution, and what rounding in x may add to it, in units of
-/// rounding times sum |a_k| x_k / |b|.
+/// The largest `kkt` of a certified solution, and what rounding x may add to it, in units of
+/// eps sum |a_k| x_k / |b|.
 template <class T>
 constexpr T certified = sizeof(T) == 4 ? T(1e-4) : T(1e-10);
 constexpr int rounded_units = 8;
 
-/// The largest angle, and part of the rest, in units of rounding, for which nothing can be
-/// resolved any further.
+/// Limit on `angle`, and on `by_x`, in eps, below which no method improves x.
 constexpr int convincing_units = 4;
 
-/// Part of |b| that rounding in x alone may change in A x.
+/// Limit on the change of A x due to rounding x, relative to |b|.
 template <class T>
 constexpr T hidden = sizeof(T) == 4 ? T(1e-3) : T(1e-6);
 
-/// One system as the host describes it: strides in elements, `l2` as its square root.
+/// One system. Strides are in elements; `root_l2` is the square root of l2.
 template <class T>
 struct NnlsProblem {
     const T* A;
@@ -71,7 +70,7 @@ struct NnlsProblem {
     int maxiter;
 };
 
-/// Memory cut from one region, piece after piece.
+/// A region of memory, from which arrays are allocated one after the other.
 struct Region {
     unsigned char* next;
 
@@ -84,14 +83,14 @@ struct Region {
     }
 };
 
-/// Where the answers of all systems go.
+/// The arrays of the results of all systems.
 template <class T>
 struct NnlsResults {
     T *x, *rnorm, *dual, *kkt;
     int *nit, *status, *n_updates, *n_downdates;
     bool* repaired;
 
-    /// Answer a system with NaN or infinity in it.
+    /// Write the result of a system that has NaN or infinity in it.
     __device__ void refuse(long long k, int n) const {
         for (int j = threadIdx.x; j < n; j += blockDim.x)
             x[k * n + j] = dual[k * n + j] = Floating<T>::nan();
@@ -104,23 +103,23 @@ struct NnlsResults {
     }
 };
 
-/// The bytes of a block's three regions, as the host computed them.
+/// Bytes of a block's three regions, as computed by the host.
 struct NnlsRegions {
     long long vectors, R, Q;
-    int in_shared;  // how many of the three lie in shared memory
+    int in_shared;  // number of leading regions in shared memory
 };
 
-/// Where a block's arrays lie: the same for all threads, so kept in shared memory.
+/// The arrays of a block: the same for all threads, so stored in shared memory.
 template <class T>
 struct NnlsArrays {
     PassiveQRArrays<T> factors;
     T* x;             // n, in scaled variables
     T* w;             // n: negative gradient
-    T* norm;          // n: column norms, ridge included
+    T* norm;          // n: column norms, including the rows of the l2 penalty
     T* column_scale;  // n: powers of two
     int* state;       // n: VariableState
 
-    /// Cut the block's memory into the arrays.
+    /// Allocate the arrays from the block's memory.
     __device__ void place(const NnlsRegions& regions, int m, int n, bool has_ridge,
                           unsigned char* shared, unsigned char* global) {
         Region vectors{regions.in_shared > 0 ? shared : global};
@@ -177,7 +176,7 @@ struct NnlsSystem {
     __device__ bool row_major() const { return problem.column_stride < problem.row_stride; }
     __device__ bool has_ridge() const { return problem.root_l2 > 0; }
 
-    /// Scale A and b. False where an entry is not finite.
+    /// Compute the scales and the column norms. False if an entry is not finite.
     __device__ bool load() {
         const int m = problem.m, n = problem.n;
         reduce_each<T>(
@@ -208,7 +207,7 @@ struct NnlsSystem {
         return true;
     }
 
-    /// Start from x = 0, with a new idea of what is dependent.
+    /// Start from x = 0. `caution` is a factor on the threshold for dependent columns.
     __device__ void start(T caution) {
         dependent = caution * dependent_units * Floating<T>::epsilon;
         nit = n_updates = n_downdates = 0;
@@ -220,10 +219,10 @@ struct NnlsSystem {
         make_residual();
     }
 
-    /// store(i, b - A x) for every row i, in twice the working precision, rounded once; below
-    /// them, of the ridge's rows, -damping x. Every row by one thread; ends without a barrier.
+    /// store(i, b - A x) for every row i, in twice the working precision, rounded once; then
+    /// -damping x for the rows of the l2 penalty. One thread stores a row. Ends without a barrier.
     template <class Store>
-    __device__ void each_residual(Store store) {
+    __device__ void for_each_residual(Store store) {
         reduce_each<Twofold<T>>(
             problem.m, factors.length, !row_major(), AddTwofold<T>(),
             [&](int i, int p) {
@@ -238,9 +237,9 @@ struct NnlsSystem {
             store(i, -damping(i - problem.m) * at.x[i - problem.m]);
     }
 
-    /// The residual of x.
+    /// Compute the residual of x.
     __device__ void make_residual() {
-        each_residual([&](int i, T left) { at.factors.residual[i] = left; });
+        for_each_residual([&](int i, T left) { at.factors.residual[i] = left; });
         __syncthreads();
     }
 
@@ -256,7 +255,7 @@ struct NnlsSystem {
             });
     }
 
-    /// sum norm x.
+    /// sum_k |a_k| x_k.
     __device__ T size() {
         T sum = 0;
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
@@ -271,7 +270,7 @@ struct NnlsSystem {
         return sqrt(reduce(squares, Add<T>()));
     }
 
-    /// The variable of steepest descent that may enter, or -1.
+    /// The variable of steepest descent that may enter; -1 if there is none.
     __device__ int entering(T threshold) {
         Located<T> steepest = ArgMax<T>::identity();
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
@@ -280,7 +279,7 @@ struct NnlsSystem {
         return reduce_located(steepest, ArgMax<T>()).index;
     }
 
-    /// Let variable j into the passive set, if the factorisation takes it.
+    /// Append variable j to the passive set if the factorisation accepts it.
     __device__ bool append(int j, T least) {
         for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x)
             at.factors.column[i] =
@@ -290,10 +289,10 @@ struct NnlsSystem {
         return entered;
     }
 
-    /// Let the steepest variable enter that lowers the objective. False if none does.
+    /// Append the steepest variable that lowers the objective. False if none does.
     ///
-    /// Less than rounding does not count. That is a part of what cancels in b - A x, or of the
-    /// residual itself where it is `fresh`.
+    /// The decrease must exceed rounding errors. These are relative to the terms that cancel in
+    /// b - A x; after `refresh` (`fresh`), to the residual itself.
     __device__ bool enter(bool fresh) {
         const T cancelling = b_norm + size();
         const T length = residual_norm(at.factors.rows);
@@ -310,7 +309,7 @@ struct NnlsSystem {
         return entered;
     }
 
-    /// Begin with the support of `guess`, given in the caller's variables.
+    /// Start with the positive, finite entries of `guess`, which is not scaled.
     __device__ void warm_start(const T* guess) {
         for (int j = 0; j < problem.n; ++j) {
             const T value = to_scaled(guess[j], j);
@@ -325,48 +324,48 @@ struct NnlsSystem {
         __syncthreads();
     }
 
-    /// How far x may go towards the solution of the passive set: the position where a
-    /// coefficient reaches zero first, and the negative of the step there; index -1 for a whole
-    /// step. (Algorithm 1, lines 9 and 10.)
-    __device__ Located<T> first_to_vanish() {
+    /// The step length towards the solution of the passive set (Algorithm 1, lines 9 and 10): the
+    /// position whose coefficient reaches zero first, and the negative of the step; index -1 for a
+    /// full step.
+    __device__ Located<T> first_to_reach_zero() {
         Located<T> first = ArgMax<T>::identity();
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
-            const T now = at.x[at.factors.variables[p]], wanted = at.factors.solution[p];
-            if (wanted <= 0)
-                first = ArgMax<T>()(first, {now > 0 ? -(now / (now - wanted)) : T(0), p});
+            const T now = at.x[at.factors.variables[p]], target = at.factors.solution[p];
+            if (target <= 0)
+                first = ArgMax<T>()(first, {now > 0 ? -(now / (now - target)) : T(0), p});
         }
         return reduce_located(first, ArgMax<T>());
     }
 
-    /// The last position whose variable has vanished and left, or -1.
-    __device__ int last_vanished() {
+    /// The last position whose variable is no longer passive; -1 if there is none.
+    __device__ int last_not_passive() {
         Located<T> last = ArgMax<T>::identity();
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
             if (at.state[at.factors.variables[p]] != passive) last = ArgMax<T>()(last, {T(p), p});
         return reduce_located(last, ArgMax<T>()).index;
     }
 
-    /// Move x towards the passive least-squares solution until that is positive. False where the
-    /// iteration limit is met first.
+    /// Move x to the passive least-squares solution; remove what reaches 0. False if the iteration
+    /// limit is reached first.
     __device__ bool make_feasible() {
         while (nit < problem.maxiter) {
             ++nit;
             factors.solve();
-            const Located<T> first = first_to_vanish();
+            const Located<T> first = first_to_reach_zero();
             for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
                 const int j = at.factors.variables[p];
-                const T wanted = at.factors.solution[p];
+                const T target = at.factors.solution[p];
                 if (first.index < 0) {
-                    at.x[j] = wanted;
+                    at.x[j] = target;
                 } else {
                     const T moved =
-                        p == first.index ? T(0) : at.x[j] - first.value * (wanted - at.x[j]);
+                        p == first.index ? T(0) : at.x[j] - first.value * (target - at.x[j]);
                     at.x[j] = moved > 0 ? moved : T(0);
-                    if (wanted <= 0 && at.x[j] == 0) at.state[j] = at_zero;
+                    if (target <= 0 && at.x[j] == 0) at.state[j] = at_zero;
                 }
             }
             if (first.index < 0) return true;
-            for (int p = last_vanished(); p >= 0; p = last_vanished()) {
+            for (int p = last_not_passive(); p >= 0; p = last_not_passive()) {
                 factors.remove(p);
                 ++n_downdates;
             }
@@ -374,11 +373,11 @@ struct NnlsSystem {
         return false;
     }
 
-    /// Make the residual from A, b and x, and refine x where it stays positive.
+    /// Recompute the residual from A, b and x; refine x if it stays positive.
     ///
-    /// At the optimum of the passive set the part of the residual along its columns is an error
-    /// of x. Taken out, it no longer hides what the other columns see: the residual is then the
-    /// witness of the certificate.
+    /// At the optimum of the passive set, the part of the residual along the passive columns is
+    /// due to errors of x. Without that part, the gradient of the other variables is accurate, and
+    /// the residual is the witness of the certificate.
     __device__ void refresh() {
         make_residual();
         factors.correct(reduce);
@@ -390,15 +389,15 @@ struct NnlsSystem {
                 at.x[at.factors.variables[p]] += at.factors.solution[p];
     }
 
-    /// Let variables in, one at a time, until none enters. False where the iteration limit is met.
+    /// Append variables, one at a time, until none enters. False if the iteration limit is reached.
     __device__ bool descend() {
         for (make_gradient(); enter(false); make_gradient())
             if (!make_feasible()) return false;
         return true;
     }
 
-    /// Run to convergence, which is only declared on a fresh residual. Leaves that residual and
-    /// its gradient behind.
+    /// Iterate to convergence, which is only declared on a recomputed residual. Afterwards
+    /// `residual` and `w` are those of the result.
     __device__ NnlsStatus solve() {
         bool goes_on = factors.length == 0 || make_feasible();
         for (int round = 0; goes_on && (goes_on = descend()); ++round) {
@@ -412,17 +411,17 @@ struct NnlsSystem {
         return iteration_limit;
     }
 
-    /// The certificate of x by the residual that is its witness, as reference/certificate.py
-    /// says; everything in scaled variables.
+    /// The certificate of x; the residual is its witness. See gpusolve/reference/_certificate.py.
+    /// All values are in scaled variables.
     struct Certificate {
         T fit;     // |b - A x|
-        T misfit;  // the root of twice the objective; a little less where it is a solution
+        T misfit;  // root of twice the objective, minus a little if certified
         T kkt;
         NnlsStatus status;
-        bool settled;  // more caution about dependent columns could not change much
+        bool settled;  // a larger threshold for dependent columns could hardly improve x
     };
 
-    /// Certify x, which ended as `outcome` says.
+    /// Certify x. `outcome` is the status of the solver.
     __device__ Certificate certify(NnlsStatus outcome) {
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
             const int j = at.factors.variables[p];
@@ -430,7 +429,7 @@ struct NnlsSystem {
         }
         __syncthreads();
         T fit = 0, apart = 0, penalties = 0, gap = 0, slope = 0;
-        each_residual([&](int i, T left) {
+        for_each_residual([&](int i, T left) {
             const T between = left - at.factors.residual[i];
             apart += between * between;
             (i < problem.m ? fit : penalties) += left * left;
@@ -467,7 +466,7 @@ struct NnlsSystem {
                 good ? converged : refused, good && kkt <= certified<T>};
     }
 
-    /// A coefficient in the caller's variables, and back; each rounds once.
+    /// Convert a coefficient from scaled variables, and back; each conversion rounds once.
     __device__ T to_given(T value, int j) const {
         return ldexp(value, exponent(at.column_scale[j]) - exponent(b_scale));
     }
@@ -475,14 +474,14 @@ struct NnlsSystem {
         return ldexp(value, exponent(b_scale) - exponent(at.column_scale[j]));
     }
 
-    /// 0 for nothing of nothing, infinity for something of nothing.
+    /// part / whole, with 0 / 0 = 0.
     static __device__ T ratio(T part, T whole) { return part == 0 ? T(0) : part / whole; }
 
     static __device__ T finite_or_infinity(T value) {
         return value == value ? value : Floating<T>::infinity();
     }
 
-    /// Write system k's answer in the caller's units.
+    /// Write the result of system k in the original units.
     __device__ void store(const NnlsResults<T>& results, long long k,
                           const Certificate& found) const {
         const int n = problem.n;
@@ -502,8 +501,8 @@ struct NnlsSystem {
     }
 };
 
-/// A_offset, b_offset: where each system begins, in elements. x holds the starting points and
-/// receives the solutions. `next` is zero at the launch.
+/// A_offset, b_offset: offset of each system in elements. x has the starting points before the
+/// launch, the solutions after it. `next`, the counter of systems, is zero before the launch.
 template <class T>
 __global__ void __launch_bounds__(nnls_max_threads, 2)
     nnls_qr(const T* A, const long long* A_offset, long long row_stride, long long column_stride,

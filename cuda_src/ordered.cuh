@@ -1,14 +1,14 @@
 // Reductions and scans by one warp or block that keep the order of their operands, for
-// monoids of any element type.
+// monoids of any element type, commutative or not.
 //
-// Called as in block.cuh: by all threads of the warp or block, in uniform control flow.
-// Thread after thread, lane after lane is the order. Monoids are described in monoid.cuh.
+// They are called as in block.cuh: by all threads of the warp or block, in uniform control
+// flow. The order is that of the threads. Monoids are described in monoid.cuh.
 
 #pragma once
 
 #include "block.cuh"
 
-/// Counts within a block, and their sum.
+/// Sums of counts within a block.
 struct Count {
     using Value = int;
     static constexpr bool commutative = true;
@@ -18,7 +18,7 @@ struct Count {
 
 // ---- warp ---------------------------------------------------------------------------
 
-/// A shuffle of an element of any size, word by word.
+/// Shuffles an element of any size, word by word.
 template <class T, class Shuffle>
 __device__ __forceinline__ T shuffle_words(const T& value, Shuffle shuffle) {
     constexpr int count = (sizeof(T) + sizeof(unsigned) - 1) / sizeof(unsigned);
@@ -48,7 +48,7 @@ __device__ __forceinline__ T shuffle_down(const T& value, int distance) {
                          [=](unsigned w) { return __shfl_down_sync(whole_warp, w, distance); });
 }
 
-/// Lane 0 has the reduction of lanes 0 to 31; the others have nothing of use.
+/// The reduction of lanes 0 to 31, in lane 0; the result is undefined in the other lanes.
 template <class Monoid>
 __device__ __forceinline__ typename Monoid::Value warp_fold(typename Monoid::Value value) {
     for (int distance = 1; distance < warp_threads; distance *= 2)
@@ -56,15 +56,15 @@ __device__ __forceinline__ typename Monoid::Value warp_fold(typename Monoid::Val
     return value;
 }
 
-/// The reduction of the lanes in falling order, 31 first, in lane 0.
+/// The reduction of the lanes in reverse order, 31 first, in lane 0.
 template <class Monoid>
-__device__ __forceinline__ typename Monoid::Value warp_fold_falling(typename Monoid::Value value) {
+__device__ __forceinline__ typename Monoid::Value warp_fold_reversed(typename Monoid::Value value) {
     for (int distance = 1; distance < warp_threads; distance *= 2)
         value = Monoid()(shuffle_down(value, distance), value);
     return value;
 }
 
-/// Each lane has the reduction of lanes 0 to itself: the slides' scan in one sweep.
+/// Inclusive scan of the lanes: each has the reduction of lane 0 to itself.
 template <class Monoid>
 __device__ __forceinline__ typename Monoid::Value warp_scan(typename Monoid::Value value) {
     for (int distance = 1; distance < warp_threads; distance *= 2) {
@@ -78,7 +78,7 @@ __device__ __forceinline__ typename Monoid::Value warp_scan(typename Monoid::Val
 
 /// Scans over a block of any size, one value per thread, with one barrier each.
 ///
-/// The warps' totals lie in one of two rows of `Storage`, by turns, as in `BlockReduce`.
+/// The totals of the warps are double-buffered in `Storage`, as in `BlockReduce`.
 template <class Monoid>
 class BlockScan {
   public:
@@ -90,7 +90,7 @@ class BlockScan {
 
     __device__ explicit BlockScan(Storage& storage) : storage_(storage) {}
 
-    /// The reduction of the threads before this one; and `total` that of all.
+    /// The reduction of the threads before this one. `total` becomes the reduction of all.
     __device__ Value exclusive(const Value& value, Value& total) {
         const Value own = warp_scan<Monoid>(value);
         const Value warps = scan_totals(own);
@@ -108,7 +108,7 @@ class BlockScan {
     }
 
   private:
-    /// In lane w the reduction of warps 0 to w, from what the last lane of each brings.
+    /// In lane w the reduction of warps 0 to w. `own` is a warp's total in its last lane.
     __device__ Value scan_totals(const Value& own) {
         Value* totals = storage_.totals[turn_];
         turn_ ^= 1;

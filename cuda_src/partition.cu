@@ -1,34 +1,35 @@
-// Stable partition: what is kept in front, the rest behind, each in its old order.
+// Stable partition: the elements that are kept, then the rest, each in their original order.
 //
 //     partition2 : (a -> bool) -> [n]a -> (int, [n]a)
 //
-// Problem. Where the first of the rest goes is known only when all have been counted. So
-// `count_kept` asks for each element, keeps the answers as bits, and counts them in each
-// tile; the counts are scanned; and `move` reads every element once and writes it once.
+// Problem. The position of the first rejected element is known only after all elements are
+// counted. `count_kept` evaluates the predicate for each element and stores a bit mask, and the
+// number of kept elements of each tile; the counts are scanned; `move` reads and writes every
+// element once.
 //
-// Mapping. A warp owns 32 * items neighbours of a tile, 32 at a time; a lane's rank among
-// the kept ones is a vote and a population count. `move` gathers the tile in shared memory,
-// the kept ones first, so that it writes two contiguous runs.
+// Mapping. A warp has 32 * items neighbours of a tile, 32 at a time; a ballot and a population
+// count give a lane's rank among the kept elements. `move` partitions the tile in shared
+// memory, so that it writes two contiguous runs.
 //
-// Shared memory. The tile; the warps' counts.
-// Cost. Reads n and writes n elements, and before that reads the mask, or what the
-// predicate is of, and moves n / 8 bytes twice. (In one reading the rest can only be
-// written in reverse: its place is not known.)
+// Shared memory. The tile; the counts of the warps.
+// Cost. `move` reads and writes n elements. Before that, `count_kept` reads n bytes of mask, or
+// the n elements; n / 8 bytes of bits are written and read. (A partition in one pass can write
+// the rejected elements only in reverse order, from the end: their position is not known.)
 //
 // Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), exercise 3.
 
 #include "monoid.cuh"
 #include "ordered.cuh"
 
-/// kept[word] = the answers for 32 elements, the first lowest; counts[tile] = how many of the
-/// tile are kept. `tested` is the mask, or the elements themselves.
+/// kept[word] = the predicate for 32 elements, the first in the lowest bit; counts[tile] = the
+/// number of elements of the tile that are kept. `tested` is the mask, or the elements.
 template <class Predicate, int threads, int items>
 __global__ void __launch_bounds__(threads)
     count_kept(const typename Predicate::Input* tested, long long size, unsigned* kept,
                long long* counts) {
     using Input = typename Predicate::Input;
     __shared__ BlockScan<Count>::Storage storage;
-    const long long warp = static_cast<long long>(blockIdx.x) * warp_count() + warp_index();
+    const long long warp = warp_of_grid();
     const long long start = warp * warp_threads * items + lane_index();
     Input loaded[items] = {};
 #pragma unroll
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(threads)
     if (threadIdx.x == 0) counts[blockIdx.x] = total;
 }
 
-/// kept_before[tile] is the exclusive scan of the counts, and at its end their sum.
+/// `kept_before` is the exclusive scan of the counts, followed by their sum.
 template <class T, int threads, int items>
 __global__ void __launch_bounds__(threads)
     move(const T* x, long long size, const unsigned* kept, const long long* kept_before, T* y) {

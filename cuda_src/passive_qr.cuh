@@ -1,53 +1,53 @@
-// A QR factorisation that one block keeps while columns come and go.
+// A QR factorisation of one block, updated as columns are appended and removed.
 //
-//     A[:, passive] = Q R,   columns appended at the end, removed anywhere
+//     A[:, passive] = Q R,   columns are appended at the end and removed anywhere
 //
-// Source: Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
-// Architectures", sections 3.1, 3.4 and 5.2. Its specification in NumPy is
-// gpusolve/reference/nnls.py, class PassiveQR.
+// Source. Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
+// Architectures", sections 3.1, 3.4 and 5.2. The specification in NumPy is
+// gpusolve/reference/_nnls_qr.py, class PassiveQR.
 //
-// Mapping: the threads of the block stride over the rows of Q and over the columns of R.
-// A row of Q, of the new column and of the residual always belongs to the same thread.
+// Mapping. The threads of the block stride over the rows of Q and over the columns of R. A row
+// of Q, of the new column and of the residual always belongs to the same thread.
 //
-// Memory: the columns of Q and the rows and columns of R live in slots and never move.
-// Position p of the factorisation lives in slot slots[p]; a removal shifts this list only
-// (the paper's list P-hat). R has two more columns, which the rotations carry along: Q^T b
-// and, for the l1 penalty, the s of R^T s = penalty. Q and R may lie in shared or global
-// memory.
+// Memory. The columns of Q and the rows and columns of R are stored in slots and never move.
+// Position p of the factorisation is in slot slots[p]; a removal shifts only this list (the
+// paper's list P-hat). R has two more columns, to which all rotations are applied as well: Q^T b
+// and, for the l1 penalty, the s of R^T s = penalty. Q and R are in shared or global memory.
 //
-// Cost, with l columns and m rows: append 4 m l operations and l barriers (twice that
-// where cancellation asks for a second pass, and a solve where little is left), remove
-// 6 m (l - p) operations and l - p barriers, solve l^2 operations and l barriers, correct
-// as append.
+// Cost, with l columns and m rows. append: 4 m l operations and l barriers (twice that if
+// cancellation requires a second pass; also a solve if the part orthogonal to the passive
+// columns is small). remove: 6 m (l - p) operations and l - p barriers. solve: l^2 operations
+// and l barriers. correct: as append.
 
 #pragma once
 
 #include "block.cuh"
 
-/// A projection that leaves less than this part of a vector is done once more.
+/// A vector is projected again if its norm falls below this part of its norm before.
 template <class T>
 constexpr T orthogonality = T(0.5);
 
-/// A column of which more is left beside the passive ones depends on them no further.
+/// A column is independent without further tests if more than this part of its norm is
+/// orthogonal to the passive columns.
 template <class T>
 constexpr T resolved = T(1e-3);
 
-/// Where a factorisation lies: the same for all threads, so kept in shared memory.
+/// The arrays of a factorisation: the same for all threads, so stored in shared memory.
 template <class T>
 struct PassiveQRArrays {
     int rows;
     int capacity;
-    const T* norm;   // of the column of every variable, passive or not
+    const T* norm;   // norms of all columns of A
     T* Q;            // rows x capacity, a column contiguous
     T* R;            // capacity x (capacity + 2), a column contiguous
-    T* residual;     // rows: b less its projection onto the passive columns
+    T* residual;     // rows: b minus its projection onto the passive columns
     T* column;       // rows: the column being appended
     T* solution;     // capacity: coefficients, by position
     T* row;          // capacity + 2: the row of R that a removal rotates away
     T* diagonal;     // capacity
     T* cosine;       // capacity
     T* sine;         // capacity
-    int* slots;      // capacity: a permutation; those behind the length are free
+    int* slots;      // capacity: a permutation; free slots follow those in use
     int* variables;  // capacity: the variable at each position
 };
 
@@ -63,18 +63,19 @@ struct PassiveQR {
     __device__ T& rhs(int slot) const { return r(slot, at.capacity); }
     __device__ T& shift(int slot) const { return r(slot, at.capacity + 1); }
 
-    /// No passive columns. The caller's next barrier publishes it.
+    /// Remove all columns. Other threads see it after the caller's next barrier.
     __device__ void clear() {
         length = 0;
         for (int p = threadIdx.x; p < at.capacity; p += blockDim.x) at.slots[p] = p;
     }
 
-    /// Append `column` (and destroy it) as `variable`, by modified Gram-Schmidt (Algorithm 2).
+    /// Append `column` as `variable`, by modified Gram-Schmidt (Algorithm 2). Overwrites `column`.
     ///
-    /// Returns false, and changes nothing, where the column depends on those there already, or
-    /// where its right-hand side, the root of twice what the objective falls by, does not exceed
-    /// `least`. Of a dependent column, what is left beside the others is at most `dependent` times
-    /// the sum of the terms that cancel in it. The caller's next barrier publishes the column.
+    /// Returns false and leaves the factorisation unchanged in two cases. The column is dependent:
+    /// the norm of its part orthogonal to the passive columns is at most `dependent` times the
+    /// sum of the terms that cancel. Or its right-hand side is at most `least`; the square of
+    /// that is twice the decrease of the objective. Other threads see the column after the
+    /// caller's next barrier.
     __device__ bool append(int variable, T penalty, T dependent, T least, BlockReduce<T>& reduce) {
         if (length == at.capacity) return false;
         const int slot = at.slots[length];
@@ -98,7 +99,7 @@ struct PassiveQR {
         const T new_rhs = along(at.column, reduce) - new_shift;
         if (!(new_rhs > least)) return false;
 
-        take(at.column, new_rhs);
+        subtract(at.column, new_rhs);
         for (int i = threadIdx.x; i < at.rows; i += blockDim.x) q(slot)[i] = at.column[i];
         if (threadIdx.x == 0) {
             r(slot, slot) = norm;
@@ -112,8 +113,8 @@ struct PassiveQR {
 
     /// Remove the column at `position` by Givens rotations (Algorithm 3).
     ///
-    /// The removed column's row of R is rotated with each row behind it, and loses an entry to
-    /// it each time until nothing is left. The same rotations carry its column of Q out of Q.
+    /// The row of R in the removed slot is rotated with each later row in turn. Each rotation
+    /// makes one of its entries zero. The same rotations are applied to Q.
     __device__ void remove(int position) {
         const int slot = at.slots[position];
         rotate_rows(position, slot);
@@ -126,14 +127,14 @@ struct PassiveQR {
         --length;
     }
 
-    /// Coefficients of the passive columns.
+    /// Compute the coefficients of the passive columns, in `solution`.
     __device__ void solve() {
         for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] = rhs(at.slots[p]);
         back_substitute();
     }
 
-    /// Make `residual` orthogonal to the passive columns (up to the penalty). What is taken out of
-    /// it is an error of x; its correction is left in `solution`.
+    /// Make `residual` orthogonal to the passive columns. Its part along these columns (up to the
+    /// penalty) is due to an error of x. The correction of x is written to `solution`.
     __device__ void correct(BlockReduce<T>& reduce) {
         for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] = 0;
         T norm = norm_of(at.residual, reduce);
@@ -141,7 +142,7 @@ struct PassiveQR {
             for (int p = 0; p < length; ++p) {
                 const int k = at.slots[p];
                 const T projection = along(q(k), reduce) - shift(k);
-                take(q(k), projection);
+                subtract(q(k), projection);
                 if (threadIdx.x == 0) at.solution[p] += projection;
             }
             const T previous = norm;
@@ -165,14 +166,14 @@ struct PassiveQR {
         return reduce(product, Add<T>());
     }
 
-    /// Take a multiple of a unit vector out of the residual.
-    __device__ void take(const T* unit, T multiple) const {
+    /// Subtract a multiple of a unit vector from the residual.
+    __device__ void subtract(const T* unit, T multiple) const {
         for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
             at.residual[i] -= multiple * unit[i];
     }
 
-    /// Replace `solution` by the y of R y = solution; both are given by position. Ends without a
-    /// barrier: position p is left by, and for, thread p mod blockDim.x.
+    /// Replace `solution` by the y of R y = solution; both are ordered by position. Ends without a
+    /// barrier: element p is written by thread p mod blockDim.x, for the same thread.
     __device__ void back_substitute() {
         __syncthreads();
         for (int p = length - 1; p > 0; --p) {
@@ -185,7 +186,7 @@ struct PassiveQR {
             at.solution[p] /= r(at.slots[p], at.slots[p]);
     }
 
-    /// The norms of the passive columns' multiples that sum to the projection in `slot`, summed.
+    /// sum_k |a_k c_k|: c are the coefficients of the projection in `slot`.
     __device__ T terms(int slot, BlockReduce<T>& reduce) {
         for (int p = threadIdx.x; p < length; p += blockDim.x)
             at.solution[p] = r(at.slots[p], slot);
@@ -216,7 +217,7 @@ struct PassiveQR {
         return c < length ? at.slots[c] : at.capacity + (c - length);
     }
 
-    /// Rotate row `slot` of R through the rows behind `position`; keep the rotations.
+    /// Rotate row `slot` of R with the rows after `position`; store the rotations.
     __device__ void rotate_rows(int position, int slot) {
         for (int c = position + 1 + threadIdx.x; c < length + 2; c += blockDim.x) {
             at.row[c] = r(slot, column_slot(c));
@@ -242,7 +243,7 @@ struct PassiveQR {
         }
     }
 
-    /// Apply the kept rotations to Q, each thread to its own rows; no barrier is needed.
+    /// Apply the stored rotations to Q, each thread to its own rows; no barrier is needed.
     __device__ void rotate_columns(int position, int slot) {
         for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
             T travelling = q(slot)[i];
@@ -256,8 +257,7 @@ struct PassiveQR {
         }
     }
 
-    /// Move list[position + 1 .. length) one place to the left, all at once, and `freed` to
-    /// the place behind them.
+    /// Move list[position + 1:length] one place to the left, and set list[length - 1] = freed.
     __device__ void shift_left(int* list, int position, int freed) {
         for (int first = position; first < length; first += blockDim.x) {
             const int p = first + threadIdx.x;

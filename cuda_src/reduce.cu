@@ -1,31 +1,32 @@
 // Reduction of each row of a matrix, by any monoid, in four ways.
 //
-//     reduce : (a -> a -> a) -> a -> [n]a -> a       the operator associative
+//     reduce : (a -> a -> a) -> a -> [n]a -> a       for an associative operator
 //     [x0, x1, ...] becomes identity + x0 + x1 + ...
 //
-// Problem. `rows` rows of `length` elements side by side. `reduce_tree` and `reduce_group`
-// make shorter rows, and are launched until these have one element; `reduce_chunked` is
-// launched twice at most; `reduce_atomic` once. All but the last keep the order of the
-// elements, so the operator need not commute.
+// Problem. `rows` contiguous rows of `length` elements. `reduce_tree` and `reduce_group` write
+// shorter rows, and are launched until these have one element; `reduce_chunked` is launched at
+// most twice, `reduce_atomic` once. All except the last keep the order of the elements, so the
+// operator need not commute.
 //
-// Cost. n operations. Reads n elements, and what its levels write and read again: n for
-// the tree, n / 128 for groups, next to nothing for chunks.
+// Cost. n operations. Reads n elements. The intermediate levels write and read again: 2 n
+// elements for the tree, n / 128 for groups, very few for chunks.
 //
 // Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), "Four
-// implementations of summing": binary tree, shrinking by the group's size, Brent's lemma,
-// atomics. For an operator that does not commute the document asks for a "sliding window":
-// see `fold_window`.
+// implementations of summing": binary tree, reduction by the group size, Brent's lemma,
+// atomics. For operators that do not commute it proposes a "sliding window": see
+// `fold_window`.
 
 #include "monoid.cuh"
 #include "ordered.cuh"
+#include "pack.cuh"
 
-// ---- tree: a thread combines two neighbours -----------------------------------------
+// ---- tree: each thread combines two neighbours --------------------------------------
 
 template <class Monoid>
 __global__ void reduce_tree(const typename Monoid::Value* x, long long rows, long long length,
                             typename Monoid::Value* y) {
     const long long pairs = (length + 1) / 2;
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long i = thread_of_grid();
     if (i >= rows * pairs) return;
     const long long row = i / pairs;
     const long long left = 2 * (i - row * pairs);
@@ -33,7 +34,7 @@ __global__ void reduce_tree(const typename Monoid::Value* x, long long rows, lon
     y[i] = left + 1 < length ? Monoid()(row_of_x[left], row_of_x[left + 1]) : row_of_x[left];
 }
 
-// ---- group: a block combines as many elements as it has threads ---------------------
+// ---- group: each block combines one element per thread ------------------------------
 
 template <class Monoid>
 __global__ void reduce_group(const typename Monoid::Value* x, long long length,
@@ -48,30 +49,20 @@ __global__ void reduce_group(const typename Monoid::Value* x, long long length,
     if (threadIdx.x == 0) y[blockIdx.x] = result;
 }
 
-// ---- chunked: as many chunks as the device has use for ------------------------------
-
-/// Neighbouring elements that a thread reads at once: 16 bytes where that can be.
-template <class T>
-constexpr int pack_size = sizeof(T) < 16 && 16 % sizeof(T) == 0 ? 16 / sizeof(T) : 1;
-
-template <class T>
-struct alignas(pack_size<T> > 1 ? 16 : alignof(T)) Pack {
-    static constexpr int size = pack_size<T>;
-    T elements[size];
-};
+// ---- chunked: enough chunks to fill the device --------------------------------------
 
 template <class Monoid, class Map>
 __device__ __forceinline__ typename Monoid::Value fold_pack(const Pack<typename Map::Input>& pack) {
-    typename Monoid::Value result = Map()(pack.elements[0]);
+    typename Monoid::Value result = Map()(pack.values[0]);
 #pragma unroll
-    for (int k = 1; k < Pack<typename Map::Input>::size; ++k)
-        result = Monoid()(result, Map()(pack.elements[k]));
+    for (int k = 1; k < pack_size<typename Map::Input>; ++k)
+        result = Monoid()(result, Map()(pack.values[k]));
     return result;
 }
 
-/// What a lane adds to its result from one window of the warp. If the operator commutes,
-/// its own elements. Else lane 0 adds the whole window, folded in order, so that windows
-/// follow each other as they lie in memory.
+/// What a lane combines with its result, for one window of the warp. If the operator commutes,
+/// its own elements. Otherwise lane 0 combines the whole window, folded in order, so that all
+/// elements are combined in memory order; the values of the other lanes are not used.
 template <class Monoid>
 __device__ __forceinline__ typename Monoid::Value fold_window(typename Monoid::Value own) {
     return Monoid::commutative ? own : warp_fold<Monoid>(own);
@@ -84,39 +75,39 @@ __device__ __forceinline__ typename Monoid::Value element_of_lane(const typename
     return lane_index() < count ? Map()(x[lane_index()]) : Monoid::identity();
 }
 
-/// result + windows * 32 packs that lie side by side from x on, all read before the first
-/// is folded.
+/// `result` combined with windows * 32 contiguous packs, beginning at x. All are read before the
+/// first is folded.
 template <class Monoid, class Map, int windows>
 __device__ __forceinline__ typename Monoid::Value fold_windows(typename Monoid::Value result,
                                                                const typename Map::Input* x) {
-    using InputPack = Pack<typename Map::Input>;
-    const InputPack* own = reinterpret_cast<const InputPack*>(x) + lane_index();
-    InputPack packs[windows];
+    using Input = typename Map::Input;
+    constexpr int size = pack_size<Input>;
+    const Input* own = x + lane_index() * size;
+    Pack<Input> packs[windows];
 #pragma unroll
-    for (int k = 0; k < windows; ++k) packs[k] = own[k * warp_threads];
+    for (int k = 0; k < windows; ++k) packs[k] = read_pack<size>(own + k * warp_threads * size);
 #pragma unroll
     for (int k = 0; k < windows; ++k)
         result = Monoid()(result, fold_window<Monoid>(fold_pack<Monoid, Map>(packs[k])));
     return result;
 }
 
-/// The reduction of x[begin:end], in lane 0. By one warp, that slides a window over it in
-/// which each lane has one pack; a few elements in front and behind lie in no whole pack
-/// or window.
+/// The reduction of x[begin:end], in lane 0. Called by one warp, which slides a window over the
+/// elements; each lane has one pack of it. The elements before the first aligned pack and after
+/// the last whole window are read one per lane.
 template <class Monoid, class Map>
 __device__ typename Monoid::Value fold_chunk(const typename Map::Input* x, long long begin,
                                              long long end) {
     using Input = typename Map::Input;
-    using InputPack = Pack<Input>;
-    constexpr int window = warp_threads * InputPack::size, windows = 4;
+    constexpr int size = pack_size<Input>, window = warp_threads * size, windows = 4;
     typename Monoid::Value result = Monoid::identity();
     if (begin >= end) return result;
     x += begin;
     long long left = end - begin;
 
-    const auto past = reinterpret_cast<size_t>(x) % sizeof(InputPack);
-    if (InputPack::size > 1 && past > 0) {
-        const long long whole_pack = (sizeof(InputPack) - past) / sizeof(Input);
+    if (!is_aligned<size>(x)) {
+        const auto past = reinterpret_cast<size_t>(x) % pack_bytes;
+        const long long whole_pack = (pack_bytes - past) / sizeof(Input);
         const long long front = whole_pack < left ? whole_pack : left;
         result = fold_window<Monoid>(element_of_lane<Monoid, Map>(x, front));
         x += front;
@@ -131,8 +122,8 @@ __device__ typename Monoid::Value fold_chunk(const typename Map::Input* x, long 
     return Monoid::commutative ? warp_fold<Monoid>(result) : result;
 }
 
-/// y[row, c] = reduction of the c-th chunk of the row, for every c < chunks. A chunk is
-/// folded by one warp, or by all of a block, each a part of it of `part` elements.
+/// y[row, c] = reduction of the c-th chunk of the row, for every c < chunks. A team folds a
+/// chunk: one warp, or all warps of a block. Each warp folds a part of `part` elements.
 template <class Monoid, class Map>
 __global__ void reduce_chunked(const typename Map::Input* x, long long rows, long long length,
                                long long part, long long chunks, bool block_is_team,
@@ -163,9 +154,9 @@ __global__ void reduce_chunked(const typename Map::Input* x, long long rows, lon
     if (lane_index() == 0) y[index] = result;
 }
 
-// ---- atomic: every warp at one place ------------------------------------------------
+// ---- atomic: all warps update one cell ----------------------------------------------
 
-/// *cell = *cell + value, where the element lies in the first bytes of the word.
+/// *cell = *cell + value. The element is in the first bytes of the word.
 template <class Monoid, class Word>
 __device__ void atomic_combine(Word* cell, const typename Monoid::Value& value) {
     using Value = typename Monoid::Value;
@@ -175,20 +166,20 @@ __device__ void atomic_combine(Word* cell, const typename Monoid::Value& value) 
         Value combined;
         memcpy(&combined, &expected, sizeof(Value));
         combined = Monoid()(combined, value);
-        Word wanted = expected;
-        memcpy(&wanted, &combined, sizeof(Value));
-        seen = atomicCAS(cell, expected, wanted);
+        Word desired = expected;
+        memcpy(&desired, &combined, sizeof(Value));
+        seen = atomicCAS(cell, expected, desired);
     } while (seen != expected);
 }
 
-/// `cells`: a word of eight bytes for each row, which begins with the identity. Only for
-/// operators that commute, of elements of at most eight bytes. A block lies in one row.
+/// `cells`: a word of 8 bytes for each row, which has the identity before the launch. Only for
+/// commutative operators on elements of at most 8 bytes. No block belongs to two rows.
 template <class Monoid, class Map>
 __global__ void reduce_atomic(const typename Map::Input* x, long long length,
                               unsigned long long* cells) {
     using Value = typename Monoid::Value;
     static_assert(Monoid::commutative && sizeof(Value) <= sizeof(unsigned long long),
-                  "atomics come in any order, and are of one word");
+                  "atomics are in any order, and on one word");
     const long long groups = (length + blockDim.x - 1) / blockDim.x;
     const long long row = blockIdx.x / groups;
     const long long i = (blockIdx.x - row * groups) * blockDim.x + threadIdx.x;

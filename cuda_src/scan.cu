@@ -3,34 +3,36 @@
 //     scan : (a -> a -> a) -> a -> [n]a -> [n]a         the operator associative
 //     inclusive [x0, x0 + x1, ...], exclusive [identity, x0, x0 + x1, ...]
 //
-// Problem. `size` elements, in rows of `length` side by side. In the segmented forms a segment
-// begins at every row, and wherever its flag says so.
+// Problem. `size` elements, in contiguous rows of `length`. In the segmented forms a segment
+// begins at every row, and at every element whose flag is set.
 //
-// Mapping. A block draws one tile of threads * items elements after the other, whatever rows
-// and segments lie in it. It reads the tile side by side into shared memory; each thread
-// folds `items` neighbours, the block scans the threads' results, its first warp looks back
-// for the reduction of all tiles before (look_back.cuh), and each thread scans its items
-// anew from there. `items` is odd, so that threads that read 4 or 8 bytes of shared memory
-// `items` apart meet no bank twice. All of a tile is asked for before any of it is awaited.
+// Mapping. A block processes tiles of threads * items elements, one after the other. A tile is
+// independent of rows and segments. The block reads it with coalesced loads into shared memory;
+// each thread folds `items` neighbours, the block scans the results of the threads, its first
+// warp looks back for the reduction of all tiles before (look_back.cuh), and each thread scans
+// its items again from there. `items` is odd, so there are no bank conflicts between threads
+// that read 4 or 8 bytes, `items` apart. All loads of a tile are issued before the first is
+// used.
 //
-// Shared memory. The tile, its flags, two rows of warps' totals.
-// Cost. Reads n, writes n elements (and reads n bits or bytes of flags), 2 n operations for
-// the items, launches once.
+// Shared memory. The tile, its flags, two rows of warp totals.
+// Cost. Reads and writes n elements, reads n bits or bytes of flags; 2 n operations for the
+// items; one launch.
 //
-// Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), which asks
-// after its scan of two reads and two writes: "Can you do it better?"; the lifting is its
-// "Segmented Inclusive Scan is a Sort of Scan". Not deterministic in the last bits of
-// floats: how far a tile looks back depends on time.
+// Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019). After its
+// scan with two reads and two writes it asks: "Can you do it better?"; the lifted monoid is its
+// "Segmented Inclusive Scan is a Sort of Scan". The last bits of floating-point results vary
+// from run to run: the order in which prefixes are combined depends on scheduling.
 
 #include "look_back.cuh"
 
-/// Registers are to allow so many; more of them only spill.
+/// Minimum resident blocks per multiprocessor, for `__launch_bounds__`; a higher value causes
+/// spills.
 constexpr int scan_blocks_per_multiprocessor = 3;
 
-/// Where segments begin.
+/// What determines where segments begin.
 enum class Segments { none, rows, bytes, bits };
 
-/// Which elements of a tile are the first of a row.
+/// Whether element i of a tile, which begins at element `start`, is the first of a row.
 struct RowBegins {
     long long first;
     int step;
@@ -39,7 +41,7 @@ struct RowBegins {
         : first((length - start % length) % length),
           step(length < tile_size ? static_cast<int>(length) : tile_size) {}
 
-    /// For `i` below the tile's size.
+    /// `i` must be less than the tile's size.
     __device__ __forceinline__ bool operator()(int i) const {
         return i >= first && (i - static_cast<int>(first)) % step == 0;
     }
@@ -54,9 +56,10 @@ struct Lifted<Monoid, true> {
     using Type = Segmented<Monoid>;
 };
 
-/// `states`: zero at first; the ticket, then `words` for each tile. `published`: two elements
-/// for each tile, where the words cannot hold one. `flags`: one for each element, bytes or
-/// bits, the first of a byte lowest. x and y may be the same array.
+/// `states`: the counter that tiles are taken from, then `words` for each tile; all zero before
+/// the launch. `published`: two elements for each tile, if an element does not fit into the
+/// words. `flags`: a byte or a bit for each element, beginning with the lowest bit of a byte. x
+/// and y may be the same array.
 template <class Monoid, class Map, Segments segments, int threads, int items, int words>
 __global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor)
     scan(const typename Map::Input* x, long long size, long long length, const unsigned char* flags,
@@ -146,6 +149,6 @@ __global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor)
             const int i = k * threads + threadIdx.x;
             if (i < count) y[start + i] = elements[i];
         }
-        // No barrier: of the next tile each thread writes the elements that it has read here.
+        // No barrier: each thread writes those elements of the next tile that it has read here.
     }
 }

@@ -1,15 +1,15 @@
-// Scans as they are taught, each in the words of the document, for any monoid.
+// Scans as they are taught, for any monoid, with the names of the source.
 //
-// Problem. Each of `rows` rows of `length` elements is scanned. scan.cu has the answer that
-// reads and writes every element once; these are its steps, to be studied and measured, and
-// they are deterministic also in the last bits of floats.
+// Problem. Scan each of `rows` rows of `length` elements. scan.cu reads and writes every element
+// once; these kernels are the steps that lead there, for study and measurement. Their
+// floating-point results have the same bits in every run.
 //
-//   warp          each warp scans 32 elements in one sweep and writes their total; the totals
-//                 are scanned in the same way; their results are put in front.
-//   sweep         up-sweep and down-sweep over a binary tree, a launch for each level.
-//   hierarchical  the six steps: thread, shared memory, warp, block, totals, update. Each of
-//                 a fixed number of blocks walks over its own chunk, so that the totals fit
-//                 one block.
+//   warp          each warp scans 32 elements and writes their total; the totals are scanned
+//                 in the same way, and their prefixes are combined with the elements.
+//   sweep         up-sweep and down-sweep over a binary tree, one launch per level.
+//   hierarchical  the six steps: thread, shared memory, warp, block, totals, update. Each
+//                 block scans one chunk, tile after tile; there are so few chunks that one
+//                 block scans their totals.
 //
 // Cost, in elements read and written: warp 4 n (1 + 1/32 + ...), sweep 8 n, hierarchical 4 n.
 //
@@ -21,14 +21,14 @@
 
 // ---- warp ---------------------------------------------------------------------------
 
-/// Inclusive scans of 32 elements each; totals[row, w] is the last of warp w. A row has a
-/// whole number of warps in the launch.
+/// Inclusive scans of 32 elements each; totals[row, w] is the last prefix of warp w. No warp
+/// belongs to two rows.
 template <class Monoid>
 __global__ void scan_warps(const typename Monoid::Value* x, long long rows, long long length,
                            typename Monoid::Value* y, typename Monoid::Value* totals) {
     using Value = typename Monoid::Value;
     const long long warps = (length + warp_threads - 1) / warp_threads;
-    const long long warp = static_cast<long long>(blockIdx.x) * warp_count() + warp_index();
+    const long long warp = warp_of_grid();
     if (warp >= rows * warps) return;
     const long long row = warp / warps;
     const long long i = (warp - row * warps) * warp_threads + lane_index();
@@ -40,24 +40,24 @@ __global__ void scan_warps(const typename Monoid::Value* x, long long rows, long
 
 // ---- sweep --------------------------------------------------------------------------
 
-// In place, in rows whose length is a power of two. A node is where its last leaf is; the
-// tree's level d has length / 2^(d + 1) nodes in a row, and a thread takes one.
+// In place, in rows whose length is a power of two. A node is stored at its last leaf; level d
+// of the tree has length / 2^(d + 1) nodes per row, one for each thread.
 
 /// Each parent becomes the reduction of its leaves.
 template <class Monoid>
 __global__ void up_sweep(typename Monoid::Value* x, long long parents, long long distance) {
-    const long long parent = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long parent = thread_of_grid();
     if (parent >= parents) return;
     typename Monoid::Value* left = x + (2 * parent + 1) * distance - 1;
     left[distance] = Monoid()(*left, left[distance]);
 }
 
-/// Each parent holds the reduction of all before it, and passes it on to its children: to
-/// the left one as it is, to the right one with the left child's behind it. (The document
-/// has the two the other way round, which is the same only for operators that commute.)
+/// Each parent has the reduction of all elements before it. The left child gets this value, the
+/// right child this value combined with that of the left child, in this order. (The source
+/// has the opposite order, which is correct only for commutative operators.)
 template <class Monoid>
 __global__ void down_sweep(typename Monoid::Value* x, long long parents, long long distance) {
-    const long long parent = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long parent = thread_of_grid();
     if (parent >= parents) return;
     typename Monoid::Value* left = x + (2 * parent + 1) * distance - 1;
     const typename Monoid::Value before = left[distance];
@@ -65,10 +65,10 @@ __global__ void down_sweep(typename Monoid::Value* x, long long parents, long lo
     *left = before;
 }
 
-/// The root, the last of each row, becomes the identity.
+/// The root, the last element of each row, becomes the identity.
 template <class Monoid>
 __global__ void clear_root(typename Monoid::Value* x, long long rows, long long length) {
-    const long long row = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long row = thread_of_grid();
     if (row < rows) x[(row + 1) * length - 1] = Monoid::identity();
 }
 
@@ -105,18 +105,18 @@ __global__ void __launch_bounds__(threads)
         __syncthreads();
         for (int i = threadIdx.x; i < tile_size; i += threads)
             if (start + i < end) y[start + i] = elements[i];
-        // No barrier: of the next tile each thread writes the elements that it has read here.
+        // No barrier: each thread writes those elements of the next tile that it has read here.
     }
     if (threadIdx.x == 0) totals[blockIdx.x] = carried;
 }
 
-// ---- what they share ----------------------------------------------------------------
+// ---- common steps -------------------------------------------------------------------
 
-/// Step 6: y[row, i] = prefixes[row, i / chunk - 1] + y[row, i], but for the first chunk.
+/// Step 6: y[row, i] = prefixes[row, i / chunk - 1] + y[row, i], except for the first chunk.
 template <class Monoid>
 __global__ void add_prefixes(const typename Monoid::Value* prefixes, long long rows,
                              long long length, long long chunk, typename Monoid::Value* y) {
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long i = thread_of_grid();
     if (i >= rows * length) return;
     const long long row = i / length;
     const long long before = (i - row * length) / chunk - 1;
@@ -124,31 +124,31 @@ __global__ void add_prefixes(const typename Monoid::Value* prefixes, long long r
     if (before >= 0) y[i] = Monoid()(prefixes[row * chunks + before], y[i]);
 }
 
-/// From an inclusive scan to the exclusive one: a shift, with the identity in front.
+/// The exclusive scan from the inclusive one: a shift, with the identity first.
 template <class Monoid>
 __global__ void shift(const typename Monoid::Value* x, long long rows, long long length,
                       typename Monoid::Value* y) {
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long i = thread_of_grid();
     if (i < rows * length) y[i] = i % length == 0 ? Monoid::identity() : x[i - 1];
 }
 
-/// Into rows of another length, with identities behind or the last elements left out.
+/// Copy into rows of another length: padded with identities, or truncated.
 template <class Monoid>
 __global__ void resize_rows(const typename Monoid::Value* x, long long length, long long rows,
-                            long long wanted, typename Monoid::Value* y) {
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i >= rows * wanted) return;
-    const long long row = i / wanted;
-    const long long column = i - row * wanted;
+                            long long new_length, typename Monoid::Value* y) {
+    const long long i = thread_of_grid();
+    if (i >= rows * new_length) return;
+    const long long row = i / new_length;
+    const long long column = i - row * new_length;
     y[i] = column < length ? x[row * length + column] : Monoid::identity();
 }
 
-/// From an exclusive scan, in rows of another length, to the inclusive one.
+/// The inclusive scan from the exclusive one, whose rows have another length.
 template <class Monoid>
 __global__ void add_elements(const typename Monoid::Value* exclusive, long long exclusive_length,
                              const typename Monoid::Value* x, long long rows, long long length,
                              typename Monoid::Value* y) {
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long i = thread_of_grid();
     if (i >= rows * length) return;
     const long long row = i / length;
     y[i] = Monoid()(exclusive[row * exclusive_length + i - row * length], x[i]);

@@ -3,37 +3,38 @@
 //     spmv : (a -> a -> a) -> (f -> f -> a) -> CSR [m, n]f -> [n]f -> [m]a
 //     y[i] = sum over the entries k of row i, in their order, of values[k] * x[columns[k]]
 //
-// Problem. `Sum` is associative, with an identity for the rows without entries; `Product` is
-// any function of two numbers. Neither need commute. Rows may have any lengths, 0 and all
-// entries included, and the work of a block must not hang on them.
+// Problem. `Sum` is associative, with an identity for rows without entries; `Product` is any
+// function of two numbers. Neither need be commutative. Rows may have any lengths, also 0 or
+// all entries; the work of a block must not depend on them.
 //
-// Mapping. The merge path: a walk of m + nnz steps, each of which takes the next entry, or
-// ends the next row once its entries have been taken. A tile is threads * items steps, and
-// a block does one tile. `split_path` finds the row in which each tile begins. A thread
-// takes `items` steps; the step in which row r ends is known from row_ends[r] alone, so that
-// a bit for it is scattered into the word of the thread that will take it, and a scan of the
-// words' bits tells each thread the row it begins in. A scan by the monoid lifted to
-// segments then brings each thread what the threads before it know of that row. What is left
-// of a row at the end of its tile is the tile's carry; `add_carries` folds the carries of
-// each row that lies in several tiles, in their order. The path does not hang on time, and
-// nothing is added atomically: the same bits in every run.
+// Mapping. The merge path of the rows' ends and the entries' indices has m + nnz steps; each
+// takes the next entry, or ends the next row once all its entries are taken. A tile is threads *
+// items steps, and each block has one tile. `split_path` finds the row in which each tile
+// begins. Each thread has `items` steps. The step in which row r ends follows from row_ends[r]
+// alone, so a block sets one bit per row, in the word of the thread that has this step; a scan
+// of the bit counts gives each thread the row in which it begins. A scan by the monoid lifted to
+// segments then gives each thread the partial sum of that row from the threads before it. The
+// partial sum of a row that continues after the tile is the tile's carry; `add_carries` adds the
+// carries of each row that extends over several tiles, in their order. The partition does not
+// depend on scheduling, and there are no atomic additions: every run gives the same bits.
 //
-// Shared memory. A value for each step of the tile: entries are products, ends of rows are
-// results. A word for each thread, the warps' totals.
-// Cost. Reads each entry, its column and each row's end once, whatever the number of vectors
-// that a block serves, gathers x, writes y; one carry for each tile and vector.
+// Shared memory. A value for each step of the tile: products of entries, results of rows. A word
+// for each thread, the totals of the warps.
+// Cost. Reads each entry, its column and each row's end once for all vectors of a block, gathers
+// x, writes y; one carry for each tile and vector.
 //
 // Source. Merrill & Garland, "Merge-based Parallel Sparse Matrix-Vector Multiplication"
-// (SC 2016), where each thread looks for its place in the path by a search of its own; rows
-// by bits, scans by flags from Oancea & Henriksen, "Basic Blocks of Data-Parallel
-// Programming" (2019). `multiply_entries` is a step of the latter's flat-parallel form.
+// (SC 2016), where each thread finds its place in the path by a binary search; rows by bits and
+// scans by flags from Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019).
+// `multiply_entries` is a step of its flat-parallel form.
 
+#include "merge_path.cuh"
 #include "monoid.cuh"
 #include "ordered.cuh"
 
 // ---- numbers ------------------------------------------------------------------------
 
-/// A number as another type has it.
+/// Converts a number to another type.
 template <class To, class From>
 struct Conversion {
     static __device__ __forceinline__ To of(const From& number) { return To(number); }
@@ -50,7 +51,7 @@ __device__ __forceinline__ To converted(const From& number) {
     return Conversion<To, From>::of(number);
 }
 
-/// The product of an entry and its number of x, each converted first.
+/// The product of an entry and its element of x, both converted first.
 template <class Product, class Entry, class Number>
 __device__ __forceinline__ typename Product::Value product(const Entry& entry,
                                                            const Number& number) {
@@ -58,55 +59,30 @@ __device__ __forceinline__ typename Product::Value product(const Entry& entry,
     return Product()(converted<Factor>(entry), converted<Factor>(number));
 }
 
-// ---- the path -----------------------------------------------------------------------
+// ---- merge path ---------------------------------------------------------------------
 
-/// The first i < count that has the property, if all after it have it too; else count.
-template <class Property>
-__device__ __forceinline__ long long first_with(long long count, Property has) {
-    long long first = 0;
-    while (first < count) {
-        const long long middle = first + (count - first) / 2;
-        if (has(middle))
-            count = middle;
-        else
-            first = middle + 1;
-    }
-    return first;
-}
+/// The indices of the entries: the second sequence of the merge path, after the rows' ends.
+struct EntryIndices {
+    __device__ __forceinline__ long long operator[](long long k) const { return k; }
+};
 
-/// tile_rows[t] = the row in which tile t begins, for every t <= tiles: how many rows end
-/// before it. Row r ends in step row_ends[r] + r.
+/// tile_rows[t] = the row in which tile t begins, for every t <= tiles: the number of rows
+/// that end before it. Row r ends in step row_ends[r] + r.
 template <class Index>
 __global__ void split_path(const Index* row_ends, long long rows, int tile_size, long long tiles,
                            long long* tile_rows) {
-    const long long tile = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (tile > tiles) return;
-    const long long step = tile * tile_size;
-    tile_rows[tile] = first_with(rows, [=](long long row) { return row_ends[row] + row >= step; });
+    const long long entries = rows > 0 ? row_ends[rows - 1] : 0;
+    split_into_tiles(row_ends, rows, EntryIndices(), entries, tile_size, tiles, tile_rows);
 }
 
-/// The part of the path that is one tile.
-struct Tile {
-    long long row, entry;  // the first ones of it
-    int rows, entries;     // how many end, and lie, in it
-};
-
-template <int tile_size>
-__device__ __forceinline__ Tile tile_of_block(const long long* tile_rows, long long steps) {
-    const long long start = static_cast<long long>(blockIdx.x) * tile_size;
-    const long long row = tile_rows[blockIdx.x];
-    const int rows = static_cast<int>(tile_rows[blockIdx.x + 1] - row);
-    const int size = static_cast<int>(steps - start < tile_size ? steps - start : tile_size);
-    return {row, start - row, rows, size - rows};
-}
-
-/// The steps of this thread in which a row ends, as bits.
+/// The steps of this thread in which a row ends, as bits. `words`: one for each thread.
 template <int items, class Index>
-__device__ unsigned own_row_ends(const Index* row_ends, const Tile& tile, unsigned* words) {
+__device__ unsigned row_ends_of_thread(const Index* row_ends, const MergeTile& tile,
+                                       unsigned* words) {
     words[threadIdx.x] = 0;
     __syncthreads();
-    for (int i = threadIdx.x; i < tile.rows; i += blockDim.x) {
-        const int step = static_cast<int>(row_ends[tile.row + i] - tile.entry) + i;
+    for (int i = threadIdx.x; i < tile.a_count; i += blockDim.x) {
+        const int step = static_cast<int>(row_ends[tile.a + i] - tile.b) + i;
         atomicOr(words + step / items, 1u << step % items);
     }
     __syncthreads();
@@ -115,8 +91,8 @@ __device__ unsigned own_row_ends(const Index* row_ends, const Tile& tile, unsign
 
 // ---- one pass -----------------------------------------------------------------------
 
-/// y[v, i] for every row i that ends in the tile and every vector v: all of it if the row
-/// begins in the tile. carries[v, tile] = what the tile has of the row that goes on.
+/// y[v, i] for every row i that ends in the tile and every vector v; only the tile's part of the
+/// first row. carries[v, tile] = the tile's part of the row that continues after it.
 template <class Sum, class Product, class Entry, class Number, class Index, int threads, int items>
 __global__ void __launch_bounds__(threads)
     multiply(const Index* row_ends, const Index* columns, const Entry* values, long long rows,
@@ -126,25 +102,26 @@ __global__ void __launch_bounds__(threads)
     using Partial = Segmented<Sum>;
     constexpr int tile_size = threads * items;
     static_assert(items <= 32, "the steps of a thread are bits of one word");
-    __shared__ Value slots[tile_size];  // results of tile.rows rows, then products
+    __shared__ Value slots[tile_size];  // results of the rows, then products
     __shared__ unsigned words[threads];
     __shared__ BlockScan<Count>::Storage counts;
     __shared__ typename BlockScan<Partial>::Storage partials;
     BlockScan<Partial> scan_partials(partials);
 
-    const Tile tile = tile_of_block<tile_size>(tile_rows, steps);
-    Index column[items];  // on their way while rows are found
+    const MergeTile tile = tile_of_block<tile_size>(tile_rows, steps);
+    const int ended_rows = tile.a_count, entries = tile.b_count;
+    Index column[items];  // loads in flight while rows are found
     Entry value[items];
 #pragma unroll
     for (int k = 0; k < items; ++k) {
         const int i = k * threads + threadIdx.x;
-        if (i < tile.entries) {
-            column[k] = columns[tile.entry + i];
-            value[k] = values[tile.entry + i];
+        if (i < entries) {
+            column[k] = columns[tile.b + i];
+            value[k] = values[tile.b + i];
         }
     }
 
-    const unsigned row_ends_here = own_row_ends<items>(row_ends, tile, words);
+    const unsigned row_ends_here = row_ends_of_thread<items>(row_ends, tile, words);
     int all_rows;
     const int first_row = BlockScan<Count>(counts).exclusive(__popc(row_ends_here), all_rows);
     const int first_entry = threadIdx.x * items - first_row;
@@ -155,15 +132,15 @@ __global__ void __launch_bounds__(threads)
         for (int k = 0; k < items; ++k) {
             const int i = k * threads + threadIdx.x;
             Value entry = Sum::identity();
-            if (i < tile.entries)
+            if (i < entries)
                 entry = converted<Value>(product<Product>(value[k], x_of_v[column[k]]));
-            if (tile.rows + i < tile_size) slots[tile.rows + i] = entry;
+            if (ended_rows + i < tile_size) slots[ended_rows + i] = entry;
         }
         __syncthreads();
 
         Value sum = Sum::identity();
         Value* result = slots + first_row;
-        const Value* entry = slots + tile.rows + first_entry;
+        const Value* entry = slots + ended_rows + first_entry;
 #pragma unroll
         for (int k = 0; k < items; ++k) {
             if (row_ends_here >> k & 1) {
@@ -179,28 +156,28 @@ __global__ void __launch_bounds__(threads)
         if (threadIdx.x == 0) carries[v * gridDim.x + blockIdx.x] = carry.value;
         __syncthreads();
 
-        Value* y_of_tile = y + v * rows + tile.row;
-        for (int i = threadIdx.x; i < tile.rows; i += threads) y_of_tile[i] = slots[i];
+        Value* y_of_tile = y + v * rows + tile.a;
+        for (int i = threadIdx.x; i < ended_rows; i += threads) y_of_tile[i] = slots[i];
     }
 }
 
-/// The first of the tiles before `tile` that end in the row in which it begins.
+/// The first tile, before `tile`, that ends in the row in which `tile` begins.
 __device__ __forceinline__ long long first_of_row(const long long* tile_rows, long long tile) {
     const long long row = tile_rows[tile];
-    if (tile_rows[tile - 1] != row) return tile - 1;  // as in most tiles
-    return first_with(tile, [=](long long before) { return tile_rows[before + 1] == row; });
+    if (tile_rows[tile - 1] != row) return tile - 1;  // most common
+    return partition_point(0ll, tile, [=](long long t) { return tile_rows[t + 1] < row; });
 }
 
 /// y[v, i] = carries of row i + y[v, i], for the first row that ends in each tile.
 ///
-/// A warp to a tile. The carries of the row are those of neighbouring tiles, of which the
-/// warp folds 32 at a time.
+/// One warp per tile. The carries of a row belong to neighbouring tiles; the warp folds 32 at a
+/// time.
 template <class Sum>
 __global__ void add_carries(const long long* tile_rows, long long tiles, long long rows,
                             const typename Sum::Value* carries, long long vectors,
                             typename Sum::Value* y) {
     using Value = typename Sum::Value;
-    const long long tile = static_cast<long long>(blockIdx.x) * warp_count() + warp_index();
+    const long long tile = warp_of_grid();
     if (tile == 0 || tile >= tiles || tile_rows[tile] == tile_rows[tile + 1]) return;
     const long long first = first_of_row(tile_rows, tile);
     for (long long v = blockIdx.y; v < vectors; v += gridDim.y) {
@@ -216,14 +193,14 @@ __global__ void add_carries(const long long* tile_rows, long long tiles, long lo
     }
 }
 
-// ---- entry by entry -----------------------------------------------------------------
+// ---- segmented scan -----------------------------------------------------------------
 
-/// products[v, k] = values[k] * x[v, columns[k]], for a scan in segments.
+/// products[v, k] = values[k] * x[v, columns[k]], for a segmented scan.
 template <class Product, class Entry, class Number, class Index>
 __global__ void multiply_entries(const Index* columns, const Entry* values, long long entries,
                                  const Number* x, long long length, long long vectors,
                                  typename Product::Value* products) {
-    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const long long i = thread_of_grid();
     if (i >= entries * vectors) return;
     const long long v = i / entries;
     const long long k = i - v * entries;

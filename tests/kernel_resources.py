@@ -1,6 +1,7 @@
-"""Registers, shared memory and spills of every kernel, told by NVRTC without a GPU.
+"""Registers, shared memory and spills of every kernel, from NVRTC without a GPU.
 
-``make resources`` writes the table anew.
+Instances and block sizes are those of the launchers. ``make resources`` writes the
+table.
 """
 
 from __future__ import annotations
@@ -8,37 +9,45 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import gpusolve
-from gpusolve._blocks.operators import operators, predicate
+from gpusolve._blocks.operators import ELEMENT_TYPES, operators, predicate_source
 from gpusolve._blocks.partition_kernel import items_for
 from gpusolve._blocks.scan_kernel import scan_instance, tile_for
 from gpusolve._device.kernels import CUDA_TYPES, OPTIONS, source_directory, source_of
 from gpusolve._device.launch import THREADS
 from gpusolve._gemv.gemv_kernel import (
-    BYTES_IN_FLIGHT,
-    HEIGHT,
-    MOST_READS,
-    Axpys,
-    Dots,
+    COLUMN_ADDERS,
+    ROWS_OF_BLOCK,
+    THREADS_OF_DOT,
+    TILE_OF_X,
+    Operands,
     axpys_instance,
+    axpys_of,
+    by_dots,
     dots_instance,
+    dots_of,
+    operands_of,
 )
-from gpusolve.gam._gram_kernel import THREADS as BOOSTING_THREADS
+from gpusolve.gam._gram_kernel import instance as learners_instance
 from gpusolve.monoid import as_monoid, segment_sums_of_one
 from gpusolve.sparse._coo_multiply_kernel import GALLOP_ITEMS, MERGE_ITEMS, SEARCHES
+from gpusolve.sparse._csr import CompressedRows
 from gpusolve.sparse._semiring import semiring
+from gpusolve.sparse._spmv_kernel import multiply_instance
 from gpusolve.sparse._spmv_kernel import tile_for as spmv_tile_for
 
 ARCHITECTURES = (75, 80, 90, 100)
 CUPY_OPTIONS = ("--device-as-default-execution-space", "-ftz=true")
-"""What CuPy adds to a kernel's own options, after them."""
+"""Options that CuPy appends to those of a kernel."""
 
 TABLE = Path(__file__).with_suffix(".md")
 
+SEGMENTS = ("none", "rows", "bytes", "bits")
+"""The forms of ``scan.cu``."""
 
 TEXTBOOK = (
     "scan_warps",
@@ -52,13 +61,16 @@ TEXTBOOK = (
 )
 """The kernels of ``scan_textbook.cu`` that are templates over the monoid alone."""
 
-
 INDICES = ("int", "long long")
-"""What a sparse matrix's indices are."""
+"""Types of a sparse matrix's indices."""
+
+
+REALS = (np.dtype(np.float32), np.dtype(np.float64))
+"""The dtypes of the solvers."""
 
 
 class Source(NamedTuple):
-    """A file of kernels and the instances made of it, for one choice of operators."""
+    """A file of kernels and its instances for one choice of operators."""
 
     operators: str
     file: str
@@ -67,7 +79,7 @@ class Source(NamedTuple):
 
 
 class Resources(NamedTuple):
-    """What ``ptxas`` reports of a kernel on one architecture."""
+    """What ``ptxas`` reports for a kernel on one architecture."""
 
     operators: str
     instance: str
@@ -79,13 +91,15 @@ class Resources(NamedTuple):
 
 
 class CompileError(RuntimeError):
-    """NVRTC's log."""
+    """A source does not compile; the message is NVRTC's log."""
 
 
 def all_sources() -> list[Source]:
     """Every kernel, for operators and dtypes of every size and kind."""
     return [
-        Source("", "nnls_qr", "", ("nnls_qr<float>", "nnls_qr<double>")),
+        Source(
+            "", "nnls_qr", "", tuple(f"nnls_qr<{CUDA_TYPES[one]}>" for one in REALS)
+        ),
         *_sources_of_monoids(),
         *_sources_of_partition(),
         *_sources_of_sparse_products(),
@@ -113,20 +127,18 @@ def _sources_of_monoids() -> Iterator[Source]:
             instances = {
                 "map": (f"map_elements<{ops.map}>",),
                 "reduce": (
-                    "reduce_tree<Operator>",
-                    "reduce_group<Operator>",
-                    f"reduce_chunked<Operator, {ops.map}>",
-                    *((f"reduce_atomic<Operator, {ops.map}>",) if atomic else ()),
+                    f"reduce_tree<{ops.monoid}>",
+                    f"reduce_group<{ops.monoid}>",
+                    f"reduce_chunked<{ops.monoid}, {ops.map}>",
+                    *((f"reduce_atomic<{ops.monoid}, {ops.map}>",) if atomic else ()),
                 ),
-                "scan": (
-                    *(
-                        scan_instance(ops._replace(map=ops.keep), segments)
-                        for segments in ("none", "rows", "bytes", "bits")
-                    ),
+                "scan": tuple(
+                    scan_instance(ops._replace(map=ops.keep), segments)
+                    for segments in SEGMENTS
                 ),
                 "scan_textbook": (
-                    *(f"{kernel}<Operator>" for kernel in TEXTBOOK),
-                    f"scan_chunks<Operator, {tile.threads}, {tile.items}>",
+                    *(f"{kernel}<{ops.monoid}>" for kernel in TEXTBOOK),
+                    f"scan_chunks<{ops.monoid}, {tile.threads}, {tile.items}>",
                 ),
             }
             for file, names in instances.items():
@@ -137,7 +149,7 @@ def _sources_of_partition() -> Iterator[Source]:
     even = gpusolve.Map("even", "x % 2 == 0", lambda x: x % 2 == 0, dtype=bool)
     for name, test in (("int8", even), ("float32", None), ("complex128", None)):
         dtype = np.dtype(name)
-        definitions, tested = predicate(test, dtype)
+        definitions, tested = predicate_source(test, dtype)
         shape = f"{THREADS}, {items_for(dtype)}"
         number = CUDA_TYPES[dtype]
         kernels = f"count_kept<{tested}, {shape}>", f"move<{number}, {shape}>"
@@ -181,11 +193,12 @@ def _sources_of_spmv() -> Iterator[Source]:
     ):
         of_A, of_x = np.dtype(entry), np.dtype(number)
         ops = semiring(as_monoid(add), as_monoid(multiply), of_A, of_x)
-        tile = spmv_tile_for(of_A)
-        integer = CUDA_TYPES[np.dtype(index)]
+        none = np.empty(0, index)
+        matrix = CompressedRows(none, none, np.empty(0, of_A), (0, 0))
+        integer = CUDA_TYPES[none.dtype]
         operands = f"{CUDA_TYPES[of_A]}, {CUDA_TYPES[of_x]}, {integer}"
         instances = (
-            f"multiply<Sum, Product, {operands}, {tile.threads}, {tile.items}>",
+            multiply_instance(matrix, of_x, spmv_tile_for(of_A)),
             "add_carries<Sum>",
             f"multiply_entries<Product, {operands}>",
             f"split_path<{integer}>",
@@ -195,42 +208,60 @@ def _sources_of_spmv() -> Iterator[Source]:
 
 
 def _sources_of_gemv() -> Iterator[Source]:
+    M, P = COLUMN_ADDERS
     for name in ("float16", "float32", "float64"):
         dtype = np.dtype(name)
-        number, sums = CUDA_TYPES[dtype], np.promote_types(dtype, np.float32)
-        instances = [
+        number = CUDA_TYPES[dtype]
+        instances = (
             f"gemv_naive<{number}>",
-            f"gemv_threads_per_dot<{number}, 16, 16>",
-            f"gemv_threads_per_row<{number}, 256, 1024>",
-            f"gemv_add_columns<{number}, 32, 32>",
-        ]
-        for pack in (1, 16 // dtype.itemsize):
-            reads = min(MOST_READS, BYTES_IN_FLIGHT // (pack * sums.itemsize))
-            dots, axpys = (
-                Dots(pack, reads, 1, 32, 1, 1),
-                Axpys(pack, reads, 32, 1, 1, 1),
-            )
-            for made in dict.fromkeys((dtype, sums)):
-                instances.append(dots_instance(dtype, made, dots))
-                instances.append(axpys_instance(dtype, made, axpys))
-            tall = Dots(pack, max(1, reads // HEIGHT), HEIGHT, 32, 1, 1)
-            instances.append(dots_instance(dtype, dtype, tall))
-        yield Source(name, "gemv", '#include "monoid.cuh"', tuple(instances))
+            f"gemv_threads_per_dot<{number}, {ROWS_OF_BLOCK}, {THREADS_OF_DOT}>",
+            f"gemv_threads_per_row<{number}, {THREADS}, {TILE_OF_X}>",
+            f"gemv_add_columns<{number}, {M}, {P}>",
+            *dict.fromkeys(map(_gemv_instance, _gemv_operands(dtype))),
+        )
+        yield Source(name, "gemv", ELEMENT_TYPES, instances)
+
+
+def _gemv_operands(dtype: np.dtype[Any]) -> Iterator[Operands]:
+    """Operands for every way to launch: few or many rows, short or long, transposed.
+
+    With one spare column, rows are not whole packs apart.
+    """
+    for rows, columns in ((64, 64), (2, 2**20), (2**17, 256)):
+        for spare in (0, 1):
+            A = np.empty((rows, columns + spare), dtype)[:, :columns]
+            yield operands_of(A, np.empty(columns, dtype), ())
+            yield operands_of(A.T, np.empty(rows, dtype), ())
+
+
+def _gemv_instance(operands: Operands) -> str:
+    """The instance that the launcher chooses; chunks are summed by another kernel."""
+    given = operands.A.dtype
+    if by_dots(operands):
+        dots = dots_of(operands)
+        return dots_instance(given, _sums(operands, dots.chunks), dots)
+    axpys = axpys_of(operands)
+    return axpys_instance(given, _sums(operands, axpys.chunks), axpys)
+
+
+def _sums(operands: Operands, chunks: int) -> np.dtype[Any]:
+    return operands.A.dtype if chunks == 1 else operands.sums_dtype
 
 
 def _sources_of_boosting() -> Iterator[Source]:
-    kernels = ("boost_stacked", "boost_gram", "own_gram")
-    instances = [
-        f"{one}<{number}, {width}, {BOOSTING_THREADS}>"
-        for one in kernels
-        for number in ("float", "double")
-        for width in (1, 4, 6)
-    ]
-    yield Source("", "boosting", "", tuple(instances))
+    files = {"boosting": ("boost_stacked", "boost_gram"), "gram": ("gram_matrices",)}
+    for file, kernels in files.items():
+        instances = tuple(
+            learners_instance(kernel, np.empty((0, width), dtype))
+            for kernel in kernels
+            for dtype in REALS
+            for width in (1, 4, 6)
+        )
+        yield Source("", file, "", instances)
 
 
 def compile_source(source: Source, architecture: int) -> list[Resources]:
-    """Compile the instances of one source to machine code and read the log."""
+    """Compile the instances of one source to machine code, and read the log."""
     from cupy.cuda import nvrtc
 
     text = source_of(source.file, source.definitions)
@@ -260,7 +291,7 @@ def compile_source(source: Source, architecture: int) -> list[Resources]:
 
 
 def read_log(log: str, symbol: str, blank: Resources) -> Resources:
-    """Find one kernel's figures in the log of ``ptxas -v``."""
+    """One kernel's figures in the log of ``ptxas -v``."""
     start = log.index(f"Compiling entry function '{symbol}'")
     part = log[start : log.find("Compiling entry function", start + 1)]
 
@@ -279,12 +310,12 @@ def read_log(log: str, symbol: str, blank: Resources) -> Resources:
 
 
 def one_source_of_each_file() -> list[Source]:
-    """Some instances of every kernel."""
+    """The first source of each file."""
     return list({source.file: source for source in reversed(all_sources())}.values())
 
 
 def resources_on(architecture: int, sources: list[Source]) -> list[Resources]:
-    """The instances of some sources on one architecture."""
+    """The instances of these sources on one architecture."""
     return [
         resources
         for source in sources
@@ -293,12 +324,12 @@ def resources_on(architecture: int, sources: list[Source]) -> list[Resources]:
 
 
 def registers(rows: list[Resources]) -> list[str]:
-    """What the table has of one architecture: a line to a kernel."""
+    """One line for each kernel, as in the table."""
     return [f"{r.operators} {r.instance}: {r.registers} {r.shared_bytes}" for r in rows]
 
 
 def written_registers(architecture: int) -> list[str]:
-    """The same, read from the table."""
+    """`registers` of one architecture, read from the table."""
     column = ARCHITECTURES.index(architecture)
     cells = [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -316,18 +347,18 @@ def table() -> str:
     columns = [resources_on(one, all_sources()) for one in ARCHITECTURES]
     names = " | ".join(f"sm_{one}" for one in ARCHITECTURES)
     lines = [
-        "# What the kernels take",
+        "# Registers and shared memory of the kernels",
         "",
-        "Registers of a thread + static shared memory of a block, in bytes. No kernel",
-        "has a stack or spills. Written by `make resources`, with NVRTC 12.9, which",
-        "needs no GPU.",
+        "Registers per thread + bytes of static shared memory per block. No kernel",
+        "uses a stack or spills registers. Written by `make resources` with NVRTC",
+        "12.9, without a GPU.",
         "",
         f"| operators | kernel | {names} |",
         "| --- | --- " + "| --- " * len(ARCHITECTURES) + "|",
     ]
     for kernel in zip(*columns, strict=True):
-        taken = " | ".join(f"{one.registers} + {one.shared_bytes}" for one in kernel)
-        lines.append(f"| {kernel[0].operators} | `{kernel[0].instance}` | {taken} |")
+        cells = " | ".join(f"{one.registers} + {one.shared_bytes}" for one in kernel)
+        lines.append(f"| {kernel[0].operators} | `{kernel[0].instance}` | {cells} |")
     return "\n".join(lines) + "\n"
 
 

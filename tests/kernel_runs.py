@@ -149,6 +149,16 @@ def gemv(
 # ---- solvers -------------------------------------------------------------------------
 
 
+def gram_matrices(rows: int, count: int) -> Callable[[], None]:
+    def run() -> None:
+        X = rng().random((rows, count))
+        basis = BSplines.spanning(X, 6).evaluate(X)
+        found = on_emulator(make_learners, basis, 6).gram
+        np.testing.assert_allclose(found, make_learners(basis, 6).gram, atol=1e-9)
+
+    return run
+
+
 def boosted(method: str, rows: int, count: int) -> Steps:
     X = rng().random((rows, count))
     learners = make_learners(BSplines.spanning(X, 6).evaluate(X), 6)
@@ -232,6 +242,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         gemv(5000, 3, transpose=True),
         gemv(40, 70, "naive"),
     ],
+    "gram.cu": [gram_matrices(300, 3), gram_matrices(60, 15)],
     "map.cu": [map_elements],
     "nnls_qr.cu": [
         nnls(3, 16, 24),

@@ -1,4 +1,4 @@
-"""The block primitives of ``block.cuh``, in every order of the threads."""
+"""The primitives of ``block.cuh``, in several orders of the threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def kernel(name: str, dtype: Any) -> _emulator.Kernel:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_reduce512(schedule: str, rng: np.random.Generator, dtype: Any) -> None:
+def test_reduce512_sums_512_values(
+    schedule: str, rng: np.random.Generator, dtype: Any
+) -> None:
     values = rng.integers(-1000, 1000, 512).astype(dtype)
     sums = _emulator.empty(512, dtype)
     kernel("sum_by_reduce512", dtype)((1,), (512,), (values, sums))
@@ -30,7 +32,7 @@ def test_reduce512(schedule: str, rng: np.random.Generator, dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("threads", [32, 64, 96, 256, 512, 1024])
-def test_block_reduce(
+def test_block_reduce_gives_every_thread_the_result(
     schedule: str, rng: np.random.Generator, dtype: Any, threads: int
 ) -> None:
     values = rng.integers(0, 1000, (2, threads)).astype(dtype)
@@ -45,7 +47,7 @@ def test_block_reduce(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_thread_gets_the_same_bits(
+def test_block_reduce_gives_every_thread_the_same_bits(
     schedule: str, rng: np.random.Generator, dtype: Any
 ) -> None:
     values = rng.standard_normal(256).astype(dtype)
@@ -56,18 +58,20 @@ def test_every_thread_gets_the_same_bits(
 
 
 @pytest.mark.parametrize("count", [0, 1, 31, 64, 1000])
-def test_argmax(schedule: str, rng: np.random.Generator, count: int) -> None:
+def test_argmax_gives_the_first_maximum(
+    schedule: str, rng: np.random.Generator, count: int
+) -> None:
     values = rng.integers(-5, 5, count).astype(np.float64)
-    where = _emulator.empty(64, np.int32)
-    kernel("first_maximum", np.float64)((1,), (64,), (values, np.int32(count), where))
-    np.testing.assert_array_equal(where, np.argmax(values) if count else -1)
+    indices = _emulator.empty(64, np.int32)
+    kernel("first_maximum", np.float64)((1,), (64,), (values, np.int32(count), indices))
+    np.testing.assert_array_equal(indices, np.argmax(values) if count else -1)
 
 
 @pytest.mark.parametrize(
     ("rows", "columns"), [(1, 1), (5, 200), (200, 5), (70, 70), (3, 0)]
 )
 @pytest.mark.parametrize("contiguous", [0, 1])
-def test_reduce_each(
+def test_reduce_each_sums_rows(
     schedule: str, rng: np.random.Generator, rows: int, columns: int, contiguous: int
 ) -> None:
     matrix = rng.integers(-9, 9, (rows, columns)).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Every kernel compiles for every architecture, without spills, without a GPU."""
+"""Every kernel compiles for every architecture without spills. No GPU is needed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from gpusolve._device.kernels import source_directory
 from gpusolve._nnls.nnls_qr_kernel import MAX_THREADS, STATIC_SHARED_MEMORY
 
 STATIC_LIMIT = 48 * 1024
-"""The static shared memory that a block may have on any architecture."""
+"""Limit on the static shared memory of a block, on any architecture."""
 
 
 def check(rows: list[Resources]) -> None:
-    """No kernel spills, and each finds the room that it needs."""
+    """No kernel spills, and registers and shared memory are within the limits."""
     for row in rows:
         assert row.spilled_bytes == 0, row
         assert row.stack_bytes == 0, row
@@ -39,31 +39,31 @@ def check(rows: list[Resources]) -> None:
         assert row.shared_bytes <= limit, row
 
 
-def test_every_file_is_as_checked_in() -> None:
+def test_resources_of_some_kernels_are_those_of_the_table() -> None:
     rows = resources_on(90, one_source_of_each_file())
     check(rows)
     changed = set(registers(rows)) - set(written_registers(90))
-    assert not changed, "renew the table with: make resources"
+    assert not changed, "update the table with: make resources"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_every_instance_is_as_checked_in(architecture: int) -> None:
+def test_resources_of_all_kernels_are_those_of_the_table(architecture: int) -> None:
     rows = resources_on(architecture, all_sources())
     check(rows)
     written, found = written_registers(architecture), registers(rows)
     changed = "\n".join(
         unified_diff(written, found, TABLE.name, "NVRTC", lineterm="", n=0)
     )
-    assert not changed, f"renew the table with: make resources\n{changed}"
+    assert not changed, f"update the table with: make resources\n{changed}"
 
 
-def test_an_error_is_reported() -> None:
+def test_a_compile_error_is_reported() -> None:
     broken = Source("", "scatter", "", ("scatter<Nowhere>",))
     with pytest.raises(CompileError, match="Nowhere"):
         compile_source(broken, 90)
 
 
-def test_host_and_kernel_agree_on_the_largest_block() -> None:
+def test_launcher_and_kernel_have_the_same_block_limit() -> None:
     source = (source_directory() / "nnls_qr.cu").read_text()
     assert f"constexpr int nnls_max_threads = {MAX_THREADS};" in source

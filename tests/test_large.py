@@ -1,4 +1,4 @@
-"""Arrays beyond 2^31 elements: their arithmetic anywhere, themselves on a GPU."""
+"""Arrays of more than 2^31 elements: index arithmetic anywhere, the arrays on a GPU."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ TILE = 3840
 @pytest.mark.parametrize(
     "length", [1, 7, 3840, 3841, 2**31 - 2, 2**31 - 1, 2**31, 2**31 + 1, 2**40]
 )
-def test_rows_begin_where_they_should(length: int, rng: np.random.Generator) -> None:
+def test_rows_begin_at_multiples_of_their_length(
+    length: int, rng: np.random.Generator
+) -> None:
     starts = TILE * rng.integers(0, 2**40 // TILE, 200)
     items = rng.integers(0, TILE, 200).astype(np.int32)
-    close = starts[:100] + np.minimum(-starts[:100] % length, TILE - 1)
-    items[:100] = close - starts[:100]  # those that begin a row, if one begins there
+    # Half of the items are at the first row that begins in their tile, if there is one.
+    items[:100] = np.minimum(-starts[:100] % length, TILE - 1)
     begins = _emulator.empty(200, bool)
     kernel = _emulator.Kernel(SOURCE, "row_begins", source_directory())
     sizes = np.int32(200), np.int64(length), np.int32(TILE)
@@ -35,9 +37,9 @@ def test_rows_begin_where_they_should(length: int, rng: np.random.Generator) -> 
 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 2**31 + 1])
-def test_a_long_row_begins(length: int) -> None:
+def test_a_row_longer_than_a_tile_begins_once(length: int) -> None:
     starts = np.arange(length - length % TILE, length + 2 * TILE, TILE)
-    begun = []
+    found = []
     kernel = _emulator.Kernel(SOURCE, "row_begins", source_directory())
     for start in starts:
         items = np.arange(TILE, dtype=np.int32)
@@ -46,17 +48,17 @@ def test_a_long_row_begins(length: int) -> None:
             sizes = np.int32(240), np.int64(length), np.int32(TILE)
             every = np.full(240, start, np.int64)
             kernel((1,), (256,), (every, np.ascontiguousarray(part), *sizes, begins))
-            begun += list(start + part[begins])
-    assert begun == [length]
+            found += list(start + part[begins])
+    assert found == [length]
 
 
 @pytest.fixture(
     params=[pytest.param(2**31, marks=pytest.mark.gpu, id="cuda"), 5000],
 )
 def half(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Where to look closely, in an array that is a little longer.
+    """The index around which results are checked, in an array that is a little longer.
 
-    Beyond 2^31 on a GPU; elsewhere on the stand-in, to see that the tests are right.
+    2^31 on a GPU; small on the stand-in, to check the tests themselves.
     """
     if request.param < 2**31:
         with cupy_stand_in.installed(1):

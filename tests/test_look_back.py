@@ -1,8 +1,8 @@
 """The protocol of decoupled look-back: blocks that publish, wait and read.
 
-The emulator replays how blocks interleave by a seed, and its race detector knows which
-writes a block may rely on. So each of the protocol's promises is broken here on
-purpose, in a copy of the source, to see that it would be noticed.
+The emulator interleaves blocks in an order that a seed determines, and its race
+detector knows which writes are visible to a block. Tests break each guarantee of the
+protocol in a copy of the source, and check that the error is reported.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gpusolve._blocks.scan_kernel import tile_for
 from gpusolve.monoid import segment_sums_of_one
 
 SEEDS = range(6)
-SMALL, MIDDLE = np.int32, np.int64
-"""Elements that travel in one word of a tile's state, and in two."""
+ONE_WORD, TWO_WORDS = np.int32, np.int64
+"""Elements that fit into one word of a tile's state, and into two."""
 
 Alter = Callable[[str, str], None]
 
@@ -36,7 +36,7 @@ def emulate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def alter(copied_sources: Path) -> Alter:
-    """Replace a piece of look_back.cuh, for this test."""
+    """Replaces a piece of look_back.cuh during a test."""
     header = copied_sources / "look_back.cuh"
 
     def replace(old: str, new: str) -> None:
@@ -48,7 +48,7 @@ def alter(copied_sources: Path) -> Alter:
 
 
 def scan_tiles(dtype: Any, seed: int, tiles: int = 6) -> None:
-    """Scan a few tiles with as many blocks, and look at the result."""
+    """Scan a few tiles, with one block per tile, and check the result."""
     n = tiles * tile_for(np.dtype(dtype).itemsize).size - 5
     top = np.iinfo(dtype).max // 2**20
     x = np.random.default_rng(seed).integers(-top, top, n).astype(dtype)
@@ -58,7 +58,7 @@ def scan_tiles(dtype: Any, seed: int, tiles: int = 6) -> None:
 
 
 def scan_large_elements(seed: int, tiles: int = 6) -> None:
-    """The same with elements of 32 bytes, which do not travel in words."""
+    """`scan_tiles` with elements of 32 bytes, which do not fit into the state words."""
     n = tiles * tile_for(32).size - 5
     x = np.random.default_rng(seed).integers(-9, 9, n)
     with _emulator.schedule("random", seed):
@@ -66,24 +66,24 @@ def scan_large_elements(seed: int, tiles: int = 6) -> None:
     np.testing.assert_array_equal(y[:, 3], np.cumsum(x))
 
 
-def scan_in_all_interleavings(scan: Callable[[int], None]) -> None:
+def scan_with_all_seeds(scan: Callable[[int], None]) -> None:
     for seed in SEEDS:
         scan(seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("dtype", [SMALL, MIDDLE])
+@pytest.mark.parametrize("dtype", [ONE_WORD, TWO_WORDS])
 def test_no_race_in_any_interleaving(dtype: Any, seed: int) -> None:
     scan_tiles(dtype, seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_race_of_large_elements(seed: int) -> None:
+def test_no_race_with_large_elements(seed: int) -> None:
     scan_large_elements(seed)
 
 
-@pytest.mark.parametrize("dtype", [SMALL, MIDDLE])
-def test_no_race_among_segments(schedule: str, dtype: Any) -> None:
+@pytest.mark.parametrize("dtype", [ONE_WORD, TWO_WORDS])
+def test_no_race_with_segments(schedule: str, dtype: Any) -> None:
     n = 5 * tile_for(np.dtype(dtype).itemsize).size
     rng = np.random.default_rng(1)
     x = rng.integers(-9, 9, n).astype(dtype)
@@ -96,19 +96,19 @@ def test_no_race_among_segments(schedule: str, dtype: Any) -> None:
 
 def trapped(seed: int) -> bool:
     try:
-        scan_tiles(SMALL, seed)
+        scan_tiles(ONE_WORD, seed)
     except _emulator.KernelError as error:
         return "__trap()" in str(error)
     return False
 
 
-def test_tiles_wait_for_each_other(alter: Alter) -> None:
-    alter("__nanosleep(nanoseconds_between_looks)", "__trap()")
+def test_some_tile_waits_for_another(alter: Alter) -> None:
+    alter("__nanosleep(nanoseconds_between_polls)", "__trap()")
     assert any(trapped(seed) for seed in SEEDS)
 
 
 @pytest.mark.parametrize("status", ["tile_aggregate", "tile_prefix"])
-def test_tiles_meet_aggregates_and_prefixes(alter: Alter, status: str) -> None:
+def test_tiles_read_aggregates_and_prefixes(alter: Alter, status: str) -> None:
     line = "complete = published.status == tile_prefix"
     alter(line, f"if (published.status == {status} && tile > 1) __trap(); {line}")
     assert any(trapped(seed) for seed in SEEDS)
@@ -128,24 +128,24 @@ READERS_FENCE = """__threadfence();
         (READERS_FENCE, "published.flagged.value"),
     ],
 )
-def test_a_missing_fence_is_noticed(alter: Alter, fence: str, without: str) -> None:
+def test_a_missing_fence_is_reported(alter: Alter, fence: str, without: str) -> None:
     alter(fence, without)
     with pytest.raises(_emulator.KernelError, match="published"):
-        scan_in_all_interleavings(scan_large_elements)
+        scan_with_all_seeds(scan_large_elements)
 
 
 PUBLISH = "state[k] = static_cast<unsigned long long>(parts[k]) << part_shift | low;"
 
 
-def test_a_status_before_its_element_is_noticed(alter: Alter) -> None:
+def test_a_status_written_before_its_element_is_reported(alter: Alter) -> None:
     alter("*place(tile, status) = flagged.value;\n            __threadfence();", "")
     alter(PUBLISH, PUBLISH + "if (!packed) *place(tile, status) = flagged.value;")
     with pytest.raises(_emulator.KernelError, match="published"):
-        scan_in_all_interleavings(scan_large_elements)
+        scan_with_all_seeds(scan_large_elements)
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_a_split_word_is_noticed(alter: Alter, first: int) -> None:
+def test_a_word_written_in_halves_is_reported(alter: Alter, first: int) -> None:
     halves = ["half[2 * k] = low;", "half[2 * k + 1] = parts[k];"]
     alter(
         PUBLISH,
@@ -155,10 +155,10 @@ def test_a_split_word_is_noticed(alter: Alter, first: int) -> None:
         + "}",
     )
     with pytest.raises(_emulator.KernelError, match="states"):
-        scan_in_all_interleavings(partial(scan_tiles, SMALL))
+        scan_with_all_seeds(partial(scan_tiles, ONE_WORD))
 
 
-def test_words_of_two_elements_are_noticed(alter: Alter) -> None:
+def test_words_of_two_states_give_a_wrong_result(alter: Alter) -> None:
     alter("return agreed ? low : tile_unknown;", "return low;")
     with pytest.raises(AssertionError, match="not equal"):
-        scan_in_all_interleavings(partial(scan_tiles, MIDDLE))
+        scan_with_all_seeds(partial(scan_tiles, TWO_WORDS))

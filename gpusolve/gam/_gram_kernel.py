@@ -1,6 +1,6 @@
 """How passes over the rows are launched, and the first of them: Gram matrices.
 
-The kernels stand in ``cuda_src/boosting.cu``.
+The kernels are in ``cuda_src/gram.cu`` and ``cuda_src/boosting.cu``.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def own_gram(
     count, rows = first.shape
     warps = gram_warps(0, n_basis, device.shared_memory_per_block)
     needed = DOUBLE * warps * n_basis**2
-    kernel = device.kernel("boosting", instance("own_gram", values))
+    kernel = device.kernel("gram", instance("gram_matrices", values))
     chunks = launch_shape(kernel, count, rows, needed).chunks
     parts = device.empty((chunks, count, n_basis, n_basis), np.float64)
     kernel(

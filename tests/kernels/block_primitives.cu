@@ -1,8 +1,8 @@
-// The primitives of block.cuh, one kernel for each, so that tests can see their answers.
+// Kernels that test the primitives of block.cuh.
 
 #include "block.cuh"
 
-/// One block of 512 threads: sums[t] is what thread t gets.
+/// One block of 512 threads: sums[t] is the result in thread t.
 template <class T>
 __global__ void sum_by_reduce512(const T* values, T* sums) {
     __shared__ T shared[512];
@@ -10,8 +10,8 @@ __global__ void sum_by_reduce512(const T* values, T* sums) {
     sums[threadIdx.x] = reduce512(shared, threadIdx.x);
 }
 
-/// Sums and maxima of two arrays in turn, many times over: the storage is used again without a
-/// barrier in between. Thread t of block k answers at k * blockDim.x + t.
+/// Alternating sums and maxima, which reuse the storage without a barrier in between. Thread t of
+/// block k writes its results at k * blockDim.x + t.
 template <class T>
 __global__ void sum_and_maximum(const T* values, int rounds, T* sums, T* maxima) {
     __shared__ typename BlockReduce<T>::Storage storage;
@@ -24,17 +24,17 @@ __global__ void sum_and_maximum(const T* values, int rounds, T* sums, T* maxima)
     }
 }
 
-/// Where the largest of `count` values first stands, told by every thread.
+/// The index of the first maximum of `count` values, written by every thread.
 template <class T>
-__global__ void first_maximum(const T* values, int count, int* where) {
+__global__ void first_maximum(const T* values, int count, int* indices) {
     __shared__ typename BlockReduce<Located<T>>::Storage storage;
     BlockReduce<Located<T>> reduce(storage);
     Located<T> best = ArgMax<T>::identity();
     for (int i = threadIdx.x; i < count; i += blockDim.x) best = ArgMax<T>()(best, {values[i], i});
-    where[threadIdx.x] = reduce(best, ArgMax<T>()).index;
+    indices[threadIdx.x] = reduce(best, ArgMax<T>()).index;
 }
 
-/// Row sums of a matrix, by either mapping.
+/// Row sums of a matrix, with either mapping of `reduce_each`.
 template <class T>
 __global__ void row_sums(const T* matrix, int rows, int columns, int outputs_contiguous, T* sums) {
     reduce_each<T>(

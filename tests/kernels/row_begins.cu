@@ -1,4 +1,4 @@
-// Where rows begin, asked of scan.cu near the ends of 32-bit integers.
+// A kernel that tests `RowBegins` of scan.cu, also near the limits of 32-bit integers.
 
 #include "scan.cu"
 

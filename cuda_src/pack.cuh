@@ -1,0 +1,31 @@
+// Several neighbouring elements that one instruction reads: 16 bytes where they allow it.
+
+#pragma once
+
+constexpr int pack_bytes = 16;
+
+/// Elements of type T in a pack of 16 bytes; 1 if such elements do not fill it exactly.
+template <class T>
+constexpr int pack_size =
+    sizeof(T) < pack_bytes && pack_bytes % sizeof(T) == 0 ? pack_bytes / sizeof(T) : 1;
+
+template <class T, int size = pack_size<T>>
+struct alignas(size > 1 ? size * sizeof(T) : alignof(T)) Pack {
+    T values[size];
+
+    __device__ __forceinline__ void operator+=(const Pack& other) {
+#pragma unroll
+        for (int k = 0; k < size; ++k) values[k] += other.values[k];
+    }
+};
+
+/// Whether a pack can be read from this address.
+template <int size, class T>
+__device__ __forceinline__ bool is_aligned(const T* from) {
+    return size == 1 || reinterpret_cast<size_t>(from) % alignof(Pack<T, size>) == 0;
+}
+
+template <int size, class T>
+__device__ __forceinline__ Pack<T, size> read_pack(const T* from) {
+    return *reinterpret_cast<const Pack<T, size>*>(from);
+}
