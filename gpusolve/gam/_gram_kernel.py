@@ -96,7 +96,7 @@ def instance(name: str, values: Array) -> str:
     return f"{name}<{CUDA_TYPES[values.dtype]}, {values.shape[-1]}, {THREADS}>"
 
 
-def own_gram(
+def gram_matrices(
     first: Array, values: Array, weights: Array | None, n_basis: int, device: Device
 ) -> Array:
     """``X' W X`` of each learner, which must fit: see `gram_fits`.

@@ -17,7 +17,7 @@ from .._device.arrays import (
 )
 from .._device.kernels import Device, current, device_of
 from .._device.threads import one_blas_thread, workers
-from ._gram_kernel import gram_fits, own_gram
+from . import _gram_kernel
 from .basis import CompactBasis
 from .penalty import Matrix, null_dimension, penalty_matrix
 from .products import cross_products, dense_gram
@@ -108,9 +108,9 @@ def gram_matrices(
     """``X'WX`` of every learner, (K, k, k) of float64, on the device of the basis."""
     if device is None:
         return gram_by_cells(basis, n_basis, weights)
-    if not gram_fits(0, n_basis, device):
+    if not _gram_kernel.gram_fits(0, n_basis, device):
         return dense_gram(basis, n_basis, weights)
-    return own_gram(*basis, weights, n_basis, device)
+    return _gram_kernel.gram_matrices(*basis, weights, n_basis, device)
 
 
 def gram_by_cells(
