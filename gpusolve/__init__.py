@@ -1,6 +1,6 @@
 """Batched solvers for NVIDIA GPUs, on CuPy; the same calls run on NumPy."""
 
-from . import gam, reference, sparse
+from . import emulator, gam, reference, sparse
 from ._blocks.partition import replicate, scatter, stable_partition
 from ._blocks.reduce import all, any, maximum_segment_sum, reduce
 from ._blocks.scan import scan, segmented_scan
@@ -17,6 +17,7 @@ __all__ = [
     "NNLSResult",
     "all",
     "any",
+    "emulator",
     "gam",
     "gemv",
     "maximum_segment_sum",

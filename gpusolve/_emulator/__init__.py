@@ -12,10 +12,12 @@ scheduler. To step through a kernel, attach a debugger to Python: the compiled o
 has line numbers of the ``.cu`` file, and variables with ``CXXFLAGS=-g``.
 """
 
+from ._allocate import empty, zeros
 from ._compiler import cache_directory, compiler
-from ._device import empty, multiprocessors, shared_memory_per_block, zeros
+from ._device import multiprocessors, shared_memory_per_block
 from ._errors import CompileError, KernelError
 from ._kernel import Kernel
+from ._profile import profile
 from ._races import races
 from ._schedule import schedule
 
@@ -27,6 +29,7 @@ __all__ = [
     "compiler",
     "empty",
     "multiprocessors",
+    "profile",
     "races",
     "schedule",
     "shared_memory_per_block",

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Literal
 
 from . import _device
 from ._errors import CompileError
@@ -69,6 +70,16 @@ _INSTRUMENTATION = {
     "Clang": ("-fsanitize=thread", "-mllvm", "-tsan-distinguish-volatile=1"),
 }
 """Insert calls at each memory access, defined in ``runtime/instrumentation.cpp``."""
+
+_COVERAGE = {
+    "GCC": ("-fsanitize-coverage=trace-pc", "-fno-tree-sra"),
+    "Clang": ("-fsanitize-coverage=bb,trace-pc",),
+}
+"""Insert a call in each basic block; keep a structure of 16 bytes one access, which GCC
+would split into its members."""
+
+Variant = Literal["plain", "races", "profile"]
+"""How a kernel is compiled: without instrumentation, for races, or for a profile."""
 
 _LIBRARIES = (
     "-nodefaultlibs",
@@ -136,7 +147,7 @@ def _compiler_command() -> list[str] | None:
 
 
 def build(
-    source: Path, instance: str, include: Path, definitions: str, *, watched: bool
+    source: Path, instance: str, include: Path, definitions: str, *, variant: Variant
 ) -> Path:
     """The shared object of one kernel instance, compiled if it is not in the cache.
 
@@ -150,8 +161,7 @@ def build(
         The directory of its headers.
     definitions : str
         C++ text that is inserted before the source.
-    watched : bool
-        Whether to compile it for race detection.
+    variant : {"plain", "races", "profile"}
 
     Raises
     ------
@@ -168,8 +178,7 @@ def build(
         name="the emulator's runtime",
     )
     command = [*program, *_FLAGS, *_KERNEL_FLAGS, *user]
-    if watched:
-        command += _instrumentation(program[0])
+    command += _instrumentation(program[0], variant)
     search = [*_precompiled(command), f"-I{RUNTIME}", f"-I{include}"]
     readable = re.sub("[^A-Za-z0-9]+", "_", instance).strip("_")
     return _cached(
@@ -183,7 +192,7 @@ def build(
             "-",
             "-xnone",
             str(runtime),
-            *(_LIBRARIES if watched else ()),
+            *(() if variant == "plain" else _LIBRARIES),
         ],
         name=f"{instance} in {source.name}",
         text=_KERNEL.format(
@@ -335,8 +344,10 @@ def _version(path: str) -> str:
     return result.stdout
 
 
-def _instrumentation(path: str) -> tuple[str, ...]:
-    return _INSTRUMENTATION["Clang" if _is_clang(path) else "GCC"]
+def _instrumentation(path: str, variant: Variant) -> tuple[str, ...]:
+    family = "Clang" if _is_clang(path) else "GCC"
+    accesses = () if variant == "plain" else _INSTRUMENTATION[family]
+    return accesses + (_COVERAGE[family] if variant == "profile" else ())
 
 
 def _is_clang(path: str) -> bool:

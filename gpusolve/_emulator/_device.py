@@ -1,4 +1,4 @@
-"""Limits of the emulated device, and memory allocation.
+"""Limits of the emulated device.
 
 The limits are those of compute capability 8.6, which has the least shared memory per
 block since Ampere: a kernel that fits here fits there, too. With two multiprocessors,
@@ -6,11 +6,6 @@ several blocks run concurrently, and each block of a persistent grid does severa
 """
 
 from __future__ import annotations
-
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 multiprocessors = 2
 shared_memory_per_block = 99 * 1024
@@ -26,26 +21,6 @@ _SHARED_MEMORY_RESERVED = 1024
 
 _LARGEST_BLOCK = (1024, 1024, 64)
 _LARGEST_GRID = (2**31 - 1, 65535, 65535)
-
-POISON = 0xFF
-
-
-def empty(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An uninitialised array: NaN in floating point, -1 in signed integers.
-
-    Examples
-    --------
-    >>> empty(2, np.float64)
-    array([nan, nan])
-    """
-    array = np.empty(shape, dtype)
-    array.reshape(-1).view(np.uint8)[...] = POISON
-    return array
-
-
-def zeros(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An array of zeros."""
-    return np.zeros(shape, dtype)
 
 
 def resident_blocks(threads: int, shared_bytes: int) -> int:

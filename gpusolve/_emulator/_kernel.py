@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from . import _device
 from ._arguments import Array, Parameter, checked
-from ._compiler import build
+from ._compiler import Variant, build
 from ._errors import KernelError
 from ._memory import DeviceMemory, NamedArray
+from ._profile import Report, active_report, add_launch
 from ._program import Program, Request
 from ._races import watching
 from ._report import explain
@@ -49,6 +52,7 @@ class Kernel:
     ) -> None:
         self.instance = instance
         self._compile = functools.partial(build, source, instance, include, definitions)
+        self._programs: dict[Variant, Program] = {}
         self._parameters = self._read_parameters(source)
 
     def __repr__(self) -> str:
@@ -92,7 +96,10 @@ class Kernel:
             for parameter, value in zip(self._parameters, values, strict=True)
             if isinstance(value, np.ndarray)
         ]
-        with DeviceMemory(arrays, touch_end=schedule.order != "reverse") as memory:
+        report = active_report()
+        # A profile needs the arrays aligned, as on a GPU.
+        touch_end = schedule.order != "reverse" and report is None
+        with DeviceMemory(arrays, touch_end) as memory:
             stored = _stored(self._parameters, values, memory.pointers())
             addresses = [one.ctypes.data for one in stored]
             # All resident blocks run concurrently, because a kernel may rely on it.
@@ -113,9 +120,10 @@ class Kernel:
                 arguments=(ctypes.c_void_p * len(addresses))(*addresses),
                 stack_stride=STRIDE,
             )
-            report = program.launch(request, memory.written_spans())
-            if report.happened:
-                text = explain(report, self.instance, memory, program.path)
+            with self._counted(report, request, memory):
+                failure = program.launch(request, memory.written_spans())
+            if failure.happened:
+                text = explain(failure, self.instance, memory, program.path)
                 raise KernelError(text)
             memory.check(self.instance)
             memory.copy_back()
@@ -132,18 +140,39 @@ class Kernel:
             threads, self._static_shared_memory() + shared_bytes
         )
 
+    @contextlib.contextmanager
+    def _counted(
+        self, report: Report | None, request: Request, memory: DeviceMemory
+    ) -> Iterator[None]:
+        """Count the costs of a launch, if there is a report to add them to."""
+        if report is None:
+            yield
+            return
+        program, spans = self._program, memory.named_spans()
+        blocks, threads = math.prod(request.grid), math.prod(request.block)
+        start = time.perf_counter()
+        with program.profile(list(spans.values())) as profile:
+            request.profile = profile
+            yield
+            counts = program.summary(profile)
+            names = list(spans)
+            add_launch(
+                report, self.instance, blocks, threads, names, counts, program.path
+            )
+        report.host.launches += 1
+        report.host.seconds -= time.perf_counter() - start
+
     @property
     def _program(self) -> Program:
-        """The object to launch; race detection needs another one."""
-        return self._watched_program if watching() else self._plain_program
+        """The object to launch: races and profiles need other ones."""
+        if active_report() is not None:
+            return self._variant("profile")
+        return self._variant("races" if watching() else "plain")
 
-    @functools.cached_property
-    def _plain_program(self) -> Program:
-        return Program(self._compile(watched=False), watched=False)
-
-    @functools.cached_property
-    def _watched_program(self) -> Program:
-        return Program(self._compile(watched=True), watched=True)
+    def _variant(self, variant: Variant) -> Program:
+        if variant not in self._programs:
+            self._programs[variant] = Program(self._compile(variant=variant), variant)
+        return self._programs[variant]
 
     def _static_shared_memory(self) -> int:
         return self._program.static_shared_bytes()

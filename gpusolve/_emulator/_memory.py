@@ -187,6 +187,13 @@ class DeviceMemory:
             if any(one.is_written for one in arena.arrays)
         ]
 
+    def named_spans(self) -> dict[str, tuple[int, int]]:
+        """Addresses and sizes of the arrays; arrays that overlap share one."""
+        return {
+            " and ".join(one.name for one in arena.arrays): arena.span
+            for arena in self._arenas
+        }
+
     def describe(self, address: int) -> str:
         """The object at an address, for an error message."""
         for arena in self._arenas:

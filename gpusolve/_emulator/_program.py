@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ._compiler import Variant
+from ._profile import Summary
 from ._report import Report
 from ._stacks import stacks
 
@@ -47,6 +50,7 @@ class Request(ctypes.Structure):
         ("stack_stride", ctypes.c_uint64),
         ("watched", ctypes.POINTER(Span)),
         ("watched_count", ctypes.c_uint64),
+        ("profile", ctypes.c_void_p),
     ]
 
 
@@ -56,15 +60,17 @@ class Program:
     Parameters
     ----------
     path : Path
-    watched : bool
-        Whether it is compiled for race detection.
+    variant : {"plain", "races", "profile"}
+        How it is compiled.
     """
 
-    def __init__(self, path: Path, *, watched: bool) -> None:
+    def __init__(self, path: Path, variant: Variant) -> None:
         self.path = path
-        self.watched = watched
+        self.variant = variant
         self._object = ctypes.CDLL(str(path))
         self._object.emulator_static_shared_bytes.restype = ctypes.c_uint64
+        self._object.emulator_new_profile.restype = ctypes.c_void_p
+        self._object.emulator_summarise_profile.restype = ctypes.POINTER(Summary)
 
     def static_shared_bytes(self) -> int:
         """Bytes of the kernel's `__shared__` variables."""
@@ -77,6 +83,22 @@ class Program:
         )
         return types[:count]
 
+    @contextlib.contextmanager
+    def profile(self, spans: Sequence[tuple[int, int]]) -> Iterator[ctypes.c_void_p]:
+        """A profile that counts accesses to the memory at these addresses and sizes."""
+        arrays = (Span * len(spans))(*(Span(*span) for span in spans))
+        profile = self._object.emulator_new_profile(arrays, ctypes.c_uint64(len(spans)))
+        pointer = ctypes.c_void_p(profile)
+        try:
+            yield pointer
+        finally:
+            self._object.emulator_delete_profile(pointer)
+
+    def summary(self, profile: ctypes.c_void_p) -> Summary:
+        """The counts of a launch; valid as long as the profile is."""
+        summary: Summary = self._object.emulator_summarise_profile(profile).contents
+        return summary
+
     def launch(self, request: Request, spans: Sequence[tuple[int, int]]) -> Report:
         """Run the kernel in a new thread, so that Ctrl-C can end an endless kernel.
 
@@ -88,7 +110,7 @@ class Program:
             Addresses and sizes of the arrays that the kernel may write.
         """
         report = Report()
-        if self.watched:
+        if self.variant == "races":
             # One extra element, because a null pointer would turn the detection off.
             watched = (Span * (len(spans) + 1))(*(Span(*span) for span in spans))
             request.watched = watched

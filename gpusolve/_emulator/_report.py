@@ -9,7 +9,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from ._compiler import RUNTIME
+from ._lines import source_line
 from ._memory import DeviceMemory
 
 
@@ -72,7 +72,7 @@ def explain(report: Report, kernel: str, memory: DeviceMemory, compiled: Path) -
     where.append(f"block {tuple(report.block)}")
     if report.line:
         where.append(f"{report.file.decode()}:{report.line}")
-    elif report.instruction and (line := _line(compiled, report.instruction)):
+    elif report.instruction and (line := source_line(compiled, report.instruction)):
         where.append(line)
     return f"{', '.join(where)}: {_error(report, memory, compiled)}"
 
@@ -88,7 +88,7 @@ def _error(report: Report, memory: DeviceMemory, compiled: Path) -> str:
 
 
 def _race(report: Report, memory: DeviceMemory, compiled: Path) -> str:
-    line = _line(compiled, report.other_instruction)
+    line = source_line(compiled, report.other_instruction)
     same_block = tuple(report.other_block) == tuple(report.block)
     other = f"thread {tuple(report.other_thread)}"
     if not same_block:
@@ -179,18 +179,3 @@ def _shared_variable(compiled: Path, offset: int) -> tuple[str, int, int] | None
     # The kernels of a file may have different names for the dynamic memory.
     names = sorted({name for offset, _, name in before if offset == start})
     return " or ".join(names), start, size
-
-
-def _line(compiled: Path, instruction: int) -> str | None:
-    """The source line of an instruction; None if binutils are not installed."""
-    program = shutil.which("addr2line") or shutil.which("llvm-addr2line")
-    if program is None:
-        return None
-    # Inlined functions from the innermost outwards: the first line outside the runtime.
-    command = [program, "-i", "-e", str(compiled), hex(instruction)]
-    found = subprocess.run(command, capture_output=True, text=True).stdout
-    for line in found.splitlines():
-        file, _, number = line.split(" ")[0].rpartition(":")
-        if number.isdigit() and number != "0" and Path(file).parent != RUNTIME:
-            return f"{Path(file).name}:{number}"
-    return None

@@ -92,6 +92,14 @@ void BlockRunner::start_race_detection() {
     race_state_->begin(block_);
 }
 
+void BlockRunner::start_profile() {
+    const Span shared = thread_local_variables();
+    if (!profile_)
+        profile_.emplace(*launch_.profile, launch_.threads(),
+                         MemorySpan{reinterpret_cast<std::uintptr_t>(shared.start), shared.bytes});
+    profile_->begin();
+}
+
 // ---- the scheduler ----------------------------------------------------------------------
 
 void BlockRunner::run(unsigned long long block) {
@@ -101,10 +109,12 @@ void BlockRunner::run(unsigned long long block) {
     blockIdx = block_index(launch_.grid, block);
     schedule_ = launch_.schedule.derive(block);
     if (launch_.races) start_race_detection();
+    if (launch_.profile) start_profile();
     for (Warp& warp : warps_) warp = {warp.present, warp.present, 0, 0, 0, 0};
     finished_ = 0;
     while (finished_ < threads_.size())
         if (!run_ready_warps()) release_barrier();
+    if (profile_) profile_->end();
     check_shared_memory();
 }
 
@@ -194,12 +204,16 @@ void BlockRunner::maybe_yield() {
 void BlockRunner::fence(Scope scope) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (race_state_) run_on_scheduler([=] { race_state_->fence(number_of(*running_), scope); });
+    if (profile_) profile_->count(Counter::fences);
     maybe_yield();
 }
 
 bool BlockRunner::is_watched(const volatile void* address) const {
-    if (!race_state_) return false;
     const auto location = reinterpret_cast<std::uintptr_t>(address);
+    if (profile_)
+        return profile_->find_memory(location) != Profile::uncounted &&
+               !is_emulator_variable(location);
+    if (!race_state_) return false;
     return race_state_->shared_memory().contains(location) ? !is_emulator_variable(location)
                                                            : launch_.races->is_watched(location);
 }
@@ -210,10 +224,27 @@ void BlockRunner::check_access(const volatile void* address, std::size_t bytes, 
         const auto location = reinterpret_cast<std::uintptr_t>(address);
         // The address of the call; `caller` is the return address.
         const auto instruction = reinterpret_cast<std::uintptr_t>(caller) - 1;
+        if (profile_) {
+            const auto type = how.writes ? AccessType::write : AccessType::read;
+            profile_->access(number_of(*running_), location, bytes, type, instruction);
+            return;
+        }
         if (auto race = launch_.races->check(*race_state_, number_of(*running_), location, bytes,
                                              how, instruction))
             fail_race(*race, how, instruction);
     });
+}
+
+void BlockRunner::count_atomic(const volatile void* address, std::size_t bytes, void* caller) {
+    if (!is_watched(address)) return;
+    run_on_scheduler([=] {
+        profile_->access(number_of(*running_), reinterpret_cast<std::uintptr_t>(address), bytes,
+                         AccessType::atomic, reinterpret_cast<std::uintptr_t>(caller) - 1);
+    });
+}
+
+void BlockRunner::count_code(void* caller) {
+    if (profile_) profile_->count_code(reinterpret_cast<std::uintptr_t>(caller));
 }
 
 void BlockRunner::switch_worker() {
@@ -254,6 +285,7 @@ void BlockRunner::release_barrier() {
         count += thread.value;
     }
     if (race_state_) race_state_->barrier();
+    if (profile_) profile_->barrier();
     for (Thread& thread : threads_) thread.value = count;
     for (Warp& warp : warps_) {
         warp.ready = warp.present;
@@ -293,6 +325,8 @@ unsigned long long BlockRunner::exchange(Operation operation, unsigned mask,
     if (complete) complete_exchange(warp, lanes, mask);
     if (complete && race_state_ && operation == Operation::syncwarp)
         run_on_scheduler([&] { race_state_->sync(thread.warp, mask); });
+    if (complete && profile_)
+        run_on_scheduler([&] { profile_->warp_operation(operation, thread.warp, mask); });
     suspend();
     return thread.value;
 }

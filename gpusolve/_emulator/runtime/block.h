@@ -19,6 +19,7 @@
 
 #include "device.h"
 #include "fiber.h"
+#include "profile.h"
 #include "races.h"
 #include "report.h"
 #include "schedule.h"
@@ -41,6 +42,7 @@ struct Launch {
     StackMemory stacks;
     WorkerScheduler* worker_scheduler;  // null if blocks run concurrently
     RaceDetector* races;                // null if races are not detected
+    Profile* profile;                   // null if costs are not counted
     std::atomic<bool> stopped{false};
     std::atomic<bool> reported{false};
     Report* report;
@@ -104,10 +106,13 @@ class BlockRunner {
     void fence(Scope scope);
     void check_access(const volatile void* address, std::size_t bytes, AccessKind how,
                       void* caller);
+    void count_atomic(const volatile void* address, std::size_t bytes, void* caller);
+    void count_code(void* caller);
     [[noreturn]] void exit_thread();
 
     bool in_stacks(const void* address) const;
     bool is_watched(const volatile void* address) const;
+    bool is_profiled() const { return profile_.has_value(); }
     const Thread* running() const { return running_; }
     std::uint32_t number_of(const Thread& thread) const {
         return static_cast<std::uint32_t>(&thread - threads_.data());
@@ -127,6 +132,7 @@ class BlockRunner {
   private:
     [[noreturn]] static void thread_main();
     void start_race_detection();
+    void start_profile();
     bool run_ready_warps();
     bool run_ready_lanes(int warp);
     void resume(Thread& thread);
@@ -142,6 +148,7 @@ class BlockRunner {
     Launch& launch_;
     const int number_;
     std::optional<BlockRaceState> race_state_;  // empty if races are not detected
+    std::optional<BlockProfile> profile_;       // empty if costs are not counted
     Schedule schedule_;
     unsigned long long block_ = 0;
     StackMemory stacks_;

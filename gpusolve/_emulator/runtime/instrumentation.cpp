@@ -1,7 +1,8 @@
 // The functions that ThreadSanitizer's instrumentation calls at each memory access.
 //
-// For race detection, kernels are compiled with this instrumentation, and linked with these
-// functions in place of the sanitizer's library.
+// To detect races, and to count costs, kernels are compiled with this instrumentation, and
+// linked with these functions in place of the sanitizer's library. To count costs they also
+// call a function in each basic block.
 
 #include "block.h"
 
@@ -29,12 +30,23 @@ void check_volatile_access(const volatile void* address, std::size_t bytes, Acce
 }
 
 /// The operation comes before the check, because its result decides whether memory is written.
+/// A profile counts it as one atomic operation; the load before it in a loop is not counted.
 template <class T>
 bool compare_exchange(volatile T* address, T* expected, T value, void* caller) {
+    if (BlockRunner* runner = current_runner(); runner && runner->is_profiled()) {
+        runner->count_atomic(address, sizeof(T), caller);
+        return __atomic_compare_exchange_n(address, expected, value, false, __ATOMIC_SEQ_CST,
+                                           __ATOMIC_SEQ_CST);
+    }
     const bool done = __atomic_compare_exchange_n(address, expected, value, false, __ATOMIC_SEQ_CST,
                                                   __ATOMIC_SEQ_CST);
     check_access(address, sizeof(T), done ? update : strong_read, caller);
     return done;
+}
+
+void check_atomic_load(const volatile void* address, std::size_t bytes, void* caller) {
+    BlockRunner* runner = current_runner();
+    if (runner && !runner->is_profiled()) check_access(address, bytes, strong_read, caller);
 }
 
 }  // namespace
@@ -43,13 +55,17 @@ bool compare_exchange(volatile T* address, T* expected, T value, void* caller) {
 
 using namespace emulator;
 
+#define EMULATOR_CALLER __builtin_return_address(0)
+
 extern "C" {
+
+void __sanitizer_cov_trace_pc() {
+    if (BlockRunner* runner = current_runner()) runner->count_code(EMULATOR_CALLER);
+}
 
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
-
-#define EMULATOR_CALLER __builtin_return_address(0)
 
 #define EMULATOR_ACCESSES(bytes)                                              \
     void __tsan_read##bytes(void* address) {                                  \
@@ -111,7 +127,7 @@ void* __tsan_memset(void* target, int value, unsigned long bytes) {
 // The functions for atomics.h. For compare and exchange GCC calls `_strong`, Clang `_val`.
 #define EMULATOR_ATOMICS(bits, T)                                                                \
     T __tsan_atomic##bits##_load(const volatile T* address, int) {                               \
-        check_access(address, sizeof(T), strong_read, EMULATOR_CALLER);                          \
+        check_atomic_load(address, sizeof(T), EMULATOR_CALLER);                                  \
         return __atomic_load_n(address, __ATOMIC_SEQ_CST);                                       \
     }                                                                                            \
     int __tsan_atomic##bits##_compare_exchange_strong(volatile T* address, T* expected, T value, \

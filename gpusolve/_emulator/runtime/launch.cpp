@@ -35,6 +35,7 @@ struct Request {
     std::uint64_t stack_stride;
     const MemorySpan* watched;  // memory to check for races; null for a kernel without checks
     std::uint64_t watched_count;
+    Profile* profile;  // null if costs are not counted
 };
 
 constexpr std::size_t signal_stack_bytes = 64 * 1024;
@@ -49,7 +50,7 @@ class WorkerPool {
         : launch_(launch), order_(launch.blocks()), working_(workers) {
         std::iota(order_.begin(), order_.end(), 0ull);
         launch.schedule.derive(launch.blocks()).arrange(order_.begin(), order_.end());
-        if (launch.schedule.is_random() || launch.races)
+        if (launch.schedule.is_random() || launch.races || launch.profile)
             launch.worker_scheduler =
                 &scheduler_.emplace(launch.schedule.derive(launch.blocks() + 1), workers);
         const sigset_t workers_mask = all_but_faults();
@@ -148,6 +149,7 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, Report* report) {
                   {request->stacks, request->stack_stride},
                   nullptr,
                   races ? &*races : nullptr,
+                  request->profile,
                   {false},
                   {false},
                   report};

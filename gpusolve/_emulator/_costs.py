@@ -1,0 +1,166 @@
+"""The counts of a profile: of each kernel, and of the host."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Spread(NamedTuple):
+    """A count per block: the least, the mean and the most of all blocks."""
+
+    least: int
+    mean: float
+    most: int
+
+
+@dataclass
+class ArrayCosts:
+    """Requests to one array of global memory.
+
+    Attributes
+    ----------
+    requests : int
+        Memory instructions of warps.
+    lanes : int
+        Lanes of all requests.
+    bytes : int
+        Bytes that the lanes asked for.
+    sectors : int
+        Sectors of 32 bytes that moved.
+    fewest_sectors : int
+        Sectors that would have moved if each request were contiguous and aligned.
+    distinct_bytes : int
+        Bytes that were accessed at least once, added over the launches.
+    """
+
+    requests: int = 0
+    lanes: int = 0
+    bytes: int = 0
+    sectors: int = 0
+    fewest_sectors: int = 0
+    distinct_bytes: int = 0
+
+
+@dataclass
+class SharedCosts:
+    """Requests of one source line to shared memory.
+
+    Attributes
+    ----------
+    requests : int
+    wavefronts : int
+        Passes over the banks; more than the fewest possible are bank conflicts.
+    """
+
+    requests: int = 0
+    wavefronts: int = 0
+
+
+@dataclass
+class KernelCosts:
+    """What the launches of one kernel instance cost together.
+
+    Attributes
+    ----------
+    name : str
+    launches, blocks, threads : int
+        `blocks` and `threads` are added over the launches.
+    per_block : dict of str to Spread
+        Counts per block, of the last launch: barriers, warp_barriers, shuffles, votes,
+        atomics, fences, global_sectors, shared_wavefronts.
+    barriers, warp_barriers, shuffles, votes, atomics, fences : int
+        Sums over all blocks. A block executes a barrier; a warp executes warp barriers,
+        shuffles and votes; a thread executes atomics and fences.
+    grid_barriers : int
+        Barriers of all blocks of a launch.
+    arrays : dict of str to ArrayCosts
+        Global memory, by the name of the argument.
+    shared : dict of str to SharedCosts
+        Shared memory, by source line.
+    arithmetic : dict of str to int
+        Operations of all threads: additions, multiplications, fused ones, divisions and
+        square roots, such as ``"float64 multiply"``. The CPU's compiler does not fuse
+        ``a * b + c``, so this counts as two operations.
+    """
+
+    name: str
+    launches: int = 0
+    blocks: int = 0
+    threads: int = 0
+    per_block: dict[str, Spread] = field(default_factory=dict)
+    barriers: int = 0
+    warp_barriers: int = 0
+    shuffles: int = 0
+    votes: int = 0
+    atomics: int = 0
+    fences: int = 0
+    grid_barriers: int = 0
+    arrays: dict[str, ArrayCosts] = field(default_factory=dict)
+    shared: dict[str, SharedCosts] = field(default_factory=dict)
+    arithmetic: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def global_bytes(self) -> int:
+        """Bytes that lanes asked for."""
+        return sum(one.bytes for one in self.arrays.values())
+
+    @property
+    def global_requests(self) -> int:
+        """Memory instructions of warps, to global memory."""
+        return sum(one.requests for one in self.arrays.values())
+
+    @property
+    def global_sectors(self) -> int:
+        """Sectors of 32 bytes that moved."""
+        return sum(one.sectors for one in self.arrays.values())
+
+    @property
+    def fewest_sectors(self) -> int:
+        """Sectors that would have moved if each request were contiguous and aligned."""
+        return sum(one.fewest_sectors for one in self.arrays.values())
+
+    @property
+    def distinct_bytes(self) -> int:
+        """Bytes of global memory that were accessed at least once per launch."""
+        return sum(one.distinct_bytes for one in self.arrays.values())
+
+    @property
+    def shared_requests(self) -> int:
+        """Memory instructions of warps, to shared memory."""
+        return sum(one.requests for one in self.shared.values())
+
+    @property
+    def shared_wavefronts(self) -> int:
+        """Passes over the banks of shared memory."""
+        return sum(one.wavefronts for one in self.shared.values())
+
+    @property
+    def active_lanes(self) -> float:
+        """Mean number of lanes of a request to global memory, at most 32."""
+        lanes = sum(one.lanes for one in self.arrays.values())
+        return lanes / max(1, self.global_requests)
+
+    @property
+    def balance(self) -> float:
+        """Work of the largest block over the mean; 1 is balanced."""
+        work = (self.per_block.get(k) for k in ("global_sectors", "shared_wavefronts"))
+        return max((one.most / one.mean for one in work if one and one.mean), default=1)
+
+
+@dataclass
+class HostCosts:
+    """What the host does in the profiled calls.
+
+    Attributes
+    ----------
+    launches, allocations, memsets : int
+    seconds : float
+        Time of the ``with`` block, without the kernels.
+    """
+
+    launches: int = 0
+    allocations: int = 0
+    memsets: int = 0
+    seconds: float = 0.0

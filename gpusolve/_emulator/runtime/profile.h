@@ -1,0 +1,184 @@
+// Counts what a launch costs: memory requests, barriers, warp operations, executed code.
+//
+// A request is one memory instruction of a warp. The emulator runs the lanes of a warp one
+// after another, so their accesses are combined afterwards: accesses of different lanes belong
+// to one request if they are the same execution of the same instruction, counted since the
+// lane's last barrier or warp operation. On a GPU, divergent lanes may need more requests.
+//
+// Global memory moves in sectors of 32 bytes; the address of an array's first element counts as
+// a multiple of 32. Shared memory has 32 banks of 4 bytes. Lanes that access different words of
+// one bank need several wavefronts. Accesses of 8 bytes are processed by half-warps, accesses of
+// 16 bytes by quarter-warps.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "device.h"
+#include "shadow.h"
+
+namespace emulator {
+
+/// What is counted for each block.
+enum class Counter : int {
+    barriers,           // __syncthreads(), by the block
+    warp_barriers,      // __syncwarp(), by a warp
+    shuffles,           // by a warp
+    votes,              // by a warp
+    atomics,            // by a thread
+    fences,             // by a thread
+    sectors,            // of global memory
+    shared_wavefronts,  // of shared memory
+    count_of_counters,
+};
+
+constexpr int counters = static_cast<int>(Counter::count_of_counters);
+
+enum class AccessType : int { read, write, atomic };
+
+/// The requests of one instruction to one array, or to shared memory. _profile.py reads it.
+struct AccessRow {
+    std::uint64_t instruction;  // offset in the object's file
+    std::int32_t array;         // index of the argument's memory; -1 for shared memory
+    std::int32_t type;          // AccessType
+    std::uint64_t requests;
+    std::uint64_t lanes;
+    std::uint64_t bytes;
+    std::uint64_t sectors;
+    std::uint64_t fewest_sectors;  // for the same bytes, if they were contiguous
+    std::uint64_t wavefronts;
+};
+
+/// How often the code after an address was executed by a thread. _profile.py reads it.
+struct CodeRow {
+    std::uint64_t address;  // offset in the object's file
+    std::uint64_t executions;
+};
+
+/// All counts of a launch. _profile.py reads it.
+struct ProfileSummary {
+    std::uint64_t total[counters];
+    std::uint64_t least[counters];  // of a block
+    std::uint64_t most[counters];   // of a block
+    std::uint64_t access_rows;
+    const AccessRow* accesses;
+    std::uint64_t code_rows;
+    const CodeRow* code;
+    const std::uint64_t* distinct_bytes;  // of each array
+};
+
+class Profile {
+  public:
+    static constexpr int shared_memory = -1;
+    static constexpr int uncounted = -2;
+
+    Profile(const MemorySpan* arrays, std::size_t count);
+
+    /// The index of the array at an address, or `uncounted`.
+    int find_array(std::uintptr_t address) const;
+    const MemorySpan& array(int index) const { return arrays_[index]; }
+
+    void add_request(const AccessRow& request);
+    void add_bytes(int array, std::uint64_t offset, std::size_t bytes);
+    void add_block(const std::array<std::uint64_t, counters>& block);
+    void add_code(std::uintptr_t address, std::uint64_t executions);
+
+    const ProfileSummary& summarise();
+
+  private:
+    std::mutex mutex_;
+    std::vector<MemorySpan> arrays_;
+    std::vector<std::vector<bool>> touched_;  // bytes of each array
+    std::map<std::array<std::uint64_t, 3>, AccessRow> accesses_;
+    std::unordered_map<std::uintptr_t, std::uint64_t> code_;
+    std::uint64_t blocks_ = 0;
+    std::vector<AccessRow> access_rows_;
+    std::vector<CodeRow> code_rows_;
+    std::vector<std::uint64_t> distinct_bytes_;
+    ProfileSummary summary_{};
+};
+
+/// The counts of a running block.
+class BlockProfile {
+  public:
+    BlockProfile(Profile& profile, std::uint32_t threads, const MemorySpan& shared_memory);
+
+    /// The array at an address, `shared_memory` or `uncounted`.
+    int find_memory(std::uintptr_t address) const;
+
+    void begin();
+    void end();
+    void count(Counter counter) { ++counts_[static_cast<int>(counter)]; }
+    void count_code(std::uintptr_t address);
+    void barrier();
+    void warp_operation(Operation operation, std::uint32_t warp, std::uint32_t lanes);
+    void access(std::uint32_t thread, std::uintptr_t address, std::size_t bytes, AccessType type,
+                std::uint64_t instruction);
+
+  private:
+    struct Lane {
+        std::uint64_t epoch = 0;  // barriers and warp operations so far
+        std::unordered_map<std::uint64_t, std::uint64_t> executions;  // since the last of them
+    };
+
+    struct LaneAccess {
+        std::uint32_t lane;
+        std::uint64_t offset;
+        std::size_t bytes;
+    };
+
+    struct Request {
+        std::uint64_t instruction;
+        int memory;
+        AccessType type;
+        std::vector<LaneAccess> lanes;
+    };
+
+    struct Key {
+        std::uint64_t instruction, epoch, execution;
+        int memory;
+        bool operator==(const Key& other) const {
+            return instruction == other.instruction && epoch == other.epoch &&
+                   execution == other.execution && memory == other.memory;
+        }
+    };
+
+    struct HashKey {
+        std::size_t operator()(const Key& key) const {
+            return (key.instruction * 31 + key.epoch) * 1000003 + key.execution * 17 +
+                   static_cast<std::size_t>(key.memory);
+        }
+    };
+
+    struct Warp {
+        std::unordered_map<Key, std::size_t, HashKey> positions;
+        std::vector<Request> requests;
+    };
+
+    /// Code is counted on a thread's own stack, where allocation is not allowed: see
+    /// BlockRunner::run_on_scheduler. So the table has a fixed size.
+    struct CodeCount {
+        std::uintptr_t address;
+        std::uint64_t executions;
+    };
+    static constexpr std::size_t code_slots = 1 << 14;
+
+    void start_epoch(Lane& lane);
+    void flush(Warp& warp);
+    void finish(Request& request);
+
+    Profile& profile_;
+    MemorySpan shared_;
+    std::vector<Lane> lanes_;
+    std::vector<Warp> warps_;
+    std::array<std::uint64_t, counters> counts_{};
+    std::vector<CodeCount> code_;
+};
+
+}  // namespace emulator
