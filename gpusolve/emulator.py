@@ -8,6 +8,7 @@ of them work for the kernels of this package too, with ``GPUSOLVE_EMULATE=1``.
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from pathlib import Path
 
 from . import _emulator
@@ -83,5 +84,7 @@ def _stored(text: str) -> Path:
     path = directory / name / "kernel.cu"
     if not path.exists():
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        path.write_text(text)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            file.write(text)
+        Path(file.name).replace(path)  # other processes never read an incomplete file
     return path

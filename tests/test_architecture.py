@@ -26,6 +26,7 @@ PACKAGE = Path(gpusolve.__file__).parent
 
 ROOMS = {
     "_emulator": set[str](),
+    "emulator": {"_emulator"},
     "_device": {"_emulator"},
     "monoid": {"_device"},
     "reference": {"monoid"},

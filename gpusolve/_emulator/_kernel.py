@@ -122,10 +122,10 @@ class Kernel:
             )
             with self._counted(report, request, memory):
                 failure = program.launch(request, memory.written_spans())
-            if failure.happened:
-                text = explain(failure, self.instance, memory, program.path)
-                raise KernelError(text)
-            memory.check(self.instance)
+                if failure.happened:
+                    text = explain(failure, self.instance, memory, program.path)
+                    raise KernelError(text)
+                memory.check(self.instance)
             memory.copy_back()
 
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:

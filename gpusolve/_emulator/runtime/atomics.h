@@ -8,6 +8,8 @@
 
 #include "device.h"
 
+#define EMULATOR_INLINE inline __attribute__((always_inline))
+
 namespace emulator {
 
 template <class T, class... Types>
@@ -27,9 +29,10 @@ constexpr bool is_atomic_number = is_atomic_integer<T> || is_one_of<T, float, do
 template <class T>
 using Operand = std::common_type_t<T>;
 
-/// Replace *address by update(*address), and return the old value.
+/// Replace *address by update(*address), and return the old value. Always inlined, as are its
+/// callers, so that reports name the kernel's line.
 template <class T, class Update>
-T atomic_update(T* address, Update update) {
+EMULATOR_INLINE T atomic_update(T* address, Update update) {
     maybe_yield();
     T old, desired;
     __atomic_load(address, &old, __ATOMIC_SEQ_CST);
@@ -44,7 +47,7 @@ T atomic_update(T* address, Update update) {
 
 #define EMULATOR_ATOMIC(name, supported, result)                                     \
     template <class T>                                                               \
-    T name(T* address, emulator::Operand<T> value) {                                 \
+    EMULATOR_INLINE T name(T* address, emulator::Operand<T> value) {                 \
         static_assert(emulator::supported<T>, #name " does not support T");          \
         return emulator::atomic_update(address, [=](T old) -> T { return result; }); \
     }
@@ -59,20 +62,20 @@ EMULATOR_ATOMIC(atomicXor, is_atomic_integer, old ^ value)
 #undef EMULATOR_ATOMIC
 
 template <class T>
-T atomicSub(T* address, emulator::Operand<T> value) {
+EMULATOR_INLINE T atomicSub(T* address, emulator::Operand<T> value) {
     static_assert(emulator::is_one_of<T, int, unsigned>, "atomicSub does not support T");
     return emulator::atomic_update(address, [=](T old) -> T { return old - value; });
 }
 
 template <class T>
-T atomicExch(T* address, emulator::Operand<T> value) {
+EMULATOR_INLINE T atomicExch(T* address, emulator::Operand<T> value) {
     static_assert(emulator::is_atomic_integer<T> || emulator::is_one_of<T, float>,
                   "atomicExch does not support T");
     return emulator::atomic_update(address, [=](T) { return value; });
 }
 
 template <class T>
-T atomicCAS(T* address, emulator::Operand<T> expected, emulator::Operand<T> value) {
+EMULATOR_INLINE T atomicCAS(T* address, emulator::Operand<T> expected, emulator::Operand<T> value) {
     static_assert(emulator::is_atomic_integer<T> || emulator::is_one_of<T, unsigned short>,
                   "atomicCAS does not support T");
     emulator::maybe_yield();
@@ -81,12 +84,12 @@ T atomicCAS(T* address, emulator::Operand<T> expected, emulator::Operand<T> valu
     return found;
 }
 
-inline unsigned atomicInc(unsigned* address, unsigned limit) {
+EMULATOR_INLINE unsigned atomicInc(unsigned* address, unsigned limit) {
     return emulator::atomic_update(address,
                                    [=](unsigned old) { return old >= limit ? 0u : old + 1; });
 }
 
-inline unsigned atomicDec(unsigned* address, unsigned limit) {
+EMULATOR_INLINE unsigned atomicDec(unsigned* address, unsigned limit) {
     return emulator::atomic_update(
         address, [=](unsigned old) { return old == 0 || old > limit ? limit : old - 1; });
 }

@@ -1,0 +1,353 @@
+"""The profile against counts that are known by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpusolve
+from gpusolve.emulator import Kernel, profile
+
+SECTOR = 32
+WARP = 32
+FLOAT = 4
+
+SOURCE = r"""
+__global__ void copy(const float* x, float* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i];
+}
+
+__global__ void copy_strided(const float* x, float* y, int n, int stride) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i * stride];
+}
+
+__global__ void copy_shifted(const float* x, float* y) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = x[i + 1];
+}
+
+struct alignas(16) Four { float values[4]; };
+
+__global__ void copy_packs(const Four* x, Four* y) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const Four pack = x[i];
+    y[i] = pack;
+}
+
+template <int width>
+__global__ void transpose(const float* x, float* y, int n) {
+    __shared__ float tile[32][width];
+    const int row = threadIdx.y, column = threadIdx.x;
+    tile[row][column] = x[row * n + column];
+    __syncthreads();
+    y[row * n + column] = tile[column][row];
+}
+
+__global__ void sum(const float* x, float* y) {
+    __shared__ float values[256];
+    values[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+    __syncthreads();
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) values[threadIdx.x] += values[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) y[blockIdx.x] = values[0];
+}
+
+__global__ void read_again(const float* x, float* y, int times) {
+    float total = 0;
+    for (int k = 0; k < times; ++k) total += x[(threadIdx.x + k) % 32];
+    y[threadIdx.x] = total;
+}
+
+__global__ void shared_doubles(double* y) {
+    __shared__ double values[64];
+    values[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    y[threadIdx.x] = values[threadIdx.x];
+}
+
+__global__ void operations(int* counts, int* result) {
+    const int lane = threadIdx.x % 32;
+    int value = __shfl_down_sync(0xffffffffu, lane, 1);
+    value += __shfl_xor_sync(0xffffffffu, value, 2);
+    const unsigned votes = __ballot_sync(0xffffffffu, lane > 3);
+    __syncwarp();
+    atomicAdd(&counts[0], 1);
+    atomicCAS(&counts[1], 0, 1);
+    __threadfence();
+    result[threadIdx.x] = value + votes;
+}
+
+__global__ void odd_lanes(const float* x, float* y) {
+    if (threadIdx.x % 2) y[threadIdx.x] = x[threadIdx.x];
+}
+
+__global__ void unequal_blocks(const float* x, float* y) {
+    float total = 0;
+    for (int k = 0; k <= blockIdx.x; ++k) total += x[k * 32 + threadIdx.x];
+    y[blockIdx.x * 32 + threadIdx.x] = total;
+}
+
+template <class T>
+__global__ void arithmetic(const T* x, T* y) {
+    const T a = x[0], b = x[1], c = x[2];
+    y[0] = a + b;
+    y[1] = a - b;
+    y[2] = a * b;
+    y[3] = a / b;
+    y[4] = sqrt(c);
+    y[5] = fma(a, b, c);
+}
+
+__global__ void loop(const float* x, float* y, int n) {
+    float total = 0;
+    for (int k = threadIdx.x; k < n; k += blockDim.x) total += x[k];
+    y[threadIdx.x] = total;
+}
+"""
+
+
+@pytest.fixture
+def costs() -> Callable[..., Any]:
+    """A function that launches a kernel of the source and returns its costs."""
+
+    def launch(name: str, grid: Any, block: Any, *args: Any) -> Any:
+        kernel = Kernel(SOURCE, name)
+        with profile() as report:
+            kernel(grid, block, args)
+        (found,) = report.kernels
+        assert found.name == name
+        assert found.launches == report.host.launches == 1
+        return found
+
+    return launch
+
+
+def floats(n: int) -> np.ndarray[Any, Any]:
+    return np.arange(n, dtype=np.float32)
+
+
+def test_copy_is_coalesced(costs: Any) -> None:
+    n, threads = 1000, 128
+    x, y = floats(n), np.zeros(n, np.float32)
+    found = costs("copy", (8,), (threads,), x, y, np.int32(n))
+    np.testing.assert_array_equal(x, y)
+    assert (found.blocks, found.threads) == (8, 8 * threads)
+    for array in (found.arrays["x"], found.arrays["y"]):
+        assert array.requests == -(-n // WARP)
+        assert array.lanes == n
+        assert array.bytes == array.distinct_bytes == FLOAT * n
+        assert array.sectors == array.fewest_sectors == FLOAT * n // SECTOR
+    assert found.global_bytes == 2 * FLOAT * n
+    assert found.barriers == found.shared_requests == found.atomics == 0
+
+
+@pytest.mark.parametrize("stride", [2, 8, 32])
+def test_strided_reads_move_more_sectors(costs: Any, stride: int) -> None:
+    n = 256
+    y = np.zeros(n, np.float32)
+    found = costs(
+        "copy_strided", (1,), (n,), floats(stride * n), y, np.int32(n), np.int32(stride)
+    )
+    moved = min(stride, SECTOR // FLOAT) * FLOAT * n // SECTOR
+    assert found.arrays["x"].sectors == moved
+    assert found.arrays["x"].fewest_sectors == FLOAT * n // SECTOR
+    assert found.arrays["x"].distinct_bytes == FLOAT * n
+
+
+def test_a_shifted_request_moves_one_more_sector(costs: Any) -> None:
+    found = costs("copy_shifted", (2,), (32,), floats(65), np.zeros(64, np.float32))
+    assert found.arrays["x"].sectors == 2 * 5
+    assert found.arrays["y"].sectors == 2 * 4
+
+
+def test_a_pack_of_16_bytes_is_one_access(costs: Any) -> None:
+    x, y = floats(4 * 64), np.zeros(4 * 64, np.float32)
+    found = costs("copy_packs", (1,), (64,), x, y)
+    np.testing.assert_array_equal(x, y)
+    assert found.arrays["x"].requests == 2
+    assert found.arrays["x"].sectors == 2 * 16 == found.arrays["x"].fewest_sectors
+
+
+@pytest.mark.parametrize(("width", "conflicts"), [(32, 32), (33, 1)])
+def test_transpose_with_and_without_padding(
+    costs: Any, width: int, conflicts: int
+) -> None:
+    x, y = floats(32 * 32), np.zeros(32 * 32, np.float32)
+    found = costs(f"transpose<{width}>", (1,), (32, 32), x, y, np.int32(32))
+    np.testing.assert_array_equal(y.reshape(32, 32), x.reshape(32, 32).T)
+    assert found.per_block["barriers"] == (1, 1, 1)
+    assert found.shared_requests == 32 + 32
+    assert found.shared_wavefronts == 32 + 32 * conflicts
+    assert sorted(one.wavefronts for one in found.shared.values()) == sorted(
+        [32, 32 * conflicts]
+    )
+
+
+def test_a_reduction_in_shared_memory(costs: Any) -> None:
+    blocks, threads = 3, 256
+    y = np.zeros(blocks, np.float32)
+    found = costs("sum", (blocks,), (threads,), floats(blocks * threads), y)
+    np.testing.assert_array_equal(y, floats(768).reshape(3, 256).sum(axis=1))
+    levels = 8
+    assert found.barriers == blocks * (1 + levels)
+    # Per level: two reads and a write by the warps that are active, 4, 2, 1, 1, ...
+    warps = 4 + 2 + 1 + 1 + 1 + 1 + 1 + 1
+    assert found.shared_requests == blocks * (threads // WARP + 3 * warps + 1)
+    assert found.arithmetic == {"float32 add": blocks * (threads - 1)}
+
+
+def test_bytes_that_are_read_again(costs: Any) -> None:
+    found = costs(
+        "read_again", (1,), (32,), floats(32), np.zeros(32, np.float32), np.int32(5)
+    )
+    assert found.arrays["x"].bytes == 5 * 32 * FLOAT
+    assert found.arrays["x"].distinct_bytes == 32 * FLOAT
+    assert found.arithmetic == {"float32 add": 5 * 32}
+
+
+def test_doubles_in_shared_memory_take_two_passes(costs: Any) -> None:
+    found = costs("shared_doubles", (1,), (64,), np.zeros(64))
+    assert found.shared_requests == 4
+    assert found.shared_wavefronts == 8
+
+
+def test_warp_operations_atomics_and_fences(costs: Any) -> None:
+    blocks, threads = 2, 64
+    warps = blocks * threads // WARP
+    counts, result = np.zeros(2, np.int32), np.zeros(threads, np.int32)
+    found = costs("operations", (blocks,), (threads,), counts, result)
+    assert counts.tolist() == [blocks * threads, 1]
+    assert found.shuffles == 2 * warps
+    assert found.votes == found.warp_barriers == warps
+    assert found.atomics == 2 * blocks * threads
+    assert found.fences == blocks * threads
+    assert found.per_block["shuffles"] == (4, 4, 4)
+
+
+def test_inactive_lanes(costs: Any) -> None:
+    found = costs("odd_lanes", (1,), (64,), floats(64), np.zeros(64, np.float32))
+    assert found.arrays["x"].requests == 2
+    assert found.active_lanes == 16
+
+
+def test_blocks_with_unequal_work(costs: Any) -> None:
+    found = costs(
+        "unequal_blocks", (4,), (32,), floats(4 * 32), np.zeros(4 * 32, np.float32)
+    )
+    sectors = [4 * (block + 1) + 4 for block in range(4)]
+    mean = sum(sectors) / 4
+    assert found.per_block["global_sectors"] == (min(sectors), mean, max(sectors))
+    assert found.balance == max(sectors) / mean
+
+
+@pytest.mark.parametrize(("dtype", "name"), [("f4", "float32"), ("f8", "float64")])
+def test_arithmetic(costs: Any, dtype: str, name: str) -> None:
+    instance = f"arithmetic<{'float' if dtype == 'f4' else 'double'}>"
+    x, y = np.array([3, 4, 9], dtype), np.zeros(6, dtype)
+    found = costs(instance, (1,), (1,), x, y)
+    np.testing.assert_array_equal(y, np.array([7, -1, 12, 0.75, 3, 21], dtype))
+    expected = {"add": 2, "multiply": 1, "divide": 1, "square root": 1, "fused": 1}
+    assert found.arithmetic == {f"{name} {key}": n for key, n in expected.items()}
+
+
+def test_lanes_that_leave_a_loop_early_stay_in_their_requests(costs: Any) -> None:
+    found = costs(
+        "loop", (1,), (32,), floats(40), np.zeros(32, np.float32), np.int32(40)
+    )
+    assert found.arrays["x"].requests == 2
+    assert found.arrays["x"].lanes == 40
+
+
+def test_grid_barriers_of_the_boosting_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    rng = np.random.default_rng(0)
+    X = rng.random((64, 2))
+    basis = gpusolve.gam.BSplines.spanning(X, 6).evaluate(X)
+    learners = gpusolve.gam.make_learners(basis, 6)
+    steps = 3
+    with profile() as report:
+        gpusolve.gam.boost(learners, X[:, 0], method="stacked", steps=steps)
+    (costs,) = report.kernels
+    assert costs.name.startswith("boost_stacked")
+    per_step, rest = divmod(costs.grid_barriers, steps)
+    assert 1 <= per_step <= 3
+    assert rest <= 2
+
+
+def test_launches_of_one_instance_are_added(tmp_path: Path) -> None:
+    path = tmp_path / "source.cu"
+    path.write_text(SOURCE)
+    kernel = Kernel(path, "copy")
+    x, y = floats(64), np.zeros(64, np.float32)
+    with profile() as report:
+        for _ in range(3):
+            kernel((1,), (64,), (x, y, np.int32(64)))
+    (found,) = report.kernels
+    assert (found.launches, found.blocks) == (3, 3)
+    assert found.arrays["x"].sectors == 3 * 8
+    assert report.host.launches == 3
+    assert report.host.seconds >= 0
+
+
+def test_a_launch_outside_the_profile_is_not_counted() -> None:
+    kernel = Kernel(SOURCE, "copy")
+    x, y = floats(64), np.zeros(64, np.float32)
+    with profile() as report:
+        pass
+    kernel((1,), (64,), (x, y, np.int32(64)))
+    assert report.kernels == []
+
+
+def test_a_failing_launch_is_not_counted() -> None:
+    kernel = Kernel(SOURCE, "copy")
+    x, y = floats(64), np.zeros(8, np.float32)
+    with profile() as report, pytest.raises(gpusolve.emulator.KernelError):
+        kernel((1,), (64,), (x, y, np.int32(64)))
+    assert report.kernels == []
+
+
+def test_the_table_names_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with profile() as report:
+        gpusolve.scan(floats(5000))
+    table = str(report).splitlines()
+    assert len(table) == 1 + len(report.kernels)
+    assert table[0].startswith("kernel")
+    assert table[1].startswith("scan<")
+    assert report.host.allocations >= 1
+
+
+def test_the_paper_s_dot_products_beat_the_naive_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A, x = np.ones((128, 64), np.float32), np.ones(64, np.float32)
+    with profile() as report:
+        for variant in ("naive", "threads_per_dot"):
+            gpusolve.gemv(A, x, variant=variant)
+    naive, dots = (one.arrays["A"] for one in report.kernels)
+    # Lanes of a warp have different rows: each element is in a sector of its own.
+    assert naive.sectors == A.size
+    assert dots.sectors == dots.fewest_sectors == A.size * FLOAT // SECTOR
+
+
+def test_predictions_name_their_bound() -> None:
+    n = 1 << 16
+    kernel = Kernel(SOURCE, "copy")
+    with profile() as report:
+        kernel((n // 128,), (128,), (floats(n), np.zeros(n, np.float32), np.int32(n)))
+    (predicted,) = report.predict("H200").kernels
+    assert predicted.bounds["device memory"] == pytest.approx(2 * FLOAT * n / 4.8e12)
+    assert predicted.bound == "launches"
+    assert report.predict("A100").seconds == predicted.seconds
+    assert "not a measurement" in str(report.predict("RTX 4090"))
+    with pytest.raises(ValueError, match=r"device must be one of .*got 'GTX 680'"):
+        report.predict("GTX 680")
