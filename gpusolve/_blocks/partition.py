@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from .._device.arrays import Array, as_array, namespace
 from .._device.kernels import current_device, device_of
 from ..monoid import Map
 from . import partition_kernel, scatter_kernel
-from .inputs import scatter_inputs, stable_partition_inputs
+from .inputs import length, scatter_inputs, stable_partition_inputs
 
 
 def scatter(target: Array, indices: object, values: object) -> Array:
@@ -94,9 +93,7 @@ def replicate(n: int, value: npt.ArrayLike, *, like: object = None) -> Array:
     >>> gpusolve.replicate(3, 7.0)
     array([7., 7., 7.])
     """
-    count = operator.index(n)
-    if count < 0:
-        raise ValueError(f"n must not be negative, got {count}")
+    count = length(n, "n")
     neighbour = as_array(value if like is None else like, "like")
     if device_of(neighbour) is None:
         return reference.replicate(count, np.asarray(value))
