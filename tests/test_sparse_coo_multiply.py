@@ -13,7 +13,7 @@ import scipy.sparse
 from backends import without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import holder
+from oracles import wrapping
 from watched_device import Watched
 
 from gpusolve import _emulator
@@ -112,13 +112,13 @@ def by_brute_force(A: Any, B: Any) -> dict[tuple[int, int], Any]:
 
     def sums(M: Any) -> dict[tuple[int, int], Any]:
         found: dict[tuple[int, int], Any] = {}
-        hold = holder(M.dtype)
+        wrap = wrapping(M.dtype)
         for i, j, v in zip(*(x.tolist() for x in (M.row, M.col, M.data)), strict=True):
-            found[i, j] = hold(found.get((i, j), 0) + v)
+            found[i, j] = wrap(found.get((i, j), 0) + v)
         return found
 
-    a, b, hold = sums(A), sums(B), holder(np.result_type(A.dtype, B.dtype))
-    products = {place: hold(a[place] * b[place]) for place in a if place in b}
+    a, b, wrap = sums(A), sums(B), wrapping(np.result_type(A.dtype, B.dtype))
+    products = {place: wrap(a[place] * b[place]) for place in a if place in b}
     return {place: value for place, value in sorted(products.items()) if value}
 
 
