@@ -32,9 +32,9 @@ from ..monoid import (
 )
 
 MAX_ELEMENT_BYTES = 256
-"""Largest element; the kernels hold one for each thread of a block."""
+"""Largest element. Threads keep elements in registers, blocks in shared memory."""
 ATOMIC_BYTES = 8
-"""Largest element that one atomic operation replaces."""
+"""Largest element that one atomic operation can replace."""
 
 
 class Elements(NamedTuple):

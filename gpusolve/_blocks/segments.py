@@ -32,7 +32,7 @@ def segment_flags(lengths: object, *, total: int | None = None) -> Array:
     TypeError
         If the lengths or `total` are not integers.
     ValueError
-        If the lengths have not one axis, or one of them, or `total`, is negative.
+        If the lengths do not have one axis, or if one of them or `total` is negative.
 
     Notes
     -----
