@@ -59,11 +59,11 @@ def scatter(target: Array, indices: object, values: object) -> Array:
     >>> gpusolve.scatter(np.zeros(6, int), [2, 4, 1, -1], [10, 11, 12, 13])
     array([ 0, 12, 10,  0, 11,  0])
     """
-    places, elements = scatter_inputs(target, indices, values)
+    places, spread = scatter_inputs(target, indices, values)
     device = device_of(target)
     if device is None:
-        return reference.scatter(target, places, elements)
-    return scatter_kernel.scatter_into(target, places, elements, device)
+        return reference.scatter(target, places, spread)
+    return scatter_kernel.scatter_into(target, places, spread, device)
 
 
 def replicate(n: int, value: npt.ArrayLike, *, like: object = None) -> Array:
@@ -148,11 +148,11 @@ def stable_partition(x: object, mask: object) -> tuple[Any, Array]:
     >>> gpusolve.stable_partition(np.array([5, 4, 2, 10, 3, 7, 8]), even)
     (np.int64(4), array([ 4,  2, 10,  8,  5,  3,  7]))
     """
-    elements, test = stable_partition_inputs(x, mask)
-    device = device_of(elements)
+    array, test = stable_partition_inputs(x, mask)
+    device = device_of(array)
     if device is None:
-        kept = test.apply(elements) if isinstance(test, Map) else test
-        count, y = reference.stable_partition(elements, kept)
+        kept = test.apply(array) if isinstance(test, Map) else test
+        count, y = reference.stable_partition(array, kept)
     else:
-        count, y = partition_kernel.stable_partition(elements, test, device)
+        count, y = partition_kernel.stable_partition(array, test, device)
     return count[()], y
