@@ -3,7 +3,7 @@
 // Each step takes the next element of A or of B, the smaller one; of two equal elements A's
 // comes first. The path is never stored: `merge_path` finds by binary search how far it has
 // come in A after a number of steps. So every tile, and every thread in it, finds its own
-// part, and all parts have the same number of steps, whatever the elements are.
+// part, and all parts have the same number of steps, for any elements.
 //
 // Source. O. Green, R. McColl, D. Bader, "GPU Merge Path: A GPU Merging Algorithm" (2012).
 

@@ -1,4 +1,4 @@
-// Several neighbouring elements that one instruction reads: 16 bytes where they allow it.
+// Several neighbouring elements that one instruction reads: 16 bytes if their type allows it.
 
 #pragma once
 

@@ -17,6 +17,8 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls as scipy_nnls
 
+from gpusolve._device.launch import ceil_div
+
 Array = NDArray[np.float64]
 Systems = tuple[Array, Array]
 Family = Callable[[Generator, int, int, int], Systems]
@@ -254,7 +256,7 @@ def batch(index: int, seed: int = 0) -> tuple[str, Array, Array]:
 
 def batches(systems: int, seed: int = 0) -> Iterator[tuple[str, Array, Array]]:
     """Batches with at least `systems` systems in all; fewer are a prefix of more."""
-    for index in range(-(-systems // BATCH)):
+    for index in range(ceil_div(systems, BATCH)):
         yield batch(index, seed)
 
 

@@ -14,6 +14,7 @@ from unittest import mock
 
 import numpy as np
 import scipy.sparse
+from monoids import square
 
 import gpusolve
 from gpusolve import _emulator
@@ -60,7 +61,6 @@ def reduce_repeatedly() -> None:
 
 
 def map_elements() -> None:
-    square = gpusolve.Map("square", "x * x", np.square)
     x = np.arange(300, dtype=np.int32)
     assert_equal(on_emulator(gpusolve.reduce, x[:, None], axis=1, map=square), x * x)
 

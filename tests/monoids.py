@@ -1,4 +1,4 @@
-"""User-defined monoids, and random elements for every monoid that is tested."""
+"""User-defined monoids and maps, and random elements for every tested monoid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import oracles
 from numpy.typing import NDArray
 
-from gpusolve import Monoid
+from gpusolve import Map, Monoid
 
 Array = NDArray[Any]
 
@@ -82,10 +82,20 @@ exclusive_or = Monoid(
 )
 """A ufunc that is no built-in monoid."""
 
-THEIR_OWN = {
+USER_DEFINED = {
     monoid.name: monoid
     for monoid in (matrix_product, affine, argmax, first_nonzero, exclusive_or)
 }
+
+
+# ---- maps ----
+
+square = Map("square", "x * x", np.square)
+is_even = Map("is even", "x % 2 == 0", lambda x: x % 2 == 0, dtype=bool)
+is_positive = Map("is positive", "x > 0", lambda x: x > 0, dtype=bool)
+
+
+# ---- cases ----
 
 
 @dataclass(frozen=True)
@@ -100,7 +110,7 @@ class Case:
 
     @property
     def op(self) -> str | Monoid:
-        return THEIR_OWN.get(self.name, self.name)
+        return USER_DEFINED.get(self.name, self.name)
 
     @property
     def dtype(self) -> np.dtype[Any]:

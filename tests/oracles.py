@@ -74,11 +74,11 @@ def operator(name: str, dtype: np.dtype[Any]) -> tuple[Any, Operator]:
         identity = identity(dtype)
     if dtype.kind not in "iub":
         return identity, combine
-    hold = holder(dtype)
-    return identity, lambda a, b: hold(combine(a, b))
+    wrapped = wrapping(dtype)
+    return identity, lambda a, b: wrapped(combine(a, b))
 
 
-def holder(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+def wrapping(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
     """A function that converts numbers, or lists of them, to this dtype; they wrap."""
     if dtype.kind == "b":
         return bool

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from monoids import EVERY_DTYPE, REPRESENTATIVE, THEIR_OWN, Case
+from monoids import EVERY_DTYPE, REPRESENTATIVE, USER_DEFINED, Case
 
 import gpusolve
 from gpusolve.monoid import BUILT_IN, as_monoid
@@ -82,7 +82,7 @@ def test_built_in_monoids_are_known_by_name() -> None:
     for name, monoid in BUILT_IN.items():
         assert as_monoid(name) is monoid
         assert monoid.name == name
-    for monoid in THEIR_OWN.values():
+    for monoid in USER_DEFINED.values():
         assert as_monoid(monoid) is monoid
 
 

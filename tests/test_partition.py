@@ -9,16 +9,12 @@ import pytest
 from backends import without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
-from monoids import LENGTHS, REALS
+from monoids import LENGTHS, REALS, is_even, is_positive, square
 
 import gpusolve
 from gpusolve._device.arrays import is_cupy
 
 same = np.testing.assert_array_equal
-
-is_even = gpusolve.Map("is even", "x % 2 == 0", lambda x: x % 2 == 0, dtype=bool)
-is_positive = gpusolve.Map("is positive", "x > 0", lambda x: x > 0, dtype=bool)
-square = gpusolve.Map("square", "x * x", np.square)
 
 
 def partition_by_brute_force(values: list[Any], kept: list[bool]) -> list[Any]:

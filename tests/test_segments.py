@@ -451,8 +451,8 @@ def test_invalid_reductions_are_rejected(
         ([2, -1], {}, ValueError, "lengths must not be negative, got -1"),
         ([2.0], {}, TypeError, "lengths must .*got float64"),
         ([[2, 3]], {}, ValueError, r"lengths must .*got .*\(1, 2\)"),
-        ([2, 3], {"total": -1}, ValueError, "negative"),
-        ([2, 3], {"total": 5.0}, TypeError, "integer"),
+        ([2, 3], {"total": -1}, ValueError, "total must not be negative, got -1"),
+        ([2, 3], {"total": 5.0}, TypeError, "total must be an integer, got 5.0"),
     ],
 )
 def test_invalid_lengths_are_rejected(

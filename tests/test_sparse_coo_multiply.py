@@ -13,7 +13,7 @@ import scipy.sparse
 from backends import without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import holder
+from oracles import wrapping
 from watched_device import Watched
 
 from gpusolve import _emulator
@@ -112,13 +112,13 @@ def by_brute_force(A: Any, B: Any) -> dict[tuple[int, int], Any]:
 
     def sums(M: Any) -> dict[tuple[int, int], Any]:
         found: dict[tuple[int, int], Any] = {}
-        hold = holder(M.dtype)
+        wrap = wrapping(M.dtype)
         for i, j, v in zip(*(x.tolist() for x in (M.row, M.col, M.data)), strict=True):
-            found[i, j] = hold(found.get((i, j), 0) + v)
+            found[i, j] = wrap(found.get((i, j), 0) + v)
         return found
 
-    a, b, hold = sums(A), sums(B), holder(np.result_type(A.dtype, B.dtype))
-    products = {place: hold(a[place] * b[place]) for place in a if place in b}
+    a, b, wrap = sums(A), sums(B), wrapping(np.result_type(A.dtype, B.dtype))
+    products = {place: wrap(a[place] * b[place]) for place in a if place in b}
     return {place: value for place, value in sorted(products.items()) if value}
 
 
@@ -365,6 +365,31 @@ def test_duplicates_are_summed(backend: Any, dtype: str, method: str) -> None:
     if backend.name != "cuda":
         check_equal(found, by_scipy(A, B))
     assert ((0, 1) in as_dictionary(found)) == (dtype == "bool")
+
+
+@without_gpu
+@pytest.mark.parametrize("format", ["csr", "csc"])
+def test_duplicates_in_compressed_formats_are_summed_in_the_operands_dtype(
+    backend: Any, format: str
+) -> None:
+    """100 + 100 wraps in int8, also if the product is int16."""
+    kind = getattr(scipy.sparse, f"{format}_array")
+    A = kind((np.array([100, 100], np.int8), [1, 1], [0, 0, 2]), shape=(2, 2))
+    B = kind(np.array([[0, 0], [0, 3]], np.int16))
+    assert A.nnz == 2
+    place = (1, 1)
+    assert as_dictionary(product(backend, A, B)) == {place: -56 * 3}
+    assert as_dictionary(product(backend, B, A)) == {place: -56 * 3}
+    assert A.nnz == 2
+
+
+def test_unsorted_csr_with_long_rows_needs_no_memory_for_a_row() -> None:
+    columns = np.array([2**40, 5, 7])
+    A = scipy.sparse.csr_array(
+        (np.array([2.0, 3.0, 4.0]), columns, np.array([0, 3])), shape=(1, 2**41)
+    )
+    assert as_dictionary(multiply(A, A)) == {(0, 5): 9, (0, 7): 16, (0, 2**40): 4}
+    same(A.indices, columns)
 
 
 # ---- values --------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from device_views import on_device
+from monoids import is_positive, square
 
 import gpusolve
 from gpusolve import gam, sparse
@@ -88,8 +89,6 @@ LAYOUTS = [np.ascontiguousarray, strided, misaligned]
 layouts = pytest.mark.parametrize("layout", LAYOUTS)
 
 numbers = np.arange(1.0, 701.0).reshape(2, 350) % 7
-square = gpusolve.Map("square", "x * x", np.square)
-positive = gpusolve.Map("positive", "x > 0", lambda x: x > 0, dtype=bool)
 flags = (np.arange(350) % 9 == 0).astype(np.int32)
 
 
@@ -107,7 +106,7 @@ def test_reduce_of_axes_maps_and_empty_arrays(second: SecondDevice) -> None:
     for variant in ("chunked", "tree"):
         check(second, gpusolve.reduce, numbers, map=square, axis=1, variant=variant)
     check(second, gpusolve.reduce, numbers[:, :0], "mul", axis=1)
-    check(second, gpusolve.any, numbers, positive)
+    check(second, gpusolve.any, numbers, is_positive)
     check(second, gpusolve.all, numbers, axis=0)
     check(second, gpusolve.maximum_segment_sum, numbers - 3)
 
@@ -220,7 +219,7 @@ def test_invalid_lengths_are_refused(second: SecondDevice) -> None:
 @layouts
 def test_stable_partition(second: SecondDevice, layout: Any) -> None:
     x = layout(numbers[0])
-    for mask in (layout(numbers[0] > 3), positive):
+    for mask in (layout(numbers[0] > 3), is_positive):
         count, y = gpusolve.stable_partition(x, mask)
         found_count, found = second(gpusolve.stable_partition, x, mask)
         assert found_count == count

@@ -32,9 +32,9 @@ from ..monoid import (
 )
 
 MAX_ELEMENT_BYTES = 256
-"""Largest element; the kernels hold one for each thread of a block."""
+"""Largest element. Threads keep elements in registers, blocks in shared memory."""
 ATOMIC_BYTES = 8
-"""Largest element that one atomic operation replaces."""
+"""Largest element that one atomic operation can replace."""
 
 
 class Elements(NamedTuple):
@@ -119,15 +119,14 @@ def reduce_inputs(
 
 def maximum_segment_sum_inputs(x: object) -> Elements:
     """The inputs of `maximum_segment_sum`; TypeError or ValueError if invalid."""
-    given = elements(x, mssp, segment_sums_of_one)
-    rows = given.x
-    if rows.dtype.itemsize < 4:
+    rows = as_array(x, "x")
+    if rows.dtype.kind not in "if" or rows.dtype.itemsize not in (4, 8):
         raise TypeError(
             f"x must have dtype int32, int64, float32 or float64, got {rows.dtype}"
         )
     if rows.ndim == 0:
         raise ValueError("x must have shape (..., n), got ()")
-    return given._replace(axes=(rows.ndim - 1,))
+    return elements(rows, mssp, segment_sums_of_one)._replace(axes=(rows.ndim - 1,))
 
 
 def scan_inputs(
@@ -294,6 +293,17 @@ def integers(array: Array, name: str) -> Array:
     if array.ndim != 1:
         raise ValueError(f"{name} must have one axis, got shape {array.shape}")
     return array.astype(np.int64, copy=False)
+
+
+def length(value: object, name: str) -> int:
+    """`value` as an int; TypeError or ValueError unless it is a length."""
+    try:
+        count = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+    if count < 0:
+        raise ValueError(f"{name} must not be negative, got {count}")
+    return count
 
 
 def one_axis(axis: object, ndim: int) -> int:

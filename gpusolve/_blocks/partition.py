@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from .._device.arrays import Array, as_array, namespace
 from .._device.kernels import current_device, device_of
 from ..monoid import Map
 from . import partition_kernel, scatter_kernel
-from .inputs import scatter_inputs, stable_partition_inputs
+from .inputs import length, scatter_inputs, stable_partition_inputs
 
 
 def scatter(target: Array, indices: object, values: object) -> Array:
@@ -60,11 +59,11 @@ def scatter(target: Array, indices: object, values: object) -> Array:
     >>> gpusolve.scatter(np.zeros(6, int), [2, 4, 1, -1], [10, 11, 12, 13])
     array([ 0, 12, 10,  0, 11,  0])
     """
-    places, elements = scatter_inputs(target, indices, values)
+    places, spread = scatter_inputs(target, indices, values)
     device = device_of(target)
     if device is None:
-        return reference.scatter(target, places, elements)
-    return scatter_kernel.scatter_into(target, places, elements, device)
+        return reference.scatter(target, places, spread)
+    return scatter_kernel.scatter_into(target, places, spread, device)
 
 
 def replicate(n: int, value: npt.ArrayLike, *, like: object = None) -> Array:
@@ -94,9 +93,7 @@ def replicate(n: int, value: npt.ArrayLike, *, like: object = None) -> Array:
     >>> gpusolve.replicate(3, 7.0)
     array([7., 7., 7.])
     """
-    count = operator.index(n)
-    if count < 0:
-        raise ValueError(f"n must not be negative, got {count}")
+    count = length(n, "n")
     neighbour = as_array(value if like is None else like, "like")
     if device_of(neighbour) is None:
         return reference.replicate(count, np.asarray(value))
@@ -151,11 +148,11 @@ def stable_partition(x: object, mask: object) -> tuple[Any, Array]:
     >>> gpusolve.stable_partition(np.array([5, 4, 2, 10, 3, 7, 8]), even)
     (np.int64(4), array([ 4,  2, 10,  8,  5,  3,  7]))
     """
-    elements, test = stable_partition_inputs(x, mask)
-    device = device_of(elements)
+    array, test = stable_partition_inputs(x, mask)
+    device = device_of(array)
     if device is None:
-        kept = test.apply(elements) if isinstance(test, Map) else test
-        count, y = reference.stable_partition(elements, kept)
+        kept = test.apply(array) if isinstance(test, Map) else test
+        count, y = reference.stable_partition(array, kept)
     else:
-        count, y = partition_kernel.stable_partition(elements, test, device)
+        count, y = partition_kernel.stable_partition(array, test, device)
     return count[()], y

@@ -9,7 +9,7 @@ from .._device.arrays import Array, as_array
 from .._device.kernels import Device, current, current_device, device_of
 from ..monoid import Monoid
 from . import segments_kernel
-from .inputs import check_offsets, integers, segmented_reduce_inputs
+from .inputs import check_offsets, integers, length, segmented_reduce_inputs
 
 
 def segment_flags(lengths: object, *, total: int | None = None) -> Array:
@@ -30,9 +30,9 @@ def segment_flags(lengths: object, *, total: int | None = None) -> Array:
     Raises
     ------
     TypeError
-        If the lengths are not integers.
+        If the lengths or `total` are not integers.
     ValueError
-        If they have not one axis, or one of them is negative.
+        If the lengths do not have one axis, or if one of them or `total` is negative.
 
     Notes
     -----
@@ -52,12 +52,11 @@ def segment_flags(lengths: object, *, total: int | None = None) -> Array:
     array = as_array(lengths, "lengths")
     with current_device(array):
         array = integers(array, "lengths")
-        if total is None:
-            total = _total(array)
+        count = _total(array) if total is None else length(total, "total")
     device = device_of(array)
     if device is None:
-        return reference.segment_flags(array, total=total)
-    return segments_kernel.segment_flags(array, total, device)
+        return reference.segment_flags(array, total=count)
+    return segments_kernel.segment_flags(array, count, device)
 
 
 def _total(lengths: Array) -> int:

@@ -1,4 +1,4 @@
-"""Launch arithmetic: threads, blocks, tiles, and how much work one launch takes."""
+"""Launch arithmetic: threads, blocks, tiles, and the limits of one launch."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 WARP = 32
 THREADS = 256
-"""Threads of a block. Not measured on a GPU yet."""
+"""Threads per block. Not measured on a GPU yet."""
 MAX_BLOCKS = 2**31 - 1
-"""Blocks of a grid. CuPy passes 32 bits of a larger number on."""
+"""The most blocks of a grid. CuPy truncates larger numbers to 32 bits."""
 LAUNCH_SECONDS = 0.25
-"""The longest launch where a watchdog stops kernels, which it does after about 2 s."""
+"""The longest launch on a GPU with a watchdog, which stops kernels after about 2 s."""
 
 
 class Tile(NamedTuple):
@@ -37,7 +37,7 @@ def round_up(a: int, multiple: int) -> int:
 
 
 def blocks_for(threads: int) -> int:
-    """Blocks of `THREADS` that have this many threads together, at least one."""
+    """The least number of blocks of `THREADS` with these threads; at least one."""
     return max(1, ceil_div(threads, THREADS))
 
 

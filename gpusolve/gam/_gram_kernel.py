@@ -1,6 +1,6 @@
-"""How passes over the rows are launched, and the first of them: Gram matrices.
+"""Gram matrices on a device: the launch of ``cuda_src/gram.cu``.
 
-The kernels are in ``cuda_src/gram.cu`` and ``cuda_src/boosting.cu``.
+The launch shapes serve ``cuda_src/boosting.cu`` too, which also passes over the rows.
 """
 
 from __future__ import annotations

@@ -19,13 +19,14 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
         not changed.
     method : {"auto", "merge", "gallop", "binary", "linear"}, optional
         How a device finds the places that both operands store. "merge" merges the
-        entries of both; every thread has the same work, wherever the matches are.
+        entries of both; every thread has the same work, for any matches.
         "gallop" searches the longer operand for each entry of the shorter one. "auto"
         is "gallop" if one operand has more than 44 times the entries of the other (a
         ratio derived from the bytes moved, not measured on a GPU yet), else "merge".
         "binary" and "linear" are the two kernels of the document [1]_, for comparison:
         both search B for each entry of A, once to count and once to multiply. A CPU
-        uses one algorithm for all.
+        uses SciPy for all, and NumPy for float16 and for matrices with far more rows
+        than entries.
 
     Returns
     -------
@@ -40,15 +41,17 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
         For a dense operand, operands on the CPU and on a GPU, or, on a device, a dtype
         that kernels do not support.
     ValueError
-        For shapes that differ (nothing is broadcast), that have not two axes, or with
-        more than 2**63 places; for operands on different GPUs; for an unknown method.
+        For shapes that differ (nothing is broadcast), that do not have two axes, or
+        with more than 2**63 places; for operands on different GPUs; for an unknown
+        method.
 
     Notes
     -----
-    Each entry has the key ``row * n + column`` in 64 bits. (The 32-bit keys of the
-    document overflow from 46341 x 46341 on; these do not for any shape up to 2**31 - 1
-    per side.) If the keys of an operand are not strictly increasing, it is sorted and
-    its duplicates are summed in its own dtype.
+    Duplicates are summed in the dtype of their operand.
+
+    On a device, each entry has the key ``row * n + column`` in 64 bits. (The 32-bit
+    keys of the document overflow from 46341 x 46341 on; these do not for any shape up
+    to 2**31 - 1 per side.) An operand whose keys are not strictly increasing is sorted.
 
     As in SciPy, and unlike in CuPy, an infinity or a NaN that meets no entry of the
     other operand returns NaN: it is multiplied by zero.
@@ -59,8 +62,8 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
     per match, in arrays for (p + q) / 2 or p matches, and read its two values and its
     key. The products are read once more to drop zeros.
 
-    All methods return the same results in every run, except for the last bits of sums
-    of duplicates and of complex products. On a GPU, kernels flush subnormal float32
+    All methods return the same results in every run, except for rounding in sums of
+    duplicates and in complex products. On a GPU, kernels flush subnormal float32
     numbers to zero; such products are dropped.
 
     References

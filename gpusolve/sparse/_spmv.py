@@ -47,9 +47,9 @@ def spmv(
         stored order. `multiply` may be any function of two numbers.
     method : {"auto", "fused", "segmented_scan"}, optional
         The algorithm on a device. "fused" reads each entry once and gives every block
-        the same work, for any row lengths; "auto" is "fused". "segmented_scan" is the
-        simpler algorithm before it: products by gather, flags by scatter, a segmented
-        scan, and its last element in each row. A CPU uses SciPy for "add" and "mul",
+        the same work, for any row lengths; "auto" is "fused". "segmented_scan" is
+        simpler and slower: products by gather, flags by scatter, a segmented scan, and
+        its last element in each row. A CPU uses SciPy for "add" and "mul",
         and NumPy for other operators.
 
     Returns
@@ -108,11 +108,10 @@ def spmv(
 
 
 class SpMVPlan:
-    """A sparse matrix, made ready for products with many vectors.
+    """A sparse matrix, prepared for products with many vectors.
 
-    Called with vectors it answers as `spmv` does. But only once are the entries sorted
-    and parted among the blocks of a device; and for each dtype of the vectors a kernel
-    is compiled once.
+    A call with vectors returns what `spmv` returns. The entries are sorted and divided
+    among the blocks of a device only once, when the plan is made.
 
     Parameters
     ----------
