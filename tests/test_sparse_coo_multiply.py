@@ -541,6 +541,20 @@ def test_both_operands_may_be_one_object(backend: Any) -> None:
     same(found.toarray(), expected)
 
 
+@pytest.mark.parametrize("kind", ["csr_array", "csc_array"])
+@without_gpu
+def test_arrays_may_be_longer_than_nnz(backend: Any, kind: str) -> None:
+    A = random_coo((40, 30), 0.2, rng=1)
+    longer = getattr(scipy.sparse, kind)(A)
+    longer.data = np.append(longer.data, np.full(7, np.nan))
+    longer.indices = np.append(longer.indices, np.full(7, 2**30)).astype(np.int32)
+    half = random_coo((40, 30), 0.5, rng=2, dtype=np.float32)
+    half.data = half.data.astype(np.float16)  # a dtype that SciPy refuses
+    for other in (random_coo((40, 30), 0.5, rng=2), half):
+        expected = A.toarray()[other.row, other.col] * other.data
+        same(multiply(longer, other).toarray()[other.row, other.col], expected)
+
+
 # ---- choice of the method ------------------------------------------------------------
 
 

@@ -131,6 +131,8 @@ def coordinates(container: Container) -> Coordinates:
 
     The arrays may belong to the container: do not write to them.
     """
+    if container.format in ("csr", "csc") and len(container.data) > container.nnz:
+        container = _without_rest(container)
     coo = container.tocoo()
     rows, columns = coo.row, coo.col
     if rows.dtype != np.int32 or columns.dtype != np.int32:
@@ -138,6 +140,13 @@ def coordinates(container: Container) -> Coordinates:
         columns = columns.astype(np.int64, copy=False)
     values = coo.data.astype(coo.data.dtype.newbyteorder("="), copy=False)
     return Coordinates(rows, columns, values, (int(coo.shape[0]), int(coo.shape[1])))
+
+
+def _without_rest(container: Container) -> Container:
+    """CSR or CSC without the elements of its arrays beyond the last entry."""
+    data, indices = container.data[: container.nnz], container.indices[: container.nnz]
+    kind = type(container)
+    return kind((data, indices, container.indptr), shape=container.shape)
 
 
 def is_matrix(container: Container) -> bool:
