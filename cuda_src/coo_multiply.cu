@@ -1,38 +1,46 @@
 // Element-wise product of two sparse matrices in coordinate form.
 //
 // Problem. An entry is a key and a value; the key is row * width + column, in 64 bits (the
-// source has 32 bits, which overflow from 46341 x 46341 on). The keys of both operands are
-// strictly increasing. If a key is in both, the product of the values goes to the result. The
-// number of matches, and the position of each in the result, is known only after the search.
+// source has 32 bits, which overflow from 46341 x 46341 on). If a key is in both operands, the
+// product of the values goes to the result, unless it is zero. The number of results, and the
+// position of each, is known only after the search. The keys of an operand should be strictly
+// increasing, and a value that is not finite should have an equal key in the other operand.
+// Whether this is so is known only after all entries are read.
 //
 // Four methods to search:
 //
 //     linear, binary   the two kernels of the source, which search twice: to count, to multiply
-//     merge, gallop    what the source proposes at its end: one search, whose matches are kept;
-//                      a scan of their counts; work that does not depend on where matches are
+//     merge, gallop    what the source proposes at its end: one search; work that does not
+//                      depend on where matches are
+//
+// linear and binary take keys that `make_keys` has stored, and check nothing. merge and gallop
+// form keys when they read an entry, check the operands while they search, look back for the
+// number of results before a tile (look_back.cuh), and write them. If the check fails, the
+// results are wrong, but all accesses are inside the arrays: the host sorts, and repeats.
 //
 // Mapping.
 // - linear, binary. Each block has an equal part of A; each thread searches B for one key of
 //   this part. A block writes after the matches of all blocks before it; it sums their counts.
 // - merge. The merge path of both lists of keys has one step per key; every block has
-//   `threads * items` steps and every thread `items`. `split_path` finds where blocks begin.
+//   `threads * items` steps and every thread `items`. `split_path` finds where tiles begin.
 // - gallop. A thread has `items` neighbours of the shorter list. It finds the first in the
 //   longer list by binary search, the others by galloping from the previous position.
-// - `multiply_matches`. A block multiplies the matches that one block of the search has kept.
+//   `check_entries` reads the longer list.
 //
-// Shared memory. merge: the keys of a tile, the positions of its matches. All: the totals of
-// warps.
+// Shared memory. merge: the keys and values of a tile, the positions of its matches. All: the
+// totals of warps.
 //
-// Cost, for m and n entries with k matches. Reads m + n rows and columns and writes their keys.
-// linear 2 m n, binary 2 m log n reads of keys, in two launches. merge m + n reads; gallop
-// m + 2 m log(n / m), if m is the shorter list; both write and read k pairs of positions, in
-// three launches and a scan of the counts, and allocate (m + n) / 2 pairs, or m. All read 2 k
-// values and write k entries: each match is multiplied once. Before that the host looks for
-// values that are not finite in all m + n, and afterwards for zeros in the k products.
+// Cost, for m and n entries of e bytes with k results. linear and binary write and read keys,
+// and read 2 m n or 2 m log n of them, in two launches. merge reads and writes (m + n + k) e
+// bytes, and for every tile a binary search. gallop reads and writes as many, and searches
+// m log(n / m) keys, if m is the shorter list. Both take two launches. No match is multiplied
+// twice.
 //
 // Source. M. Cupp, "Element-Wise Multiplication Kernel" (2020), chapters 4 and 5; the merge path
-// of merge_path.cuh.
+// of merge_path.cuh; the look-back of look_back.cuh.
 
+#include "floating.cuh"
+#include "look_back.cuh"
 #include "merge_path.cuh"
 #include "monoid.cuh"
 #include "ordered.cuh"
@@ -40,9 +48,9 @@
 constexpr long long no_key = -1;
 constexpr long long not_found = -1;
 
-/// Minimum resident blocks per multiprocessor of `find_by_merge`, for `__launch_bounds__`;
-/// without it the compiler spills.
-constexpr int merge_blocks_per_multiprocessor = 4;
+/// Minimum resident blocks per multiprocessor of the kernels that search once, for
+/// `__launch_bounds__`. Without it the compiler aims at more blocks, and spills.
+constexpr int min_blocks_per_multiprocessor = 4;
 
 // ---- keys ---------------------------------------------------------------------------
 
@@ -56,6 +64,22 @@ __global__ void make_keys(const Index* rows, const Index* columns, long long cou
     keys[i] = key;
     if (i > 0 && rows[i - 1] * width + columns[i - 1] >= key) atomicOr(disorder, 1);
 }
+
+/// The keys of entries, formed when they are read. The columns of 32-bit indices need no more
+/// than 32 bits, so that rows and columns are read off such keys without a division.
+template <class Index>
+struct Keys {
+    const Index* rows;
+    const Index* columns;
+    long long columns_of_matrix;
+
+    __device__ __forceinline__ long long width() const {
+        return sizeof(Index) == 4 ? 1ll << 32 : columns_of_matrix;
+    }
+    __device__ __forceinline__ long long operator[](long long i) const {
+        return rows[i] * width() + columns[i];
+    }
+};
 
 /// The arrays of the result.
 template <class T, class Index>
@@ -75,14 +99,18 @@ struct Result {
 
 // ---- searches -----------------------------------------------------------------------
 
+// `keys` is anything that is indexed like an array.
+
 /// The first position in [start, stop) whose key is not less than `key`; else `stop`.
-__device__ __forceinline__ long long lower_bound(const long long* keys, long long start,
-                                                 long long stop, long long key) {
+template <class Keys>
+__device__ __forceinline__ long long lower_bound(const Keys& keys, long long start, long long stop,
+                                                 long long key) {
     return partition_point(start, stop, [=](long long i) { return keys[i] < key; });
 }
 
 /// The same in [start, count). The time grows with the logarithm of the distance from `start`.
-__device__ __forceinline__ long long gallop(const long long* keys, long long start, long long count,
+template <class Keys>
+__device__ __forceinline__ long long gallop(const Keys& keys, long long start, long long count,
                                             long long key) {
     long long step = 1;
     while (step <= count - start && keys[start + step - 1] < key) {
@@ -159,127 +187,290 @@ __global__ void __launch_bounds__(threads)
     }
 }
 
-// ---- one search: merge, gallop ------------------------------------------------------
+// ---- checks -------------------------------------------------------------------------
 
-/// The most matches of a tile of the merge path: each is a step in B, and no two matches are in
-/// successive steps.
-template <int threads, int items>
-constexpr int most_matches = (threads * items + 1) / 2;
+/// Whether a value is finite. `always` is true for types without infinity and NaN.
+template <class T>
+struct Finite {
+    static constexpr bool always = true;
+    static __device__ __forceinline__ bool holds(const T&) { return true; }
+};
+template <>
+struct Finite<float> {
+    static constexpr bool always = false;
+    static __device__ __forceinline__ bool holds(float x) {
+        return magnitude(x) <= Floating<float>::largest();
+    }
+};
+template <>
+struct Finite<double> {
+    static constexpr bool always = false;
+    static __device__ __forceinline__ bool holds(double x) {
+        return magnitude(x) <= Floating<double>::largest();
+    }
+};
+template <>
+struct Finite<Half> {
+    static constexpr bool always = false;
+    static __device__ __forceinline__ bool holds(Half x) { return Finite<float>::holds(x); }
+};
+template <class T>
+struct Finite<Complex<T>> {
+    static constexpr bool always = false;
+    static __device__ __forceinline__ bool holds(Complex<T> x) {
+        return Finite<T>::holds(x.real) && Finite<T>::holds(x.imaginary);
+    }
+};
+
+/// What a launch reports to the host; zero before it.
+struct Report {
+    /// Not zero if the keys of an operand do not strictly increase.
+    unsigned long long disorder;
+    /// If they do, the number of values without a match that are not finite.
+    unsigned long long unmatched;
+    /// The number of results.
+    unsigned long long results;
+
+    /// Add a number of values that are not finite; less those that are found to be matched.
+    __device__ __forceinline__ void add_unmatched(int count) {
+        if (count != 0) atomicAdd(&unmatched, static_cast<unsigned long long>(count));
+    }
+};
+
+/// Report whether the keys strictly increase, and count the values that are not finite.
+template <class T, class Index>
+__global__ void check_entries(const Index* rows, const Index* columns, const T* values,
+                              long long count, long long width, Report* report) {
+    const Keys<Index> keys{rows, columns, width};
+    const long long i = thread_of_grid();
+    const bool inside = i < count;
+    const long long key = inside ? keys[i] : no_key;
+    long long previous = shuffle_up(key, 1);
+    if (!inside) return;
+    if (lane_index() == 0) previous = i > 0 ? keys[i - 1] : no_key;
+    if (previous >= key) atomicOr(&report->disorder, 1);
+    if constexpr (!Finite<T>::always) report->add_unmatched(!Finite<T>::holds(values[i]));
+}
+
+// ---- results in one pass ------------------------------------------------------------
+
+/// Sums of counts over a launch.
+struct LongCount {
+    using Value = long long;
+    static __device__ __forceinline__ long long identity() { return 0; }
+    __device__ __forceinline__ long long operator()(long long a, long long b) const {
+        return a + b;
+    }
+};
+
+constexpr int state_words = 2;
+
+/// The number of results of all tiles before this one, in lane 0. Called by one warp. The last
+/// tile reports the sum.
+__device__ __forceinline__ long long results_before(unsigned long long* states, long long tile,
+                                                    int results, Report* report) {
+    const TileStates<long long, state_words> tiles(states, nullptr);
+    const long long before = exchange_prefix<LongCount>(tiles, tile, results);
+    if (lane_index() == 0 && tile == gridDim.x - 1) report->results = before + results;
+    return before;
+}
+
+/// The part of the merge path that is tile number `index`, or an empty one if the keys are not
+/// sorted and tiles overlap.
+template <int tile_size>
+__device__ __forceinline__ MergeTile merge_tile(const long long* splits, long long index,
+                                                long long steps) {
+    const long long start = index * tile_size;
+    const long long a = splits[index], a_count = splits[index + 1] - a;
+    const long long size = steps - start < tile_size ? steps - start : tile_size;
+    if (a_count < 0 || a_count > size) return {a, start - a, 0, 0};
+    return {a, start - a, static_cast<int>(a_count), static_cast<int>(size - a_count)};
+}
 
 /// splits[tile] = the number of steps before the tile that take a key of A, for tiles + 1 tiles.
-template <int threads, int items>
-__global__ void split_path(const long long* a_keys, long long a_count, const long long* b_keys,
-                           long long b_count, long long tiles, long long* splits) {
-    split_into_tiles(a_keys, a_count, b_keys, b_count, threads * items, tiles, splits);
+template <class Index, int threads, int items>
+__global__ void split_path(const Index* a_rows, const Index* a_columns, long long a_count,
+                           const Index* b_rows, const Index* b_columns, long long b_count,
+                           long long width, long long tiles, long long* splits) {
+    const Keys<Index> a{a_rows, a_columns, width}, b{b_rows, b_columns, width};
+    split_into_tiles(a, a_count, b, b_count, threads * items, tiles, splits);
 }
 
-/// The positions in A and in B of the tile's matches, stored from index tile * most_matches on,
-/// and their number.
-template <int threads, int items>
-__global__ void __launch_bounds__(threads, merge_blocks_per_multiprocessor)
-    find_by_merge(const long long* a_keys, long long a_count, const long long* b_keys,
-                  long long b_count, const long long* splits, long long* in_a, long long* in_b,
-                  long long* counts) {
+/// The products of all matches, by merging. `states`: the counter that tiles are taken from,
+/// then the words of each tile; all zero before the launch. The results have as many places as
+/// the shorter operand has entries.
+template <class T, class Index, int threads, int items>
+__global__ void __launch_bounds__(threads, min_blocks_per_multiprocessor)
+    multiply_by_merge(const Index* a_rows, const Index* a_columns, const T* a_values,
+                      long long a_count, const Index* b_rows, const Index* b_columns,
+                      const T* b_values, long long b_count, long long width,
+                      const long long* splits, unsigned long long* states, Report* report,
+                      Index* rows, Index* columns, T* products) {
     constexpr int tile_size = threads * items;
-    constexpr int capacity = most_matches<threads, items>;
-    __shared__ long long keys[1 + tile_size];
-    __shared__ int found_in_a[capacity], found_in_b[capacity];
+    // Each match is a step in B, and no two matches are in successive steps.
+    constexpr int most_matches = (tile_size + 1) / 2;
+    static_assert(tile_size < 1 << 16, "positions in a tile have 16 bits");
+    __shared__ long long keys[2 + tile_size];
+    __shared__ T values[1 + tile_size];
+    __shared__ unsigned short found[most_matches];
     __shared__ BlockScan<Count>::Storage storage;
-    const MergeTile tile = tile_of_block<tile_size>(splits, a_count + b_count);
+    __shared__ MergeTile shared_tile;
+    __shared__ long long shared_index, shared_before;
+
+    const Keys<Index> all_of_a{a_rows, a_columns, width}, all_of_b{b_rows, b_columns, width};
+    if (threadIdx.x == 0) {
+        shared_index = static_cast<long long>(atomicAdd(states, 1ull));
+        shared_tile = merge_tile<tile_size>(splits, shared_index, a_count + b_count);
+    }
+    __syncthreads();
+    const MergeTile tile = shared_tile;
     const int steps = tile.a_count + tile.b_count;
 
-    // The key of A of the first match may be in the tile before.
+    // Before the keys of either operand is the last one of the tile before: it may be not less
+    // than the first, or the key of A of the first match.
     long long* const a = keys + 1;
-    long long* const b = a + tile.a_count;
-    if (threadIdx.x == 0) a[-1] = tile.a > 0 ? a_keys[tile.a - 1] : no_key;
-    for (int i = threadIdx.x; i < tile.a_count; i += threads) a[i] = a_keys[tile.a + i];
-    for (int j = threadIdx.x; j < tile.b_count; j += threads) b[j] = b_keys[tile.b + j];
+    long long* const b = a + tile.a_count + 1;
+    T* const of_a = values + 1;
+    T* const of_b = of_a + tile.a_count;
+    int not_finite = 0;
+    {
+        long long key[items];
+        T value[items];
+#pragma unroll
+        for (int k = 0; k < items; ++k) {
+            const int i = k * threads + threadIdx.x, j = i - tile.a_count;
+            if (i >= steps) continue;
+            key[k] = j < 0 ? all_of_a[tile.a + i] : all_of_b[tile.b + j];
+            value[k] = j < 0 ? a_values[tile.a + i] : b_values[tile.b + j];
+        }
+        if (threadIdx.x == 0) {
+            a[-1] = tile.a > 0 ? all_of_a[tile.a - 1] : no_key;
+            b[-1] = tile.b > 0 ? all_of_b[tile.b - 1] : no_key;
+            if (tile.a > 0) of_a[-1] = a_values[tile.a - 1];
+        }
+#pragma unroll
+        for (int k = 0; k < items; ++k) {
+            const int i = k * threads + threadIdx.x;
+            if (i >= steps) continue;
+            a[i + (i >= tile.a_count)] = key[k];
+            of_a[i] = value[k];
+            not_finite += !Finite<T>::holds(value[k]);
+        }
+    }
     __syncthreads();
 
-    const int first = threadIdx.x * items < steps ? threadIdx.x * items : steps;
-    int i = merge_path(a, tile.a_count, b, tile.b_count, first);
-    int j = first - i;
+    bool disorder = steps == 0;
+#pragma unroll
+    for (int k = 0; k < items; ++k) {
+        const int i = k * threads + threadIdx.x;
+        const long long* const key = a + i + (i >= tile.a_count);
+        if (i < steps) disorder = disorder || key[-1] >= key[0];
+    }
+    disorder = __syncthreads_or(disorder);
+
     int matches = 0;
-    int taken_of_a[items];
-    bool is_match[items];
+    int in_b[items];
+    bool is_match[items] = {};
+    if (!disorder) {
+        const int first = threadIdx.x * items < steps ? threadIdx.x * items : steps;
+        int i = merge_path(a, tile.a_count, b, tile.b_count, first);
+        int j = first - i;
 #pragma unroll
-    for (int k = 0; k < items; ++k) {
-        const bool inside = first + k < steps;
-        const bool takes_a = i < tile.a_count && (j >= tile.b_count || a[i] <= b[j]);
-        is_match[k] = inside && !takes_a && a[i - 1] == b[j];
-        taken_of_a[k] = i;
-        matches += is_match[k];
-        if (takes_a)
-            ++i;
-        else
-            ++j;
+        for (int k = 0; k < items; ++k) {
+            const bool takes_a = i < tile.a_count && (j >= tile.b_count || a[i] <= b[j]);
+            in_b[k] = j;
+            if (first + k < steps && !takes_a && a[i - 1] == b[j]) {
+                const T left = of_a[i - 1], right = of_b[j];
+                const T product = wrapping_multiply(left, right);
+                not_finite -= !Finite<T>::holds(left) + !Finite<T>::holds(right);
+                is_match[k] = product != T(0);
+                of_b[j] = product;  // no other thread reads this value
+            }
+            matches += is_match[k];
+            if (takes_a)
+                ++i;
+            else
+                ++j;
+        }
     }
 
-    int found;
-    int slot = BlockScan<Count>(storage).exclusive(matches, found);
+    int results;
+    int slot = BlockScan<Count>(storage).exclusive(matches, results);
 #pragma unroll
-    for (int k = 0; k < items; ++k) {
-        if (!is_match[k]) continue;
-        found_in_a[slot] = taken_of_a[k] - 1;
-        found_in_b[slot] = first + k - taken_of_a[k];
-        ++slot;
+    for (int k = 0; k < items; ++k)
+        if (is_match[k]) found[slot++] = static_cast<unsigned short>(in_b[k]);
+    if (warp_index() == 0) {
+        const long long before = results_before(states + 1, shared_index, results, report);
+        if (lane_index() == 0) shared_before = before;
     }
+    if (disorder && threadIdx.x == 0) atomicOr(&report->disorder, 1);
+    if constexpr (!Finite<T>::always) report->add_unmatched(not_finite);
     __syncthreads();
-    const long long kept = static_cast<long long>(blockIdx.x) * capacity;
-    for (int k = threadIdx.x; k < found; k += threads) {
-        in_a[kept + k] = tile.a + found_in_a[k];
-        in_b[kept + k] = tile.b + found_in_b[k];
-    }
-    if (threadIdx.x == 0) counts[blockIdx.x] = found;
+
+    const Result<T, Index> result{all_of_a.width(), rows, columns, products};
+    const long long places = a_count < b_count ? a_count : b_count, before = shared_before;
+    for (int k = threadIdx.x; k < results; k += threads)
+        if (before + k < places) result.put(before + k, b[found[k]], of_b[found[k]]);
 }
 
-/// The positions in both lists of the matches of a tile of the shorter list, stored from index
-/// tile * threads * items on, and their number.
-template <int threads, int items>
-__global__ void __launch_bounds__(threads)
-    find_by_gallop(const long long* short_keys, long long short_count, const long long* long_keys,
-                   long long long_count, long long* in_short, long long* in_long,
-                   long long* counts) {
+/// The products of all matches, by searching the longer list. `check_entries` checks the longer
+/// list in another launch. A is the shorter list, unless `swapped`.
+template <class T, class Index, int threads, int items>
+__global__ void __launch_bounds__(threads, min_blocks_per_multiprocessor)
+    multiply_by_gallop(const Index* short_rows, const Index* short_columns, const T* short_values,
+                       long long short_count, const Index* long_rows, const Index* long_columns,
+                       const T* long_values, long long long_count, long long width, bool swapped,
+                       unsigned long long* states, Report* report, Index* rows, Index* columns,
+                       T* products) {
     __shared__ BlockScan<Count>::Storage storage;
-    const long long tile = static_cast<long long>(blockIdx.x) * threads * items;
-    const long long first = tile + threadIdx.x * items;
+    __shared__ long long shared_tile, shared_before;
+    const Keys<Index> short_keys{short_rows, short_columns, width};
+    const Keys<Index> long_keys{long_rows, long_columns, width};
+    if (threadIdx.x == 0) shared_tile = static_cast<long long>(atomicAdd(states, 1ull));
+    __syncthreads();
+    const long long tile = shared_tile;
+    const long long first = tile * threads * items + threadIdx.x * items;
+    long long previous = first > 0 && first < short_count ? short_keys[first - 1] : no_key;
     long long place = 0;
-    long long position[items];
-    int matches = 0;
+    long long key[items];
+    T product[items];
+    bool is_match[items] = {};
+    bool disorder = false;
+    int matches = 0, not_finite = 0;
 #pragma unroll
     for (int k = 0; k < items; ++k) {
-        position[k] = not_found;
         if (first + k >= short_count) continue;
-        const long long key = short_keys[first + k];
-        place = k == 0 ? lower_bound(long_keys, 0, long_count, key)
-                       : gallop(long_keys, place, long_count, key);
-        if (place < long_count && long_keys[place] == key) position[k] = place;
-        matches += position[k] != not_found;
+        key[k] = short_keys[first + k];
+        disorder = disorder || previous >= key[k];
+        previous = key[k];
+        place = k == 0 ? lower_bound(long_keys, 0, long_count, key[k])
+                       : gallop(long_keys, place, long_count, key[k]);
+        const bool is_found = place < long_count && long_keys[place] == key[k];
+        if (!is_found && Finite<T>::always) continue;
+        const T own = short_values[first + k];
+        if (is_found) {
+            const T other = long_values[place];
+            product[k] = swapped ? wrapping_multiply(other, own) : wrapping_multiply(own, other);
+            is_match[k] = product[k] != T(0);
+            not_finite -= !Finite<T>::holds(other);
+        } else {
+            not_finite += !Finite<T>::holds(own);
+        }
+        matches += is_match[k];
     }
-    int found;
-    long long slot = tile + BlockScan<Count>(storage).exclusive(matches, found);
-#pragma unroll
-    for (int k = 0; k < items; ++k) {
-        if (position[k] == not_found) continue;
-        in_short[slot] = first + k;
-        in_long[slot] = position[k];
-        ++slot;
+    int results;
+    const int slot = BlockScan<Count>(storage).exclusive(matches, results);
+    if (warp_index() == 0) {
+        const long long before = results_before(states + 1, tile, results, report);
+        if (lane_index() == 0) shared_before = before;
     }
-    if (threadIdx.x == 0) counts[blockIdx.x] = found;
-}
+    if (disorder) atomicOr(&report->disorder, 1);
+    if constexpr (!Finite<T>::always) report->add_unmatched(not_finite);
+    __syncthreads();
 
-/// The products of the matches that are stored from index tile * capacity on. `before` is the
-/// exclusive scan of the tiles' counts, followed by their sum.
-template <class T, class Index>
-__global__ void multiply_matches(const long long* in_a, const long long* in_b, long long capacity,
-                                 const long long* before, const long long* a_keys,
-                                 const T* a_values, const T* b_values, long long width, Index* rows,
-                                 Index* columns, T* products) {
-    const Result<T, Index> result{width, rows, columns, products};
-    const long long kept = blockIdx.x * capacity;
-    const long long start = before[blockIdx.x], count = before[blockIdx.x + 1] - start;
-    for (long long k = threadIdx.x; k < count; k += blockDim.x) {
-        const long long i = in_a[kept + k], j = in_b[kept + k];
-        result.put(start + k, a_keys[i], wrapping_multiply(a_values[i], b_values[j]));
-    }
+    const Result<T, Index> result{short_keys.width(), rows, columns, products};
+    long long i = shared_before + slot;
+#pragma unroll
+    for (int k = 0; k < items; ++k)
+        if (is_match[k]) result.put(i++, key[k], product[k]);
 }

@@ -34,7 +34,11 @@ from gpusolve._gemv.gemv_kernel import (
 )
 from gpusolve.gam._gram_kernel import instance as learners_instance
 from gpusolve.monoid import as_monoid, segment_sums_of_one
-from gpusolve.sparse._coo_multiply_kernel import GALLOP_ITEMS, MERGE_ITEMS, SEARCHES
+from gpusolve.sparse._coo_multiply_kernel import (
+    SEARCHES,
+    gallop_instances,
+    merge_instances,
+)
 from gpusolve.sparse._csr import CompressedRows
 from gpusolve.sparse._semiring import semiring
 from gpusolve.sparse._spmv_kernel import multiply_instance
@@ -60,10 +64,6 @@ TEXTBOOK = (
     "add_elements",
 )
 """The kernels of ``scan_textbook.cu`` that are templates over the monoid alone."""
-
-INDICES = ("int", "long long")
-"""Types of a sparse matrix's indices."""
-
 
 REALS = (np.dtype(np.float32), np.dtype(np.float64))
 """The dtypes of the solvers."""
@@ -158,27 +158,29 @@ def _sources_of_partition() -> Iterator[Source]:
 
 
 def _sources_of_sparse_products() -> Iterator[Source]:
-    steps = f"{THREADS}, {MERGE_ITEMS}"
+    indices = tuple(np.dtype(name) for name in ("int32", "int64"))
     keys = (
-        "make_keys<int>",
-        "make_keys<long long>",
+        *(f"make_keys<{CUDA_TYPES[index]}>" for index in indices),
         *(f"count_found<{one}, {THREADS}>" for one in SEARCHES.values()),
-        f"split_path<{steps}>",
-        f"find_by_merge<{steps}>",
-        f"find_by_gallop<{THREADS}, {GALLOP_ITEMS}>",
+        *(merge_instances(np.dtype(bool), index)[0] for index in indices),
     )
     yield Source("keys", "coo_multiply", "", keys)
-    for name in ("bool", "int8", "float32", "float64", "complex128"):
-        numbers = [f"{CUDA_TYPES[np.dtype(name)]}, {one}" for one in INDICES]
+    for name in ("bool", "int8", "float16", "float32", "float64", "complex128"):
+        dtype = np.dtype(name)
         products = (
-            *(f"multiply_matches<{one}>" for one in numbers),
-            *(
-                f"multiply_found<{one}, {search}, {THREADS}>"
-                for one in numbers
-                for search in SEARCHES.values()
-            ),
+            kernel
+            for index in indices
+            for kernel in (
+                merge_instances(dtype, index)[1],
+                *gallop_instances(dtype, index),
+                *(
+                    f"multiply_found<{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}, "
+                    f"{search}, {THREADS}>"
+                    for search in SEARCHES.values()
+                ),
+            )
         )
-        yield Source(name, "coo_multiply", "", products)
+        yield Source(name, "coo_multiply", "", tuple(products))
 
 
 def _sources_of_spmv() -> Iterator[Source]:

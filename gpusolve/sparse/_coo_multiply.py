@@ -21,7 +21,7 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
         How a device finds the places that both operands store. "merge" merges the
         entries of both; every thread has the same work, for any matches.
         "gallop" searches the longer operand for each entry of the shorter one. "auto"
-        is "gallop" if one operand has more than 44 times the entries of the other (a
+        is "gallop" if one operand has more than 256 times the entries of the other (a
         ratio derived from the bytes moved, not measured on a GPU yet), else "merge".
         "binary" and "linear" are the two kernels of the document [1]_, for comparison:
         both search B for each entry of A, once to count and once to multiply. A CPU
@@ -56,11 +56,20 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
     As in SciPy, and unlike in CuPy, an infinity or a NaN that meets no entry of the
     other operand returns NaN: it is multiplied by zero.
 
-    On a device, all entries are read to check whether they are in order and finite, and
-    a key of 8 bytes is written for each. For p and q entries, p <= q, "merge" then
-    reads O(p + q) keys and "gallop" O(p log(1 + q / p)). Both write and read 16 bytes
-    per match, in arrays for (p + q) / 2 or p matches, and read its two values and its
-    key. The products are read once more to drop zeros.
+    On a device, "merge" and "gallop" assume that both operands are sorted without
+    duplicates, and that each NaN and infinity meets an entry. They check this while
+    they multiply, and the host waits for the device once, for the report. Only if it is
+    not so, the operands are sorted, completed and multiplied again.
+
+    If they are, p and q entries with k results, of 12 bytes each (indices of 32 bits,
+    values of float32), cost "merge" 12 (p + q) + 12 k bytes and a binary search for
+    every 1792 entries. "gallop" moves as many, without the values of integers in the
+    longer operand, and O(p log(1 + q / p)) sectors of 32 bytes, for p <= q. Both
+    allocate min(p, q) results, of which the returned arrays are the first k: the rest
+    stays allocated as long as they live; a copy of the product frees it.
+
+    "binary" and "linear" first store a key of 8 bytes for each entry, check order and
+    finiteness in separate passes, and drop zeros in the last; the host waits for each.
 
     All methods return the same results in every run, except for rounding in sums of
     duplicates and in complex products. On a GPU, kernels flush subnormal float32

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import monoid
-from .._blocks.scan_kernel import scan_rows
 from .._blocks.segments_kernel import segmented_reduce
 from .._device.arrays import Array, contiguous, namespace
 from .._device.kernels import CUDA_TYPES, Device
@@ -19,13 +19,19 @@ MERGE_ITEMS = 7
 GALLOP_ITEMS = 4
 """Keys of the shorter list per thread: the first is found by binary search, the others
 by galloping from the previous position."""
-GALLOP_RATIO = 44
-"""Ratio of the list lengths from which on galloping moves fewer bytes.
+GALLOP_RATIO = 256
+"""Ratio of the numbers of entries above which "gallop" is chosen.
 
-With lists of n and r n keys, merging reads 8 n (1 + r) bytes. Galloping reads 8 n and,
-for each key, 2 log2(r) sectors of 32 bytes: fewer where r > 8 log2(r). Not measured
-on a GPU yet.
+Both methods read all keys. With n and r n entries, galloping searches n times in
+4 log2(r) sectors of 32 bytes; merging also reads the 4 r n bytes of the longer list's
+values, if these are integers of 4 bytes: galloping moves fewer bytes where
+r > 32 log2(r). If both methods read all values, to check whether they are finite,
+merging moves fewer bytes, by a few per cent at this ratio, but passes all entries
+through shared memory. Not measured on a GPU yet.
 """
+
+STATE_WORDS = 2
+"""Words of a tile's state in ``look_back.cuh``, for a count of 64 bits."""
 
 
 class Entries(NamedTuple):
@@ -42,20 +48,25 @@ class Entries(NamedTuple):
     values: Array
 
 
-class Matches(NamedTuple):
-    """The positions of equal keys in both operands.
+Multiply = Callable[[Coordinates, Coordinates, Coordinates, Device], Array]
+"""Launches kernels that write the product of two operands; returns their report."""
+
+
+class Report(NamedTuple):
+    """What a launch reports; ``Report`` in ``coo_multiply.cu``.
 
     Attributes
     ----------
-    in_a, in_b : (tiles * capacity,) array of int64
-        The matches of tile t start at ``t * capacity``.
-    counts : (tiles + 1,) array of int64
-        The number of matches of each tile, and a zero.
+    disorder : int
+        Not zero if the keys of an operand do not strictly increase.
+    unmatched : int
+        If they do, the number of values without a match that are not finite.
+    results : int
     """
 
-    in_a: Array
-    in_b: Array
-    counts: Array
+    disorder: int
+    unmatched: int
+    results: int
 
 
 def coo_multiply(
@@ -63,35 +74,29 @@ def coo_multiply(
 ) -> Coordinates:
     """The product, sorted by row and column, without zeros, on the current stream."""
     with device.current():
-        product = _product(coordinates(A), coordinates(B), method, device)
-        return _without_zeros(product)
-
-
-def _product(
-    A: Coordinates, B: Coordinates, method: str, device: Device
-) -> Coordinates:
-    a, b = sorted_entries(A, device), sorted_entries(B, device)
-    a, b = with_zeros(a, b, device), with_zeros(b, a, device)
-    dtype = np.result_type(a.values.dtype, b.values.dtype)
-    a, b = (one._replace(values=one.values.astype(dtype, copy=False)) for one in (a, b))
-    index = np.result_type(A.rows.dtype, B.rows.dtype)
-    if len(a.keys) == 0 or len(b.keys) == 0:
-        return _allocate(0, A.shape, index, dtype, device)
-    if method == "auto":
-        method = best_method(len(a.keys), len(b.keys))
-    if method in SEARCHES:
-        return _search_twice(a, b, SEARCHES[method], A.shape, index, device)
-    matches = FINDERS[method](a.keys, b.keys, device)
-    return _multiply_matches(matches, a, b, A.shape, index, device)
+        a, b = coordinates(A), coordinates(B)
+        if method in SEARCHES:
+            return _search_twice(a, b, SEARCHES[method], device)
+        if method == "auto":
+            method = best_method(len(a.values), len(b.values))
+        return _search_once(a, b, ONE_SEARCH[method], device)
 
 
 def best_method(a_count: int, b_count: int) -> str:
-    """The method that moves the fewest bytes for operands of these sizes."""
+    """The method for operands of these sizes, by the bytes that it moves."""
     shorter, longer = sorted((a_count, b_count))
     return "gallop" if longer > GALLOP_RATIO * shorter else "merge"
 
 
 # ---- keys ----------------------------------------------------------------------------
+
+
+def _matching_entries(
+    A: Coordinates, B: Coordinates, device: Device
+) -> tuple[Entries, Entries]:
+    """The sorted entries, with zeros where the other operand is not finite."""
+    a, b = sorted_entries(A, device), sorted_entries(B, device)
+    return with_zeros(a, b, device), with_zeros(b, a, device)
 
 
 def sorted_entries(operand: Coordinates, device: Device) -> Entries:
@@ -155,109 +160,181 @@ SEARCHES = {"linear": "LinearSearch", "binary": "BinarySearch"}
 
 
 def _search_twice(
-    a: Entries,
-    b: Entries,
-    search: str,
-    shape: tuple[int, int],
-    index: np.dtype[Any],
-    device: Device,
+    A: Coordinates, B: Coordinates, search: str, device: Device
 ) -> Coordinates:
     """Search and count the matches, then search again and multiply."""
-    dtype = a.values.dtype
+    (a, b), index = _matching_entries(A, B, device), _common_index(A, B)
+    dtype = np.result_type(a.values.dtype, b.values.dtype)
+    if len(a.keys) == 0 or len(b.keys) == 0:
+        return _allocate(0, A.shape, index, dtype, device)
+    values = (one.values.astype(dtype, copy=False) for one in (a, b))
+    a, b = (Entries(one.keys, v) for one, v in zip((a, b), values, strict=True))
     count = device.kernel("coo_multiply", f"count_found<{search}, {THREADS}>")
     blocks = min(blocks_for(len(a.keys)), count.resident_blocks(THREADS, 0))
     launch = (blocks,), (THREADS,)
     counts = device.empty((blocks,), np.int64)
     sizes = np.int64(len(a.keys)), np.int64(len(b.keys))
     count(*launch, (a.keys, sizes[0], b.keys, sizes[1], counts))
-    product = _allocate(int(counts.sum()), shape, index, dtype, device)
+    product = _allocate(int(counts.sum()), A.shape, index, dtype, device)
     numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
     device.kernel("coo_multiply", f"multiply_found<{numbers}, {search}, {THREADS}>")(
         *launch,
         (
             *(a.keys, a.values, sizes[0]),
             *(b.keys, b.values, sizes[1]),
-            *(counts, np.int64(shape[1])),
+            *(counts, np.int64(A.shape[1])),
             *(product.rows, product.columns, product.values),
         ),
     )
-    return product
+    return _without_zeros(product)
+
+
+def _without_zeros(product: Coordinates) -> Coordinates:
+    """The entries whose value is not zero; NaN is not zero."""
+    rows, columns, values, shape = product
+    kept = namespace(values).flatnonzero(values != 0)
+    if len(kept) == len(values):
+        return product
+    return Coordinates(rows[kept], columns[kept], values[kept], shape)
 
 
 # ---- one search ----------------------------------------------------------------------
 
 
-def find_by_merge(a_keys: Array, b_keys: Array, device: Device) -> Matches:
-    """The matches, by merging; every block has the same work."""
-    sizes = np.int64(len(a_keys)), np.int64(len(b_keys))
-    tile_size = THREADS * MERGE_ITEMS
-    tiles = ceil_div(len(a_keys) + len(b_keys), tile_size)
-    shape = f"{THREADS}, {MERGE_ITEMS}"
-    operands = a_keys, sizes[0], b_keys, sizes[1]
-    splits = device.empty((tiles + 1,), np.int64)
-    device.kernel("coo_multiply", f"split_path<{shape}>")(
-        (blocks_for(tiles + 1),), (THREADS,), (*operands, np.int64(tiles), splits)
-    )
-    matches = _allocate_matches(tiles, (tile_size + 1) // 2, device)
-    device.kernel("coo_multiply", f"find_by_merge<{shape}>")(
-        (tiles,), (THREADS,), (*operands, splits, *matches)
-    )
-    return matches
-
-
-def find_by_gallop(a_keys: Array, b_keys: Array, device: Device) -> Matches:
-    """The matches, by searching the longer list for each key of the shorter one."""
-    if len(a_keys) > len(b_keys):
-        swapped = find_by_gallop(b_keys, a_keys, device)
-        return Matches(swapped.in_b, swapped.in_a, swapped.counts)
-    sizes = np.int64(len(a_keys)), np.int64(len(b_keys))
-    tile_size = THREADS * GALLOP_ITEMS
-    tiles = ceil_div(len(a_keys), tile_size)
-    matches = _allocate_matches(tiles, tile_size, device)
-    shape = f"{THREADS}, {GALLOP_ITEMS}"
-    device.kernel("coo_multiply", f"find_by_gallop<{shape}>")(
-        (tiles,), (THREADS,), (a_keys, sizes[0], b_keys, sizes[1], *matches)
-    )
-    return matches
-
-
-FINDERS = {"merge": find_by_merge, "gallop": find_by_gallop}
-
-
-def _allocate_matches(tiles: int, capacity: int, device: Device) -> Matches:
-    in_a, in_b = (device.empty((tiles * capacity,), np.int64) for _ in "AB")
-    return Matches(in_a, in_b, device.zeros((tiles + 1,), np.int64))
-
-
-def _multiply_matches(
-    matches: Matches,
-    a: Entries,
-    b: Entries,
-    shape: tuple[int, int],
-    index: np.dtype[Any],
-    device: Device,
+def _search_once(
+    A: Coordinates, B: Coordinates, multiply: Multiply, device: Device
 ) -> Coordinates:
-    """The products of all matches, in the order of the tiles."""
-    dtype = a.values.dtype
-    before = matches.counts
-    tiles = len(before) - 1
-    rows = before.reshape(1, -1)
-    scan_rows(rows, monoid.add, rows, device, exclusive=True)
-    product = _allocate(int(before[tiles]), shape, index, dtype, device)
-    numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
-    device.kernel("coo_multiply", f"multiply_matches<{numbers}>")(
+    """Search, multiply and check at once; sort and repeat only if the check fails."""
+    product, report = _attempt(A, B, multiply, device)
+    if report.disorder or report.unmatched:
+        a, b = _matching_entries(A, B, device)
+        index = _common_index(A, B)
+        A, B = (_with_coordinates(one, A.shape, index) for one in (a, b))
+        product, report = _attempt(A, B, multiply, device)
+    rows, columns, values = (array[: report.results] for array in product[:3])
+    return Coordinates(rows, columns, values, A.shape)
+
+
+def _attempt(
+    A: Coordinates, B: Coordinates, multiply: Multiply, device: Device
+) -> tuple[Coordinates, Report]:
+    """The product in the first places of arrays, if the report confirms the operands.
+
+    Reading the report is the only synchronisation.
+    """
+    dtype = np.result_type(A.values.dtype, B.values.dtype)
+    index = _common_index(A, B)
+    a, b = (
+        Coordinates(
+            contiguous(one.rows, index),
+            contiguous(one.columns, index),
+            contiguous(one.values, dtype),
+            one.shape,
+        )
+        for one in (A, B)
+    )
+    places = min(len(a.values), len(b.values))
+    product = _allocate(places, A.shape, index, dtype, device)
+    if len(a.values) + len(b.values) == 0:
+        return product, Report(0, 0, 0)
+    report = multiply(a, b, product, device)
+    return product, Report(*map(int, report.tolist()))
+
+
+def multiply_by_merge(
+    a: Coordinates, b: Coordinates, product: Coordinates, device: Device
+) -> Array:
+    """Launch the merge of both operands, and return the report."""
+    sizes = np.int64(len(a.values)), np.int64(len(b.values))
+    width = np.int64(a.shape[1])
+    tiles = ceil_div(len(a.values) + len(b.values), THREADS * MERGE_ITEMS)
+    splits = device.empty((tiles + 1,), np.int64)
+    report, states = _states(tiles, device)
+    split, merge = merge_instances(a.values.dtype, a.rows.dtype)
+    device.kernel("coo_multiply", split)(
+        (blocks_for(tiles + 1),),
+        (THREADS,),
+        (
+            *(a.rows, a.columns, sizes[0], b.rows, b.columns, sizes[1]),
+            *(width, np.int64(tiles), splits),
+        ),
+    )
+    device.kernel("coo_multiply", merge)(
         (tiles,),
         (THREADS,),
         (
-            *(matches.in_a, matches.in_b, np.int64(len(matches.in_a) // tiles), before),
-            *(a.keys, a.values, b.values, np.int64(shape[1])),
-            *(product.rows, product.columns, product.values),
+            *(*a[:3], sizes[0], *b[:3], sizes[1], width),
+            *(splits, states, report, *product[:3]),
         ),
     )
-    return product
+    return report
+
+
+def multiply_by_gallop(
+    a: Coordinates, b: Coordinates, product: Coordinates, device: Device
+) -> Array:
+    """Launch the search of the longer operand for each key of the shorter one."""
+    swapped = len(a.values) > len(b.values)
+    few, many = (b, a) if swapped else (a, b)
+    sizes = np.int64(len(few.values)), np.int64(len(many.values))
+    width = np.int64(a.shape[1])
+    tiles = max(1, ceil_div(len(few.values), THREADS * GALLOP_ITEMS))
+    report, states = _states(tiles, device)
+    check, gallop = gallop_instances(a.values.dtype, a.rows.dtype)
+    device.kernel("coo_multiply", check)(
+        (blocks_for(len(many.values)),),
+        (THREADS,),
+        (*many[:3], sizes[1], width, report),
+    )
+    device.kernel("coo_multiply", gallop)(
+        (tiles,),
+        (THREADS,),
+        (
+            *(*few[:3], sizes[0], *many[:3], sizes[1], width, np.bool_(swapped)),
+            *(states, report, *product[:3]),
+        ),
+    )
+    return report
+
+
+ONE_SEARCH = {"merge": multiply_by_merge, "gallop": multiply_by_gallop}
+
+
+def merge_instances(dtype: np.dtype[Any], index: np.dtype[Any]) -> tuple[str, str]:
+    """The kernels of "merge", with their template arguments."""
+    integer, shape = CUDA_TYPES[index], f"{THREADS}, {MERGE_ITEMS}"
+    merge = f"multiply_by_merge<{CUDA_TYPES[dtype]}, {integer}, {shape}>"
+    return f"split_path<{integer}, {shape}>", merge
+
+
+def gallop_instances(dtype: np.dtype[Any], index: np.dtype[Any]) -> tuple[str, str]:
+    """The kernels of "gallop", with their template arguments."""
+    numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
+    gallop = f"multiply_by_gallop<{numbers}, {THREADS}, {GALLOP_ITEMS}>"
+    return f"check_entries<{numbers}>", gallop
+
+
+def _states(tiles: int, device: Device) -> tuple[Array, Array]:
+    """A launch's report, and the states of its tiles after their counter."""
+    report = len(Report._fields)
+    zeros = device.zeros((report + 1 + STATE_WORDS * tiles,), np.uint64)
+    return zeros[:report], zeros[report:]
+
+
+def _with_coordinates(
+    entries: Entries, shape: tuple[int, int], index: np.dtype[Any]
+) -> Coordinates:
+    keys, values = entries
+    rows = keys // shape[1]
+    columns = keys - rows * shape[1]
+    return Coordinates(rows.astype(index), columns.astype(index), values, shape)
 
 
 # ---- results -------------------------------------------------------------------------
+
+
+def _common_index(A: Coordinates, B: Coordinates) -> np.dtype[Any]:
+    return np.result_type(A.rows.dtype, B.rows.dtype)
 
 
 def _allocate(
@@ -270,12 +347,3 @@ def _allocate(
     """Allocate the coordinates of `count` entries."""
     rows, columns = (device.empty((count,), index) for _ in shape)
     return Coordinates(rows, columns, device.empty((count,), dtype), shape)
-
-
-def _without_zeros(product: Coordinates) -> Coordinates:
-    """The entries whose value is not zero; NaN is not zero."""
-    rows, columns, values, shape = product
-    kept = namespace(values).flatnonzero(values != 0)
-    if len(kept) == len(values):
-        return product
-    return Coordinates(rows[kept], columns[kept], values[kept], shape)
