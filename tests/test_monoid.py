@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from dataclasses import replace
 from typing import Any
@@ -339,3 +340,12 @@ def test_check_rejects_invalid_arguments(
 def test_check_rejects_elements_of_another_shape() -> None:
     with pytest.raises(ValueError, match=r"affine .*\(\.\.\., 2\) .* got \(5, 3\)"):
         THEIR_OWN["affine"].check(elements=np.zeros((5, 3)))
+
+
+def test_examples_of_check_run() -> None:
+    # pytest finds the examples of the class in `gpusolve`, but not those of methods.
+    (examples,) = doctest.DocTestFinder(recurse=False).find(
+        gpusolve.Monoid.check, globs={}
+    )
+    assert len(examples.examples) == 4
+    assert doctest.DocTestRunner().run(examples).failed == 0
