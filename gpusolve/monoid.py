@@ -187,6 +187,7 @@ class Monoid:
         rng = np.random.default_rng(rng)
         given = None if elements is None else self._as_elements(elements)
         device = (given is not None and device_of(given)) or EmulatedDevice()
+        required = cuda is True or not isinstance(device, EmulatedDevice)
         for one in self._dtypes_to_check(dtypes, given):
             dtype = self.dtype_of(one)
             if given is None:
@@ -198,7 +199,7 @@ class Monoid:
             with np.errstate(all="ignore"):
                 _check_laws(self, a, b, c)
                 if cuda is not False:
-                    _check_cuda(self, a, b, device, required=cuda is True)
+                    _check_cuda(self, a, b, device, required)
 
     def _as_elements(self, elements: object) -> Array:
         """(..., *element) -> (count, *element)."""
@@ -425,7 +426,7 @@ def _check_laws(monoid: Monoid, a: Array, b: Array, c: Array) -> None:
 
 
 def _check_cuda(
-    monoid: Monoid, a: Array, b: Array, device: Device, *, required: bool
+    monoid: Monoid, a: Array, b: Array, device: Device, required: bool
 ) -> None:
     """Compare the CUDA expressions with NumPy on elements `a` and `b`, on the host."""
     kernel = _kernel_of_pairs(monoid, a.dtype, device, required)
