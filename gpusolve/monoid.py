@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ._device.arrays import Array
+from ._device.arrays import Array, as_array, namespace, on_host
+from ._device.kernels import CUDA_TYPES, Device, EmulatedDevice, Kernel, device_of
+from ._device.launch import THREADS, blocks_for
 
 Expressions = str | tuple[str, ...]
 """One CUDA expression, or one for each component of an element."""
+
+ROUNDING_ERRORS = 32
+"""Units of rounding by which `Monoid.check` allows floating-point results to differ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +56,9 @@ class Monoid:
 
     Notes
     -----
-    Associativity is not checked; without it, results are undefined. Floating-point
-    addition is treated as associative, up to rounding.
+    Without associativity, results are undefined. It is not checked in a call; `check`
+    tests it on random elements. Floating-point addition is treated as associative, up
+    to rounding.
 
     Examples
     --------
@@ -115,6 +121,120 @@ class Monoid:
         """``a op b`` elementwise, in the dtype of `a`."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self.numpy(a, b).astype(a.dtype, copy=False)
+
+    def check(
+        self,
+        dtypes: npt.DTypeLike | Sequence[npt.DTypeLike] | None = None,
+        *,
+        elements: object = None,
+        n: int = 1000,
+        rng: np.random.Generator | int = 0,
+        cuda: bool | None = None,
+    ) -> None:
+        """Test the laws of a monoid, and CUDA against NumPy, on random elements.
+
+        The operator must be associative, neutral with the identity on both sides, and
+        commutative if the monoid claims it. It must keep the dtype and the shape of
+        the elements, and CUDA must return what NumPy returns. Integers, bool, and
+        operators that select one of their operands, like "min", are compared exactly;
+        other floats up to rounding errors of the numbers that are combined.
+
+        Parameters
+        ----------
+        dtypes : dtype or sequence of dtype, optional
+            Dtypes of the inputs. Default: that of `elements`, else int64 and float64,
+            as far as the monoid accepts them.
+        elements : (..., *element) array_like, optional
+            Elements to draw from. Needed if not every array of numbers is an element:
+            a count is not negative, a quadruple of ``"mssp"`` is one of a segment.
+            Default: numbers of the whole range of an integer dtype, normally
+            distributed floats, and small integers.
+        n : int, optional
+            Number of random triples of elements.
+        rng : Generator or int, optional
+            A generator or a seed.
+        cuda : bool, optional
+            Whether to run the CUDA expressions: on the GPU of `elements` if they are a
+            CuPy array, else on the emulator. Default: if they can be run; this part is
+            skipped without a GPU and without a C++ compiler on Linux. True raises the
+            error of the emulator instead.
+
+        Raises
+        ------
+        ValueError
+            With what fails, and elements that show it; or for an invalid argument.
+        TypeError
+            For a dtype that the monoid does not accept.
+
+        Notes
+        -----
+        A random test can only refute. The first call for a dtype compiles a kernel.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import gpusolve
+        >>> smaller = gpusolve.Monoid(
+        ...     "smaller", np.inf, "a > b ? a : b", np.minimum, True, kinds="f"
+        ... )
+        >>> smaller.check()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: cuda of smaller ... got 3.0 instead of 2.0 for a = 2.0, b = 3.0 ...
+        """
+        if n < 1:
+            raise ValueError(f"n must be at least 1, got {n}")
+        rng = np.random.default_rng(rng)
+        given = None if elements is None else self._as_elements(elements)
+        device = (given is not None and device_of(given)) or EmulatedDevice()
+        required = cuda is True or not isinstance(device, EmulatedDevice)
+        for one in self._dtypes_to_check(dtypes, given):
+            dtype = self.dtype_of(one)
+            if given is None:
+                shape = (n, *self.element_shape)
+                a, b, c = (_random(dtype, shape, rng) for _ in range(3))
+            else:
+                chosen = rng.integers(len(given), size=(3, n))
+                a, b, c = on_host(given).astype(dtype)[chosen]
+            with np.errstate(all="ignore"):
+                _check_laws(self, a, b, c)
+                if cuda is not False:
+                    _check_cuda(self, a, b, device, required)
+
+    def _as_elements(self, elements: object) -> Array:
+        """(..., *element) -> (count, *element)."""
+        found, shape = as_array(elements, "elements"), self.element_shape
+        if found.shape[found.ndim - len(shape) :] != shape or found.size == 0:
+            wanted = ", ".join(["...", *map(str, shape)])
+            raise ValueError(
+                f"elements of {self.name} must have shape ({wanted}) and not be empty, "
+                f"got {found.shape}"
+            )
+        return found.reshape(-1, *shape)
+
+    def _dtypes_to_check(
+        self,
+        dtypes: npt.DTypeLike | Sequence[npt.DTypeLike] | None,
+        elements: Array | None,
+    ) -> list[np.dtype[Any]]:
+        if dtypes is not None:
+            listed = dtypes if isinstance(dtypes, (list, tuple)) else [dtypes]
+        elif elements is not None:
+            listed = [elements.dtype]
+        elif self.dtype is not None:
+            return [np.dtype(self.dtype)]
+        else:
+            usual = (np.dtype(np.int64), np.dtype(np.float64))
+            listed = [one for one in usual if one.kind in self.kinds]
+            listed = listed or [self._some_dtype()]
+        found = [np.dtype(one) for one in listed]
+        for one in found:
+            if one.kind not in self.kinds or one not in CUDA_TYPES:
+                raise TypeError(
+                    f"dtype of {self.name} must have one of the kinds {self.kinds!r} "
+                    f"and be one of {[str(key) for key in CUDA_TYPES]}, got {one}"
+                )
+        return found
 
     def _some_dtype(self) -> np.dtype[Any]:
         """A dtype that the monoid accepts."""
@@ -190,6 +310,227 @@ def _check_expressions(name: str, cuda: object) -> None:
             f"cuda of {name} must be an expression or a tuple of expressions, got "
             f"{cuda!r}"
         )
+
+
+# ---- as C++ --------------------------------------------------------------------------
+
+# Here and not in ``_blocks``, because `Monoid.check` also compiles the expressions.
+
+
+def monoid_source(name: str, monoid: Monoid, dtype: np.dtype[Any]) -> str:
+    """Define a C++ type `name` for a monoid whose numbers have this dtype."""
+    shape = monoid.element_shape
+    identity = [_literal(one) for one in monoid.identity_of(dtype).ravel()]
+    result = [f"T({one})" for one in expressions(monoid.cuda)]
+    return f"""
+struct {name} {{
+    using T = {CUDA_TYPES[dtype]};
+    using Value = {element_type(dtype, shape)};
+    static constexpr bool commutative = {_literal(monoid.commutative)};
+    static __device__ __forceinline__ Value identity() {{
+        return {braced([f"T({one})" for one in identity], shape)};
+    }}
+    __device__ __forceinline__ Value operator()(const Value& a, const Value& b) const {{
+        return {braced(result, shape)};
+    }}
+}};
+"""
+
+
+def element_type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    """The C++ type of an element of this shape."""
+    number = CUDA_TYPES[dtype]
+    return f"Element<{number}, {math.prod(shape)}>" if shape else number
+
+
+def expressions(cuda: Expressions) -> tuple[str, ...]:
+    """The expressions as a tuple."""
+    return (cuda,) if isinstance(cuda, str) else cuda
+
+
+def braced(numbers: list[str], shape: tuple[int, ...]) -> str:
+    """The C++ expression of an element of this shape with these numbers."""
+    return f"{{{{{', '.join(numbers)}}}}}" if shape else numbers[0]
+
+
+def _literal(number: Any) -> str:
+    """The exact value of a number as a C++ expression, of any arithmetic type."""
+    if isinstance(number, (bool, np.bool_)):
+        return str(bool(number)).lower()
+    if isinstance(number, np.integer):
+        return f"{int(number) % 2**64}ull"
+    if isinstance(number, np.complexfloating):
+        return f"{_literal(number.real)}, {_literal(number.imag)}"
+    bits = int(np.float64(number).view(np.int64))
+    return f"__longlong_as_double({bits}ll)" if bits != -(2**63) else "-0.0"
+
+
+# ---- checks --------------------------------------------------------------------------
+
+
+def _random(
+    dtype: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Generator
+) -> Array:
+    """Random elements. Half of them are small integers, which are often equal or 0."""
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    small = rng.integers(0 if dtype.kind == "u" else -3, 4, shape).astype(dtype)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        large = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    elif dtype.kind == "f":
+        large = rng.standard_normal(shape).astype(dtype)
+    else:
+        parts = rng.standard_normal((2, *shape))
+        large = (parts[0] + 1j * parts[1]).astype(dtype)
+    return np.where(rng.random(shape) < 0.5, small, large)
+
+
+def _check_laws(monoid: Monoid, a: Array, b: Array, c: Array) -> None:
+    """Check the operator in NumPy on elements `a`, `b` and `c`."""
+    name, dtype, combine = monoid.name, a.dtype, monoid.combine
+    ab = np.asarray(monoid.numpy(a, b))
+    for what, found, wanted in (
+        ("dtype", ab.dtype, dtype),
+        ("shape", ab.shape, a.shape),
+    ):
+        if found != wanted:
+            raise ValueError(
+                f"numpy of {name} must return {what} {wanted} for operands of {what} "
+                f"{wanted}, got {found}"
+            )
+    bc, identity = combine(b, c), np.broadcast_to(monoid.identity_of(dtype), a.shape)
+    agree = _Comparison(monoid, a, b)
+    agree(
+        f"numpy of {name} must be associative, got (a op b) op c =",
+        combine(ab, c),
+        "and a op (b op c) =",
+        combine(a, bc),
+        {"a": a, "b": b, "c": c},
+        combine(combine(abs(a), abs(b)), abs(c)),
+    )
+    neutral = f"identity of {name} must be neutral, got"
+    for one, found in (
+        ("identity op a", combine(identity, a)),
+        ("a op identity", combine(a, identity)),
+    ):
+        agree(f"{neutral} {one} =", found, "instead of", a, {"a": a})
+    if monoid.commutative:
+        agree(
+            f"commutative of {name} must be False, got a op b =",
+            ab,
+            "and b op a =",
+            combine(b, a),
+            {"a": a, "b": b},
+        )
+
+
+def _check_cuda(
+    monoid: Monoid, a: Array, b: Array, device: Device, required: bool
+) -> None:
+    """Compare the CUDA expressions with NumPy on elements `a` and `b`, on the host."""
+    kernel = _kernel_of_pairs(monoid, a.dtype, device, required)
+    if kernel is None:
+        return
+    pairs = np.stack([a, b], axis=1)
+    with device.current():
+        x, y = device.empty(pairs.shape, a.dtype), device.empty(a.shape, a.dtype)
+        x[...] = namespace(x).asarray(pairs)
+        kernel((blocks_for(len(a)),), (THREADS,), (x, np.int64(len(a)), y))
+        result = on_host(y)
+    agree = _Comparison(monoid, a, b)
+    agree(
+        f"cuda of {monoid.name} must return what numpy returns, got",
+        result,
+        "instead of",
+        monoid.combine(a, b),
+        {"a": a, "b": b},
+    )
+
+
+def _kernel_of_pairs(
+    monoid: Monoid, dtype: np.dtype[Any], device: Device, required: bool
+) -> Kernel | None:
+    """``map.cu`` with a map from a pair of elements to the combined element.
+
+    None if the device compiles nothing and is not required.
+    """
+    source = f"""#include "monoid.cuh"
+{monoid_source("Operator", monoid, dtype)}
+struct Combine {{
+    using Input = Element<Operator::Value, 2>;
+    using Value = Operator::Value;
+    __device__ __forceinline__ Value operator()(const Input& x) const {{
+        return Operator()(x[0], x[1]);
+    }}
+}};
+"""
+    try:
+        return device.kernel("map", "map_elements<Combine>", source)
+    except RuntimeError as error:
+        # Is it the expression, or is there no compiler at all?
+        try:
+            device.kernel("map", "map_elements<Keep<int>>")
+        except RuntimeError:
+            if required:
+                raise
+            return None
+        raise ValueError(
+            f"cuda of {monoid.name} must compile for {dtype}, got\n{error}"
+        ) from error
+
+
+class _Comparison:
+    """Compares results of an operator, up to rounding if it is inexact."""
+
+    def __init__(self, monoid: Monoid, a: Array, b: Array) -> None:
+        self.name, self.dtype = monoid.name, a.dtype
+        ab = monoid.combine(a, b)
+        rounds = a.dtype.kind in "fc" and not np.all((ab == a) | (ab == b))
+        self.tolerance = ROUNDING_ERRORS * np.finfo(a.dtype).eps if rounds else 0.0
+
+    def __call__(
+        self,
+        before: str,
+        left: Array,
+        between: str,
+        right: Array,
+        operands: dict[str, Array],
+        *more: Array,
+    ) -> None:
+        """Raise ValueError with operands whose results differ, in the fewest digits.
+
+        `before` and `between` precede the results in the message. `more` are numbers
+        of the size of those that were added.
+        """
+        equal = (left == right) | ((left != left) & (right != right))
+        if self.tolerance:
+            scale = _largest_number(left, right, *operands.values(), *more)
+            wide = np.promote_types(self.dtype, np.float64)
+            error = abs(left.astype(wide) - right.astype(wide))
+            bound = self.tolerance * scale
+            equal |= error <= bound.reshape(-1, *(1,) * (left.ndim - 1))
+        wrong = ~equal.reshape(len(left), -1).all(axis=1)
+        if not wrong.any():
+            return
+        examples = (
+            f"{before} {left[i].tolist()} {between} {right[i].tolist()} for "
+            + ", ".join(f"{key} = {x[i].tolist()}" for key, x in operands.items())
+            for i in np.flatnonzero(wrong)
+        )
+        shortest = sorted(examples, key=len)[0]
+        raise ValueError(f"{shortest} of {self.dtype}")
+
+
+def _largest_number(*arrays: Array) -> Array:
+    """The largest finite magnitude of each element of all arrays."""
+    sizes = [abs(x.astype(np.promote_types(x.dtype, float))) for x in arrays]
+    finite = [np.where(np.isfinite(size), size, 0.0) for size in sizes]
+    largest = functools.reduce(np.maximum, finite)
+    return largest.reshape(len(largest), -1).max(axis=1)
+
+
+# ---- built-in ------------------------------------------------------------------------
 
 
 def _least(dtype: np.dtype[Any]) -> npt.ArrayLike:

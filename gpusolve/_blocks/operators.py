@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.kernels import CUDA_TYPES
-from ..monoid import Expressions, Map, Monoid
+from ..monoid import (
+    Map,
+    Monoid,
+    braced,
+    element_type,
+    expressions,
+    monoid_source,
+)
 
 ELEMENT_TYPES = '#include "monoid.cuh"'
 """The definitions of the element types that a kernel's template arguments name."""
@@ -63,7 +70,7 @@ def operators(
     mapped = given if map is None else map.dtype_of(given)
     dtype = monoid.dtype_of(mapped)
     shape = monoid.element_shape
-    parts = [ELEMENT_TYPES, _monoid_source(name, monoid, dtype)]
+    parts = [ELEMENT_TYPES, monoid_source(name, monoid, dtype)]
     map_name = f"Keep<{name}::Value>"
     if map is not None or dtype != given:
         read = map or _conversion(shape)
@@ -82,31 +89,6 @@ def predicate_source(map: Map | None, given: np.dtype[Any]) -> tuple[str, str]:
     return ELEMENT_TYPES + source, "Transform"
 
 
-def element_type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
-    """The C++ type of an element of this shape."""
-    number = CUDA_TYPES[dtype]
-    return f"Element<{number}, {math.prod(shape)}>" if shape else number
-
-
-def _monoid_source(name: str, monoid: Monoid, dtype: np.dtype[Any]) -> str:
-    shape = monoid.element_shape
-    identity = [_literal(one) for one in monoid.identity_of(dtype).ravel()]
-    result = [f"T({one})" for one in _listed(monoid.cuda)]
-    return f"""
-struct {name} {{
-    using T = {CUDA_TYPES[dtype]};
-    using Value = {element_type(dtype, shape)};
-    static constexpr bool commutative = {_literal(monoid.commutative)};
-    static __device__ __forceinline__ Value identity() {{
-        return {_braced([f"T({one})" for one in identity], shape)};
-    }}
-    __device__ __forceinline__ Value operator()(const Value& a, const Value& b) const {{
-        return {_braced(result, shape)};
-    }}
-}};
-"""
-
-
 def _map_source(
     map: Map,
     taken: str,
@@ -115,7 +97,7 @@ def _map_source(
     shape: tuple[int, ...],
 ) -> str:
     """A map from `taken` to numbers of dtype `mapped`, converted to `dtype`."""
-    result = [f"Number(T({one}))" for one in _listed(map.cuda)]
+    result = [f"Number(T({one}))" for one in expressions(map.cuda)]
     return f"""
 struct Transform {{
     using T = {CUDA_TYPES[mapped]};
@@ -123,7 +105,7 @@ struct Transform {{
     using Input = {taken};
     using Value = {element_type(dtype, shape)};
     __device__ __forceinline__ Value operator()(const Input& x) const {{
-        return {_braced(result, shape)};
+        return {braced(result, shape)};
     }}
 }};
 """
@@ -133,23 +115,3 @@ def _conversion(shape: tuple[int, ...]) -> Map:
     """The identity map of numbers; its result is then converted."""
     numbers = tuple(f"x[{k}]" for k in range(math.prod(shape)))
     return Map("conversion", numbers if shape else "x", np.asarray)
-
-
-def _listed(cuda: Expressions) -> tuple[str, ...]:
-    return (cuda,) if isinstance(cuda, str) else cuda
-
-
-def _braced(numbers: list[str], shape: tuple[int, ...]) -> str:
-    return f"{{{{{', '.join(numbers)}}}}}" if shape else numbers[0]
-
-
-def _literal(number: Any) -> str:
-    """The exact value of a number as a C++ expression, of any arithmetic type."""
-    if isinstance(number, (bool, np.bool_)):
-        return str(bool(number)).lower()
-    if isinstance(number, np.integer):
-        return f"{int(number) % 2**64}ull"
-    if isinstance(number, np.complexfloating):
-        return f"{_literal(number.real)}, {_literal(number.imag)}"
-    bits = int(np.float64(number).view(np.int64))
-    return f"__longlong_as_double({bits}ll)" if bits != -(2**63) else "-0.0"
