@@ -6,7 +6,7 @@
 //     static Value identity();
 //     Value operator()(const Value& a, const Value& b);    a before b
 // A map is a type with `Input`, `Value` and `Value operator()(const Input& x)`. The host
-// generates both from a user's expressions; see gpusolve/_blocks/operators.py.
+// generates both from expressions; see gpusolve/monoid.py and gpusolve/_blocks/operators.py.
 
 #pragma once
 

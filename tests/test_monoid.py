@@ -179,9 +179,9 @@ def test_check_accepts_every_monoid_on_a_device(
     as_monoid(case.op).check(elements=elements, cuda=True)
 
 
-@pytest.mark.parametrize("name", sorted({*BUILT_IN, *THEIR_OWN} - {"mssp"}))
+@pytest.mark.parametrize("name", sorted({*BUILT_IN, *USER_DEFINED} - {"mssp"}))
 def test_check_needs_no_arguments(name: str) -> None:
-    THEIR_OWN.get(name, BUILT_IN.get(name)).check()
+    USER_DEFINED.get(name, BUILT_IN.get(name)).check()
 
 
 def test_check_allows_rounding_errors() -> None:
@@ -254,7 +254,7 @@ def test_check_refuses_a_wrong_identity(dtype: str) -> None:
 
 
 def test_check_refuses_a_wrong_claim_of_commutativity() -> None:
-    monoid = replace(THEIR_OWN["affine"], name="compose", commutative=True)
+    monoid = replace(USER_DEFINED["affine"], name="compose", commutative=True)
     message = refused(monoid, "int32", cuda=False)
     assert message.startswith("commutative of compose must be False, got a op b = [")
     a1, a0, b1, b0 = numbers_in(message)[4:]
@@ -291,7 +291,7 @@ def test_check_refuses_cuda_that_differs_from_numpy(
 
 
 def test_check_compares_every_number_of_an_element_with_cuda() -> None:
-    affine = THEIR_OWN["affine"]
+    affine = USER_DEFINED["affine"]
     swapped = replace(affine, name="swapped", cuda=affine.cuda[::-1])
     assert "cuda of swapped must return" in refused(swapped, "int32", cuda=True)
 
@@ -339,7 +339,7 @@ def test_check_rejects_invalid_arguments(
 
 def test_check_rejects_elements_of_another_shape() -> None:
     with pytest.raises(ValueError, match=r"affine .*\(\.\.\., 2\) .* got \(5, 3\)"):
-        THEIR_OWN["affine"].check(elements=np.zeros((5, 3)))
+        USER_DEFINED["affine"].check(elements=np.zeros((5, 3)))
 
 
 def test_examples_of_check_run() -> None:
