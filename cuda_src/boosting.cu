@@ -17,8 +17,8 @@
 // i mod gridDim.x, which keeps c_i and fits it. Sums over rows as in learners.cuh. There are no
 // atomics: on one device a fit has the same bits in every run.
 //
-// Shared memory. Sums of each warp: k doubles, or k * k for as many warps as fit; three vectors
-// of k; the learners' slots; the rows that each warp is adding.
+// Shared memory. Sums of each warp: copies of k doubles, or k * k for as many warps as fit;
+// three vectors of k; the learners' slots; the rows that each warp is adding to k * k sums.
 // Cost of a step. stacked: reads K n (width values, one index), three barriers. gram: reads
 // K k^2 doubles, one barrier; more if the learner is selected for the first time.
 // Source. Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU
@@ -124,12 +124,12 @@ struct Vectors {
 /// c_i is the sum over its chunks.
 template <class T, int width>
 __device__ void accumulate_all_moments(const Learners<T>& learners, const double* residual,
-                                       Batch<width>& batch, double* sums, double* parts) {
+                                       int pitch, double* sums, double* parts) {
     const long long units = static_cast<long long>(learners.count) * learners.chunks;
     for (long long unit = blockIdx.x; unit < units; unit += gridDim.x)
-        accumulate_moments(learners, static_cast<int>(unit % learners.count),
-                           static_cast<int>(unit / learners.count), residual, batch, sums,
-                           parts + unit * learners.functions);
+        accumulate_moments<T, width>(learners, static_cast<int>(unit % learners.count),
+                                     static_cast<int>(unit / learners.count), residual, pitch, sums,
+                                     parts + unit * learners.functions);
 }
 
 /// result[0:size] = the sum of parts[chunk][learner][0:size] over the chunks, in their order.
@@ -145,16 +145,26 @@ __device__ void sum_chunks(const double* parts, int learner, int count, int chun
     __syncthreads();
 }
 
-/// X_i b of one row.
+/// One row of a learner, as one thread reads it.
 template <class T, int width>
-__device__ double fitted(const Learners<T>& learners, int learner, long long row, const double* b) {
-    Row<T, width> own;
-    own.read(learners, learner, row, learners.rows);
-    double result = 0;
+struct Row {
+    int first;
+    T values[width];
+
+    __device__ Row(const Learners<T>& learners, int learner, long long row) {
+        const long long place = learner * learners.rows + row;
+        first = learners.first[place];
 #pragma unroll
-    for (int j = 0; j < width; ++j) result += static_cast<double>(own.values[j]) * b[own.first + j];
-    return result;
-}
+        for (int j = 0; j < width; ++j) values[j] = learners.values[place * width + j];
+    }
+    /// X_i b of this row.
+    __device__ double fitted(const double* b) const {
+        double result = 0;
+#pragma unroll
+        for (int j = 0; j < width; ++j) result += static_cast<double>(values[j]) * b[first + j];
+        return result;
+    }
+};
 
 /// The sum of `block_sums`, one from each block, in every thread of the block.
 __device__ double sum_blocks(const double* block_sums, BlockReduce<double>& reduce) {
@@ -165,18 +175,17 @@ __device__ double sum_blocks(const double* block_sums, BlockReduce<double>& redu
 
 // ---- the two methods ----------------------------------------------------------------
 
-/// `residual` is u, updated in place. Work arrays, in doubles: `parts` K * chunks * k,
-/// `block_risks` one for each block.
+/// `residual` is u, updated in place. `pitch` as in `MomentSums`. Work arrays, in doubles:
+/// `parts` K * chunks * k, `block_risks` one for each block.
 template <class T, int width, int threads>
 __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     boost_stacked(const int* first, const T* values, const double* weights, const double* gram,
                   const double* inverse, long long rows, int count, int functions, int chunks,
-                  double rate, int steps, double* residual, double* parts, double* fit_coefficients,
-                  double* fit_products, double* block_risks, int* selected, double* updates,
-                  double* risk, unsigned long long* arrived) {
+                  int pitch, double rate, int steps, double* residual, double* parts,
+                  double* fit_coefficients, double* fit_products, double* block_risks,
+                  int* selected, double* updates, double* risk, unsigned long long* arrived) {
     __shared__ BlockReduce<double>::Storage sum_storage;
     __shared__ BlockReduce<Located<double>>::Storage best_storage;
-    __shared__ Batch<width> batches[threads / warp_threads];
     BlockReduce<double> sum(sum_storage);
     BlockReduce<Located<double>> best(best_storage);
     const Learners<T> learners{first, values, weights,   gram,  inverse,
@@ -185,12 +194,11 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     BoostingPath path{selected, updates, risk};
     GridBarrier barrier(arrived);
     Vectors vectors(functions);
-    Batch<width>& batch = batches[warp_index()];
     const long long all_threads = static_cast<long long>(gridDim.x) * threads;
 
     for (int step = 0; step < steps; ++step) {
         const int turn = step % 2;
-        accumulate_all_moments(learners, residual, batch, vectors.rest, parts);
+        accumulate_all_moments<T, width>(learners, residual, pitch, vectors.rest, parts);
         barrier.wait();
         for (int i = blockIdx.x; i < count; i += gridDim.x) {
             sum_chunks(parts, i, count, chunks, functions, vectors.moments);
@@ -202,11 +210,20 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
         const double* b = fits.coefficients_of(turn, chosen);
         path.write(step, chosen, b, rate, functions);
         double own_risk = 0;
-        for (long long row = blockIdx.x * threads + threadIdx.x; row < rows; row += all_threads) {
-            const double left = residual[row] - rate * fitted<T, width>(learners, chosen, row, b);
+        const auto update = [&](long long row, const Row<T, width>& own, double before) {
+            const double left = before - rate * own.fitted(b);
             residual[row] = left;
             own_risk += learners.weight(row) * left * left;
+        };
+        long long row = blockIdx.x * threads + threadIdx.x;
+        for (; row + all_threads < rows; row += 2 * all_threads) {  // two rows in flight
+            const long long second = row + all_threads;
+            const Row<T, width> own(learners, chosen, row), other(learners, chosen, second);
+            const double before = residual[row], other_before = residual[second];
+            update(row, own, before);
+            update(second, other, other_before);
         }
+        if (row < rows) update(row, Row<T, width>(learners, chosen, row), residual[row]);
         own_risk = sum(own_risk, Add<double>());
         if (threadIdx.x == 0) block_risks[blockIdx.x] = own_risk;
         barrier.wait();
@@ -221,7 +238,8 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
 /// `moments` K * k, for the c_i; `parts` K * chunks * k * k if chunks > 1, else K * k;
 /// `blocks_of_gram` K * k * k for each learner that may be selected; `totals` K * k, zero before
 /// the first launch. slots[i] is the index of learner i in `blocks_of_gram`, or -1; it is kept
-/// from one launch to the next. `gram_warps` warps have sums of k * k doubles in shared memory.
+/// from one launch to the next. `gram_warps` warps have k * k sums in shared memory, as in
+/// `accumulate_gram`; `pitch` as in `MomentSums`.
 ///
 /// The risk is computed last. The final residual is computed from the rows; the decreases of
 /// the steps are added to its risk from the last step to the first, so no digits cancel.
@@ -229,10 +247,10 @@ template <class T, int width, int threads>
 __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     boost_gram(const int* first, const T* values, const double* weights, const double* gram,
                const double* inverse, long long rows, int count, int functions, int chunks,
-               double rate, int begin, int end, int steps, const double* residual, double* parts,
-               double* fit_coefficients, double* fit_products, double* block_risks, double* moments,
-               double* blocks_of_gram, double* totals, int* slots, int gram_warps, int* selected,
-               double* updates, double* risk, unsigned long long* arrived) {
+               int pitch, double rate, int begin, int end, int steps, const double* residual,
+               double* parts, double* fit_coefficients, double* fit_products, double* block_risks,
+               double* moments, double* blocks_of_gram, double* totals, int* slots, int gram_warps,
+               int* selected, double* updates, double* risk, unsigned long long* arrived) {
     __shared__ BlockReduce<double>::Storage sum_storage;
     __shared__ BlockReduce<Located<double>>::Storage best_storage;
     __shared__ Batch<width> batches[threads / warp_threads];
@@ -245,7 +263,6 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     BoostingPath path{selected, updates, risk};
     GridBarrier barrier(arrived);
     Vectors vectors(functions);
-    Batch<width>& batch = batches[warp_index()];
     const long long square = static_cast<long long>(functions) * functions;
     const long long units = static_cast<long long>(count) * chunks;
     int* slot_of = reinterpret_cast<int*>(vectors.rest);  // by learner; -1: never selected
@@ -258,7 +275,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     }
     used = static_cast<int>(sum(used, Add<double>()));
     if (begin == 0) {
-        accumulate_all_moments(learners, residual, batch, sums, parts);
+        accumulate_all_moments<T, width>(learners, residual, pitch, sums, parts);
         barrier.wait();
         for (int i = blockIdx.x; i < count; i += gridDim.x) {
             double* own = moments + static_cast<long long>(i) * functions;
@@ -290,8 +307,9 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
         if (is_new) {
             for (long long unit = blockIdx.x; unit < units; unit += gridDim.x)
                 accumulate_gram(learners, static_cast<int>(unit % count), chosen,
-                                static_cast<int>(unit / count), batch, partners[warp_index()], sums,
-                                gram_warps, (chunks > 1 ? parts : columns) + unit * square);
+                                static_cast<int>(unit / count), batches[warp_index()],
+                                partners[warp_index()], sums, gram_warps,
+                                (chunks > 1 ? parts : columns) + unit * square);
             if (chunks > 1) {
                 barrier.wait();
                 for (int i = blockIdx.x; i < count; i += gridDim.x)
@@ -320,8 +338,8 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
         double left = residual[row];
         for (int i = 0; i < count; ++i)
             if (slot_of[i] >= 0)
-                left -= fitted<T, width>(learners, i, row,
-                                         totals + static_cast<long long>(i) * functions);
+                left -= Row<T, width>(learners, i, row)
+                            .fitted(totals + static_cast<long long>(i) * functions);
         own_risk += learners.weight(row) * left * left;
     }
     own_risk = sum(own_risk, Add<double>());

@@ -5,7 +5,7 @@
 // Mapping. A block computes one chunk of one learner: gridDim.x = K * chunks. The caller adds
 // the chunks. Within a block as in learners.cuh.
 //
-// Shared memory. k * k doubles for each of `gram_warps` warps; the rows that each warp is adding.
+// Shared memory. k * k sums for each of `gram_warps` warps; the rows that each warp is adding.
 // Cost. Reads n (width values, one index) for each learner, n width^2 multiplications; writes
 // chunks * k * k doubles.
 // Source. Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU

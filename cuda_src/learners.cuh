@@ -4,13 +4,18 @@
 // are not zero in a row: each row stores the first of them and their values.
 //
 // Mapping. A sum over rows is cut into `chunks` for each learner, so that few learners too
-// fill the device, and a chunk into parts, one for each warp. A warp reads 32 rows at once,
-// one in each lane; while these are added, the next 32 are being read. They are added one row
-// after the other: lane l adds to the functions f with f mod 32 = l, so that no two lanes
-// write to the same sum. Then the parts are added in their order. There are no atomics: on one
-// device a sum has the same bits in every run.
+// fill the device, and a chunk into parts, one for each warp. While a warp adds 32 rows, it
+// reads the next ones, with neighbouring lanes on neighbouring values.
 //
-// Shared memory. Sums of each warp, k or k * k doubles; the rows that each warp is adding.
+//   accumulate_moments  A warp adds several rows at once, each to its own copy of the k sums.
+//   accumulate_gram     width^2 lanes add a row; for up to 16 of them, two rows are read at
+//                       once, and added one after the other, because they share sums.
+//
+// Then the copies and the parts are added in their order. There are no atomics: on one device
+// a sum has the same bits in every run.
+//
+// Shared memory. Sums of each warp: copies of k doubles, or k * k; the rows that each warp is
+// adding to k * k sums. The layouts avoid bank conflicts.
 
 #pragma once
 
@@ -33,53 +38,70 @@ struct Learners {
     __device__ double weight(long long row) const { return weights ? weights[row] : 1.0; }
 };
 
-/// The rows of this thread's warp, in a chunk that `parts` warps share.
+/// The rows of this thread's warp, in a chunk that `parts` warps share: multiples of 32.
 struct RowRange {
     long long begin, end;
 
     __device__ RowRange(long long rows, int chunks, int chunk, int parts) {
         const long long pieces = static_cast<long long>(chunks) * parts;
-        const long long size = (rows + pieces - 1) / pieces;
+        const long long batches = (rows + warp_threads - 1) / warp_threads;
+        const long long size = (batches + pieces - 1) / pieces * warp_threads;
         begin = (static_cast<long long>(chunk) * parts + warp_index()) * size;
         end = begin + size < rows ? begin + size : rows;
     }
 };
 
-/// One row of a learner, as one lane reads it; zeros after the last row.
+/// 32 rows of a learner, as a warp reads them: the index of one row in each lane, and every
+/// 32nd of their values. Zeros after the last row.
 template <class T, int width>
-struct Row {
+struct Rows {
     int first = 0;
     T values[width] = {};
 
-    __device__ void read(const Learners<T>& learners, int learner, long long row, long long end) {
-        if (row >= end) return;
-        const long long place = learner * learners.rows + row;
-        first = learners.first[place];
+    __device__ void read(const Learners<T>& learners, int learner, long long start, long long end) {
+        const long long place = learner * learners.rows + start;
+        first = start + lane_index() < end ? learners.first[place + lane_index()] : 0;
 #pragma unroll
-        for (int j = 0; j < width; ++j) values[j] = learners.values[place * width + j];
+        for (int k = 0; k < width; ++k) {
+            const int element = k * warp_threads + lane_index();
+            values[k] =
+                start + element / width < end ? learners.values[place * width + element] : T(0);
+        }
     }
 };
 
-/// 32 rows in shared memory, one from each lane of a warp, for all its lanes to read.
+/// 32 rows in shared memory, for all lanes of a warp to read.
 template <int width>
 struct Batch {
+    /// The lanes that read the values of a row, and those of neighbouring rows, use different
+    /// banks.
+    static constexpr int pitch = warp_threads + 16 / width;
+
     int first[warp_threads];
-    double values[warp_threads][width];
+    double values[width][pitch];  // [function][row]
 
     template <class T>
-    __device__ void put(const Row<T, width>& row, double factor) {
-        first[lane_index()] = row.first;
+    __device__ void put(const Rows<T, width>& rows) {
+        put_scaled(rows, [](int) { return 1.0; });
+    }
+
+    /// Each row multiplied by a factor, which lane l gives for row l.
+    template <class T>
+    __device__ void put(const Rows<T, width>& rows, double factor) {
+        put_scaled(rows, [=](int row) { return __shfl_sync(whole_warp, factor, row); });
+    }
+
+  private:
+    template <class T, class Factor>
+    __device__ __forceinline__ void put_scaled(const Rows<T, width>& rows, Factor factor) {
+        first[lane_index()] = rows.first;
 #pragma unroll
-        for (int j = 0; j < width; ++j)
-            values[lane_index()][j] = static_cast<double>(row.values[j]) * factor;
+        for (int k = 0; k < width; ++k) {
+            const int element = k * warp_threads + lane_index(), row = element / width;
+            values[element % width][row] = static_cast<double>(rows.values[k]) * factor(row);
+        }
     }
 };
-
-/// The function that this lane adds, counted from `first`, the first function of a row; `width`
-/// or more if the lane has none in this row.
-__device__ __forceinline__ int function_of_lane(int first) {
-    return static_cast<int>(static_cast<unsigned>(lane_index() - first) % warp_threads);
-}
 
 /// Ends with a barrier.
 __device__ void clear(double* values, long long size) {
@@ -87,84 +109,162 @@ __device__ void clear(double* values, long long size) {
     __syncthreads();
 }
 
-/// result[0:size] = the sum of `parts` vectors sums[0:size], added in their order. Begins and
-/// ends with a barrier.
-__device__ void sum_parts(const double* sums, int parts, long long size, double* result) {
+/// result[0:size] = the sums of value(part, f) over the parts, in their order. Begins and ends
+/// with a barrier.
+template <class Value>
+__device__ void sum_parts(int parts, long long size, double* result, Value value) {
     __syncthreads();
     for (long long f = threadIdx.x; f < size; f += blockDim.x) {
         double total = 0;
-        for (int part = 0; part < parts; ++part) total += sums[part * size + f];
+        for (int part = 0; part < parts; ++part) total += value(part, f);
         result[f] = total;
     }
     __syncthreads();
 }
 
-/// result = X_i' W u over one chunk of the rows. `sums`: k doubles for each warp.
+// ---- X' W u -------------------------------------------------------------------------
+
+/// Copies of k sums in shared memory, which a warp adds to at once: lane l adds to copy
+/// l / width. The copies are interleaved; `pitch` is the distance of neighbouring groups of
+/// `width` functions. With a pitch of 32 the lanes use different banks.
+template <int width>
+struct MomentSums {
+    double* sums;  // of the warp
+    int pitch;
+
+    /// Number of doubles in the copies of a warp.
+    static __device__ long long size(int functions, int pitch) {
+        return static_cast<long long>((functions + width - 1) / width) * pitch;
+    }
+    __device__ int copies() const { return pitch / width; }
+    __device__ double& operator()(int copy, int function) const {
+        return sums[function / width * pitch + copy * width + function % width];
+    }
+};
+
+/// One value of a row, to be added to a moment.
+template <class T>
+struct Summand {
+    int function;
+    T value;
+    double weight, residual;
+};
+
+/// result = X_i' W u over one chunk of the rows. `sums`: MomentSums for each warp.
 template <class T, int width>
 __device__ void accumulate_moments(const Learners<T>& learners, int learner, int chunk,
-                                   const double* residual, Batch<width>& batch, double* sums,
+                                   const double* residual, int pitch, double* sums,
                                    double* result) {
+    constexpr int steps = 4;  // that are in flight
     const int functions = learners.functions;
-    clear(sums, static_cast<long long>(warp_count()) * functions);
-    double* own = sums + static_cast<long long>(warp_index()) * functions;
+    const long long size = MomentSums<width>::size(functions, pitch);
+    clear(sums, warp_count() * size);
+    const MomentSums<width> own{sums + warp_index() * size, pitch};
+    const int copies = own.copies(), copy = lane_index() / width;
+    const bool adds = copy < copies;
     const RowRange range(learners.rows, learners.chunks, chunk, warp_count());
-    const auto factor = [&](long long row) {
-        return row < range.end ? learners.weight(row) * residual[row] : 0.0;
-    };
-    Row<T, width> next;
-    next.read(learners, learner, range.begin + lane_index(), range.end);
-    double next_factor = factor(range.begin + lane_index());
-    for (long long start = range.begin; start < range.end; start += warp_threads) {
-        batch.put(next, next_factor);
-        __syncwarp();
-        const long long row = start + warp_threads + lane_index();
-        next.read(learners, learner, row, range.end);
-        next_factor = factor(row);
-        for (int r = 0; r < warp_threads && start + r < range.end; ++r) {
-            const int j = function_of_lane(batch.first[r]);
-            if (j < width) own[batch.first[r] + j] += batch.values[r][j];
+    Summand<T> next[steps];
+    const auto read = [&](long long start) {
+#pragma unroll
+        for (int k = 0; k < steps; ++k) {
+            const long long row = start + k * copies + copy;
+            const long long place = learner * learners.rows + row;
+            const int j = lane_index() % width;
+            next[k] = {j, T(0), 0.0, 0.0};
+            if (adds && row < range.end)
+                next[k] = {learners.first[place] + j, learners.values[place * width + j],
+                           learners.weight(row), residual[row]};
         }
-        __syncwarp();
+    };
+    read(range.begin);
+    for (long long start = range.begin; start < range.end; start += steps * copies) {
+        Summand<T> here[steps];
+#pragma unroll
+        for (int k = 0; k < steps; ++k) here[k] = next[k];
+        read(start + steps * copies);
+#pragma unroll
+        for (int k = 0; k < steps; ++k) {
+            const Summand<T>& one = here[k];
+            if (adds)
+                own(copy, one.function) +=
+                    static_cast<double>(one.value) * (one.weight * one.residual);
+            __syncwarp();
+        }
     }
-    sum_parts(sums, warp_count(), functions, result);
+    sum_parts(warp_count() * copies, functions, result, [&](int part, long long f) {
+        const MomentSums<width> some{sums + part / copies * size, pitch};
+        return some(part % copies, static_cast<int>(f));
+    });
+}
+
+// ---- X' W X -------------------------------------------------------------------------
+
+/// Doubles between the rows of k * k sums in shared memory, as in `gram_sums` of
+/// _gram_kernel.py: 4 more than a multiple of 8, so that the entries of 4 x 4 functions are in
+/// different banks.
+__device__ __forceinline__ int gram_stride(int functions) {
+    return (functions + 3) / 8 * 8 + 4;
 }
 
 /// result = X_i' W X_s over one chunk of the rows, for i = `learner` and s = `partner`. `sums`:
-/// k * k doubles for each of `parts` warps, the ones that add.
+/// k rows of `gram_stride` doubles for each of `parts` warps, the ones that add.
 template <class T, int width>
 __device__ void accumulate_gram(const Learners<T>& learners, int learner, int partner, int chunk,
                                 Batch<width>& batch, Batch<width>& partners, double* sums,
                                 int parts, double* result) {
-    const int functions = learners.functions;
-    const long long size = static_cast<long long>(functions) * functions;
+    constexpr int entries = width * width;  // of a row
+    constexpr int lanes = entries <= warp_threads / 2 ? warp_threads / 2 : warp_threads;
+    constexpr int rows_at_once = warp_threads / lanes;
+    constexpr int items = (entries + lanes - 1) / lanes;
+    const int functions = learners.functions, stride = gram_stride(functions);
+    const long long size = static_cast<long long>(functions) * stride;
     clear(sums, parts * size);
     if (warp_index() < parts) {
         double* own = sums + warp_index() * size;
         const RowRange range(learners.rows, learners.chunks, chunk, parts);
-        Row<T, width> next, next_partner;
-        next.read(learners, learner, range.begin + lane_index(), range.end);
-        next_partner.read(learners, partner, range.begin + lane_index(), range.end);
+        const int group = lane_index() / lanes;
+        Rows<T, width> next, next_partner;
+        double next_weight = 1;
+        const auto read = [&](long long start) {
+            next.read(learners, learner, start, range.end);
+            next_partner.read(learners, partner, start, range.end);
+            const long long row = start + lane_index();
+            if (learners.weights && row < range.end) next_weight = learners.weights[row];
+        };
+        read(range.begin);
         for (long long start = range.begin; start < range.end; start += warp_threads) {
-            const long long here = start + lane_index();
-            batch.put(next, here < range.end ? learners.weight(here) : 0.0);
-            partners.put(next_partner, 1.0);
+            if (learners.weights)
+                batch.put(next, next_weight);
+            else
+                batch.put(next);
+            partners.put(next_partner);
             __syncwarp();
-            next.read(learners, learner, here + warp_threads, range.end);
-            next_partner.read(learners, partner, here + warp_threads, range.end);
-            for (int r = 0; r < warp_threads && start + r < range.end; ++r) {
-                const int j = function_of_lane(batch.first[r]);
-                if (j >= width) continue;
-                const double value = batch.values[r][j];
-                double* line = own + static_cast<long long>(batch.first[r] + j) * functions +
-                               partners.first[r];
-                double added[width];
+            read(start + warp_threads);
+            for (int r = 0; r < warp_threads && start + r < range.end; r += rows_at_once) {
+                const int row = r + group;
+                double* corner = own + batch.first[row] * stride + partners.first[row];
+                double products[items];
 #pragma unroll
-                for (int q = 0; q < width; ++q) added[q] = line[q] + value * partners.values[r][q];
+                for (int k = 0; k < items; ++k) {
+                    const int entry = (k * lanes + lane_index() % lanes) % entries;
+                    products[k] =
+                        batch.values[entry / width][row] * partners.values[entry % width][row];
+                }
+                for (int turn = 0; turn < rows_at_once; ++turn) {
 #pragma unroll
-                for (int q = 0; q < width; ++q) line[q] = added[q];
+                    for (int k = 0; k < items; ++k) {
+                        const int entry = k * lanes + lane_index() % lanes;
+                        if (group == turn && entry < entries)
+                            corner[entry / width * stride + entry % width] += products[k];
+                    }
+                    __syncwarp();
+                }
             }
-            __syncwarp();
         }
     }
-    sum_parts(sums, parts, size, result);
+    sum_parts(parts, static_cast<long long>(functions) * functions, result,
+              [&](int part, long long f) {
+                  const int entry = static_cast<int>(f);
+                  return sums[part * size + entry / functions * stride + entry % functions];
+              });
 }

@@ -32,6 +32,7 @@ from gpusolve._gemv.gemv_kernel import (
     dots_of,
     operands_of,
 )
+from gpusolve.gam._basis_kernel import instance as basis_instance
 from gpusolve.gam._gram_kernel import instance as learners_instance
 from gpusolve.monoid import as_monoid, segment_sums_of_one
 from gpusolve.sparse._coo_multiply_kernel import (
@@ -106,6 +107,7 @@ def all_sources() -> list[Source]:
         *_sources_of_spmv(),
         *_sources_of_gemv(),
         *_sources_of_boosting(),
+        _source_of_basis(),
     ]
 
 
@@ -260,6 +262,16 @@ def _sources_of_boosting() -> Iterator[Source]:
             for width in (1, 4, 6)
         )
         yield Source("", file, "", instances)
+
+
+def _source_of_basis() -> Source:
+    instances = tuple(
+        basis_instance(covariates, values, width)
+        for covariates in REALS
+        for values in REALS
+        for width in (1, 4, 6)
+    )
+    return Source("", "basis", "", instances)
 
 
 def compile_source(source: Source, architecture: int) -> list[Resources]:

@@ -149,6 +149,17 @@ def gemv(
 # ---- solvers -------------------------------------------------------------------------
 
 
+def evaluate_basis(rows: int, count: int) -> Callable[[], None]:
+    def run() -> None:
+        X = rng().random((rows, count))
+        splines = BSplines(np.full(count, 0.1), np.full(count, 0.8), 6)
+        found, expected = on_emulator(splines.evaluate, X), splines.evaluate(X)
+        assert_equal(found.first, expected.first)
+        np.testing.assert_allclose(found.values, expected.values, atol=1e-13)
+
+    return run
+
+
 def gram_matrices(rows: int, count: int) -> Callable[[], None]:
     def run() -> None:
         X = rng().random((rows, count))
@@ -221,6 +232,7 @@ def nnls_in_attempts() -> None:
 
 RUNS: dict[str, list[Callable[[], None]]] = {
     "block_primitives.cu": [reduce_in_shared_memory, reduce_repeatedly],
+    "basis.cu": [evaluate_basis(700, 1), evaluate_basis(60, 40)],
     "boosting.cu": [
         boosting("gram", 300, 3),
         boosting("stacked", 300, 3),

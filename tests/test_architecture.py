@@ -39,6 +39,7 @@ ROOMS = {
 """Each room and the rooms that it may import, from the ground floor up."""
 
 WITHOUT_REFERENCE = {
+    "basis": "boosting",
     "gram": "boosting",
     "map": "reduce",
     "scan_textbook": "scan",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from scipy.interpolate import BSpline
 
 from gpusolve._device.arrays import on_host
-from gpusolve.gam.basis import BSplines
+from gpusolve.emulator import profile
+from gpusolve.gam.basis import BSplines, CompactBasis
 from gpusolve.gam.penalty import differences, null_dimension, penalty_matrix
 from gpusolve.reference import design_matrix, equidistant_knots
 
@@ -133,6 +136,143 @@ def test_memory_layout_and_dtype(rng: np.random.Generator) -> None:
     single = basis.evaluate(X, dtype=np.float32).values
     assert single.dtype == np.float32
     np.testing.assert_array_equal(single, rows.values.astype(np.float32))
+
+
+# ---- the kernel ----------------------------------------------------------------------
+
+
+def by_kernel(basis: BSplines, X: np.ndarray, **options: Any) -> CompactBasis:
+    with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"):
+        return basis.evaluate(X, **options)
+
+
+def check_kernel(basis: BSplines, X: np.ndarray, **options: Any) -> None:
+    """Kernel and NumPy compute the same positions, and the same values up to rounding.
+
+    NumPy rounds 4 times for each degree, the kernel 3 times and twice to divide by the
+    factorial; then both multiply the slope by the excess, and add. All terms of the
+    recursion are positive, so relative errors add up, to at most ``(7 d + 6) / 2`` eps.
+    Values and slopes are at most 1. At the upper end NumPy may also add the rounding
+    error of the position, 2 eps.
+    """
+    found, expected = by_kernel(basis, X, **options), basis.evaluate(X, **options)
+    assert found.values.dtype == expected.values.dtype
+    np.testing.assert_array_equal(found.first, expected.first)
+    width = (basis.upper - basis.lower) / basis.cells
+    position = (X - basis.lower) / np.where(width > 0, width, 1)
+    excess = abs(position - np.clip(position, 0, basis.cells)).T[..., None]
+    roundings = (7 * basis.degree + 6) / 2 * (1 + excess) + 2 * basis.cells
+    tolerance = np.finfo(np.float64).eps * roundings
+    if expected.values.dtype == np.float32:
+        tolerance = tolerance + np.finfo(np.float32).eps * abs(expected.values)
+    assert (abs(found.values - expected.values) <= tolerance).all()
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7, 33, 70])
+@pytest.mark.parametrize("rows", [1, 31, 32, 100, 1100])
+def test_kernel_evaluates_any_shape(
+    rows: int, columns: int, rng: np.random.Generator
+) -> None:
+    X = rng.uniform(-2, 3, (rows, columns))
+    check_kernel(BSplines(np.full(columns, -1.0), np.full(columns, 2.5), 9), X)
+
+
+@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("outside", ["linear", "clamp"])
+def test_kernel_evaluates_outside_the_range(
+    degree: int, outside: str, rng: np.random.Generator
+) -> None:
+    X = np.concatenate([rng.normal(0, 50, (40, 3)), np.zeros((1, 3)), np.ones((1, 3))])
+    X[-1, 2] = np.nextafter(1, 2)
+    basis = BSplines(np.zeros(3), np.ones(3), degree + 4, degree)
+    check_kernel(basis, X, outside=outside)
+
+
+@pytest.mark.parametrize("given", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_kernel_dtypes(given: Any, dtype: Any, rng: np.random.Generator) -> None:
+    X = rng.random((200, 5)).astype(given)
+    check_kernel(BSplines.spanning(X, 12), X, dtype=dtype)
+
+
+@pytest.mark.parametrize("given", ["i1", "i8", "?", "f2", ">f8"])
+def test_kernel_converts_other_covariates(given: str) -> None:
+    X = (np.arange(60).reshape(20, 3) % 17).astype(given)
+    check_kernel(BSplines(np.zeros(3), np.full(3, 16.0), 7), X)
+
+
+def test_kernel_converts_values_to_other_dtypes(rng: np.random.Generator) -> None:
+    X = rng.random((50, 2))
+    found = by_kernel(BSplines.spanning(X, 7), X, dtype=np.float16).values
+    assert found.dtype == np.float16
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        np.asfortranarray,
+        lambda X: X[::2, ::3],
+        lambda X: X[::-1, ::-1],
+        lambda X: X.T,
+        lambda X: np.broadcast_to(X[:, :1], X.shape),
+        lambda X: np.broadcast_to(X[:1], X.shape),
+        lambda X: X.astype([("skip", "i1"), ("x", "f8")])["x"],
+    ],
+    ids=["F", "strided", "reversed", "T", "one column", "one row", "unaligned"],
+)
+def test_kernel_reads_any_layout(view: Any, rng: np.random.Generator) -> None:
+    X = view(rng.random((70, 45)))
+    columns = X.shape[1]
+    check_kernel(BSplines(np.zeros(columns), np.ones(columns), 8), X)
+
+
+def test_kernel_evaluates_constant_covariates(rng: np.random.Generator) -> None:
+    X = np.stack([np.full(40, 3.0), rng.random(40), np.full(40, -1e300)], axis=1)
+    basis = BSplines.spanning(X, 8)
+    check_kernel(basis, X)
+    assert not by_kernel(basis, X + 1).values[[0, 2]].any()
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (4, 0)])
+def test_kernel_evaluates_no_elements(shape: tuple[int, int]) -> None:
+    basis = BSplines(np.zeros(shape[1]), np.ones(shape[1]), 8)
+    found = by_kernel(basis, np.zeros(shape), outside="error")
+    assert found.first.shape == shape[::-1]
+    assert found.values.shape == (*shape[::-1], 4)
+
+
+@pytest.mark.parametrize("value", [-1e-9, 1 + 1e-9])
+def test_kernel_reports_one_element_outside(
+    value: float, rng: np.random.Generator
+) -> None:
+    X = rng.random((300, 40))
+    basis = BSplines(np.zeros(40), np.ones(40), 8)
+    by_kernel(basis, X, outside="error")
+    X[123, 34] = value
+    with pytest.raises(ValueError, match="within the range"):
+        by_kernel(basis, X, outside="error")
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("columns", [1, 20, 64])
+def test_kernel_reads_and_writes_once(
+    order: Any, columns: int, rng: np.random.Generator
+) -> None:
+    """One launch, no temporary arrays, and only full sectors."""
+    X = np.asarray(rng.random((1024, columns)), order=order)
+    basis = BSplines.spanning(X, 12)
+    with profile() as report:
+        by_kernel(basis, X)
+    (kernel,) = report.kernels
+    assert (report.host.launches, report.host.allocations) == (1, 2)
+    assert kernel.barriers == kernel.blocks
+    for name, size in (("x", 8), ("first", 4), ("values", 4 * 8)):
+        array = kernel.arrays[name]
+        assert array.bytes == array.distinct_bytes == size * X.size
+        assert array.sectors == array.fewest_sectors == size * X.size // 32
+
+
+# ---- products and penalties ----------------------------------------------------------
 
 
 def test_products_with_coefficients(backend: Any, rng: np.random.Generator) -> None:

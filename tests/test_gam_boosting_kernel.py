@@ -9,7 +9,16 @@ import pytest
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
-from gpusolve.gam import BSplines, Learners, _boosting_kernel, boost, make_learners
+from gpusolve._device.launch import ceil_div
+from gpusolve.emulator import profile
+from gpusolve.gam import (
+    BSplines,
+    Learners,
+    _boosting_kernel,
+    _gram_kernel,
+    boost,
+    make_learners,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -94,3 +103,48 @@ def test_a_watchdog_allows_fewer_steps_for_more_rows(
     monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
     steps = [_boosting_kernel.steps_of_launch(device, one) for one in (few, many)]
     assert 1 <= steps[1] < steps[0] < 2**31 - 1
+
+
+@pytest.mark.parametrize("degree", [0, 2, 3, 5])
+@pytest.mark.parametrize("limit", [0, 3000, 2**20])
+def test_numbers_of_copies_of_the_moments(
+    degree: int, limit: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A warp adds 1, some or all rows at once that fit in its 32 lanes."""
+    monkeypatch.setattr(_gram_kernel, "MOMENT_BYTES", limit)
+    X = rng.random((700, 3))
+    basis = BSplines.spanning(X, 11, degree).evaluate(X)
+    learners = make_learners(basis, 11, weights=rng.random(700))
+    y = np.sin(6 * X[:, 1])
+    found = boost(learners, y, method="stacked", steps=4)
+    monkeypatch.delenv("GPUSOLVE_EMULATE")
+    expected = boost(learners, y, method="stacked", steps=4)
+    np.testing.assert_array_equal(found.selected, expected.selected)
+    np.testing.assert_allclose(found.updates, expected.updates, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("blocks", [4, 132, 264])
+@pytest.mark.parametrize("learners", [1, 3, 100, 131, 300, 10_000])
+def test_chunks_keep_blocks_busy(learners: int, blocks: int) -> None:
+    """If chunks may be small, blocks wait for at most a quarter of the time."""
+    chunks = _gram_kernel.balanced_chunks(learners, blocks, most=1000)
+    units = learners * chunks
+    assert units / (blocks * ceil_div(units, blocks)) > 0.75
+    assert chunks == 1 or units <= _gram_kernel.ROUNDS * blocks
+    assert _gram_kernel.balanced_chunks(learners, blocks, most=1) == 1
+
+
+def test_sums_over_rows_have_few_bank_conflicts(rng: np.random.Generator) -> None:
+    """Wavefronts for a row of a learner, and full sectors."""
+    X = rng.random((20_000, 2))
+    basis = BSplines.spanning(X, 32).evaluate(X)
+    with profile() as report:
+        learners = make_learners(basis, 32)
+    (gram,) = report.kernels
+    rows = learners.first.size
+    assert gram.shared_wavefronts <= 6.1 * rows
+    assert gram.arrays["values"].sectors == gram.arrays["values"].fewest_sectors
+    with profile() as report:
+        boost(learners, X[:, 0], method="stacked", steps=1)
+    (stacked,) = report.kernels
+    assert stacked.shared_wavefronts <= 0.75 * rows

@@ -6,8 +6,17 @@ import numpy as np
 
 from .._device.arrays import Array
 from .._device.kernels import Device
-from .._device.launch import LAUNCH_SECONDS, THREADS, WARP, pieces
-from ._gram_kernel import gram_warps, instance, launch_shape, shared_bytes
+from .._device.launch import LAUNCH_SECONDS, THREADS, pieces
+from ._gram_kernel import (
+    STATIC_SHARED_MEMORY,
+    gram_sums,
+    gram_warps,
+    instance,
+    launch_shape,
+    moment_pitch,
+    moment_sums,
+    shared_bytes,
+)
 from .learners import Learners
 
 READ_SPEED = 2e10
@@ -59,7 +68,11 @@ def boost(
     k = learners.n_basis
     is_gram = method == "gram"
     warps = gram_warps(count, k, device.shared_memory_per_block) if is_gram else 0
-    sums = max(THREADS // WARP * k, warps * k * k)
+    width = learners.values.shape[-1]
+    free = device.shared_memory_per_block - STATIC_SHARED_MEMORY
+    free -= shared_bytes(k, 0, count if is_gram else 0)
+    pitch = moment_pitch(k, width, free)
+    sums = max(moment_sums(k, width, pitch), warps * gram_sums(k))
     needed = shared_bytes(k, sums, count if is_gram else 0)
     kernel = device.kernel("boosting", instance(f"boost_{method}", learners.values))
     launch = launch_shape(kernel, count, rows, needed)
@@ -84,6 +97,7 @@ def boost(
         np.int32(count),
         np.int32(k),
         np.int32(launch.chunks),
+        np.int32(pitch),
         np.float64(learning_rate),
     )
     fits = doubles(2, count, k), doubles(2, count, 2), doubles(launch.blocks)

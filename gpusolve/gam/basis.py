@@ -14,21 +14,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, namespace, on_host, on_one_device
-from .._device.kernels import current_device
-from .._device.threads import chunked, workers
+from .._device.arrays import Array, contiguous, namespace, on_host, on_one_device
+from .._device.kernels import Device, current_device, device_of
+from .._device.threads import workers
+from . import _basis_kernel
 
 OUTSIDE = ("linear", "clamp", "error")
 """Ways to evaluate an effect outside the range of the knots."""
 
+OUT_OF_RANGE = "X must be within the range of the knots if outside='error'"
+
 MAX_DEGREE = 5
-
-DEVICE_ROWS = 2**22
-"""Rows, of all covariates together, that a device evaluates at once."""
-
-BYTES_OF_A_ROW = 256
-"""Upper limit of the temporary device memory for one row, without `X` and the result.
-For any number of rows, the temporary memory is therefore at most 1 GiB."""
 
 
 class CompactBasis(NamedTuple):
@@ -181,25 +177,48 @@ class BSplines:
 
         The ranges may be on the host and `X` on the current device.
         """
-        xp = namespace(X)
+        ends = (self.lower[features], self.upper[features])
+        device = device_of(X)
+        if device is not None:
+            return self._evaluate_on(device, X, ends, outside, np.dtype(dtype))
+        lower, upper = ends
         rows, columns = X.shape
-        lower, upper = (xp.asarray(end[features]) for end in (self.lower, self.upper))
-        first = xp.empty((columns, rows), np.int32)
-        values = xp.empty((columns, rows, self.degree + 1), dtype)
+        first = np.empty((columns, rows), np.int32)
+        values = np.empty((columns, rows, self.degree + 1), dtype)
 
-        def write(some: slice, part: slice = slice(None)) -> None:
+        def write(some: slice) -> None:
             grid = Grid(lower[some, None], upper[some, None], self.cells, self.degree)
-            x = X[part, some].T
-            write_basis(grid, x, outside, first[some, part], values[some, part])
+            write_basis(grid, X[:, some].T, outside, first[some], values[some])
 
-        if xp is np:
-            with workers(columns, rows) as run:
-                run(write)
-        else:
-            for some in chunked(columns, rows, DEVICE_ROWS):
-                for part in chunked(rows, 1, DEVICE_ROWS):
-                    write(some, part)
+        with workers(columns, rows) as run:
+            run(write)
         return CompactBasis(first, values)
+
+    def _evaluate_on(
+        self,
+        device: Device,
+        X: Array,
+        ends: tuple[Array, Array],
+        outside: str,
+        dtype: np.dtype[Any],
+    ) -> CompactBasis:
+        """`_evaluate` by a kernel. Only ``outside="error"`` synchronises."""
+        xp = namespace(X)
+        lower, upper = (contiguous(xp.asarray(end), np.float64) for end in ends)
+        first, values, is_outside = _basis_kernel.evaluate_basis(
+            X,
+            lower,
+            upper,
+            cells=self.cells,
+            degree=self.degree,
+            linear=outside == "linear",
+            find_outside=outside == "error",
+            dtype=dtype if dtype in _basis_kernel.REALS else np.dtype(np.float64),
+            device=device,
+        )
+        if is_outside is not None and bool(is_outside[0]):
+            raise ValueError(OUT_OF_RANGE)
+        return CompactBasis(first, values.astype(dtype, copy=False))
 
 
 class Grid(NamedTuple):
@@ -229,16 +248,15 @@ def write_basis(
     grid: Grid, x: Array, outside: str, first: Array, values: Array
 ) -> None:
     """Write the nonzero values at `x`, (K, n), to `first` and `values`."""
-    xp = namespace(x)
     width = (grid.upper - grid.lower) / grid.cells
     varies = width > 0
-    position = (x - grid.lower) / xp.where(varies, width, 1)
-    clipped = xp.clip(position, 0, grid.cells)
+    position = (x - grid.lower) / np.where(varies, width, 1)
+    clipped = np.clip(position, 0, grid.cells)
     excess = position - clipped
     beyond = outside != "clamp" and bool(((x < grid.lower) | (x > grid.upper)).any())
     if beyond and outside == "error":
-        raise ValueError("X must be within the range of the knots if outside='error'")
-    cell = xp.minimum(clipped.astype(np.int32), grid.cells - 1)
+        raise ValueError(OUT_OF_RANGE)
+    cell = np.minimum(clipped.astype(np.int32), grid.cells - 1)
     splines, slopes = nonzero_splines(clipped - cell, grid.degree)
     first[...] = cell
     for k, (spline, slope) in enumerate(zip(splines, slopes, strict=True)):
@@ -265,7 +283,7 @@ def nonzero_splines(u: Array, degree: int) -> tuple[list[Array], list[Array]]:
     -----
     The recursion of Cox and de Boor, for knots at the integers.
     """
-    zero = namespace(u).zeros_like(u)
+    zero = np.zeros_like(u)
     lower: list[Array] = []
     splines = [zero + 1]
     for d in range(1, degree + 1):
