@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
 CUDA_SOURCES := $(wildcard cuda_src/*.cu* tests/*/*.cu gpusolve/_emulator/runtime/*)
 
-.PHONY: demo test test-all test-cpus test-gpu test-stand-in lint format wheel resources clean
+.PHONY: demo test test-all test-cpus test-gpu test-stand-in lint format wheel resources costs clean
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
@@ -58,6 +58,9 @@ wheel: $(VENV)/test
 
 resources: $(VENV)/test
 	$(BIN)/python tests/kernel_resources.py
+
+costs: $(VENV)/test
+	$(BIN)/python tests/kernel_costs.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

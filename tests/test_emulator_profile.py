@@ -157,7 +157,7 @@ def test_strided_reads_move_more_sectors(costs: Any, stride: int) -> None:
         "copy_strided", (1,), (n,), floats(stride * n), y, np.int32(n), np.int32(stride)
     )
     moved = min(stride, SECTOR // FLOAT) * FLOAT * n // SECTOR
-    assert found.arrays["x"].sectors == moved
+    assert found.arrays["x"].sectors == found.arrays["x"].distinct_sectors == moved
     assert found.arrays["x"].fewest_sectors == FLOAT * n // SECTOR
     assert found.arrays["x"].distinct_bytes == FLOAT * n
 
@@ -201,6 +201,7 @@ def test_a_reduction_in_shared_memory(costs: Any) -> None:
     # Per level: two reads and a write by the warps that are active, 4, 2, 1, 1, ...
     warps = 4 + 2 + 1 + 1 + 1 + 1 + 1 + 1
     assert found.shared_requests == blocks * (threads // WARP + 3 * warps + 1)
+    assert found.shared_lanes == blocks * (threads + 3 * (threads - 1) + 1)
     assert found.arithmetic == {"float32 add": blocks * (threads - 1)}
 
 
@@ -210,6 +211,8 @@ def test_bytes_that_are_read_again(costs: Any) -> None:
     )
     assert found.arrays["x"].bytes == 5 * 32 * FLOAT
     assert found.arrays["x"].distinct_bytes == 32 * FLOAT
+    assert found.arrays["x"].distinct_sectors == 4
+    assert found.distinct_sectors == 4 + 4
     assert found.arithmetic == {"float32 add": 5 * 32}
 
 

@@ -31,8 +31,9 @@ class ArrayCosts:
         Sectors of 32 bytes that moved.
     fewest_sectors : int
         Sectors that would have moved if each request were contiguous and aligned.
-    distinct_bytes : int
-        Bytes that were accessed at least once, added over the launches.
+    distinct_bytes, distinct_sectors : int
+        Bytes that were accessed at least once, and sectors that have such a byte, added
+        over the launches. With perfect caches, only these sectors move.
     """
 
     requests: int = 0
@@ -41,6 +42,7 @@ class ArrayCosts:
     sectors: int = 0
     fewest_sectors: int = 0
     distinct_bytes: int = 0
+    distinct_sectors: int = 0
 
 
 @dataclass
@@ -50,11 +52,14 @@ class SharedCosts:
     Attributes
     ----------
     requests : int
+    lanes : int
+        Lanes of all requests.
     wavefronts : int
         Passes over the banks; more than the fewest possible are bank conflicts.
     """
 
     requests: int = 0
+    lanes: int = 0
     wavefronts: int = 0
 
 
@@ -127,9 +132,19 @@ class KernelCosts:
         return sum(one.distinct_bytes for one in self.arrays.values())
 
     @property
+    def distinct_sectors(self) -> int:
+        """Sectors of global memory with a byte that was accessed, per launch."""
+        return sum(one.distinct_sectors for one in self.arrays.values())
+
+    @property
     def shared_requests(self) -> int:
         """Memory instructions of warps, to shared memory."""
         return sum(one.requests for one in self.shared.values())
+
+    @property
+    def shared_lanes(self) -> int:
+        """Lanes of all requests to shared memory."""
+        return sum(one.lanes for one in self.shared.values())
 
     @property
     def shared_wavefronts(self) -> int:

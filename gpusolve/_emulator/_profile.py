@@ -69,6 +69,7 @@ class Summary(ctypes.Structure):
         ("code_rows", ctypes.c_uint64),
         ("code", ctypes.POINTER(CodeRow)),
         ("distinct_bytes", ctypes.POINTER(ctypes.c_uint64)),
+        ("distinct_sectors", ctypes.POINTER(ctypes.c_uint64)),
     ]
 
 
@@ -245,6 +246,7 @@ def add_launch(
         if row.array == SHARED_MEMORY:
             shared = costs.shared.setdefault(line, SharedCosts())
             shared.requests += row.requests
+            shared.lanes += row.lanes
             shared.wavefronts += row.wavefronts
             continue
         array = costs.arrays.setdefault(arrays[row.array], ArrayCosts())
@@ -258,8 +260,9 @@ def add_launch(
     costs.grid_barriers += arrivals // grid
     for index, array_name in enumerate(arrays):
         if array_name in costs.arrays:
-            distinct = summary.distinct_bytes[index]
-            costs.arrays[array_name].distinct_bytes += distinct
+            array = costs.arrays[array_name]
+            array.distinct_bytes += summary.distinct_bytes[index]
+            array.distinct_sectors += summary.distinct_sectors[index]
     table = operations(compiled)
     for code in summary.code[: summary.code_rows]:
         for operation, count in table.get(code.address, {}).items():

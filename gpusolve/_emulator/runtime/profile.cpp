@@ -86,14 +86,23 @@ const ProfileSummary& Profile::summarise() {
     }
     for (const auto& [address, executions] : code_)
         code_rows_.push_back({file_offset(address), executions});
-    for (const std::vector<bool>& touched : touched_)
-        distinct_bytes_.push_back(
-            static_cast<std::uint64_t>(std::count(touched.begin(), touched.end(), true)));
+    for (const std::vector<bool>& touched : touched_) {
+        std::uint64_t bytes = 0, sectors = 0;
+        for (std::size_t i = 0; i < touched.size(); i += sector_bytes) {
+            const std::size_t end = std::min<std::size_t>(i + sector_bytes, touched.size());
+            const auto count = std::count(touched.begin() + i, touched.begin() + end, true);
+            bytes += static_cast<std::uint64_t>(count);
+            sectors += count > 0;
+        }
+        distinct_bytes_.push_back(bytes);
+        distinct_sectors_.push_back(sectors);
+    }
     summary_.access_rows = access_rows_.size();
     summary_.accesses = access_rows_.data();
     summary_.code_rows = code_rows_.size();
     summary_.code = code_rows_.data();
     summary_.distinct_bytes = distinct_bytes_.data();
+    summary_.distinct_sectors = distinct_sectors_.data();
     return summary_;
 }
 

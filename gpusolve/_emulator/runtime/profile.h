@@ -70,7 +70,8 @@ struct ProfileSummary {
     const AccessRow* accesses;
     std::uint64_t code_rows;
     const CodeRow* code;
-    const std::uint64_t* distinct_bytes;  // of each array
+    const std::uint64_t* distinct_bytes;    // of each array
+    const std::uint64_t* distinct_sectors;  // of each array: those with such a byte
 };
 
 class Profile {
@@ -101,6 +102,7 @@ class Profile {
     std::vector<AccessRow> access_rows_;
     std::vector<CodeRow> code_rows_;
     std::vector<std::uint64_t> distinct_bytes_;
+    std::vector<std::uint64_t> distinct_sectors_;
     ProfileSummary summary_{};
 };
 

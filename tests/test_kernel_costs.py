@@ -1,0 +1,146 @@
+"""Counted costs of public calls do not grow, and are near the least possible."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from kernel_costs import (
+    ALL_KERNELS,
+    SECTOR_BYTES,
+    Call,
+    Row,
+    all_calls,
+    changes,
+    compiler_name,
+    costs_of,
+    report_of,
+    rows_of,
+    sums_of,
+    written_compiler,
+    written_rows,
+)
+
+from gpusolve import _emulator
+
+CALLS = all_calls()
+
+pytestmark = pytest.mark.skipif(
+    not compiler_name().startswith("GCC") or "CXXFLAGS" in os.environ,
+    reason="accesses are split as GCC does it with the emulator's options",
+)
+
+
+def named(name: str) -> Call:
+    return next(call for call in CALLS if call.name == name)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+def test_costs_are_those_of_the_table(call: Call) -> None:
+    report = report_of(call)
+    written = written_rows().get(call.name, {})
+    same_compiler = compiler_name() == written_compiler()
+    changed = changes(written, rows_of(call, report), same_compiler)
+    assert not changed, "\n".join(["update the table with: make costs", *changed])
+
+
+def test_the_table_has_no_other_calls() -> None:
+    assert list(written_rows()) == [call.name for call in CALLS]
+
+
+@pytest.mark.parametrize(
+    "name", ["scan float64", "segmented_scan flags", "nnls", "boost gram"]
+)
+def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
+    call = named(name)
+    expected = [costs_of(kernel) for kernel in report_of(call).kernels]
+    for seed in (1, 2):
+        with _emulator.schedule("random", seed):
+            assert [costs_of(kernel) for kernel in report_of(call).kernels] == expected
+
+
+@pytest.mark.parametrize(
+    "call", [call for call in CALLS if call.floor], ids=lambda call: call.name
+)
+def test_bytes_are_near_the_floor_and_sectors_are_full(call: Call) -> None:
+    sums = sums_of(report_of(call))
+    limit = call.limit * call.floor * call.elements
+    cached = SECTOR_BYTES * sums.distinct_sectors
+    assert 0.99 * call.floor * call.elements <= cached <= limit
+    assert cached <= call.limit * sums.distinct_bytes
+    if call.is_streamed:
+        assert SECTOR_BYTES * sums.sectors <= limit
+        assert sums.sectors == sums.fewest_sectors
+
+
+def row(**values: float) -> dict[str, Row]:
+    return {ALL_KERNELS: {"launches": 100.0, **values}}
+
+
+@pytest.mark.parametrize(
+    ("written", "found", "change"),
+    [
+        (100, 100, ""),
+        (100, 102, ""),
+        (100, 103, "worse"),
+        (0, 1, "worse"),
+        (100, 91, ""),
+        (100, 89, "better"),
+    ],
+)
+def test_changes_of_a_count(written: int, found: int, change: str) -> None:
+    reported = changes(row(barriers=written), row(barriers=found), True)
+    assert [change in one for one in reported] == [True] * bool(change)
+
+
+def test_fewer_active_lanes_are_a_higher_cost() -> None:
+    (reported,) = changes(row(lanes=32.0), row(lanes=16.0), True)
+    assert "lanes worse, from 32 to 16" in reported
+
+
+def test_another_compiler_has_wider_limits() -> None:
+    written = row(barriers=100, lanes=32)
+    assert not changes(written, row(barriers=109, lanes=16), False)
+    assert not changes(written, row(barriers=50, lanes=32), False)
+    assert changes(written, row(barriers=111, lanes=32), False)
+
+
+def test_another_kernel_is_a_change() -> None:
+    (reported,) = changes(row(), {"scan": {}}, True)
+    assert "in the table" in reported
+
+
+MUTATIONS = {
+    "a strided read": (
+        "reduce.cu",
+        "x[row * length + i]",
+        "x[row * length + i % 32 * (length / 32) + i / 32]",
+        "bytes / element worse, from 4.141 to 32.2",
+    ),
+    "a second barrier": (
+        "ordered.cuh",
+        "turn_ ^= 1;",
+        "turn_ ^= 1; __syncthreads();",
+        "barriers worse, from 257 to 514",
+    ),
+    "idle lanes": (
+        "reduce.cu",
+        "if (threadIdx.x == 0) y[blockIdx.x] = result;",
+        "if (lane_index() == 0) y[blockIdx.x] = result;",
+        "lanes worse",
+    ),
+}
+"""A file, a text in it, what replaces it, and the change that is reported."""
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_worse_kernel_is_reported(copied_sources: Path, mutation: str) -> None:
+    file, text, replacement, change = MUTATIONS[mutation]
+    source = (copied_sources / file).read_text()
+    assert text in source
+    (copied_sources / file).write_text(source.replace(text, replacement))
+    call = named("reduce group")
+    written = written_rows()[call.name]
+    reported = changes(written, rows_of(call, report_of(call)), True)
+    assert any(change in one for one in reported), reported
