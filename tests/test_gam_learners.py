@@ -233,6 +233,21 @@ def test_the_basis_may_have_any_layout(
     np.testing.assert_array_equal(paths[1].risk, paths[0].risk)
 
 
+@pytest.mark.parametrize("n_basis", [4, 7])
+def test_functions_beyond_n_basis_raise(backend: Any, n_basis: int) -> None:
+    basis = BSplines.spanning(np.linspace(0, 1, 50)[:, None], 8).evaluate(
+        np.linspace(0, 1, 50)[:, None]
+    )
+    basis = CompactBasis(*(backend.array(one) for one in basis))
+    with pytest.raises(ValueError, match=rf"functions 0 to {n_basis - 1}"):
+        make_learners(basis, n_basis)
+    negative = CompactBasis(basis.first - 1, basis.values)
+    with pytest.raises(ValueError, match="functions 0 to 7"):
+        make_learners(negative, 8)
+    with pytest.raises(ValueError, match=r"first of shape \(K, n\)"):
+        make_learners(CompactBasis(basis.first[:, :3], basis.values), 8)
+
+
 def test_weights_of_wrong_shape_raise(X: np.ndarray) -> None:
     for weights in (np.ones(149), np.ones((150, 1)), np.ones(151)):
         with pytest.raises(ValueError, match=r"weights must have shape \(150,\)"):

@@ -137,7 +137,7 @@ def _bounds(costs: KernelCosts, device: Device) -> dict[str, float]:
     barriers = costs.per_block["barriers"].mean
     return {
         "launches": costs.launches * LAUNCH_SECONDS,
-        "device memory": costs.distinct_bytes / device.memory,
+        "device memory": SECTOR_BYTES * costs.distinct_sectors / device.memory,
         "L2": SECTOR_BYTES * costs.global_sectors / device.l2,
         "shared memory": costs.shared_wavefronts / cycles,
         "barriers": barriers * waves * BARRIER_SECONDS,

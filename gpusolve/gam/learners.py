@@ -129,10 +129,26 @@ def gram_by_cells(
     return gram
 
 
-def checked_basis(basis: CompactBasis) -> CompactBasis:
-    """The basis as contiguous arrays, the values float32 or float64."""
-    values = floating({"the values of the basis": basis.values}).popitem()[1]
-    return CompactBasis(contiguous(basis.first, np.int32), contiguous(values))
+def checked_basis(basis: CompactBasis, n_basis: int) -> CompactBasis:
+    """The basis as contiguous arrays, the values float32 or float64.
+
+    Its functions must be among the first `n_basis`: kernels do not check indices. One
+    number is read from a device.
+    """
+    arrays = {"the functions": basis.first, "the values of the basis": basis.values}
+    first, values = on_one_device(arrays).values()
+    values = floating({"the values of the basis": values}).popitem()[1]
+    if values.ndim != 3 or first.shape != values.shape[:2]:
+        raise ValueError(
+            "basis must have first of shape (K, n) and values of shape "
+            f"(K, n, degree + 1), got {first.shape} and {values.shape}"
+        )
+    most = n_basis - values.shape[-1]
+    if not bool(((first >= 0) & (first <= most)).all()):
+        raise ValueError(
+            f"basis must have only functions 0 to {n_basis - 1} for n_basis = {n_basis}"
+        )
+    return CompactBasis(contiguous(first, np.int32), contiguous(values))
 
 
 def checked_weights(weights: Array, basis: CompactBasis) -> Array:
@@ -181,8 +197,8 @@ def make_learners(
     TypeError
         If one of the weights and the basis is on the CPU and the other on a GPU.
     ValueError
-        If the weights have another shape or are on another GPU; and as
-        `penalty_matrix` and `smoothing_parameters` do.
+        If the basis has functions beyond `n_basis`, or weights have another shape or
+        are on another GPU; and as `penalty_matrix` and `smoothing_parameters` do.
 
     Examples
     --------
@@ -199,7 +215,7 @@ def make_learners(
         check_df(df, df_definition)
     device = device_of(basis.values)
     with current(device):
-        basis = checked_basis(basis)
+        basis = checked_basis(basis, n_basis)
         if weights is not None:
             weights = checked_weights(weights, basis)
         return _make(
