@@ -492,3 +492,50 @@ def test_bases(second: SecondDevice, outside: str) -> None:
         return basis.evaluate(X, outside=outside).dense(6)
 
     check(second, dense, X)
+
+
+# ---- synchronisations ----------------------------------------------------------------
+
+
+def synchronizations(second: SecondDevice, function: Any, *args: Any) -> int:
+    """Reads of device arrays by the host in one call; kernels do run."""
+    arrays = [second.array(value) for value in args]
+    with gpusolve.emulator.profile() as report:
+        function(*arrays)
+    assert report.host.launches == sum(one.launches for one in report.kernels)
+    return report.host.synchronizations
+
+
+def test_calls_do_not_synchronise(second: SecondDevice) -> None:
+    x, b = numbers[0], numbers[:, :4]
+    mask = x > 3
+    for function, args in {
+        gpusolve.reduce: (x,),
+        gpusolve.scan: (x,),
+        gpusolve.segmented_scan: (x, flags),
+        gpusolve.stable_partition: (x, mask),
+        gpusolve.gemv: (numbers, x),
+        gpusolve.nnls: (np.eye(4), b),
+    }.items():
+        assert synchronizations(second, function, *args) == 0, function.__name__
+
+
+def test_segmented_reduce_reads_one_number(second: SecondDevice) -> None:
+    lengths = np.array([100, 0, 250])
+    assert synchronizations(second, gpusolve.segmented_reduce, numbers[0], lengths) == 1
+
+
+def test_multiply_reads_one_array(second: SecondDevice) -> None:
+    A = scipy.sparse.coo_matrix(numbers)
+    assert synchronizations(second, gpusolve.sparse.multiply, A, A) == 1
+
+
+def test_a_dry_run_launches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with gpusolve.emulator.profile(run_kernels=False) as report:
+        gpusolve.scan(numbers)
+    assert report.kernels == []
+    assert report.host.launches == 1
+    assert report.host.allocations == 2
+    assert report.host.memsets == 1
+    assert report.host.seconds > 0

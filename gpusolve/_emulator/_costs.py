@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -171,11 +174,26 @@ class HostCosts:
     Attributes
     ----------
     launches, allocations, memsets : int
+    synchronizations : int
+        Reads of device arrays by the host. NumPy arrays, which the emulator uses, are
+        on the host: reading them is not counted.
     seconds : float
-        Time of the ``with`` block, without the kernels.
+        Time of the ``with`` block, without the launches. The first call of a kernel
+        includes its compilation.
     """
 
     launches: int = 0
     allocations: int = 0
     memsets: int = 0
+    synchronizations: int = 0
     seconds: float = 0.0
+
+    @contextlib.contextmanager
+    def launch(self) -> Iterator[None]:
+        """Count a launch, and exclude its time."""
+        start = time.perf_counter()
+        try:
+            yield
+            self.launches += 1
+        finally:
+            self.seconds -= time.perf_counter() - start

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import functools
 import math
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -86,6 +85,23 @@ class Kernel:
         TypeError, ValueError
             If the arguments or the launch shape are invalid.
         """
+        report = active_report()
+        if report is None:
+            self._launch(grid, block, args, shared_mem, cooperative, report)
+            return
+        with report.host.launch():
+            if report.runs_kernels:
+                self._launch(grid, block, args, shared_mem, cooperative, report)
+
+    def _launch(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[object],
+        shared_mem: int,
+        cooperative: bool,
+        report: Report | None,
+    ) -> None:
         blocks = _device.checked_shape("grid", grid)
         threads = _device.checked_shape("block", block)
         _device.check_shared_memory(self._static_shared_memory(), shared_mem)
@@ -96,7 +112,6 @@ class Kernel:
             for parameter, value in zip(self._parameters, values, strict=True)
             if isinstance(value, np.ndarray)
         ]
-        report = active_report()
         # A profile needs the arrays aligned, as on a GPU.
         touch_end = schedule.order != "reverse" and report is None
         with DeviceMemory(arrays, touch_end) as memory:
@@ -150,7 +165,6 @@ class Kernel:
             return
         program, spans = self._program, memory.named_spans()
         blocks, threads = math.prod(request.grid), math.prod(request.block)
-        start = time.perf_counter()
         with program.profile(list(spans.values())) as profile:
             request.profile = profile
             yield
@@ -159,8 +173,6 @@ class Kernel:
             add_launch(
                 report, self.instance, blocks, threads, names, counts, program.path
             )
-        report.host.launches += 1
-        report.host.seconds -= time.perf_counter() - start
 
     @property
     def _program(self) -> Program:

@@ -81,9 +81,12 @@ class Report:
     kernels : list of KernelCosts
         In the order of their first launch.
     host : HostCosts
+    runs_kernels : bool
+        Whether kernels run; otherwise launches only count.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, runs_kernels: bool = True) -> None:
+        self.runs_kernels = runs_kernels
         self.kernels: list[KernelCosts] = []
         self.host = HostCosts()
 
@@ -158,8 +161,14 @@ def _cells(one: KernelCosts) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def profile() -> Iterator[Report]:
+def profile(*, run_kernels: bool = True) -> Iterator[Report]:
     """Count the costs of kernels that are launched in this `with` statement.
+
+    Parameters
+    ----------
+    run_kernels : bool, optional
+        If False, launches do nothing and results are undefined. ``report.host`` then
+        has the host's part of a call: its launches, allocations and Python time.
 
     Yields
     ------
@@ -171,9 +180,10 @@ def profile() -> Iterator[Report]:
     Counts are exact for the launch shape of the emulated device, which has two
     multiprocessors: kernels whose grid depends on the device launch fewer blocks than
     on a GPU. A request combines the lanes of a warp that execute the same instruction
-    the same number of times since their last barrier or warp operation. Kernels that
-    wait for other blocks in a loop read their flags a number of times that depends on
-    the schedule.
+    the same number of times since their last barrier or warp operation; where lanes are
+    in different iterations of a loop at the same time, a GPU needs more requests.
+    Kernels that wait for other blocks in a loop read their flags a number of times that
+    depends on the schedule.
 
     Kernels are compiled once more for the profile, and run one block at a time.
 
@@ -190,7 +200,7 @@ def profile() -> Iterator[Report]:
     >>> kernel.launches, kernel.arrays["A"].distinct_bytes
     (1, 8192)
     """
-    report = Report()
+    report = Report(runs_kernels=run_kernels)
     token = _active.set(report)
     start = time.perf_counter()
     try:
@@ -203,6 +213,12 @@ def profile() -> Iterator[Report]:
 def active_report() -> Report | None:
     """The report to which launches are added, if costs are counted."""
     return _active.get()
+
+
+def count_synchronization() -> None:
+    """Count a read of a device array by the host, in an active profile."""
+    if report := active_report():
+        report.host.synchronizations += 1
 
 
 def add_launch(

@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gpusolve._emulator import count_synchronization
+
 from . import devices
 from .memory import Memory, MemoryPointer
 
@@ -216,24 +218,31 @@ class ndarray:  # noqa: N801
         out: Any = None,
         blocking: bool = True,
     ) -> Host:
+        count_synchronization()
         return self._host.copy()
 
     def item(self) -> Any:
+        count_synchronization()
         return self._host.item()
 
     def tolist(self) -> Any:
+        count_synchronization()
         return self._host.tolist()
 
     def __bool__(self) -> bool:
+        count_synchronization()
         return bool(self._host)
 
     def __int__(self) -> int:
+        count_synchronization()
         return int(self._host)
 
     def __float__(self) -> float:
+        count_synchronization()
         return float(self._host)
 
     def __complex__(self) -> complex:
+        count_synchronization()
         return complex(self._host)
 
     # ---- views ----
@@ -267,6 +276,8 @@ class ndarray:  # noqa: N801
         key, advanced = _key(slices)
         if advanced:
             check_device(self)
+            if any(getattr(one, "dtype", None) in (bool,) for one in key):
+                count_synchronization()  # the number of elements is read
             return from_host(self._host[key])
         if not any(one is Ellipsis for one in key):
             key = (*key, Ellipsis)  # otherwise NumPy returns scalars

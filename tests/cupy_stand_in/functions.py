@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gpusolve._emulator import count_synchronization
+
 from . import devices
 from .array import (
     check_device,
@@ -200,6 +202,7 @@ def diff(
 
 
 def flatnonzero(a: ndarray) -> ndarray:
+    count_synchronization()  # the number of indices is read
     return compute(np.flatnonzero, a)
 
 
