@@ -65,6 +65,7 @@ __device__ __forceinline__ typename Monoid::Value warp_fold_reversed(typename Mo
     return value;
 }
 
+/// The scan of a warp, for any monoid.
 template <class Monoid>
 struct WarpScan {
     using Value = typename Monoid::Value;
@@ -78,7 +79,7 @@ struct WarpScan {
     }
 };
 
-/// The flags are exchanged by one vote, not by shuffles.
+/// The scan of a monoid lifted to segments. Flags are exchanged by one vote, not by shuffles.
 template <class Monoid>
 struct WarpScan<Segmented<Monoid>> {
     using Value = Flagged<typename Monoid::Value>;
