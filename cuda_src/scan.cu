@@ -10,11 +10,11 @@
 // independent of rows and segments. The block reads it with coalesced loads into shared memory;
 // each thread folds `items` neighbours, the block scans the results of the threads, its first
 // warp looks back for the reduction of all tiles before (look_back.cuh), and each thread scans
-// its items, which it keeps in registers. The beginnings of segments among a thread's items are
-// bits of one word: votes make a bit mask of a tile's flags, and beginnings of rows follow from
-// the first one in the tile. `items` is chosen so that threads that read elements of 1, 4 or 8
-// bytes, `items` apart, have no bank conflicts. All loads of a tile are issued before the first
-// is used.
+// its items; those of up to 16 bytes stay in registers. The beginnings of segments among a
+// thread's items are bits of one word: votes make a bit mask of a tile's flags, and beginnings of
+// rows follow from the first one in the tile. `items` is chosen so that threads that read elements
+// of 1, 4 or 8 bytes, `items` apart, have no bank conflicts. All loads of a tile are issued before
+// the first is used.
 //
 // Shared memory. The tile, a bit for each flag, two rows of warp totals.
 // Cost. Reads and writes n elements, reads n bits or bytes of flags; 2 n operations for the
@@ -29,8 +29,7 @@
 
 /// Minimum resident blocks per multiprocessor, for `__launch_bounds__`; a higher value causes
 /// spills.
-template <class T>
-constexpr int scan_blocks_per_multiprocessor = sizeof(T) <= 16 ? 3 : 2;
+constexpr int scan_blocks_per_multiprocessor = 3;
 
 /// What determines where segments begin.
 enum class Segments { none, rows, bytes, bits };
@@ -120,7 +119,7 @@ struct Lifted<Monoid, true> {
 /// words. `flags`: a byte or a bit for each element, beginning with the lowest bit of a byte. x
 /// and y may be the same array.
 template <class Monoid, class Map, Segments segments, int threads, int items, int words>
-__global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor<typename Monoid::Value>)
+__global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor)
     scan(const typename Map::Input* x, long long size, long long length, const unsigned char* flags,
          bool exclusive, typename Monoid::Value* y, unsigned long long* states,
          typename Monoid::Value* published) {
@@ -182,12 +181,19 @@ __global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor<typena
             const int step = length < tile_size ? static_cast<int>(length) : tile_size;
             if (first < tile_size) begins |= row_begins<items>(own, first, step);
         }
-        Element item[items];
+        constexpr bool in_registers = sizeof(Element) <= 16;  // larger ones would spill
+        Element kept[in_registers ? items : 1];
+        if constexpr (in_registers) {
 #pragma unroll
-        for (int k = 0; k < items; ++k) item[k] = elements[own + k];
-        Element sum = item[0];
+            for (int k = 0; k < items; ++k) kept[k] = elements[own + k];
+        }
+        const auto item = [&](int k) -> Element {
+            if constexpr (in_registers) return kept[k];
+            return elements[own + k];
+        };
+        Element sum = item(0);
 #pragma unroll
-        for (int k = 1; k < items; ++k) sum = begins >> k & 1 ? item[k] : combine(sum, item[k]);
+        for (int k = 1; k < items; ++k) sum = begins >> k & 1 ? item(k) : combine(sum, item(k));
         Value own_total, total;
         from_flagged(Flagged<Element>{sum, begins != 0}, own_total);
         const Value before = block_scan.exclusive(own_total, total);
@@ -202,13 +208,14 @@ __global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor<typena
 #pragma unroll
             for (int k = 0; k < items; ++k) {
                 const bool is_first = begins >> k & 1;
+                const Element next = is_first ? item(k) : combine(running, item(k));
                 elements[own + k] = is_first ? Monoid::identity() : running;
-                running = is_first ? item[k] : combine(running, item[k]);
+                running = next;
             }
         } else {
 #pragma unroll
             for (int k = 0; k < items; ++k) {
-                running = begins >> k & 1 ? item[k] : combine(running, item[k]);
+                running = begins >> k & 1 ? item(k) : combine(running, item(k));
                 elements[own + k] = running;
             }
         }
