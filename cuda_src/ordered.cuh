@@ -7,6 +7,7 @@
 #pragma once
 
 #include "block.cuh"
+#include "monoid.cuh"
 
 /// Sums of counts within a block.
 struct Count {
@@ -64,14 +65,42 @@ __device__ __forceinline__ typename Monoid::Value warp_fold_reversed(typename Mo
     return value;
 }
 
+/// The scan of a warp, for any monoid.
+template <class Monoid>
+struct WarpScan {
+    using Value = typename Monoid::Value;
+
+    static __device__ __forceinline__ Value inclusive(Value value) {
+        for (int distance = 1; distance < warp_threads; distance *= 2) {
+            const Value before = shuffle_up(value, distance);
+            if (lane_index() >= distance) value = Monoid()(before, value);
+        }
+        return value;
+    }
+};
+
+/// The scan of a monoid lifted to segments. Flags are exchanged by one vote, not by shuffles.
+template <class Monoid>
+struct WarpScan<Segmented<Monoid>> {
+    using Value = Flagged<typename Monoid::Value>;
+
+    static __device__ __forceinline__ Value inclusive(Value flagged) {
+        const unsigned lanes_to_own = whole_warp >> (warp_threads - 1 - lane_index());
+        const unsigned begins = __ballot_sync(whole_warp, flagged.begins) & lanes_to_own;
+        const int first = begins != 0 ? warp_threads - 1 - __clz(static_cast<int>(begins)) : 0;
+        typename Monoid::Value value = flagged.value;
+        for (int distance = 1; distance < warp_threads; distance *= 2) {
+            const typename Monoid::Value before = shuffle_up(value, distance);
+            if (lane_index() - distance >= first) value = Monoid()(before, value);
+        }
+        return {value, begins != 0};
+    }
+};
+
 /// Inclusive scan of the lanes: each has the reduction of lane 0 to itself.
 template <class Monoid>
-__device__ __forceinline__ typename Monoid::Value warp_scan(typename Monoid::Value value) {
-    for (int distance = 1; distance < warp_threads; distance *= 2) {
-        const typename Monoid::Value before = shuffle_up(value, distance);
-        if (lane_index() >= distance) value = Monoid()(before, value);
-    }
-    return value;
+__device__ __forceinline__ typename Monoid::Value warp_scan(const typename Monoid::Value& value) {
+    return WarpScan<Monoid>::inclusive(value);
 }
 
 // ---- block --------------------------------------------------------------------------

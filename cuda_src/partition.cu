@@ -57,6 +57,8 @@ __global__ void __launch_bounds__(threads)
     const long long tile = static_cast<long long>(blockIdx.x) * tile_size;
     const int count = static_cast<int>(size - tile < tile_size ? size - tile : tile_size);
     const int warp_start = warp_index() * warp_threads * items;
+    // Loads in flight until the tile is written.
+    const long long before = kept_before[blockIdx.x], kept_in_all = kept_before[gridDim.x];
     const unsigned* votes = kept + (tile + warp_start) / warp_threads;
 
     T loaded[items];
@@ -86,8 +88,7 @@ __global__ void __launch_bounds__(threads)
     }
     __syncthreads();
 
-    const long long before = kept_before[blockIdx.x];
-    const long long rest = kept_before[gridDim.x] + tile - before;
+    const long long rest = kept_in_all + tile - before;
     for (int i = threadIdx.x; i < count; i += threads)
         y[i < all_kept ? before + i : rest + i - all_kept] = gathered[i];
 }

@@ -17,6 +17,7 @@ import gpusolve
 from gpusolve._blocks.operators import ELEMENT_TYPES, operators, predicate_source
 from gpusolve._blocks.partition_kernel import items_for
 from gpusolve._blocks.scan_kernel import scan_instance, tile_for
+from gpusolve._blocks.segments_kernel import segmented_reduce_instance
 from gpusolve._device.kernels import CUDA_TYPES, OPTIONS, source_directory, source_of
 from gpusolve._device.launch import THREADS
 from gpusolve._gemv.gemv_kernel import (
@@ -102,6 +103,7 @@ def all_sources() -> list[Source]:
             "", "nnls_qr", "", tuple(f"nnls_qr<{CUDA_TYPES[one]}>" for one in REALS)
         ),
         *_sources_of_monoids(),
+        Source("", "segments", "", tuple(f"split_path<{one}>" for one in INDICES)),
         *_sources_of_partition(),
         *_sources_of_sparse_products(),
         *_sources_of_spmv(),
@@ -137,6 +139,10 @@ def _sources_of_monoids() -> Iterator[Source]:
                 "scan": tuple(
                     scan_instance(ops._replace(map=ops.keep), segments)
                     for segments in SEGMENTS
+                ),
+                "segments": (
+                    segmented_reduce_instance(ops._replace(map=ops.keep)),
+                    f"add_carries<{ops.monoid}>",
                 ),
                 "scan_textbook": (
                     *(f"{kernel}<{ops.monoid}>" for kernel in TEXTBOOK),
@@ -199,13 +205,10 @@ def _sources_of_spmv() -> Iterator[Source]:
         ops = semiring(as_monoid(add), as_monoid(multiply), of_A, of_x)
         none = np.empty(0, index)
         matrix = CompressedRows(none, none, np.empty(0, of_A), (0, 0))
-        integer = CUDA_TYPES[none.dtype]
-        operands = f"{CUDA_TYPES[of_A]}, {CUDA_TYPES[of_x]}, {integer}"
+        operands = ", ".join(CUDA_TYPES[one] for one in (of_A, of_x, none.dtype))
         instances = (
             multiply_instance(matrix, of_x, spmv_tile_for(of_A)),
-            "add_carries<Sum>",
             f"multiply_entries<Product, {operands}>",
-            f"split_path<{integer}>",
         )
         name = f"{add}-{multiply} {entry} {number}"
         yield Source(name, "spmv", ops.definitions, instances)

@@ -89,6 +89,14 @@ def scan_segments() -> None:
     assert_equal(found, gpusolve.segmented_scan(x, flags))
 
 
+def reduce_segments() -> None:
+    lengths = rng().integers(0, 300, 60)
+    lengths[[7, 8, 30]] = 9000, 0, 4000
+    x, offsets = rng().integers(-9, 9, lengths.sum()), np.append(0, np.cumsum(lengths))
+    found = on_emulator(gpusolve.segmented_reduce, x, offsets=offsets)
+    assert_equal(found, gpusolve.segmented_reduce(x, offsets=offsets))
+
+
 def partition() -> None:
     x, mask = np.arange(5000, dtype=np.int32), rng().random(5000) < 0.5
     count, y = on_emulator(gpusolve.stable_partition, x, mask)
@@ -277,6 +285,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
     "scan.cu": [scan("look_back"), scan_segments],
     "scan_textbook.cu": [scan("hierarchical"), scan("sweep"), scan("warp")],
     "scatter.cu": [scatter],
+    "segments.cu": [reduce_segments],
     "spmv.cu": [multiply_by_a_vector],
 }
 """The runs for each file of kernels."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from monoids import EVERY_DTYPE, LENGTHS, Case, affine, cases, first_nonzero
 
 import gpusolve
+from gpusolve import Monoid, _emulator
+from gpusolve._blocks.scan_kernel import tile_for
 from gpusolve._device.arrays import is_cupy
 
 same = np.testing.assert_array_equal
@@ -111,6 +114,84 @@ def test_any_schedule_of_threads_and_blocks(
     x, flags = case.sample(rng, 5001), rng.random(5001) < 0.002
     found = gpusolve.segmented_scan(x, flags, affine, exclusive=exclusive)
     same(found, case.segmented_prefixes(x, flags, exclusive), strict=True)
+
+
+# ---- reductions across tiles ----
+
+matrices = Monoid(
+    "4 x 4 matrices",
+    identity=np.eye(4, dtype=int).tolist(),
+    cuda=tuple(
+        "+".join(f"a[{4 * i + k}] * b[{4 * k + j}]" for k in range(4))
+        for i in range(4)
+        for j in range(4)
+    ),
+    numpy=np.matmul,
+    commutative=False,
+)
+"""Elements of 16 numbers: 64 bytes of uint32, whose products wrap around."""
+
+
+def structures(tile: int) -> dict[str, list[int]]:
+    """Lengths of segments. A tile has `tile` elements and segments together."""
+    return {
+        "no segments": [],
+        "one empty segment": [0],
+        "one segment": [5 * tile + 3],
+        "one tile exactly": [tile - 1],
+        "a segment for each tile": [tile - 1] * 4,
+        "ends around tile borders": [tile - 2, tile, tile, tile - 1, 0, 2 * tile, 1],
+        "empty segments only": [0] * (3 * tile + 1),
+        "a tile of empty segments before and after": [0] * tile + [7] + [0] * tile,
+        "empty segments around a long one": [0] * (2 * tile) + [3 * tile, 0, 0],
+        "segments of one element": [1] * (2 * tile),
+    }
+
+
+@pytest.mark.parametrize("structure", structures(1))
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [("add", np.int32), (affine, np.int64), (matrices, np.uint32)],
+    ids=["4 bytes", "16 bytes", "64 bytes"],
+)
+def test_reduction_across_tiles(
+    backend: Any, op: Any, dtype: Any, structure: str, rng: np.random.Generator
+) -> None:
+    shape = op.element_shape if isinstance(op, Monoid) else ()
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    lengths = np.array(structures(tile_for(size).size)[structure], np.int64)
+    x = rng.integers(0, 100, (lengths.sum(), *shape)).astype(dtype)
+    combine = op.numpy if isinstance(op, Monoid) else np.add
+    identity = op.identity_of(np.dtype(dtype)) if shape else dtype(0)
+    segments = np.split(x, np.cumsum(lengths))[: len(lengths)]
+    expected = np.empty((len(lengths), *shape), dtype)
+    for k, segment in enumerate(segments):
+        expected[k] = functools.reduce(combine, segment, identity)
+    found = backend.call(gpusolve.segmented_reduce, x, lengths, op)
+    same(found, expected, strict=True)
+
+
+def test_one_segment_of_several_hundred_tiles(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    case = Case("affine", np.dtype(np.int32))
+    lengths = np.array([3, 300 * tile_for(8).size, 40 * tile_for(8).size, 2])
+    x = case.sample(rng, lengths.sum())
+    expected = [case.fold(part) for part in np.split(x, np.cumsum(lengths)[:-1])]
+    found = backend.call(gpusolve.segmented_reduce, x, lengths, affine)
+    same(found, np.array(expected), strict=True)
+
+
+def test_float_reductions_have_the_same_bits_in_every_run(
+    schedule: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    lengths = rng.integers(0, 5000, 9)
+    x = rng.standard_normal(lengths.sum()).astype(np.float32)
+    found = gpusolve.segmented_reduce(x, lengths)
+    with _emulator.schedule("forward"):
+        expected = gpusolve.segmented_reduce(x, lengths)
+    same(found.view(np.uint32), expected.view(np.uint32))
 
 
 # ---- examples from the slides ----

@@ -20,9 +20,9 @@ from ..monoid import Monoid
 from .inputs import Elements, SegmentFlags
 from .operators import Operators, operators
 
-ITEMS = {4: 15, 8: 7, 16: 3}
-"""Items per thread, by the largest element size in bytes; 1 for larger elements. All
-are odd: see the kernel. Not measured on a GPU yet."""
+ITEMS = {1: 20, 4: 15, 8: 7, 16: 3}
+"""Items per thread, by the largest element size in bytes; 1 for larger elements. They
+avoid bank conflicts, except for 2 bytes: see the kernel. Not measured on a GPU yet."""
 WORD_BYTES, MAX_WORDS = 4, 4
 """Bytes of an element in one word of a tile's state, and the most words."""
 TILE_BYTES = 16 * 1024

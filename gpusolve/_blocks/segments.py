@@ -107,8 +107,9 @@ def segmented_reduce(
 
     Notes
     -----
-    The result is the last element of each segment of a segmented scan. One number is
-    read from a device to check the lengths.
+    On a device, segments are divided into parts of equal work, whatever their lengths
+    are. The order of the operations depends on the lengths alone: every run gives the
+    same bits. One number is read from a device to check the lengths.
 
     Examples
     --------

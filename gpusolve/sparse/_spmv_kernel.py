@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from .._blocks.operators import ELEMENT_TYPES
 from .._blocks.scan_kernel import scan_rows
-from .._blocks.segments_kernel import segment_flags
+from .._blocks.segments_kernel import (
+    MAX_GRID_Y,
+    MergePath,
+    add_carries,
+    path_of_segments,
+    segment_flags,
+)
 from .._device.arrays import Array, contiguous, namespace
 from .._device.kernels import CUDA_TYPES, Device
-from .._device.launch import THREADS, WARP, Tile, blocks_for, ceil_div
+from .._device.launch import THREADS, Tile, blocks_for
 from ._csr import CompressedRows
 from ._semiring import Semiring
 
 ITEMS = {4: 7, 8: 5, 16: 3}
 """Steps per thread, by the largest entry size in bytes. All are odd: threads that read
 shared memory with this stride have no bank conflicts."""
-MAX_GRID_Y = 65535
-"""The largest second dimension of a grid."""
-
-
-class MergePath(NamedTuple):
-    """The merge path of row ends and entries, divided into tiles.
-
-    Attributes
-    ----------
-    tile : Tile
-    tiles : int
-    tile_rows : (tiles + 1,) array of int64
-        The row in which each tile begins, and the number of rows.
-    """
-
-    tile: Tile
-    tiles: int
-    tile_rows: Array
 
 
 def tile_for(entry: np.dtype[Any]) -> Tile:
@@ -47,16 +34,7 @@ def tile_for(entry: np.dtype[Any]) -> Tile:
 def merge_path(matrix: CompressedRows, device: Device) -> MergePath:
     """Divide the matrix into tiles of equal work."""
     tile = tile_for(matrix.values.dtype)
-    rows = matrix.shape[0]
-    tiles = ceil_div(rows + len(matrix.values), tile.size)
-    index = CUDA_TYPES[matrix.columns.dtype]
-    with device.current():
-        kernel = device.kernel("spmv", f"split_path<{index}>", ELEMENT_TYPES)
-        row_ends = matrix.offsets[1:]
-        tile_rows = device.empty((tiles + 1,), np.int64)
-        sizes = np.int64(rows), np.int32(tile.size), np.int64(tiles)
-        kernel((blocks_for(tiles + 1),), (THREADS,), (row_ends, *sizes, tile_rows))
-    return MergePath(tile, tiles, tile_rows)
+    return path_of_segments(matrix.offsets[1:], len(matrix.values), tile, device)
 
 
 def spmv(
@@ -89,8 +67,7 @@ def fused(
     if y.size:
         carries = device.empty((len(x), path.tiles), semiring.result)
         _multiply(matrix, path, x, semiring, device, y, carries)
-        if path.tiles > 1:
-            _add_carries(path, carries, semiring, device, y)
+        add_carries(path, carries, y, "Sum", semiring.definitions, device)
     return y
 
 
@@ -122,24 +99,6 @@ def _multiply(
             np.int64(len(x)),
             y,
             carries,
-        ),
-    )
-
-
-def _add_carries(
-    path: MergePath, carries: Array, semiring: Semiring, device: Device, y: Array
-) -> None:
-    kernel = device.kernel("spmv", "add_carries<Sum>", semiring.definitions)
-    kernel(
-        (blocks_for(path.tiles * WARP), min(len(y), MAX_GRID_Y)),
-        (THREADS,),
-        (
-            path.tile_rows,
-            np.int64(path.tiles),
-            np.int64(y.shape[1]),
-            carries,
-            np.int64(len(y)),
-            y,
         ),
     )
 
