@@ -70,6 +70,9 @@ TEXTBOOK = (
 REALS = (np.dtype(np.float32), np.dtype(np.float64))
 """The dtypes of the solvers."""
 
+INDICES = ("int", "long long")
+"""The types of the indices of a sparse matrix."""
+
 
 class Source(NamedTuple):
     """A file of kernels and its instances for one choice of operators."""
