@@ -162,9 +162,11 @@ def _segments() -> Iterator[Call]:
     scan, reduce = gpusolve.segmented_scan, gpusolve.segmented_reduce
     yield _limited(_call("segmented_scan flags", n, scan, x, flags), 9)
     found = _call("segmented_scan packed", n, scan, x, packed, packed=True)
-    yield _limited(found, 8 + 1 / 8, is_streamed=False)
+    yield _limited(found, 8 + 1 / 8)
     offsets = np.arange(0, n + 1, length)
-    yield _call("segmented_reduce", n, reduce, x, offsets=offsets)
+    found = _call("segmented_reduce", n, reduce, x, offsets=offsets)
+    # An offset of 8 bytes and a result of 4 for each segment.
+    yield _limited(found, 4 + 12 / length, is_streamed=False)
 
 
 def _writes() -> Iterator[Call]:
@@ -215,7 +217,13 @@ def _element_wise_products() -> Iterator[Call]:
             for seed, entries in enumerate((shorter, longer))
         )
         count = shorter + longer
-        yield _call(f"multiply {method}", count, sparse.multiply, A, B, method=method)
+        found = _call(f"multiply {method}", count, sparse.multiply, A, B, method=method)
+        if method == "merge":
+            # Row, column and value of each entry, and of each result.
+            results = A.multiply(B).nnz
+            floor = 12 * (1 + results / count)
+            found = _limited(found, floor, limit=1.8, is_streamed=False)
+        yield found
 
 
 def _sparse_products() -> Iterator[Call]:
