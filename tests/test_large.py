@@ -29,7 +29,7 @@ def test_rows_begin_at_multiples_of_their_length(
     # Half of the items are at the first row that begins in their tile, if there is one.
     items[:100] = np.minimum(-starts[:100] % length, TILE - 1)
     begins = _emulator.empty(200, bool)
-    kernel = _emulator.Kernel(SOURCE, "row_begins", source_directory())
+    kernel = _emulator.Kernel(SOURCE, "row_begins_at", source_directory())
     sizes = np.int32(200), np.int64(length), np.int32(TILE)
     kernel((1,), (224,), (starts, items, *sizes, begins))
     np.testing.assert_array_equal(begins, (starts + items) % length == 0)
@@ -40,7 +40,7 @@ def test_rows_begin_at_multiples_of_their_length(
 def test_a_row_longer_than_a_tile_begins_once(length: int) -> None:
     starts = np.arange(length - length % TILE, length + 2 * TILE, TILE)
     found = []
-    kernel = _emulator.Kernel(SOURCE, "row_begins", source_directory())
+    kernel = _emulator.Kernel(SOURCE, "row_begins_at", source_directory())
     for start in starts:
         items = np.arange(TILE, dtype=np.int32)
         for part in items.reshape(-1, 240):
