@@ -10,8 +10,8 @@
 //     threads_per_dot   P threads of a block per row; a tree adds their sums
 //     threads_per_row   P blocks per row, each with a segment of x in shared memory; a second
 //                       kernel adds the columns of the M x P matrix of their sums
-// and two forms with coalesced reads, of 16 bytes if alignment allows, with several reads in
-// flight:
+// and two forms with coalesced reads, of 16 bytes if alignment allows. A thread reads up to 64
+// bytes of A before it computes; if columns are few, from several rows:
 //     dots              y[i] = A[i, :] x; neighbouring threads read along a row
 //     axpys             y = sum over j of x[j] A[:, j]; neighbouring threads read along a column
 // If there are too few rows to fill the device, these two cut the columns into chunks, and
@@ -181,29 +181,34 @@ __global__ void __launch_bounds__(M* P)
 // ---- dots: a team of threads per row, or for several rows ---------------------------
 
 /// Minimum resident blocks per multiprocessor of dots and axpys, for `__launch_bounds__`.
-/// Without it the compiler uses fewer registers, and spills for Half.
-constexpr int blocks_per_multiprocessor = 2;
+/// Without it the compiler uses fewer registers, and spills for Half. With 2, single floats take
+/// more than 64 registers, and fewer loads are in flight; with 4, Half spills on sm_100.
+template <class T, int pack>
+constexpr int blocks_per_multiprocessor = pack == 1 && sizeof(T) == 4 ? 4 : 2;
 
-/// sums[r] += the products of `packs` packs of row r, which are `step` columns apart. All are
-/// read before the first is multiplied.
-template <int pack, int packs, int height, class T>
+/// sums[r] += the products of the packs of row r at j, j + step, ...: of `packs` packs, or of
+/// those that end at `end` or before. All are read before the first is multiplied.
+template <bool all, int pack, int packs, int height, class T>
 __device__ __forceinline__ void add_products(const T* const (&row)[height], long long column_stride,
-                                             const T* x, long long j, int step,
+                                             const T* x, long long j, int step, long long end,
                                              Sum<T> (&sums)[height]) {
     Pack<T, pack> a[packs][height], b[packs];
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
+        if (!all && j + p * step + pack > end) continue;
         b[p] = read_pack<pack>(x + j + p * step);
 #pragma unroll
         for (int r = 0; r < height; ++r)
             a[p][r] = read_pack<pack>(row[r] + (j + p * step) * column_stride);
     }
 #pragma unroll
-    for (int p = 0; p < packs; ++p)
+    for (int p = 0; p < packs; ++p) {
+        if (!all && j + p * step + pack > end) continue;
 #pragma unroll
         for (int r = 0; r < height; ++r)
 #pragma unroll
             for (int k = 0; k < pack; ++k) sums[r] += product(a[p][r].values[k], b[p].values[k]);
+    }
 }
 
 /// sums[r] += the part of row[r][begin:end] x[begin:end] that lane `lane` of a team computes.
@@ -214,9 +219,13 @@ __device__ __forceinline__ void add_rows(const T* const (&row)[height], long lon
     const int step = team * pack;
     long long j = begin + lane * pack;
     for (; j + (packs - 1) * step + pack <= end; j += packs * step)
-        add_products<pack, packs>(row, column_stride, x, j, step, sums);
-    for (; j + pack <= end; j += step) add_products<pack, 1>(row, column_stride, x, j, step, sums);
-    for (; pack > 1 && j < end; ++j) add_products<1, 1>(row, column_stride, x, j, step, sums);
+        add_products<true, pack, packs>(row, column_stride, x, j, step, end, sums);
+    if constexpr (packs > 1) {
+        add_products<false, pack, packs - 1>(row, column_stride, x, j, step, end, sums);
+        while (pack > 1 && j + pack <= end) j += step;
+    }
+    if constexpr (pack > 1)
+        add_products<false, 1, pack - 1>(row, column_stride, x, j, 1, end, sums);
 }
 
 /// Add the sums of each team, in its first thread. Called by the whole block.
@@ -243,7 +252,7 @@ __device__ __forceinline__ void add_over_team(S (&sums)[height], int team,
 /// threads of a team, a power of two up to 32, or the whole block. Packs of several elements
 /// require column_stride = 1, and distances of whole packs between systems, rows and chunks.
 template <class T, class Out, int pack, int packs, int height, int threads>
-__global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
+__global__ void __launch_bounds__(threads, blocks_per_multiprocessor<T, pack>)
     gemv_dots(const T* A, const long long* A_offsets, long long row_stride, long long column_stride,
               const T* x, const long long* x_offsets, long long systems, long long rows,
               long long columns, int team, long long chunk, long long chunks, Out* y) {
@@ -281,22 +290,25 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
 
 // ---- axpys: each thread has a pack of rows ------------------------------------------
 
-/// sums += the sum of x[s * step] A[:, s * step] over s < steps. All are read before the first
-/// is multiplied.
-template <int pack, int steps, class T>
+/// sums += the sum of x[s * step] A[:, s * step] over s < steps, or over those with
+/// s * step < left. All are read before the first is multiplied.
+template <bool all, int pack, int steps, class T>
 __device__ __forceinline__ void add_multiples(const T* column, long long column_stride, const T* x,
-                                              int step, Pack<Sum<T>, pack>& sums) {
+                                              int step, long long left, Pack<Sum<T>, pack>& sums) {
     Pack<T, pack> a[steps];
     T b[steps];
 #pragma unroll
     for (int s = 0; s < steps; ++s) {
+        if (!all && s * step >= left) continue;
         a[s] = read_pack<pack>(column + s * step * column_stride);
         b[s] = x[s * step];
     }
 #pragma unroll
-    for (int s = 0; s < steps; ++s)
+    for (int s = 0; s < steps; ++s) {
+        if (!all && s * step >= left) continue;
 #pragma unroll
         for (int k = 0; k < pack; ++k) sums.values[k] += product(a[s].values[k], b[s]);
+    }
 }
 
 /// y[c, i] = A[i, s] x[s] for the columns s of chunk c. A block has a tile of lanes * pack rows;
@@ -304,7 +316,7 @@ __device__ __forceinline__ void add_multiples(const T* column, long long column_
 /// elements require row_stride = 1, and distances of whole packs between systems and columns.
 /// `lanes` is a power of two.
 template <class T, class Out, int pack, int steps, int threads>
-__global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
+__global__ void __launch_bounds__(threads, blocks_per_multiprocessor<T, pack>)
     gemv_axpys(const T* A, const long long* A_offsets, long long row_stride,
                long long column_stride, const T* x, const long long* x_offsets, long long systems,
                long long rows, long long columns, int lanes, long long chunk, Out* y) {
@@ -322,10 +334,11 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
     long long j = item.chunk * chunk + part;
     if (left >= pack && is_aligned<pack>(column)) {
         for (; j + (steps - 1) * parts < end; j += steps * parts)
-            add_multiples<pack, steps>(column + j * column_stride, column_stride, x + j, parts,
-                                       sums);
-        for (; j < end; j += parts)
-            add_multiples<pack, 1>(column + j * column_stride, column_stride, x + j, parts, sums);
+            add_multiples<true, pack, steps>(column + j * column_stride, column_stride, x + j,
+                                             parts, end - j, sums);
+        if constexpr (steps > 1)
+            add_multiples<false, pack, steps - 1>(column + j * column_stride, column_stride, x + j,
+                                                  parts, end - j, sums);
     } else {
         for (; j < end; j += parts)
 #pragma unroll
@@ -338,7 +351,14 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
     if (part > 0) return;
     sums = work[lane];
     y += (item.chunk * systems + item.system) * rows + i;
+    Pack<Out, pack> results;
+#pragma unroll
+    for (int k = 0; k < pack; ++k) results.values[k] = Out(sums.values[k]);
+    if (left >= pack && is_aligned<pack>(y)) {
+        *reinterpret_cast<Pack<Out, pack>*>(y) = results;
+        return;
+    }
 #pragma unroll
     for (int k = 0; k < pack; ++k)
-        if (k < left) y[k] = Out(sums.values[k]);
+        if (k < left) y[k] = results.values[k];
 }

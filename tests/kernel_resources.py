@@ -237,7 +237,7 @@ def _gemv_operands(dtype: np.dtype[Any]) -> Iterator[Operands]:
 
     With one spare column, rows are not whole packs apart.
     """
-    for rows, columns in ((64, 64), (2, 2**20), (2**17, 256)):
+    for rows, columns in ((64, 64), (2, 2**20), (2**17, 256), (2**20, 16)):
         for spare in (0, 1):
             A = np.empty((rows, columns + spare), dtype)[:, :columns]
             yield operands_of(A, np.empty(columns, dtype), ())

@@ -172,6 +172,18 @@ def test_packs_and_remainders_of_rows(
         check_product(backend, rng, shape, dtype, "strided rows", transpose)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["C", "strided rows"])
+def test_every_small_number_of_columns(
+    backend: Any, layout: str, dtype: str, rng: Any, monkeypatch: Any
+) -> None:
+    """Columns that do not fill the loads of a thread, with the shapes of many rows."""
+    monkeypatch.setattr(gemv_kernel, "BLOCKS", 1)
+    for columns in range(1, 36):
+        check_product(backend, rng, (533, columns), dtype, layout)
+        check_product(backend, rng, (columns, 533), dtype, layout, True)
+
+
 def test_segments_of_several_tiles(backend: Any, schedule: str, rng: Any) -> None:
     shape = (40, gemv_kernel.THREADS_OF_ROW * gemv_kernel.TILE_OF_X * 2 + 77)
     check_product(backend, rng, shape, np.float32, variant="threads_per_row")
@@ -375,11 +387,29 @@ def test_same_bits_in_every_schedule(
     same(found.view(np.uint64), expected.view(np.uint64))
 
 
-@every_variant
-def test_no_races(variant: str, rng: np.random.Generator, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("columns", [3, 15, 16, 64])
+def test_rows_of_a_team_do_not_change_the_bits(
+    columns: int, dtype: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A = rng.standard_normal((600, columns)).astype(dtype)
+    x = rng.standard_normal(columns).astype(dtype)
+    expected = gpusolve.gemv(A, x)
+    monkeypatch.setattr(gemv_kernel, "BLOCKS", 1)
+    same(gpusolve.gemv(A, x).view(np.uint8), expected.view(np.uint8))
+
+
+@pytest.mark.parametrize("blocks", [1, gemv_kernel.BLOCKS])
+@every_variant
+def test_no_races(
+    variant: str, blocks: int, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    monkeypatch.setattr(gemv_kernel, "BLOCKS", blocks)
+    shapes = (9, 9000), (70, 33), (700, 6)
     with _emulator.races():
-        for shape, transpose in itertools.product(((9, 9000), (70, 33)), (False, True)):
+        for shape, transpose in itertools.product(shapes, (False, True)):
             A = small_integers(rng, shape, "f4")
             x = small_integers(rng, shape[0 if transpose else 1], "f4")
             gpusolve.gemv(A, x, transpose=transpose, variant=variant)
@@ -616,6 +646,63 @@ def test_many_rows_share_their_reads_of_x() -> None:
     shape = auto_shape(10**5, 10**4)
     assert isinstance(shape, Dots)
     assert (shape.height, shape.team) == (gemv_kernel.HEIGHT, WARP)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "dtype", "height"),
+    [
+        (10**6, 16, "f4", 4),
+        (10**5, 16, "f4", 4),
+        (10**6, 15, "f4", 8),
+        (10**6, 16, "f2", 4),
+        (10**5, 16, "f8", 4),
+        (10**6, 3, "f8", 8),
+    ],
+)
+def test_short_rows_fill_the_loads_of_a_thread(
+    m: int, n: int, dtype: str, height: int
+) -> None:
+    shape = auto_shape(m, n, dtype)
+    assert isinstance(shape, Dots)
+    assert (shape.packs, shape.height) == (1, height)
+
+
+def test_groups_of_short_rows_repeat_few() -> None:
+    for m, height in ((5, 1), (8, 4), (31, 4), (33, 4), (9, 1)):
+        shape = auto_shape(m, 16, systems=300_000 // m)
+        assert isinstance(shape, Dots)
+        assert shape.height == height, m
+
+
+@pytest.mark.parametrize(
+    ("columns", "lanes"), [(1, 256), (7, 128), (16, 64), (17, 32), (1000, 32)]
+)
+def test_few_columns_are_shared_by_few_threads(columns: int, lanes: int) -> None:
+    """Each thread then has enough columns to fill its loads."""
+    shape = auto_shape(columns, 10**6, transpose=True)
+    assert isinstance(shape, Axpys)
+    assert shape.lanes == lanes
+    small = auto_shape(columns, 1000, transpose=True)
+    assert isinstance(small, Axpys)
+    assert small.lanes == WARP
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("shape", [(4000, 16), (16, 4000)])
+def test_sectors_of_few_columns_are_full(
+    shape: tuple[int, int], transpose: bool, rng: Any, monkeypatch: Any
+) -> None:
+    """A is read once, and y written once, in full sectors."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    monkeypatch.setattr(gemv_kernel, "BLOCKS", 8)
+    A = small_integers(rng, shape, "f4")
+    x = small_integers(rng, shape[0 if transpose else 1], "f4")
+    with gpusolve.emulator.profile() as report:
+        gpusolve.gemv(A, x, transpose=transpose)
+    read = report.kernels[0].arrays["A"]
+    assert read.sectors == read.fewest_sectors == A.nbytes // 32
+    written = report.kernels[-1].arrays["y"]
+    assert written.sectors == written.fewest_sectors
 
 
 def test_single_row_uses_dots_and_single_column_axpys() -> None:

@@ -16,7 +16,7 @@ from .._device.arrays import (
     written,
 )
 from .._device.kernels import CUDA_TYPES, Device
-from .._device.launch import THREADS, WARP, ceil_div
+from .._device.launch import THREADS, WARP, ceil_div, round_up
 
 # Not measured on a GPU yet.
 BLOCKS = 512
@@ -32,7 +32,8 @@ BYTES_IN_FLIGHT = 64
 MOST_READS = 8
 """The most loads that a thread issues before it computes."""
 HEIGHT = 4
-"""Rows per team if there are many rows; the team reads x once for all of them."""
+"""Rows per team if there are many rows; the team reads x once for all of them. More if
+they are short, up to `MOST_READS`."""
 ROWS_OF_BLOCK = 16
 THREADS_OF_DOT = 16
 """M and P of the paper's first version; the paper's work array has 16 sums in all."""
@@ -310,7 +311,8 @@ def by_dots(operands: Operands) -> bool:
 def dots_of(operands: Operands) -> Dots:
     """At most a warp per row; one or more blocks per row if rows are few and long.
 
-    If there are very many rows, each team of threads has several.
+    If there are very many rows, or many short ones, each team of threads has several.
+    Neither this nor `packs` changes the order of additions.
     """
     columns, size = operands.columns, operands.size
     contiguous = operands.column_stride == 1
@@ -319,6 +321,9 @@ def dots_of(operands: Operands) -> Dots:
     packs = _reads(operands, pack)
     team = min(WARP, _power_of_two(ceil_div(columns, pack)))
     threads, enough = size * team, BLOCKS * THREADS
+    short = ceil_div(columns, pack * team) < packs
+    if short and _has_short_groups(operands, threads, max(HEIGHT, packs)):
+        return Dots(pack, 1, max(HEIGHT, packs), team, columns, 1)
     if operands.rows >= HEIGHT and threads >= HEIGHT * WAVES * enough:
         return Dots(pack, max(1, packs // HEIGHT), HEIGHT, team, columns, 1)
     window = THREADS * pack * packs
@@ -328,12 +333,32 @@ def dots_of(operands: Operands) -> Dots:
     return Dots(pack, packs, 1, THREADS, *_chunks(columns, window, size))
 
 
+def _has_short_groups(operands: Operands, threads: int, height: int) -> bool:
+    """Whether a team takes `height` short rows, all loaded before it computes.
+
+    Otherwise a thread has few loads in flight. There must be enough rows that half of
+    `BLOCKS` remain, and the last group may repeat at most an eighth of them.
+    """
+    rows = operands.rows
+    repeated = round_up(rows, height) - rows
+    return 2 * threads >= height * BLOCKS * THREADS and 8 * repeated <= rows
+
+
 def axpys_of(operands: Operands) -> Axpys:
-    """One block per tile of rows; several if the tiles are few and long."""
+    """One block per tile of rows; several if the tiles are few and long.
+
+    If the columns are few and the rows many, fewer threads share a row.
+    """
     rows = operands.rows
     pack = _pack(operands, rows, operands.row_stride == 1 and _in_packs(operands.A, -2))
     steps = _reads(operands, pack)
     lanes = min(WARP, _power_of_two(ceil_div(rows, pack)))
+    while (
+        2 * operands.columns <= THREADS // lanes * steps
+        and operands.systems * (rows // (2 * lanes * pack)) >= BLOCKS
+        and lanes < THREADS
+    ):
+        lanes *= 2
     tiles = ceil_div(rows, lanes * pack)
     window = THREADS // lanes * steps
     chunks = _chunks(operands.columns, window, operands.systems * tiles)
