@@ -23,6 +23,16 @@
 
 #include "block.cuh"
 
+/// The operator `Op`, with a reduction of a warp that is called instead of inlined. A kernel with
+/// many reductions is compiled faster and has less code; one reduction takes two calls longer.
+template <class Op>
+struct Called : Op {};
+
+template <class T, class Op>
+__device__ __noinline__ T warp_reduce(T value, Called<Op>) {
+    return warp_reduce(value, Op());
+}
+
 /// A vector is projected again if its norm falls below this part of its norm before.
 template <class T>
 constexpr T orthogonality = T(0.5);
@@ -94,7 +104,7 @@ struct PassiveQR {
         T from_shift = 0;
         for (int p = threadIdx.x; p < length; p += blockDim.x)
             from_shift += r(at.slots[p], slot) * shift(at.slots[p]);
-        const T new_shift = (penalty - reduce(from_shift, Add<T>())) / norm;
+        const T new_shift = (penalty - reduce(from_shift, Called<Add<T>>())) / norm;
         for (int i = threadIdx.x; i < at.rows; i += blockDim.x) at.column[i] /= norm;
         const T new_rhs = along(at.column, reduce) - new_shift;
         if (!(new_rhs > least)) return false;
@@ -156,14 +166,14 @@ struct PassiveQR {
     __device__ T norm_of(const T* vector, BlockReduce<T>& reduce) const {
         T squares = 0;
         for (int i = threadIdx.x; i < at.rows; i += blockDim.x) squares += vector[i] * vector[i];
-        return sqrt(reduce(squares, Add<T>()));
+        return sqrt(reduce(squares, Called<Add<T>>()));
     }
 
     /// The product of the residual and a unit vector.
     __device__ T along(const T* unit, BlockReduce<T>& reduce) const {
         T product = 0;
         for (int i = threadIdx.x; i < at.rows; i += blockDim.x) product += unit[i] * at.residual[i];
-        return reduce(product, Add<T>());
+        return reduce(product, Called<Add<T>>());
     }
 
     /// Subtract a multiple of a unit vector from the residual.
@@ -194,7 +204,7 @@ struct PassiveQR {
         T sum = 0;
         for (int p = threadIdx.x; p < length; p += blockDim.x)
             sum += at.norm[at.variables[p]] * fabs(at.solution[p]);
-        return reduce(sum, Add<T>());
+        return reduce(sum, Called<Add<T>>());
     }
 
     /// Subtract from `column` its projections onto the columns of Q, one after another.
