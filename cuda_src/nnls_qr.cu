@@ -260,10 +260,8 @@ struct NnlsSystem {
     }
 
     __device__ T residual_norm(int rows) {
-        T squares = 0;
-        for (int i = threadIdx.x; i < rows; i += blockDim.x)
-            squares += at.factors.residual[i] * at.factors.residual[i];
-        return sqrt(reduce(squares, Called<Add<T>>()));
+        const T* residual = at.factors.residual;
+        return sqrt(reduce(part_of_dot(residual, residual, rows), Called<Add<T>>()));
     }
 
     /// The variable of steepest descent that may enter; -1 if there is none.
@@ -467,14 +465,21 @@ struct NnlsSystem {
 
     /// Convert a coefficient from scaled variables, and back; each conversion rounds once.
     __device__ T to_given(T value, int j) const {
-        return ldexp(value, exponent(at.column_scale[j]) - exponent(b_scale));
+        return scaled_by(value, at.column_scale[j], b_scale);
     }
     __device__ T to_scaled(T value, int j) const {
-        return ldexp(value, exponent(b_scale) - exponent(at.column_scale[j]));
+        return scaled_by(value, b_scale, at.column_scale[j]);
+    }
+
+    /// value * up / down, for powers of two, rounded once.
+    static __device__ __noinline__ T scaled_by(T value, T up, T down) {
+        return ldexp(value, exponent(up) - exponent(down));
     }
 
     /// part / whole, with 0 / 0 = 0.
-    static __device__ T ratio(T part, T whole) { return part == 0 ? T(0) : part / whole; }
+    static __device__ __noinline__ T ratio(T part, T whole) {
+        return part == 0 ? T(0) : part / whole;
+    }
 
     static __device__ T finite_or_infinity(T value) {
         return value == value ? value : Floating<T>::infinity();
