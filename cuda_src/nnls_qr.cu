@@ -180,7 +180,7 @@ struct NnlsSystem {
     __device__ bool load() {
         const int m = problem.m, n = problem.n;
         reduce_each<T>(
-            n, m, row_major(), MaxMagnitude<T>(),
+            n, m, row_major(), Called<MaxMagnitude<T>>(),
             [&](int j, int i) {
                 return magnitude(problem.A[i * problem.row_stride + j * problem.column_stride]);
             },
@@ -188,22 +188,22 @@ struct NnlsSystem {
         T largest_b = 0;
         for (int i = threadIdx.x; i < m; i += blockDim.x)
             largest_b = MaxMagnitude<T>()(largest_b, magnitude(problem.b[i * problem.b_stride]));
-        largest_b = reduce(largest_b, MaxMagnitude<T>());
+        largest_b = reduce(largest_b, Called<MaxMagnitude<T>>());
         T largest = largest_b;
         for (int j = threadIdx.x; j < n; j += blockDim.x)
             largest = MaxMagnitude<T>()(largest, at.w[j]);
-        if (!(reduce(largest, MaxMagnitude<T>()) < Floating<T>::infinity())) return false;
+        if (!(reduce(largest, Called<MaxMagnitude<T>>()) < Floating<T>::infinity())) return false;
 
         b_scale = inverse_power_of_two(largest_b);
         for (int j = threadIdx.x; j < n; j += blockDim.x)
             at.column_scale[j] = inverse_power_of_two(at.w[j]);
         __syncthreads();
         reduce_each<T>(
-            n, m, row_major(), Add<T>(), [&](int j, int i) { return a(i, j) * a(i, j); },
+            n, m, row_major(), Called<Add<T>>(), [&](int j, int i) { return a(i, j) * a(i, j); },
             [&](int j, T squares) { at.norm[j] = hypot(sqrt(squares), damping(j)); });
         T squares = 0;
         for (int i = threadIdx.x; i < m; i += blockDim.x) squares += b(i) * b(i);
-        b_norm = sqrt(reduce(squares, Add<T>()));
+        b_norm = sqrt(reduce(squares, Called<Add<T>>()));
         return true;
     }
 
@@ -215,8 +215,10 @@ struct NnlsSystem {
             at.state[j] = at_zero;
             at.x[j] = 0;
         }
+        for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x)
+            at.factors.residual[i] = i < problem.m ? b(i) : T(0);
         factors.clear();
-        make_residual();
+        __syncthreads();
     }
 
     /// store(i, b - A x) for every row i, in twice the working precision, rounded once; then
@@ -224,7 +226,7 @@ struct NnlsSystem {
     template <class Store>
     __device__ void for_each_residual(Store store) {
         reduce_each<Twofold<T>>(
-            problem.m, factors.length, !row_major(), AddTwofold<T>(),
+            problem.m, factors.length, !row_major(), Called<AddTwofold<T>>(),
             [&](int i, int p) {
                 const int j = at.factors.variables[p];
                 return two_product(a(i, j), -at.x[j]);
@@ -237,17 +239,11 @@ struct NnlsSystem {
             store(i, -damping(i - problem.m) * at.x[i - problem.m]);
     }
 
-    /// Compute the residual of x.
-    __device__ void make_residual() {
-        for_each_residual([&](int i, T left) { at.factors.residual[i] = left; });
-        __syncthreads();
-    }
-
     /// w = A^T residual - penalty. Ends without a barrier: `enter` and `certify` begin with one.
     __device__ void make_gradient() {
         const T* residual = at.factors.residual;
         reduce_each<T>(
-            problem.n, problem.m, row_major(), Add<T>(),
+            problem.n, problem.m, row_major(), Called<Add<T>>(),
             [&](int j, int i) { return a(i, j) * residual[i]; },
             [&](int j, T product) {
                 if (has_ridge()) product += damping(j) * residual[problem.m + j];
@@ -260,14 +256,12 @@ struct NnlsSystem {
         T sum = 0;
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
             sum += at.norm[at.factors.variables[p]] * at.x[at.factors.variables[p]];
-        return reduce(sum, Add<T>());
+        return reduce(sum, Called<Add<T>>());
     }
 
     __device__ T residual_norm(int rows) {
-        T squares = 0;
-        for (int i = threadIdx.x; i < rows; i += blockDim.x)
-            squares += at.factors.residual[i] * at.factors.residual[i];
-        return sqrt(reduce(squares, Add<T>()));
+        const T* residual = at.factors.residual;
+        return sqrt(reduce(part_of_dot(residual, residual, rows), Called<Add<T>>()));
     }
 
     /// The variable of steepest descent that may enter; -1 if there is none.
@@ -276,7 +270,7 @@ struct NnlsSystem {
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
             if (at.state[j] == at_zero && at.w[j] > threshold * at.norm[j])
                 steepest = ArgMax<T>()(steepest, {at.w[j] / at.norm[j], j});
-        return reduce_located(steepest, ArgMax<T>()).index;
+        return reduce_located(steepest, Called<ArgMax<T>>()).index;
     }
 
     /// Append variable j to the passive set if the factorisation accepts it.
@@ -289,39 +283,42 @@ struct NnlsSystem {
         return entered;
     }
 
-    /// Append the steepest variable that lowers the objective. False if none does.
+    /// The first variable from j whose entry in `guess`, which is not scaled, is positive and
+    /// finite; -1 if there is none.
+    __device__ int next_guessed(const T* guess, int j) const {
+        for (; j < problem.n; ++j) {
+            const T value = to_scaled(guess[j], j);
+            if (value > 0 && value < Floating<T>::infinity()) return j;
+        }
+        return -1;
+    }
+
+    /// Append the steepest variable that lowers the objective; with a `guess`, the variables that
+    /// are positive there. False if none is appended.
     ///
     /// The decrease must exceed rounding errors. These are relative to the terms that cancel in
     /// b - A x; after `refresh` (`fresh`), to the residual itself.
-    __device__ bool enter(bool fresh) {
+    __device__ bool enter(bool fresh, const T* guess) {
         const T cancelling = b_norm + size();
         const T length = residual_norm(at.factors.rows);
-        if (!(length > problem.tol * cancelling)) return false;
+        if (guess == nullptr && !(length > problem.tol * cancelling)) return false;
+        const T least = guess == nullptr ? problem.tol * (fresh ? length : cancelling)
+                                         : -Floating<T>::infinity();
         bool entered = false;
-        for (int j = entering(problem.tol * length); j >= 0 && !entered;) {
-            entered = append(j, problem.tol * (fresh ? length : cancelling));
-            if (threadIdx.x == 0) at.state[j] = entered ? passive : barred;
+        for (int j = -1; guess != nullptr || !entered;) {
+            j = guess == nullptr ? entering(problem.tol * length) : next_guessed(guess, j + 1);
+            if (j < 0) break;
+            const bool accepted = append(j, least);
+            if (threadIdx.x == 0) {
+                at.state[j] = accepted ? passive : barred;
+                if (accepted && guess != nullptr) at.x[j] = to_scaled(guess[j], j);
+            }
             __syncthreads();
-            if (!entered) j = entering(problem.tol * length);
+            entered = entered || accepted;
         }
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
             if (at.state[j] == barred) at.state[j] = at_zero;
         return entered;
-    }
-
-    /// Start with the positive, finite entries of `guess`, which is not scaled.
-    __device__ void warm_start(const T* guess) {
-        for (int j = 0; j < problem.n; ++j) {
-            const T value = to_scaled(guess[j], j);
-            if (!(value > 0 && value < Floating<T>::infinity()) ||
-                !append(j, -Floating<T>::infinity()))
-                continue;
-            if (threadIdx.x == 0) {
-                at.state[j] = passive;
-                at.x[j] = value;
-            }
-        }
-        __syncthreads();
     }
 
     /// The step length towards the solution of the passive set (Algorithm 1, lines 9 and 10): the
@@ -334,7 +331,7 @@ struct NnlsSystem {
             if (target <= 0)
                 first = ArgMax<T>()(first, {now > 0 ? -(now / (now - target)) : T(0), p});
         }
-        return reduce_located(first, ArgMax<T>());
+        return reduce_located(first, Called<ArgMax<T>>());
     }
 
     /// The last position whose variable is no longer passive; -1 if there is none.
@@ -342,7 +339,7 @@ struct NnlsSystem {
         Located<T> last = ArgMax<T>::identity();
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
             if (at.state[at.factors.variables[p]] != passive) last = ArgMax<T>()(last, {T(p), p});
-        return reduce_located(last, ArgMax<T>()).index;
+        return reduce_located(last, Called<ArgMax<T>>()).index;
     }
 
     /// Move x to the passive least-squares solution; remove what reaches 0. False if the iteration
@@ -365,7 +362,9 @@ struct NnlsSystem {
                 }
             }
             if (first.index < 0) return true;
-            for (int p = last_not_passive(); p >= 0; p = last_not_passive()) {
+            for (;;) {
+                const int p = last_not_passive();
+                if (p < 0) break;
                 factors.remove(p);
                 ++n_downdates;
             }
@@ -373,42 +372,40 @@ struct NnlsSystem {
         return false;
     }
 
-    /// Recompute the residual from A, b and x; refine x if it stays positive.
+    /// Recompute the residual from A, b and x. To `refine`, correct x by it if x stays positive.
     ///
     /// At the optimum of the passive set, the part of the residual along the passive columns is
     /// due to errors of x. Without that part, the gradient of the other variables is accurate, and
     /// the residual is the witness of the certificate.
-    __device__ void refresh() {
-        make_residual();
+    __device__ void refresh(bool refine) {
+        for_each_residual([&](int i, T left) { at.factors.residual[i] = left; });
+        __syncthreads();
+        if (!refine) return;
         factors.correct(reduce);
         T blocked = 0;
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
             if (!(at.x[at.factors.variables[p]] + at.factors.solution[p] > 0)) blocked = 1;
-        if (reduce(blocked, MaxMagnitude<T>()) == 0)
+        if (reduce(blocked, Called<MaxMagnitude<T>>()) == 0)
             for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
                 at.x[at.factors.variables[p]] += at.factors.solution[p];
     }
 
-    /// Append variables, one at a time, until none enters. False if the iteration limit is reached.
-    __device__ bool descend() {
-        for (make_gradient(); enter(false); make_gradient())
-            if (!make_feasible()) return false;
-        return true;
-    }
-
     /// Iterate to convergence, which is only declared on a recomputed residual. Afterwards
-    /// `residual` and `w` are those of the result.
-    __device__ NnlsStatus solve() {
-        bool goes_on = factors.length == 0 || make_feasible();
-        for (int round = 0; goes_on && (goes_on = descend()); ++round) {
-            refresh();
-            make_gradient();
-            if (round == fresh_rounds || !enter(true)) return converged;
-            goes_on = make_feasible();
+    /// `residual` and `w` are those of the result. With a `guess`, start from it.
+    ///
+    /// Each step is called in one place only, because it is inlined there.
+    __device__ NnlsStatus solve(const T* guess) {
+        bool entered = false, fresh = false;
+        for (int round = 0;;) {
+            const bool limit = entered && !make_feasible();
+            if (limit || fresh) refresh(fresh);
+            if (guess == nullptr) make_gradient();
+            if (limit) return iteration_limit;
+            entered = !(fresh && round++ == fresh_rounds) && enter(fresh, guess);
+            if (fresh && !entered) return converged;
+            fresh = !entered && guess == nullptr;
+            guess = nullptr;
         }
-        make_residual();
-        make_gradient();
-        return iteration_limit;
     }
 
     /// The certificate of x; the residual is its witness. See gpusolve/reference/_certificate.py.
@@ -441,11 +438,11 @@ struct NnlsSystem {
             penalties += 2 * penalty(j) * at.x[j];
             gap += at.x[j] * at.w[j];
         }
-        fit = reduce(fit, Add<T>());
-        penalties = reduce(penalties, Add<T>());
-        apart = sqrt(reduce(apart, Add<T>()));
-        gap = fabs(reduce(gap, Add<T>()));
-        slope = reduce(slope, MaxMagnitude<T>());
+        fit = reduce(fit, Called<Add<T>>());
+        penalties = reduce(penalties, Called<Add<T>>());
+        apart = sqrt(reduce(apart, Called<Add<T>>()));
+        gap = fabs(reduce(gap, Called<Add<T>>()));
+        slope = reduce(slope, Called<MaxMagnitude<T>>());
         const T length = residual_norm(at.factors.rows), most = ratio(length, b_norm);
         const T by_x = ratio(apart, b_norm) + min(ratio(ratio(gap, length), b_norm), most);
         const T angle = min(ratio(slope, length), most);
@@ -468,14 +465,21 @@ struct NnlsSystem {
 
     /// Convert a coefficient from scaled variables, and back; each conversion rounds once.
     __device__ T to_given(T value, int j) const {
-        return ldexp(value, exponent(at.column_scale[j]) - exponent(b_scale));
+        return scaled_by(value, at.column_scale[j], b_scale);
     }
     __device__ T to_scaled(T value, int j) const {
-        return ldexp(value, exponent(b_scale) - exponent(at.column_scale[j]));
+        return scaled_by(value, b_scale, at.column_scale[j]);
+    }
+
+    /// value * up / down, for powers of two, rounded once.
+    static __device__ __noinline__ T scaled_by(T value, T up, T down) {
+        return ldexp(value, exponent(up) - exponent(down));
     }
 
     /// part / whole, with 0 / 0 = 0.
-    static __device__ T ratio(T part, T whole) { return part == 0 ? T(0) : part / whole; }
+    static __device__ __noinline__ T ratio(T part, T whole) {
+        return part == 0 ? T(0) : part / whole;
+    }
 
     static __device__ T finite_or_infinity(T value) {
         return value == value ? value : Floating<T>::infinity();
@@ -549,8 +553,7 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         T least = Floating<T>::infinity(), caution = 1;
         for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
             system.start(caution);
-            if (warm && attempt == 0) system.warm_start(x + k * n);
-            const NnlsStatus outcome = system.solve();
+            const NnlsStatus outcome = system.solve(warm && attempt == 0 ? x + k * n : nullptr);
             const auto found = system.certify(outcome);
             if (attempt == 0 || found.misfit < least) {
                 least = found.misfit;

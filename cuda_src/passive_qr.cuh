@@ -23,6 +23,25 @@
 
 #include "block.cuh"
 
+/// The operator `Op`, with a reduction of a warp that is called instead of inlined: a kernel with
+/// many reductions is compiled faster and has less code. Costs two calls in a reduction of a
+/// block, so the loop of `project_out` does without.
+template <class Op>
+struct Called : Op {};
+
+template <class T, class Op>
+__device__ __noinline__ T warp_reduce(T value, Called<Op>) {
+    return warp_reduce(value, Op());
+}
+
+/// This thread's part of a scalar product: rows threadIdx.x, threadIdx.x + blockDim.x, ...
+template <class T>
+__device__ __noinline__ T part_of_dot(const T* x, const T* y, int rows) {
+    T sum = 0;
+    for (int i = threadIdx.x; i < rows; i += blockDim.x) sum += x[i] * y[i];
+    return sum;
+}
+
 /// A vector is projected again if its norm falls below this part of its norm before.
 template <class T>
 constexpr T orthogonality = T(0.5);
@@ -50,6 +69,23 @@ struct PassiveQRArrays {
     int* slots;      // capacity: a permutation; free slots follow those in use
     int* variables;  // capacity: the variable at each position
 };
+
+/// Replace `solution` by the y of R y = solution; both are ordered by position. Ends without a
+/// barrier: element p is written by thread p mod blockDim.x, for the same thread.
+template <class T>
+__device__ __noinline__ void back_substitute(const PassiveQRArrays<T>& at, int length) {
+    const auto r = [&](int row, int column) {
+        return at.R[at.slots[row] + static_cast<long long>(at.capacity) * at.slots[column]];
+    };
+    __syncthreads();
+    for (int p = length - 1; p > 0; --p) {
+        const T known = at.solution[p] / r(p, p);
+        for (int above = threadIdx.x; above < p; above += blockDim.x)
+            at.solution[above] -= known * r(above, p);
+        __syncthreads();
+    }
+    for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] /= r(p, p);
+}
 
 template <class T>
 struct PassiveQR {
@@ -94,7 +130,7 @@ struct PassiveQR {
         T from_shift = 0;
         for (int p = threadIdx.x; p < length; p += blockDim.x)
             from_shift += r(at.slots[p], slot) * shift(at.slots[p]);
-        const T new_shift = (penalty - reduce(from_shift, Add<T>())) / norm;
+        const T new_shift = (penalty - reduce(from_shift, Called<Add<T>>())) / norm;
         for (int i = threadIdx.x; i < at.rows; i += blockDim.x) at.column[i] /= norm;
         const T new_rhs = along(at.column, reduce) - new_shift;
         if (!(new_rhs > least)) return false;
@@ -130,7 +166,7 @@ struct PassiveQR {
     /// Compute the coefficients of the passive columns, in `solution`.
     __device__ void solve() {
         for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] = rhs(at.slots[p]);
-        back_substitute();
+        back_substitute(at, length);
     }
 
     /// Make `residual` orthogonal to the passive columns. Its part along these columns (up to the
@@ -149,21 +185,17 @@ struct PassiveQR {
             norm = norm_of(at.residual, reduce);
             if (norm > orthogonality<T> * previous) break;
         }
-        back_substitute();
+        back_substitute(at, length);
     }
 
   private:
     __device__ T norm_of(const T* vector, BlockReduce<T>& reduce) const {
-        T squares = 0;
-        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) squares += vector[i] * vector[i];
-        return sqrt(reduce(squares, Add<T>()));
+        return sqrt(reduce(part_of_dot(vector, vector, at.rows), Called<Add<T>>()));
     }
 
     /// The product of the residual and a unit vector.
     __device__ T along(const T* unit, BlockReduce<T>& reduce) const {
-        T product = 0;
-        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) product += unit[i] * at.residual[i];
-        return reduce(product, Add<T>());
+        return reduce(part_of_dot(unit, at.residual, at.rows), Called<Add<T>>());
     }
 
     /// Subtract a multiple of a unit vector from the residual.
@@ -172,29 +204,15 @@ struct PassiveQR {
             at.residual[i] -= multiple * unit[i];
     }
 
-    /// Replace `solution` by the y of R y = solution; both are ordered by position. Ends without a
-    /// barrier: element p is written by thread p mod blockDim.x, for the same thread.
-    __device__ void back_substitute() {
-        __syncthreads();
-        for (int p = length - 1; p > 0; --p) {
-            const T known = at.solution[p] / r(at.slots[p], at.slots[p]);
-            for (int above = threadIdx.x; above < p; above += blockDim.x)
-                at.solution[above] -= known * r(at.slots[above], at.slots[p]);
-            __syncthreads();
-        }
-        for (int p = threadIdx.x; p < length; p += blockDim.x)
-            at.solution[p] /= r(at.slots[p], at.slots[p]);
-    }
-
     /// sum_k |a_k c_k|: c are the coefficients of the projection in `slot`.
     __device__ T terms(int slot, BlockReduce<T>& reduce) {
         for (int p = threadIdx.x; p < length; p += blockDim.x)
             at.solution[p] = r(at.slots[p], slot);
-        back_substitute();
+        back_substitute(at, length);
         T sum = 0;
         for (int p = threadIdx.x; p < length; p += blockDim.x)
             sum += at.norm[at.variables[p]] * fabs(at.solution[p]);
-        return reduce(sum, Add<T>());
+        return reduce(sum, Called<Add<T>>());
     }
 
     /// Subtract from `column` its projections onto the columns of Q, one after another.
