@@ -12,6 +12,6 @@ __global__ void row_begins_at(const long long* starts, const int* items, int cou
     const int first = first_row_of_tile(starts[i], length, size, tile_size);
     const int step = length < tile_size ? static_cast<int>(length) : tile_size;
     const int own = items[i] / items_of_thread * items_of_thread;
-    begins[i] = first < tile_size &&
-                row_begins<items_of_thread>(own, first, step) >> (items[i] - own) & 1;
+    begins[i] =
+        first < tile_size && row_begins<items_of_thread>(own, first, step) >> (items[i] - own) & 1;
 }
