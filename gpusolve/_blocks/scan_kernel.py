@@ -71,8 +71,15 @@ def segmented_scan(
         if packed and length % 8 and len(x) > 1:  # rows do not begin at bits 0
             flags, packed = segments.unpacked(length)
         flags = contiguous(flags).view(np.uint8)
-        options = {"exclusive": exclusive, "flags": flags, "packed": packed}
-        scan_rows(x, given.monoid, y, device, **options)
+        scan_rows(
+            x,
+            given.monoid,
+            y,
+            device,
+            exclusive=exclusive,
+            flags=flags,
+            packed=packed,
+        )
 
     return by_rows(given, device, out, scan_into)
 

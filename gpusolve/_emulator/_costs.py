@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+SECTOR_BYTES = 32
+"""Bytes of a sector, the unit in which global memory moves."""
+
 
 class Spread(NamedTuple):
     """A count per block: the least, the mean and the most of all blocks."""

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ._costs import KernelCosts
+from ._costs import SECTOR_BYTES, KernelCosts
 
-SECTOR_BYTES = 32
 LAUNCH_SECONDS = 4e-6
 BARRIER_SECONDS = 40e-9
 GRID_BARRIER_SECONDS = 1.75e-6

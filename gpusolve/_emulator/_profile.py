@@ -10,7 +10,14 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from ._arithmetic import operations
-from ._costs import ArrayCosts, HostCosts, KernelCosts, SharedCosts, Spread
+from ._costs import (
+    SECTOR_BYTES,
+    ArrayCosts,
+    HostCosts,
+    KernelCosts,
+    SharedCosts,
+    Spread,
+)
 from ._lines import source_lines
 from ._predict import Prediction, predict
 
@@ -26,7 +33,6 @@ PER_BLOCK = (
 )
 """In the order of ``enum class Counter`` in ``runtime/profile.h``."""
 
-SECTOR_BYTES = 32
 SHARED_MEMORY = -1
 GRID_BARRIER_FILE = "grid.cuh"
 """Its one atomic operation is the arrival of a block at a barrier of the grid."""

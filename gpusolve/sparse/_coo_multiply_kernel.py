@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import monoid
+from .._blocks.scan_kernel import state_words
 from .._blocks.segments_kernel import segmented_reduce
 from .._device.arrays import Array, contiguous, namespace
 from .._device.kernels import CUDA_TYPES, Device
@@ -30,7 +31,7 @@ merging moves fewer bytes, by a few per cent at this ratio, but passes all entri
 through shared memory. Not measured on a GPU yet.
 """
 
-STATE_WORDS = 2
+STATE_WORDS = state_words(np.dtype(np.int64).itemsize)
 """Words of a tile's state in ``look_back.cuh``, for a count of 64 bits."""
 
 

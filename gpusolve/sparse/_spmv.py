@@ -175,9 +175,9 @@ class SpMVPlan:
             self._rows = compressed_rows(container, in_order=not self._add.commutative)
             self.shape = self._rows.shape
             self.dtype = self._semiring(self._rows.values.dtype).result
-        self._path = None
-        if self._device is not None and method != "segmented_scan":
-            self._path = _spmv_kernel.merge_path(self._rows, self._device)
+            self._path = None
+            if self._device is not None and method != "segmented_scan":
+                self._path = _spmv_kernel.merge_path(self._rows, self._device)
 
     def __call__(self, x: object) -> Array:
         """Multiply by one vector, or by each of several.

@@ -120,8 +120,8 @@ def segmented_scan(
     flags = contiguous(xp.broadcast_to(flags, (len(x), entries))).view(np.uint8)
     products = _multiply_entries(matrix, x, semiring, device)
     prefixes = device.empty(products.shape, semiring.result)
-    options = {"exclusive": False, "flags": flags}
-    scan_rows(products, semiring.add, prefixes, device, **options)
+    add = semiring.add
+    scan_rows(products, add, prefixes, device, exclusive=False, flags=flags)
     last = prefixes[:, xp.maximum(matrix.offsets[1:] - 1, 0)]
     return xp.where(lengths == 0, identity, last)
 
