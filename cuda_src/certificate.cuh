@@ -1,0 +1,61 @@
+// The certificate of a solution of non-negative least squares, from sums over its rows and
+// variables. See gpusolve/reference/_certificate.py. All values are in scaled variables.
+
+#pragma once
+
+#include "floating.cuh"
+
+enum NnlsStatus : int { converged = 0, iteration_limit = 1, not_finite = 2, uncertified = 3 };
+
+/// The largest `kkt` of a certified solution, and what rounding x may add to it, in units of
+/// eps sum |a_k| x_k / |b|.
+template <class T>
+constexpr T certified = sizeof(T) == 4 ? T(1e-4) : T(1e-10);
+constexpr int rounded_units = 8;
+
+/// Limit on `angle`, and on `by_x`, in eps, below which no method improves x.
+constexpr int convincing_units = 4;
+
+/// Limit on the change of A x due to rounding x, relative to |b|.
+template <class T>
+constexpr T hidden = sizeof(T) == 4 ? T(1e-3) : T(1e-6);
+
+/// part / whole, with 0 / 0 = 0.
+template <class Real>
+__device__ __noinline__ Real ratio(Real part, Real whole) {
+    return part == 0 ? Real(0) : part / whole;
+}
+
+/// T is the type of solutions; sums are of type Real, which may be more precise.
+template <class T, class Real>
+struct Certificate {
+    Real by_x, angle, size_to_b;
+
+    /// Parameters: |y - (b - A x)|, sum x_k dual[k], the largest violation of a column's optimality
+    /// condition per column norm, |y|, |b|, sum |a_k| x_k; y is the witness.
+    __device__ Certificate(Real apart, Real gap, Real slope, Real length, Real b_norm, Real size) {
+        const Real most = ratio(length, b_norm);
+        by_x = ratio(apart, b_norm) + min(ratio(ratio(fabs(gap), length), b_norm), most);
+        angle = min(ratio(slope, length), most);
+        size_to_b = ratio(size, b_norm);
+    }
+
+    __device__ Real kkt() const { return by_x + angle; }
+
+    /// Whether rounding x may change A x too much.
+    __device__ bool is_hidden() const { return !(Floating<T>::epsilon * size_to_b <= hidden<T>); }
+    __device__ bool is_certified(Real tol) const {
+        const Real most = certified<T>;
+        return within(tol, most, most + rounded_units * Floating<T>::epsilon * size_to_b);
+    }
+    /// Whether x is so accurate that no other method could improve it.
+    __device__ bool is_convincing(Real tol) const {
+        const Real most = convincing_units * Floating<T>::epsilon;
+        return within(tol, most, most * (1 + size_to_b));
+    }
+
+  private:
+    __device__ bool within(Real tol, Real most_angle, Real most_by_x) const {
+        return by_x <= max(tol, most_by_x) && angle <= max(tol, most_angle) && !is_hidden();
+    }
+};
