@@ -51,3 +51,9 @@ __device__ __forceinline__ int exponent(T power) {
     frexp(power, &result);
     return result - 1;
 }
+
+/// The square root, called instead of inlined: with its slow path it is long.
+template <class T>
+__device__ __noinline__ T square_root(T value) {
+    return sqrt(value);
+}

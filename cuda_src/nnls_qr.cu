@@ -92,6 +92,7 @@ struct NnlsResults {
 
     /// Write the result of a system that has NaN or infinity in it.
     __device__ void refuse(long long k, int n) const {
+#pragma unroll 1
         for (int j = threadIdx.x; j < n; j += blockDim.x)
             x[k * n + j] = dual[k * n + j] = Floating<T>::nan();
         if (threadIdx.x == 0) {
@@ -152,18 +153,12 @@ struct NnlsArrays {
     }
 };
 
+/// A system in scaled variables. `b_scale` is a power of two.
 template <class T>
-struct NnlsSystem {
+struct ScaledSystem {
     const NnlsProblem<T>& problem;
     const NnlsArrays<T>& at;
-    PassiveQR<T> factors;
-    BlockReduce<T> reduce;
-    BlockReduce<Located<T>> reduce_located;
-
     T b_scale;
-    T b_norm;
-    T dependent;
-    int nit, n_updates, n_downdates;
 
     __device__ T a(int i, int j) const {
         return problem.A[i * problem.row_stride + j * problem.column_stride] * at.column_scale[j];
@@ -175,11 +170,48 @@ struct NnlsSystem {
     }
     __device__ bool row_major() const { return problem.column_stride < problem.row_stride; }
     __device__ bool has_ridge() const { return problem.root_l2 > 0; }
+};
+
+/// result = b - A x, in twice the working precision, rounded once; then -damping x for the rows of
+/// the l2 penalty. Only the first `length` variables of the factorisation are not zero. Ends with
+/// a barrier.
+template <class T>
+__device__ __noinline__ void make_residual(ScaledSystem<T> system, int length, T* result) {
+    const NnlsProblem<T>& problem = system.problem;
+    const NnlsArrays<T>& at = system.at;
+    reduce_each<Twofold<T>, 1>(
+        problem.m, length, !system.row_major(), Called<AddTwofold<T>>(),
+        [&](int i, int p) {
+            const int j = at.factors.variables[p];
+            return two_product(system.a(i, j), -at.x[j]);
+        },
+        [&](int i, Twofold<T> minus_fitted) {
+            const Twofold<T> left = AddTwofold<T>()({system.b(i), T(0)}, minus_fitted);
+            result[i] = left.high + left.low;
+        });
+    for (int i = problem.m + threadIdx.x; i < at.factors.rows; i += blockDim.x)
+        result[i] = -system.damping(i - problem.m) * at.x[i - problem.m];
+    __syncthreads();
+}
+
+template <class T>
+struct NnlsSystem : ScaledSystem<T> {
+    using ScaledSystem<T>::problem, ScaledSystem<T>::at, ScaledSystem<T>::b_scale;
+    using ScaledSystem<T>::a, ScaledSystem<T>::b, ScaledSystem<T>::damping;
+    using ScaledSystem<T>::penalty, ScaledSystem<T>::row_major, ScaledSystem<T>::has_ridge;
+
+    PassiveQR<T> factors;
+    BlockReduce<T> reduce;
+    BlockReduce<Located<T>> reduce_located;
+
+    T b_norm;
+    T dependent;
+    int nit, n_updates, n_downdates;
 
     /// Compute the scales and the column norms. False if an entry is not finite.
     __device__ bool load() {
         const int m = problem.m, n = problem.n;
-        reduce_each<T>(
+        reduce_each<T, 1>(
             n, m, row_major(), Called<MaxMagnitude<T>>(),
             [&](int j, int i) {
                 return magnitude(problem.A[i * problem.row_stride + j * problem.column_stride]);
@@ -198,12 +230,12 @@ struct NnlsSystem {
         for (int j = threadIdx.x; j < n; j += blockDim.x)
             at.column_scale[j] = inverse_power_of_two(at.w[j]);
         __syncthreads();
-        reduce_each<T>(
+        reduce_each<T, 1>(
             n, m, row_major(), Called<Add<T>>(), [&](int j, int i) { return a(i, j) * a(i, j); },
-            [&](int j, T squares) { at.norm[j] = hypot(sqrt(squares), damping(j)); });
+            [&](int j, T squares) { at.norm[j] = square_root(squares + damping(j) * damping(j)); });
         T squares = 0;
         for (int i = threadIdx.x; i < m; i += blockDim.x) squares += b(i) * b(i);
-        b_norm = sqrt(reduce(squares, Called<Add<T>>()));
+        b_norm = square_root(reduce(squares, Called<Add<T>>()));
         return true;
     }
 
@@ -219,24 +251,6 @@ struct NnlsSystem {
             at.factors.residual[i] = i < problem.m ? b(i) : T(0);
         factors.clear();
         __syncthreads();
-    }
-
-    /// store(i, b - A x) for every row i, in twice the working precision, rounded once; then
-    /// -damping x for the rows of the l2 penalty. One thread stores a row. Ends without a barrier.
-    template <class Store>
-    __device__ void for_each_residual(Store store) {
-        reduce_each<Twofold<T>>(
-            problem.m, factors.length, !row_major(), Called<AddTwofold<T>>(),
-            [&](int i, int p) {
-                const int j = at.factors.variables[p];
-                return two_product(a(i, j), -at.x[j]);
-            },
-            [&](int i, Twofold<T> minus_fitted) {
-                const Twofold<T> left = AddTwofold<T>()({b(i), T(0)}, minus_fitted);
-                store(i, left.high + left.low);
-            });
-        for (int i = problem.m + threadIdx.x; i < at.factors.rows; i += blockDim.x)
-            store(i, -damping(i - problem.m) * at.x[i - problem.m]);
     }
 
     /// w = A^T residual - penalty. Ends without a barrier: `enter` and `certify` begin with one.
@@ -259,10 +273,7 @@ struct NnlsSystem {
         return reduce(sum, Called<Add<T>>());
     }
 
-    __device__ T residual_norm(int rows) {
-        const T* residual = at.factors.residual;
-        return sqrt(reduce(part_of_dot(residual, residual, rows), Called<Add<T>>()));
-    }
+    __device__ T residual_norm() { return norm_of(at.factors.residual, at.factors.rows, reduce); }
 
     /// The variable of steepest descent that may enter; -1 if there is none.
     __device__ int entering(T threshold) {
@@ -300,7 +311,7 @@ struct NnlsSystem {
     /// b - A x; after `refresh` (`fresh`), to the residual itself.
     __device__ bool enter(bool fresh, const T* guess) {
         const T cancelling = b_norm + size();
-        const T length = residual_norm(at.factors.rows);
+        const T length = residual_norm();
         if (guess == nullptr && !(length > problem.tol * cancelling)) return false;
         const T least = guess == nullptr ? problem.tol * (fresh ? length : cancelling)
                                          : -Floating<T>::infinity();
@@ -378,8 +389,7 @@ struct NnlsSystem {
     /// due to errors of x. Without that part, the gradient of the other variables is accurate, and
     /// the residual is the witness of the certificate.
     __device__ void refresh(bool refine) {
-        for_each_residual([&](int i, T left) { at.factors.residual[i] = left; });
-        __syncthreads();
+        make_residual<T>(*this, factors.length, at.factors.residual);
         if (!refine) return;
         factors.correct(reduce);
         T blocked = 0;
@@ -425,12 +435,13 @@ struct NnlsSystem {
             at.x[j] = to_scaled(to_given(at.x[j], j), j);
         }
         __syncthreads();
+        make_residual<T>(*this, factors.length, at.factors.column);
         T fit = 0, apart = 0, penalties = 0, gap = 0, slope = 0;
-        for_each_residual([&](int i, T left) {
-            const T between = left - at.factors.residual[i];
+        for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x) {
+            const T left = at.factors.column[i], between = left - at.factors.residual[i];
             apart += between * between;
             (i < problem.m ? fit : penalties) += left * left;
-        });
+        }
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
             const T violation = at.x[j] > 0 ? fabs(at.w[j]) : (at.w[j] > 0 ? at.w[j] : T(0));
             if (at.norm[j] > 0) slope = MaxMagnitude<T>()(slope, violation / at.norm[j]);
@@ -440,10 +451,10 @@ struct NnlsSystem {
         }
         fit = reduce(fit, Called<Add<T>>());
         penalties = reduce(penalties, Called<Add<T>>());
-        apart = sqrt(reduce(apart, Called<Add<T>>()));
+        apart = square_root(reduce(apart, Called<Add<T>>()));
         gap = fabs(reduce(gap, Called<Add<T>>()));
         slope = reduce(slope, Called<MaxMagnitude<T>>());
-        const T length = residual_norm(at.factors.rows), most = ratio(length, b_norm);
+        const T length = residual_norm(), most = ratio(length, b_norm);
         const T by_x = ratio(apart, b_norm) + min(ratio(ratio(gap, length), b_norm), most);
         const T angle = min(ratio(slope, length), most);
 
@@ -458,8 +469,9 @@ struct NnlsSystem {
                 ? within(certified<T>, certified<T> + rounded_units * epsilon * size_to_b)
                 : within(few, few * (1 + size_to_b));
         const NnlsStatus refused = outcome == converged ? uncertified : outcome;
-        const T misfit = sqrt(fit + penalties), kkt = by_x + angle;
-        return {sqrt(fit), good ? misfit - certified<T> * b_norm : finite_or_infinity(misfit), kkt,
+        const T misfit = square_root(fit + penalties), kkt = by_x + angle;
+        return {square_root(fit),
+                good ? misfit - certified<T> * b_norm : finite_or_infinity(misfit), kkt,
                 good ? converged : refused, good && kkt <= certified<T>};
     }
 
@@ -529,8 +541,7 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     }
     const NnlsResults<T> results{x,      rnorm,     dual,        kkt,     nit,
                                  status, n_updates, n_downdates, repaired};
-    NnlsSystem<T> system{problem,
-                         arrays,
+    NnlsSystem<T> system{{problem, arrays, T(1)},
                          {arrays.factors, 0},
                          BlockReduce<T>(reduce_storage),
                          BlockReduce<Located<T>>(located_storage)};

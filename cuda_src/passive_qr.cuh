@@ -22,17 +22,7 @@
 #pragma once
 
 #include "block.cuh"
-
-/// The operator `Op`, with a reduction of a warp that is called instead of inlined: a kernel with
-/// many reductions is compiled faster and has less code. Costs two calls in a reduction of a
-/// block, so the loop of `project_out` does without.
-template <class Op>
-struct Called : Op {};
-
-template <class T, class Op>
-__device__ __noinline__ T warp_reduce(T value, Called<Op>) {
-    return warp_reduce(value, Op());
-}
+#include "floating.cuh"
 
 /// This thread's part of a scalar product: rows threadIdx.x, threadIdx.x + blockDim.x, ...
 template <class T>
@@ -40,6 +30,12 @@ __device__ __noinline__ T part_of_dot(const T* x, const T* y, int rows) {
     T sum = 0;
     for (int i = threadIdx.x; i < rows; i += blockDim.x) sum += x[i] * y[i];
     return sum;
+}
+
+/// The norm of a vector of the block.
+template <class T>
+__device__ T norm_of(const T* x, int rows, BlockReduce<T>& reduce) {
+    return square_root(reduce(part_of_dot(x, x, rows), Called<Add<T>>()));
 }
 
 /// A vector is projected again if its norm falls below this part of its norm before.
@@ -115,12 +111,12 @@ struct PassiveQR {
     __device__ bool append(int variable, T penalty, T dependent, T least, BlockReduce<T>& reduce) {
         if (length == at.capacity) return false;
         const int slot = at.slots[length];
-        const T before = norm_of(at.column, reduce);
+        const T before = norm_of(at.column, at.rows, reduce);
         T norm = before;
         for (int pass = 0; pass < 2; ++pass) {
             project_out(slot, pass, reduce);
             const T previous = norm;
-            norm = norm_of(at.column, reduce);
+            norm = norm_of(at.column, at.rows, reduce);
             if (norm > orthogonality<T> * previous) break;
         }
         T cancelling = before;
@@ -173,7 +169,7 @@ struct PassiveQR {
     /// penalty) is due to an error of x. The correction of x is written to `solution`.
     __device__ void correct(BlockReduce<T>& reduce) {
         for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] = 0;
-        T norm = norm_of(at.residual, reduce);
+        T norm = norm_of(at.residual, at.rows, reduce);
         for (int pass = 0; pass < 2; ++pass) {
             for (int p = 0; p < length; ++p) {
                 const int k = at.slots[p];
@@ -182,17 +178,13 @@ struct PassiveQR {
                 if (threadIdx.x == 0) at.solution[p] += projection;
             }
             const T previous = norm;
-            norm = norm_of(at.residual, reduce);
+            norm = norm_of(at.residual, at.rows, reduce);
             if (norm > orthogonality<T> * previous) break;
         }
         back_substitute(at, length);
     }
 
   private:
-    __device__ T norm_of(const T* vector, BlockReduce<T>& reduce) const {
-        return sqrt(reduce(part_of_dot(vector, vector, at.rows), Called<Add<T>>()));
-    }
-
     /// The product of the residual and a unit vector.
     __device__ T along(const T* unit, BlockReduce<T>& reduce) const {
         return reduce(part_of_dot(unit, at.residual, at.rows), Called<Add<T>>());
@@ -223,7 +215,7 @@ struct PassiveQR {
             T projection = 0;
             for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
                 projection += direction[i] * at.column[i];
-            projection = reduce(projection, Add<T>());
+            projection = reduce(projection, Called<Add<T>>());
             for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
                 at.column[i] -= projection * direction[i];
             if (threadIdx.x == 0) r(k, slot) = pass == 0 ? projection : r(k, slot) + projection;
