@@ -48,8 +48,6 @@ constexpr int most_refreshes = 10, most_corrections = 3;
 /// H is recomputed if `kkt` exceeds this number times `tol` after a refresh.
 constexpr double drift = 64;
 
-constexpr int nnls_gram_max_threads = 512;
-
 /// The sums of two quantities.
 struct Two {
     double a, b;
@@ -87,9 +85,8 @@ struct GramResults {
     /// Write the result of a system that has NaN or infinity in it.
     template <class Team>
     __device__ void refuse(const Team& team, long long k, int n) const {
-        for (int j = team.rank(); j < n; j += team.size())
-            x[k * n + j] = dual[k * n + j] = Floating<T>::nan();
-        if (team.rank() == 0) {
+        for_each<Team>(n, [&](int j) { x[k * n + j] = dual[k * n + j] = Floating<T>::nan(); });
+        if (Team::rank() == 0) {
             rnorm[k] = kkt[k] = Floating<T>::nan();
             status[k] = not_finite;
             nit[k] = n_updates[k] = n_downdates[k] = 0;
@@ -97,36 +94,21 @@ struct GramResults {
     }
 };
 
-/// The arrays of a team.
+/// The scaled matrix of a system.
 template <class Team>
-struct GramArrays {
+struct GramMatrix {
     using Reals = Vector<double, Team::stride>;
 
-    Reals columns;  // n x leading: the scaled columns of A, without the rows of the l2 penalty
+    Reals columns;  // n x leading, without the rows of the l2 penalty
     long long leading;
-    Reals G;             // n x n, without the l2 penalty
-    Reals norm;          // n: norms of the scaled columns, with the l2 penalty
+    Reals G;             // n x n, with the l2 penalty
+    Reals norm;          // n: norms of the columns, with the l2 penalty
     Reals column_scale;  // n: powers of two
 
-    Reals c, w;             // n: A^T b - penalty, corrected; the negative gradient
-    Reals slope;            // n: w / norm of variables that may enter
-    Reals all_x;            // n: x by variable
-    Reals residual;         // rows: b - A x
-    Reals witness;          // rows
-    Reals x, passive_w;     // capacity: of the passive variables, by position
-    Reals d, g, u, change;  // capacity
+    __device__ __forceinline__ Reals column(int j) const { return columns.from(leading * j); }
 
-    /// Allocate the vectors; their bytes are computed by the host.
+    /// Allocate the arrays of a team that scales its matrix itself.
     __device__ void place(TeamMemory<Team>& memory, const GramOptions& options) {
-        const int n = options.n, rows = options.rows(), capacity = options.capacity();
-        for (Reals* one : {&c, &w, &slope, &all_x}) *one = memory.template take<double>(n);
-        for (Reals* one : {&residual, &witness}) *one = memory.template take<double>(rows);
-        for (Reals* one : {&x, &passive_w, &d, &g, &u, &change})
-            *one = memory.template take<double>(capacity);
-    }
-
-    /// Allocate the matrices of a team that scales its system itself.
-    __device__ void place_matrices(TeamMemory<Team>& memory, const GramOptions& options) {
         leading = options.m | 1;  // odd, so that neighbouring columns start in different banks
         columns = memory.template take<double>(leading * options.n);
         G = memory.template take<double>(static_cast<long long>(options.n) * options.n);
@@ -135,14 +117,84 @@ struct GramArrays {
     }
 };
 
+/// The vectors of a team. Some share memory: they are never in use at the same time.
+template <class Team>
+struct GramVectors {
+    using Reals = Vector<double, Team::stride>;
+
+    Reals c, w;          // n: A^T b - penalty, corrected; the negative gradient
+    Reals slope, all_x;  // n: w / norm of variables that may enter; x by variable
+    Reals residual;      // rows: b - A x
+    Reals witness;       // rows
+    Reals x, passive_w;  // capacity: of the passive variables, by position
+    Reals d, g;          // capacity: the step to the solution; part of a column of G
+    Reals u, change;     // capacity: coefficients of a projection; the correction of x
+
+    /// Allocate the vectors; their bytes are computed by the host.
+    __device__ void place(TeamMemory<Team>& memory, const GramOptions& options) {
+        const int n = options.n, rows = options.rows(), capacity = options.capacity();
+        c = memory.template take<double>(n);
+        w = memory.template take<double>(n);
+        slope = all_x = memory.template take<double>(n);
+        residual = memory.template take<double>(rows);
+        witness = memory.template take<double>(rows);
+        x = memory.template take<double>(capacity);
+        passive_w = memory.template take<double>(capacity);
+        d = g = memory.template take<double>(capacity);
+        u = change = memory.template take<double>(capacity);
+    }
+};
+
+/// out[q] = column_q . vector, for `count` columns: those of `variables`, or the first ones if it
+/// is null. One thread stores an element. Ends without a barrier.
+template <class Team>
+__device__ __noinline__ void multiply_columns(Vector<double, Team::stride> columns,
+                                              long long leading, int m,
+                                              Vector<int, Team::stride> variables, int count,
+                                              Vector<double, Team::stride> vector,
+                                              Vector<double, Team::stride> out) {
+#pragma unroll 1
+    for (int q = Team::group(); q < count; q += Team::groups()) {
+        const int j = variables.first == nullptr ? q : variables[q];
+        const auto column = columns.from(leading * j);
+        double sum = 0;
+        for (int i = Team::lane(); i < m; i += Team::lanes()) sum += column[i] * vector[i];
+        sum = Team::reduce_group(sum, Add<double>());
+        if (Team::lane() == 0) out[q] = sum;
+    }
+}
+
+/// sum_p rows[variables[p] * step] y[p].
+template <class Team>
+__device__ __noinline__ double combine(Vector<double, Team::stride> rows, long long step,
+                                       Vector<int, Team::stride> variables, int length,
+                                       Vector<double, Team::stride> y) {
+    double sum = 0;
+    for (int p = 0; p < length; ++p) sum += rows[variables[p] * step] * y[p];
+    return sum;
+}
+
+/// `start` minus the same, in twice the working precision.
+template <class Team>
+__device__ __noinline__ double subtract_accurately(double start, Vector<double, Team::stride> rows,
+                                                   long long step,
+                                                   Vector<int, Team::stride> variables, int length,
+                                                   Vector<double, Team::stride> y) {
+    Twofold<double> sum{start, 0};
+    for (int p = 0; p < length; ++p)
+        sum = AddTwofold<double>()(sum, two_product(rows[variables[p] * step], -y[p]));
+    return sum.high + sum.low;
+}
+
 template <class T, class Team>
 struct GramSystem {
     using Reals = Vector<double, Team::stride>;
 
     Team& team;
     const GramOptions& options;
-    const GramArrays<Team>& at;
-    PassiveInverse<Team> inverse;
+    const GramMatrix<Team>& matrix;
+    const GramVectors<Team>& at;
+    PassiveInverse<Team>& inverse;
     const T* given_b;
     long long b_stride;
 
@@ -151,121 +203,99 @@ struct GramSystem {
     int nit, n_updates, n_downdates;
 
     __device__ double b(int i) const { return given_b[i * b_stride] * b_scale; }
-    __device__ double damping(int j) const { return options.root_l2 * at.column_scale[j]; }
+    __device__ double damping(int j) const { return options.root_l2 * matrix.column_scale[j]; }
     __device__ double penalty(int j) const {
-        return min(options.l1 * b_scale * at.column_scale[j], Floating<double>::largest() / 16);
+        return min(options.l1 * b_scale * matrix.column_scale[j], Floating<double>::largest() / 16);
     }
-    __device__ Reals column(int j) const { return at.columns.from(at.leading * j); }
-    __device__ Reals gram(int j) const { return at.G.from(static_cast<long long>(options.n) * j); }
+    __device__ Reals gram(int j) const {
+        return matrix.G.from(static_cast<long long>(options.n) * j);
+    }
     __device__ int variable(int p) const { return inverse.variables[p]; }
 
-    /// The part of column_j . vector that belongs to this lane.
-    __device__ double part_of_product(int j, Reals vector) const {
-        const Reals a = column(j);
-        double sum = 0;
-        for (int i = team.lane(); i < options.m; i += team.lanes()) sum += a[i] * vector[i];
-        return sum;
+    /// The gradient along variable j for a residual, from the product of column and residual.
+    __device__ double gradient(double product, int j, Reals residual) const {
+        if (options.has_ridge()) product += damping(j) * residual[options.m + j];
+        return product - penalty(j);
     }
 
-    /// The gradient along variable j for a residual, in all lanes of the group.
-    __device__ double slope_along(int j, Reals residual) {
-        double sum = team.reduce_group(part_of_product(j, residual), Add<double>());
-        if (options.has_ridge()) sum += damping(j) * residual[options.m + j];
-        return sum - penalty(j);
+    /// out = A^T residual. Ends without a barrier.
+    __device__ void multiply_columns(Reals residual, Reals out) const {
+        ::multiply_columns<Team>(matrix.columns, matrix.leading, options.m, {nullptr}, options.n,
+                                 residual, out);
+    }
+    __device__ void multiply_passive_columns(Reals residual, Reals out) const {
+        ::multiply_columns<Team>(matrix.columns, matrix.leading, options.m, inverse.variables,
+                                 inverse.length, residual, out);
     }
 
-    /// Compute b's scale and ``c = A^T b - penalty``. False if an entry is not finite.
+    /// sum_p rows[variable(p) * step] y[p].
+    __device__ double combine(Reals rows, long long step, Reals y) const {
+        return ::combine<Team>(rows, step, inverse.variables, inverse.length, y);
+    }
+
+    /// The sum of f(i) over the elements of this thread, and then over the team.
+    template <class Term>
+    __device__ double sum(int count, Term term) {
+        double result = 0;
+#pragma unroll 1
+        for (int i = Team::rank(); i < count; i += Team::size()) result += term(i);
+        return team.reduce(result, Called<Add<double>>());
+    }
+
+    /// Compute b's scale and c = A^T b - penalty. False if an entry is not finite.
     __device__ bool load() {
         double largest = 0, largest_norm = 0;
-        for (int i = team.rank(); i < options.m; i += team.size())
+        for_each<Team>(options.m, [&](int i) {
             largest = MaxMagnitude<double>()(largest,
                                              magnitude(static_cast<double>(given_b[i * b_stride])));
-        for (int j = team.rank(); j < options.n; j += team.size())
-            largest_norm = MaxMagnitude<double>()(largest_norm, magnitude(at.norm[j]));
-        largest = team.reduce(largest, MaxMagnitude<double>());
-        largest_norm = team.reduce(largest_norm, MaxMagnitude<double>());
+        });
+        for_each<Team>(options.n, [&](int j) {
+            largest_norm = MaxMagnitude<double>()(largest_norm, magnitude(matrix.norm[j]));
+        });
+        largest = team.reduce(largest, Called<MaxMagnitude<double>>());
+        largest_norm = team.reduce(largest_norm, Called<MaxMagnitude<double>>());
         if (!(max(largest, largest_norm) < Floating<double>::infinity())) return false;
         b_scale = inverse_power_of_two(largest);
-        double squares = 0;
-        for (int i = team.rank(); i < options.rows(); i += team.size()) {
+        b_norm = square_root(sum(options.rows(), [&](int i) {
             const double value = i < options.m ? b(i) : 0;
             at.witness[i] = value;
-            squares += value * value;
-        }
-        b_norm = sqrt(team.reduce(squares, Add<double>()));
-        for (int j = team.group(); j < options.n; j += team.groups()) {
-            const double slope = slope_along(j, at.witness);
-            if (team.lane() == 0) at.c[j] = at.w[j] = slope;
-        }
+            return value * value;
+        }));
+        multiply_columns(at.witness, at.c);
         team.sync();
+        for_each<Team>(options.n, [&](int j) { at.c[j] = gradient(at.c[j], j, at.witness); });
+        status = converged;
+        nit = n_updates = n_downdates = inverse.length = 0;
         return true;
     }
 
-    /// Start at x = 0, or with the positive, finite entries of a `guess`.
-    __device__ void start(const T* guess) {
-        status = converged;
-        nit = n_updates = n_downdates = inverse.length = 0;
-        if (guess == nullptr) return;
-        for (int j = 0; j < options.n; ++j) {
-            const double value = to_scaled(guess[j], j);
-            if (!(value > 0 && is_finite(value))) continue;
-            append(j, value, -Floating<double>::infinity());
-            team.sync();
-        }
-        make_gradient();
-        team.sync();
-        for (int p = team.rank(); p < inverse.length; p += team.size())
-            at.passive_w[p] = at.w[variable(p)];
-        make_feasible();
-    }
-
-    /// ``w = c - G x``, from the rows of G of the passive variables. Ends without a barrier.
+    /// w = c - G x, from the rows of G of the passive variables. Ends without a barrier.
     __device__ void make_gradient() {
-        for (int j = team.rank(); j < options.n; j += team.size()) at.w[j] = at.c[j] - fitted_c(j);
+        for_each<Team>(options.n, [&](int j) {
+            at.w[j] = at.c[j] - combine(matrix.G.from(j), options.n, at.x);
+        });
     }
-
-    /// (G x)_j, with the l2 penalty, for the passive values x.
-    __device__ double fitted_c(int j) const {
-        double sum = 0;
-        for (int p = 0; p < inverse.length; ++p) {
-            const int k = variable(p);
-            sum += gram(k)[j] * at.x[p];
-            if (k == j && options.has_ridge()) sum += damping(j) * damping(j) * at.x[p];
-        }
-        return sum;
-    }
-
-    /// Project column j onto the passive columns: `u` has the coefficients. Returns the square norm
-    /// of the projection, and ``u . w`` over the passive variables.
-    __device__ Two project(int j) {
-        for (int p = team.rank(); p < inverse.length; p += team.size())
-            at.g[p] = gram(j)[variable(p)];
-        team.sync();
-        Two sums = AddTwo::identity();
-        inverse.multiply(
-            team, [&](int k) { return at.g[k]; },
-            [&](int p, double u) {
-                at.u[p] = u;
-                sums = AddTwo()(sums, {u * at.g[p], u * at.passive_w[p]});
-            });
-        return team.reduce(sums, AddTwo());
-    }
-
-    __device__ double square_norm(int j) const { return gram(j)[j] + damping(j) * damping(j); }
 
     /// Append a variable of value x_j, if it is independent of the others and x_j will be positive.
     ///
-    /// `least` limits the decrease of the objective along the part of the column that is
-    /// orthogonal to the passive ones. Ends without a barrier.
+    /// Column j is projected onto the passive columns; `u` has the coefficients. `least` limits the
+    /// decrease of the objective along its orthogonal part. Ends without a barrier.
     __device__ bool append(int j, double x_j, double least) {
         const int last = inverse.length;
         if (last == options.capacity()) return false;
-        const Two along = project(j);
-        const double square = square_norm(j) - along.a, descent = at.w[j] - along.b;
-        if (!(square > resolved_part * at.norm[j] * at.norm[j])) return false;
-        if (!(descent > least * sqrt(square))) return false;
-        inverse.append(team, j, at.u, square);
-        if (team.rank() == 0) {
+        for_each<Team>(last, [&](int p) { at.g[p] = gram(j)[variable(p)]; });
+        team.sync();
+        inverse.multiply(at.g, at.u);
+        Two along = AddTwo::identity();
+        for_each<Team>(last, [&](int p) {
+            along = AddTwo()(along, {at.u[p] * at.g[p], at.u[p] * at.passive_w[p]});
+        });
+        along = team.reduce(along, Called<AddTwo>());
+        const double square = gram(j)[j] - along.a, descent = at.w[j] - along.b;
+        if (!(square > resolved_part * matrix.norm[j] * matrix.norm[j])) return false;
+        if (!(descent > least * square_root(square))) return false;
+        inverse.append(j, at.u, square);
+        if (Team::rank() == 0) {
             at.x[last] = x_j;
             at.passive_w[last] = at.w[j];
         }
@@ -275,38 +305,52 @@ struct GramSystem {
 
     /// sum_k |a_k| x_k.
     __device__ double size() {
-        double sum = 0;
-        for (int p = team.rank(); p < inverse.length; p += team.size())
-            sum += at.norm[variable(p)] * at.x[p];
-        return team.reduce(sum, Add<double>());
+        return sum(inverse.length, [&](int p) { return matrix.norm[variable(p)] * at.x[p]; });
     }
 
-    /// Append the steepest variables, at most `most`; false if none is appended.
+    /// The first variable from j whose entry in `guess`, which is not scaled, is positive and
+    /// finite; -1 if there is none.
+    __device__ int next_guessed(const T* guess, int j) const {
+        for (; j < options.n; ++j) {
+            const double value = to_scaled(guess[j], j);
+            if (value > 0 && is_finite(value)) return j;
+        }
+        return -1;
+    }
+
+    /// Append the steepest variables, at most `most`; with a `guess`, the variables that are
+    /// positive there. False if none is appended.
     ///
     /// Slopes must exceed rounding errors of the terms that cancel in b - A x.
-    __device__ bool enter(int most, bool fresh) {
-        for (int j = team.rank(); j < options.n; j += team.size())
-            at.slope[j] = at.norm[j] > 0 ? at.w[j] / at.norm[j] : 0;
+    __device__ bool enter(int most, bool fresh, const T* guess) {
+        for_each<Team>(options.n, [&](int j) {
+            at.slope[j] = matrix.norm[j] > 0 ? at.w[j] / matrix.norm[j] : 0;
+        });
         team.sync();
-        for (int p = team.rank(); p < inverse.length; p += team.size()) {
+        for_each<Team>(inverse.length, [&](int p) {
             at.passive_w[p] = at.w[variable(p)];
             at.slope[variable(p)] = 0;
-        }
+        });
         const double cancelling = options.tol * (b_norm + size());
         double steep = fresh ? cancelling : slack * cancelling;
         int entered = 0;
-        while (entered < most) {
+        for (int j = -1; guess != nullptr || entered < most;) {
             Located<double> steepest = ArgMax<double>::identity();
-            for (int j = team.rank(); j < options.n; j += team.size())
-                if (at.slope[j] > steep) steepest = ArgMax<double>()(steepest, {at.slope[j], j});
-            steepest = team.reduce(steepest, ArgMax<double>());
-            const int j = steepest.index;
+            for_each<Team>(guess == nullptr ? options.n : 0, [&](int i) {
+                if (at.slope[i] > steep) steepest = ArgMax<double>()(steepest, {at.slope[i], i});
+            });
+            steepest = team.reduce(steepest, Called<ArgMax<double>>());
+            j = guess == nullptr ? steepest.index : next_guessed(guess, j + 1);
             if (j < 0) break;
-            const bool accepted = append(j, 0, cancelling);
+            const bool accepted =
+                append(j, guess == nullptr ? 0 : to_scaled(guess[j], j),
+                       guess == nullptr ? cancelling : -Floating<double>::infinity());
             if (accepted && entered++ == 0) steep = max(steep, steep_part * steepest.value);
-            for (int i = team.rank(); i < options.n; i += team.size())
-                if (i == j || (accepted && fabs(gram(j)[i]) > alike * at.norm[i] * at.norm[j]))
+            for_each<Team>(options.n, [&](int i) {
+                if (i == j ||
+                    (accepted && fabs(gram(j)[i]) > alike * matrix.norm[i] * matrix.norm[j]))
                     at.slope[i] = 0;
+            });
         }
         return entered > 0;
     }
@@ -320,28 +364,26 @@ struct GramSystem {
         while (nit < options.maxiter) {
             ++nit;
             team.sync();
+            inverse.multiply(at.passive_w, at.d);
             Located<double> first = ArgMax<double>::identity();
-            inverse.multiply(
-                team, [&](int k) { return at.passive_w[k]; },
-                [&](int p, double d) {
-                    const double x = at.x[p];
-                    at.d[p] = d;
-                    if (!is_finite(d))
-                        first = ArgMax<double>()(first, {1, p});
-                    else if (!(x + d > 0))
-                        first = ArgMax<double>()(first, {x > 0 ? x / d : 0, p});
-                });
-            first = team.reduce(first, ArgMax<double>());
+            for_each<Team>(inverse.length, [&](int p) {
+                const double x = at.x[p], d = at.d[p];
+                if (!is_finite(d))
+                    first = ArgMax<double>()(first, {1, p});
+                else if (!(x + d > 0))
+                    first = ArgMax<double>()(first, {x > 0 ? x / d : 0, p});
+            });
+            first = team.reduce(first, Called<ArgMax<double>>());
             if (first.value > 0) {
                 status = uncertified;
                 return moved;
             }
             const double step = first.index < 0 ? 1 : -first.value;
-            for (int p = team.rank(); p < inverse.length; p += team.size()) {
+            for_each<Team>(inverse.length, [&](int p) {
                 const double x = at.x[p] + step * at.d[p];
                 at.x[p] = first.index < 0 || x > 0 ? x : 0;
                 at.passive_w[p] *= 1 - step;
-            }
+            });
             if (first.index < 0) return true;
             moved = moved || step > 0;
             remove(first.index);
@@ -352,83 +394,62 @@ struct GramSystem {
 
     /// Remove the variable at a position. Ends without a barrier.
     __device__ void remove(int position) {
-        inverse.remove(team, position);
-        if (team.rank() == 0) {
+        inverse.remove(team, position, at.d);
+        if (Team::rank() == 0) {
             at.x[position] = at.x[inverse.length];
             at.passive_w[position] = at.passive_w[inverse.length];
         }
         ++n_downdates;
     }
 
-    /// Recompute H, one variable after another.
-    __device__ void invert() {
-        const int length = inverse.length;
-        inverse.length = 0;
-        for (int p = 0; p < length; ++p) {
-            const int j = variable(p);
-            const double square = square_norm(j) - project(j).a;
-            inverse.append(team, j, at.u, max(square, Floating<double>::epsilon));
-            team.sync();
-        }
+    /// value * up / down, for powers of two, rounded once.
+    static __device__ __noinline__ double scaled_by(double value, double up, double down) {
+        return ldexp(value, exponent(up) - exponent(down));
     }
 
     /// Convert a coefficient from scaled variables, and back; each conversion rounds once.
     __device__ T to_given(double value, int j) const {
-        return static_cast<T>(ldexp(value, exponent(at.column_scale[j]) - exponent(b_scale)));
+        return static_cast<T>(scaled_by(value, matrix.column_scale[j], b_scale));
     }
     __device__ double to_scaled(T value, int j) const {
-        return ldexp(static_cast<double>(value), exponent(b_scale) - exponent(at.column_scale[j]));
+        return scaled_by(static_cast<double>(value), b_scale, matrix.column_scale[j]);
     }
 
-    /// Store x by variable. Begins and ends with a barrier.
-    __device__ void make_all_x() {
-        for (int j = team.rank(); j < options.n; j += team.size()) at.all_x[j] = 0;
+    /// out = b - A x in twice the working precision, and then -damping x in the rows of the l2
+    /// penalty. A thread stores the elements of its rank. Begins and ends with a barrier.
+    __device__ void make_residual(Reals out) {
+        for_each<Team>(options.n, [&](int j) { at.all_x[j] = 0; });
         team.sync();
-        for (int p = team.rank(); p < inverse.length; p += team.size())
-            at.all_x[variable(p)] = at.x[p];
+        for_each<Team>(inverse.length, [&](int p) { at.all_x[variable(p)] = at.x[p]; });
         team.sync();
-    }
-
-    /// b - A x in row i, in twice the working precision; in the rows of the l2 penalty, -damping x.
-    __device__ double residual_of(int i) const {
-        if (i >= options.m) return -damping(i - options.m) * at.all_x[i - options.m];
-        Twofold<double> sum{b(i), 0};
-        for (int p = 0; p < inverse.length; ++p)
-            sum = AddTwofold<double>()(sum, two_product(column(variable(p))[i], -at.x[p]));
-        return sum.high + sum.low;
-    }
-
-    __device__ double norm_of(Reals vector) {
-        double sum = 0;
-        for (int i = team.rank(); i < options.rows(); i += team.size())
-            sum += vector[i] * vector[i];
-        return sqrt(team.reduce(sum, Add<double>()));
-    }
-
-    /// Compute the gradient of the passive variables for a residual. Ends without a barrier.
-    __device__ void make_passive_gradient(Reals residual) {
-        for (int p = team.group(); p < inverse.length; p += team.groups()) {
-            const double slope = slope_along(variable(p), residual);
-            if (team.lane() == 0) at.passive_w[p] = slope;
-        }
+        for_each<Team>(options.rows(), [&](int i) {
+            out[i] = i < options.m
+                         ? subtract_accurately<Team>(b(i), matrix.columns.from(i), matrix.leading,
+                                                     inverse.variables, inverse.length, at.x)
+                         : -damping(i - options.m) * at.all_x[i - options.m];
+        });
+        team.sync();
     }
 
     /// Make the witness orthogonal to the passive columns; `change` is the correction of x.
     __device__ void correct() {
-        for (int p = team.rank(); p < inverse.length; p += team.size()) at.change[p] = 0;
+        for_each<Team>(inverse.length, [&](int p) { at.change[p] = 0; });
         for (int correction = 0; correction < most_corrections; ++correction) {
-            make_passive_gradient(at.witness);
-            const double limit = options.tol / 2 * norm_of(at.witness);
-            double visible = 0;
-            for (int p = team.rank(); p < inverse.length; p += team.size())
-                if (fabs(at.passive_w[p]) > limit * at.norm[variable(p)]) visible = 1;
-            if (team.reduce(visible, MaxMagnitude<double>()) == 0) return;
-            inverse.multiply(
-                team, [&](int k) { return at.passive_w[k]; },
-                [&](int p, double d) {
-                    at.d[p] = is_finite(d) ? d : 0;
-                    at.change[p] += at.d[p];
-                });
+            multiply_passive_columns(at.witness, at.passive_w);
+            const double square =
+                sum(options.rows(), [&](int i) { return at.witness[i] * at.witness[i]; });
+            const double limit = options.tol / 2 * square_root(square);
+            const double visible = sum(inverse.length, [&](int p) {
+                const double w = gradient(at.passive_w[p], variable(p), at.witness);
+                at.passive_w[p] = w;
+                return fabs(w) > limit * matrix.norm[variable(p)] ? 1.0 : 0.0;
+            });
+            if (visible == 0) return;
+            inverse.multiply(at.passive_w, at.d);
+            for_each<Team>(inverse.length, [&](int p) {
+                if (!is_finite(at.d[p])) at.d[p] = 0;
+                at.change[p] += at.d[p];
+            });
             team.sync();
             subtract_fitted();
             team.sync();
@@ -437,82 +458,82 @@ struct GramSystem {
 
     /// Subtract A d, with the rows of the l2 penalty, from the witness.
     __device__ void subtract_fitted() {
-        for (int i = team.rank(); i < options.m; i += team.size()) {
-            double sum = 0;
-            for (int p = 0; p < inverse.length; ++p) sum += column(variable(p))[i] * at.d[p];
-            at.witness[i] -= sum;
-        }
+        for_each<Team>(options.m, [&](int i) {
+            at.witness[i] -= combine(matrix.columns.from(i), matrix.leading, at.d);
+        });
         if (options.has_ridge())
-            for (int p = team.rank(); p < inverse.length; p += team.size())
+            for_each<Team>(inverse.length, [&](int p) {
                 at.witness[options.m + variable(p)] -= damping(variable(p)) * at.d[p];
+            });
     }
 
-    /// What `refresh` finds.
-    struct Refreshed {
-        Certificate<T, double> certificate;
-        double fit;    // |b - A x|
-        bool follows;  // whether the corrected x is positive, so that it is x now
-    };
-
-    /// Correct x by the residual b - A x, and certify it.
+    /// Correct x by the residual b - A x. Computes the residual of x and the witness. Returns
+    /// whether the corrected x is positive, so that it is x now.
     ///
     /// The part of the residual along the passive columns is due to an error of x. Without that
-    /// part it is the witness of the certificate. `w` is its gradient.
-    __device__ Refreshed refresh() {
-        team.sync();
-        make_all_x();
-        for (int i = team.rank(); i < options.rows(); i += team.size())
-            at.witness[i] = residual_of(i);
-        team.sync();
-        correct();
-        double blocked = 0;
-        for (int p = team.rank(); p < inverse.length; p += team.size())
-            if (!(at.x[p] + at.change[p] > 0)) blocked = 1;
-        const bool follows = team.reduce(blocked, MaxMagnitude<double>()) == 0;
-        for (int p = team.rank(); p < inverse.length; p += team.size()) {
-            const double x = follows ? at.x[p] + at.change[p] : at.x[p];
-            at.x[p] = to_scaled(to_given(x, variable(p)), variable(p));
+    /// part it is the witness of the certificate.
+    __device__ bool refresh() {
+        Reals out = at.witness;
+        bool follows = false;
+        for (int k = 0; k < 2; ++k, out = at.residual) {
+            team.sync();
+            make_residual(out);
+            if (k == 1) break;
+            correct();
+            follows = sum(inverse.length,
+                          [&](int p) { return at.x[p] + at.change[p] > 0 ? 0.0 : 1.0; }) == 0;
+            for_each<Team>(inverse.length, [&](int p) {
+                const double x = follows ? at.x[p] + at.change[p] : at.x[p];
+                at.x[p] = to_scaled(to_given(x, variable(p)), variable(p));
+            });
         }
-        make_all_x();
-        return certify(follows);
+        return follows;
     }
 
-    /// Certify x, with the witness. Computes `residual` and `w`.
-    __device__ Refreshed certify(bool follows) {
+    /// The certificate of x, and |b - A x|. Computes the gradient w of the witness.
+    struct Certified {
+        Certificate<T, double> certificate;
+        double fit;
+    };
+
+    __device__ Certified certify() {
+        multiply_columns(at.witness, at.w);
         Two apart_and_gap{0, 0}, fit_and_length{0, 0};
-        for (int i = team.rank(); i < options.rows(); i += team.size()) {
-            const double left = residual_of(i), witness = at.witness[i];
-            at.residual[i] = left;
-            apart_and_gap.a += (left - witness) * (left - witness);
-            if (i < options.m) fit_and_length.a += left * left;
-            fit_and_length.b += witness * witness;
-        }
+        for_each<Team>(options.rows(), [&](int i) {
+            const double left = at.residual[i], witness = at.witness[i];
+            const Two squares{(left - witness) * (left - witness), 0};
+            apart_and_gap = AddTwo()(apart_and_gap, squares);
+            fit_and_length =
+                AddTwo()(fit_and_length, {i < options.m ? left * left : 0, witness * witness});
+        });
+        fit_and_length = team.reduce(fit_and_length, Called<AddTwo>());
         double slope = 0;
-        for (int j = team.group(); j < options.n; j += team.groups()) {
-            const double w = slope_along(j, at.witness), x = at.all_x[j];
-            if (team.lane() != 0) continue;
+        for_each<Team>(options.n, [&](int j) {
+            const double x = at.all_x[j], w = gradient(at.w[j], j, at.witness);
             at.w[j] = w;
             const double violation = x > 0 ? fabs(w) : max(w, 0.0);
-            if (at.norm[j] > 0) slope = MaxMagnitude<double>()(slope, violation / at.norm[j]);
+            if (matrix.norm[j] > 0)
+                slope = MaxMagnitude<double>()(slope, violation / matrix.norm[j]);
             if (x > 0) apart_and_gap.b += x * w;
-        }
-        apart_and_gap = team.reduce(apart_and_gap, AddTwo());
-        fit_and_length = team.reduce(fit_and_length, AddTwo());
-        slope = team.reduce(slope, MaxMagnitude<double>());
-        const double length = sqrt(fit_and_length.b);
-        return {{sqrt(apart_and_gap.a), apart_and_gap.b, slope, length, b_norm, size()},
-                sqrt(fit_and_length.a),
-                follows};
+        });
+        apart_and_gap = team.reduce(apart_and_gap, Called<AddTwo>());
+        slope = team.reduce(slope, Called<MaxMagnitude<double>>());
+        const double length = square_root(fit_and_length.b);
+        return {{square_root(apart_and_gap.a), apart_and_gap.b, slope, length, b_norm, size()},
+                square_root(fit_and_length.a)};
     }
 
-    /// Let `w` and `c` agree with the true residual. Begins and ends with a barrier.
+    /// Let w and c agree with the true residual. Begins and ends with a barrier.
     __device__ void correct_gradient() {
-        make_passive_gradient(at.residual);
+        multiply_passive_columns(at.residual, at.passive_w);
         team.sync();
-        for (int p = team.rank(); p < inverse.length; p += team.size())
-            at.w[variable(p)] = at.passive_w[p];
+        for_each<Team>(inverse.length, [&](int p) {
+            at.w[variable(p)] = gradient(at.passive_w[p], variable(p), at.residual);
+        });
         team.sync();
-        for (int j = team.rank(); j < options.n; j += team.size()) at.c[j] = at.w[j] + fitted_c(j);
+        for_each<Team>(options.n, [&](int j) {
+            at.c[j] = at.w[j] + combine(matrix.G.from(j), options.n, at.x);
+        });
         team.sync();
     }
 
@@ -524,10 +545,11 @@ struct GramSystem {
     };
 
     /// Iterate to convergence, and store the best x. With a `guess`, start from it.
+    ///
+    /// Each step is called in one place only, because it is inlined there.
     __device__ Outcome solve(const T* guess, const GramResults<T>& results, long long k) {
-        start(guess);
         double best = Floating<double>::infinity();
-        bool fresh = false;
+        bool fresh = false, entered_since = true;
         Outcome outcome;
         int most = most_entering;
         for (int refreshes = 0;;) {
@@ -535,12 +557,22 @@ struct GramSystem {
                 team.sync();
                 make_gradient();
             }
-            if (status == converged && enter(most, fresh)) {
-                most = make_feasible() ? most_entering : 1;
+            const bool entered = status == converged && enter(most, fresh, guess);
+            const bool polish = most == 0;
+            if (guess != nullptr) {
+                guess = nullptr;
+                most = inverse.length > 0 ? 0 : most_entering;
                 fresh = false;
                 continue;
             }
-            const Refreshed found = refresh();
+            if (entered || (polish && status == converged)) {
+                most = make_feasible() ? most_entering : 1;
+                fresh = false;
+                entered_since = entered_since || entered;
+                continue;
+            }
+            const bool follows = refresh();
+            const Certified found = certify();
             const double kkt = found.certificate.kkt();
             const bool better = kkt < best;
             if (better || refreshes == 0) {
@@ -551,16 +583,20 @@ struct GramSystem {
                 store(results, k, found);
             }
             const double tol = options.tol * (1 + found.certificate.size_to_b);
-            if (!((better || !fresh) && kkt > tol) || ++refreshes == most_refreshes ||
+            if (!((better || entered_since) && kkt > tol) || ++refreshes == most_refreshes ||
                 status != converged)
                 break;
             correct_gradient();
-            if (kkt > drift * tol) invert();
-            if (!found.follows) make_feasible();
-            fresh = found.follows;
+            entered_since = false;
+            fresh = true;
+            most = follows ? most_entering : 0;
+            if (kkt > drift * tol) {
+                guess = results.x + k * options.n;
+                inverse.length = 0;
+            }
         }
         const bool good = status == iteration_limit ? outcome.is_convincing : outcome.is_certified;
-        if (team.rank() == 0) {
+        if (Team::rank() == 0) {
             const NnlsStatus refused = status == converged ? uncertified : status;
             results.status[k] = good ? converged : refused;
             results.nit[k] = nit;
@@ -572,14 +608,14 @@ struct GramSystem {
 
     /// Write x and its certificate in the original units.
     __device__ void store(const GramResults<T>& results, long long k,
-                          const Refreshed& found) const {
+                          const Certified& found) const {
         const int n = options.n;
-        for (int j = team.rank(); j < n; j += team.size()) {
+        for_each<Team>(n, [&](int j) {
             results.x[k * n + j] = to_given(at.all_x[j], j);
-            results.dual[k * n + j] =
-                static_cast<T>(ldexp(at.w[j], -exponent(at.column_scale[j]) - exponent(b_scale)));
-        }
-        if (team.rank() == 0) {
+            results.dual[k * n + j] = static_cast<T>(
+                ldexp(at.w[j], -exponent(matrix.column_scale[j]) - exponent(b_scale)));
+        });
+        if (Team::rank() == 0) {
             results.rnorm[k] = static_cast<T>(found.fit / b_scale);
             results.kkt[k] = static_cast<T>(found.certificate.kkt());
         }
@@ -606,16 +642,16 @@ __device__ __forceinline__ double scale_of(double largest) {
 /// Scale a matrix into the arrays of a small team, and compute G and the norms. Ends with a
 /// barrier.
 template <class T, class Team>
-__device__ void scale_matrix(Team& team, const GramArrays<Team>& at, const GramOptions& options,
+__device__ void scale_matrix(Team& team, const GramMatrix<Team>& at, const GramOptions& options,
                              GivenMatrix<T> given) {
     const int m = options.m, n = options.n;
     const bool by_rows = given.column_stride < given.row_stride;
-    for (int e = team.rank(); e < m * n; e += team.size()) {
+    for_each<Team>(m * n, [&](int e) {
         const int i = by_rows ? e / n : e % m, j = by_rows ? e % n : e / m;
         at.columns[at.leading * j + i] = given(i, j);
-    }
+    });
     team.sync();
-    for (int j = team.rank(); j < n; j += team.size()) {
+    for_each<Team>(n, [&](int j) {
         const auto column = at.columns.from(at.leading * j);
         double largest = options.root_l2, squares = 0;
         for (int i = 0; i < m; ++i) largest = MaxMagnitude<double>()(largest, magnitude(column[i]));
@@ -626,15 +662,16 @@ __device__ void scale_matrix(Team& team, const GramArrays<Team>& at, const GramO
         }
         at.column_scale[j] = scale;
         at.norm[j] = sqrt(squares + damping * damping);
-    }
+    });
     team.sync();
-    for (int e = team.rank(); e < n * n; e += team.size()) {
+    for_each<Team>(n * n, [&](int e) {
         const auto one = at.columns.from(at.leading * (e / n));
         const auto other = at.columns.from(at.leading * (e % n));
         double sum = 0;
         for (int i = 0; i < m; ++i) sum += one[i] * other[i];
-        at.G[e] = sum;
-    }
+        const double damping = e / n == e % n ? options.root_l2 * at.column_scale[e / n] : 0;
+        at.G[e] = sum + damping * damping;
+    });
     team.sync();
 }
 
@@ -703,17 +740,17 @@ __global__ void __launch_bounds__(scale_warps* warp_threads)
 // ---- the solver -----------------------------------------------------------------------
 
 /// A_offset, b_offset: offset of each system in elements. If `columns` is not null, it has the
-/// scaled matrices, and `matrix` the index of each system's matrix; then A is not read. x has the
+/// scaled matrices, and `which` the index of each system's matrix; then A is not read. x has the
 /// starting points before the launch, the solutions after it.
 ///
 /// If `listed` is not null, systems that another method might solve better are listed there, with
 /// their number in `count`, which is zero before the launch; x is where that method may start.
 /// `limited`: the iteration limit is the user's, so such systems are not listed.
 template <class T, class Team>
-__global__ void __launch_bounds__(nnls_gram_max_threads)
+__global__ void __launch_bounds__(Team::threads, 1)
     nnls_gram(const T* A, const long long* A_offset, long long row_stride, long long column_stride,
               const double* columns, const double* G, const double* norm,
-              const double* column_scale, const long long* matrix, const T* b,
+              const double* column_scale, const long long* which, const T* b,
               const long long* b_offset, long long b_stride, long long systems, int m, int n,
               double l1, double root_l2, double tol, int maxiter, int warm, int limited, T* x,
               T* rnorm, T* dual, T* kkt, int* nit, int* status, int* n_updates, int* n_downdates,
@@ -727,31 +764,32 @@ __global__ void __launch_bounds__(nnls_gram_max_threads)
 
     unsigned char* shared = Team::memory(dynamic_shared_memory(), shared_bytes);
     TeamMemory<Team> near{shared}, far{workspace + Team::index() * workspace_stride};
-    GramArrays<Team> arrays;
+    TeamMemory<Team>& memory = vectors_in_shared ? near : far;
+    GramVectors<Team> vectors;
+    vectors.place(memory, options);
+    GramMatrix<Team> matrix;
+    const bool scales = Team::is_small && columns == nullptr;
+    if (scales) matrix.place(memory, options);
     PassiveInverse<Team> inverse;
-    TeamMemory<Team>& vectors = vectors_in_shared ? near : far;
-    arrays.place(vectors, options);
-    inverse.v = vectors.template take<double>(options.capacity());
-    inverse.variables = vectors.template take<int>(options.capacity());
-    const bool scales = columns == nullptr;
-    if (scales) arrays.place_matrices(vectors, options);
+    inverse.variables = memory.template take<int>(options.capacity());
     inverse.near = near.template take<double>(near_entries);
     inverse.far = far.template take<double>(0);
     inverse.near_entries = near_entries;
 
     for (long long k = Team::index(); k < systems; k += Team::teams()) {
         if (scales) {
-            scale_matrix(team, arrays, options,
+            scale_matrix(team, matrix, options,
                          GivenMatrix<T>{A + A_offset[k], row_stride, column_stride});
         } else {
-            const long long first = matrix[k] * n;
-            arrays.leading = m;
-            arrays.columns.first = const_cast<double*>(columns + first * m);
-            arrays.G.first = const_cast<double*>(G + first * n);
-            arrays.norm.first = const_cast<double*>(norm + first);
-            arrays.column_scale.first = const_cast<double*>(column_scale + first);
+            const long long first = which[k] * n;
+            matrix.leading = m;
+            matrix.columns.first = const_cast<double*>(columns + first * m);
+            matrix.G.first = const_cast<double*>(G + first * n);
+            matrix.norm.first = const_cast<double*>(norm + first);
+            matrix.column_scale.first = const_cast<double*>(column_scale + first);
         }
-        GramSystem<T, Team> system{team, options, arrays, inverse, b + b_offset[k], b_stride};
+        GramSystem<T, Team> system{team,    options,         matrix,  vectors,
+                                   inverse, b + b_offset[k], b_stride};
         if (!system.load()) {
             results.refuse(team, k, n);
         } else {
@@ -759,9 +797,8 @@ __global__ void __launch_bounds__(nnls_gram_max_threads)
             const bool settled =
                 outcome.is_convincing || (limited && system.status == iteration_limit);
             if (!settled && listed != nullptr) {
-                if (outcome.is_hidden)
-                    for (int j = team.rank(); j < n; j += team.size()) x[k * n + j] = 0;
-                if (team.rank() == 0) listed[atomicAdd(count, 1ull)] = k;
+                if (outcome.is_hidden) for_each<Team>(n, [&](int j) { x[k * n + j] = 0; });
+                if (Team::rank() == 0) listed[atomicAdd(count, 1ull)] = k;
             }
         }
         team.sync();

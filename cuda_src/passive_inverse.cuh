@@ -22,11 +22,10 @@ struct PassiveInverse {
     Reals near, far;
     long long near_entries;
     Vector<int, Team::stride> variables;
-    Reals v;  // a column, which an update reads
     int length;
 
     __device__ __forceinline__ double& entry(long long place) const {
-        return place < near_entries ? near[place] : far[place - near_entries];
+        return Team::is_small || place < near_entries ? near[place] : far[place - near_entries];
     }
     static __device__ __forceinline__ long long row(int i) {
         return static_cast<long long>(i) * (i + 1) / 2;
@@ -35,46 +34,55 @@ struct PassiveInverse {
         return i >= k ? entry(row(i) + k) : entry(row(k) + i);
     }
 
-    /// store(p, sum_k H(p, k) factor(k)) for every position p; one thread stores a position. Ends
-    /// without a barrier.
-    template <class Factor, class Store>
-    __device__ void multiply(const Team& team, Factor factor, Store store) const {
-        for (int p = team.rank(); p < length; p += team.size()) {
-            double sum = 0;
-            for (int k = 0; k <= p; ++k) sum += entry(row(p) + k) * factor(k);
-            for (int k = p + 1; k < length; ++k) sum += entry(row(k) + p) * factor(k);
-            store(p, sum);
-        }
+    /// out = H in. A thread computes the elements of its rank. Ends without a barrier.
+    __device__ void multiply(Reals in, Reals out) const {
+        for_each<Team>(length,
+                       [&](int p) { out[p] = row_times(near, far, near_entries, length, p, in); });
     }
 
     /// Append a variable. Its column is the passive columns times `u`, plus an orthogonal part
     /// whose square norm is `square`. Ends without a barrier.
-    __device__ void append(Team& team, int variable, Reals u, double square) {
+    __device__ void append(int variable, Reals u, double square) {
         const double scale = 1 / square;
-        for (int i = team.group(); i < length; i += team.groups())
-            for (int k = team.lane(); k <= i; k += team.lanes())
+#pragma unroll 1
+        for (int i = Team::group(); i < length; i += Team::groups())
+#pragma unroll 1
+            for (int k = Team::lane(); k <= i; k += Team::lanes())
                 entry(row(i) + k) += scale * u[i] * u[k];
-        for (int k = team.rank(); k <= length; k += team.size())
-            entry(row(length) + k) = k < length ? -scale * u[k] : scale;
-        if (team.rank() == 0) variables[length] = variable;
+        for_each<Team>(length + 1,
+                       [&](int k) { entry(row(length) + k) = k < length ? -scale * u[k] : scale; });
+        if (Team::rank() == 0) variables[length] = variable;
         ++length;
     }
 
-    /// Remove the variable at `position`; the last one takes its position. Begins and ends without
-    /// a barrier.
-    __device__ void remove(Team& team, int position) {
-        for (int k = team.rank(); k < length; k += team.size()) v[k] = h(position, k);
+    /// Remove the variable at `position`; the last one takes its position. Overwrites v. Begins and
+    /// ends without a barrier.
+    __device__ void remove(Team& team, int position, Reals v) {
+        for_each<Team>(length, [&](int k) { v[k] = h(position, k); });
         team.sync();
         const int last = length - 1;
         const double scale = 1 / v[position];
-        for (int i = team.group(); i < last; i += team.groups()) {
+#pragma unroll 1
+        for (int i = Team::group(); i < last; i += Team::groups()) {
             const int from = i == position ? last : i;
-            for (int k = team.lane(); k <= i; k += team.lanes()) {
+#pragma unroll 1
+            for (int k = Team::lane(); k <= i; k += Team::lanes()) {
                 const int other = k == position ? last : k;
                 entry(row(i) + k) = h(from, other) - scale * v[from] * v[other];
             }
         }
-        if (team.rank() == 0) variables[position] = variables[last];
+        if (Team::rank() == 0) variables[position] = variables[last];
         --length;
+    }
+
+  private:
+    /// sum_k H(p, k) in[k].
+    static __device__ __noinline__ double row_times(Reals near, Reals far, long long near_entries,
+                                                    int length, int p, Reals in) {
+        const PassiveInverse self{near, far, near_entries, {}, length};
+        double sum = 0;
+        for (int k = 0; k <= p; ++k) sum += self.entry(row(p) + k) * in[k];
+        for (int k = p + 1; k < length; ++k) sum += self.entry(row(k) + p) * in[k];
+        return sum;
     }
 };

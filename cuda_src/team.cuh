@@ -23,6 +23,7 @@ template <class T, int stride>
 struct Vector {
     T* first;
 
+    __device__ __forceinline__ T& operator[](int i) const { return first[i * stride]; }
     __device__ __forceinline__ T& operator[](long long i) const { return first[i * stride]; }
     __device__ __forceinline__ Vector from(long long i) const { return {first + i * stride}; }
 };
@@ -46,7 +47,8 @@ struct TeamMemory {
 
 /// One thread.
 struct ThreadTeam {
-    static constexpr int teams_of_block = 128, stride = teams_of_block;
+    static constexpr int teams_of_block = 128, threads = 128, stride = teams_of_block;
+    static constexpr bool is_small = true;
 
     struct Storage {};
     __device__ ThreadTeam(Storage&, unsigned char*) {}
@@ -60,12 +62,12 @@ struct ThreadTeam {
         return shared;
     }
 
-    __device__ __forceinline__ int rank() const { return 0; }
-    __device__ __forceinline__ int size() const { return 1; }
-    __device__ __forceinline__ int group() const { return 0; }
-    __device__ __forceinline__ int groups() const { return 1; }
-    __device__ __forceinline__ int lane() const { return 0; }
-    __device__ __forceinline__ int lanes() const { return 1; }
+    static __device__ __forceinline__ int rank() { return 0; }
+    static __device__ __forceinline__ int size() { return 1; }
+    static __device__ __forceinline__ int group() { return 0; }
+    static __device__ __forceinline__ int groups() { return 1; }
+    static __device__ __forceinline__ int lane() { return 0; }
+    static __device__ __forceinline__ int lanes() { return 1; }
     __device__ __forceinline__ void sync() {}
 
     template <class T, class Op>
@@ -73,14 +75,15 @@ struct ThreadTeam {
         return value;
     }
     template <class T, class Op>
-    __device__ __forceinline__ T reduce_group(T value, Op) {
+    static __device__ __forceinline__ T reduce_group(T value, Op) {
         return value;
     }
 };
 
 /// One warp.
 struct WarpTeam {
-    static constexpr int teams_of_block = 4, stride = 1;
+    static constexpr int teams_of_block = 4, threads = 4 * warp_threads, stride = 1;
+    static constexpr bool is_small = true;
 
     struct Storage {};
     __device__ WarpTeam(Storage&, unsigned char*) {}
@@ -95,12 +98,12 @@ struct WarpTeam {
         return shared + warp_index() * bytes;
     }
 
-    __device__ __forceinline__ int rank() const { return lane_index(); }
-    __device__ __forceinline__ int size() const { return warp_threads; }
-    __device__ __forceinline__ int group() const { return 0; }
-    __device__ __forceinline__ int groups() const { return 1; }
-    __device__ __forceinline__ int lane() const { return lane_index(); }
-    __device__ __forceinline__ int lanes() const { return warp_threads; }
+    static __device__ __forceinline__ int rank() { return lane_index(); }
+    static __device__ __forceinline__ int size() { return warp_threads; }
+    static __device__ __forceinline__ int group() { return 0; }
+    static __device__ __forceinline__ int groups() { return 1; }
+    static __device__ __forceinline__ int lane() { return lane_index(); }
+    static __device__ __forceinline__ int lanes() { return warp_threads; }
     __device__ __forceinline__ void sync() { __syncwarp(); }
 
     template <class T, class Op>
@@ -109,7 +112,7 @@ struct WarpTeam {
         return warp_reduce(value, op);
     }
     template <class T, class Op>
-    __device__ __forceinline__ T reduce_group(T value, Op op) {
+    static __device__ __forceinline__ T reduce_group(T value, Op op) {
         return warp_reduce(value, op);
     }
 };
@@ -117,7 +120,8 @@ struct WarpTeam {
 /// One block.
 class BlockTeam {
   public:
-    static constexpr int teams_of_block = 1, stride = 1;
+    static constexpr int teams_of_block = 1, threads = 512, stride = 1;
+    static constexpr bool is_small = false;
 
     /// The partial results of the warps, double-buffered.
     struct Storage {
@@ -133,28 +137,23 @@ class BlockTeam {
         return shared;
     }
 
-    __device__ __forceinline__ int rank() const { return threadIdx.x; }
-    __device__ __forceinline__ int size() const { return blockDim.x; }
-    __device__ __forceinline__ int group() const { return warp_index(); }
-    __device__ __forceinline__ int groups() const { return warp_count(); }
-    __device__ __forceinline__ int lane() const { return lane_index(); }
-    __device__ __forceinline__ int lanes() const { return warp_threads; }
+    static __device__ __forceinline__ int rank() { return threadIdx.x; }
+    static __device__ __forceinline__ int size() { return blockDim.x; }
+    static __device__ __forceinline__ int group() { return warp_index(); }
+    static __device__ __forceinline__ int groups() { return warp_count(); }
+    static __device__ __forceinline__ int lane() { return lane_index(); }
+    static __device__ __forceinline__ int lanes() { return warp_threads; }
     __device__ __forceinline__ void sync() { __syncthreads(); }
 
     /// The reduction of one value per thread, with the same bits in every thread.
     template <class T, class Op>
     __device__ T reduce(T value, Op op) {
         static_assert(sizeof(T) <= sizeof(storage_.partial[0][0]), "the value is too large");
-        T* partial = reinterpret_cast<T*>(storage_.partial[turn_]);
         turn_ ^= 1;
-        value = warp_reduce(value, op);
-        if (lane_index() == 0) partial[warp_index()] = value;
-        __syncthreads();
-        value = lane_index() < warp_count() ? partial[lane_index()] : Op::identity();
-        return warp_reduce(value, op);
+        return block_reduce(value, reinterpret_cast<T*>(storage_.partial[turn_]), op);
     }
     template <class T, class Op>
-    __device__ __forceinline__ T reduce_group(T value, Op op) {
+    static __device__ __forceinline__ T reduce_group(T value, Op op) {
         return warp_reduce(value, op);
     }
 
@@ -166,7 +165,8 @@ class BlockTeam {
 /// All blocks of a cooperative launch.
 class GridTeam {
   public:
-    static constexpr int teams_of_block = 1, stride = 1;
+    static constexpr int teams_of_block = 1, threads = 256, stride = 1;
+    static constexpr bool is_small = false;
 
     using Storage = BlockTeam::Storage;
 
@@ -184,12 +184,12 @@ class GridTeam {
         return shared;
     }
 
-    __device__ __forceinline__ int rank() const { return static_cast<int>(thread_of_grid()); }
-    __device__ __forceinline__ int size() const { return gridDim.x * blockDim.x; }
-    __device__ __forceinline__ int group() const { return static_cast<int>(warp_of_grid()); }
-    __device__ __forceinline__ int groups() const { return gridDim.x * warp_count(); }
-    __device__ __forceinline__ int lane() const { return lane_index(); }
-    __device__ __forceinline__ int lanes() const { return warp_threads; }
+    static __device__ __forceinline__ int rank() { return static_cast<int>(thread_of_grid()); }
+    static __device__ __forceinline__ int size() { return gridDim.x * blockDim.x; }
+    static __device__ __forceinline__ int group() { return static_cast<int>(warp_of_grid()); }
+    static __device__ __forceinline__ int groups() { return gridDim.x * warp_count(); }
+    static __device__ __forceinline__ int lane() { return lane_index(); }
+    static __device__ __forceinline__ int lanes() { return warp_threads; }
     __device__ __forceinline__ void sync() { barrier_.wait(); }
 
     /// The reduction of one value per thread, with the same bits in every thread.
@@ -206,7 +206,7 @@ class GridTeam {
         return block_.reduce(value, op);
     }
     template <class T, class Op>
-    __device__ __forceinline__ T reduce_group(T value, Op op) {
+    static __device__ __forceinline__ T reduce_group(T value, Op op) {
         return warp_reduce(value, op);
     }
 
@@ -216,3 +216,11 @@ class GridTeam {
     unsigned char* partial_;
     int turn_ = 0;
 };
+
+/// body(i) for every i < count; a member has every i that is its rank modulo the team's size. Not
+/// unrolled: kernels of many such loops would have much code.
+template <class Team, class Body>
+__device__ __forceinline__ void for_each(int count, Body body) {
+#pragma unroll 1
+    for (int i = Team::rank(); i < count; i += Team::size()) body(i);
+}

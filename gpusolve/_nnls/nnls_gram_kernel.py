@@ -39,7 +39,7 @@ class Team(NamedTuple):
 
 def team_for(m: int, n: int, capacity: int, systems: int) -> Team:
     """The team for systems of this size."""
-    if n <= THREAD_VARIABLES and m <= THREAD_ROWS:
+    if n * m <= 20 and n <= THREAD_VARIABLES and m <= THREAD_ROWS:
         return Team("ThreadTeam", 128, 128, 128)
     if n <= WARP_VARIABLES and m <= WARP_ROWS:
         return Team("WarpTeam", 1, 4, 4 * WARP)
@@ -76,11 +76,10 @@ def layout_of(
 ) -> Layout:
     """The memory of a team, of whose block at most `limit` bytes are shared memory."""
     capacity = min(rows, n)
-    doubles = 4 * [n] + 2 * [rows] + 6 * [capacity] + [capacity]
+    doubles = 3 * [n] + 2 * [rows] + 4 * [capacity]
     if scales:
         doubles += [(m | 1) * n, n * n, n, n]
     counts = [8 * count for count in doubles] + [4 * capacity]
-    # The team that scales places its matrices after the indices.
     vectors = sum(round_up(count * team.stride, ALIGNMENT) for count in counts)
     entries = capacity * (capacity + 1) // 2
     together = team.teams_of_block // team.stride
@@ -136,6 +135,7 @@ def scaled_matrices(problem: Problem, device: Device) -> ScaledMatrices:
     )
     xp = namespace(A)
     G = xp.matmul(columns, columns.swapaxes(-1, -2))
+    G.reshape(matrices, n * n)[:, :: n + 1] += problem.l2 * column_scale**2
     of_own = xp.arange(matrices, dtype=np.int64).reshape(own)
     matrix = xp.ascontiguousarray(xp.broadcast_to(of_own, problem.batch).reshape(-1))
     return ScaledMatrices(columns, G, norm, column_scale, matrix)
