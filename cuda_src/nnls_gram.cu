@@ -97,7 +97,7 @@ struct GramResults {
 /// The scaled matrix of a system.
 template <class Team>
 struct GramMatrix {
-    using Reals = Vector<double, Team::stride>;
+    using Reals = Vector<double, Team>;
 
     Reals columns;  // n x leading, without the rows of the l2 penalty
     long long leading;
@@ -106,6 +106,18 @@ struct GramMatrix {
     Reals column_scale;  // n: powers of two
 
     __device__ __forceinline__ Reals column(int j) const { return columns.from(leading * j); }
+
+    /// Refer to one of the matrices in global memory.
+    __device__ void refer(long long which, const GramOptions& options, const double* all_columns,
+                          const double* all_G, const double* all_norm,
+                          const double* all_column_scale) {
+        const long long first = which * options.n;
+        leading = options.m;
+        columns.first = const_cast<double*>(all_columns) + first * options.m;
+        G.first = const_cast<double*>(all_G) + first * options.n;
+        norm.first = const_cast<double*>(all_norm) + first;
+        column_scale.first = const_cast<double*>(all_column_scale) + first;
+    }
 
     /// Allocate the arrays of a team that scales its matrix itself.
     __device__ void place(TeamMemory<Team>& memory, const GramOptions& options) {
@@ -117,11 +129,14 @@ struct GramMatrix {
     }
 };
 
-/// The vectors of a team. Some share memory: they are never in use at the same time.
+/// The arrays of a team, which are in shared memory: they are the same for all its members. Some
+/// vectors share memory; they are never in use at the same time.
 template <class Team>
-struct GramVectors {
-    using Reals = Vector<double, Team::stride>;
+struct GramArrays {
+    using Reals = Vector<double, Team>;
 
+    GramMatrix<Team> matrix;
+    PassiveInverseArrays<Team> inverse;
     Reals c, w;          // n: A^T b - penalty, corrected; the negative gradient
     Reals slope, all_x;  // n: w / norm of variables that may enter; x by variable
     Reals residual;      // rows: b - A x
@@ -142,33 +157,34 @@ struct GramVectors {
         passive_w = memory.template take<double>(capacity);
         d = g = memory.template take<double>(capacity);
         u = change = memory.template take<double>(capacity);
+        inverse.variables = memory.template take<int>(capacity);
     }
 };
 
 /// out[q] = column_q . vector, for `count` columns: those of `variables`, or the first ones if it
 /// is null. One thread stores an element. Ends without a barrier.
 template <class Team>
-__device__ __noinline__ void multiply_columns(Vector<double, Team::stride> columns,
-                                              long long leading, int m,
-                                              Vector<int, Team::stride> variables, int count,
-                                              Vector<double, Team::stride> vector,
-                                              Vector<double, Team::stride> out) {
+__device__ __noinline__ void multiply_columns(Vector<double, Team> columns, long long leading,
+                                              int m, Vector<int, Team> variables, int count,
+                                              Vector<double, Team> vector,
+                                              Vector<double, Team> out) {
 #pragma unroll 1
     for (int q = Team::group(); q < count; q += Team::groups()) {
         const int j = variables.first == nullptr ? q : variables[q];
         const auto column = columns.from(leading * j);
         double sum = 0;
+#pragma unroll 2
         for (int i = Team::lane(); i < m; i += Team::lanes()) sum += column[i] * vector[i];
-        sum = Team::reduce_group(sum, Add<double>());
+        sum = Team::reduce_group(sum, Called<Add<double>>());
         if (Team::lane() == 0) out[q] = sum;
     }
 }
 
 /// sum_p rows[variables[p] * step] y[p].
 template <class Team>
-__device__ __noinline__ double combine(Vector<double, Team::stride> rows, long long step,
-                                       Vector<int, Team::stride> variables, int length,
-                                       Vector<double, Team::stride> y) {
+__device__ __noinline__ double combine(Vector<double, Team> rows, long long step,
+                                       Vector<int, Team> variables, int length,
+                                       Vector<double, Team> y) {
     double sum = 0;
     for (int p = 0; p < length; ++p) sum += rows[variables[p] * step] * y[p];
     return sum;
@@ -176,10 +192,9 @@ __device__ __noinline__ double combine(Vector<double, Team::stride> rows, long l
 
 /// `start` minus the same, in twice the working precision.
 template <class Team>
-__device__ __noinline__ double subtract_accurately(double start, Vector<double, Team::stride> rows,
-                                                   long long step,
-                                                   Vector<int, Team::stride> variables, int length,
-                                                   Vector<double, Team::stride> y) {
+__device__ __noinline__ double subtract_accurately(double start, Vector<double, Team> rows,
+                                                   long long step, Vector<int, Team> variables,
+                                                   int length, Vector<double, Team> y) {
     Twofold<double> sum{start, 0};
     for (int p = 0; p < length; ++p)
         sum = AddTwofold<double>()(sum, two_product(rows[variables[p] * step], -y[p]));
@@ -188,13 +203,12 @@ __device__ __noinline__ double subtract_accurately(double start, Vector<double, 
 
 template <class T, class Team>
 struct GramSystem {
-    using Reals = Vector<double, Team::stride>;
+    using Reals = Vector<double, Team>;
 
     Team& team;
     const GramOptions& options;
-    const GramMatrix<Team>& matrix;
-    const GramVectors<Team>& at;
-    PassiveInverse<Team>& inverse;
+    const GramArrays<Team>& at;
+    PassiveInverse<Team> inverse;
     const T* given_b;
     long long b_stride;
 
@@ -203,14 +217,15 @@ struct GramSystem {
     int nit, n_updates, n_downdates;
 
     __device__ double b(int i) const { return given_b[i * b_stride] * b_scale; }
-    __device__ double damping(int j) const { return options.root_l2 * matrix.column_scale[j]; }
+    __device__ double damping(int j) const { return options.root_l2 * at.matrix.column_scale[j]; }
     __device__ double penalty(int j) const {
-        return min(options.l1 * b_scale * matrix.column_scale[j], Floating<double>::largest() / 16);
+        return min(options.l1 * b_scale * at.matrix.column_scale[j],
+                   Floating<double>::largest() / 16);
     }
     __device__ Reals gram(int j) const {
-        return matrix.G.from(static_cast<long long>(options.n) * j);
+        return at.matrix.G.from(static_cast<long long>(options.n) * j);
     }
-    __device__ int variable(int p) const { return inverse.variables[p]; }
+    __device__ int variable(int p) const { return at.inverse.variables[p]; }
 
     /// The gradient along variable j for a residual, from the product of column and residual.
     __device__ double gradient(double product, int j, Reals residual) const {
@@ -220,17 +235,17 @@ struct GramSystem {
 
     /// out = A^T residual. Ends without a barrier.
     __device__ void multiply_columns(Reals residual, Reals out) const {
-        ::multiply_columns<Team>(matrix.columns, matrix.leading, options.m, {nullptr}, options.n,
-                                 residual, out);
+        ::multiply_columns<Team>(at.matrix.columns, at.matrix.leading, options.m, {nullptr},
+                                 options.n, residual, out);
     }
     __device__ void multiply_passive_columns(Reals residual, Reals out) const {
-        ::multiply_columns<Team>(matrix.columns, matrix.leading, options.m, inverse.variables,
-                                 inverse.length, residual, out);
+        ::multiply_columns<Team>(at.matrix.columns, at.matrix.leading, options.m,
+                                 at.inverse.variables, inverse.length, residual, out);
     }
 
     /// sum_p rows[variable(p) * step] y[p].
     __device__ double combine(Reals rows, long long step, Reals y) const {
-        return ::combine<Team>(rows, step, inverse.variables, inverse.length, y);
+        return ::combine<Team>(rows, step, at.inverse.variables, inverse.length, y);
     }
 
     /// The sum of f(i) over the elements of this thread, and then over the team.
@@ -250,7 +265,7 @@ struct GramSystem {
                                              magnitude(static_cast<double>(given_b[i * b_stride])));
         });
         for_each<Team>(options.n, [&](int j) {
-            largest_norm = MaxMagnitude<double>()(largest_norm, magnitude(matrix.norm[j]));
+            largest_norm = MaxMagnitude<double>()(largest_norm, magnitude(at.matrix.norm[j]));
         });
         largest = team.reduce(largest, Called<MaxMagnitude<double>>());
         largest_norm = team.reduce(largest_norm, Called<MaxMagnitude<double>>());
@@ -272,7 +287,7 @@ struct GramSystem {
     /// w = c - G x, from the rows of G of the passive variables. Ends without a barrier.
     __device__ void make_gradient() {
         for_each<Team>(options.n, [&](int j) {
-            at.w[j] = at.c[j] - combine(matrix.G.from(j), options.n, at.x);
+            at.w[j] = at.c[j] - combine(at.matrix.G.from(j), options.n, at.x);
         });
     }
 
@@ -292,7 +307,7 @@ struct GramSystem {
         });
         along = team.reduce(along, Called<AddTwo>());
         const double square = gram(j)[j] - along.a, descent = at.w[j] - along.b;
-        if (!(square > resolved_part * matrix.norm[j] * matrix.norm[j])) return false;
+        if (!(square > resolved_part * at.matrix.norm[j] * at.matrix.norm[j])) return false;
         if (!(descent > least * square_root(square))) return false;
         inverse.append(j, at.u, square);
         if (Team::rank() == 0) {
@@ -305,7 +320,7 @@ struct GramSystem {
 
     /// sum_k |a_k| x_k.
     __device__ double size() {
-        return sum(inverse.length, [&](int p) { return matrix.norm[variable(p)] * at.x[p]; });
+        return sum(inverse.length, [&](int p) { return at.matrix.norm[variable(p)] * at.x[p]; });
     }
 
     /// The first variable from j whose entry in `guess`, which is not scaled, is positive and
@@ -324,7 +339,7 @@ struct GramSystem {
     /// Slopes must exceed rounding errors of the terms that cancel in b - A x.
     __device__ bool enter(int most, bool fresh, const T* guess) {
         for_each<Team>(options.n, [&](int j) {
-            at.slope[j] = matrix.norm[j] > 0 ? at.w[j] / matrix.norm[j] : 0;
+            at.slope[j] = at.matrix.norm[j] > 0 ? at.w[j] / at.matrix.norm[j] : 0;
         });
         team.sync();
         for_each<Team>(inverse.length, [&](int p) {
@@ -348,7 +363,7 @@ struct GramSystem {
             if (accepted && entered++ == 0) steep = max(steep, steep_part * steepest.value);
             for_each<Team>(options.n, [&](int i) {
                 if (i == j ||
-                    (accepted && fabs(gram(j)[i]) > alike * matrix.norm[i] * matrix.norm[j]))
+                    (accepted && fabs(gram(j)[i]) > alike * at.matrix.norm[i] * at.matrix.norm[j]))
                     at.slope[i] = 0;
             });
         }
@@ -409,10 +424,10 @@ struct GramSystem {
 
     /// Convert a coefficient from scaled variables, and back; each conversion rounds once.
     __device__ T to_given(double value, int j) const {
-        return static_cast<T>(scaled_by(value, matrix.column_scale[j], b_scale));
+        return static_cast<T>(scaled_by(value, at.matrix.column_scale[j], b_scale));
     }
     __device__ double to_scaled(T value, int j) const {
-        return scaled_by(static_cast<double>(value), b_scale, matrix.column_scale[j]);
+        return scaled_by(static_cast<double>(value), b_scale, at.matrix.column_scale[j]);
     }
 
     /// out = b - A x in twice the working precision, and then -damping x in the rows of the l2
@@ -423,10 +438,10 @@ struct GramSystem {
         for_each<Team>(inverse.length, [&](int p) { at.all_x[variable(p)] = at.x[p]; });
         team.sync();
         for_each<Team>(options.rows(), [&](int i) {
-            out[i] = i < options.m
-                         ? subtract_accurately<Team>(b(i), matrix.columns.from(i), matrix.leading,
-                                                     inverse.variables, inverse.length, at.x)
-                         : -damping(i - options.m) * at.all_x[i - options.m];
+            out[i] = i < options.m ? subtract_accurately<Team>(
+                                         b(i), at.matrix.columns.from(i), at.matrix.leading,
+                                         at.inverse.variables, inverse.length, at.x)
+                                   : -damping(i - options.m) * at.all_x[i - options.m];
         });
         team.sync();
     }
@@ -442,7 +457,7 @@ struct GramSystem {
             const double visible = sum(inverse.length, [&](int p) {
                 const double w = gradient(at.passive_w[p], variable(p), at.witness);
                 at.passive_w[p] = w;
-                return fabs(w) > limit * matrix.norm[variable(p)] ? 1.0 : 0.0;
+                return fabs(w) > limit * at.matrix.norm[variable(p)] ? 1.0 : 0.0;
             });
             if (visible == 0) return;
             inverse.multiply(at.passive_w, at.d);
@@ -459,7 +474,7 @@ struct GramSystem {
     /// Subtract A d, with the rows of the l2 penalty, from the witness.
     __device__ void subtract_fitted() {
         for_each<Team>(options.m, [&](int i) {
-            at.witness[i] -= combine(matrix.columns.from(i), matrix.leading, at.d);
+            at.witness[i] -= combine(at.matrix.columns.from(i), at.matrix.leading, at.d);
         });
         if (options.has_ridge())
             for_each<Team>(inverse.length, [&](int p) {
@@ -512,8 +527,8 @@ struct GramSystem {
             const double x = at.all_x[j], w = gradient(at.w[j], j, at.witness);
             at.w[j] = w;
             const double violation = x > 0 ? fabs(w) : max(w, 0.0);
-            if (matrix.norm[j] > 0)
-                slope = MaxMagnitude<double>()(slope, violation / matrix.norm[j]);
+            if (at.matrix.norm[j] > 0)
+                slope = MaxMagnitude<double>()(slope, violation / at.matrix.norm[j]);
             if (x > 0) apart_and_gap.b += x * w;
         });
         apart_and_gap = team.reduce(apart_and_gap, Called<AddTwo>());
@@ -532,7 +547,7 @@ struct GramSystem {
         });
         team.sync();
         for_each<Team>(options.n, [&](int j) {
-            at.c[j] = at.w[j] + combine(matrix.G.from(j), options.n, at.x);
+            at.c[j] = at.w[j] + combine(at.matrix.G.from(j), options.n, at.x);
         });
         team.sync();
     }
@@ -613,7 +628,7 @@ struct GramSystem {
         for_each<Team>(n, [&](int j) {
             results.x[k * n + j] = to_given(at.all_x[j], j);
             results.dual[k * n + j] = static_cast<T>(
-                ldexp(at.w[j], -exponent(matrix.column_scale[j]) - exponent(b_scale)));
+                ldexp(at.w[j], -exponent(at.matrix.column_scale[j]) - exponent(b_scale)));
         });
         if (Team::rank() == 0) {
             results.rnorm[k] = static_cast<T>(found.fit / b_scale);
@@ -639,7 +654,7 @@ __device__ __forceinline__ double scale_of(double largest) {
     return largest < Floating<double>::infinity() ? inverse_power_of_two(largest) : largest;
 }
 
-/// Scale a matrix into the arrays of a small team, and compute G and the norms. Ends with a
+/// Scale a matrix into the arrays of a small team, and compute G and the norms. Ends without a
 /// barrier.
 template <class T, class Team>
 __device__ void scale_matrix(Team& team, const GramMatrix<Team>& at, const GramOptions& options,
@@ -672,7 +687,6 @@ __device__ void scale_matrix(Team& team, const GramMatrix<Team>& at, const GramO
         const double damping = e / n == e % n ? options.root_l2 * at.column_scale[e / n] : 0;
         at.G[e] = sum + damping * damping;
     });
-    team.sync();
 }
 
 // ---- large matrices: scaled copies in global memory -----------------------------------
@@ -747,7 +761,7 @@ __global__ void __launch_bounds__(scale_warps* warp_threads)
 /// their number in `count`, which is zero before the launch; x is where that method may start.
 /// `limited`: the iteration limit is the user's, so such systems are not listed.
 template <class T, class Team>
-__global__ void __launch_bounds__(Team::threads, 1)
+__global__ void __launch_bounds__(Team::threads, Team::blocks)
     nnls_gram(const T* A, const long long* A_offset, long long row_stride, long long column_stride,
               const double* columns, const double* G, const double* norm,
               const double* column_scale, const long long* which, const T* b,
@@ -762,34 +776,32 @@ __global__ void __launch_bounds__(Team::threads, 1)
     const GramOptions options{m, n, l1, root_l2, tol, maxiter};
     const GramResults<T> results{x, rnorm, dual, kkt, nit, status, n_updates, n_downdates};
 
-    unsigned char* shared = Team::memory(dynamic_shared_memory(), shared_bytes);
-    TeamMemory<Team> near{shared}, far{workspace + Team::index() * workspace_stride};
-    TeamMemory<Team>& memory = vectors_in_shared ? near : far;
-    GramVectors<Team> vectors;
-    vectors.place(memory, options);
-    GramMatrix<Team> matrix;
+    __shared__ GramArrays<Team> arrays_of_block[Team::memories_of_block];
+    GramArrays<Team>& arrays = arrays_of_block[Team::memory_of_block()];
     const bool scales = Team::is_small && columns == nullptr;
-    if (scales) matrix.place(memory, options);
-    PassiveInverse<Team> inverse;
-    inverse.variables = memory.template take<int>(options.capacity());
-    inverse.near = near.template take<double>(near_entries);
-    inverse.far = far.template take<double>(0);
-    inverse.near_entries = near_entries;
+    if (Team::places()) {
+        unsigned char* shared = dynamic_shared_memory() + Team::memory_of_block() * shared_bytes;
+        unsigned char* global = workspace + Team::index() * workspace_stride;
+        TeamMemory<Team> vectors{vectors_in_shared ? shared : global};
+        arrays.place(vectors, options);
+        if (scales) arrays.matrix.place(vectors, options);
+        (vectors_in_shared ? shared : global) += vectors_bytes;
+        TeamMemory<Team> near{shared}, far{global};
+        arrays.inverse.near_entries = near_entries;
+        arrays.inverse.near = near.template take<double>(near_entries);
+        arrays.inverse.far = far.template take<double>(0);
+    }
+    __syncthreads();
 
     for (long long k = Team::index(); k < systems; k += Team::teams()) {
-        if (scales) {
-            scale_matrix(team, matrix, options,
+        if (scales)
+            scale_matrix(team, arrays.matrix, options,
                          GivenMatrix<T>{A + A_offset[k], row_stride, column_stride});
-        } else {
-            const long long first = which[k] * n;
-            matrix.leading = m;
-            matrix.columns.first = const_cast<double*>(columns + first * m);
-            matrix.G.first = const_cast<double*>(G + first * n);
-            matrix.norm.first = const_cast<double*>(norm + first);
-            matrix.column_scale.first = const_cast<double*>(column_scale + first);
-        }
-        GramSystem<T, Team> system{team,    options,         matrix,  vectors,
-                                   inverse, b + b_offset[k], b_stride};
+        else if (Team::places())
+            arrays.matrix.refer(which[k], options, columns, G, norm, column_scale);
+        team.sync();
+        GramSystem<T, Team> system{team,    options, arrays, {arrays.inverse, 0}, b + b_offset[k],
+                                   b_stride};
         if (!system.load()) {
             results.refuse(team, k, n);
         } else {

@@ -16,28 +16,33 @@
 #include "team.cuh"
 
 template <class Team>
-struct PassiveInverse {
-    using Reals = Vector<double, Team::stride>;
-
-    Reals near, far;
+struct PassiveInverseArrays {
+    Vector<double, Team> near, far;
     long long near_entries;
-    Vector<int, Team::stride> variables;
-    int length;
+    Vector<int, Team> variables;
 
     __device__ __forceinline__ double& entry(long long place) const {
         return Team::is_small || place < near_entries ? near[place] : far[place - near_entries];
     }
+};
+
+template <class Team>
+struct PassiveInverse {
+    using Reals = Vector<double, Team>;
+
+    const PassiveInverseArrays<Team>& at;
+    int length;
+
     static __device__ __forceinline__ long long row(int i) {
         return static_cast<long long>(i) * (i + 1) / 2;
     }
     __device__ __forceinline__ double& h(int i, int k) const {
-        return i >= k ? entry(row(i) + k) : entry(row(k) + i);
+        return i >= k ? at.entry(row(i) + k) : at.entry(row(k) + i);
     }
 
     /// out = H in. A thread computes the elements of its rank. Ends without a barrier.
     __device__ void multiply(Reals in, Reals out) const {
-        for_each<Team>(length,
-                       [&](int p) { out[p] = row_times(near, far, near_entries, length, p, in); });
+        for_each<Team>(length, [&](int p) { out[p] = row_times(at, length, p, in); });
     }
 
     /// Append a variable. Its column is the passive columns times `u`, plus an orthogonal part
@@ -48,10 +53,11 @@ struct PassiveInverse {
         for (int i = Team::group(); i < length; i += Team::groups())
 #pragma unroll 1
             for (int k = Team::lane(); k <= i; k += Team::lanes())
-                entry(row(i) + k) += scale * u[i] * u[k];
-        for_each<Team>(length + 1,
-                       [&](int k) { entry(row(length) + k) = k < length ? -scale * u[k] : scale; });
-        if (Team::rank() == 0) variables[length] = variable;
+                at.entry(row(i) + k) += scale * u[i] * u[k];
+        for_each<Team>(length + 1, [&](int k) {
+            at.entry(row(length) + k) = k < length ? -scale * u[k] : scale;
+        });
+        if (Team::rank() == 0) at.variables[length] = variable;
         ++length;
     }
 
@@ -68,21 +74,20 @@ struct PassiveInverse {
 #pragma unroll 1
             for (int k = Team::lane(); k <= i; k += Team::lanes()) {
                 const int other = k == position ? last : k;
-                entry(row(i) + k) = h(from, other) - scale * v[from] * v[other];
+                at.entry(row(i) + k) = h(from, other) - scale * v[from] * v[other];
             }
         }
-        if (Team::rank() == 0) variables[position] = variables[last];
+        if (Team::rank() == 0) at.variables[position] = at.variables[last];
         --length;
     }
 
   private:
     /// sum_k H(p, k) in[k].
-    static __device__ __noinline__ double row_times(Reals near, Reals far, long long near_entries,
+    static __device__ __noinline__ double row_times(const PassiveInverseArrays<Team>& at,
                                                     int length, int p, Reals in) {
-        const PassiveInverse self{near, far, near_entries, {}, length};
         double sum = 0;
-        for (int k = 0; k <= p; ++k) sum += self.entry(row(p) + k) * in[k];
-        for (int k = p + 1; k < length; ++k) sum += self.entry(row(k) + p) * in[k];
+        for (int k = 0; k <= p; ++k) sum += at.entry(row(p) + k) * in[k];
+        for (int k = p + 1; k < length; ++k) sum += at.entry(row(k) + p) * in[k];
         return sum;
     }
 };

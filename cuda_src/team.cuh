@@ -18,14 +18,16 @@
 
 constexpr int alignment_of_arrays = 16;
 
-/// An array whose elements are `stride` elements apart.
-template <class T, int stride>
+/// An array of a team.
+template <class T, class Team>
 struct Vector {
     T* first;
 
-    __device__ __forceinline__ T& operator[](int i) const { return first[i * stride]; }
-    __device__ __forceinline__ T& operator[](long long i) const { return first[i * stride]; }
-    __device__ __forceinline__ Vector from(long long i) const { return {first + i * stride}; }
+    template <class Index>
+    __device__ __forceinline__ T& operator[](Index i) const {
+        return first[i * Team::stride + Team::offset()];
+    }
+    __device__ __forceinline__ Vector from(long long i) const { return {first + i * Team::stride}; }
 };
 
 __device__ __forceinline__ long long aligned_bytes(long long bytes) {
@@ -38,8 +40,8 @@ struct TeamMemory {
     unsigned char* next;
 
     template <class T>
-    __device__ Vector<T, Team::stride> take(long long count) {
-        T* first = reinterpret_cast<T*>(next) + Team::offset();
+    __device__ Vector<T, Team> take(long long count) {
+        T* first = reinterpret_cast<T*>(next);
         next += aligned_bytes(count * Team::stride * static_cast<long long>(sizeof(T)));
         return {first};
     }
@@ -47,19 +49,19 @@ struct TeamMemory {
 
 /// One thread.
 struct ThreadTeam {
-    static constexpr int teams_of_block = 128, threads = 128, stride = teams_of_block;
+    static constexpr int teams_of_block = 128, threads = 128, blocks = 4, stride = teams_of_block;
+    static constexpr int memories_of_block = 1;
     static constexpr bool is_small = true;
 
     struct Storage {};
     __device__ ThreadTeam(Storage&, unsigned char*) {}
 
     static __device__ __forceinline__ int offset() { return threadIdx.x; }
+    static __device__ __forceinline__ int memory_of_block() { return 0; }
+    static __device__ __forceinline__ bool places() { return threadIdx.x == 0; }
     static __device__ __forceinline__ long long index() { return thread_of_grid(); }
     static __device__ __forceinline__ long long teams() {
         return static_cast<long long>(gridDim.x) * blockDim.x;
-    }
-    static __device__ __forceinline__ unsigned char* memory(unsigned char* shared, long long) {
-        return shared;
     }
 
     static __device__ __forceinline__ int rank() { return 0; }
@@ -82,20 +84,19 @@ struct ThreadTeam {
 
 /// One warp.
 struct WarpTeam {
-    static constexpr int teams_of_block = 4, threads = 4 * warp_threads, stride = 1;
+    static constexpr int teams_of_block = 4, threads = 4 * warp_threads, blocks = 3, stride = 1;
+    static constexpr int memories_of_block = 4;
     static constexpr bool is_small = true;
 
     struct Storage {};
     __device__ WarpTeam(Storage&, unsigned char*) {}
 
     static __device__ __forceinline__ int offset() { return 0; }
+    static __device__ __forceinline__ int memory_of_block() { return warp_index(); }
+    static __device__ __forceinline__ bool places() { return lane_index() == 0; }
     static __device__ __forceinline__ long long index() { return warp_of_grid(); }
     static __device__ __forceinline__ long long teams() {
         return static_cast<long long>(gridDim.x) * warp_count();
-    }
-    static __device__ __forceinline__ unsigned char* memory(unsigned char* shared,
-                                                            long long bytes) {
-        return shared + warp_index() * bytes;
     }
 
     static __device__ __forceinline__ int rank() { return lane_index(); }
@@ -120,7 +121,8 @@ struct WarpTeam {
 /// One block.
 class BlockTeam {
   public:
-    static constexpr int teams_of_block = 1, threads = 512, stride = 1;
+    static constexpr int teams_of_block = 1, threads = 512, blocks = 1, stride = 1;
+    static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false;
 
     /// The partial results of the warps, double-buffered.
@@ -131,11 +133,10 @@ class BlockTeam {
     __device__ explicit BlockTeam(Storage& storage, unsigned char* = nullptr) : storage_(storage) {}
 
     static __device__ __forceinline__ int offset() { return 0; }
+    static __device__ __forceinline__ int memory_of_block() { return 0; }
+    static __device__ __forceinline__ bool places() { return threadIdx.x == 0; }
     static __device__ __forceinline__ long long index() { return blockIdx.x; }
     static __device__ __forceinline__ long long teams() { return gridDim.x; }
-    static __device__ __forceinline__ unsigned char* memory(unsigned char* shared, long long) {
-        return shared;
-    }
 
     static __device__ __forceinline__ int rank() { return threadIdx.x; }
     static __device__ __forceinline__ int size() { return blockDim.x; }
@@ -165,7 +166,8 @@ class BlockTeam {
 /// All blocks of a cooperative launch.
 class GridTeam {
   public:
-    static constexpr int teams_of_block = 1, threads = 256, stride = 1;
+    static constexpr int teams_of_block = 1, threads = 256, blocks = 1, stride = 1;
+    static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false;
 
     using Storage = BlockTeam::Storage;
@@ -178,11 +180,10 @@ class GridTeam {
           partial_(global + alignment_of_arrays) {}
 
     static __device__ __forceinline__ int offset() { return 0; }
+    static __device__ __forceinline__ int memory_of_block() { return 0; }
+    static __device__ __forceinline__ bool places() { return threadIdx.x == 0; }
     static __device__ __forceinline__ long long index() { return 0; }
     static __device__ __forceinline__ long long teams() { return 1; }
-    static __device__ __forceinline__ unsigned char* memory(unsigned char* shared, long long) {
-        return shared;
-    }
 
     static __device__ __forceinline__ int rank() { return static_cast<int>(thread_of_grid()); }
     static __device__ __forceinline__ int size() { return gridDim.x * blockDim.x; }
