@@ -205,6 +205,7 @@ def test_transpose_with_and_without_padding(
     assert found.per_block["barriers"] == (1, 1, 1)
     assert found.shared_requests == 32 + 32
     assert found.shared_wavefronts == 32 + 32 * conflicts
+    assert found.per_block["work"].mean == 2 * 32 * 4 / 2 + 32 + 32 * conflicts
     assert sorted(one.wavefronts for one in found.shared.values()) == sorted(
         [32, 32 * conflicts]
     )
@@ -280,6 +281,9 @@ def test_warp_operations_atomics_and_fences(costs: Any) -> None:
     assert found.atomics == 2 * blocks * threads
     assert found.fences == blocks * threads
     assert found.per_block["shuffles"] == (4, 4, 4)
+    sectors = 2 * (1 + 1 + 4)  # of counts[0], counts[1] and result, by 2 warps
+    assert found.per_block["global_sectors"] == (sectors,) * 3
+    assert found.per_block["work"].mean == sectors / 2 + 4 + 2
 
 
 def test_intervals_with_a_load(costs: Any) -> None:
@@ -295,9 +299,9 @@ def test_intervals_with_a_load(costs: Any) -> None:
 
 def test_loads_of_an_interval_count_once(costs: Any) -> None:
     y = np.zeros(32, np.float32)
-    assert costs("read_again", (2,), (32,), floats(32), y, np.int32(5)).per_block[
-        "load_intervals"
-    ] == (1, 1, 1)
+    blocks = 50  # more than run at the same time
+    found = costs("read_again", (blocks,), (32,), floats(32), y, np.int32(5))
+    assert found.load_intervals == blocks
     assert costs("shared_doubles", (1,), (64,), np.zeros(64)).load_intervals == 0
     counts, result = np.zeros(2, np.int32), np.zeros(64, np.int32)
     assert costs("operations", (1,), (64,), counts, result).load_intervals == 0
@@ -495,6 +499,16 @@ def test_issue_of_a_reduction() -> None:
     assert found.bounds["shared memory"] == pytest.approx(rounds * shared / CLOCK)
     # All blocks are resident at the same time, so their latencies overlap.
     assert found.bounds["latency"] == pytest.approx((9 * 80 + 270) / CLOCK)
+
+
+def test_issue_of_warp_operations() -> None:
+    kernel = Kernel(SOURCE, "operations")
+    counts, result = np.zeros(2, np.int32), np.zeros(64, np.int32)
+    with profile() as report:
+        kernel((1,), (64,), (counts, result))
+    (found,) = report.predict("H200").kernels
+    # Two shuffles, a vote, a barrier of the warp, two atomics and a store.
+    assert found.bounds["issue"] == pytest.approx(2 * 7 / 4 / CLOCK)
 
 
 def test_latencies_of_blocks_that_are_not_resident_add_up() -> None:

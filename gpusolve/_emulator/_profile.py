@@ -132,7 +132,9 @@ class Report:
         Notes
         -----
         The prediction is for the launches that were counted: kernels whose grid depends
-        on the device launch fewer blocks on the emulated one.
+        on the device launch fewer blocks on the emulated one. Sectors that are moved
+        more than once count as traffic of the L2 cache, though a multiprocessor may
+        have them in its own cache.
         """
         return predict(self.launched, device)
 
@@ -201,11 +203,15 @@ def profile(*, run_kernels: bool = True) -> Iterator[Report]:
     -----
     Counts are exact for the launch shape of the emulated device, which has two
     multiprocessors: kernels whose grid depends on the device launch fewer blocks than
-    on a GPU. A request combines the lanes of a warp that execute the same instruction
-    the same number of times since their last barrier or warp operation; where lanes are
-    in different iterations of a loop at the same time, a GPU needs more requests.
-    Kernels that wait for other blocks in a loop read their flags a number of times that
-    depends on the schedule.
+    on a GPU. Kernels that wait for other blocks in a loop read their flags a number of
+    times that depends on the schedule.
+
+    A request combines the lanes of a warp that execute the same instruction the same
+    number of times since their last barrier or warp operation. Lanes that leave a loop
+    early, or take different branches, are counted as on a GPU. An instruction that
+    lanes reach in different iterations of a loop is one request here, and needs one for
+    each of these iterations on a GPU: ``if (k == threadIdx.x) y[k] = 0;`` in a loop over
+    k is one request instead of 32.
 
     Kernels are compiled once more for the profile, and run one block at a time.
 

@@ -3,7 +3,8 @@
 // A request is one memory instruction of a warp. The emulator runs the lanes of a warp one
 // after another, so their accesses are combined afterwards: accesses of different lanes belong
 // to one request if they are the same execution of the same instruction, counted since the
-// lane's last barrier or warp operation. On a GPU, divergent lanes may need more requests.
+// lane's last barrier or warp operation. Lanes that reach an instruction in different iterations
+// of a loop need more requests on a GPU.
 //
 // Global memory moves in sectors of 32 bytes; the address of an array's first element counts as
 // a multiple of 32. Shared memory has 32 banks of 4 bytes. Lanes that access different words of
