@@ -210,8 +210,8 @@ def profile(*, run_kernels: bool = True) -> Iterator[Report]:
     number of times since their last barrier or warp operation. Lanes that leave a loop
     early, or take different branches, are counted as on a GPU. An instruction that
     lanes reach in different iterations of a loop is one request here, and needs one for
-    each of these iterations on a GPU: ``if (k == threadIdx.x) y[k] = 0;`` in a loop over
-    k is one request instead of 32.
+    each of these iterations on a GPU: ``if (k == threadIdx.x) y[k] = 0;`` in a loop
+    over k is one request instead of 32.
 
     Kernels are compiled once more for the profile, and run one block at a time.
 
