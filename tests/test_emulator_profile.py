@@ -433,6 +433,7 @@ def test_predictions_name_their_bound() -> None:
         kernel((n // 128,), (128,), (floats(n), np.zeros(n, np.float32), np.int32(n)))
     (predicted,) = report.predict("H200").kernels
     assert predicted.bounds["device memory"] == pytest.approx(2 * FLOAT * n / 4.8e12)
+    assert predicted.bounds["L2"] == pytest.approx(2 * FLOAT * n / 5.5e12)
     assert predicted.bound == "launches"
     assert report.predict("A100").seconds == predicted.seconds
     assert "not a measurement" in str(report.predict("RTX 4090"))
@@ -511,15 +512,22 @@ def test_issue_of_warp_operations() -> None:
     assert found.bounds["issue"] == pytest.approx(2 * 7 / 4 / CLOCK)
 
 
-def test_latencies_of_blocks_that_are_not_resident_add_up() -> None:
-    resident = 132 * 32
+@pytest.mark.parametrize(
+    ("device", "clock", "threads", "resident"),
+    [("H200", CLOCK, 1, 132 * 32), ("RTX 4090", 2.5e9, 1024, 128)],
+)
+def test_latencies_of_blocks_that_are_not_resident_add_up(
+    device: str, clock: float, threads: int, resident: int
+) -> None:
     kernel = Kernel(SOURCE, "copy")
     for blocks, waves in ((resident, 1), (resident + 1, 2)):
-        x, y = floats(blocks), np.zeros(blocks, np.float32)
+        n = blocks * threads
         with profile() as report:
-            kernel((blocks,), (1,), (x, y, np.int32(blocks)))
-        (found,) = report.predict("H200").kernels
-        assert found.bounds["latency"] == pytest.approx(waves * 270 / CLOCK)
+            kernel(
+                (blocks,), (threads,), (floats(n), np.zeros(n, np.float32), np.int32(n))
+            )
+        (found,) = report.predict(device).kernels
+        assert found.bounds["latency"] == pytest.approx(waves * 270 / clock)
 
 
 def test_a_chain_of_loads_is_bound_by_latency() -> None:
