@@ -207,11 +207,13 @@ def profile(*, run_kernels: bool = True) -> Iterator[Report]:
     times that depends on the schedule.
 
     A request combines the lanes of a warp that execute the same instruction the same
-    number of times since their last barrier or warp operation. Lanes that leave a loop
-    early, or take different branches, are counted as on a GPU. An instruction that
-    lanes reach in different iterations of a loop is one request here, and needs one for
-    each of these iterations on a GPU: ``if (k == threadIdx.x) y[k] = 0;`` in a loop
-    over k is one request instead of 32.
+    number of times since their last barrier or warp operation. So lanes that take
+    different branches, or leave a loop early, are counted as on a GPU. But lanes that
+    reach an instruction in different iterations of a loop share a request here, and do
+    not on a GPU: ``if (k == threadIdx.x) y[k] = 0;`` in a loop over k is 1 request
+    instead of 32. In a loop within a loop, the requests are those of the lane with the
+    most iterations in total; on a GPU, those of the longest lane in each outer
+    iteration.
 
     Kernels are compiled once more for the profile, and run one block at a time.
 
