@@ -26,9 +26,9 @@ WORK_CLOCKS = {
     "shuffles": 1.0,
     "votes": 1.0,
 }
-"""Clocks of a multiprocessor for one of each. The L2 cache sends it 64 bytes per clock,
-shared memory one wavefront; it shuffles 32 lanes per clock. From NVIDIA's programming
-guide and architecture white papers, for compute capability 8.0 to 9.0."""
+"""Clocks of a multiprocessor for one of each. Shared memory sends it one wavefront per
+clock, and it shuffles 32 lanes, as in NVIDIA's programming guide. That the L2 cache
+sends it 64 bytes, and that votes take as long as shuffles, is assumed."""
 
 
 class Device(NamedTuple):
