@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gpusolve
+from gpusolve import _emulator
 from gpusolve.emulator import Kernel, profile
 
 SECTOR = 32
@@ -106,6 +107,24 @@ __global__ void arithmetic(const T* x, T* y) {
     y[5] = fma(a, b, c);
 }
 
+__global__ void follow(const int* next, int* last, int steps) {
+    __shared__ int place;
+    if (threadIdx.x == 0) place = blockIdx.x;
+    __syncthreads();
+    for (int k = 0; k < steps; ++k) {
+        const int found = next[place];
+        __syncthreads();
+        if (threadIdx.x == 0) place = found;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) last[blockIdx.x] = place;
+}
+
+__global__ void branch_in_iteration(const float* x, float* y) {
+    for (int k = 0; k < 32; ++k)
+        if (threadIdx.x == k) y[k] = x[k];
+}
+
 __global__ void loop(const float* x, float* y, int n) {
     float total = 0;
     for (int k = threadIdx.x; k < n; k += blockDim.x) total += x[k];
@@ -186,6 +205,7 @@ def test_transpose_with_and_without_padding(
     assert found.per_block["barriers"] == (1, 1, 1)
     assert found.shared_requests == 32 + 32
     assert found.shared_wavefronts == 32 + 32 * conflicts
+    assert found.per_block["work"].mean == 2 * 32 * 4 / 2 + 32 + 32 * conflicts
     assert sorted(one.wavefronts for one in found.shared.values()) == sorted(
         [32, 32 * conflicts]
     )
@@ -203,6 +223,34 @@ def test_a_reduction_in_shared_memory(costs: Any) -> None:
     assert found.shared_requests == blocks * (threads // WARP + 3 * warps + 1)
     assert found.shared_lanes == blocks * (threads + 3 * (threads - 1) + 1)
     assert found.arithmetic == {"float32 add": blocks * (threads - 1)}
+
+
+def test_reduce512_of_the_paper() -> None:
+    directory = Path(__file__).parent / "kernels"
+    kernel = _emulator.Kernel(
+        directory / "block_primitives.cu",
+        "sum_by_reduce512<float>",
+        Path(__file__).parents[1] / "cuda_src",
+    )
+    values, sums = floats(512), np.zeros(512, np.float32)
+    with profile() as report:
+        kernel((1,), (512,), (values, sums))
+    np.testing.assert_array_equal(sums, values.sum())
+    (found,) = report.kernels
+    steps = 4  # by the block, with 256, 128, 64 and 32 threads
+    last_steps = 5  # by one warp
+    assert found.barriers == 1 + steps + 1
+    assert found.warp_barriers == 2 * last_steps
+    # A step has two reads and a write. Before it the values are written, and after it
+    # every thread reads the sum.
+    warps = 8 + 4 + 2 + 1
+    assert found.shared_requests == 16 + 3 * (warps + last_steps) + 16
+    assert found.shared_wavefronts == found.shared_requests
+    lanes = 256 + 128 + 64 + 32 + last_steps * WARP
+    assert found.shared_lanes == 512 + 3 * lanes + 512
+    assert found.arithmetic == {"float32 add": lanes}
+    assert found.global_requests == 16 + 16
+    assert found.load_intervals == 1
 
 
 def test_bytes_that_are_read_again(costs: Any) -> None:
@@ -233,6 +281,38 @@ def test_warp_operations_atomics_and_fences(costs: Any) -> None:
     assert found.atomics == 2 * blocks * threads
     assert found.fences == blocks * threads
     assert found.per_block["shuffles"] == (4, 4, 4)
+    sectors = 2 * (1 + 1 + 4)  # of counts[0], counts[1] and result, by 2 warps
+    assert found.per_block["global_sectors"] == (sectors,) * 3
+    assert found.per_block["work"].mean == sectors / 2 + 4 + 2
+
+
+def test_intervals_with_a_load(costs: Any) -> None:
+    blocks, steps = 3, 7
+    last = np.zeros(blocks, np.int32)
+    following = np.arange(1, 11, dtype=np.int32)
+    found = costs("follow", (blocks,), (64,), following, last, np.int32(steps))
+    assert last.tolist() == [block + steps for block in range(blocks)]
+    assert found.per_block["barriers"] == (1 + 2 * steps,) * 3
+    assert found.per_block["load_intervals"] == (steps,) * 3
+    assert found.load_intervals == blocks * steps
+
+
+def test_loads_of_an_interval_count_once(costs: Any) -> None:
+    y = np.zeros(32, np.float32)
+    blocks = 50  # more than run at the same time
+    found = costs("read_again", (blocks,), (32,), floats(32), y, np.int32(5))
+    assert found.load_intervals == blocks
+    assert costs("shared_doubles", (1,), (64,), np.zeros(64)).load_intervals == 0
+    counts, result = np.zeros(2, np.int32), np.zeros(64, np.int32)
+    assert costs("operations", (1,), (64,), counts, result).load_intervals == 0
+
+
+def test_lanes_in_different_iterations_share_a_request(costs: Any) -> None:
+    """The limit that the notes of `profile` state: a GPU needs 32 requests."""
+    found = costs(
+        "branch_in_iteration", (1,), (32,), floats(32), np.zeros(32, np.float32)
+    )
+    assert found.arrays["x"].requests == 1
 
 
 def test_inactive_lanes(costs: Any) -> None:
@@ -322,10 +402,14 @@ def test_the_table_names_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     with profile() as report:
         gpusolve.scan(floats(5000))
     table = str(report).splitlines()
-    assert len(table) == 1 + len(report.kernels)
+    assert len(table) == 2 + len(report.kernels)
     assert table[0].startswith("kernel")
     assert table[1].startswith("scan<")
     assert report.host.allocations >= 1
+    assert table[-1] == (
+        f"host: launches 1, allocations {report.host.allocations}, "
+        f"memsets {report.host.memsets}, synchronizations 0, copies 0"
+    )
 
 
 def test_the_paper_s_dot_products_beat_the_naive_kernel(
@@ -349,8 +433,123 @@ def test_predictions_name_their_bound() -> None:
         kernel((n // 128,), (128,), (floats(n), np.zeros(n, np.float32), np.int32(n)))
     (predicted,) = report.predict("H200").kernels
     assert predicted.bounds["device memory"] == pytest.approx(2 * FLOAT * n / 4.8e12)
+    assert predicted.bounds["L2"] == pytest.approx(2 * FLOAT * n / 5.5e12)
     assert predicted.bound == "launches"
     assert report.predict("A100").seconds == predicted.seconds
     assert "not a measurement" in str(report.predict("RTX 4090"))
     with pytest.raises(ValueError, match=r"device must be one of .*got 'GTX 680'"):
         report.predict("GTX 680")
+
+
+CLOCK = 1.98e9
+"""Of an H200."""
+
+
+@pytest.mark.parametrize(
+    ("device", "multiprocessors"), [("H200", 132), ("A100", 108), ("RTX 4090", 128)]
+)
+def test_blocks_over_multiprocessors(device: str, multiprocessors: int) -> None:
+    kernel = Kernel(SOURCE, "copy")
+    n = multiprocessors * WARP
+    x, y = floats(2 * n), np.zeros(2 * n, np.float32)
+    with profile() as report:
+        kernel((multiprocessors,), (WARP,), (x, y, np.int32(n)))
+    (found,) = report.predict(device).kernels
+    assert (found.rounds, found.filled, found.balance) == (1, 1, 1)
+    with profile() as report:
+        for blocks in (multiprocessors + 1, 1):
+            kernel((blocks,), (WARP,), (x, y, np.int32(n + WARP)))
+    (found,) = report.predict(device).kernels
+    assert found.rounds == 2 + 1
+    assert found.filled == pytest.approx((multiprocessors + 2) / 3 / multiprocessors)
+    assert "   3 " in str(report.predict(device)).splitlines()[-1]
+
+
+def test_the_largest_block_bounds_the_time() -> None:
+    kernel = Kernel(SOURCE, "unequal_blocks")
+    with profile() as report:
+        kernel((4,), (32,), (floats(4 * 32), np.zeros(4 * 32, np.float32)))
+    (found,) = report.predict("H200").kernels
+    assert found.balance == 20 / 14
+    # A multiprocessor gets 64 bytes per clock from the L2 cache: two sectors.
+    assert found.bounds["L2"] == pytest.approx(20 / 2 / CLOCK)
+
+
+def test_one_block_cannot_use_the_whole_device() -> None:
+    n = 1 << 14
+    kernel = Kernel(SOURCE, "loop")
+    with profile() as report:
+        kernel((1,), (64,), (floats(n), np.zeros(64, np.float32), np.int32(n)))
+    (found,) = report.predict("H200").kernels
+    sectors = (n + 64) * FLOAT // SECTOR
+    assert found.bounds["L2"] == pytest.approx(sectors / 2 / CLOCK)
+    assert found.bounds["float32"] == pytest.approx(n / 128 / CLOCK)
+
+
+def test_issue_of_a_reduction() -> None:
+    blocks, rounds = 133, 2
+    kernel = Kernel(SOURCE, "sum")
+    x, y = floats(256 * blocks), np.zeros(blocks, np.float32)
+    with profile() as report:
+        kernel((blocks,), (256,), (x, y))
+    (found,) = report.predict("H200").kernels
+    shared = 8 + 3 * 12 + 1  # as in test_a_reduction_in_shared_memory
+    barriers = 9 * 8  # each by 8 warps
+    instructions = 8 + 1 + shared + barriers + 255 / WARP
+    assert found.bounds["issue"] == pytest.approx(rounds * instructions / 4 / CLOCK)
+    assert found.bounds["shared memory"] == pytest.approx(rounds * shared / CLOCK)
+    # All blocks are resident at the same time, so their latencies overlap.
+    assert found.bounds["latency"] == pytest.approx((9 * 80 + 270) / CLOCK)
+
+
+def test_issue_of_warp_operations() -> None:
+    kernel = Kernel(SOURCE, "operations")
+    counts, result = np.zeros(2, np.int32), np.zeros(64, np.int32)
+    with profile() as report:
+        kernel((1,), (64,), (counts, result))
+    (found,) = report.predict("H200").kernels
+    # Two shuffles, a vote, a barrier of the warp, two atomics and a store.
+    assert found.bounds["issue"] == pytest.approx(2 * 7 / 4 / CLOCK)
+
+
+@pytest.mark.parametrize(
+    ("device", "clock", "threads", "resident"),
+    [("H200", CLOCK, 1, 132 * 32), ("RTX 4090", 2.5e9, 1024, 128)],
+)
+def test_latencies_of_blocks_that_are_not_resident_add_up(
+    device: str, clock: float, threads: int, resident: int
+) -> None:
+    kernel = Kernel(SOURCE, "copy")
+    for blocks, waves in ((resident, 1), (resident + 1, 2)):
+        n = blocks * threads
+        with profile() as report:
+            kernel(
+                (blocks,), (threads,), (floats(n), np.zeros(n, np.float32), np.int32(n))
+            )
+        (found,) = report.predict(device).kernels
+        assert found.bounds["latency"] == pytest.approx(waves * 270 / clock)
+
+
+def test_a_chain_of_loads_is_bound_by_latency() -> None:
+    steps = 1000
+    kernel = Kernel(SOURCE, "follow")
+    following = np.arange(1, steps + 2, dtype=np.int32)
+    last = np.zeros(1, np.int32)
+    with profile() as report:
+        kernel((1,), (32,), (following, last, np.int32(steps)))
+    (found,) = report.predict("H200").kernels
+    assert found.bound == "latency"
+    assert found.seconds == pytest.approx(((1 + 2 * steps) * 80 + steps * 270) / CLOCK)
+
+
+def test_launches_are_also_listed_one_by_one() -> None:
+    kernel = Kernel(SOURCE, "copy")
+    x, y = floats(64), np.zeros(64, np.float32)
+    with profile() as report:
+        for n in (64, 32):
+            kernel((2,), (32,), (x, y, np.int32(n)))
+    assert [one.launches for one in report.launched] == [1, 1]
+    assert [one.global_sectors for one in report.launched] == [2 * 8, 2 * 4]
+    (total,) = report.kernels
+    assert total.global_sectors == 3 * 8
+    assert total.per_block["global_sectors"] == (0, 4, 8)

@@ -497,16 +497,16 @@ def test_bases(second: SecondDevice, outside: str) -> None:
 # ---- synchronisations ----------------------------------------------------------------
 
 
-def synchronizations(second: SecondDevice, function: Any, *args: Any) -> int:
-    """Reads of device arrays by the host in one call; kernels do run."""
+def host_costs(second: SecondDevice, function: Any, *args: Any) -> Any:
+    """What the host does in one call; kernels do run."""
     arrays = [second.array(value) for value in args]
     with gpusolve.emulator.profile() as report:
         function(*arrays)
     assert report.host.launches == sum(one.launches for one in report.kernels)
-    return report.host.synchronizations
+    return report.host
 
 
-def test_calls_do_not_synchronise(second: SecondDevice) -> None:
+def test_calls_neither_synchronise_nor_copy(second: SecondDevice) -> None:
     x, b = numbers[0], numbers[:, :4]
     mask = x > 3
     for function, args in {
@@ -517,17 +517,37 @@ def test_calls_do_not_synchronise(second: SecondDevice) -> None:
         gpusolve.gemv: (numbers, x),
         gpusolve.nnls: (np.eye(4), b),
     }.items():
-        assert synchronizations(second, function, *args) == 0, function.__name__
+        host = host_costs(second, function, *args)
+        assert (host.synchronizations, host.copies) == (0, 0), function.__name__
 
 
 def test_segmented_reduce_reads_one_number(second: SecondDevice) -> None:
     lengths = np.array([100, 0, 250])
-    assert synchronizations(second, gpusolve.segmented_reduce, numbers[0], lengths) == 1
+    host = host_costs(second, gpusolve.segmented_reduce, numbers[0], lengths)
+    assert (host.synchronizations, host.copies) == (1, 1)
 
 
 def test_multiply_reads_one_array(second: SecondDevice) -> None:
     A = scipy.sparse.coo_matrix(numbers)
-    assert synchronizations(second, gpusolve.sparse.multiply, A, A) == 1
+    host = host_costs(second, gpusolve.sparse.multiply, A, A)
+    assert (host.synchronizations, host.copies) == (1, 1)
+
+
+def test_copies_between_host_and_device(second: SecondDevice) -> None:
+    cupy = second.cupy
+    with gpusolve.emulator.profile() as report:
+        array = cupy.asarray(flags)
+        assert (report.host.copies, report.host.synchronizations) == (1, 0)
+        cupy.asarray(array), array.copy(), array + 1
+        with second.device:
+            cupy.asarray(array)  # from device to device
+        assert (report.host.copies, report.host.synchronizations) == (1, 0)
+        array.get()
+        assert (report.host.copies, report.host.synchronizations) == (2, 1)
+        int(array[0]), bool(array[0]), float(array[0]), array[0].item()
+        assert (report.host.copies, report.host.synchronizations) == (6, 5)
+        array[array == 1], cupy.flatnonzero(array)
+        assert (report.host.copies, report.host.synchronizations) == (8, 7)
 
 
 def test_a_dry_run_launches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

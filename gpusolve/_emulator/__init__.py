@@ -17,7 +17,7 @@ from ._compiler import cache_directory, compiler
 from ._device import multiprocessors, shared_memory_per_block
 from ._errors import CompileError, KernelError
 from ._kernel import Kernel
-from ._profile import count_synchronization, profile
+from ._profile import count_copy_to_device, count_copy_to_host, profile
 from ._races import races
 from ._schedule import schedule
 
@@ -27,7 +27,8 @@ __all__ = [
     "KernelError",
     "cache_directory",
     "compiler",
-    "count_synchronization",
+    "count_copy_to_device",
+    "count_copy_to_host",
     "empty",
     "multiprocessors",
     "profile",

@@ -16,9 +16,9 @@ SECTOR_BYTES = 32
 class Spread(NamedTuple):
     """A count per block: the least, the mean and the most of all blocks."""
 
-    least: int
+    least: float
     mean: float
-    most: int
+    most: float
 
 
 @dataclass
@@ -80,12 +80,20 @@ class KernelCosts:
         `blocks` and `threads` are added over the launches.
     per_block : dict of str to Spread
         Counts per block, of the last launch: barriers, warp_barriers, shuffles, votes,
-        atomics, fences, global_sectors, shared_wavefronts.
+        atomics, fences, global_sectors, shared_wavefronts, load_intervals; and work,
+        the clocks that a multiprocessor needs for its sectors, wavefronts, shuffles and
+        votes.
     barriers, warp_barriers, shuffles, votes, atomics, fences : int
         Sums over all blocks. A block executes a barrier; a warp executes warp barriers,
         shuffles and votes; a thread executes atomics and fences.
     grid_barriers : int
         Barriers of all blocks of a launch.
+    load_intervals : int
+        Intervals between two barriers of a block in which a thread loads from global
+        memory, added over the blocks. Loads of one interval can be in flight together;
+        if a block waits for them at the next barrier, those of two intervals cannot.
+        So this is the least number of global loads that depend on each other: threads
+        that follow pointers in an interval have longer chains.
     arrays : dict of str to ArrayCosts
         Global memory, by the name of the argument.
     shared : dict of str to SharedCosts
@@ -108,6 +116,7 @@ class KernelCosts:
     atomics: int = 0
     fences: int = 0
     grid_barriers: int = 0
+    load_intervals: int = 0
     arrays: dict[str, ArrayCosts] = field(default_factory=dict)
     shared: dict[str, SharedCosts] = field(default_factory=dict)
     arithmetic: Counter[str] = field(default_factory=Counter)
@@ -165,9 +174,26 @@ class KernelCosts:
 
     @property
     def balance(self) -> float:
-        """Work of the largest block over the mean; 1 is balanced."""
-        work = (self.per_block.get(k) for k in ("global_sectors", "shared_wavefronts"))
-        return max((one.most / one.mean for one in work if one and one.mean), default=1)
+        """Work of the largest block over the mean, in the last launch."""
+        work = self.per_block["work"]
+        return work.most / work.mean if work.mean else 1.0
+
+    def add(self, launch: KernelCosts) -> None:
+        """Add the counts of the next launch."""
+        _add_integers(self, launch)
+        for name, array in launch.arrays.items():
+            _add_integers(self.arrays.setdefault(name, ArrayCosts()), array)
+        for line, shared in launch.shared.items():
+            _add_integers(self.shared.setdefault(line, SharedCosts()), shared)
+        self.arithmetic.update(launch.arithmetic)
+        self.per_block = launch.per_block
+
+
+def _add_integers(total: object, one: object) -> None:
+    """Add the integers of a record to those of another record of its class."""
+    for name, value in vars(one).items():
+        if isinstance(value, int):
+            setattr(total, name, getattr(total, name) + value)
 
 
 @dataclass
@@ -178,8 +204,11 @@ class HostCosts:
     ----------
     launches, allocations, memsets : int
     synchronizations : int
-        Reads of device arrays by the host. NumPy arrays, which the emulator uses, are
-        on the host: reading them is not counted.
+        Reads of device arrays by the host, which waits for the device.
+    copies : int
+        Copies between host and device, in both directions; a read is one of them.
+        NumPy arrays, which the emulator uses, are on the host: they are neither copied
+        nor waited for.
     seconds : float
         Time of the ``with`` block, without the launches. The first call of a kernel
         includes its compilation.
@@ -189,7 +218,12 @@ class HostCosts:
     allocations: int = 0
     memsets: int = 0
     synchronizations: int = 0
+    copies: int = 0
     seconds: float = 0.0
+
+    def __str__(self) -> str:
+        counts = {k: value for k, value in vars(self).items() if k != "seconds"}
+        return "host: " + ", ".join(f"{name} {n}" for name, n in counts.items())
 
     @contextlib.contextmanager
     def launch(self) -> Iterator[None]:

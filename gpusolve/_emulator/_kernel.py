@@ -16,7 +16,7 @@ from ._arguments import Array, Parameter, checked
 from ._compiler import Variant, build
 from ._errors import KernelError
 from ._memory import DeviceMemory, NamedArray
-from ._profile import Report, active_report, add_launch
+from ._profile import Report, active_report, costs_of_launch
 from ._program import Program, Request
 from ._races import watching
 from ._report import explain
@@ -164,15 +164,15 @@ class Kernel:
             yield
             return
         program, spans = self._program, memory.named_spans()
-        blocks, threads = math.prod(request.grid), math.prod(request.block)
+        threads = math.prod(request.block)
         with program.profile(list(spans.values())) as profile:
             request.profile = profile
             yield
             counts = program.summary(profile)
-            names = list(spans)
-            add_launch(
-                report, self.instance, blocks, threads, names, counts, program.path
+            launch = costs_of_launch(
+                self.instance, threads, list(spans), counts, program.path
             )
+            report.add(launch)
 
     @property
     def _program(self) -> Program:

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ._costs import SECTOR_BYTES, KernelCosts
+from ._costs import SECTOR_BYTES, KernelCosts, Spread
+from ._device import warp_threads
 
 LAUNCH_SECONDS = 4e-6
-BARRIER_SECONDS = 40e-9
 GRID_BARRIER_SECONDS = 1.75e-6
-"""Typical latencies on current GPUs. Assumed; not measured by this project."""
+BARRIER_CLOCKS = 80
+LOAD_CLOCKS = 270
+"""Typical latencies on current GPUs; a load is one that the L2 cache answers. Assumed,
+from published microbenchmarks; not measured by this project."""
+
+ISSUED_PER_CLOCK = 4
+"""Instructions of warps that a multiprocessor issues: it has four schedulers."""
+
+WORK_CLOCKS = {
+    "global_sectors": SECTOR_BYTES / 64,
+    "shared_wavefronts": 1.0,
+    "shuffles": 1.0,
+    "votes": 1.0,
+}
+"""Clocks of a multiprocessor for one of each. Shared memory sends it one wavefront per
+clock, and it shuffles 32 lanes, as in NVIDIA's programming guide. That the L2 cache
+sends it 64 bytes, and that votes take as long as shuffles, is assumed."""
 
 
 class Device(NamedTuple):
@@ -25,8 +41,8 @@ class Device(NamedTuple):
         Boost clock in Hz.
     memory, l2 : float
         Bandwidth of device memory and of the L2 cache, in bytes per second.
-    threads : int
-        Resident threads per multiprocessor.
+    threads, blocks : int
+        Resident threads and blocks per multiprocessor.
     lanes : dict of str to int
         Floating-point operations per clock and multiprocessor.
     """
@@ -36,13 +52,20 @@ class Device(NamedTuple):
     memory: float
     l2: float
     threads: int
+    blocks: int
     lanes: dict[str, int]
 
 
 DEVICES = {
-    "H200": Device(132, 1.98e9, 4.8e12, 5.5e12, 2048, {"float32": 128, "float64": 64}),
-    "A100": Device(108, 1.41e9, 2.0e12, 4.4e12, 2048, {"float32": 64, "float64": 32}),
-    "RTX 4090": Device(128, 2.5e9, 1.0e12, 5e12, 1536, {"float32": 128, "float64": 2}),
+    "H200": Device(
+        132, 1.98e9, 4.8e12, 5.5e12, 2048, 32, {"float32": 128, "float64": 64}
+    ),
+    "A100": Device(
+        108, 1.41e9, 2.0e12, 4.4e12, 2048, 32, {"float32": 64, "float64": 32}
+    ),
+    "RTX 4090": Device(
+        128, 2.5e9, 1.0e12, 5e12, 1536, 24, {"float32": 128, "float64": 2}
+    ),
 }
 """From NVIDIA's data sheets and architecture white papers. The L2 bandwidth is assumed,
 from published microbenchmarks."""
@@ -56,11 +79,22 @@ class KernelPrediction:
     ----------
     name : str
     bounds : dict of str to float
-        The least time in seconds that each resource needs.
+        The least time in seconds that each resource needs. "latency" is the time of the
+        barriers and of the loads that depend on each other, in one block after another.
+    rounds : int
+        Blocks of the multiprocessor that has the most, added over the launches.
+    filled : float
+        Share of the multiprocessors that have a block, the mean over the rounds. So
+        ``rounds * filled`` is the number of blocks over that of multiprocessors.
+    balance : float
+        Work of the largest block over the mean, each added over the launches.
     """
 
     name: str
     bounds: dict[str, float]
+    rounds: int
+    filled: float
+    balance: float
 
     @property
     def bound(self) -> str:
@@ -98,16 +132,20 @@ class Prediction:
         return longest.bound if longest else ""
 
     def __str__(self) -> str:
-        lines = [f"prediction for {self.device}, not a measurement"]
+        lines = [
+            f"prediction for {self.device}, not a measurement",
+            f"{'time':>13}  {'bound':<14} rounds  filled  balance  kernel",
+        ]
         lines += [
-            f"{1e6 * one.seconds:10.2f} us  {one.bound:<14} {one.name}"
+            f"{1e6 * one.seconds:10.2f} us  {one.bound:<14} {one.rounds:6} "
+            f"{one.filled:7.0%} {one.balance:8.2f}  {one.name}"
             for one in self.kernels
         ]
         return "\n".join(lines)
 
 
-def predict(kernels: Sequence[KernelCosts], device: str) -> Prediction:
-    """The time that each kernel needs at least on a device, from its counts.
+def predict(launches: Iterable[KernelCosts], device: str) -> Prediction:
+    """The time that each kernel needs at least on a device, from its launches.
 
     Raises
     ------
@@ -116,37 +154,93 @@ def predict(kernels: Sequence[KernelCosts], device: str) -> Prediction:
     """
     if device not in DEVICES:
         raise ValueError(f"device must be one of {sorted(DEVICES)}, got {device!r}")
+    by_name: dict[str, list[KernelCosts]] = {}
+    for one in launches:
+        by_name.setdefault(one.name, []).append(one)
     return Prediction(
-        device,
-        [
-            KernelPrediction(one.name, _bounds(one, DEVICES[device]))
-            for one in kernels
-            if one.launches
-        ],
+        device, [_kernel(found, DEVICES[device]) for found in by_name.values()]
     )
 
 
-def _bounds(costs: KernelCosts, device: Device) -> dict[str, float]:
-    blocks = math.ceil(costs.blocks / costs.launches)
-    threads = max(1, costs.threads // costs.blocks)
-    multiprocessors = min(device.multiprocessors, blocks)
-    cycles = multiprocessors * device.clock
-    resident = device.multiprocessors * max(1, device.threads // threads)
-    waves = costs.launches * math.ceil(blocks / resident)
-    barriers = costs.per_block["barriers"].mean
-    return {
-        "launches": costs.launches * LAUNCH_SECONDS,
-        "device memory": SECTOR_BYTES * costs.distinct_sectors / device.memory,
-        "L2": SECTOR_BYTES * costs.global_sectors / device.l2,
-        "shared memory": costs.shared_wavefronts / cycles,
-        "barriers": barriers * waves * BARRIER_SECONDS,
-        "grid barriers": costs.grid_barriers * GRID_BARRIER_SECONDS,
+def _kernel(launches: Sequence[KernelCosts], device: Device) -> KernelPrediction:
+    bounds = [_bounds(one, device) for one in launches]
+    rounds = sum(_rounds(one, device.multiprocessors) for one in launches)
+    blocks = sum(one.blocks for one in launches)
+    work = [one.per_block["work"] for one in launches]
+    mean = sum(one.mean for one in work)
+    return KernelPrediction(
+        launches[0].name,
+        {name: sum(one[name] for one in bounds) for name in bounds[0]},
+        rounds,
+        blocks / (rounds * device.multiprocessors),
+        sum(one.most for one in work) / mean if mean else 1.0,
+    )
+
+
+def _bounds(launch: KernelCosts, device: Device) -> dict[str, float]:
+    """The least time of a launch by each resource.
+
+    A multiprocessor works through its blocks, so its resources are needed by `rounds`
+    blocks one after another. Latencies of the blocks that it has at the same time
+    overlap, so only `waves` of them add up.
+    """
+    threads = launch.threads // launch.blocks
+    resident = max(1, min(device.blocks, device.threads // threads))
+    rounds = _rounds(launch, device.multiprocessors)
+    waves = _rounds(launch, device.multiprocessors * resident)
+    per_block = launch.per_block
+
+    def clocks(counter: str) -> float:
+        return WORK_CLOCKS[counter] * _longest(per_block[counter], rounds)
+
+    def mean_clocks(count: float, per_clock: int) -> float:
+        return rounds * count / launch.blocks / per_clock
+
+    of_multiprocessor = {
+        "L2": clocks("global_sectors"),
+        "shared memory": clocks("shared_wavefronts"),
+        "issue": mean_clocks(_instructions(launch), ISSUED_PER_CLOCK),
+        "latency": BARRIER_CLOCKS * _longest(per_block["barriers"], waves)
+        + LOAD_CLOCKS * _longest(per_block["load_intervals"], waves),
         **{
-            dtype: _operations(costs, dtype) / (lanes * cycles)
+            dtype: mean_clocks(_operations(launch, dtype), lanes)
             for dtype, lanes in device.lanes.items()
         },
     }
+    bounds = {name: count / device.clock for name, count in of_multiprocessor.items()}
+    l2 = SECTOR_BYTES * launch.global_sectors / device.l2
+    return {
+        "launches": LAUNCH_SECONDS,
+        "device memory": SECTOR_BYTES * launch.distinct_sectors / device.memory,
+        "grid barriers": launch.grid_barriers * GRID_BARRIER_SECONDS,
+        **bounds,
+        "L2": max(l2, bounds["L2"]),
+    }
 
 
-def _operations(costs: KernelCosts, dtype: str) -> int:
-    return sum(n for name, n in costs.arithmetic.items() if name.startswith(dtype))
+def _rounds(launch: KernelCosts, places: int) -> int:
+    """How many blocks run one after another in each of these places."""
+    return math.ceil(launch.blocks / places)
+
+
+def _longest(count: Spread, blocks: int) -> float:
+    """The count of this number of mean blocks, at least that of the largest block."""
+    return max(count.mean * blocks, count.most)
+
+
+def _instructions(launch: KernelCosts) -> float:
+    """Instructions of warps that are counted: a kernel executes more."""
+    warps = math.ceil(launch.threads / launch.blocks / warp_threads)
+    return (
+        launch.global_requests
+        + launch.shared_requests
+        + launch.shuffles
+        + launch.votes
+        + launch.warp_barriers
+        + launch.barriers * warps
+        + sum(launch.arithmetic.values()) / warp_threads
+    )
+
+
+def _operations(launch: KernelCosts, dtype: str) -> int:
+    return sum(n for name, n in launch.arithmetic.items() if name.startswith(dtype))

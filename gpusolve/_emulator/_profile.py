@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
+import numpy as np
+
 from ._arithmetic import operations
 from ._costs import (
     SECTOR_BYTES,
@@ -19,7 +21,7 @@ from ._costs import (
     Spread,
 )
 from ._lines import source_lines
-from ._predict import Prediction, predict
+from ._predict import WORK_CLOCKS, Prediction, predict
 
 PER_BLOCK = (
     "barriers",
@@ -30,8 +32,12 @@ PER_BLOCK = (
     "fences",
     "global_sectors",
     "shared_wavefronts",
+    "load_intervals",
 )
 """In the order of ``enum class Counter`` in ``runtime/profile.h``."""
+
+SUMS = [key for key in PER_BLOCK if key not in ("global_sectors", "shared_wavefronts")]
+"""Those that `KernelCosts` does not add up from its arrays and lines."""
 
 SHARED_MEMORY = -1
 GRID_BARRIER_FILE = "grid.cuh"
@@ -67,9 +73,8 @@ class Summary(ctypes.Structure):
     """``ProfileSummary`` in ``runtime/profile.h``."""
 
     _fields_ = [
-        ("total", ctypes.c_uint64 * len(PER_BLOCK)),
-        ("least", ctypes.c_uint64 * len(PER_BLOCK)),
-        ("most", ctypes.c_uint64 * len(PER_BLOCK)),
+        ("block_rows", ctypes.c_uint64),
+        ("blocks", ctypes.POINTER(ctypes.c_uint64)),
         ("access_rows", ctypes.c_uint64),
         ("accesses", ctypes.POINTER(AccessRow)),
         ("code_rows", ctypes.c_uint64),
@@ -85,7 +90,9 @@ class Report:
     Attributes
     ----------
     kernels : list of KernelCosts
-        In the order of their first launch.
+        The launches of each kernel together, in the order of their first launch.
+    launched : list of KernelCosts
+        Each launch by itself, in their order.
     host : HostCosts
     runs_kernels : bool
         Whether kernels run; otherwise launches only count.
@@ -94,18 +101,20 @@ class Report:
     def __init__(self, *, runs_kernels: bool = True) -> None:
         self.runs_kernels = runs_kernels
         self.kernels: list[KernelCosts] = []
+        self.launched: list[KernelCosts] = []
         self.host = HostCosts()
 
     def __str__(self) -> str:
         rows = [_HEADINGS, *(_cells(one) for one in self.kernels)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
+        lines = [
             "  ".join(
                 [row[0].ljust(widths[0])]
                 + [cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)]
             )
             for row in rows
-        )
+        ]
+        return "\n".join([*lines, str(self.host)])
 
     def predict(self, device: str) -> Prediction:
         """Predict the time of all launches on a device. It is not a measurement.
@@ -117,19 +126,28 @@ class Report:
         Returns
         -------
         Prediction
-            The seconds, and the bound that they come from: the largest of the times
-            that memory, shared memory, arithmetic, barriers and launches need at
-            least, for each kernel.
-        """
-        return predict(self.kernels, device)
+            For each kernel the time that each resource needs at least, of which the
+            largest is its bound; and how well its blocks fill the device.
 
-    def costs_of(self, name: str) -> KernelCosts:
-        """The record of a kernel; a new one before its first launch."""
+        Notes
+        -----
+        The prediction is for the launches that were counted: kernels whose grid depends
+        on the device launch fewer blocks on the emulated one. Sectors that are moved
+        more than once count as traffic of the L2 cache, though a multiprocessor may
+        have them in its own cache.
+        """
+        return predict(self.launched, device)
+
+    def add(self, launch: KernelCosts) -> None:
+        """Add the counts of a launch."""
+        self.launched.append(launch)
         for one in self.kernels:
-            if one.name == name:
-                return one
-        self.kernels.append(KernelCosts(name))
-        return self.kernels[-1]
+            if one.name == launch.name:
+                break
+        else:
+            one = KernelCosts(launch.name)
+            self.kernels.append(one)
+        one.add(launch)
 
 
 _active: ContextVar[Report | None] = ContextVar("profile", default=None)
@@ -185,11 +203,17 @@ def profile(*, run_kernels: bool = True) -> Iterator[Report]:
     -----
     Counts are exact for the launch shape of the emulated device, which has two
     multiprocessors: kernels whose grid depends on the device launch fewer blocks than
-    on a GPU. A request combines the lanes of a warp that execute the same instruction
-    the same number of times since their last barrier or warp operation; where lanes are
-    in different iterations of a loop at the same time, a GPU needs more requests.
-    Kernels that wait for other blocks in a loop read their flags a number of times that
-    depends on the schedule.
+    on a GPU. Kernels that wait for other blocks in a loop read their flags a number of
+    times that depends on the schedule.
+
+    A request combines the lanes of a warp that execute the same instruction the same
+    number of times since their last barrier or warp operation. So lanes that take
+    different branches, or leave a loop early, are counted as on a GPU. But lanes that
+    reach an instruction in different iterations of a loop share a request here, and do
+    not on a GPU: ``if (k == threadIdx.x) y[k] = 0;`` in a loop over k is 1 request
+    instead of 32. In a loop within a loop, the requests are those of the lane with the
+    most iterations in total; on a GPU, those of the longest lane in each outer
+    iteration.
 
     Kernels are compiled once more for the profile, and run one block at a time.
 
@@ -221,45 +245,59 @@ def active_report() -> Report | None:
     return _active.get()
 
 
-def count_synchronization() -> None:
+def count_copy_to_device() -> None:
+    """Count a copy of an array of the host to the device, in an active profile."""
+    if report := active_report():
+        report.host.copies += 1
+
+
+def count_copy_to_host() -> None:
     """Count a read of a device array by the host, in an active profile."""
     if report := active_report():
+        report.host.copies += 1
         report.host.synchronizations += 1
 
 
-def add_launch(
-    report: Report,
+def costs_of_launch(
     name: str,
-    grid: int,
     threads: int,
     arrays: list[str],
     summary: Summary,
     compiled: Path,
-) -> None:
-    """Add the counts of one launch to the report.
+) -> KernelCosts:
+    """The counts of one launch.
 
     Parameters
     ----------
-    report : Report
     name : str
         The kernel instance.
-    grid, threads : int
-        Number of blocks, and of threads per block.
+    threads : int
+        Number of threads per block.
     arrays : list of str
         Names of the counted arrays, by index.
     summary : Summary
     compiled : Path
         The kernel's object.
     """
-    costs = report.costs_of(name)
-    costs.launches += 1
-    costs.blocks += grid
-    costs.threads += grid * threads
-    counted = zip(PER_BLOCK, summary.total, summary.least, summary.most, strict=True)
-    for key, total, least, most in counted:
-        costs.per_block[key] = Spread(least, total / grid, most)
-        if key not in ("global_sectors", "shared_wavefronts"):
-            setattr(costs, key, getattr(costs, key) + total)
+    grid = summary.block_rows
+    counts = np.ctypeslib.as_array(summary.blocks, (grid, len(PER_BLOCK)))
+    by_name = dict(zip(PER_BLOCK, counts.T, strict=True))
+    costs = KernelCosts(name, launches=1, blocks=grid, threads=grid * threads)
+    for key in SUMS:
+        setattr(costs, key, int(by_name[key].sum()))
+    work = sum(clocks * by_name[key] for key, clocks in WORK_CLOCKS.items())
+    costs.per_block = {
+        key: Spread(values.min().item(), values.mean().item(), values.max().item())
+        for key, values in {**by_name, "work": np.asarray(work)}.items()
+    }
+    _add_memory(costs, arrays, summary, compiled)
+    _add_arithmetic(costs, summary, compiled)
+    return costs
+
+
+def _add_memory(
+    costs: KernelCosts, arrays: list[str], summary: Summary, compiled: Path
+) -> None:
     rows = summary.accesses[: summary.access_rows]
     lines = source_lines(compiled, {row.instruction for row in rows})
     arrivals = 0
@@ -279,12 +317,14 @@ def add_launch(
         array.fewest_sectors += row.fewest_sectors
         if row.type == ATOMIC and line.startswith(f"{GRID_BARRIER_FILE}:"):
             arrivals += row.lanes
-    costs.grid_barriers += arrivals // grid
-    for index, array_name in enumerate(arrays):
-        if array_name in costs.arrays:
-            array = costs.arrays[array_name]
-            array.distinct_bytes += summary.distinct_bytes[index]
-            array.distinct_sectors += summary.distinct_sectors[index]
+    costs.grid_barriers = arrivals // costs.blocks
+    for index, name in enumerate(arrays):
+        if name in costs.arrays:
+            costs.arrays[name].distinct_bytes = summary.distinct_bytes[index]
+            costs.arrays[name].distinct_sectors = summary.distinct_sectors[index]
+
+
+def _add_arithmetic(costs: KernelCosts, summary: Summary, compiled: Path) -> None:
     table = operations(compiled)
     for code in summary.code[: summary.code_rows]:
         for operation, count in table.get(code.address, {}).items():

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gpusolve._emulator import count_synchronization
+from gpusolve._emulator import count_copy_to_host
 
 from . import devices
 from .memory import Memory, MemoryPointer
@@ -218,31 +218,31 @@ class ndarray:  # noqa: N801
         out: Any = None,
         blocking: bool = True,
     ) -> Host:
-        count_synchronization()
+        count_copy_to_host()
         return self._host.copy()
 
     def item(self) -> Any:
-        count_synchronization()
+        count_copy_to_host()
         return self._host.item()
 
     def tolist(self) -> Any:
-        count_synchronization()
+        count_copy_to_host()
         return self._host.tolist()
 
     def __bool__(self) -> bool:
-        count_synchronization()
+        count_copy_to_host()
         return bool(self._host)
 
     def __int__(self) -> int:
-        count_synchronization()
+        count_copy_to_host()
         return int(self._host)
 
     def __float__(self) -> float:
-        count_synchronization()
+        count_copy_to_host()
         return float(self._host)
 
     def __complex__(self) -> complex:
-        count_synchronization()
+        count_copy_to_host()
         return complex(self._host)
 
     # ---- views ----
@@ -277,7 +277,7 @@ class ndarray:  # noqa: N801
         if advanced:
             check_device(self)
             if any(getattr(one, "dtype", None) in (bool,) for one in key):
-                count_synchronization()  # the number of elements is read
+                count_copy_to_host()  # the number of elements is read
             return from_host(self._host[key])
         if not any(one is Ellipsis for one in key):
             key = (*key, Ellipsis)  # otherwise NumPy returns scalars

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusolve._emulator import count_synchronization
+from gpusolve._emulator import count_copy_to_device, count_copy_to_host
 
 from . import devices
 from .array import (
@@ -80,6 +80,7 @@ def asarray(
     if isinstance(a, ndarray):
         here = a if a.data.device_id == devices.current() else a.copy()
         return here if dtype is None else here.astype(dtype, copy=False)
+    count_copy_to_device()
     found = np.asarray(a, dtype)
     return from_host(found.astype(found.dtype.newbyteorder("="), copy=False))
 
@@ -202,7 +203,7 @@ def diff(
 
 
 def flatnonzero(a: ndarray) -> ndarray:
-    count_synchronization()  # the number of indices is read
+    count_copy_to_host()  # the number of indices is read
     return compute(np.flatnonzero, a)
 
 

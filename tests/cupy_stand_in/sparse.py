@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from .array import ndarray
+from .array import from_host, ndarray
 from .functions import asarray
 
 
@@ -31,7 +31,8 @@ class _spbase:  # noqa: N801
         elif issparse(arg1):
             self._copy_from(arg1.get().asformat(self.format))
         elif isinstance(arg1[0], (int, np.integer)):
-            self._copy_from(self._scipy_class()(arg1, dtype=dtype))
+            # An empty matrix, which CuPy makes on the device.
+            self._copy_from(self._scipy_class()(arg1, dtype=dtype), from_host)
         else:
             data, *indices = arg1
             if isinstance(indices[0], tuple):
@@ -41,12 +42,12 @@ class _spbase:  # noqa: N801
                     raise ValueError("row, column, and data arrays must be 1-D")
             self._set(shape, data, *indices)
 
-    def _copy_from(self, matrix: Any) -> None:
+    def _copy_from(self, matrix: Any, to_device: Any = asarray) -> None:
         """Copy SciPy's matrix of the same format to the device."""
         self._set(
             matrix.shape,
-            asarray(matrix.data),
-            *(asarray(getattr(matrix, name)) for name in self.index_names),
+            to_device(matrix.data),
+            *(to_device(getattr(matrix, name)) for name in self.index_names),
         )
         self.has_canonical_format = getattr(matrix, "has_canonical_format", False)
 

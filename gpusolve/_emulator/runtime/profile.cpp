@@ -64,14 +64,9 @@ void Profile::add_bytes(int array, std::uint64_t offset, std::size_t bytes) {
     for (std::uint64_t i = offset; i < end; ++i) touched[i] = true;
 }
 
-void Profile::add_block(const std::array<std::uint64_t, counters>& block) {
+void Profile::add_block(const BlockCounts& block) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (int i = 0; i < counters; ++i) {
-        summary_.total[i] += block[i];
-        summary_.least[i] = blocks_ ? std::min(summary_.least[i], block[i]) : block[i];
-        summary_.most[i] = std::max(summary_.most[i], block[i]);
-    }
-    ++blocks_;
+    blocks_.push_back(block);
 }
 
 void Profile::add_code(std::uintptr_t address, std::uint64_t executions) {
@@ -97,6 +92,8 @@ const ProfileSummary& Profile::summarise() {
         distinct_bytes_.push_back(bytes);
         distinct_sectors_.push_back(sectors);
     }
+    summary_.block_rows = blocks_.size();
+    summary_.blocks = blocks_.data();
     summary_.access_rows = access_rows_.size();
     summary_.accesses = access_rows_.data();
     summary_.code_rows = code_rows_.size();
@@ -121,6 +118,7 @@ int BlockProfile::find_memory(std::uintptr_t address) const {
 
 void BlockProfile::begin() {
     counts_ = {};
+    loaded_ = false;
     for (Lane& lane : lanes_) lane = {};
     std::fill(code_.begin(), code_.end(), CodeCount{});
 }
@@ -150,6 +148,7 @@ void BlockProfile::start_epoch(Lane& lane) {
 
 void BlockProfile::barrier() {
     count(Counter::barriers);
+    loaded_ = false;
     for (Lane& lane : lanes_) start_epoch(lane);
     for (Warp& warp : warps_) flush(warp);
 }
@@ -190,6 +189,10 @@ void BlockProfile::access(std::uint32_t thread, std::uintptr_t address, std::siz
     if (is_new) warp.requests.push_back({instruction, memory, type, {}});
     warp.requests[position->second].lanes.push_back({thread % warpSize, address - start, bytes});
     if (type == AccessType::atomic) count(Counter::atomics);
+    if (type == AccessType::read && memory != Profile::shared_memory && !loaded_) {
+        loaded_ = true;
+        count(Counter::load_intervals);
+    }
 }
 
 void BlockProfile::flush(Warp& warp) {
@@ -218,7 +221,7 @@ void BlockProfile::finish(Request& request) {
             for (const auto& bank : words) most = std::max(most, bank.size());
             row.wavefronts += most;
         }
-        counts_[static_cast<int>(Counter::shared_wavefronts)] += row.wavefronts;
+        count(Counter::shared_wavefronts, row.wavefronts);
     } else {
         std::set<std::uint64_t> sectors;
         std::sort(request.lanes.begin(), request.lanes.end(),
@@ -234,7 +237,7 @@ void BlockProfile::finish(Request& request) {
         }
         row.sectors = sectors.size();
         row.fewest_sectors = (distinct + sector_bytes - 1) / sector_bytes;
-        counts_[static_cast<int>(Counter::sectors)] += row.sectors;
+        count(Counter::sectors, row.sectors);
     }
     profile_.add_request(row);
 }

@@ -3,7 +3,8 @@
 // A request is one memory instruction of a warp. The emulator runs the lanes of a warp one
 // after another, so their accesses are combined afterwards: accesses of different lanes belong
 // to one request if they are the same execution of the same instruction, counted since the
-// lane's last barrier or warp operation. On a GPU, divergent lanes may need more requests.
+// lane's last barrier or warp operation. Lanes that reach an instruction in different iterations
+// of a loop need more requests on a GPU.
 //
 // Global memory moves in sectors of 32 bytes; the address of an array's first element counts as
 // a multiple of 32. Shared memory has 32 banks of 4 bytes. Lanes that access different words of
@@ -35,10 +36,13 @@ enum class Counter : int {
     fences,             // by a thread
     sectors,            // of global memory
     shared_wavefronts,  // of shared memory
+    load_intervals,     // between barriers of the block, with a load from global memory
     count_of_counters,
 };
 
 constexpr int counters = static_cast<int>(Counter::count_of_counters);
+
+using BlockCounts = std::array<std::uint64_t, counters>;
 
 enum class AccessType : int { read, write, atomic };
 
@@ -63,9 +67,8 @@ struct CodeRow {
 
 /// All counts of a launch. _profile.py reads it.
 struct ProfileSummary {
-    std::uint64_t total[counters];
-    std::uint64_t least[counters];  // of a block
-    std::uint64_t most[counters];   // of a block
+    std::uint64_t block_rows;
+    const BlockCounts* blocks;  // in the order in which they ended
     std::uint64_t access_rows;
     const AccessRow* accesses;
     std::uint64_t code_rows;
@@ -87,7 +90,7 @@ class Profile {
 
     void add_request(const AccessRow& request);
     void add_bytes(int array, std::uint64_t offset, std::size_t bytes);
-    void add_block(const std::array<std::uint64_t, counters>& block);
+    void add_block(const BlockCounts& block);
     void add_code(std::uintptr_t address, std::uint64_t executions);
 
     const ProfileSummary& summarise();
@@ -98,7 +101,7 @@ class Profile {
     std::vector<std::vector<bool>> touched_;  // bytes of each array
     std::map<std::array<std::uint64_t, 3>, AccessRow> accesses_;
     std::unordered_map<std::uintptr_t, std::uint64_t> code_;
-    std::uint64_t blocks_ = 0;
+    std::vector<BlockCounts> blocks_;
     std::vector<AccessRow> access_rows_;
     std::vector<CodeRow> code_rows_;
     std::vector<std::uint64_t> distinct_bytes_;
@@ -116,7 +119,9 @@ class BlockProfile {
 
     void begin();
     void end();
-    void count(Counter counter) { ++counts_[static_cast<int>(counter)]; }
+    void count(Counter counter, std::uint64_t times = 1) {
+        counts_[static_cast<int>(counter)] += times;
+    }
     void count_code(std::uintptr_t address);
     void barrier();
     void warp_operation(Operation operation, std::uint32_t warp, std::uint32_t lanes);
@@ -179,7 +184,8 @@ class BlockProfile {
     MemorySpan shared_;
     std::vector<Lane> lanes_;
     std::vector<Warp> warps_;
-    std::array<std::uint64_t, counters> counts_{};
+    BlockCounts counts_{};
+    bool loaded_ = false;  // from global memory, since the last barrier
     std::vector<CodeCount> code_;
 };
 
