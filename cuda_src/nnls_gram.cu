@@ -120,7 +120,7 @@ struct GramMatrix {
     }
 
     /// Allocate the arrays of a team that scales its matrix itself.
-    __device__ void place(TeamMemory<Team>& memory, const GramOptions& options) {
+    __device__ void place(TeamMemory<Team> memory, const GramOptions& options) {
         leading = options.m | 1;  // odd, so that neighbouring columns start in different banks
         columns = memory.template take<double>(leading * options.n);
         G = memory.template take<double>(static_cast<long long>(options.n) * options.n);
@@ -646,6 +646,9 @@ struct GivenMatrix {
     __device__ double operator()(int i, int j) const {
         return A[i * row_stride + j * column_stride];
     }
+    __device__ GivenMatrix of(long long offset) const {
+        return {A + offset, row_stride, column_stride};
+    }
 };
 
 /// The scale of a column with this largest magnitude. Its norm is infinite if an entry is not
@@ -654,19 +657,19 @@ __device__ __forceinline__ double scale_of(double largest) {
     return largest < Floating<double>::infinity() ? inverse_power_of_two(largest) : largest;
 }
 
-/// Scale a matrix into the arrays of a small team, and compute G and the norms. Ends without a
-/// barrier.
-template <class T, class Team>
-__device__ void scale_matrix(Team& team, const GramMatrix<Team>& at, const GramOptions& options,
+/// Scale a matrix into shared memory, and compute G and the norms. `Workers` do it: the team, or
+/// the block if its teams have the same matrix. Ends with a barrier.
+template <class Workers, class T, class Team>
+__device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions& options,
                              GivenMatrix<T> given) {
     const int m = options.m, n = options.n;
     const bool by_rows = given.column_stride < given.row_stride;
-    for_each<Team>(m * n, [&](int e) {
+    for_each<Workers>(m * n, [&](int e) {
         const int i = by_rows ? e / n : e % m, j = by_rows ? e % n : e / m;
         at.columns[at.leading * j + i] = given(i, j);
     });
-    team.sync();
-    for_each<Team>(n, [&](int j) {
+    Workers::sync();
+    for_each<Workers>(n, [&](int j) {
         const auto column = at.columns.from(at.leading * j);
         double largest = options.root_l2, squares = 0;
         for (int i = 0; i < m; ++i) largest = MaxMagnitude<double>()(largest, magnitude(column[i]));
@@ -678,8 +681,8 @@ __device__ void scale_matrix(Team& team, const GramMatrix<Team>& at, const GramO
         at.column_scale[j] = scale;
         at.norm[j] = sqrt(squares + damping * damping);
     });
-    team.sync();
-    for_each<Team>(n * n, [&](int e) {
+    Workers::sync();
+    for_each<Workers>(n * n, [&](int e) {
         const auto one = at.columns.from(at.leading * (e / n));
         const auto other = at.columns.from(at.leading * (e % n));
         double sum = 0;
@@ -687,6 +690,7 @@ __device__ void scale_matrix(Team& team, const GramMatrix<Team>& at, const GramO
         const double damping = e / n == e % n ? options.root_l2 * at.column_scale[e / n] : 0;
         at.G[e] = sum + damping * damping;
     });
+    Workers::sync();
 }
 
 // ---- large matrices: scaled copies in global memory -----------------------------------
@@ -759,7 +763,8 @@ __global__ void __launch_bounds__(scale_warps* warp_threads)
 ///
 /// If `listed` is not null, systems that another method might solve better are listed there, with
 /// their number in `count`, which is zero before the launch; x is where that method may start.
-/// `limited`: the iteration limit is the user's, so such systems are not listed.
+/// `limited`: the iteration limit is the user's, so such systems are not listed. `matrix_bytes`: if
+/// positive, all systems have the same matrix, which each block scales once.
 template <class T, class Team>
 __global__ void __launch_bounds__(Team::threads, Team::blocks)
     nnls_gram(const T* A, const long long* A_offset, long long row_stride, long long column_stride,
@@ -768,9 +773,10 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
               const long long* b_offset, long long b_stride, long long systems, int m, int n,
               double l1, double root_l2, double tol, int maxiter, int warm, int limited, T* x,
               T* rnorm, T* dual, T* kkt, int* nit, int* status, int* n_updates, int* n_downdates,
-              long long* listed, unsigned long long* count, long long vectors_bytes,
-              long long near_entries, long long shared_bytes, int vectors_in_shared,
-              unsigned char* workspace, long long workspace_stride, unsigned char* barrier) {
+              long long* listed, unsigned long long* count, long long matrix_bytes,
+              long long vectors_bytes, long long near_entries, long long shared_bytes,
+              int vectors_in_shared, unsigned char* workspace, long long workspace_stride,
+              unsigned char* barrier) {
     __shared__ typename Team::Storage storage;
     Team team(storage, barrier);
     const GramOptions options{m, n, l1, root_l2, tol, maxiter};
@@ -778,13 +784,17 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
 
     __shared__ GramArrays<Team> arrays_of_block[Team::memories_of_block];
     GramArrays<Team>& arrays = arrays_of_block[Team::memory_of_block()];
+    const GivenMatrix<T> given{A, row_stride, column_stride};
     const bool scales = Team::is_small && columns == nullptr;
+    const bool scales_once = scales && Team::stride == 1 && matrix_bytes > 0;
     if (Team::places()) {
-        unsigned char* shared = dynamic_shared_memory() + Team::memory_of_block() * shared_bytes;
+        unsigned char* shared = dynamic_shared_memory();
+        if (scales_once) arrays.matrix.place({shared}, options);
+        shared += matrix_bytes + Team::memory_of_block() * shared_bytes;
         unsigned char* global = workspace + Team::index() * workspace_stride;
         TeamMemory<Team> vectors{vectors_in_shared ? shared : global};
         arrays.place(vectors, options);
-        if (scales) arrays.matrix.place(vectors, options);
+        if (scales && !scales_once) arrays.matrix.place(vectors, options);
         (vectors_in_shared ? shared : global) += vectors_bytes;
         TeamMemory<Team> near{shared}, far{global};
         arrays.inverse.near_entries = near_entries;
@@ -792,14 +802,18 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         arrays.inverse.far = far.template take<double>(0);
     }
     __syncthreads();
+    if constexpr (Team::is_small)
+        if (scales_once) scale_matrix<BlockTeam>(arrays.matrix, options, given.of(A_offset[0]));
 
     for (long long k = Team::index(); k < systems; k += Team::teams()) {
-        if (scales)
-            scale_matrix(team, arrays.matrix, options,
-                         GivenMatrix<T>{A + A_offset[k], row_stride, column_stride});
-        else if (Team::places())
-            arrays.matrix.refer(which[k], options, columns, G, norm, column_scale);
-        team.sync();
+        if constexpr (Team::is_small)
+            if (scales && !scales_once)
+                scale_matrix<Team>(arrays.matrix, options, given.of(A_offset[k]));
+        if (!scales) {
+            if (Team::places())
+                arrays.matrix.refer(which[k], options, columns, G, norm, column_scale);
+            team.sync();
+        }
         GramSystem<T, Team> system{team,    options, arrays, {arrays.inverse, 0}, b + b_offset[k],
                                    b_stride};
         if (!system.load()) {

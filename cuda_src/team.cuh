@@ -70,7 +70,7 @@ struct ThreadTeam {
     static __device__ __forceinline__ int groups() { return 1; }
     static __device__ __forceinline__ int lane() { return 0; }
     static __device__ __forceinline__ int lanes() { return 1; }
-    __device__ __forceinline__ void sync() {}
+    static __device__ __forceinline__ void sync() {}
 
     template <class T, class Op>
     __device__ __forceinline__ T reduce(T value, Op) {
@@ -105,7 +105,7 @@ struct WarpTeam {
     static __device__ __forceinline__ int groups() { return 1; }
     static __device__ __forceinline__ int lane() { return lane_index(); }
     static __device__ __forceinline__ int lanes() { return warp_threads; }
-    __device__ __forceinline__ void sync() { __syncwarp(); }
+    static __device__ __forceinline__ void sync() { __syncwarp(); }
 
     template <class T, class Op>
     __device__ __forceinline__ T reduce(T value, Op op) {
@@ -144,7 +144,7 @@ class BlockTeam {
     static __device__ __forceinline__ int groups() { return warp_count(); }
     static __device__ __forceinline__ int lane() { return lane_index(); }
     static __device__ __forceinline__ int lanes() { return warp_threads; }
-    __device__ __forceinline__ void sync() { __syncthreads(); }
+    static __device__ __forceinline__ void sync() { __syncthreads(); }
 
     /// The reduction of one value per thread, with the same bits in every thread.
     template <class T, class Op>

@@ -9,109 +9,156 @@ import numpy as np
 
 from .._device.arrays import Array, namespace, strided, systems_offsets
 from .._device.kernels import CUDA_TYPES, Device
-from .._device.launch import THREADS, WARP, ceil_div, round_up
+from .._device.launch import WARP, ceil_div, round_up
 from ..reference._nnls_qr import Solution
 from .inputs import Problem
 
-THREAD_VARIABLES, THREAD_ROWS = 6, 16
-"""The largest systems that one thread solves."""
+THREAD_VARIABLES, THREAD_ENTRIES = 6, 24
+"""The most variables, and entries of a matrix, for a thread to solve a system."""
 WARP_VARIABLES, WARP_ROWS = 32, 256
-"""The largest systems that one warp solves."""
+"""The most variables and rows for a warp to solve a system."""
 GRID_VARIABLES, GRID_SYSTEMS = 1024, 4
-"""The least variables, and the most systems, for which all blocks solve one system."""
+"""The least variables, and the most systems, for the grid to solve a system."""
 
-MAX_THREADS = 512
-"""Launch bounds of the kernel: the most threads a block may have."""
 ALIGNMENT = 16
 """Alignment in bytes of the arrays of a team; the bytes of one value of a reduction."""
-SCALE_TILE = 32
-"""Columns of a block of ``scale_columns``."""
+STATIC_SHARED_MEMORY = 2048
+"""Upper bound on the bytes of the kernel's static shared memory."""
+SCALE_TILE, SCALE_THREADS = 32, 256
+"""Columns and threads of a block of ``scale_columns``."""
 
 
 class Team(NamedTuple):
     """The threads that solve one system together; see ``team.cuh``."""
 
     name: str
-    stride: int
-    teams_of_block: int
     threads: int
+    """Of a block."""
+    teams: int = 1
+    """Of a block."""
+    stride: int = 1
+    """Distance of an array's elements."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the team scales its matrix itself, in shared memory."""
+        return self.teams > 1
 
 
-def team_for(m: int, n: int, capacity: int, systems: int) -> Team:
-    """The team for systems of this size."""
-    if n * m <= 20 and n <= THREAD_VARIABLES and m <= THREAD_ROWS:
-        return Team("ThreadTeam", 128, 128, 128)
-    if n <= WARP_VARIABLES and m <= WARP_ROWS:
-        return Team("WarpTeam", 1, 4, 4 * WARP)
-    threads = min(MAX_THREADS, max(2 * WARP, round_up(max(m, n), WARP)))
-    if capacity >= GRID_VARIABLES and systems <= GRID_SYSTEMS:
-        return Team("GridTeam", 1, 1, THREADS)
-    return Team("BlockTeam", 1, 1, threads)
+class Size(NamedTuple):
+    """The size of each system. `rows` includes the rows of the l2 penalty."""
+
+    m: int
+    n: int
+    rows: int
+
+    @property
+    def capacity(self) -> int:
+        """The most passive variables."""
+        return min(self.rows, self.n)
 
 
 class Layout(NamedTuple):
-    """The memory of a team in bytes; see ``GramArrays`` in ``nnls_gram.cu``.
+    """The memory of a block in bytes; see ``GramArrays`` in ``nnls_gram.cu``.
 
     Attributes
     ----------
+    matrix : int
+        Shared memory for the matrix, if all teams of the block have the same.
     vectors : int
+        The vectors of a team, or of all teams if their elements are interleaved.
     in_shared : bool
         Whether the vectors are in shared memory.
     near : int
         Entries of the inverse that are in shared memory.
+    team : int
+        Shared memory of a team, or of all teams if they are interleaved.
     shared : int
+        Shared memory of the block.
     workspace : int
-        Global memory.
+        Global memory of a team.
     """
 
+    matrix: int
     vectors: int
     in_shared: bool
     near: int
+    team: int
     shared: int
     workspace: int
 
 
-def layout_of(
-    team: Team, m: int, n: int, rows: int, scales: bool, limit: int
-) -> Layout:
-    """The memory of a team, of whose block at most `limit` bytes are shared memory."""
-    capacity = min(rows, n)
-    doubles = 3 * [n] + 2 * [rows] + 4 * [capacity]
-    if scales:
-        doubles += [(m | 1) * n, n * n, n, n]
-    counts = [8 * count for count in doubles] + [4 * capacity]
-    vectors = sum(round_up(count * team.stride, ALIGNMENT) for count in counts)
-    entries = capacity * (capacity + 1) // 2
-    together = team.teams_of_block // team.stride
-    share = 0 if team.name == "GridTeam" else limit // together
+def teams_for(size: Size, systems: int) -> list[Team]:
+    """Teams for systems of this size, the best first."""
+    m, n = size.m, size.n
+    teams = []
+    if n <= THREAD_VARIABLES and m * n <= THREAD_ENTRIES:
+        teams.append(Team("ThreadTeam", 128, 128, 128))
+    if n <= WARP_VARIABLES and m <= WARP_ROWS:
+        teams.append(Team("WarpTeam", 4 * WARP, 4))
+    if size.capacity >= GRID_VARIABLES and systems <= GRID_SYSTEMS:
+        teams.append(Team("GridTeam", 256))
+    threads = min(512, max(2 * WARP, round_up(max(m, n), WARP)))
+    return [*teams, Team("BlockTeam", threads)]
+
+
+def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout:
+    """The memory of a block, of which at most `limit` bytes are shared memory."""
+    m, n, rows = size
+    matrix = [8 * count for count in ((m | 1) * n, n * n, n, n)]
+    arrays = [8 * n] * 3 + [8 * rows] * 2 + [8 * size.capacity] * 4
+    arrays.append(4 * size.capacity)
+    scales_once = team.is_small and team.stride == 1 and shared_matrix
+    if team.is_small and not scales_once:
+        arrays += matrix
+    matrix_bytes = sum(round_up(one, ALIGNMENT) for one in matrix) * scales_once
+    vectors = sum(round_up(one * team.stride, ALIGNMENT) for one in arrays)
+    entries = size.capacity * (size.capacity + 1) // 2
+    memories = team.teams // team.stride
+    share = (limit - matrix_bytes) // memories // ALIGNMENT * ALIGNMENT
+    if team.name == "GridTeam":
+        share = 0
     in_shared = vectors <= share
-    left = (share - vectors if in_shared else share) // ALIGNMENT * ALIGNMENT
-    near = min(entries, left // (8 * team.stride))
-    near_bytes = round_up(8 * near * team.stride, ALIGNMENT)
-    far_bytes = round_up(8 * (entries - near) * team.stride, ALIGNMENT)
+    near = min(entries, (share - in_shared * vectors) // (8 * team.stride))
+    near_bytes = round_up(8 * max(near, 0) * team.stride, ALIGNMENT)
+    far_bytes = round_up(8 * (entries - max(near, 0)) * team.stride, ALIGNMENT)
+    of_team = near_bytes + in_shared * vectors
     return Layout(
-        vectors,
-        in_shared,
-        near,
-        near_bytes + in_shared * vectors,
-        far_bytes + (not in_shared) * vectors,
+        matrix=matrix_bytes,
+        vectors=vectors,
+        in_shared=in_shared,
+        near=max(near, 0),
+        team=of_team,
+        shared=matrix_bytes + memories * of_team,
+        workspace=far_bytes + (not in_shared) * vectors,
     )
 
 
+def choose(
+    size: Size, systems: int, shared_matrix: bool, limit: int
+) -> tuple[Team, Layout]:
+    """The first team whose memory fits; a small one needs shared memory only."""
+    for team in teams_for(size, systems):
+        layout = layout_of(team, size, shared_matrix, limit)
+        if not (team.is_small and (layout.workspace or layout.shared > limit)):
+            break
+    return team, layout
+
+
 class ScaledMatrices(NamedTuple):
-    """The scaled columns of all matrices, their norms and scales, and ``A^T A``."""
+    """The scaled columns of all matrices, ``A^T A``, the columns' norms and scales, and
+    the index of each system's matrix."""
 
     columns: Array
     G: Array
     norm: Array
     column_scale: Array
-    matrix: Array
+    which: Array
 
 
-def scaled_matrices(problem: Problem, device: Device) -> ScaledMatrices:
+def scale_matrices(problem: Problem, A: Array, device: Device) -> ScaledMatrices:
     """Scale each matrix once, and multiply it by its transpose."""
-    A, (m, n) = strided(problem.A), problem.shape
-    own = A.shape[:-2]
+    (m, n), own = problem.shape, A.shape[:-2]
     matrices = math.prod(own)
     columns = device.empty((matrices, n, m), np.float64)
     norm = device.empty((matrices, n), np.float64)
@@ -119,12 +166,9 @@ def scaled_matrices(problem: Problem, device: Device) -> ScaledMatrices:
     kernel = device.kernel("nnls_gram", f"scale_columns<{CUDA_TYPES[A.dtype]}>")
     kernel(
         (matrices * ceil_div(n, SCALE_TILE),),
-        (8 * WARP,),
+        (SCALE_THREADS,),
         (
-            A,
-            systems_offsets(A, 2, own),
-            np.int64(A.strides[-2] // A.itemsize),
-            np.int64(A.strides[-1] // A.itemsize),
+            *_given(A, systems_offsets(A, 2, own)),
             np.int32(m),
             np.int32(n),
             np.float64(math.sqrt(problem.l2)),
@@ -137,8 +181,14 @@ def scaled_matrices(problem: Problem, device: Device) -> ScaledMatrices:
     G = xp.matmul(columns, columns.swapaxes(-1, -2))
     G.reshape(matrices, n * n)[:, :: n + 1] += problem.l2 * column_scale**2
     of_own = xp.arange(matrices, dtype=np.int64).reshape(own)
-    matrix = xp.ascontiguousarray(xp.broadcast_to(of_own, problem.batch).reshape(-1))
-    return ScaledMatrices(columns, G, norm, column_scale, matrix)
+    which = xp.ascontiguousarray(xp.broadcast_to(of_own, problem.batch).reshape(-1))
+    return ScaledMatrices(columns, G, norm, column_scale, which)
+
+
+def _given(A: Array, offsets: Array) -> tuple[object, ...]:
+    """The arguments of a kernel for the matrices, read in place."""
+    strides = [np.int64(stride // A.itemsize) for stride in A.strides[-2:]]
+    return A, offsets, *strides
 
 
 def nnls_gram(problem: Problem, device: Device) -> Solution:
@@ -161,45 +211,32 @@ def nnls_gram(problem: Problem, device: Device) -> Solution:
     )
     if systems == 0:
         return solution
-    rows = m + (n if problem.l2 > 0 else 0)
-    capacity = min(rows, n)
-    team = team_for(m, n, capacity, systems)
     A, b = strided(problem.A), strided(problem.b)
-    own = math.prod(A.shape[:-2]) > 1
-    scales = team.name == "ThreadTeam" or (team.name == "WarpTeam" and own)
-    layout = layout_of(
-        team, m, n, rows, scales, device.shared_memory_per_block - 2048
-    )
+    size = Size(m, n, m + (n if problem.l2 > 0 else 0))
+    shared_matrix = math.prod(A.shape[:-2]) == 1
+    limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
+    team, layout = choose(size, systems, shared_matrix, limit)
     kernel = device.kernel(
         "nnls_gram", f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>"
     )
-    together = team.teams_of_block // team.stride
-    shared = layout.shared * together
-    resident = kernel.resident_blocks(team.threads, shared)
-    blocks = ceil_div(systems, team.teams_of_block)
+    resident = kernel.resident_blocks(team.threads, layout.shared)
+    blocks = ceil_div(systems, team.teams)
     if team.name == "GridTeam":
         blocks = resident
-    elif layout.workspace:
+    elif layout.workspace or layout.matrix:
         blocks = min(blocks, resident)
-    matrices: tuple[object, ...] = (None,) * 5
-    A_arguments: tuple[object, ...] = (None, None, np.int64(0), np.int64(0))
-    if scales:
-        A_arguments = (
-            A,
-            systems_offsets(A, 2, batch),
-            np.int64(A.strides[-2] // A.itemsize),
-            np.int64(A.strides[-1] // A.itemsize),
-        )
+    if team.is_small:
+        matrices = [*_given(A, systems_offsets(A, 2, batch)), *[None] * 5]
     else:
-        matrices = scaled_matrices(problem, device)
-    count = 1 if team.name == "GridTeam" else blocks * together
-    workspace = device.empty((max(1, layout.workspace * count),), np.uint8)
+        scaled = scale_matrices(problem, A, device)
+        matrices = [None, None, np.int64(0), np.int64(0), *scaled]
+    workspaces = 1 if team.name == "GridTeam" else blocks
+    workspace = device.empty((max(1, layout.workspace * workspaces),), np.uint8)
     barrier = device.zeros((ALIGNMENT * (1 + 2 * blocks),), np.uint8)
     kernel(
         (blocks,),
         (team.threads,),
         (
-            *A_arguments,
             *matrices,
             b,
             systems_offsets(b, 1, batch),
@@ -216,15 +253,16 @@ def nnls_gram(problem: Problem, device: Device) -> Solution:
             *solution[:-1],
             None,
             None,
+            np.int64(layout.matrix),
             np.int64(layout.vectors),
             np.int64(layout.near),
-            np.int64(layout.shared),
+            np.int64(layout.team),
             np.int32(layout.in_shared),
             workspace,
             np.int64(layout.workspace),
             barrier,
         ),
-        shared_mem=shared,
+        shared_mem=layout.shared,
         cooperative=team.name == "GridTeam",
     )
     return solution
