@@ -216,9 +216,7 @@ def nnls_gram(problem: Problem, device: Device) -> Solution:
     shared_matrix = math.prod(A.shape[:-2]) == 1
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
     team, layout = choose(size, systems, shared_matrix, limit)
-    kernel = device.kernel(
-        "nnls_gram", f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>"
-    )
+    kernel = device.kernel("nnls_gram", f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>")
     resident = kernel.resident_blocks(team.threads, layout.shared)
     blocks = ceil_div(systems, team.teams)
     if team.name == "GridTeam":

@@ -25,6 +25,7 @@ from ._nnls_qr import (
     CONVERGED,
     ITERATION_LIMIT,
     NOT_FINITE,
+    UNCERTIFIED,
     Solution,
     default_limit,
     default_tolerance,
@@ -51,8 +52,6 @@ SLACK = 8.0
 REFRESHES = 10
 """Limit on how often the residual is recomputed."""
 
-import os
-TIE=os.environ.get("TIE","first")
 DRIFT = 64.0
 """H is recomputed if `kkt` exceeds this number times `tol` after a refresh."""
 
@@ -79,32 +78,28 @@ class PassiveInverse:
         """The passive variables, by position."""
         return self.variables[: self.length]
 
-    @property
-    def is_full(self) -> bool:
-        return self.length == len(self.H)
-
-    def times(self, v: Array) -> Array:
+    def multiply(self, v: Array) -> Array:
         """``H v``."""
         return np.asarray(self.H[: self.length, : self.length] @ v)
 
     def append(self, variable: int, u: Array, square: float) -> None:
         """Append a variable at the end.
 
-        Its column is ``A[:, passive] u`` and an orthogonal part of norm
-        ``sqrt(square)``.
+        Its column is the passive columns times `u`, plus an orthogonal part whose
+        square norm is `square`.
         """
         last = self.length
-        v = np.append(u, -1) / np.sqrt(square)
-        self.H[: last + 1, : last + 1] += np.outer(v, v)
+        v = np.append(u, -1)
+        self.H[: last + 1, : last + 1] += np.outer(v, v) / square
         self.variables[last] = variable
         self.length = last + 1
 
     def remove(self, position: int) -> None:
-        """Remove a variable; the last one takes its position."""
+        """Remove the variable at `position`; the last one takes its position."""
         last = self.length - 1
         H = self.H[: last + 1, : last + 1]
-        v = H[position] / np.sqrt(H[position, position])
-        H -= np.outer(v, v)
+        v = H[position].copy()
+        H -= np.outer(v, v) / v[position]
         H[position], H[:, position] = H[last], H[:, last]
         H[position, position] = H[last, last]
         H[last] = H[:, last] = 0
@@ -115,80 +110,96 @@ class PassiveInverse:
 class ActiveSet:
     """Lawson & Hanson's active-set method for one scaled system.
 
-    Arrays end with the passive values by position: `x` and `w_passive` are those of
-    `inverse.passive`.
-
     Parameters
     ----------
     system : ScaledSystem
         In float64.
-    start : (n,) array
-        The starting point. Its positive, finite entries start in the passive set.
     tol : float
         A variable may enter if its slope exceeds `tol` times the terms that cancel.
+
+    Attributes
+    ----------
+    x, passive_w : (length,) array
+        Values and gradients of the passive variables, by position.
+    c, w : (n,) array
+        ``A^T b - penalty``, corrected by the true residual; the negative gradient
+        ``w = c - G x``.
     """
 
-    def __init__(self, system: ScaledSystem, start: Array, tol: float) -> None:
+    def __init__(self, system: ScaledSystem, tol: float) -> None:
         self.system, self.tol = system, tol
         rows, n = system.A.shape
         self.G = system.A.T @ system.A + np.diag(system.damping**2)
         self.c = system.A.T @ system.b - system.penalty
-        self.norm = np.where(system.norm > 0, system.norm, np.inf)
-        self.x = np.zeros(n)
-        self.w = self.c.copy()
+        self.w = self.c
+        self.x = self.passive_w = np.zeros(0)
         self.inverse = PassiveInverse(n if system.has_ridge else min(rows, n))
         self.nit = self.n_updates = self.n_downdates = 0
         self.status = CONVERGED
-        for j in map(int, np.flatnonzero((start > 0) & np.isfinite(start))):
-            if self.append(j, -np.inf):
-                self.x[j] = start[j]
+
+    def all_x(self) -> Array:
+        """x by variable."""
+        return self.by_variable(self.x)
+
+    def by_variable(self, values: Array) -> Array:
+        """The passive values at their variables, and 0 elsewhere."""
+        x = np.zeros_like(self.c)
+        x[self.inverse.passive] = values
+        return x
 
     def make_gradient(self) -> None:
         """``w = c - G x``, from the rows of G of the passive variables."""
-        passive = self.inverse.passive
-        self.w = self.c - self.x[passive] @ self.G[passive]
+        self.w = self.c - self.x @ self.G[self.inverse.passive]
 
-    def append(self, j: int, least: float) -> bool:
-        """Append a variable, if it is independent of the others and x_j will be positive.
+    def append(self, j: int, x_j: float, least: float) -> bool:
+        """Append a variable if it is independent of the others and x_j will be positive.
 
-        `least` limits the decrease of the objective along the part of the column that
-        is orthogonal to the passive ones.
+        Column j is projected onto the passive columns; u has the coefficients. `least`
+        limits the decrease of the objective along its orthogonal part.
         """
-        if self.inverse.is_full:
+        inverse = self.inverse
+        if inverse.length == len(inverse.H):
             return False
-        passive = self.inverse.passive
-        g = self.G[passive, j]
-        u = self.inverse.times(g)
-        square = self.G[j, j] - g @ u
-        descent = self.w[j] - u @ self.w[passive]
-        if not square > RESOLVED * self.norm[j] ** 2:
+        g = self.G[j, inverse.passive]
+        u = inverse.multiply(g)
+        square = self.G[j, j] - u @ g
+        descent = self.w[j] - u @ self.passive_w
+        if not square > RESOLVED * self.system.norm[j] ** 2:
             return False
         if not descent > least * np.sqrt(square):
             return False
-        self.inverse.append(j, u, square)
+        inverse.append(j, u, square)
+        self.x = np.append(self.x, x_j)
+        self.passive_w = np.append(self.passive_w, self.w[j])
         self.n_updates += 1
         return True
+
+    def enter_guessed(self, guess: Array) -> None:
+        """Append the variables that are positive and finite in a guess."""
+        for j in map(int, np.flatnonzero((guess > 0) & np.isfinite(guess))):
+            self.append(j, guess[j], -np.inf)
 
     def enter(self, most: int, fresh: bool) -> bool:
         """Append the steepest variables, at most `most`; False if none is appended.
 
         Slopes must exceed rounding errors of the terms that cancel in ``b - A x``.
         """
-        magnitude = norm(self.system.b) + size(self.system, self.x)
-        least = float(self.tol * magnitude) * (1 if fresh else SLACK)
-        slope = self.w / self.norm
+        G, norms = self.G, self.system.norm
+        slope = np.divide(self.w, norms, out=np.zeros_like(self.w), where=norms > 0)
         slope[self.inverse.passive] = 0
-        steep, entered = least, 0
+        self.passive_w = self.w[self.inverse.passive]
+        magnitude = norm(self.system.b) + size(self.system, self.all_x())
+        cancelling = float(self.tol * magnitude)
+        steep, entered = cancelling * (1 if fresh else SLACK), 0
         while entered < most:
             j = int(np.argmax(slope))
             if not slope[j] > steep:
                 break
-            if self.append(j, self.tol * magnitude):
+            if self.append(j, 0.0, cancelling):
                 if entered == 0:
-                    steep = max(least, STEEP * slope[j])
+                    steep = max(steep, STEEP * slope[j])
                 entered += 1
-                alike = np.abs(self.G[j]) > ALIKE * self.norm * self.norm[j]
-                slope[alike] = 0
+                slope[np.abs(G[j]) > ALIKE * norms * norms[j]] = 0
             slope[j] = 0
         return entered > 0
 
@@ -201,108 +212,110 @@ class ActiveSet:
         moved = False
         while self.nit < maxiter:
             self.nit += 1
-            passive = self.inverse.passive.copy()
-            x, d = self.x[passive], self.inverse.times(self.w[passive])
-            blocks = x + d <= 0
+            d = self.inverse.multiply(self.passive_w)
+            if not np.isfinite(d).all():
+                self.status = UNCERTIFIED
+                return moved
+            blocks = self.x + d <= 0
             if not blocks.any():
-                self.x[passive] = x + d
+                self.x = self.x + d
                 return True
-            step = np.where(x > 0, x / -np.where(blocks, d, -1), 0)
+            step = np.where(self.x > 0, self.x / -np.where(blocks, d, -1), 0)
             step[~blocks] = np.inf
-            if TIE == "steepest": 
-                first = int(np.lexsort((d/np.sqrt(np.diag(self.inverse.H)[:len(d)]), step))[0])
-            elif TIE == "last":
-                first = len(step)-1-int(np.argmin(step[::-1]))
-            else:
-                first = int(np.argmin(step))
+            first = int(np.argmin(step))
             moved |= bool(step[first] > 0)
-            self.x[passive] = np.maximum(x + step[first] * d, 0)
-            self.w[passive] *= 1 - step[first]
-            self.x[passive[first]] = 0
-            if TIE=="all":
-              for position in np.flatnonzero(blocks & (self.x[passive] <= 0))[::-1]:
-                self.inverse.remove(position)
-                self.n_downdates += 1
-            else:
-                self.inverse.remove(first)
-                self.n_downdates += 1
+            self.x = np.maximum(self.x + step[first] * d, 0)
+            self.passive_w = self.passive_w * (1 - step[first])
+            self.remove(first)
         self.status = ITERATION_LIMIT
         return moved
 
-    def refresh(self) -> tuple[Certificate, bool]:
-        """Correct x by the residual ``b - A x``, and certify it.
+    def remove(self, position: int) -> None:
+        """Remove the variable at a position."""
+        self.inverse.remove(position)
+        for values in (self.x, self.passive_w):
+            values[position] = values[-1]
+        self.x, self.passive_w = self.x[:-1], self.passive_w[:-1]
+        self.n_downdates += 1
+
+    def refresh(self) -> tuple[Array, bool]:
+        """Correct x by the residual ``b - A x``.
 
         The part of the residual along the passive columns is due to an error of x.
-        Without that part it is the witness of the certificate. Returns the certificate,
-        and whether the corrected x was positive, so that it was taken.
+        Without that part it is the witness of the certificate. Returns the witness, and
+        whether the corrected x is positive, so that it is x now.
         """
         system, passive = self.system, self.inverse.passive
-        witness = residual(system, self.x)
-        change = np.zeros(len(passive))
+        witness, change = residual(system, self.all_x()), np.zeros_like(self.x)
         for _ in range(CORRECTIONS):
             w = gradient(system, witness)[passive]
-            if not (np.abs(w) > self.tol / 2 * self.norm[passive] * norm(witness)).any():
+            limit = self.tol / 2 * norm(witness)
+            if not (np.abs(w) > limit * system.norm[passive]).any():
                 break
-            d = self.inverse.times(w)
+            d = self.inverse.multiply(w)
+            d = np.where(np.isfinite(d), d, 0)
             change += d
-            witness = witness - self.fitted(d)
-        refined = self.x[passive] + change
-        follows = bool((refined > 0).all())
+            witness = witness - fitted(system, self.by_variable(d))
+        follows = bool((self.x + change > 0).all())
         if follows:
-            self.x[passive] = refined
-        self.x = system.rounded(self.x)
-        r, w = residual(system, self.x), gradient(system, witness)
-        found = certify(system, self.x, witness, r, w)
-        self.w = np.where(self.x > 0, gradient(system, r), w)
-        self.c = self.w + self.x[passive] @ self.G[passive]
-        return found, follows
+            self.x = self.x + change
+        self.x = system.rounded(self.all_x())[passive]
+        return witness, follows
 
-    def fitted(self, d: Array) -> Array:
-        """``A x`` for the x with the passive values d, with the rows of the penalty."""
-        x = np.zeros_like(self.x)
-        x[self.inverse.passive] = d
-        if not self.system.has_ridge:
-            return np.asarray(self.system.A @ x)
-        return np.concatenate([self.system.A @ x, self.system.damping * x])
+    def correct_gradient(self, w: Array, r: Array) -> None:
+        """Let w and c agree with the true residual; `w` is the witness's gradient."""
+        passive = self.inverse.passive
+        self.w = w.copy()
+        self.w[passive] = gradient(self.system, r)[passive]
+        self.c = self.w + self.x @ self.G[passive]
 
-    def invert(self) -> None:
-        """Recompute H, one variable after another."""
-        passive = self.inverse.passive.copy()
-        self.inverse = PassiveInverse(len(self.inverse.H))
-        for j in passive:
-            g = self.G[self.inverse.passive, j]
-            u = self.inverse.times(g)
-            self.inverse.append(int(j), u, max(self.G[j, j] - g @ u, 1e-300))
-
-    def solve(self, maxiter: int) -> tuple[Array, Certificate]:
+    def solve(self, guess: Array | None, maxiter: int) -> tuple[Array, Certificate]:
         """Iterate to convergence; returns the best x and its certificate."""
-        best_x, best = self.x, None
-        most, fresh = MOST_ENTERING, False
-        if self.inverse.length:
-            self.make_feasible(maxiter)
-        refreshes = 0
+        system = self.system
+        best_x, best = self.all_x(), None
+        most, fresh, entered_since, refreshes = MOST_ENTERING, False, True, 0
         while True:
             if not fresh:
                 self.make_gradient()
-            if self.status == CONVERGED and self.enter(most, fresh):
-                moved = self.make_feasible(maxiter)
-                most, fresh = MOST_ENTERING if moved else 1, False
+            if guess is not None:
+                self.enter_guessed(guess)
+                guess, fresh = None, False
+                most = 0 if self.inverse.length else MOST_ENTERING
                 continue
-            found, follows = self.refresh()
-            refreshes += 1
+            entered = self.status == CONVERGED and self.enter(most, fresh)
+            if self.status == CONVERGED and (entered or most == 0):
+                most = MOST_ENTERING if self.make_feasible(maxiter) else 1
+                fresh = False
+                entered_since |= entered
+                continue
+            witness, follows = self.refresh()
+            x = self.all_x()
+            r, w = residual(system, x), gradient(system, witness)
+            found = certify(system, x, witness, r, w)
             better = best is None or bool(found.kkt < best.kkt)
             if better:
-                best_x, best = self.x.copy(), found
-            assert best is not None
-            tol = self.tol * (1 + float(size_to_b(self.system, self.x)))
-            goes_on = (better or not fresh) and bool(found.kkt > tol)
+                best_x, best = x, found
+            refreshes += 1
+            tol = self.tol * (1 + float(size_to_b(system, x)))
+            goes_on = (better or entered_since) and bool(found.kkt > tol)
             if not goes_on or refreshes == REFRESHES or self.status != CONVERGED:
+                assert best is not None
                 return best_x, best
+            self.correct_gradient(w, r)
+            entered_since, fresh = False, True
+            most = MOST_ENTERING if follows else 0
             if found.kkt > DRIFT * tol:
-                self.invert()
-            if not follows:
-                self.make_feasible(maxiter)
-            fresh = follows
+                guess = best_x
+                self.inverse.length = 0
+                self.x = self.passive_w = np.zeros(0)
+
+
+def fitted(system: ScaledSystem, x: Array) -> Array:
+    """``A x``, followed by ``damping x`` if there is an l2 penalty."""
+    product = np.matmul(system.A, x[..., None])[..., 0]
+    if not system.has_ridge:
+        return np.asarray(product)
+    return np.concatenate([product, system.damping * x], axis=-1)
 
 
 def nnls_gram(
@@ -350,8 +363,8 @@ def nnls_gram(
 def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
     """Solve one scaled system; the solution is in the scaled variables."""
     with np.errstate(all="ignore"):
-        run = ActiveSet(system, start, tol)
-        x, found = run.solve(maxiter)
+        run = ActiveSet(system, tol)
+        x, found = run.solve(start if (start > 0).any() else None, maxiter)
     status = outcome(system, x, found, run.status, tol)
     counts = run.nit, status, run.n_updates, run.n_downdates
     return Solution(x, *found[:3], *counts, repaired=np.False_)  # type: ignore[arg-type]

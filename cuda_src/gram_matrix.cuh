@@ -1,0 +1,139 @@
+// The matrices of nnls_gram.cu: scaled columns and their products.
+//
+// Columns are multiplied by powers of two, which is exact. `scale_columns` in nnls_gram.cu writes
+// large matrices to global memory; small ones are scaled by the team or the block that needs them,
+// into shared memory.
+
+#pragma once
+
+#include "floating.cuh"
+#include "team.cuh"
+
+/// Arguments that are the same for all systems.
+struct GramOptions {
+    int m, n;
+    double l1, root_l2, tol;
+    int maxiter;
+
+    __device__ bool has_ridge() const { return root_l2 > 0; }
+    __device__ int rows() const { return m + (has_ridge() ? n : 0); }
+    __device__ int capacity() const { return min(rows(), n); }
+};
+
+/// The scaled matrix of a system.
+template <class Team>
+struct GramMatrix {
+    using Reals = Vector<double, Team>;
+
+    Reals columns;  // n x leading, without the rows of the l2 penalty
+    long long leading;
+    Reals G;             // n x n, with the l2 penalty
+    Reals norm;          // n: norms of the columns, with the l2 penalty
+    Reals column_scale;  // n: powers of two
+
+    __device__ __forceinline__ Reals column(int j) const { return columns.from(leading * j); }
+
+    /// Refer to one of the matrices in global memory.
+    __device__ void refer(long long which, const GramOptions& options, const double* all_columns,
+                          const double* all_G, const double* all_norm,
+                          const double* all_column_scale) {
+        const long long first = which * options.n;
+        leading = options.m;
+        columns.first = const_cast<double*>(all_columns) + first * options.m;
+        G.first = const_cast<double*>(all_G) + first * options.n;
+        norm.first = const_cast<double*>(all_norm) + first;
+        column_scale.first = const_cast<double*>(all_column_scale) + first;
+    }
+
+    /// Allocate the arrays of a team that scales its matrix itself.
+    __device__ void place(TeamMemory<Team> memory, const GramOptions& options) {
+        leading = options.m | 1;  // odd, so that neighbouring columns start in different banks
+        columns = memory.template take<double>(leading * options.n);
+        G = memory.template take<double>(static_cast<long long>(options.n) * options.n);
+        norm = memory.template take<double>(options.n);
+        column_scale = memory.template take<double>(options.n);
+    }
+};
+
+/// The matrix of a system as it was given. Strides are in elements.
+template <class T>
+struct GivenMatrix {
+    const T* A;
+    long long row_stride, column_stride;
+
+    __device__ double operator()(int i, int j) const {
+        return A[i * row_stride + j * column_stride];
+    }
+    __device__ GivenMatrix of(long long offset) const {
+        return {A + offset, row_stride, column_stride};
+    }
+};
+
+/// The scale of a column with this largest magnitude. Its norm is infinite if an entry is not
+/// finite.
+__device__ __forceinline__ double scale_of(double largest) {
+    return largest < Floating<double>::infinity() ? inverse_power_of_two(largest) : largest;
+}
+
+/// Scale a matrix into shared memory, and compute G and the norms. `Workers` do it: the team, or
+/// the block if its teams have the same matrix. Ends with a barrier.
+template <class Workers, class T, class Team>
+__device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions& options,
+                             GivenMatrix<T> given) {
+    const int m = options.m, n = options.n;
+    const bool by_rows = given.column_stride < given.row_stride;
+    for_each<Workers>(m * n, [&](int e) {
+        const int i = by_rows ? e / n : e % m, j = by_rows ? e % n : e / m;
+        at.columns[at.leading * j + i] = given(i, j);
+    });
+    Workers::sync();
+    for_each<Workers>(n, [&](int j) {
+        const auto column = at.columns.from(at.leading * j);
+        double largest = options.root_l2, squares = 0;
+        for (int i = 0; i < m; ++i) largest = MaxMagnitude<double>()(largest, magnitude(column[i]));
+        const double scale = scale_of(largest), damping = options.root_l2 * scale;
+        for (int i = 0; i < m; ++i) {
+            column[i] *= scale;
+            squares += column[i] * column[i];
+        }
+        at.column_scale[j] = scale;
+        at.norm[j] = sqrt(squares + damping * damping);
+    });
+    Workers::sync();
+    for_each<Workers>(n * n, [&](int e) {
+        const auto one = at.columns.from(at.leading * (e / n));
+        const auto other = at.columns.from(at.leading * (e % n));
+        double sum = 0;
+        for (int i = 0; i < m; ++i) sum += one[i] * other[i];
+        const double damping = e / n == e % n ? options.root_l2 * at.column_scale[e / n] : 0;
+        at.G[e] = sum + damping * damping;
+    });
+    Workers::sync();
+}
+
+// ---- large matrices: scaled copies in global memory -----------------------------------
+
+constexpr int scale_tile = 32, scale_warps = 8;
+
+/// use(q, i, value) for every entry (i, j) of 32 columns, where j is `first_column` plus the index
+/// of the warp plus q times the number of warps; the lanes of a warp have neighbouring rows.
+template <class T, class Use>
+__device__ void for_each_entry(GivenMatrix<T> given, int m, int n, int first_column, Use use) {
+    __shared__ double tile[scale_tile][scale_tile + 1];
+    const bool by_rows = given.column_stride < given.row_stride;
+    for (int first = 0; first < m; first += scale_tile) {
+        for (int across = warp_index(); across < scale_tile; across += scale_warps) {
+            const int row = by_rows ? across : lane_index();
+            const int column = by_rows ? lane_index() : across;
+            const int i = first + row, j = first_column + column;
+            if (i < m && j < n) tile[row][column] = given(i, j);
+        }
+        __syncthreads();
+        for (int q = 0; q < scale_tile / scale_warps; ++q) {
+            const int column = warp_index() + scale_warps * q;
+            if (first + lane_index() < m && first_column + column < n)
+                use(q, first + lane_index(), tile[lane_index()][column]);
+        }
+        __syncthreads();
+    }
+}
