@@ -13,6 +13,7 @@ from ._boosting import (
 )
 from ._coo_multiply import coo_multiply
 from ._gemv import gemv
+from ._nnls_gram import nnls_gram
 from ._nnls_qr import nnls_qr
 from ._partition import replicate, scatter, stable_partition
 from ._reduce import all, any, maximum_segment_sum, reduce
@@ -30,6 +31,7 @@ __all__ = [
     "equidistant_knots",
     "gemv",
     "maximum_segment_sum",
+    "nnls_gram",
     "nnls_qr",
     "reduce",
     "replicate",

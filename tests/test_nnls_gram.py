@@ -1,0 +1,243 @@
+"""The Gram method: its specification, and its kernel with every kind of team."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from oracles import scipy_rnorm, violation
+
+from gpusolve import reference
+from gpusolve._device import kernels
+from gpusolve._nnls import nnls_gram_kernel
+from gpusolve._nnls.inputs import validate
+from gpusolve._nnls.nnls_gram_kernel import Size, Team, choose, layout_of, teams_for
+from gpusolve.reference._nnls_gram import PassiveInverse
+from gpusolve.reference._nnls_qr import Solution
+
+Array = NDArray[Any]
+
+TEAMS = {
+    "thread": Team("ThreadTeam", 128, 128, 128),
+    "warp": Team("WarpTeam", 128, 4),
+    "block": Team("BlockTeam", 64),
+    "grid": Team("GridTeam", 64),
+}
+SMALL = (7, 4)
+EPS = {np.dtype(one): float(np.finfo(one).eps) for one in (np.float32, np.float64)}
+
+
+def solve(
+    A: Array,
+    b: Array,
+    *,
+    start: Array | None = None,
+    l1: float = 0.0,
+    l2: float = 0.0,
+    maxiter: int | None = None,
+) -> Solution:
+    """Solve by the kernel alone, on the emulator."""
+    problem = validate(A, b, start, l1, l2, None, maxiter)
+    return nnls_gram_kernel.nnls_gram(problem, kernels.EmulatedDevice())
+
+
+def use(team: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this team solve systems of any size."""
+    monkeypatch.setattr(nnls_gram_kernel, "teams_for", lambda *_: [TEAMS[team]])
+
+
+def assert_optimal(
+    A: Array, b: Array, found: Solution, l1: float = 0, l2: float = 0
+) -> None:
+    assert (found.status == 0).all()
+    systems = len(found.x)
+    A = np.broadcast_to(A, (systems, *A.shape[-2:]))
+    b = np.broadcast_to(b, (systems, b.shape[-1]))
+    limit = 16 * EPS[A.dtype]
+    for A_k, b_k, x_k in zip(A, b, found.x, strict=True):
+        assert violation(A_k, b_k, x_k, l1, l2) <= limit
+
+
+# ---- the specification ---------------------------------------------------------------
+
+
+def test_the_inverse_after_many_changes(rng: np.random.Generator) -> None:
+    A = rng.standard_normal((40, 20))
+    G = A.T @ A
+    inverse = PassiveInverse(20)
+    for _ in range(300):
+        passive = inverse.passive.tolist()
+        free = sorted(set(range(20)) - set(passive))
+        if free and (not passive or rng.random() < 0.6):
+            j = int(rng.choice(free))
+            g = G[j, inverse.passive]
+            u = inverse.multiply(g)
+            inverse.append(j, u, G[j, j] - u @ g)
+        else:
+            inverse.remove(int(rng.integers(len(passive))))
+        passive = inverse.passive.tolist()
+        H = inverse.H[: len(passive), : len(passive)]
+        expected = np.linalg.inv(G[np.ix_(passive, passive)])
+        # Errors of 300 updates, magnified by the condition number of G, about 30.
+        np.testing.assert_allclose(H, expected, atol=300 * 30 * EPS[H.dtype])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 4), (30, 20), (20, 30), (64, 48)])
+def test_the_specification_against_scipy(
+    shape: tuple[int, int], rng: np.random.Generator
+) -> None:
+    A, b = rng.random((6, *shape)), rng.random((6, shape[0]))
+    found = reference.nnls_gram(A, b)
+    assert_optimal(A, b, found)
+    expected = [scipy_rnorm(*one) for one in zip(A, b, strict=True)]
+    np.testing.assert_allclose(found.rnorm, expected, atol=1e-13)
+
+
+def test_several_variables_enter_at_once(rng: np.random.Generator) -> None:
+    A, b = rng.random((60, 40)), rng.random(60)
+    found, one = reference.nnls_gram(A, b), reference.nnls_qr(A, b)
+    np.testing.assert_allclose(found.x, one.x, atol=1e-13)
+    assert 3 * found.nit < one.nit
+
+
+def test_columns_that_are_alike_do_not_enter_together() -> None:
+    """Neighbouring Gaussians: most of a group that entered would leave again."""
+    time = np.arange(60)
+    A = np.exp(-0.5 * ((time[:, None] - time) / 3.0) ** 2)
+    b = np.random.default_rng(0).random(60)
+    found = reference.nnls_gram(A, b)
+    assert found.status == 0
+    assert found.n_updates - found.n_downdates == np.count_nonzero(found.x)
+    assert found.n_updates < 2.5 * np.count_nonzero(found.x)
+
+
+# ---- the kernel ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("team", TEAMS)
+def test_kernel_against_the_specification(
+    team: str, dtype: Any, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = (
+        rng.random((5, *SMALL)).astype(dtype),
+        rng.random((5, SMALL[0])).astype(dtype),
+    )
+    for l1, l2 in [(0.0, 0.0), (0.1, 0.0), (0.05, 0.3)]:
+        found = solve(A, b, l1=l1, l2=l2)
+        expected = reference.nnls_gram(A, b, l1=l1, l2=l2)
+        assert_optimal(A, b, found, l1, l2)
+        np.testing.assert_allclose(found.x, expected.x, atol=300 * EPS[A.dtype])
+        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=8 * EPS[A.dtype])
+        for name in ("nit", "n_updates", "n_downdates", "status"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("team", ["warp", "block", "grid"])
+def test_larger_systems(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.random((2, 40, 30)), rng.random((2, 40))
+    found = solve(A, b)
+    assert_optimal(A, b, found)
+    np.testing.assert_array_equal(found.nit, reference.nnls_gram(A, b).nit)
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_strides_and_broadcasting(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Whether a matrix is shared, and its memory layout, change no bit."""
+    use(team, monkeypatch)
+    one, b = rng.random(SMALL), rng.random((5, SMALL[0]))
+    expected = solve(np.stack([one] * 5), b)
+    padded = np.zeros((14, 8))
+    padded[::2, ::-2] = one
+    for A in (one, one[None], np.asfortranarray(one), padded[::2, ::-2]):
+        found = solve(A, b)
+        for name, field in found._asdict().items():
+            np.testing.assert_array_equal(field, getattr(expected, name), name)
+    pair = rng.random((2, 1, *SMALL))
+    found = solve(pair, b[:3])
+    expected = solve(np.repeat(pair, 3, axis=1), b[:3])
+    np.testing.assert_array_equal(found.x, expected.x)
+
+
+@pytest.mark.parametrize("limit", [3000, 6000, 12000])
+def test_less_shared_memory_changes_no_bit(
+    limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The vectors, or a part of the inverse, are in global memory."""
+    use("block", monkeypatch)
+    A, b = rng.random((3, 40, 30)), rng.random((3, 40))
+    expected = solve(A, b)
+    monkeypatch.setattr(kernels.EmulatedDevice, "shared_memory_per_block", limit)
+    size = Size(40, 30, 40)
+    assert layout_of(TEAMS["block"], size, False, limit - 2048).workspace > 0
+    found = solve(A, b)
+    for name, field in found._asdict().items():
+        np.testing.assert_array_equal(field, getattr(expected, name), name)
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_a_warm_start_takes_fewer_steps(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.random((3, *SMALL)), rng.random((3, SMALL[0]))
+    cold = solve(A, b)
+    warm = solve(A, b, start=cold.x)
+    np.testing.assert_allclose(warm.x, cold.x, atol=300 * EPS[A.dtype])
+    assert (warm.nit <= 1).all()
+    np.testing.assert_array_equal(warm.n_updates, np.count_nonzero(cold.x, axis=1))
+    wrong = solve(A, b, start=np.where(cold.x > 0, 0, 1.0))
+    assert_optimal(A, b, wrong)
+
+
+@pytest.mark.parametrize("team", TEAMS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_nonfinite_system_changes_no_other(
+    team: str, bad: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.random((4, *SMALL)), rng.random((4, SMALL[0]))
+    good = solve(A, b)
+    A[1, 2, 3] = b[2, 0] = bad
+    found = solve(A, b)
+    np.testing.assert_array_equal(found.status, [0, 2, 2, 0])
+    assert np.isnan(found.x[1:3]).all()
+    assert np.isnan(found.kkt[1:3]).all()
+    np.testing.assert_array_equal(found.x[::3], good.x[::3])
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_iteration_limit(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A = rng.random((3, *SMALL)) - 0.3
+    b = rng.random((3, SMALL[0]))
+    full = solve(A, b)
+    for maxiter in range(int(full.nit.max()) + 1):
+        found = solve(A, b, maxiter=maxiter)
+        np.testing.assert_array_equal(found.status, full.nit > maxiter)
+        assert (found.x >= 0).all()
+        np.testing.assert_array_equal(found.nit, np.minimum(full.nit, maxiter))
+
+
+def test_team_for_each_size() -> None:
+    def chosen(m: int, n: int, systems: int = 1000, limit: int = 225 * 1024) -> str:
+        return choose(Size(m, n, m), systems, False, limit)[0].name
+
+    assert chosen(3, 3) == "ThreadTeam"
+    assert chosen(30, 10) == "WarpTeam"
+    assert chosen(64, 32) == "WarpTeam"
+    assert chosen(64, 32, limit=20_000) == "BlockTeam"
+    assert chosen(64, 33) == "BlockTeam"
+    assert chosen(5000, 2000) == "BlockTeam"
+    assert chosen(5000, 2000, systems=1) == "GridTeam"
+    assert teams_for(Size(2, 10_000, 2), 1)[0].name == "BlockTeam"
