@@ -6,6 +6,7 @@ table.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,6 +94,14 @@ class Resources(NamedTuple):
     shared_bytes: int
     stack_bytes: int
     spilled_bytes: int
+
+
+class Compiled(NamedTuple):
+    """Machine code, the log of ``ptxas -v``, and the symbol of each instance."""
+
+    cubin: bytes
+    log: str
+    symbols: tuple[str, ...]
 
 
 class CompileError(RuntimeError):
@@ -280,8 +289,9 @@ def _source_of_basis() -> Source:
     return Source("", "basis", "", instances)
 
 
-def compile_source(source: Source, architecture: int) -> list[Resources]:
-    """Compile the instances of one source to machine code, and read the log."""
+@functools.cache
+def compile_source(source: Source, architecture: int) -> Compiled:
+    """Compile the instances of one source to machine code."""
     from cupy.cuda import nvrtc
 
     text = source_of(source.file, source.definitions)
@@ -299,14 +309,23 @@ def compile_source(source: Source, architecture: int) -> list[Resources]:
         nvrtc.compileProgram(program, options)
     except nvrtc.NVRTCError as error:
         raise CompileError(nvrtc.getProgramLog(program)) from error
-    log = nvrtc.getProgramLog(program)
+    return Compiled(
+        nvrtc.getCUBIN(program) + b"\0",  # CuPy drops the last byte, which is a zero
+        nvrtc.getProgramLog(program),
+        tuple(nvrtc.getLoweredName(program, one) for one in source.instances),
+    )
+
+
+def resources_of(source: Source, architecture: int) -> list[Resources]:
+    """The resources of the instances of one source."""
+    compiled = compile_source(source, architecture)
     return [
         read_log(
-            log,
-            nvrtc.getLoweredName(program, instance),
+            compiled.log,
+            symbol,
             Resources(source.operators, instance, architecture, 0, 0, 0, 0),
         )
-        for instance in source.instances
+        for instance, symbol in zip(source.instances, compiled.symbols, strict=True)
     ]
 
 
@@ -339,7 +358,7 @@ def resources_on(architecture: int, sources: list[Source]) -> list[Resources]:
     return [
         resources
         for source in sources
-        for resources in compile_source(source, architecture)
+        for resources in resources_of(source, architecture)
     ]
 
 
@@ -351,14 +370,18 @@ def registers(rows: list[Resources]) -> list[str]:
 def written_registers(architecture: int) -> list[str]:
     """`registers` of one architecture, read from the table."""
     column = ARCHITECTURES.index(architecture)
-    cells = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in TABLE.read_text().splitlines()
-        if "`" in line and line.startswith("|")
-    ]
     return [
-        f"{one[0]} {one[1].strip('`')}: {one[2 + column].replace(' + ', ' ')}"
-        for one in cells
+        f"{cells[0]} {cells[1]}: {cells[2 + column].replace(' + ', ' ')}"
+        for cells in written_cells(TABLE)
+    ]
+
+
+def written_cells(path: Path) -> list[list[str]]:
+    """The cells of the kernels' lines of a table."""
+    return [
+        [cell.strip(" `") for cell in line.strip("|").split("|")]
+        for line in path.read_text().splitlines()
+        if "`" in line and line.startswith("|")
     ]
 
 
