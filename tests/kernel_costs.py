@@ -173,7 +173,7 @@ def _writes() -> Iterator[Call]:
     n = 8 * 4096
     x, mask = integers(n), rng().random(n) < 0.5
     found = _call("stable_partition", n, gpusolve.stable_partition, x, mask)
-    yield _limited(found, 9, is_streamed=False)
+    yield _limited(found, 9)
     target, indices = np.zeros(n, np.float32), rng().permutation(n)
     yield _call("scatter", n, gpusolve.scatter, target, indices, x)
 
