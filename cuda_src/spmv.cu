@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(threads)
              long long vectors, typename Sum::Value* y, typename Sum::Value* carries) {
     using Reduce = TileReduce<Sum, threads, items, false>;
     __shared__ typename Reduce::Storage storage;
-    const MergeTile tile = tile_of_block<Reduce::tile_size>(tile_rows, steps);
+    const MergeTile tile = merge_tile<Reduce::tile_size, true>(tile_rows, blockIdx.x, steps);
     Index column[items];  // loads in flight while rows are found
     Entry value[items];
 #pragma unroll

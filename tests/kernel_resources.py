@@ -210,7 +210,7 @@ def _sources_of_spmv() -> Iterator[Source]:
         matrix = CompressedRows(none, none, np.empty(0, of_A), (0, 0))
         operands = ", ".join(CUDA_TYPES[one] for one in (of_A, of_x, none.dtype))
         instances = (
-            multiply_instance(matrix, of_x, spmv_tile_for(of_A)),
+            multiply_instance(matrix, of_x, spmv_tile_for(of_A, ops.result)),
             f"multiply_entries<Product, {operands}>",
         )
         name = f"{add}-{multiply} {entry} {number}"
