@@ -68,6 +68,15 @@ TEXTBOOK = (
 )
 """The kernels of ``scan_textbook.cu`` that are templates over the monoid alone."""
 
+LARGEST = gpusolve.Monoid(
+    "sums_of_16",
+    (0,) * 16,
+    tuple(f"a[{k}] + b[{k}]" for k in range(16)),
+    np.add,
+    commutative=True,
+)
+"""Elements of 128 bytes for float64, the largest that no kernel spills."""
+
 REALS = (np.dtype(np.float32), np.dtype(np.float64))
 """The dtypes of the solvers."""
 
@@ -126,11 +135,12 @@ def all_sources() -> list[Source]:
 
 
 def _sources_of_monoids() -> Iterator[Source]:
-    watched = {
+    watched: dict[str | gpusolve.Monoid, str] = {
         "add": "int8 int32 int64 float16 float32 float64 complex128",
         "max": "float32",
         "logical_and": "float64",
         "mssp": "int32 float64",
+        LARGEST: "float64",
     }
     for op, dtypes in watched.items():
         monoid = as_monoid(op)
@@ -162,7 +172,7 @@ def _sources_of_monoids() -> Iterator[Source]:
                 ),
             }
             for file, names in instances.items():
-                yield Source(f"{op} {name}", file, ops.definitions, names)
+                yield Source(f"{monoid.name} {name}", file, ops.definitions, names)
 
 
 def _sources_of_partition() -> Iterator[Source]:
@@ -219,7 +229,7 @@ def _sources_of_spmv() -> Iterator[Source]:
         matrix = CompressedRows(none, none, np.empty(0, of_A), (0, 0))
         operands = ", ".join(CUDA_TYPES[one] for one in (of_A, of_x, none.dtype))
         instances = (
-            multiply_instance(matrix, of_x, spmv_tile_for(of_A)),
+            multiply_instance(matrix, of_x, spmv_tile_for(of_A, ops.result)),
             f"multiply_entries<Product, {operands}>",
         )
         name = f"{add}-{multiply} {entry} {number}"
