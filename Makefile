@@ -58,6 +58,7 @@ wheel: $(VENV)/test
 
 resources: $(VENV)/test
 	$(BIN)/python tests/kernel_resources.py
+	$(BIN)/python tests/kernel_code.py
 
 costs: $(VENV)/test
 	$(BIN)/python tests/kernel_costs.py

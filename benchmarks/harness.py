@@ -253,7 +253,7 @@ def first_line(*command: str) -> str:
 PLACES = {"cuda": "a GPU", "cpu": "a CPU", "emulator": "the emulator"}
 
 WARNINGS = {
-    "cpu": "The CPU path. **Not measured on a GPU yet.**",
+    "cpu": "CPU path: **no figure here says anything about a GPU.**",
     "emulator": "**Emulator: no figure here says anything about a GPU.**",
 }
 

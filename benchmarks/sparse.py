@@ -103,8 +103,8 @@ class Pair(NamedTuple):
 
     @property
     def bytes_moved(self) -> int:
-        """All coordinates; for each match its two values and the entry written."""
-        return int(8 * (self.A.nnz + self.B.nnz) + 20 * self.product.nnz)
+        """Row, column and value of each entry read, and of each entry written."""
+        return int(12 * (self.A.nnz + self.B.nnz + self.product.nnz))
 
 
 def pair(A: Sparse, B: Sparse) -> Pair:
@@ -319,7 +319,7 @@ and the others uniform. GB/s is the bytes that must be moved, over our time; "of
 is its ratio to the rate of a plain copy that moves the same number of bytes."""
 
 ABOUT_MULTIPLY = """\
-Two matrices of one kind, of n entries each, with k entries in common; 16 n + 20 k bytes
+Two matrices of one kind, of n entries each, with k entries in common; 24 n + 12 k bytes
 must be moved. Our operands are COO; those of the other libraries are CSR, and the
 conversion is not timed. The column without a method is "auto"; the CPU has one path for
 all methods."""

@@ -275,18 +275,6 @@ __device__ __forceinline__ long long results_before(unsigned long long* states, 
     return before;
 }
 
-/// The part of the merge path that is tile number `index`, or an empty one if the keys are not
-/// sorted and tiles overlap.
-template <int tile_size>
-__device__ __forceinline__ MergeTile merge_tile(const long long* splits, long long index,
-                                                long long steps) {
-    const long long start = index * tile_size;
-    const long long a = splits[index], a_count = splits[index + 1] - a;
-    const long long size = steps - start < tile_size ? steps - start : tile_size;
-    if (a_count < 0 || a_count > size) return {a, start - a, 0, 0};
-    return {a, start - a, static_cast<int>(a_count), static_cast<int>(size - a_count)};
-}
-
 /// splits[tile] = the number of steps before the tile that take a key of A, for tiles + 1 tiles.
 template <class Index, int threads, int items>
 __global__ void split_path(const Index* a_rows, const Index* a_columns, long long a_count,
@@ -320,7 +308,7 @@ __global__ void __launch_bounds__(threads, min_blocks_per_multiprocessor)
     const Keys<Index> all_of_a{a_rows, a_columns, width}, all_of_b{b_rows, b_columns, width};
     if (threadIdx.x == 0) {
         shared_index = static_cast<long long>(atomicAdd(states, 1ull));
-        shared_tile = merge_tile<tile_size>(splits, shared_index, a_count + b_count);
+        shared_tile = merge_tile<tile_size, false>(splits, shared_index, a_count + b_count);
     }
     __syncthreads();
     const MergeTile tile = shared_tile;

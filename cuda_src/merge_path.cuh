@@ -53,12 +53,14 @@ struct MergeTile {
     int a_count, b_count;
 };
 
-/// The tile of this block, of a path of `steps` steps.
-template <int tile_size>
-__device__ __forceinline__ MergeTile tile_of_block(const long long* splits, long long steps) {
-    const long long start = static_cast<long long>(blockIdx.x) * tile_size;
-    const long long a = splits[blockIdx.x];
-    const int a_count = static_cast<int>(splits[blockIdx.x + 1] - a);
+/// Tile number `index` of a path of `steps` steps. Unless the sequences are known to be `sorted`,
+/// tiles may overlap; those that do are empty.
+template <int tile_size, bool sorted>
+__device__ __forceinline__ MergeTile merge_tile(const long long* splits, long long index,
+                                                long long steps) {
+    const long long start = index * tile_size;
+    const long long a = splits[index], a_count = splits[index + 1] - a;
     const int size = static_cast<int>(steps - start < tile_size ? steps - start : tile_size);
-    return {a, start - a, a_count, size - a_count};
+    if (!sorted && (a_count < 0 || a_count > size)) return {a, start - a, 0, 0};
+    return {a, start - a, static_cast<int>(a_count), size - static_cast<int>(a_count)};
 }

@@ -8,8 +8,9 @@
 // element once.
 //
 // Mapping. A warp has 32 * items neighbours of a tile, 32 at a time; a ballot and a population
-// count give a lane's rank among the kept elements. `move` partitions the tile in shared
-// memory, so that it writes two contiguous runs.
+// count give a lane's rank among the kept elements. Lane k has the bits of the k-th 32, so that
+// a warp writes and reads all its bits at once. `move` partitions the tile in shared memory, so
+// that it writes two contiguous runs, each in full sectors but for its ends.
 //
 // Shared memory. The tile; the counts of the warps.
 // Cost. `move` reads and writes n elements. Before that, `count_kept` reads n bytes of mask, or
@@ -28,6 +29,7 @@ __global__ void __launch_bounds__(threads)
     count_kept(const typename Predicate::Input* tested, long long size, unsigned* kept,
                long long* counts) {
     using Input = typename Predicate::Input;
+    static_assert(items <= warp_threads, "a lane has the bits of 32 elements");
     __shared__ BlockScan<Count>::Storage storage;
     const long long warp = warp_of_grid();
     const long long start = warp * warp_threads * items + lane_index();
@@ -35,15 +37,15 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int k = 0; k < items; ++k)
         if (start + k * warp_threads < size) loaded[k] = tested[start + k * warp_threads];
-    int count = 0;
+    unsigned own_bits = 0;
 #pragma unroll
     for (int k = 0; k < items; ++k) {
         const bool inside = start + k * warp_threads < size;
-        const unsigned vote = __ballot_sync(whole_warp, inside && Predicate()(loaded[k]));
-        if (lane_index() == 0) kept[warp * items + k] = vote;
-        count += __popc(vote);
+        const unsigned bits = __ballot_sync(whole_warp, inside && Predicate()(loaded[k]));
+        if (lane_index() == k) own_bits = bits;
     }
-    const int total = BlockScan<Count>(storage).fold(lane_index() == 0 ? count : 0);
+    if (lane_index() < items) kept[warp * items + lane_index()] = own_bits;
+    const int total = BlockScan<Count>(storage).fold(__popc(own_bits));
     if (threadIdx.x == 0) counts[blockIdx.x] = total;
 }
 
@@ -59,36 +61,29 @@ __global__ void __launch_bounds__(threads)
     const int warp_start = warp_index() * warp_threads * items;
     // Loads in flight until the tile is written.
     const long long before = kept_before[blockIdx.x], kept_in_all = kept_before[gridDim.x];
-    const unsigned* votes = kept + (tile + warp_start) / warp_threads;
+    const unsigned* warp_bits = kept + (tile + warp_start) / warp_threads;
+    const unsigned own_bits = lane_index() < items ? warp_bits[lane_index()] : 0;
 
     T loaded[items];
-    unsigned vote[items];
-    int own_count = 0;
 #pragma unroll
     for (int k = 0; k < items; ++k) {
         const int i = warp_start + k * warp_threads + lane_index();
         if (i < count) loaded[k] = x[tile + i];
     }
-#pragma unroll
-    for (int k = 0; k < items; ++k) {
-        vote[k] = votes[k];
-        own_count += __popc(vote[k]);
-    }
     int all_kept;
-    int rank = BlockScan<Count>(storage).exclusive(lane_index() == 0 ? own_count : 0, all_kept);
-    rank = __shfl_sync(whole_warp, rank, 0);
+    const int own_rank = BlockScan<Count>(storage).exclusive(__popc(own_bits), all_kept);
     const unsigned lanes_before = (1u << lane_index()) - 1;
 #pragma unroll
     for (int k = 0; k < items; ++k) {
         const int i = warp_start + k * warp_threads + lane_index();
-        const int own_rank = rank + __popc(vote[k] & lanes_before);
-        const bool is_kept = vote[k] >> lane_index() & 1;
-        if (i < count) gathered[is_kept ? own_rank : all_kept + i - own_rank] = loaded[k];
-        rank += __popc(vote[k]);
+        const unsigned bits = __shfl_sync(whole_warp, own_bits, k);
+        const int rank = __shfl_sync(whole_warp, own_rank, k) + __popc(bits & lanes_before);
+        const bool is_kept = bits >> lane_index() & 1;
+        if (i < count) gathered[is_kept ? rank : all_kept + i - rank] = loaded[k];
     }
     __syncthreads();
 
     const long long rest = kept_in_all + tile - before;
-    for (int i = threadIdx.x; i < count; i += threads)
-        y[i < all_kept ? before + i : rest + i - all_kept] = gathered[i];
+    for_each_aligned(before, all_kept, [&](int i) { y[before + i] = gathered[i]; });
+    for_each_aligned(rest, count - all_kept, [&](int i) { y[rest + i] = gathered[all_kept + i]; });
 }

@@ -52,6 +52,8 @@ template <int items>
 __device__ __forceinline__ unsigned row_begins(int own, int first, int step) {
     const int after = first < own ? (own - first) % step : 0;  // elements after the last one
     unsigned begins = 0;
+    // Rows are mostly longer than `items`. The unrolled loop would divide by `step` once more.
+#pragma unroll 1
     for (int i = first > own ? first - own : after > 0 ? step - after : 0; i < items; i += step)
         begins |= 1u << i;
     return begins;

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(threads, segmented_reduce_blocks_per_multiproc
                      typename Monoid::Value* carries) {
     using Reduce = TileReduce<Monoid, threads, items, true>;
     __shared__ typename Reduce::Storage storage;
-    const MergeTile tile = tile_of_block<Reduce::tile_size>(tile_rows, steps);
+    const MergeTile tile = merge_tile<Reduce::tile_size, true>(tile_rows, blockIdx.x, steps);
     typename Monoid::Value loaded[items];  // loads in flight while segments are found
 #pragma unroll
     for (int k = 0; k < items; ++k) {

@@ -15,7 +15,9 @@
 // Shared memory. A value for each step of the tile: products of entries, results of rows. A word
 // for each thread, the totals of the warps.
 // Cost. Reads each entry, its column and each row's end once for all vectors of a block, gathers
-// x, writes y; one carry for each tile and vector.
+// x, writes y; one carry for each tile and vector. Requests for entries begin inside sectors,
+// which two warps read, the second from a cache: aligned requests need up to 16 more registers,
+// so that fewer blocks are resident.
 //
 // Source. merge_path_reduce.cuh. `multiply_entries` is a step of its flat-parallel form.
 
@@ -59,7 +61,7 @@ __global__ void __launch_bounds__(threads)
              long long vectors, typename Sum::Value* y, typename Sum::Value* carries) {
     using Reduce = TileReduce<Sum, threads, items, false>;
     __shared__ typename Reduce::Storage storage;
-    const MergeTile tile = tile_of_block<Reduce::tile_size>(tile_rows, steps);
+    const MergeTile tile = merge_tile<Reduce::tile_size, true>(tile_rows, blockIdx.x, steps);
     Index column[items];  // loads in flight while rows are found
     Entry value[items];
 #pragma unroll

@@ -6,6 +6,7 @@ table.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,15 @@ TEXTBOOK = (
 )
 """The kernels of ``scan_textbook.cu`` that are templates over the monoid alone."""
 
+LARGEST = gpusolve.Monoid(
+    "sums_of_16",
+    (0,) * 16,
+    tuple(f"a[{k}] + b[{k}]" for k in range(16)),
+    np.add,
+    commutative=True,
+)
+"""Elements of 128 bytes for float64, the largest that no kernel spills."""
+
 REALS = (np.dtype(np.float32), np.dtype(np.float64))
 """The dtypes of the solvers."""
 
@@ -95,6 +105,14 @@ class Resources(NamedTuple):
     spilled_bytes: int
 
 
+class Compiled(NamedTuple):
+    """Machine code, the log of ``ptxas -v``, and the symbol of each instance."""
+
+    cubin: bytes
+    log: str
+    symbols: tuple[str, ...]
+
+
 class CompileError(RuntimeError):
     """A source does not compile; the message is NVRTC's log."""
 
@@ -117,11 +135,12 @@ def all_sources() -> list[Source]:
 
 
 def _sources_of_monoids() -> Iterator[Source]:
-    watched = {
+    watched: dict[str | gpusolve.Monoid, str] = {
         "add": "int8 int32 int64 float16 float32 float64 complex128",
         "max": "float32",
         "logical_and": "float64",
         "mssp": "int32 float64",
+        LARGEST: "float64",
     }
     for op, dtypes in watched.items():
         monoid = as_monoid(op)
@@ -153,7 +172,7 @@ def _sources_of_monoids() -> Iterator[Source]:
                 ),
             }
             for file, names in instances.items():
-                yield Source(f"{op} {name}", file, ops.definitions, names)
+                yield Source(f"{monoid.name} {name}", file, ops.definitions, names)
 
 
 def _sources_of_partition() -> Iterator[Source]:
@@ -210,7 +229,7 @@ def _sources_of_spmv() -> Iterator[Source]:
         matrix = CompressedRows(none, none, np.empty(0, of_A), (0, 0))
         operands = ", ".join(CUDA_TYPES[one] for one in (of_A, of_x, none.dtype))
         instances = (
-            multiply_instance(matrix, of_x, spmv_tile_for(of_A)),
+            multiply_instance(matrix, of_x, spmv_tile_for(of_A, ops.result)),
             f"multiply_entries<Product, {operands}>",
         )
         name = f"{add}-{multiply} {entry} {number}"
@@ -280,8 +299,9 @@ def _source_of_basis() -> Source:
     return Source("", "basis", "", instances)
 
 
-def compile_source(source: Source, architecture: int) -> list[Resources]:
-    """Compile the instances of one source to machine code, and read the log."""
+@functools.cache
+def compile_source(source: Source, architecture: int) -> Compiled:
+    """Compile the instances of one source to machine code."""
     from cupy.cuda import nvrtc
 
     text = source_of(source.file, source.definitions)
@@ -299,14 +319,23 @@ def compile_source(source: Source, architecture: int) -> list[Resources]:
         nvrtc.compileProgram(program, options)
     except nvrtc.NVRTCError as error:
         raise CompileError(nvrtc.getProgramLog(program)) from error
-    log = nvrtc.getProgramLog(program)
+    return Compiled(
+        nvrtc.getCUBIN(program) + b"\0",  # CuPy drops the last byte, which is a zero
+        nvrtc.getProgramLog(program),
+        tuple(nvrtc.getLoweredName(program, one) for one in source.instances),
+    )
+
+
+def resources_of(source: Source, architecture: int) -> list[Resources]:
+    """The resources of the instances of one source."""
+    compiled = compile_source(source, architecture)
     return [
         read_log(
-            log,
-            nvrtc.getLoweredName(program, instance),
+            compiled.log,
+            symbol,
             Resources(source.operators, instance, architecture, 0, 0, 0, 0),
         )
-        for instance in source.instances
+        for instance, symbol in zip(source.instances, compiled.symbols, strict=True)
     ]
 
 
@@ -339,7 +368,7 @@ def resources_on(architecture: int, sources: list[Source]) -> list[Resources]:
     return [
         resources
         for source in sources
-        for resources in compile_source(source, architecture)
+        for resources in resources_of(source, architecture)
     ]
 
 
@@ -351,14 +380,18 @@ def registers(rows: list[Resources]) -> list[str]:
 def written_registers(architecture: int) -> list[str]:
     """`registers` of one architecture, read from the table."""
     column = ARCHITECTURES.index(architecture)
-    cells = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in TABLE.read_text().splitlines()
-        if "`" in line and line.startswith("|")
-    ]
     return [
-        f"{one[0]} {one[1].strip('`')}: {one[2 + column].replace(' + ', ' ')}"
-        for one in cells
+        f"{cells[0]} {cells[1]}: {cells[2 + column].replace(' + ', ' ')}"
+        for cells in written_cells(TABLE)
+    ]
+
+
+def written_cells(path: Path) -> list[list[str]]:
+    """The cells of the kernels' lines of a table."""
+    return [
+        [cell.strip(" `") for cell in line.strip("|").split("|")]
+        for line in path.read_text().splitlines()
+        if "`" in line and line.startswith("|")
     ]
 
 

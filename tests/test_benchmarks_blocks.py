@@ -11,6 +11,7 @@ import pytest
 from benchmark_runs import number, report, tables
 
 from benchmarks import blocks
+from benchmarks.harness import Machine, wall_clock
 
 OPERATIONS = [
     "reduce",
@@ -48,7 +49,7 @@ def test_emulator_report_is_printed_and_written(tmp_path: Path) -> None:
 
 def test_cpu_report_has_all_sizes_in_order() -> None:
     printed = report("blocks.py", "--cpu", "--sizes", "1e3", "100", "--repeats", "1")
-    assert "Not measured on a GPU yet" in printed
+    assert "CPU path: **no figure here says anything about a GPU" in printed
     (main,) = tables(printed)
     timed = [cells for cells in main[1:] if cells[0] != "*copy*"]
     assert [cells[0] for cells in timed] == OPERATIONS * 2
@@ -92,6 +93,20 @@ def test_bytes_moved() -> None:
     assert moved["reduce"] == 4000
     assert moved["scan"] == 8000
     assert moved["segmented_scan, mixed"] == moved["stable_partition"] == 9000
+
+
+def test_a_failing_library_does_not_end_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(x: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(blocks, "maximum_rise", fail)
+    machine = Machine("cpu", np, wall_clock, 1)
+    (main,) = tables("\n".join(blocks.main_table(machine, [100], None, {})))
+    cells = {cells[0]: cells[6] for cells in main[1:]}
+    assert cells.pop("maximum_segment_sum") == "fails: MemoryError"
+    assert not any("fails" in cell for cell in cells.values())
 
 
 class Compute:

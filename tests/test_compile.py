@@ -1,4 +1,6 @@
-"""Every kernel compiles for every architecture without spills. No GPU is needed."""
+"""Every kernel compiles for every architecture without spills, to the machine code of
+the table. No GPU is needed.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import pytest
 
 pytest.importorskip("cupy", reason="NVRTC is reached through CuPy")
 
+from kernel_code import changed_code, has_disassembler, written_code
 from kernel_resources import (
     ARCHITECTURES,
     TABLE,
@@ -24,6 +27,10 @@ from kernel_resources import (
 
 from gpusolve._device.kernels import source_directory
 from gpusolve._nnls.nnls_qr_kernel import MAX_THREADS, STATIC_SHARED_MEMORY
+
+needs_disassembler = pytest.mark.skipif(
+    not has_disassembler(), reason="needs nvdisasm, from nvidia-cuda-nvdisasm"
+)
 
 STATIC_LIMIT = 48 * 1024
 """Limit on the static shared memory of a block, on any architecture."""
@@ -46,6 +53,12 @@ def test_resources_of_some_kernels_are_those_of_the_table() -> None:
     assert not changed, "update the table with: make resources"
 
 
+@needs_disassembler
+def test_code_of_some_kernels_is_that_of_the_table() -> None:
+    changed = "\n".join(changed_code(one_source_of_each_file()))
+    assert not changed, f"update the table with: make resources\n{changed}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_resources_of_all_kernels_are_those_of_the_table(architecture: int) -> None:
@@ -56,6 +69,21 @@ def test_resources_of_all_kernels_are_those_of_the_table(architecture: int) -> N
         unified_diff(written, found, TABLE.name, "NVRTC", lineterm="", n=0)
     )
     assert not changed, f"update the table with: make resources\n{changed}"
+
+
+@needs_disassembler
+@pytest.mark.slow
+def test_code_of_all_kernels_is_that_of_the_table() -> None:
+    changed = "\n".join(changed_code(all_sources()))
+    assert not changed, f"update the table with: make resources\n{changed}"
+
+
+def test_the_table_of_code_has_all_kernels() -> None:
+    assert list(written_code()) == [
+        (source.operators, instance)
+        for source in all_sources()
+        for instance in source.instances
+    ]
 
 
 def test_a_compile_error_is_reported() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from kernel_costs import (
     ALL_KERNELS,
+    LIMIT,
     SECTOR_BYTES,
     Call,
     Row,
@@ -65,12 +66,12 @@ def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
 )
 def test_bytes_are_near_the_floor_and_sectors_are_full(call: Call) -> None:
     sums = sums_of(report_of(call))
-    limit = call.limit * call.floor * call.elements
+    floor = call.floor * call.elements
     cached = SECTOR_BYTES * sums.distinct_sectors
-    assert 0.99 * call.floor * call.elements <= cached <= limit
-    assert cached <= call.limit * sums.distinct_bytes
-    if call.is_streamed:
-        assert SECTOR_BYTES * sums.sectors <= limit
+    assert 0.99 * floor <= cached <= LIMIT * floor
+    assert cached <= LIMIT * sums.distinct_bytes
+    assert SECTOR_BYTES * sums.sectors <= (call.moved_limit or LIMIT) * floor
+    if call.moved_limit is None:
         assert sums.sectors == sums.fewest_sectors
 
 

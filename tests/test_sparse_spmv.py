@@ -188,6 +188,23 @@ def test_tile_sizes_are_documented() -> None:
         assert str(tile_for(np.dtype(dtype)).size) in str(spmv.__doc__)
 
 
+def test_results_larger_than_entries_have_smaller_tiles(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    A = random_csr(rng, [3000], 50, np.int8)
+    x = small_integers(rng, np.complex128, 50)
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    plan = SpMVPlan(A)
+    with _emulator.profile() as report:
+        found = plan(x)
+    same(found, by_scipy(A, x), strict=True)
+    tile = tile_for(A.dtype, x.dtype)
+    assert tile == tile_for(x.dtype) != tile_for(A.dtype)
+    (multiply,) = (one for one in report.kernels if "multiply<" in one.name)
+    assert f"{tile.threads}, {tile.items}>" in multiply.name
+    assert multiply.blocks == -(-3001 // tile.size)
+
+
 def test_one_dense_row_among_many_empty_rows(
     backend: Any, rng: np.random.Generator
 ) -> None:

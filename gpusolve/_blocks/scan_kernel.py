@@ -23,19 +23,22 @@ from .operators import Operators, operators
 ITEMS = {1: 20, 4: 15, 8: 7, 16: 3}
 """Items per thread, by the largest element size in bytes; 1 for larger elements. They
 avoid bank conflicts, except for 2 bytes: see the kernel. Not measured on a GPU yet."""
+LARGE_ELEMENTS_BYTES = 8 * 1024
+"""The most bytes of a tile of larger elements. A thread has several elements in its
+registers, and spills them if they have more than 128 bytes."""
 WORD_BYTES, MAX_WORDS = 4, 4
 """Bytes of an element in one word of a tile's state, and the most words."""
-TILE_BYTES = 16 * 1024
-"""The most shared memory for the elements of a tile."""
 
 
 def tile_for(element_bytes: int) -> Tile:
     """The tile for elements of this size in bytes."""
-    items = next((ITEMS[most] for most in ITEMS if element_bytes <= most), 1)
+    for most, items in ITEMS.items():
+        if element_bytes <= most:
+            return Tile(THREADS, items)
     threads = THREADS
-    while threads > WARP and element_bytes * threads * items > TILE_BYTES:
+    while threads > WARP and element_bytes * threads > LARGE_ELEMENTS_BYTES:
         threads //= 2
-    return Tile(threads, items)
+    return Tile(threads, 1)
 
 
 def state_words(element_bytes: int) -> int:

@@ -78,9 +78,9 @@ def spmv(
     Work O(m + nnz) for each vector. "fused" returns the same bits in every run, also
     for floating-point sums; for "segmented_scan" see the notes of `gpusolve.scan`. For
     float32 and 32-bit indices "fused" moves ``8 nnz + 4 (2 m + n + 1)`` bytes, and one
-    carry for each tile of 1792 rows and entries (1280 if the entries of `A` have 8
-    bytes, 768 for 16). Before that, unsorted COO is sorted, and the tiles are found by
-    a search; a plan does this once. Column indices are not checked.
+    carry for each tile of 1792 rows and entries (1280 if the entries of `A` or of the
+    result have 8 bytes, 768 for 16). Before that, unsorted COO is sorted, and the tiles
+    are found by a search; a plan does this once. Column indices are not checked.
 
     References
     ----------
@@ -111,7 +111,8 @@ class SpMVPlan:
     """A sparse matrix, prepared for products with many vectors.
 
     A call with vectors returns what `spmv` returns. The entries are sorted and divided
-    among the blocks of a device only once, when the plan is made.
+    among the blocks of a device only once, when the plan is made; a call divides them
+    again if its results have more bytes than those for vectors of the dtype of `A`.
 
     Parameters
     ----------
@@ -177,7 +178,9 @@ class SpMVPlan:
             self.dtype = self._semiring(self._rows.values.dtype).result
             self._path = None
             if self._device is not None and method != "segmented_scan":
-                self._path = _spmv_kernel.merge_path(self._rows, self._device)
+                self._path = _spmv_kernel.merge_path(
+                    self._rows, self.dtype, self._device
+                )
 
     def __call__(self, x: object) -> Array:
         """Multiply by one vector, or by each of several.

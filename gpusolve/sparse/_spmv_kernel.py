@@ -22,18 +22,21 @@ from ._csr import CompressedRows
 from ._semiring import Semiring
 
 ITEMS = {4: 7, 8: 5, 16: 3}
-"""Steps per thread, by the largest entry size in bytes. All are odd: threads that read
-shared memory with this stride have no bank conflicts."""
+"""Steps per thread, by the larger size in bytes of an entry and a result. All are odd:
+threads that read shared memory with this stride have no bank conflicts."""
 
 
-def tile_for(entry: np.dtype[Any]) -> Tile:
-    """The tile for entries of this dtype."""
-    return Tile(THREADS, next(ITEMS[most] for most in ITEMS if entry.itemsize <= most))
+def tile_for(*dtypes: np.dtype[Any]) -> Tile:
+    """The tile for entries and results of these dtypes."""
+    largest = max(one.itemsize for one in dtypes)
+    return Tile(THREADS, next(ITEMS[most] for most in ITEMS if largest <= most))
 
 
-def merge_path(matrix: CompressedRows, device: Device) -> MergePath:
-    """Divide the matrix into tiles of equal work."""
-    tile = tile_for(matrix.values.dtype)
+def merge_path(
+    matrix: CompressedRows, result: np.dtype[Any], device: Device
+) -> MergePath:
+    """Divide the matrix into tiles of equal work, for results of this dtype."""
+    tile = tile_for(matrix.values.dtype, result)
     return path_of_segments(matrix.offsets[1:], len(matrix.values), tile, device)
 
 
@@ -62,7 +65,12 @@ def fused(
     semiring: Semiring,
     device: Device,
 ) -> Array:
-    """(vectors, n) -> (vectors, m), in one pass over the entries."""
+    """(vectors, n) -> (vectors, m), in one pass over the entries.
+
+    Results that are larger than those of the path need smaller tiles.
+    """
+    if path.tile != tile_for(matrix.values.dtype, semiring.result):
+        path = merge_path(matrix, semiring.result, device)
     y = device.empty((len(x), matrix.shape[0]), semiring.result)
     if y.size:
         carries = device.empty((len(x), path.tiles), semiring.result)
