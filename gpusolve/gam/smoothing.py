@@ -103,7 +103,7 @@ def degrees_of_freedom(d: Array, lambda_: Array, definition: str) -> Array:
     array([1.75])
     """
     s = 1 / (1 + lambda_[..., None] * d)
-    return (s if definition == "trace" else 2 * s - s * s).sum(axis=-1)
+    return (s if definition == "trace" else s * (2 - s)).sum(axis=-1)
 
 
 def solve_lambda(d: Array, df: float, definition: str, steps: int) -> Array:
