@@ -814,15 +814,15 @@ def test_one_multiplication_for_each_match(method: str, monkeypatch: Any) -> Non
     address = np.array([count.ctypes.data], np.uint64).view(np.float64)[0]
     number = np.dtype(np.complex128)
     monkeypatch.setitem(kernels.CUDA_TYPES, number, "Counted")
-    kernel = kernels.EmulatedDevice.kernel
+    compiled = kernels.EmulatedDevice.kernels
 
-    def compile_with_counter(
-        device: Any, file: str, instance: str, definitions: str = ""
+    def with_counter(
+        device: Any, file: str, instances: tuple[str, ...], definitions: str = ""
     ) -> Any:
-        counted = COUNTED if "Counted" in instance else ""
-        return kernel(device, file, instance, definitions + counted)
+        counted = COUNTED if "Counted" in "".join(instances) else ""
+        return compiled(device, file, instances, definitions + counted)
 
-    monkeypatch.setattr(kernels.EmulatedDevice, "kernel", compile_with_counter)
+    monkeypatch.setattr(kernels.EmulatedDevice, "kernels", with_counter)
 
     def with_counters(M: Any) -> Any:
         values = np.empty(M.nnz, number)

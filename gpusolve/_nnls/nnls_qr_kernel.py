@@ -102,7 +102,7 @@ def nnls_qr(problem: Problem, device: Device) -> Solution:
     stride = round_up(max(sum(regions[in_shared:]), 1), 256)
     threads = block_threads(rows, n)
 
-    kernel = device.kernel("nnls_qr", f"nnls_qr<{CUDA_TYPES[dtype]}>")
+    (kernel,) = device.kernels("nnls_qr", (f"nnls_qr<{CUDA_TYPES[dtype]}>",))
     resident = kernel.resident_blocks(threads, shared_bytes)
     A, b = strided(problem.A), strided(problem.b)
     A_offset, b_offset = systems_offsets(A, 2, batch), systems_offsets(b, 1, batch)

@@ -74,13 +74,12 @@ def coo_multiply(
     A: Container, B: Container, method: str, device: Device
 ) -> Coordinates:
     """The product, sorted by row and column, without zeros, on the current stream."""
-    with device.current():
-        a, b = coordinates(A), coordinates(B)
-        if method in SEARCHES:
-            return _search_twice(a, b, SEARCHES[method], device)
-        if method == "auto":
-            method = best_method(len(a.values), len(b.values))
-        return _search_once(a, b, ONE_SEARCH[method], device)
+    a, b = coordinates(A), coordinates(B)
+    if method in SEARCHES:
+        return _search_twice(a, b, SEARCHES[method], device)
+    if method == "auto":
+        method = best_method(len(a.values), len(b.values))
+    return _search_once(a, b, ONE_SEARCH[method], device)
 
 
 def best_method(a_count: int, b_count: int) -> str:
@@ -131,7 +130,8 @@ def _keys(operand: Coordinates, device: Device) -> tuple[Array, bool]:
     keys = device.empty((count,), np.int64)
     disorder = device.zeros((1,), np.int32)
     rows, columns = contiguous(operand.rows), contiguous(operand.columns)
-    kernel = device.kernel("coo_multiply", f"make_keys<{CUDA_TYPES[rows.dtype]}>")
+    instances = (f"make_keys<{CUDA_TYPES[rows.dtype]}>",)
+    (kernel,) = device.kernels("coo_multiply", instances)
     kernel(
         (blocks_for(count),),
         (THREADS,),
@@ -170,15 +170,19 @@ def _search_twice(
         return _allocate(0, A.shape, index, dtype, device)
     values = (one.values.astype(dtype, copy=False) for one in (a, b))
     a, b = (Entries(one.keys, v) for one, v in zip((a, b), values, strict=True))
-    count = device.kernel("coo_multiply", f"count_found<{search}, {THREADS}>")
+    numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
+    instances = (
+        f"count_found<{search}, {THREADS}>",
+        f"multiply_found<{numbers}, {search}, {THREADS}>",
+    )
+    count, multiply = device.kernels("coo_multiply", instances)
     blocks = min(blocks_for(len(a.keys)), count.resident_blocks(THREADS, 0))
     launch = (blocks,), (THREADS,)
     counts = device.empty((blocks,), np.int64)
     sizes = np.int64(len(a.keys)), np.int64(len(b.keys))
     count(*launch, (a.keys, sizes[0], b.keys, sizes[1], counts))
     product = _allocate(int(counts.sum()), A.shape, index, dtype, device)
-    numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
-    device.kernel("coo_multiply", f"multiply_found<{numbers}, {search}, {THREADS}>")(
+    multiply(
         *launch,
         (
             *(a.keys, a.values, sizes[0]),
@@ -251,8 +255,9 @@ def multiply_by_merge(
     tiles = ceil_div(len(a.values) + len(b.values), THREADS * MERGE_ITEMS)
     splits = device.empty((tiles + 1,), np.int64)
     report, states = _states(tiles, device)
-    split, merge = merge_instances(a.values.dtype, a.rows.dtype)
-    device.kernel("coo_multiply", split)(
+    instances = merge_instances(a.values.dtype, a.rows.dtype)
+    split, merge = device.kernels("coo_multiply", instances)
+    split(
         (blocks_for(tiles + 1),),
         (THREADS,),
         (
@@ -260,7 +265,7 @@ def multiply_by_merge(
             *(width, np.int64(tiles), splits),
         ),
     )
-    device.kernel("coo_multiply", merge)(
+    merge(
         (tiles,),
         (THREADS,),
         (
@@ -281,13 +286,14 @@ def multiply_by_gallop(
     width = np.int64(a.shape[1])
     tiles = max(1, ceil_div(len(few.values), THREADS * GALLOP_ITEMS))
     report, states = _states(tiles, device)
-    check, gallop = gallop_instances(a.values.dtype, a.rows.dtype)
-    device.kernel("coo_multiply", check)(
+    instances = gallop_instances(a.values.dtype, a.rows.dtype)
+    check, gallop = device.kernels("coo_multiply", instances)
+    check(
         (blocks_for(len(many.values)),),
         (THREADS,),
         (*many[:3], sizes[1], width, report),
     )
-    device.kernel("coo_multiply", gallop)(
+    gallop(
         (tiles,),
         (THREADS,),
         (
