@@ -49,29 +49,23 @@ class Elements(NamedTuple):
         Applied to each number first.
     axes : tuple of int
         In rising order, among the axes before those of an element.
+    shape : tuple of int
+        The shape without the axes of an element.
+    dtype : dtype
+        Of the results.
     """
 
     x: Array
     monoid: Monoid
     map: Map | None
     axes: tuple[int, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
 
     @property
     def leading(self) -> int:
         """Number of axes before those of an element."""
-        own = 0 if self.map else len(self.monoid.element_shape)
-        return int(self.x.ndim - own)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape without the axes of an element."""
-        return tuple(self.x.shape[: self.leading])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the results."""
-        given = self.x.dtype if self.map is None else self.map.dtype_of(self.x.dtype)
-        return self.monoid.dtype_of(given)
+        return len(self.shape)
 
 
 class SegmentFlags(NamedTuple):
@@ -248,26 +242,32 @@ def elements(x: Array, op: str | Monoid, map: Map | None = None) -> Elements:
     monoid = as_monoid(op)
     if map is not None and not isinstance(map, Map):
         raise TypeError(f"map must be a gpusolve.Map, got {map!r}")
-    array = x.astype(_dtype_of_elements(x.dtype, monoid, map), copy=False)
-    shape = monoid.element_shape if map is None else ()
-    if array.shape[array.ndim - len(shape) :] != shape or array.ndim < len(shape):
+    given, made = _dtypes_of(x.dtype, monoid, map)
+    element = monoid.element_shape if map is None else ()
+    leading = x.ndim - len(element)
+    shape = x.shape
+    if leading < 0 or shape[leading:] != element:
         raise ValueError(
-            f"x must end with the axes {shape} of an element of {monoid.name}, got "
-            f"shape {array.shape}"
+            f"x must end with the axes {element} of an element of {monoid.name}, got "
+            f"shape {shape}"
         )
-    return Elements(array, monoid, map, ())
+    array = x.astype(given, copy=False)
+    return Elements(array, monoid, map, (), shape[:leading], made)
 
 
 @functools.lru_cache(CACHED)
-def _dtype_of_elements(
+def _dtypes_of(
     given: np.dtype[Any], monoid: Monoid, map: Map | None
-) -> np.dtype[Any]:
-    """`given` in native byte order; an error unless the operators accept it."""
+) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """`given` in native byte order, and the dtype of the results.
+
+    An error unless the operators accept it.
+    """
     dtype = native_dtype(given, "x", monoid.kinds if map is None else "biufc")
     if map is not None:
         _check_map(map, monoid, dtype)
     _check_element_size(monoid, monoid.dtype_of(dtype))
-    return dtype
+    return dtype, monoid.dtype_of(dtype if map is None else map.dtype_of(dtype))
 
 
 def native(array: Array, name: str, kinds: str = "biufc") -> Array:

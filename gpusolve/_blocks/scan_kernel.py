@@ -92,7 +92,7 @@ def by_rows(
     out: Array | None,
     scan_into: Callable[[Array, Array], None],
 ) -> Array:
-    """Scan along one axis, by a function that scans rows x into rows y.
+    """Scan along one axis, by a function that scans rows x into y, of any shape.
 
     Blocks write tiles while others still read: the rows may be written to `out` only
     if it is `x` itself or does not overlap it.
@@ -101,12 +101,12 @@ def by_rows(
     x = as_rows(given.x, given.axes, leading)
     others = () if out is given.x else (x,)
     if out is not None and axis == leading - 1 and can_write_to(out, *others):
-        scan_into(x, out.reshape(x.shape))
+        scan_into(x, out)
         return out
     rest = shape[:axis] + shape[axis + 1 :]
     of_rows = (*rest, shape[axis], *given.monoid.element_shape)
     y = device.empty(of_rows, given.dtype)
-    scan_into(x, y.reshape(x.shape))
+    scan_into(x, y)
     return written(namespace(y).moveaxis(y, leading - 1, axis), out)
 
 
@@ -120,10 +120,10 @@ def scan_rows(
     flags: Array | None = None,
     packed: bool = False,
 ) -> None:
-    """Scan the rows of x into y, both (rows, length, *element), on the current stream.
+    """Scan the rows of x, (rows, length, *element), into y, on the current stream.
 
     `flags` mark where segments begin within the rows: a byte, or a bit if packed, for
-    each element. x and y may be the same array.
+    each element. y has as many elements, in any shape; x and y may be the same array.
     """
     rows, length = x.shape[:2]
     size = rows * length

@@ -27,6 +27,7 @@ def scan(
     """Scan along one axis, by a variant in several launches."""
 
     def scan_into(x: Array, y: Array) -> None:
+        y = y.reshape(x.shape)
         scan_rows(x, given.monoid, y, device, variant=variant, exclusive=exclusive)
 
     return by_rows(given, device, out, scan_into)

@@ -28,9 +28,7 @@ _DLPACK_CUDA = (2, 13)
 
 def is_cupy(array: object) -> bool:
     """Whether `array` is a CuPy array. This imports nothing."""
-    cupy = sys.modules.get("cupy")
-    ndarray = getattr(cupy, "ndarray", None)
-    return ndarray is not None and isinstance(array, ndarray)
+    return isinstance(array, getattr(sys.modules.get("cupy"), "ndarray", ()))
 
 
 def namespace(array: Array) -> Any:
@@ -129,20 +127,29 @@ def on_one_device(arrays: dict[str, object]) -> dict[str, Array]:
         For arrays on different GPUs.
     """
     found = {name: as_array(value, name) for name, value in arrays.items()}
-    places = {gpu_of(array) for array in found.values()}
-    if len(places) <= 1:
-        return found
-    listed = ", ".join(
-        f"{name} on {'the CPU' if gpu_of(array) is None else f'GPU {gpu_of(array)}'}"
-        for name, array in found.items()
-    )
-    error = TypeError if None in places else ValueError
-    raise error(f"all arrays must be on one device, got {listed}")
+    check_gpus({name: gpu_of(array) for name, array in found.items()}, "arrays")
+    return found
 
 
 def gpu_of(array: Array) -> int | None:
     """The number of the GPU of an array; None if it is on the CPU."""
     return array.device.id if is_cupy(array) else None
+
+
+def check_gpus(gpus: dict[str, int | None], kind: str) -> None:
+    """TypeError or ValueError unless the GPUs, or None for the CPU, are the same.
+
+    `kind` names the values in the message.
+    """
+    found = set(gpus.values())
+    if len(found) <= 1:
+        return
+    places = ", ".join(
+        f"{name} on {'the CPU' if gpu is None else f'GPU {gpu}'}"
+        for name, gpu in gpus.items()
+    )
+    error = TypeError if None in found else ValueError
+    raise error(f"all {kind} must be on one device, got {places}")
 
 
 def floating(arrays: dict[str, object], smallest: str = "f4") -> dict[str, Array]:
@@ -210,8 +217,20 @@ def contiguous(array: Array, dtype: Any = None) -> Array:
 
 def strided(array: Array) -> Array:
     """`array`, or a copy if its strides or address are no multiples of its items."""
-    whole = all(stride % array.itemsize == 0 for stride in array.strides)
-    return array if whole and aligned(array) else array.copy()
+    itemsize = array.itemsize
+    gaps = any(stride % itemsize for stride in array.strides)
+    return array.copy() if gaps or not aligned(array) else array
+
+
+def part_of(array: Array, batch: int, part: slice) -> Array:
+    """Some systems of a contiguous array, whose first `batch` axes are the batch.
+
+    The array itself, of any shape, if these are all systems: a slice takes longer.
+    """
+    systems = math.prod(array.shape[:batch])
+    if part.start == 0 and part.stop == systems:
+        return array
+    return array.reshape(systems, *array.shape[batch:])[part]
 
 
 def as_rows(x: Array, axes: tuple[int, ...], leading: int) -> Array:
@@ -231,7 +250,7 @@ def as_rows(x: Array, axes: tuple[int, ...], leading: int) -> Array:
     (rows, length, *element) array
     """
     order, shape = _order_of_rows(x.shape, axes, leading)
-    return contiguous(x.transpose(order)).reshape(shape)
+    return contiguous(x if order is None else x.transpose(order)).reshape(shape)
 
 
 @functools.lru_cache(CACHED)
@@ -243,13 +262,14 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 @functools.lru_cache(CACHED)
 def _order_of_rows(
     shape: tuple[int, ...], axes: tuple[int, ...], leading: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The axes of `as_rows`, the other ones first; and the shape of its result."""
+) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+    """The order of the axes, None if they stay, and the shape, for `as_rows`."""
     rest = [axis for axis in range(leading) if axis not in axes]
     rows = math.prod(shape[axis] for axis in rest)
     length = math.prod(shape[axis] for axis in axes)
     order = (*rest, *axes, *range(leading, len(shape)))
-    return order, (rows, length, *shape[leading:])
+    stays = order == tuple(range(len(shape)))
+    return None if stays else order, (rows, length, *shape[leading:])
 
 
 def systems_offsets(array: Array, core: int, batch: tuple[int, ...]) -> Array:

@@ -278,9 +278,8 @@ def _operands_of(
 
 def offsets_of(array: Array, core: int, batch: tuple[int, ...]) -> Array | None:
     """`systems_offsets`, or None if all are 0."""
-    if not any(stride for _, stride in systems_axes(array, core, batch)):
-        return None
-    return systems_offsets(array, core, batch)
+    apart = any(stride for _, stride in systems_axes(array, core, batch))
+    return systems_offsets(array, core, batch) if apart else None
 
 
 @functools.lru_cache(CACHED)

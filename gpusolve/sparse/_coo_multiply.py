@@ -99,7 +99,7 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
     if method not in ("auto", *METHODS):
         raise ValueError(f"method must be one of {('auto', *METHODS)}, got {method!r}")
     left, right = multiply_inputs(A, B)
-    device = device_of(A)
+    device = device_of(left)
     with current(device):
         if device is None:
             product = _coo_multiply_cpu.coo_multiply(left, right)

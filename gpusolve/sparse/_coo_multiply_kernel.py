@@ -227,8 +227,7 @@ def _attempt(
 
     Reading the report is the only synchronisation.
     """
-    dtype = np.result_type(A.values.dtype, B.values.dtype)
-    index = _common_index(A, B)
+    dtype, index = _common(A.values, B.values), _common_index(A, B)
     a, b = (
         Coordinates(
             contiguous(one.rows, index),
@@ -341,7 +340,12 @@ def _with_coordinates(
 
 
 def _common_index(A: Coordinates, B: Coordinates) -> np.dtype[Any]:
-    return np.result_type(A.rows.dtype, B.rows.dtype)
+    return _common(A.rows, B.rows)
+
+
+def _common(a: Array, b: Array) -> np.dtype[Any]:
+    """The dtype to which both are converted."""
+    return a.dtype if a.dtype == b.dtype else np.result_type(a.dtype, b.dtype)
 
 
 def _allocate(
