@@ -33,12 +33,15 @@ class MergePath(NamedTuple):
 
     Attributes
     ----------
+    ends : array of int32 or int64
+        Where each segment ends.
     tile : Tile
     tiles : int
     tile_rows : (tiles + 1,) array of int64
         The segment in which each tile begins, and the number of segments.
     """
 
+    ends: Array
     tile: Tile
     tiles: int
     tile_rows: Array
@@ -76,7 +79,7 @@ def split_path(
     tiles, launch = _launch_of_split(len(ends), entries, tile)
     tile_rows = device.empty((tiles + 1,), np.int64)
     kernel(launch.grid, launch.block, (ends, *launch.numbers, tile_rows))
-    return MergePath(tile, tiles, tile_rows)
+    return MergePath(ends, tile, tiles, tile_rows)
 
 
 @functools.lru_cache(CACHED)
@@ -88,9 +91,10 @@ def _launch_of_split(segments: int, entries: int, tile: Tile) -> tuple[int, Laun
 
 
 def add_carries(path: MergePath, carries: Array, y: Array, kernel: Kernel) -> None:
-    """Add the carries of the tiles, (vectors, tiles), to y, (vectors, segments)."""
+    """Add the carries of the tiles, (vectors, tiles), to y, (..., segments)."""
     if path.tiles > 1:
-        grid, block, numbers = _launch_of_carries(path.tiles, y.shape[1], len(y))
+        launch = _launch_of_carries(path.tiles, len(path.ends), len(carries))
+        grid, block, numbers = launch
         tiles, segments, vectors = numbers
         kernel(grid, block, (path.tile_rows, tiles, segments, carries, vectors, y))
 
@@ -109,7 +113,7 @@ def segmented_reduce(x: Array, offsets: Array, monoid: Monoid, device: Device) -
     """
     ops = operators(monoid, x.dtype)
     segments = len(offsets) - 1
-    y = device.empty((1, segments, *ops.element_shape), ops.dtype)
+    y = device.empty((segments, *ops.element_shape), ops.dtype)
     if segments:
         x, ends = contiguous(x), contiguous(offsets[1:])
         instances = segmented_reduce_instances(ops)
@@ -122,7 +126,7 @@ def segmented_reduce(x: Array, offsets: Array, monoid: Monoid, device: Device) -
             (x, ends, np.int64(segments + len(x)), path.tile_rows, y, carries),
         )
         add_carries(path, carries, y, add)
-    return y[0]
+    return y
 
 
 @functools.lru_cache(CACHED)

@@ -202,4 +202,5 @@ def nnls(
         else:
             fields = nnls_qr_kernel.nnls_qr(problem, device)
     solver = "gram" if device is None and method != "qr" else "qr"
-    return NNLSResult(*map(unwrapped, fields), solver)
+    found = {name: unwrapped(field) for name, field in fields._asdict().items()}
+    return NNLSResult(**found, method=solver)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from .._blocks.scan_kernel import state_words
 from .._blocks.segments_kernel import segmented_reduce
 from .._device.arrays import Array, contiguous, namespace
 from .._device.kernels import CUDA_TYPES, Device
-from .._device.launch import THREADS, blocks_for, ceil_div
+from .._device.launch import CACHED, THREADS, blocks_for, ceil_div
 from ._inputs import Container, Coordinates, coordinates
 
 MERGE_ITEMS = 7
@@ -249,9 +250,8 @@ def multiply_by_merge(
     a: Coordinates, b: Coordinates, product: Coordinates, device: Device
 ) -> Array:
     """Launch the merge of both operands, and return the report."""
-    sizes = np.int64(len(a.values)), np.int64(len(b.values))
-    width = np.int64(a.shape[1])
-    tiles = ceil_div(len(a.values) + len(b.values), THREADS * MERGE_ITEMS)
+    tiles, numbers = _merge_numbers(len(a.values), len(b.values), a.shape[1])
+    a_count, b_count, width, tile_count = numbers
     splits = device.empty((tiles + 1,), np.int64)
     report, states = _states(tiles, device)
     instances = merge_instances(a.values.dtype, a.rows.dtype)
@@ -260,19 +260,28 @@ def multiply_by_merge(
         (blocks_for(tiles + 1),),
         (THREADS,),
         (
-            *(a.rows, a.columns, sizes[0], b.rows, b.columns, sizes[1]),
-            *(width, np.int64(tiles), splits),
+            *(a.rows, a.columns, a_count, b.rows, b.columns, b_count),
+            *(width, tile_count, splits),
         ),
     )
     merge(
         (tiles,),
         (THREADS,),
         (
-            *(*a[:3], sizes[0], *b[:3], sizes[1], width),
+            *(*a[:3], a_count, *b[:3], b_count, width),
             *(splits, states, report, *product[:3]),
         ),
     )
     return report
+
+
+@functools.lru_cache(CACHED)
+def _merge_numbers(
+    a_count: int, b_count: int, columns: int
+) -> tuple[int, tuple[np.int64, ...]]:
+    """The number of tiles; and all numbers, as arguments of the kernels."""
+    tiles = ceil_div(a_count + b_count, THREADS * MERGE_ITEMS)
+    return tiles, tuple(map(np.int64, (a_count, b_count, columns, tiles)))
 
 
 def multiply_by_gallop(

@@ -51,13 +51,11 @@ def spmv(
     device: Device,
 ) -> Array:
     """(..., n) -> (..., m); by "fused" if there is a path, else "segmented_scan"."""
-    batch, (m, n) = x.shape[:-1], matrix.shape
-    vectors = contiguous(x).reshape(math.prod(batch), n)
-    if path is None:
-        y = segmented_scan(matrix, vectors, semiring, device)
-    else:
-        y = fused(matrix, path, vectors, semiring, device)
-    return y.reshape(*batch, m)
+    if path is not None:
+        return fused(matrix, path, contiguous(x), semiring, device)
+    vectors = contiguous(x).reshape(math.prod(x.shape[:-1]), matrix.shape[1])
+    y = segmented_scan(matrix, vectors, semiring, device)
+    return y.reshape(*x.shape[:-1], matrix.shape[0])
 
 
 def fused(
@@ -67,10 +65,11 @@ def fused(
     semiring: Semiring,
     device: Device,
 ) -> Array:
-    """(vectors, n) -> (vectors, m), in one pass over the entries."""
-    y = device.empty((len(x), matrix.shape[0]), semiring.result)
+    """(..., n) -> (..., m), in one pass over the entries."""
+    batch = x.shape[:-1]
+    y = device.empty((*batch, matrix.shape[0]), semiring.result)
     if y.size:
-        carries = device.empty((len(x), path.tiles), semiring.result)
+        carries = device.empty((math.prod(batch), path.tiles), semiring.result)
         _multiply(matrix, path, x, semiring, device, y, carries)
         instances = (carries_instance("Sum"),)
         (add,) = device.kernels("segments", instances, semiring.definitions)
@@ -91,14 +90,15 @@ def _multiply(
     instances = (multiply_instance(matrix, x.dtype, path.tile),)
     (kernel,) = device.kernels("spmv", instances, semiring.definitions)
     resident = kernel.resident_blocks(path.tile.threads, 0)
-    launch = _launch_of(matrix.shape, len(matrix.values), path.tile, len(x), resident)
-    rows, steps, columns, vectors = launch.numbers
+    entries, vectors = len(matrix.values), len(carries)
+    launch = _launch_of(matrix.shape, entries, path.tile, vectors, resident)
+    rows, steps, columns, count = launch.numbers
     kernel(
         launch.grid,
         launch.block,
         (
-            *(matrix.ends, matrix.columns, matrix.values, rows, steps),
-            *(path.tile_rows, x, columns, vectors, y, carries),
+            *(path.ends, matrix.columns, matrix.values, rows, steps),
+            *(path.tile_rows, x, columns, count, y, carries),
         ),
     )
 
