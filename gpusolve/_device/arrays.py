@@ -217,9 +217,13 @@ def contiguous(array: Array, dtype: Any = None) -> Array:
 
 def strided(array: Array) -> Array:
     """`array`, or a copy if its strides or address are no multiples of its items."""
-    itemsize = array.itemsize
-    gaps = any(stride % itemsize for stride in array.strides)
-    return array.copy() if gaps or not aligned(array) else array
+    whole = _are_multiples(array.strides, array.itemsize)
+    return array if whole and aligned(array) else array.copy()
+
+
+@functools.lru_cache(CACHED)
+def _are_multiples(numbers: tuple[int, ...], of: int) -> bool:
+    return all(number % of == 0 for number in numbers)
 
 
 def part_of(array: Array, batch: int, part: slice) -> Array:
@@ -294,8 +298,9 @@ def systems_offsets(array: Array, core: int, batch: tuple[int, ...]) -> Array:
     >>> systems_offsets(np.zeros((2, 1, 4, 3)), 2, (2, 3))
     array([ 0,  0,  0, 12, 12, 12])
     """
-    xp, offsets = namespace(array), None
-    for length, stride in systems_axes(array, core, batch):
+    xp, leading, offsets = namespace(array), array.ndim - core, None
+    shape, strides = array.shape[:leading], array.strides[:leading]
+    for length, stride in _merged(shape, strides, array.itemsize, batch):
         if stride == 0:
             places = xp.zeros(length, np.int64)
         else:
@@ -306,28 +311,6 @@ def systems_offsets(array: Array, core: int, batch: tuple[int, ...]) -> Array:
     return xp.zeros(1, np.int64) if offsets is None else offsets
 
 
-def systems_axes(
-    array: Array, core: int, batch: tuple[int, ...]
-) -> tuple[tuple[int, int], ...]:
-    """The lengths and strides in elements of as few axes as have all systems.
-
-    Parameters as for `systems_offsets`. An axis along which the array is broadcast has
-    the stride 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> systems_axes(np.zeros((5, 2, 3, 4, 3)), 2, (5, 2, 3))
-    ((30, 12),)
-    >>> systems_axes(np.zeros((2, 1, 4, 3)), 2, (2, 3))
-    ((2, 12), (3, 0))
-    """
-    leading = array.ndim - core
-    return _merged(
-        array.shape[:leading], array.strides[:leading], array.itemsize, batch
-    )
-
-
 @functools.lru_cache(CACHED)
 def _merged(
     shape: tuple[int, ...],
@@ -335,7 +318,17 @@ def _merged(
     itemsize: int,
     batch: tuple[int, ...],
 ) -> tuple[tuple[int, int], ...]:
-    """Merge the axes of a broadcast batch that are one axis in memory."""
+    """Lengths and strides in elements of as few axes as have all systems of a batch.
+
+    An axis along which the array is broadcast has the stride 0.
+
+    Examples
+    --------
+    >>> _merged((5, 2, 3), (576, 288, 96), 8, (5, 2, 3))
+    ((30, 12),)
+    >>> _merged((2, 1), (96, 96), 8, (2, 3))
+    ((2, 12), (3, 0))
+    """
     missing = len(batch) - len(shape)
     given = (1,) * missing + shape, (0,) * missing + strides
     merged: list[tuple[int, int]] = []

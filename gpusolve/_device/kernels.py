@@ -284,10 +284,11 @@ def _cuda_kernels(
     module = _cuda_module(file, instances, definitions)
     device = _cuda_device(index)
     try:
-        return tuple(
-            CudaKernel(device, instance, module.get_function(instance))
-            for instance in instances
-        )
+        with device.current():
+            return tuple(
+                CudaKernel(device, instance, module.get_function(instance))
+                for instance in instances
+            )
     except cupy.cuda.compiler.CompileException as error:
         raise KernelCompileError(
             f"{', '.join(instances)} in {file}.cu does not compile for GPU {index}:\n"

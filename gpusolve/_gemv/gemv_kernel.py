@@ -13,7 +13,6 @@ from .._device.arrays import (
     can_write_to,
     namespace,
     strided,
-    systems_axes,
     systems_offsets,
     written,
 )
@@ -63,6 +62,8 @@ class Operands(NamedTuple):
     rows_in_packs, columns_in_packs : bool
         Whether all rows, of A and of x, or all columns of A begin at multiples of a
         pack from the first. The kernel checks the alignment of the first itself.
+    A_differs, x_differs : bool
+        Whether systems have different matrices, or vectors.
     """
 
     dtype: np.dtype[Any]
@@ -73,6 +74,8 @@ class Operands(NamedTuple):
     column_stride: int
     rows_in_packs: bool
     columns_in_packs: bool
+    A_differs: bool
+    x_differs: bool
 
     @property
     def number(self) -> str:
@@ -231,6 +234,8 @@ def gemv_into(
     operands = operands_of(A, x, batch)
     products = products_of(operands, variant)
     multiply, add_columns = device.kernels("gemv", products.kernels)
+    A_offsets = systems_offsets(A, 2, batch) if operands.A_differs else None
+    x_offsets = systems_offsets(x, 1, batch) if operands.x_differs else None
     sums = y
     if products.sums is not None:
         sums = device.empty(products.sums, products.sums_dtype)
@@ -238,8 +243,8 @@ def gemv_into(
         products.grid,
         products.block,
         (
-            *(A, offsets_of(A, 2, batch), *products.strides),
-            *(x, offsets_of(x, 1, batch), *products.sizes),
+            *(A, A_offsets, *products.strides),
+            *(x, x_offsets, *products.sizes),
             *(*products.numbers, sums),
         ),
     )
@@ -273,13 +278,9 @@ def _operands_of(
         A_strides[-1] // dtype.itemsize if columns > 1 else 0,
         in_packs,
         _in_packs(A_shape, A_strides, -2),
+        _differs(A_shape[:-2], A_strides),
+        _differs(x_shape[:-1], x_strides),
     )
-
-
-def offsets_of(array: Array, core: int, batch: tuple[int, ...]) -> Array | None:
-    """`systems_offsets`, or None if all are 0."""
-    apart = any(stride for _, stride in systems_axes(array, core, batch))
-    return systems_offsets(array, core, batch) if apart else None
 
 
 @functools.lru_cache(CACHED)
@@ -496,6 +497,12 @@ def _chunks(columns: int, window: int, blocks: int) -> tuple[int, int]:
     of_several = ceil_div(windows, ceil_div(WAVES * BLOCKS, blocks))
     chunk = max(of_several, min(of_one_wave, WINDOWS)) * window
     return chunk, ceil_div(columns, chunk)
+
+
+def _differs(batch: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether systems along any axis of the batch are at different addresses."""
+    axes = zip(batch, strides, strict=False)
+    return any(length > 1 and stride != 0 for length, stride in axes)
 
 
 def _in_packs(shape: tuple[int, ...], strides: tuple[int, ...], along: int) -> bool:
