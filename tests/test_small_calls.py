@@ -13,6 +13,7 @@ import pkgutil
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import cupy_stand_in
@@ -47,6 +48,7 @@ class Counts:
             (cupy_stand_in.cuda.Device, "__enter__", "contexts"),
             (kernels.CudaDevice, "empty", "allocations"),
             (kernels.CudaDevice, "zeros", "allocations"),
+            (kernels.CudaKernel, "__init__", "kernels"),
             (kernels.CudaKernel, "__call__", "launches"),
             (cupy_stand_in.RawModule, "__init__", "programs"),
             *((module, "monoid_source", "definitions") for module in SOURCES),
@@ -154,7 +156,7 @@ def test_a_second_call_writes_and_compiles_nothing(
     counts.of(lambda: call(arrays))
     assert len(set(counts.files)) == len(counts.files), "one program of each file"
     again = counts.of(lambda: call(arrays))
-    assert again["programs"] == again["definitions"] == 0
+    assert again["programs"] == again["kernels"] == again["definitions"] == 0
     assert not counts.files
 
 
@@ -193,6 +195,20 @@ def test_no_cache_keeps_an_array(name: str, arrays: Arrays) -> None:
     arrays.clear()
     gc.collect()
     assert not any(reference() is not None for reference in given)
+
+
+def test_threads_compute_on_the_devices_of_their_arrays() -> None:
+    def sums(index: int) -> list[tuple[int, float]]:
+        with cupy.cuda.Device(index):
+            x = cupy.asarray(numbers[: 100 * (index + 1)])
+        found = [gpusolve.reduce(x) for _ in range(20)]
+        assert cupy.cuda.runtime.getDevice() == 0
+        return [(one.device.id, float(one)) for one in found]
+
+    with cupy_stand_in.installed() as cupy, ThreadPoolExecutor(4) as pool:
+        for index, found in zip((0, 1) * 4, pool.map(sums, (0, 1) * 4), strict=True):
+            expected = float(numbers[: 100 * (index + 1)].sum())
+            assert found == [(index, expected)] * 20
 
 
 def caches() -> Iterator[Any]:
