@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import threading
 from collections.abc import Iterator
@@ -144,6 +145,12 @@ def test_too_large_grid_is_refused() -> None:
         )
         with pytest.raises(ValueError, match="got 2147483648"):
             kernel((2**31,), (32,), ())
+
+
+def test_a_device_is_pickled_as_its_index() -> None:
+    with cupy_stand_in.installed() as cupy:
+        device = kernels.device_of(cupy.ones(3))
+        assert pickle.loads(pickle.dumps(device)) is device
 
 
 # ---- other libraries -----------------------------------------------------------------

@@ -152,6 +152,10 @@ class CudaDevice:
         self.index = index
         self._cupy = cupy
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the index alone: a plan of the user may hold the device."""
+        return _cuda_device, (self.index,)
+
     @property
     def shared_memory_per_block(self) -> int:
         """The opt-in limit."""
