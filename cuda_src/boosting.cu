@@ -18,7 +18,7 @@
 // atomics: on one device a fit has the same bits in every run.
 //
 // Shared memory. Sums of each warp: copies of k doubles, or k * k for as many warps as fit;
-// three vectors of k; the learners' slots; the rows that each warp is adding to k * k sums.
+// three vectors of k; the learners' slots; 32 rows for each warp, or twice 32.
 // Cost of a step. stacked: reads K n (width values, one index), three barriers. gram: reads
 // K k^2 doubles, one barrier; more if the learner is selected for the first time.
 // Source. Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU
@@ -145,26 +145,20 @@ __device__ void sum_chunks(const double* parts, int learner, int count, int chun
     __syncthreads();
 }
 
-/// One row of a learner, as one thread reads it.
+/// X_i b of 32 rows, for which all lanes of a warp call it: in lane l, of the row `start` + l.
 template <class T, int width>
-struct Row {
-    int first;
-    T values[width];
-
-    __device__ Row(const Learners<T>& learners, int learner, long long row) {
-        const long long place = learner * learners.rows + row;
-        first = learners.first[place];
+__device__ double fitted_rows(const Learners<T>& learners, int learner, long long start,
+                              const double* b, Batch<width>& batch) {
+    Rows<T, width> rows;
+    rows.read(learners, learner, start, learners.rows);
+    batch.put(rows);
+    __syncwarp();
+    double result = 0;
 #pragma unroll
-        for (int j = 0; j < width; ++j) values[j] = learners.values[place * width + j];
-    }
-    /// X_i b of this row.
-    __device__ double fitted(const double* b) const {
-        double result = 0;
-#pragma unroll
-        for (int j = 0; j < width; ++j) result += static_cast<double>(values[j]) * b[first + j];
-        return result;
-    }
-};
+    for (int j = 0; j < width; ++j) result += batch.values[j][lane_index()] * b[rows.first + j];
+    __syncwarp();
+    return result;
+}
 
 /// The sum of `block_sums`, one from each block, in every thread of the block.
 __device__ double sum_blocks(const double* block_sums, BlockReduce<double>& reduce) {
@@ -186,6 +180,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                   int* selected, double* updates, double* risk, unsigned long long* arrived) {
     __shared__ BlockReduce<double>::Storage sum_storage;
     __shared__ BlockReduce<Located<double>>::Storage best_storage;
+    __shared__ Batch<width> batches[threads / warp_threads];
     BlockReduce<double> sum(sum_storage);
     BlockReduce<Located<double>> best(best_storage);
     const Learners<T> learners{first, values, weights,   gram,  inverse,
@@ -194,6 +189,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     BoostingPath path{selected, updates, risk};
     GridBarrier barrier(arrived);
     Vectors vectors(functions);
+    Batch<width>& batch = batches[warp_index()];
     const long long all_threads = static_cast<long long>(gridDim.x) * threads;
 
     for (int step = 0; step < steps; ++step) {
@@ -210,20 +206,15 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
         const double* b = fits.coefficients_of(turn, chosen);
         path.write(step, chosen, b, rate, functions);
         double own_risk = 0;
-        const auto update = [&](long long row, const Row<T, width>& own, double before) {
-            const double left = before - rate * own.fitted(b);
+        for (long long row = blockIdx.x * threads + threadIdx.x; row - lane_index() < rows;
+             row += all_threads) {
+            const double before = row < rows ? residual[row] : 0;
+            const double fitted = fitted_rows(learners, chosen, row - lane_index(), b, batch);
+            if (row >= rows) continue;
+            const double left = before - rate * fitted;
             residual[row] = left;
             own_risk += learners.weight(row) * left * left;
-        };
-        long long row = blockIdx.x * threads + threadIdx.x;
-        for (; row + all_threads < rows; row += 2 * all_threads) {  // two rows in flight
-            const long long second = row + all_threads;
-            const Row<T, width> own(learners, chosen, row), other(learners, chosen, second);
-            const double before = residual[row], other_before = residual[second];
-            update(row, own, before);
-            update(second, other, other_before);
         }
-        if (row < rows) update(row, Row<T, width>(learners, chosen, row), residual[row]);
         own_risk = sum(own_risk, Add<double>());
         if (threadIdx.x == 0) block_risks[blockIdx.x] = own_risk;
         barrier.wait();
@@ -319,9 +310,10 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
         for (int i = blockIdx.x; i < count; i += gridDim.x) {
             double* own = moments + static_cast<long long>(i) * functions;
             multiply(columns + i * square, b, functions, vectors.b);
-            for (int f = threadIdx.x; f < functions; f += threads) own[f] -= rate * vectors.b[f];
+            for (int f = threadIdx.x; f < functions; f += threads)
+                own[f] = vectors.moments[f] = own[f] - rate * vectors.b[f];
             __syncthreads();
-            fit(learners, i, own, vectors.b, vectors.Gb, fits, 1 - turn, sum);
+            fit(learners, i, vectors.moments, vectors.b, vectors.Gb, fits, 1 - turn, sum);
             __syncthreads();
         }
     }
@@ -334,13 +326,15 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     }
     double own_risk = 0;
     const long long all_threads = static_cast<long long>(gridDim.x) * threads;
-    for (long long row = blockIdx.x * threads + threadIdx.x; row < rows; row += all_threads) {
-        double left = residual[row];
+    for (long long row = blockIdx.x * threads + threadIdx.x; row - lane_index() < rows;
+         row += all_threads) {
+        double left = row < rows ? residual[row] : 0;
         for (int i = 0; i < count; ++i)
             if (slot_of[i] >= 0)
-                left -= Row<T, width>(learners, i, row)
-                            .fitted(totals + static_cast<long long>(i) * functions);
-        own_risk += learners.weight(row) * left * left;
+                left -= fitted_rows(learners, i, row - lane_index(),
+                                    totals + static_cast<long long>(i) * functions,
+                                    batches[warp_index()]);
+        if (row < rows) own_risk += learners.weight(row) * left * left;
     }
     own_risk = sum(own_risk, Add<double>());
     if (threadIdx.x == 0) block_risks[blockIdx.x] = own_risk;

@@ -429,11 +429,11 @@ def _check_cuda(
     monoid: Monoid, a: Array, b: Array, device: Device, required: bool
 ) -> None:
     """Compare the CUDA expressions with NumPy on elements `a` and `b`, on the host."""
-    kernel = _kernel_of_pairs(monoid, a.dtype, device, required)
-    if kernel is None:
-        return
     pairs = np.stack([a, b], axis=1)
     with device.current():
+        kernel = _kernel_of_pairs(monoid, a.dtype, device, required)
+        if kernel is None:
+            return
         x, y = device.empty(pairs.shape, a.dtype), device.empty(a.shape, a.dtype)
         x[...] = namespace(x).asarray(pairs)
         kernel((blocks_for(len(a)),), (THREADS,), (x, np.int64(len(a)), y))
@@ -466,11 +466,11 @@ struct Combine {{
 }};
 """
     try:
-        return device.kernel("map", "map_elements<Combine>", source)
+        return device.kernels("map", ("map_elements<Combine>",), source)[0]
     except RuntimeError as error:
         # Is it the expression, or is there no compiler at all?
         try:
-            device.kernel("map", "map_elements<Keep<int>>")
+            device.kernels("map", ("map_elements<Keep<int>>",))
         except RuntimeError:
             if required:
                 raise

@@ -265,7 +265,7 @@ def _gemv_operands(dtype: np.dtype[Any]) -> Iterator[Operands]:
 
 def _gemv_instance(operands: Operands) -> str:
     """The instance that the launcher chooses; chunks are summed by another kernel."""
-    given = operands.A.dtype
+    given = operands.dtype
     if by_dots(operands):
         dots = dots_of(operands)
         return dots_instance(given, _sums(operands, dots.chunks), dots)
@@ -274,7 +274,7 @@ def _gemv_instance(operands: Operands) -> str:
 
 
 def _sums(operands: Operands, chunks: int) -> np.dtype[Any]:
-    return operands.A.dtype if chunks == 1 else operands.sums_dtype
+    return operands.dtype if chunks == 1 else operands.sums_dtype
 
 
 def _sources_of_boosting() -> Iterator[Source]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import threading
 from collections.abc import Iterator
@@ -82,7 +83,7 @@ def test_boosting_refuses_a_basis_beyond_shared_memory(method: str) -> None:
 
 def test_launch_refuses_shared_memory_beyond_the_limit() -> None:
     with cupy_stand_in.installed(1, shared_memory=64 * KIBI) as cupy:
-        kernel = kernels.CudaDevice(0).kernel("nnls_qr", "nnls_qr<double>")
+        (kernel,) = kernels.CudaDevice(0).kernels("nnls_qr", ("nnls_qr<double>",))
         assert kernel.resident_blocks(32, 40 * KIBI) > 0
         assert kernel.resident_blocks(32, 64 * KIBI) == 0
         assert kernel.resident_blocks(32, 99 * KIBI) == 0
@@ -115,7 +116,7 @@ def test_threads_do_not_lower_each_others_shared_memory_limit(
     )
     monkeypatch.setattr(cupy_stand_in.kernels, "DEFAULT_SHARED_MEMORY", 16 * KIBI)
     with cupy_stand_in.installed(1):
-        kernel = kernels.CudaDevice(0).kernel("nnls_qr", "nnls_qr<double>")
+        (kernel,) = kernels.CudaDevice(0).kernels("nnls_qr", ("nnls_qr<double>",))
         first = threading.Thread(target=kernel.resident_blocks, args=(32, small))
         first.start()
         assert small_started.wait(10)
@@ -139,11 +140,17 @@ def test_compile_error_has_the_compilers_log() -> None:
 
 def test_too_large_grid_is_refused() -> None:
     with cupy_stand_in.installed(1):
-        kernel = kernels.CudaDevice(0).kernel(
-            "map", "map_elements<Keep<int>>", '#include "monoid.cuh"'
+        (kernel,) = kernels.CudaDevice(0).kernels(
+            "map", ("map_elements<Keep<int>>",), '#include "monoid.cuh"'
         )
         with pytest.raises(ValueError, match="got 2147483648"):
             kernel((2**31,), (32,), ())
+
+
+def test_a_device_is_pickled_as_its_index() -> None:
+    with cupy_stand_in.installed() as cupy:
+        device = kernels.device_of(cupy.ones(3))
+        assert pickle.loads(pickle.dumps(device)) is device
 
 
 # ---- other libraries -----------------------------------------------------------------

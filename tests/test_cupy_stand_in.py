@@ -11,7 +11,10 @@ import cupy_stand_in
 import numpy as np
 import pytest
 
-FUNCTIONS = cupy_stand_in.functions.__all__
+FUNCTIONS = [
+    *cupy_stand_in.functions.__all__,
+    *(f"linalg.{name}" for name in cupy_stand_in.linalg.__all__),
+]
 METHODS = [
     name
     for name, value in vars(cupy_stand_in.ndarray).items()

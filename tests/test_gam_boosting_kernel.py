@@ -147,4 +147,6 @@ def test_sums_over_rows_have_few_bank_conflicts(rng: np.random.Generator) -> Non
     with profile() as report:
         boost(learners, X[:, 0], method="stacked", steps=1)
     (stacked,) = report.kernels
-    assert stacked.shared_wavefronts <= 0.75 * rows
+    # A row takes 0.7 for the moments, and 0.4 of the selected learner for the residual.
+    assert stacked.shared_wavefronts <= 0.75 * rows + 0.4 * len(X)
+    assert stacked.arrays["values"].sectors == stacked.arrays["values"].fewest_sectors

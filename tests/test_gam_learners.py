@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
@@ -14,6 +15,7 @@ from gpusolve.gam.boosting import boost
 from gpusolve.gam.learners import Learners, gram_by_cells, make_learners
 from gpusolve.gam.penalty import penalty_matrix
 from gpusolve.gam.products import cross_products, dense_gram, transposed_product
+from gpusolve.gam.smoothing import shrunken
 from gpusolve.reference import degrees_of_freedom, smoothing_parameter
 
 KINDS = [("difference", 1), ("difference", 2), ("difference", 3), ("ridge", 0),
@@ -166,6 +168,77 @@ def test_fewer_rows_than_functions(rng: np.random.Generator) -> None:
     learners = make_learners(basis_of(rng.random((6, 2)), 20), 20, df=4)
     assert np.isfinite(learners.inverse).all()
     assert (learners.lambda_ > 0).all()
+
+
+def hard_covariates(rng: np.random.Generator, rows: int) -> np.ndarray:
+    """Covariates whose Gram matrices are regular, nearly singular, singular or zero."""
+    return np.column_stack(
+        [
+            rng.random(rows),
+            rng.random(rows) ** 8,
+            np.exp(3 * rng.standard_normal(rows)),
+            np.eye(rows)[-1],
+            rng.integers(0, 5, rows),
+            np.zeros(rows),
+        ]
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_basis", [4, 8, 33, 64])
+def test_a_fit_without_a_penalty_is_a_projection(
+    n_basis: int, dtype: Any, rng: np.random.Generator
+) -> None:
+    """Fitting a fit again changes nothing, however singular the Gram matrix is.
+
+    Directions that count have at least 1e-12 of the largest eigenvalue, so rounding
+    errors grow by up to 1e12.
+    """
+    X = hard_covariates(rng, 100)
+    basis = BSplines.spanning(X, n_basis).evaluate(X, dtype=dtype)
+    for kind, order in (*KINDS, (None, 0)):
+        learners = make_learners(
+            basis, n_basis, penalty=kind, penalty_order=order, df=1e9
+        )
+        G = learners.gram
+        change = np.abs(G @ learners.inverse @ G - G).max(axis=(1, 2))
+        limit = 1e12 * np.finfo(np.float64).eps * np.abs(G).max(axis=(1, 2))
+        np.testing.assert_array_less(change, limit + np.finfo(np.float64).tiny)
+
+
+@pytest.mark.parametrize("n_basis", [4, 8, 33, 64])
+def test_lambda_and_inverse_by_dense_eigenvalues(
+    n_basis: int, rng: np.random.Generator
+) -> None:
+    """SciPy's generalised eigenvalues give the degrees of freedom and the fit."""
+    X = hard_covariates(rng, 300)
+    learners = make_learners(basis_of(X, n_basis), n_basis, df=3)
+    np.testing.assert_array_equal(learners.lambda_[[3, 5]], 0)
+    P = learners.penalty
+    for i in (0, 1, 2, 4):
+        A = learners.gram[i] + learners.lambda_[i] * P
+        s, V = scipy.linalg.eigh(learners.gram[i], A)
+        # mboost's shrinkage changes a nearly singular matrix by 1.49e-8.
+        assert (2 * s - s * s).sum() == pytest.approx(3, rel=1e-6)
+        np.testing.assert_allclose(
+            learners.inverse[i], V @ V.T, atol=1e-9 * np.abs(V @ V.T).max()
+        )
+
+
+def test_nearly_singular_matrices_are_shrunk_as_by_mboost(
+    rng: np.random.Generator,
+) -> None:
+    """mboost repeats the step until the least eigenvalue is large enough."""
+    U = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    least = np.array([-1e-9, 0.0, 1e-9, 1.48e-8, 1.5e-8, 1.0])
+    values = np.full((6, 6), 100.0)
+    values[:, 0] = least
+    A = (U * values[:, None, :]) @ U.T
+    for found, B in zip(shrunken(A), A, strict=True):
+        while (smallest := np.linalg.eigvalsh(B)[0] - 1.49e-8) < -1e-10:
+            rho = 1 / (1 - smallest)
+            B = rho * B + (1 - rho) * np.eye(6)
+        np.testing.assert_allclose(found, B, rtol=0, atol=1e-12)
 
 
 def test_few_levels_are_joined_smoothly(rng: np.random.Generator) -> None:

@@ -550,6 +550,26 @@ def test_copies_between_host_and_device(second: SecondDevice) -> None:
         assert (report.host.copies, report.host.synchronizations) == (8, 7)
 
 
+@pytest.mark.parametrize("levels", [2, 200])
+def test_learners_are_made_on_the_device(
+    second: SecondDevice, levels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host reads whether the basis is valid, and how many learners are singular."""
+    X = np.random.default_rng(1).integers(0, levels, (200, 2)).astype(np.float64)
+    basis = gam.BSplines.spanning(X, 8).evaluate(X)
+
+    def make(first: Any, values: Any) -> Any:
+        learners = gam.make_learners(gam.CompactBasis(first, values), 8)
+        return learners.gram, learners.lambda_, learners.inverse
+
+    with monkeypatch.context() as without:
+        without.delattr(second.cupy.ndarray, "get")
+        costs = host_costs(second, make, *basis)
+        assert costs.synchronizations == (3 if levels == 2 else 2)
+    for one, other in zip(second(make, *basis), make(*basis), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * other.max())
+
+
 def test_a_dry_run_launches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     with gpusolve.emulator.profile(run_kernels=False) as report:

@@ -25,6 +25,10 @@ class Watched(kernels.EmulatedDevice):
         assert Watched.depth
         return super().empty(*args)
 
-    def kernel(self, *args: Any) -> Any:
+    def zeros(self, *args: Any) -> Any:
         assert Watched.depth
-        return super().kernel(*args)
+        return super().zeros(*args)
+
+    def kernels(self, *args: Any) -> Any:
+        assert Watched.depth
+        return super().kernels(*args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -11,7 +12,6 @@ import numpy as np
 
 from .._device.arrays import (
     Array,
-    as_array,
     asarray_like,
     check_out,
     contiguous,
@@ -19,8 +19,8 @@ from .._device.arrays import (
     namespace,
     on_one_device,
 )
-from .._device.kernels import CUDA_TYPES, Device, current, current_device, device_of
-from .._device.launch import ceil_div
+from .._device.kernels import CUDA_TYPES
+from .._device.launch import CACHED, ceil_div
 from ..monoid import (
     Map,
     Monoid,
@@ -49,32 +49,23 @@ class Elements(NamedTuple):
         Applied to each number first.
     axes : tuple of int
         In rising order, among the axes before those of an element.
-    device : Device or None
-        The device of x; None if NumPy computes.
+    shape : tuple of int
+        The shape without the axes of an element.
+    dtype : dtype
+        Of the results.
     """
 
     x: Array
     monoid: Monoid
     map: Map | None
     axes: tuple[int, ...]
-    device: Device | None
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
 
     @property
     def leading(self) -> int:
         """Number of axes before those of an element."""
-        own = 0 if self.map else len(self.monoid.element_shape)
-        return int(self.x.ndim - own)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape without the axes of an element."""
-        return tuple(self.x.shape[: self.leading])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the results."""
-        given = self.x.dtype if self.map is None else self.map.dtype_of(self.x.dtype)
-        return self.monoid.dtype_of(given)
+        return len(self.shape)
 
 
 class SegmentFlags(NamedTuple):
@@ -102,9 +93,11 @@ class SegmentFlags(NamedTuple):
 
 # ---- the inputs of each function -----------------------------------------------------
 
+# `x` is an array, whose device is the current one.
+
 
 def reduce_inputs(
-    x: object,
+    x: Array,
     op: str | Monoid,
     axis: int | Sequence[int] | None,
     map: Map | None,
@@ -117,20 +110,19 @@ def reduce_inputs(
     return given._replace(axes=some_axes(axis, given.leading))
 
 
-def maximum_segment_sum_inputs(x: object) -> Elements:
+def maximum_segment_sum_inputs(x: Array) -> Elements:
     """The inputs of `maximum_segment_sum`; TypeError or ValueError if invalid."""
-    rows = as_array(x, "x")
-    if rows.dtype.kind not in "if" or rows.dtype.itemsize not in (4, 8):
+    if x.dtype.kind not in "if" or x.dtype.itemsize not in (4, 8):
         raise TypeError(
-            f"x must have dtype int32, int64, float32 or float64, got {rows.dtype}"
+            f"x must have dtype int32, int64, float32 or float64, got {x.dtype}"
         )
-    if rows.ndim == 0:
+    if x.ndim == 0:
         raise ValueError("x must have shape (..., n), got ()")
-    return elements(rows, mssp, segment_sums_of_one)._replace(axes=(rows.ndim - 1,))
+    return elements(x, mssp, segment_sums_of_one)._replace(axes=(x.ndim - 1,))
 
 
 def scan_inputs(
-    x: object, op: str | Monoid, axis: object, out: Array | None
+    x: Array, op: str | Monoid, axis: object, out: Array | None
 ) -> Elements:
     """The inputs of `scan`; TypeError or ValueError if they are invalid."""
     given = elements(x, op)
@@ -139,75 +131,74 @@ def scan_inputs(
 
 
 def segmented_scan_inputs(
-    x: object, flags: object, op: str | Monoid, packed: bool, out: Array | None
+    x: Array, flags: object, op: str | Monoid, packed: bool, out: Array | None
 ) -> tuple[Elements, SegmentFlags]:
     """The inputs of `segmented_scan`; TypeError or ValueError if they are invalid."""
     given = elements(x, op)
     if not given.shape:
         raise ValueError("x must have shape (..., n, *element), got one element")
     check_out(out, given.x, "x", given.dtype, given.x.shape)
-    with current(given.device):
-        arrays = on_one_device({"x": given.x, "flags": asarray_like(given.x, flags)})
-        starts = _segment_flags(arrays["flags"], given.shape, packed)
+    arrays = on_one_device({"x": given.x, "flags": asarray_like(given.x, flags)})
+    starts = _segment_flags(arrays["flags"], given.shape, packed)
     return given._replace(axes=(given.leading - 1,)), SegmentFlags(starts, packed)
 
 
 def segmented_reduce_inputs(
-    x: object, op: str | Monoid, bounds: object, name: str
+    x: Array, op: str | Monoid, bounds: object, name: str
 ) -> tuple[Elements, Array]:
     """The elements, and the lengths or offsets as `name` says, (m,) of int64."""
     given = elements(x, op)
     if len(given.shape) != 1:
         raise ValueError(f"x must have shape (n, *element), got {given.x.shape}")
-    with current(given.device):
-        arrays = on_one_device({"x": given.x, name: asarray_like(given.x, bounds)})
-        return given._replace(axes=(0,)), integers(arrays[name], name)
+    arrays = on_one_device({"x": given.x, name: asarray_like(given.x, bounds)})
+    return given._replace(axes=(0,)), integers(arrays[name], name)
 
 
-def scatter_inputs(
-    target: Array, indices: object, values: object
-) -> tuple[Array, Array]:
-    """The indices, (n,), and the values, (n, ...), of `scatter`; else an error."""
+def check_target(target: Any) -> None:
+    """TypeError or ValueError unless `scatter` can write to it."""
     if not (isinstance(target, np.ndarray) or is_cupy(target)):
         raise TypeError(f"target must be an array, got {type(target).__name__}")
     if target.ndim == 0:
         raise ValueError("target must have shape (m, ...), got ()")
     if not target.flags.c_contiguous or not getattr(target.flags, "writeable", True):
         raise ValueError("target must be contiguous and writeable")
-    if native(target, "target") is not target:
+    if native_dtype(target.dtype, "target") != target.dtype:
         raise TypeError(
             f"target must be in native byte order, got dtype {target.dtype}"
         )
+
+
+def scatter_inputs(
+    target: Array, indices: object, values: object
+) -> tuple[Array, Array]:
+    """The indices, (n,), and the values, (n, ...), of `scatter`; else an error."""
     given = {"indices": indices, "values": values}
-    with current_device(target):
-        like = {name: asarray_like(target, value) for name, value in given.items()}
-        arrays = on_one_device({"target": target, **like})
-        places = arrays["indices"]
-        if places.size == 0:
-            places = places.astype(np.int64)  # numpy.asarray([]) is float64
-        if places.dtype.kind not in "iu":
-            raise TypeError(f"indices must have an integer dtype, got {places.dtype}")
-        if places.ndim != 1:
-            raise ValueError(f"indices must have one axis, got shape {places.shape}")
-        return places, _broadcast_values(arrays["values"], target, len(places))
+    like = {name: asarray_like(target, value) for name, value in given.items()}
+    arrays = on_one_device({"target": target, **like})
+    places = arrays["indices"]
+    if places.size == 0:
+        places = places.astype(np.int64)  # numpy.asarray([]) is float64
+    if places.dtype.kind not in "iu":
+        raise TypeError(f"indices must have an integer dtype, got {places.dtype}")
+    if places.ndim != 1:
+        raise ValueError(f"indices must have one axis, got shape {places.shape}")
+    return places, _broadcast_values(arrays["values"], target, len(places))
 
 
-def stable_partition_inputs(x: object, mask: object) -> tuple[Array, Array | Map]:
+def stable_partition_inputs(x: Array, mask: object) -> tuple[Array, Array | Map]:
     """The elements, and a mask or predicate of them; TypeError or ValueError else."""
-    array = as_array(x, "x")
-    with current_device(array):
-        array = native(array, "x")
-        if array.ndim != 1:
-            raise ValueError(f"x must have one axis, got shape {array.shape}")
-        if isinstance(mask, Map):
-            return array, _check_predicate(mask, array)
-        arrays = on_one_device({"x": array, "mask": asarray_like(array, mask)})
-        kept = arrays["mask"]
-        if kept.dtype != bool and kept.size:
-            raise TypeError(f"mask must have dtype bool, got {kept.dtype}")
-        if kept.shape != array.shape:
-            raise ValueError(f"mask must have shape {array.shape}, got {kept.shape}")
-        return array, kept.astype(bool, copy=False)
+    array = native(x, "x")
+    if array.ndim != 1:
+        raise ValueError(f"x must have one axis, got shape {array.shape}")
+    if isinstance(mask, Map):
+        return array, _check_predicate(mask, array)
+    arrays = on_one_device({"x": array, "mask": asarray_like(array, mask)})
+    kept = arrays["mask"]
+    if kept.dtype != bool and kept.size:
+        raise TypeError(f"mask must have dtype bool, got {kept.dtype}")
+    if kept.shape != array.shape:
+        raise ValueError(f"mask must have shape {array.shape}, got {kept.shape}")
+    return array, kept.astype(bool, copy=False)
 
 
 def check_offsets(offsets: Array, n: int, name: str) -> None:
@@ -238,7 +229,7 @@ def check_offsets(offsets: Array, n: int, name: str) -> None:
 # ---- parts ---------------------------------------------------------------------------
 
 
-def elements(x: object, op: str | Monoid, map: Map | None = None) -> Elements:
+def elements(x: Array, op: str | Monoid, map: Map | None = None) -> Elements:
     """The elements of a monoid, along no axis yet.
 
     Raises
@@ -251,20 +242,32 @@ def elements(x: object, op: str | Monoid, map: Map | None = None) -> Elements:
     monoid = as_monoid(op)
     if map is not None and not isinstance(map, Map):
         raise TypeError(f"map must be a gpusolve.Map, got {map!r}")
-    array = as_array(x, "x")
-    device = device_of(array)
-    with current(device):
-        array = native(array, "x", monoid.kinds if map is None else "biufc")
-    if map is not None:
-        _check_map(map, monoid, array.dtype)
-    shape = monoid.element_shape if map is None else ()
-    if array.shape[array.ndim - len(shape) :] != shape or array.ndim < len(shape):
+    given, made = _dtypes_of(x.dtype, monoid, map)
+    element = monoid.element_shape if map is None else ()
+    leading = x.ndim - len(element)
+    shape = x.shape
+    if leading < 0 or shape[leading:] != element:
         raise ValueError(
-            f"x must end with the axes {shape} of an element of {monoid.name}, got "
-            f"shape {array.shape}"
+            f"x must end with the axes {element} of an element of {monoid.name}, got "
+            f"shape {shape}"
         )
-    _check_element_size(monoid, monoid.dtype_of(array.dtype))
-    return Elements(array, monoid, map, (), device)
+    array = x.astype(given, copy=False)
+    return Elements(array, monoid, map, (), shape[:leading], made)
+
+
+@functools.lru_cache(CACHED)
+def _dtypes_of(
+    given: np.dtype[Any], monoid: Monoid, map: Map | None
+) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """`given` in native byte order, and the dtype of the results.
+
+    An error unless the operators accept it.
+    """
+    dtype = native_dtype(given, "x", monoid.kinds if map is None else "biufc")
+    if map is not None:
+        _check_map(map, monoid, dtype)
+    _check_element_size(monoid, monoid.dtype_of(dtype))
+    return dtype, monoid.dtype_of(dtype if map is None else map.dtype_of(dtype))
 
 
 def native(array: Array, name: str, kinds: str = "biufc") -> Array:
@@ -272,6 +275,7 @@ def native(array: Array, name: str, kinds: str = "biufc") -> Array:
     return array.astype(native_dtype(array.dtype, name, kinds), copy=False)
 
 
+@functools.lru_cache(CACHED)
 def native_dtype(
     given: np.dtype[Any], name: str, kinds: str = "biufc"
 ) -> np.dtype[Any]:
@@ -339,7 +343,7 @@ def some_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
 
 def check_variant(variant: str, variants: tuple[str, ...]) -> None:
     """ValueError unless `variant` is one of them, or "auto"."""
-    if variant not in ("auto", *variants):
+    if variant != "auto" and variant not in variants:
         raise ValueError(
             f"variant must be one of {('auto', *variants)}, got {variant!r}"
         )

@@ -16,6 +16,7 @@ def map_elements(x: Array, ops: Operators, device: Device) -> Array:
         return x
     rows, length = x.shape[:2]
     y = device.empty((rows, length, *ops.element_shape), ops.dtype)
-    kernel = device.kernel("map", f"map_elements<{ops.map}>", ops.definitions)
+    instances = (f"map_elements<{ops.map}>",)
+    (kernel,) = device.kernels("map", instances, ops.definitions)
     kernel((blocks_for(rows * length),), (THREADS,), (x, np.int64(rows * length), y))
     return y

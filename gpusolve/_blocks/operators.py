@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.kernels import CUDA_TYPES
+from .._device.launch import CACHED
 from ..monoid import (
     Map,
     Monoid,
@@ -54,7 +55,7 @@ class Operators(NamedTuple):
         return self.dtype.itemsize * math.prod(self.element_shape)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(CACHED)
 def operators(
     monoid: Monoid,
     given: np.dtype[Any],

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import reference
-from .._device.arrays import Array, as_array, namespace
-from .._device.kernels import current_device, device_of
+from .._device.arrays import Array, as_array, namespace, unwrapped
+from .._device.kernels import current, device_of
 from ..monoid import Map
 from . import partition_kernel, scatter_kernel
-from .inputs import length, scatter_inputs, stable_partition_inputs
+from .inputs import check_target, length, scatter_inputs, stable_partition_inputs
 
 
 def scatter(target: Array, indices: object, values: object) -> Array:
@@ -59,11 +59,13 @@ def scatter(target: Array, indices: object, values: object) -> Array:
     >>> gpusolve.scatter(np.zeros(6, int), [2, 4, 1, -1], [10, 11, 12, 13])
     array([ 0, 12, 10,  0, 11,  0])
     """
-    places, spread = scatter_inputs(target, indices, values)
+    check_target(target)
     device = device_of(target)
-    if device is None:
-        return reference.scatter(target, places, spread)
-    return scatter_kernel.scatter_into(target, places, spread, device)
+    with current(device):
+        places, spread = scatter_inputs(target, indices, values)
+        if device is None:
+            return reference.scatter(target, places, spread)
+        return scatter_kernel.scatter_into(target, places, spread, device)
 
 
 def replicate(n: int, value: npt.ArrayLike, *, like: object = None) -> Array:
@@ -95,9 +97,10 @@ def replicate(n: int, value: npt.ArrayLike, *, like: object = None) -> Array:
     """
     count = length(n, "n")
     neighbour = as_array(value if like is None else like, "like")
-    if device_of(neighbour) is None:
+    device = device_of(neighbour)
+    if device is None:
         return reference.replicate(count, np.asarray(value))
-    with current_device(neighbour):
+    with device.current():
         xp = namespace(neighbour)
         element = xp.asarray(value)
         return xp.full((count, *element.shape), element, element.dtype)
@@ -148,11 +151,13 @@ def stable_partition(x: object, mask: object) -> tuple[Any, Array]:
     >>> gpusolve.stable_partition(np.array([5, 4, 2, 10, 3, 7, 8]), even)
     (np.int64(4), array([ 4,  2, 10,  8,  5,  3,  7]))
     """
-    array, test = stable_partition_inputs(x, mask)
+    array = as_array(x, "x")
     device = device_of(array)
-    if device is None:
-        kept = test.apply(array) if isinstance(test, Map) else test
-        count, y = reference.stable_partition(array, kept)
-    else:
-        count, y = partition_kernel.stable_partition(array, test, device)
-    return count[()], y
+    with current(device):
+        array, test = stable_partition_inputs(array, mask)
+        if device is None:
+            kept = test.apply(array) if isinstance(test, Map) else test
+            count, y = reference.stable_partition(array, kept)
+        else:
+            count, y = partition_kernel.stable_partition(array, test, device)
+        return unwrapped(count), y

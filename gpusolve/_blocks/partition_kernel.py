@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import monoid
 from .._device.arrays import Array, contiguous
 from .._device.kernels import CUDA_TYPES, Device
-from .._device.launch import THREADS, WARP, ceil_div
+from .._device.launch import CACHED, THREADS, WARP, ceil_div
 from ..monoid import Map
-from .operators import ELEMENT_TYPES, predicate_source
+from .operators import predicate_source
 from .scan_kernel import scan_rows
 
 TILE_BYTES = 16 * 1024
@@ -32,25 +33,35 @@ def stable_partition(
     `test` is a mask of the elements, or a predicate.
     """
     n = len(x)
-    items = items_for(x.dtype)
-    tile = THREADS * items
+    plan = plan_of(x.dtype, test if isinstance(test, Map) else None)
+    tile, size = THREADS * plan.items, np.int64(n)
     tiles = ceil_div(n, tile)
-    with device.current():
-        x = contiguous(x)
-        predicate, tested = (test, x) if isinstance(test, Map) else (None, test)
-        y = device.empty((n,), x.dtype)
-        kept_before = device.zeros((1, tiles + 1), np.int64)
-        if n:
-            kept = device.empty((tiles * tile // WARP,), np.uint32)
-            definitions, name = predicate_source(predicate, tested.dtype)
-            count = f"count_kept<{name}, {THREADS}, {items}>"
-            move = f"move<{CUDA_TYPES[x.dtype]}, {THREADS}, {items}>"
-            size = np.int64(n)
-            device.kernel("partition", count, definitions)(
-                (tiles,), (THREADS,), (contiguous(tested), size, kept, kept_before)
-            )
-            scan_rows(kept_before, monoid.add, kept_before, device, exclusive=True)
-            device.kernel("partition", move, ELEMENT_TYPES)(
-                (tiles,), (THREADS,), (x, size, kept, kept_before, y)
-            )
-        return kept_before[0, tiles:].reshape(()).copy(), y
+    x = contiguous(x)
+    tested = x if isinstance(test, Map) else contiguous(test)
+    y = device.empty((n,), x.dtype)
+    kept_before = device.zeros((1, tiles + 1), np.int64)
+    if n:
+        count, move = device.kernels("partition", plan.instances, plan.definitions)
+        kept = device.empty((tiles * tile // WARP,), np.uint32)
+        count((tiles,), (THREADS,), (tested, size, kept, kept_before))
+        scan_rows(kept_before, monoid.add, kept_before, device, exclusive=True)
+        move((tiles,), (THREADS,), (x, size, kept, kept_before, y))
+    return kept_before[0, tiles:].reshape(()).copy(), y
+
+
+class PartitionPlan(NamedTuple):
+    """The kernels that count and move, their definitions, and items per thread."""
+
+    instances: tuple[str, str]
+    definitions: str
+    items: int
+
+
+@functools.lru_cache(CACHED)
+def plan_of(dtype: np.dtype[Any], predicate: Map | None) -> PartitionPlan:
+    """The kernels for elements of this dtype, with a predicate or a mask."""
+    items = items_for(dtype)
+    definitions, name = predicate_source(predicate, dtype)
+    count = f"count_kept<{name}, {THREADS}, {items}>"
+    move = f"move<{CUDA_TYPES[dtype]}, {THREADS}, {items}>"
+    return PartitionPlan((count, move), definitions, items)

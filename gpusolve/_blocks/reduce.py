@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import monoid, reference
+from .._device.arrays import as_array, unwrapped
+from .._device.kernels import current, device_of
 from ..monoid import Map, Monoid
 from . import reduce_kernel
-from .inputs import (
-    Elements,
-    check_variant,
-    maximum_segment_sum_inputs,
-    reduce_inputs,
-)
+from .inputs import check_variant, maximum_segment_sum_inputs, reduce_inputs
 
 VARIANTS = ("tree", "group", "chunked", "atomic")
 ORDERED_VARIANTS = VARIANTS[:-1]
@@ -92,14 +89,13 @@ def reduce(
     array([3., 5.])
     """
     check_variant(variant, VARIANTS)
-    return _reduce(reduce_inputs(x, op, axis, map, variant), variant)
-
-
-def _reduce(given: Elements, variant: str) -> Any:
-    if given.device is None:
-        x, op, map, axes, _ = given
-        return reference.reduce(x, op, axis=axes, map=map)
-    return reduce_kernel.reduce(given, variant, given.device)[()]
+    array = as_array(x, "x")
+    device = device_of(array)
+    with current(device):
+        given = reduce_inputs(array, op, axis, map, variant)
+        if device is None:
+            return reference.reduce(given.x, given.monoid, axis=given.axes, map=map)
+        return unwrapped(reduce_kernel.reduce(given, variant, device))
 
 
 def all(
@@ -204,7 +200,10 @@ def maximum_segment_sum(x: object, *, variant: str = "auto") -> Any:
     np.int64(11)
     """
     check_variant(variant, ORDERED_VARIANTS)
-    given = maximum_segment_sum_inputs(x)
-    if given.device is None:
-        return reference.maximum_segment_sum(given.x)
-    return reduce_kernel.reduce(given, variant, given.device)[..., 0][()]
+    array = as_array(x, "x")
+    device = device_of(array)
+    with current(device):
+        given = maximum_segment_sum_inputs(array)
+        if device is None:
+            return reference.maximum_segment_sum(given.x)
+        return unwrapped(reduce_kernel.reduce(given, variant, device)[..., 0])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
 
 from .._device.arrays import Array, as_rows, namespace
-from .._device.kernels import Device
-from .._device.launch import THREADS, WARP, blocks_for, ceil_div
+from .._device.kernels import Device, Kernel
+from .._device.launch import CACHED, THREADS, WARP, Launch, blocks_for, ceil_div
 from ..monoid import Map, Monoid
 from .inputs import Elements
 from .map_kernel import map_elements
@@ -24,22 +25,20 @@ WINDOWS_OF_ONE_BLOCK = 16
 
 def reduce(given: Elements, variant: str, device: Device) -> Array:
     """Reduce along some axes, on the current stream."""
-    axes, shape = given.axes, given.shape
-    with device.current():
-        rows = as_rows(given.x, axes, given.leading)
-        result = reduce_rows(rows, given.monoid, given.map, variant, device)
-    kept = tuple(shape[axis] for axis in range(len(shape)) if axis not in axes)
-    return result.reshape(kept + given.monoid.element_shape)
+    rows = as_rows(given.x, given.axes, given.leading)
+    result = reduce_rows(rows, given.monoid, given.map, variant, device)
+    kept = [n for axis, n in enumerate(given.shape) if axis not in given.axes]
+    return result.reshape((*kept, *given.monoid.element_shape))
 
 
 def reduce_rows(
     x: Array, monoid: Monoid, map: Map | None, variant: str, device: Device
 ) -> Array:
-    """(rows, length, *element) -> (rows, *element), on the current stream."""
+    """(rows, length, *element) -> (rows, 1, *element), on the current stream."""
     ops = operators(monoid, x.dtype, map)
     rows, length = x.shape[:2]
     if length == 0 or rows == 0:
-        result = device.empty((rows, *ops.element_shape), ops.dtype)
+        result = device.empty((rows, 1, *ops.element_shape), ops.dtype)
         result[...] = namespace(result).asarray(monoid.identity_of(ops.dtype))
         return result
     if variant == "atomic":
@@ -49,7 +48,7 @@ def reduce_rows(
         y = map_elements(x, ops, device)
         while y.shape[1] > 1:
             y = level(y, ops, device)
-        return y[:, 0]
+        return y
     return _chunked(x, ops, device)
 
 
@@ -57,7 +56,8 @@ def _tree_level(x: Array, ops: Operators, device: Device) -> Array:
     rows, length = x.shape[:2]
     pairs = ceil_div(length, 2)
     y = device.empty((rows, pairs, *ops.element_shape), ops.dtype)
-    kernel = device.kernel("reduce", f"reduce_tree<{ops.monoid}>", ops.definitions)
+    instances = (f"reduce_tree<{ops.monoid}>",)
+    (kernel,) = device.kernels("reduce", instances, ops.definitions)
     arguments = (x, np.int64(rows), np.int64(length), y)
     kernel((blocks_for(rows * pairs),), (THREADS,), arguments)
     return y
@@ -67,29 +67,48 @@ def _group_level(x: Array, ops: Operators, device: Device) -> Array:
     rows, length = x.shape[:2]
     groups = blocks_for(length)
     y = device.empty((rows, groups, *ops.element_shape), ops.dtype)
-    kernel = device.kernel("reduce", f"reduce_group<{ops.monoid}>", ops.definitions)
+    instances = (f"reduce_group<{ops.monoid}>",)
+    (kernel,) = device.kernels("reduce", instances, ops.definitions)
     kernel((rows * groups,), (THREADS,), (x, np.int64(length), y))
     return y
 
 
 def _chunked(x: Array, ops: Operators, device: Device) -> Array:
     """Brent's lemma: each of a fixed number of threads folds a chunk; then again."""
-    y = _chunked_level(x, ops.map, ops, device)
+    instances = chunked_instances(ops)
+    first, *again = device.kernels("reduce", instances, ops.definitions)
+    y = _chunked_level(x, ops, device, first, single=False)
     if y.shape[1] > 1:
-        y = _chunked_level(y, ops.keep, ops, device, single=True)
-    return y[:, 0]
+        y = _chunked_level(y, ops, device, again[0] if again else first, single=True)
+    return y
+
+
+@functools.lru_cache(CACHED)
+def chunked_instances(ops: Operators) -> tuple[str, ...]:
+    """The kernel that applies the map, and, if it differs, the one for the results."""
+    maps = dict.fromkeys((ops.map, ops.keep))
+    return tuple(f"reduce_chunked<{ops.monoid}, {map}>" for map in maps)
 
 
 def _chunked_level(
-    x: Array, map_name: str, ops: Operators, device: Device, single: bool = False
+    x: Array, ops: Operators, device: Device, kernel: Kernel, *, single: bool
 ) -> Array:
     """(rows, length) -> (rows, chunks): fold chunks that fill the device."""
     rows, length = x.shape[:2]
-    instance = f"reduce_chunked<{ops.monoid}, {map_name}>"
-    kernel = device.kernel("reduce", instance, ops.definitions)
-    warps = THREADS // WARP
-    window = WARP * max(1, PACK_BYTES // (x.nbytes // (rows * length)))
     resident = kernel.resident_blocks(THREADS, 0)
+    chunks, launch = _launch_of_level(rows, length, x.nbytes, resident, single)
+    y = device.empty((rows, chunks, *ops.element_shape), ops.dtype)
+    kernel(launch.grid, launch.block, (x, *launch.numbers, y))
+    return y
+
+
+@functools.lru_cache(CACHED)
+def _launch_of_level(
+    rows: int, length: int, nbytes: int, resident: int, single: bool
+) -> tuple[int, Launch]:
+    """The chunks of a row, and the launch."""
+    warps = THREADS // WARP
+    window = WARP * max(1, PACK_BYTES // (nbytes // (rows * length)))
     few_rows = rows < resident * warps
     block_is_team = few_rows and length > WINDOWS * window
     team = warps if block_is_team else 1
@@ -97,21 +116,9 @@ def _chunked_level(
     wanted = 1 if one_block else max(1, resident // rows)
     part = ceil_div(length, wanted * team * window) * window
     chunks = ceil_div(length, part * team)
-    y = device.empty((rows, chunks, *ops.element_shape), ops.dtype)
-    kernel(
-        (ceil_div(rows * chunks * team, warps),),
-        (THREADS,),
-        (
-            x,
-            np.int64(rows),
-            np.int64(length),
-            np.int64(part),
-            np.int64(chunks),
-            np.bool_(block_is_team),
-            y,
-        ),
-    )
-    return y
+    sizes = map(np.int64, (rows, length, part, chunks))
+    grid = (ceil_div(rows * chunks * team, warps),)
+    return chunks, Launch(grid, (THREADS,), (*sizes, np.bool_(block_is_team)))
 
 
 def _atomic(x: Array, monoid: Monoid, ops: Operators, device: Device) -> Array:
@@ -120,7 +127,7 @@ def _atomic(x: Array, monoid: Monoid, ops: Operators, device: Device) -> Array:
     places = cells.view(ops.dtype).reshape(rows, -1)[:, : math.prod(ops.element_shape)]
     identity = namespace(x).asarray(monoid.identity_of(ops.dtype))
     places[...] = identity.reshape(-1)
-    instance = f"reduce_atomic<{ops.monoid}, {ops.map}>"
-    kernel = device.kernel("reduce", instance, ops.definitions)
+    instances = (f"reduce_atomic<{ops.monoid}, {ops.map}>",)
+    (kernel,) = device.kernels("reduce", instances, ops.definitions)
     kernel((rows * blocks_for(length),), (THREADS,), (x, np.int64(length), cells))
-    return places.reshape(rows, *ops.element_shape).copy()
+    return places.reshape(rows, 1, *ops.element_shape).copy()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .. import reference
-from .._device.arrays import Array, written
+from .._device.arrays import Array, as_array, written
+from .._device.kernels import current, device_of
 from ..monoid import Monoid
 from . import scan_kernel, scan_textbook_kernel
 from .inputs import check_variant, scan_inputs, segmented_scan_inputs
@@ -88,15 +89,18 @@ def scan(
     array([3, 3, 7, 7])
     """
     check_variant(variant, VARIANTS)
-    given = scan_inputs(x, op, axis, out)
-    device = given.device
-    if device is None:
-        axis = given.axes[0]
-        result = reference.scan(given.x, given.monoid, exclusive=exclusive, axis=axis)
-        return written(result, out)
-    if variant in ("auto", "look_back"):
-        return scan_kernel.scan(given, device, out, exclusive=exclusive)
-    return scan_textbook_kernel.scan(given, device, out, variant, exclusive=exclusive)
+    array = as_array(x, "x")
+    device = device_of(array)
+    with current(device):
+        given = scan_inputs(array, op, axis, out)
+        if device is None:
+            (axis,), monoid = given.axes, given.monoid
+            result = reference.scan(given.x, monoid, exclusive=exclusive, axis=axis)
+            return written(result, out)
+        if variant in ("auto", "look_back"):
+            return scan_kernel.scan(given, device, out, exclusive=exclusive)
+        textbook = scan_textbook_kernel.scan
+        return textbook(given, device, out, variant, exclusive=exclusive)
 
 
 def segmented_scan(
@@ -164,12 +168,16 @@ def segmented_scan(
     >>> gpusolve.segmented_scan(np.arange(1, 11), flags)
     array([ 1,  3,  6,  4,  9, 15, 22, 30,  9, 19])
     """
-    given, segments = segmented_scan_inputs(x, flags, op, packed, out)
-    device = given.device
-    if device is None:
-        starts = segments.unpacked(given.shape[-1]).values
-        result = reference.segmented_scan(
-            given.x, starts, given.monoid, exclusive=exclusive
+    array = as_array(x, "x")
+    device = device_of(array)
+    with current(device):
+        given, segments = segmented_scan_inputs(array, flags, op, packed, out)
+        if device is None:
+            starts = segments.unpacked(given.shape[-1]).values
+            result = reference.segmented_scan(
+                given.x, starts, given.monoid, exclusive=exclusive
+            )
+            return written(result, out)
+        return scan_kernel.segmented_scan(
+            given, segments, device, out, exclusive=exclusive
         )
-        return written(result, out)
-    return scan_kernel.segmented_scan(given, segments, device, out, exclusive=exclusive)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from .._device.arrays import (
     written,
 )
 from .._device.kernels import Device
-from .._device.launch import THREADS, WARP, Tile, ceil_div
+from .._device.launch import CACHED, THREADS, WARP, Launch, Tile, ceil_div
 from ..monoid import Monoid
 from .inputs import Elements, SegmentFlags
 from .operators import Operators, operators
@@ -93,23 +95,22 @@ def by_rows(
     out: Array | None,
     scan_into: Callable[[Array, Array], None],
 ) -> Array:
-    """Scan along one axis, by a function that scans rows x into rows y.
+    """Scan along one axis, by a function that scans rows x into y, of any shape.
 
     Blocks write tiles while others still read: the rows may be written to `out` only
     if it is `x` itself or does not overlap it.
     """
-    (axis,), leading = given.axes, given.leading
-    with device.current():
-        x = as_rows(given.x, given.axes, leading)
-        others = () if out is given.x else (x,)
-        if out is not None and axis == leading - 1 and can_write_to(out, *others):
-            scan_into(x, out.reshape(x.shape))
-            return out
-        y = device.empty(x.shape, given.dtype)
-        scan_into(x, y)
-        rest = given.shape[:axis] + given.shape[axis + 1 :]
-        y = y.reshape(*rest, given.shape[axis], *given.monoid.element_shape)
-        return written(namespace(y).moveaxis(y, leading - 1, axis), out)
+    (axis,), leading, shape = given.axes, given.leading, given.shape
+    x = as_rows(given.x, given.axes, leading)
+    others = () if out is given.x else (x,)
+    if out is not None and axis == leading - 1 and can_write_to(out, *others):
+        scan_into(x, out)
+        return out
+    rest = shape[:axis] + shape[axis + 1 :]
+    of_rows = (*rest, shape[axis], *given.monoid.element_shape)
+    y = device.empty(of_rows, given.dtype)
+    scan_into(x, y)
+    return written(namespace(y).moveaxis(y, leading - 1, axis), out)
 
 
 def scan_rows(
@@ -122,10 +123,10 @@ def scan_rows(
     flags: Array | None = None,
     packed: bool = False,
 ) -> None:
-    """Scan the rows of x into y, both (rows, length, *element), on the current stream.
+    """Scan the rows of x, (rows, length, *element), into y, on the current stream.
 
     `flags` mark where segments begin within the rows: a byte, or a bit if packed, for
-    each element. x and y may be the same array.
+    each element. y has as many elements, in any shape; x and y may be the same array.
     """
     rows, length = x.shape[:2]
     size = rows * length
@@ -136,25 +137,53 @@ def scan_rows(
     else:
         segments = "bits" if packed else "bytes"
     ops = operators(monoid, x.dtype)
-    tile = tile_for(ops.element_bytes)
-    tiles = ceil_div(size, tile.size)
+    plan = plan_of(ops, segments)
+    (kernel,) = device.kernels("scan", plan.instances, ops.definitions)
+    resident = kernel.resident_blocks(plan.tile.threads, 0)
+    tiles, launch = _launch_of(plan.tile, size, length, resident)
+    states = device.zeros((1 + tiles * plan.words,), np.uint64)
+    values = None
+    if not plan.fits:
+        values = device.empty((2 * tiles, *ops.element_shape), ops.dtype)
+    numbers = (*launch.numbers, flags, np.bool_(exclusive))
+    kernel(launch.grid, launch.block, (x, *numbers, y, states, values))
+
+
+class ScanPlan(NamedTuple):
+    """How elements of one size are scanned.
+
+    Attributes
+    ----------
+    instances : tuple of str
+        The kernel with its template arguments.
+    tile : Tile
+    words : int
+        Words of a tile's state.
+    fits : bool
+        Whether these words hold an element.
+    """
+
+    instances: tuple[str]
+    tile: Tile
+    words: int
+    fits: bool
+
+
+@functools.lru_cache(CACHED)
+def plan_of(ops: Operators, segments: str) -> ScanPlan:
+    """The kernel, the tiles and their states."""
     words = state_words(ops.element_bytes)
     fits = words * WORD_BYTES >= ops.element_bytes
-    kernel = device.kernel("scan", scan_instance(ops, segments), ops.definitions)
-    kernel(
-        (min(tiles, kernel.resident_blocks(tile.threads, 0)),),
-        (tile.threads,),
-        (
-            x,
-            np.int64(size),
-            np.int64(length),
-            flags,
-            np.bool_(exclusive),
-            y,
-            device.zeros((1 + tiles * words,), np.uint64),
-            None if fits else device.empty((2 * tiles, *ops.element_shape), ops.dtype),
-        ),
-    )
+    tile = tile_for(ops.element_bytes)
+    return ScanPlan((scan_instance(ops, segments),), tile, words, fits)
+
+
+@functools.lru_cache(CACHED)
+def _launch_of(tile: Tile, size: int, length: int, resident: int) -> tuple[int, Launch]:
+    """The number of tiles, and the launch."""
+    tiles = ceil_div(size, tile.size)
+    numbers = np.int64(size), np.int64(length)
+    return tiles, Launch((min(tiles, resident),), (tile.threads,), numbers)
 
 
 def scan_instance(ops: Operators, segments: str) -> str:

@@ -13,6 +13,13 @@ from .map_kernel import map_elements
 from .operators import Operators, operators
 from .scan_kernel import by_rows, tile_for
 
+KERNELS = {
+    "warp": ("scan_warps", "add_prefixes", "shift"),
+    "sweep": ("resize_rows", "up_sweep", "clear_root", "down_sweep", "add_elements"),
+    "hierarchical": ("scan_chunks", "add_prefixes", "shift"),
+}
+"""The kernels of each variant."""
+
 
 def scan(
     given: Elements, device: Device, out: Array | None, variant: str, *, exclusive: bool
@@ -20,6 +27,7 @@ def scan(
     """Scan along one axis, by a variant in several launches."""
 
     def scan_into(x: Array, y: Array) -> None:
+        y = y.reshape(x.shape)
         scan_rows(x, given.monoid, y, device, variant=variant, exclusive=exclusive)
 
     return by_rows(given, device, out, scan_into)
@@ -32,7 +40,7 @@ def scan_rows(
     if y.size == 0:
         return
     ops = operators(monoid, x.dtype)
-    textbook = Textbook(ops, device)
+    textbook = Textbook(ops, variant, device)
     x = map_elements(x, ops, device)
     if variant == "sweep":
         textbook.sweep(x, y, exclusive)
@@ -46,15 +54,27 @@ def scan_rows(
         textbook.shift(inclusive, y)
 
 
+def textbook_instance(name: str, ops: Operators) -> str:
+    """The kernel's name with its template arguments."""
+    if name != "scan_chunks":
+        return f"{name}<{ops.monoid}>"
+    tile = tile_for(ops.element_bytes)
+    return f"{name}<{ops.monoid}, {tile.threads}, {tile.items}>"
+
+
 class Textbook:
-    """The launches of each variant, for one monoid on one device.
+    """The launches of a variant, for one monoid on one device.
 
     All arrays are (rows, length, *element).
     """
 
-    def __init__(self, ops: Operators, device: Device) -> None:
+    def __init__(self, ops: Operators, variant: str, device: Device) -> None:
         self.ops = ops
         self.device = device
+        names = KERNELS[variant]
+        instances = tuple(textbook_instance(name, ops) for name in names)
+        compiled = device.kernels("scan_textbook", instances, ops.definitions)
+        self.kernels = dict(zip(names, compiled, strict=True))
 
     def warps(self, x: Array, y: Array) -> None:
         """Inclusive: each warp scans 32 elements; then the totals the same way."""
@@ -109,10 +129,9 @@ class Textbook:
 
     def _scan_chunks(self, x: Array, chunk: int, y: Array, totals: Array) -> None:
         (rows, length), chunks = x.shape[:2], totals.shape[1]
-        tile = tile_for(self.ops.element_bytes)
-        name = f"scan_chunks<{self.ops.monoid}, {tile.threads}, {tile.items}>"
+        threads = tile_for(self.ops.element_bytes).threads
         sizes = (length, chunk, chunks)
-        self._launch(name, rows * chunks, tile.threads, x, *sizes, y, totals)
+        self._launch("scan_chunks", rows * chunks, threads, x, *sizes, y, totals)
 
     def _sweep_level(self, name: str, tree: Array, distance: int) -> None:
         parents = tree.shape[0] * tree.shape[1] // (2 * distance)
@@ -133,11 +152,6 @@ class Textbook:
     def _launch(
         self, name: str, blocks: int, threads: int, *arguments: Array | int
     ) -> None:
-        """Launch a kernel of the file; integers are passed as 64-bit.
-
-        The template argument is the monoid, unless `name` has its own.
-        """
-        instance = name if "<" in name else f"{name}<{self.ops.monoid}>"
-        kernel = self.device.kernel("scan_textbook", instance, self.ops.definitions)
+        """Launch a kernel of the variant; integers are passed as 64-bit."""
         values = [np.int64(a) if isinstance(a, int) else a for a in arguments]
-        kernel((blocks,), (threads,), values)
+        self.kernels[name]((blocks,), (threads,), values)

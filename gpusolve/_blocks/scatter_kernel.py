@@ -14,13 +14,12 @@ from .operators import ELEMENT_TYPES
 
 def scatter_into(target: Array, indices: Array, values: Array, device: Device) -> Array:
     """``target[indices] = values``; the inputs may overlap the target."""
-    with device.current():
-        written_to = contiguous(target)  # a copy only if it is misaligned
-        places = _clipped(indices).astype(np.int64, copy=False)
-        values = values.astype(target.dtype, copy=False)
-        places, values = (_not_overlapping(target, a) for a in (places, values))
-        scatter(written_to, places, values, device)
-        return target if written_to is target else written(written_to, target)
+    written_to = contiguous(target)  # a copy only if it is misaligned
+    places = _clipped(indices).astype(np.int64, copy=False)
+    values = values.astype(target.dtype, copy=False)
+    places, values = (_not_overlapping(target, a) for a in (places, values))
+    scatter(written_to, places, values, device)
+    return target if written_to is target else written(written_to, target)
 
 
 def scatter(target: Array, indices: Array, values: Array, device: Device) -> None:
@@ -29,8 +28,9 @@ def scatter(target: Array, indices: Array, values: Array, device: Device) -> Non
     count = len(indices) * width
     if count == 0:
         return
-    name = f"scatter<{CUDA_TYPES[target.dtype]}>"
-    device.kernel("scatter", name, ELEMENT_TYPES)(
+    instances = (f"scatter<{CUDA_TYPES[target.dtype]}>",)
+    (kernel,) = device.kernels("scatter", instances, ELEMENT_TYPES)
+    kernel(
         (blocks_for(count),),
         (THREADS,),
         (

@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import reference
 from .._device.arrays import Array, as_array
-from .._device.kernels import Device, current, current_device, device_of
+from .._device.kernels import Device, current, device_of
 from ..monoid import Monoid
 from . import segments_kernel
 from .inputs import check_offsets, integers, length, segmented_reduce_inputs
@@ -50,13 +50,13 @@ def segment_flags(lengths: object, *, total: int | None = None) -> Array:
     array([1, 0, 0, 1, 1, 0, 0, 0, 1, 0])
     """
     array = as_array(lengths, "lengths")
-    with current_device(array):
+    device = device_of(array)
+    with current(device):
         array = integers(array, "lengths")
         count = _total(array) if total is None else length(total, "total")
-    device = device_of(array)
-    if device is None:
-        return reference.segment_flags(array, total=count)
-    return segments_kernel.segment_flags(array, count, device)
+        if device is None:
+            return reference.segment_flags(array, total=count)
+        return segments_kernel.segment_flags(array, count, device)
 
 
 def _total(lengths: Array) -> int:
@@ -124,15 +124,16 @@ def segmented_reduce(
     if (lengths is None) == (offsets is None):
         raise ValueError("exactly one of lengths and offsets must be given")
     name, bounds = ("offsets", offsets) if lengths is None else ("lengths", lengths)
-    given, array = segmented_reduce_inputs(x, op, bounds, name)
-    device = given.device
+    array = as_array(x, "x")
+    device = device_of(array)
     with current(device):
+        given, marks = segmented_reduce_inputs(array, op, bounds, name)
         if name == "lengths":
-            array = _offsets_of(array, device)
-        check_offsets(array, len(given.x), name)
-    if device is None:
-        return reference.segmented_reduce(given.x, array, given.monoid)
-    return segments_kernel.segmented_reduce(given.x, array, given.monoid, device)
+            marks = _offsets_of(marks, device)
+        check_offsets(marks, len(given.x), name)
+        if device is None:
+            return reference.segmented_reduce(given.x, marks, given.monoid)
+        return segments_kernel.segmented_reduce(given.x, marks, given.monoid, device)
 
 
 def _offsets_of(lengths: Array, device: Device | None) -> Array:

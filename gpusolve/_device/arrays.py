@@ -6,11 +6,14 @@ check them again.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from typing import Any
 
 import numpy as np
+
+from .launch import CACHED
 
 Array = Any
 """A NumPy or a CuPy array."""
@@ -25,9 +28,7 @@ _DLPACK_CUDA = (2, 13)
 
 def is_cupy(array: object) -> bool:
     """Whether `array` is a CuPy array. This imports nothing."""
-    cupy = sys.modules.get("cupy")
-    ndarray = getattr(cupy, "ndarray", None)
-    return ndarray is not None and isinstance(array, ndarray)
+    return isinstance(array, getattr(sys.modules.get("cupy"), "ndarray", ()))
 
 
 def namespace(array: Array) -> Any:
@@ -61,12 +62,12 @@ def as_array(value: object, name: str) -> Array:
     TypeError
         For a masked array, a sparse matrix, or a CUDA array without CuPy.
     """
+    if is_cupy(value):
+        return value
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
             f"{name} must be a plain array, got a masked array; call its filled() first"
         )
-    if is_cupy(value):
-        return value
     if isinstance(value, np.ndarray):
         return np.asarray(value)  # also converts numpy.matrix
     if hasattr(value, "__cuda_array_interface__"):
@@ -126,22 +127,35 @@ def on_one_device(arrays: dict[str, object]) -> dict[str, Array]:
         For arrays on different GPUs.
     """
     found = {name: as_array(value, name) for name, value in arrays.items()}
-    on_gpu = {is_cupy(array) for array in found.values()}
-    gpus = {array.device.id for array in found.values() if is_cupy(array)}
-    if len(on_gpu) <= 1 and len(gpus) <= 1:
-        return found
+    check_gpus({name: gpu_of(array) for name, array in found.items()}, "arrays")
+    return found
+
+
+def gpu_of(array: Array) -> int | None:
+    """The number of the GPU of an array; None if it is on the CPU."""
+    return array.device.id if is_cupy(array) else None
+
+
+def check_gpus(gpus: dict[str, int | None], kind: str) -> None:
+    """TypeError or ValueError unless the GPUs, or None for the CPU, are the same.
+
+    `kind` names the values in the message.
+    """
+    found = set(gpus.values())
+    if len(found) <= 1:
+        return
     places = ", ".join(
-        f"{name} on {f'GPU {array.device.id}' if is_cupy(array) else 'the CPU'}"
-        for name, array in found.items()
+        f"{name} on {'the CPU' if gpu is None else f'GPU {gpu}'}"
+        for name, gpu in gpus.items()
     )
-    error = TypeError if len(on_gpu) > 1 else ValueError
-    raise error(f"all arrays must be on one device, got {places}")
+    error = TypeError if None in found else ValueError
+    raise error(f"all {kind} must be on one device, got {places}")
 
 
-def floating(arrays: dict[str, object]) -> dict[str, Array]:
-    """Convert to one device and one dtype: float32 if all fit into it, else float64.
+def floating(arrays: dict[str, object], smallest: str = "f4") -> dict[str, Array]:
+    """Convert to one device and to the widest floating dtype among the arrays.
 
-    float16 is converted to float32, integers and booleans to float64. A 64-bit integer
+    It is at least `smallest`. Integers and booleans count as float64. A 64-bit integer
     array is checked for values that float64 cannot represent, which synchronises on a
     GPU.
 
@@ -156,9 +170,15 @@ def floating(arrays: dict[str, object]) -> dict[str, Array]:
     found = on_one_device(arrays)
     for name, array in found.items():
         _check_real(array, name)
-    single = all(a.dtype.kind == "f" and a.dtype.itemsize <= 4 for a in found.values())
-    dtype = np.dtype(np.float32 if single else np.float64)
-    return {k: a.astype(dtype.newbyteorder("="), copy=False) for k, a in found.items()}
+    dtype = _widest(smallest, *[array.dtype for array in found.values()])
+    return {name: a.astype(dtype, copy=False) for name, a in found.items()}
+
+
+@functools.lru_cache(CACHED)
+def _widest(smallest: str, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    """The widest dtype, where other than floating dtypes count as float64."""
+    sizes = [one.itemsize if one.kind == "f" else 8 for one in dtypes]
+    return np.dtype(f"f{max(np.dtype(smallest).itemsize, *sizes)}")
 
 
 def _check_real(array: Array, name: str) -> None:
@@ -186,7 +206,7 @@ def aligned(array: Array) -> bool:
     NumPy's own flag accepts complex numbers at multiples of half their size.
     """
     address = array.data.ptr if is_cupy(array) else array.ctypes.data
-    return bool(address % array.itemsize == 0)
+    return address % array.itemsize == 0  # type: ignore[no-any-return]
 
 
 def contiguous(array: Array, dtype: Any = None) -> Array:
@@ -197,8 +217,24 @@ def contiguous(array: Array, dtype: Any = None) -> Array:
 
 def strided(array: Array) -> Array:
     """`array`, or a copy if its strides or address are no multiples of its items."""
-    whole = all(stride % array.itemsize == 0 for stride in array.strides)
+    whole = _are_multiples(array.strides, array.itemsize)
     return array if whole and aligned(array) else array.copy()
+
+
+@functools.lru_cache(CACHED)
+def _are_multiples(numbers: tuple[int, ...], of: int) -> bool:
+    return all(number % of == 0 for number in numbers)
+
+
+def part_of(array: Array, batch: int, part: slice) -> Array:
+    """Some systems of a contiguous array, whose first `batch` axes are the batch.
+
+    The array itself, of any shape, if these are all systems: a slice takes longer.
+    """
+    systems = math.prod(array.shape[:batch])
+    if part.start == 0 and part.stop == systems:
+        return array
+    return array.reshape(systems, *array.shape[batch:])[part]
 
 
 def as_rows(x: Array, axes: tuple[int, ...], leading: int) -> Array:
@@ -217,12 +253,27 @@ def as_rows(x: Array, axes: tuple[int, ...], leading: int) -> Array:
     -------
     (rows, length, *element) array
     """
+    order, shape = _order_of_rows(x.shape, axes, leading)
+    return contiguous(x if order is None else x.transpose(order)).reshape(shape)
+
+
+@functools.lru_cache(CACHED)
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """`numpy.broadcast_shapes`, cached, because it makes arrays."""
+    return np.broadcast_shapes(*shapes)
+
+
+@functools.lru_cache(CACHED)
+def _order_of_rows(
+    shape: tuple[int, ...], axes: tuple[int, ...], leading: int
+) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+    """The order of the axes, None if they stay, and the shape, for `as_rows`."""
     rest = [axis for axis in range(leading) if axis not in axes]
-    order = (*rest, *axes, *range(leading, x.ndim))
-    rows = math.prod(x.shape[axis] for axis in rest)
-    length = math.prod(x.shape[axis] for axis in axes)
-    shape = (rows, length, *x.shape[leading:])
-    return contiguous(x.transpose(order)).reshape(shape)
+    rows = math.prod(shape[axis] for axis in rest)
+    length = math.prod(shape[axis] for axis in axes)
+    order = (*rest, *axes, *range(leading, len(shape)))
+    stays = order == tuple(range(len(shape)))
+    return None if stays else order, (rows, length, *shape[leading:])
 
 
 def systems_offsets(array: Array, core: int, batch: tuple[int, ...]) -> Array:
@@ -247,16 +298,49 @@ def systems_offsets(array: Array, core: int, batch: tuple[int, ...]) -> Array:
     >>> systems_offsets(np.zeros((2, 1, 4, 3)), 2, (2, 3))
     array([ 0,  0,  0, 12, 12, 12])
     """
-    xp = namespace(array)
-    leading = array.ndim - core
-    offsets = xp.zeros(batch, dtype=np.int64)
-    for axis in range(leading):
-        if array.shape[axis] == 1:
+    xp, leading, offsets = namespace(array), array.ndim - core, None
+    shape, strides = array.shape[:leading], array.strides[:leading]
+    for length, stride in _merged(shape, strides, array.itemsize, batch):
+        if stride == 0:
+            places = xp.zeros(length, np.int64)
+        else:
+            places = xp.arange(0, length * stride, stride, np.int64)
+        if offsets is not None:
+            places = (offsets.reshape(-1, 1) + places).reshape(-1)
+        offsets = places
+    return xp.zeros(1, np.int64) if offsets is None else offsets
+
+
+@functools.lru_cache(CACHED)
+def _merged(
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    itemsize: int,
+    batch: tuple[int, ...],
+) -> tuple[tuple[int, int], ...]:
+    """Lengths and strides in elements of as few axes as have all systems of a batch.
+
+    An axis along which the array is broadcast has the stride 0.
+
+    Examples
+    --------
+    >>> _merged((5, 2, 3), (576, 288, 96), 8, (5, 2, 3))
+    ((30, 12),)
+    >>> _merged((2, 1), (96, 96), 8, (2, 3))
+    ((2, 12), (3, 0))
+    """
+    missing = len(batch) - len(shape)
+    given = (1,) * missing + shape, (0,) * missing + strides
+    merged: list[tuple[int, int]] = []
+    for length, own, stride in zip(batch, *given, strict=True):
+        step = 0 if own == 1 else stride // itemsize
+        if length == 1:
             continue
-        stride = array.strides[axis] // array.itemsize
-        places = xp.arange(array.shape[axis], dtype=np.int64) * stride
-        offsets += places.reshape((-1,) + (1,) * (leading - axis - 1))
-    return offsets.reshape(-1)
+        if merged and merged[-1][1] == length * step:
+            merged[-1] = merged[-1][0] * length, step
+        else:
+            merged.append((length, step))
+    return tuple(merged)
 
 
 # ---- results -------------------------------------------------------------------------
@@ -280,9 +364,9 @@ def check_out(
         raise TypeError(
             f"out must be an array on the device of {name}, got {type(out).__name__}"
         )
-    if is_cupy(out) and out.device.id != array.device.id:
+    if gpu_of(out) != gpu_of(array):
         raise TypeError(
-            f"out must be on GPU {array.device.id} like {name}, got GPU {out.device.id}"
+            f"out must be on GPU {gpu_of(array)} like {name}, got GPU {gpu_of(out)}"
         )
     if out.dtype != dtype:
         raise TypeError(f"out must have dtype {dtype}, got {out.dtype}")
@@ -297,6 +381,11 @@ def can_write_to(out: Array, *inputs: Array) -> bool:
     may_share = namespace(out).may_share_memory
     overlaps = any(may_share(out, array) for array in inputs)
     return bool(out.flags.c_contiguous) and aligned(out) and not overlaps
+
+
+def unwrapped(result: Array) -> Any:
+    """A NumPy scalar for NumPy's array without axes; other arrays as they are."""
+    return result if result.ndim or is_cupy(result) else result[()]
 
 
 def written(result: Array, out: Array | None) -> Array:

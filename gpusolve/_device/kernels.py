@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from .arrays import Array, is_cupy
-from .launch import MAX_BLOCKS
+from .launch import CACHED, MAX_BLOCKS
 
 OPTIONS = ("--std=c++17",)
 """Options of NVRTC, in addition to the architecture and the include path."""
@@ -87,7 +87,10 @@ class Device(Protocol):
         """Whether kernels are stopped after seconds, as on a GPU with a display."""
 
     def current(self) -> AbstractContextManager[object]:
-        """Make the device current, so that new arrays are allocated on it."""
+        """Make the device current. A public function does so once.
+
+        Arrays are allocated, and kernels compiled and launched, only while it is.
+        """
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         """Allocate an array with undefined contents."""
@@ -95,11 +98,13 @@ class Device(Protocol):
     def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         """Allocate an array of zeros."""
 
-    def kernel(self, file: str, instance: str, definitions: str = "") -> Kernel:
-        """An instance of a kernel in ``cuda_src/``, compiled on the first call.
+    def kernels(
+        self, file: str, instances: tuple[str, ...], definitions: str = ""
+    ) -> tuple[Kernel, ...]:
+        """Kernels of a file in ``cuda_src/``: one program, compiled on the first call.
 
-        `definitions` is C++ source that precedes the file, such as a user's operator
-        that the instance names.
+        `instances` are their names with template arguments. `definitions` is C++ source
+        that precedes the file, such as a user's operator that the instances name.
         """
 
 
@@ -124,7 +129,7 @@ def emulating() -> bool:
 def device_of(array: Array) -> Device | None:
     """The device of an array; None if NumPy computes."""
     if is_cupy(array):
-        return CudaDevice(array.device.id)
+        return _cuda_device(array.device.id)
     return EmulatedDevice() if emulating() else None
 
 
@@ -142,62 +147,78 @@ class CudaDevice:
     """An NVIDIA GPU, through CuPy."""
 
     def __init__(self, index: int) -> None:
+        import cupy
+
         self.index = index
+        self._cupy = cupy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the index alone: a plan of the user may hold the device."""
+        return _cuda_device, (self.index,)
 
     @property
     def shared_memory_per_block(self) -> int:
         """The opt-in limit."""
-        return int(_attributes(self.index)["MaxSharedMemoryPerBlockOptin"])
+        return int(self._attributes["MaxSharedMemoryPerBlockOptin"])
 
     @property
     def has_watchdog(self) -> bool:
-        return bool(_attributes(self.index)["KernelExecTimeout"])
+        return bool(self._attributes["KernelExecTimeout"])
+
+    @property
+    def multiprocessors(self) -> int:
+        return int(self._attributes["MultiProcessorCount"])
 
     def current(self) -> AbstractContextManager[object]:
-        import cupy
-
-        return cast(AbstractContextManager[object], cupy.cuda.Device(self.index))
+        return cast(AbstractContextManager[object], self._cupy.cuda.Device(self.index))
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        import cupy
-
-        with self.current():
-            return cupy.empty(shape, dtype)
+        return self._cupy.empty(shape, dtype)
 
     def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        import cupy
+        return self._cupy.zeros(shape, dtype)
 
-        with self.current():
-            return cupy.zeros(shape, dtype)
+    def kernels(
+        self, file: str, instances: tuple[str, ...], definitions: str = ""
+    ) -> tuple[Kernel, ...]:
+        return _cuda_kernels(self.index, file, instances, definitions)
 
-    def kernel(self, file: str, instance: str, definitions: str = "") -> Kernel:
-        return _cuda_kernel(self.index, file, instance, definitions)
+    @functools.cached_property
+    def _attributes(self) -> dict[str, int]:
+        """CuPy queries all of them on every access."""
+        return dict(self._cupy.cuda.Device(self.index).attributes)
+
+
+@functools.lru_cache(CACHED)
+def _cuda_device(index: int) -> CudaDevice:
+    return CudaDevice(index)
 
 
 _allowing = threading.Lock()
+_NULL = np.intp(0)
 
 
 class CudaKernel:
-    """A kernel instance on one GPU."""
+    """A kernel instance on one GPU.
 
-    def __init__(self, index: int, file: str, instance: str, definitions: str) -> None:
-        import cupy
+    Parameters
+    ----------
+    device : CudaDevice
+        The current device.
+    instance : str
+    raw : cupy.RawKernel
+    """
 
-        self.index = index
+    def __init__(self, device: CudaDevice, instance: str, raw: Any) -> None:
+        self.device = device
         self.instance = instance
+        self._raw = raw
+        self._function = raw.kernel
+        static = int(raw.shared_size_bytes)
+        self._most_shared = device.shared_memory_per_block - static
+        """The largest dynamic shared memory of a block, in bytes."""
         self._allowed = DEFAULT_SHARED_MEMORY
         self._resident: dict[tuple[int, int], int] = {}
-        with cupy.cuda.Device(index):
-            try:
-                module = _cuda_module(file, instance, definitions)
-                self._raw = module.get_function(instance)
-                self._function = self._raw.kernel
-                self._static = int(self._raw.shared_size_bytes)
-            except cupy.cuda.compiler.CompileException as error:
-                raise KernelCompileError(
-                    f"{instance} in {file}.cu does not compile for GPU {index}:\n"
-                    f"{error.get_message()}"
-                ) from error
 
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
         asked = threads, shared_bytes
@@ -206,19 +227,15 @@ class CudaKernel:
         return self._resident[asked]
 
     def _count_resident(self, threads: int, shared_bytes: int) -> int:
-        import cupy
-
         if shared_bytes > self._most_shared:
             return 0
-        with cupy.cuda.Device(self.index):
-            self._allow(shared_bytes)
-            per_multiprocessor = (
-                cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
-                    self._function.ptr, threads, shared_bytes
-                )
-            )
-        multiprocessors = _attributes(self.index)["MultiProcessorCount"]
-        return int(per_multiprocessor * multiprocessors)
+        self._allow(shared_bytes)
+        import cupy
+
+        per_multiprocessor = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
+            self._function.ptr, threads, shared_bytes
+        )
+        return int(per_multiprocessor * self.device.multiprocessors)
 
     def __call__(
         self,
@@ -229,8 +246,6 @@ class CudaKernel:
         shared_mem: int = 0,
         cooperative: bool = False,
     ) -> None:
-        import cupy
-
         if grid[0] > MAX_BLOCKS:
             raise ValueError(
                 f"grid must have at most {MAX_BLOCKS} blocks, got {grid[0]}"
@@ -238,29 +253,18 @@ class CudaKernel:
         if shared_mem > self._most_shared:
             raise ValueError(
                 f"shared_mem must be at most {self._most_shared} bytes for "
-                f"{self.instance} on GPU {self.index}, got {shared_mem}"
+                f"{self.instance} on GPU {self.device.index}, got {shared_mem}"
             )
-        # CuPy before 14 does not convert None to a null pointer.
-        values = tuple(np.intp(0) if value is None else value for value in args)
-        with cupy.cuda.Device(self.index):
-            self._allow(shared_mem)
-            if cooperative:
-                # RawModule's own option would link the CUDA device runtime.
-                self._function(
-                    grid,
-                    block,
-                    values,
-                    shared_mem=shared_mem,
-                    enable_cooperative_groups=True,
-                )
-            else:
-                self._raw(grid, block, values, shared_mem=shared_mem)
-
-    @property
-    def _most_shared(self) -> int:
-        """The largest dynamic shared memory of a block, in bytes."""
-        limit = CudaDevice(self.index).shared_memory_per_block
-        return limit - self._static
+        self._allow(shared_mem)
+        # CuPy before 14 does not convert None to a null pointer. RawModule's own option
+        # for cooperative launches would link the CUDA device runtime.
+        self._function(
+            grid,
+            block,
+            tuple([_NULL if value is None else value for value in args]),
+            shared_mem=shared_mem,
+            enable_cooperative_groups=cooperative,
+        )
 
     def _allow(self, shared_bytes: int) -> None:
         """Opt in to more dynamic shared memory; the limit is never lowered.
@@ -275,22 +279,30 @@ class CudaKernel:
             self._allowed = max(self._allowed, shared_bytes)
 
 
-@functools.cache
-def _attributes(index: int) -> dict[str, int]:
-    """The attributes of a GPU, cached; CuPy queries all of them on every access."""
+@functools.lru_cache(CACHED)
+def _cuda_kernels(
+    index: int, file: str, instances: tuple[str, ...], definitions: str
+) -> tuple[CudaKernel, ...]:
     import cupy
 
-    return dict(cupy.cuda.Device(index).attributes)
+    module = _cuda_module(file, instances, definitions)
+    device = _cuda_device(index)
+    try:
+        with device.current():
+            return tuple(
+                CudaKernel(device, instance, module.get_function(instance))
+                for instance in instances
+            )
+    except cupy.cuda.compiler.CompileException as error:
+        raise KernelCompileError(
+            f"{', '.join(instances)} in {file}.cu does not compile for GPU {index}:\n"
+            f"{error.get_message()}"
+        ) from error
 
 
-@functools.cache
-def _cuda_kernel(index: int, file: str, instance: str, definitions: str) -> CudaKernel:
-    return CudaKernel(index, file, instance, definitions)
-
-
-@functools.cache
-def _cuda_module(file: str, instance: str, definitions: str) -> Any:
-    """The module of one instance; CuPy loads it once per device.
+@functools.lru_cache(CACHED)
+def _cuda_module(file: str, instances: tuple[str, ...], definitions: str) -> Any:
+    """The module of some instances; CuPy loads it once per device.
 
     The key of CuPy's disk cache includes the options, but not the included files: so
     their hash is passed as an option.
@@ -301,7 +313,7 @@ def _cuda_module(file: str, instance: str, definitions: str) -> Any:
     return cupy.RawModule(
         code=source_of(file, definitions),
         options=(*OPTIONS, f"-I{directory}", f"-DGPUSOLVE_SOURCES={_sources_hash()}"),
-        name_expressions=(instance,),
+        name_expressions=instances,
     )
 
 
@@ -339,11 +351,13 @@ class EmulatedDevice:
 
         return _emulator.zeros(shape, dtype)
 
-    def kernel(self, file: str, instance: str, definitions: str = "") -> Kernel:
-        return _emulated_kernel(file, instance, definitions)
+    def kernels(
+        self, file: str, instances: tuple[str, ...], definitions: str = ""
+    ) -> tuple[Kernel, ...]:
+        return tuple([_emulated_kernel(file, one, definitions) for one in instances])
 
 
-@functools.cache
+@functools.lru_cache(CACHED)
 def _emulated_kernel(file: str, instance: str, definitions: str) -> Kernel:
     from .. import _emulator
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 WARP = 32
 THREADS = 256
@@ -12,6 +12,25 @@ MAX_BLOCKS = 2**31 - 1
 """The most blocks of a grid. CuPy truncates larger numbers to 32 bits."""
 LAUNCH_SECONDS = 0.25
 """The longest launch on a GPU with a watchdog, which stops kernels after about 2 s."""
+
+CACHED = 1024
+"""The most entries of a cache of kernels or launches. The key of a launch has shapes
+and dtypes, never arrays."""
+
+
+class Launch(NamedTuple):
+    """The shape of a launch.
+
+    Attributes
+    ----------
+    grid, block : tuple of int
+    numbers : tuple
+        The kernel's arguments that are numbers and depend on the shapes only.
+    """
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    numbers: tuple[Any, ...]
 
 
 class Tile(NamedTuple):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from .. import reference
 from .._device.arrays import (
     Array,
     as_array,
     asarray_like,
+    broadcast_shapes,
     check_out,
     floating,
-    on_one_device,
     written,
 )
-from .._device.kernels import current_device, device_of
+from .._device.kernels import current, device_of
 from . import gemv_kernel
 
 VARIANTS = ("naive", "threads_per_dot", "threads_per_row")
@@ -104,32 +102,20 @@ def gemv(
         raise ValueError(
             f"variant must be one of {('auto', *VARIANTS)}, got {variant!r}"
         )
-    matrices, vectors = _one_dtype(A, x)
-    batch = _batch(matrices, vectors, transpose)
-    shape = (*batch, matrices.shape[-1 if transpose else -2])
-    check_out(out, matrices, "A", matrices.dtype, shape)
-    device = device_of(matrices)
-    if device is None:
-        result = reference.gemv(matrices, vectors, transpose=transpose)
-        return written(result, out)
-    if transpose:
-        matrices = matrices.swapaxes(-1, -2)
-    return gemv_kernel.gemv(matrices, vectors, batch, variant, out, device)
-
-
-def _one_dtype(A: object, x: object) -> tuple[Array, Array]:
-    """The inputs in a common dtype: that of `floating`, or float16 if both are."""
     matrices = as_array(A, "A")
-    with current_device(matrices):
-        found = on_one_device({"A": matrices, "x": asarray_like(matrices, x)})
-        half = all(
-            a.dtype.kind == "f" and a.dtype.itemsize == 2 for a in found.values()
-        )
-        if half:
-            found = {k: a.astype(np.float16, copy=False) for k, a in found.items()}
-        else:
-            found = floating({**found})
-    return found["A"], found["x"]
+    device = device_of(matrices)
+    with current(device):
+        given = {"A": matrices, "x": asarray_like(matrices, x)}
+        matrices, vectors = floating(given, smallest="f2").values()
+        batch = _batch(matrices, vectors, transpose)
+        shape = (*batch, matrices.shape[-1 if transpose else -2])
+        check_out(out, matrices, "A", matrices.dtype, shape)
+        if device is None:
+            result = reference.gemv(matrices, vectors, transpose=transpose)
+            return written(result, out)
+        if transpose:
+            matrices = matrices.swapaxes(-1, -2)
+        return gemv_kernel.gemv(matrices, vectors, batch, variant, out, device)
 
 
 def _batch(A: Array, x: Array, transpose: bool) -> tuple[int, ...]:
@@ -145,7 +131,7 @@ def _batch(A: Array, x: Array, transpose: bool) -> tuple[int, ...]:
             f"shape is {A.shape}; got x of shape {x.shape}"
         )
     try:
-        return np.broadcast_shapes(A.shape[:-2], x.shape[:-1])
+        return broadcast_shapes(A.shape[:-2], x.shape[:-1])
     except ValueError:
         raise ValueError(
             f"the batch axes must broadcast, got A {A.shape} and x {x.shape}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from .._device.arrays import (
     written,
 )
 from .._device.kernels import CUDA_TYPES, Device
-from .._device.launch import THREADS, WARP, ceil_div, round_up
+from .._device.launch import CACHED, THREADS, WARP, Launch, ceil_div, round_up
 
 # Not measured on a GPU yet.
 BLOCKS = 512
@@ -49,35 +50,37 @@ PACK_BYTES = 16
 
 
 class Operands(NamedTuple):
-    """The matrices and vectors of a batch, as the kernels read them.
+    """The layout of the matrices and vectors of a batch, as the kernels read them.
 
     Attributes
     ----------
-    A : (..., rows, columns) array
-    x : (..., columns) array
-        Contiguous in its last axis.
+    dtype : dtype
     systems, rows, columns : int
         All positive.
     row_stride, column_stride : int
         Strides of A in elements; 0 for an axis of length 1.
-    A_offsets, x_offsets : (systems,) int64 array, or None
-        Offset of each system in elements; None if all offsets are 0.
+    rows_in_packs, columns_in_packs : bool
+        Whether all rows, of A and of x, or all columns of A begin at multiples of a
+        pack from the first. The kernel checks the alignment of the first itself.
+    A_differs, x_differs : bool
+        Whether systems have different matrices, or vectors.
     """
 
-    A: Array
-    x: Array
+    dtype: np.dtype[Any]
     systems: int
     rows: int
     columns: int
     row_stride: int
     column_stride: int
-    A_offsets: Array | None
-    x_offsets: Array | None
+    rows_in_packs: bool
+    columns_in_packs: bool
+    A_differs: bool
+    x_differs: bool
 
     @property
     def number(self) -> str:
         """The CUDA type of the numbers."""
-        return CUDA_TYPES[self.A.dtype]
+        return CUDA_TYPES[self.dtype]
 
     @property
     def size(self) -> int:
@@ -87,7 +90,7 @@ class Operands(NamedTuple):
     @property
     def sums_dtype(self) -> np.dtype[Any]:
         """The dtype of the sums."""
-        return np.promote_types(self.A.dtype, np.float32)
+        return np.promote_types(self.dtype, np.float32)
 
     @property
     def row_major(self) -> bool:
@@ -96,20 +99,39 @@ class Operands(NamedTuple):
             return self.rows == 1
         return abs(self.column_stride) <= abs(self.row_stride)
 
-    @property
-    def arguments(self) -> tuple[object, ...]:
-        """The first arguments of every kernel."""
-        return (
-            self.A,
-            self.A_offsets,
-            np.int64(self.row_stride),
-            np.int64(self.column_stride),
-            self.x,
-            self.x_offsets,
-            np.int64(self.systems),
-            np.int64(self.rows),
-            np.int64(self.columns),
-        )
+
+class Products(NamedTuple):
+    """The launch of a kernel that multiplies, and of the one that adds its sums.
+
+    Attributes
+    ----------
+    kernels : tuple of str
+        Both, with their template arguments.
+    grid, block : tuple of int
+        Of the kernel that multiplies.
+    strides : tuple of int64
+        Of rows and columns.
+    sizes : tuple of int64
+        Numbers of systems, rows and columns.
+    numbers : tuple
+        Further arguments of the variant.
+    sums : tuple of int, or None
+        The shape of the sums, (chunks of the columns, size); None if the kernel writes
+        the result itself.
+    sums_dtype : dtype
+    adds : Launch
+        Of ``gemv_add_columns``.
+    """
+
+    kernels: tuple[str, str]
+    grid: tuple[int]
+    block: tuple[int]
+    strides: tuple[np.int64, np.int64]
+    sizes: tuple[np.int64, np.int64, np.int64]
+    numbers: tuple[np.generic, ...]
+    sums: tuple[int, int] | None
+    sums_dtype: np.dtype[Any]
+    adds: Launch
 
 
 class Dots(NamedTuple):
@@ -189,13 +211,12 @@ def gemv(
     -------
     (*batch, m) array
     """
-    with device.current():
-        if out is not None and can_write_to(out, A, x):
-            gemv_into(A, x, batch, variant, out, device)
-            return out
-        y = device.empty((*batch, A.shape[-2]), A.dtype)
-        gemv_into(A, x, batch, variant, y, device)
-        return written(y, out)
+    if out is not None and can_write_to(out, A, x):
+        gemv_into(A, x, batch, variant, out, device)
+        return out
+    y = device.empty((*batch, A.shape[-2]), A.dtype)
+    gemv_into(A, x, batch, variant, y, device)
+    return written(y, out)
 
 
 def gemv_into(
@@ -207,95 +228,135 @@ def gemv_into(
     if A.shape[-1] == 0:
         y[...] = 0
         return
-    kernels = {
-        "auto": _auto,
-        "naive": _naive,
-        "threads_per_dot": _threads_per_dot,
-        "threads_per_row": _threads_per_row,
-    }
-    kernels[variant](operands_of(A, x, batch), y, device)
-
-
-def operands_of(A: Array, x: Array, batch: tuple[int, ...]) -> Operands:
-    """Prepare the operands; A is copied only if its strides are not whole elements."""
     A, x = strided(A), strided(x)
     if x.shape[-1] > 1 and x.strides[-1] != x.itemsize:
         x = namespace(x).ascontiguousarray(x)
-    rows, columns = A.shape[-2:]
+    operands = operands_of(A, x, batch)
+    products = products_of(operands, variant)
+    multiply, add_columns = device.kernels("gemv", products.kernels)
+    A_offsets = systems_offsets(A, 2, batch) if operands.A_differs else None
+    x_offsets = systems_offsets(x, 1, batch) if operands.x_differs else None
+    sums = y
+    if products.sums is not None:
+        sums = device.empty(products.sums, products.sums_dtype)
+    multiply(
+        products.grid,
+        products.block,
+        (
+            *(A, A_offsets, *products.strides),
+            *(x, x_offsets, *products.sizes),
+            *(*products.numbers, sums),
+        ),
+    )
+    if products.sums is not None:
+        adds = products.adds
+        add_columns(adds.grid, adds.block, (sums, *adds.numbers, y))
+
+
+def operands_of(A: Array, x: Array, batch: tuple[int, ...]) -> Operands:
+    """The layout of A and x; their strides are whole elements."""
+    return _operands_of(A.dtype, A.shape, A.strides, x.shape, x.strides, batch)
+
+
+@functools.lru_cache(CACHED)
+def _operands_of(
+    dtype: np.dtype[Any],
+    A_shape: tuple[int, ...],
+    A_strides: tuple[int, ...],
+    x_shape: tuple[int, ...],
+    x_strides: tuple[int, ...],
+    batch: tuple[int, ...],
+) -> Operands:
+    rows, columns = A_shape[-2:]
+    in_packs = _in_packs(A_shape, A_strides, -1) and _in_packs(x_shape, x_strides, -1)
     return Operands(
-        A,
-        x,
+        dtype,
         math.prod(batch),
         rows,
         columns,
-        A.strides[-2] // A.itemsize if rows > 1 else 0,
-        A.strides[-1] // A.itemsize if columns > 1 else 0,
-        _offsets(A, 2, batch),
-        _offsets(x, 1, batch),
+        A_strides[-2] // dtype.itemsize if rows > 1 else 0,
+        A_strides[-1] // dtype.itemsize if columns > 1 else 0,
+        in_packs,
+        _in_packs(A_shape, A_strides, -2),
+        _differs(A_shape[:-2], A_strides),
+        _differs(x_shape[:-1], x_strides),
     )
 
 
-def _offsets(array: Array, core: int, batch: tuple[int, ...]) -> Array | None:
-    """`systems_offsets`, or None if all are 0."""
-    apart = any(
-        length > 1 and stride != 0
-        for length, stride in zip(
-            array.shape[:-core], array.strides[:-core], strict=True
-        )
+@functools.lru_cache(CACHED)
+def products_of(operands: Operands, variant: str) -> Products:
+    """The launches of a variant."""
+    return VARIANTS[variant](operands)
+
+
+def _products(
+    operands: Operands,
+    kernel: str,
+    blocks: int,
+    threads: int,
+    numbers: tuple[Any, ...],
+    chunks: int | None,
+) -> Products:
+    """A launch that writes sums of `chunks` chunks; for None, it writes the result."""
+    M, P = COLUMN_ADDERS
+    size = operands.size
+    return Products(
+        (kernel, f"gemv_add_columns<{operands.number}, {M}, {P}>"),
+        (blocks,),
+        (threads,),
+        (np.int64(operands.row_stride), np.int64(operands.column_stride)),
+        (
+            np.int64(operands.systems),
+            np.int64(operands.rows),
+            np.int64(operands.columns),
+        ),
+        numbers,
+        None if chunks is None else (chunks, size),
+        operands.sums_dtype,
+        Launch((ceil_div(size, M),), (M * P,), (np.int64(chunks or 0), np.int64(size))),
     )
-    return systems_offsets(array, core, batch) if apart else None
 
 
 # ---- the paper's variants ------------------------------------------------------------
 
 
-def _naive(operands: Operands, y: Array, device: Device) -> None:
-    kernel = device.kernel("gemv", f"gemv_naive<{operands.number}>")
+def _naive(operands: Operands) -> Products:
+    kernel = f"gemv_naive<{operands.number}>"
     blocks = ceil_div(operands.size, THREADS)
-    kernel((blocks,), (THREADS,), (*operands.arguments, y))
+    return _products(operands, kernel, blocks, THREADS, (), None)
 
 
-def _threads_per_dot(operands: Operands, y: Array, device: Device) -> None:
-    shape = f"{ROWS_OF_BLOCK}, {THREADS_OF_DOT}"
-    kernel = device.kernel("gemv", f"gemv_threads_per_dot<{operands.number}, {shape}>")
-    kernel(
-        (ceil_div(operands.size, ROWS_OF_BLOCK),),
-        (ROWS_OF_BLOCK * THREADS_OF_DOT,),
-        (*operands.arguments, np.bool_(operands.row_major), y),
+def _threads_per_dot(operands: Operands) -> Products:
+    return _products(
+        operands,
+        f"gemv_threads_per_dot<{operands.number}, {ROWS_OF_BLOCK}, {THREADS_OF_DOT}>",
+        ceil_div(operands.size, ROWS_OF_BLOCK),
+        ROWS_OF_BLOCK * THREADS_OF_DOT,
+        (np.bool_(operands.row_major),),
+        None,
     )
 
 
-def _threads_per_row(operands: Operands, y: Array, device: Device) -> None:
+def _threads_per_row(operands: Operands) -> Products:
     segment = ceil_div(operands.columns, THREADS_OF_ROW)
     parts = ceil_div(operands.columns, segment)
-    shape = f"{THREADS}, {TILE_OF_X}"
-    kernel = device.kernel("gemv", f"gemv_threads_per_row<{operands.number}, {shape}>")
-    sums = device.empty((parts, operands.size), operands.sums_dtype)
-    kernel(
-        (parts * operands.systems * ceil_div(operands.rows, THREADS),),
-        (THREADS,),
-        (*operands.arguments, np.int64(segment), sums),
+    return _products(
+        operands,
+        f"gemv_threads_per_row<{operands.number}, {THREADS}, {TILE_OF_X}>",
+        parts * operands.systems * ceil_div(operands.rows, THREADS),
+        THREADS,
+        (np.int64(segment),),
+        parts,
     )
-    _add_columns(operands.number, sums, y, device)
-
-
-def _add_columns(number: str, sums: Array, y: Array, device: Device) -> None:
-    """Add the sums of all parts: (parts, size) -> y of this size."""
-    M, P = COLUMN_ADDERS
-    parts, size = sums.shape
-    kernel = device.kernel("gemv", f"gemv_add_columns<{number}, {M}, {P}>")
-    arguments = (sums, np.int64(parts), np.int64(size), y)
-    kernel((ceil_div(size, M),), (M * P,), arguments)
 
 
 # ---- along memory --------------------------------------------------------------------
 
 
-def _auto(operands: Operands, y: Array, device: Device) -> None:
+def _auto(operands: Operands) -> Products:
     if by_dots(operands):
-        _dots(operands, dots_of(operands), y, device)
-    else:
-        _axpys(operands, axpys_of(operands), y, device)
+        return _dots(operands, dots_of(operands))
+    return _axpys(operands, axpys_of(operands))
 
 
 def by_dots(operands: Operands) -> bool:
@@ -303,7 +364,7 @@ def by_dots(operands: Operands) -> bool:
 
     A block of ``gemv_axpys`` has one system, which must be large enough.
     """
-    of_block = THREADS * PACK_BYTES // operands.A.itemsize
+    of_block = THREADS * PACK_BYTES // operands.dtype.itemsize
     tiny = operands.systems > 1 and operands.rows * operands.columns < of_block
     return tiny or operands.row_major
 
@@ -316,8 +377,7 @@ def dots_of(operands: Operands) -> Dots:
     """
     columns, size = operands.columns, operands.size
     contiguous = operands.column_stride == 1
-    whole = _in_packs(operands.A, -1) and _in_packs(operands.x, -1)
-    pack = _pack(operands, columns, contiguous and whole)
+    pack = _pack(operands, columns, contiguous and operands.rows_in_packs)
     packs = _reads(operands, pack)
     team = min(WARP, _power_of_two(ceil_div(columns, pack)))
     threads, enough = size * team, BLOCKS * THREADS
@@ -350,7 +410,8 @@ def axpys_of(operands: Operands) -> Axpys:
     If the columns are few and the rows many, fewer threads share a row.
     """
     rows = operands.rows
-    pack = _pack(operands, rows, operands.row_stride == 1 and _in_packs(operands.A, -2))
+    contiguous = operands.row_stride == 1
+    pack = _pack(operands, rows, contiguous and operands.columns_in_packs)
     steps = _reads(operands, pack)
     lanes = min(WARP, _power_of_two(ceil_div(rows, pack)))
     while (
@@ -365,31 +426,41 @@ def axpys_of(operands: Operands) -> Axpys:
     return Axpys(pack, steps, lanes, tiles, *chunks)
 
 
-def _dots(operands: Operands, shape: Dots, y: Array, device: Device) -> None:
-    target = _target(operands, shape.chunks, y, device)
-    kernel = device.kernel("gemv", dots_instance(y.dtype, target.dtype, shape))
+def _dots(operands: Operands, shape: Dots) -> Products:
     groups = ceil_div(operands.rows, shape.height)
     threads = shape.chunks * operands.systems * groups * shape.team
-    numbers = np.int32(shape.team), np.int64(shape.chunk), np.int64(shape.chunks)
-    arguments = (*operands.arguments, *numbers, target)
-    kernel((ceil_div(threads, THREADS),), (THREADS,), arguments)
-    if shape.chunks > 1:
-        _add_columns(operands.number, target, y, device)
-
-
-def _axpys(operands: Operands, shape: Axpys, y: Array, device: Device) -> None:
-    target = _target(operands, shape.chunks, y, device)
-    kernel = device.kernel("gemv", axpys_instance(y.dtype, target.dtype, shape))
-    blocks = shape.chunks * operands.systems * shape.tiles
-    arguments = (
-        *operands.arguments,
-        np.int32(shape.lanes),
-        np.int64(shape.chunk),
-        target,
+    return _products(
+        operands,
+        dots_instance(operands.dtype, _written_dtype(operands, shape), shape),
+        ceil_div(threads, THREADS),
+        THREADS,
+        (np.int32(shape.team), np.int64(shape.chunk), np.int64(shape.chunks)),
+        shape.chunks if shape.chunks > 1 else None,
     )
-    kernel((blocks,), (THREADS,), arguments)
-    if shape.chunks > 1:
-        _add_columns(operands.number, target, y, device)
+
+
+def _axpys(operands: Operands, shape: Axpys) -> Products:
+    return _products(
+        operands,
+        axpys_instance(operands.dtype, _written_dtype(operands, shape), shape),
+        shape.chunks * operands.systems * shape.tiles,
+        THREADS,
+        (np.int32(shape.lanes), np.int64(shape.chunk)),
+        shape.chunks if shape.chunks > 1 else None,
+    )
+
+
+def _written_dtype(operands: Operands, shape: Dots | Axpys) -> np.dtype[Any]:
+    """The dtype of what a kernel writes: the result, or the sums of each chunk."""
+    return operands.dtype if shape.chunks == 1 else operands.sums_dtype
+
+
+VARIANTS = {
+    "auto": _auto,
+    "naive": _naive,
+    "threads_per_dot": _threads_per_dot,
+    "threads_per_row": _threads_per_row,
+}
 
 
 def dots_instance(given: np.dtype[Any], made: np.dtype[Any], shape: Dots) -> str:
@@ -404,16 +475,9 @@ def axpys_instance(given: np.dtype[Any], made: np.dtype[Any], shape: Axpys) -> s
     return f"gemv_axpys<{CUDA_TYPES[given]}, {CUDA_TYPES[made]}, {numbers}>"
 
 
-def _target(operands: Operands, chunks: int, y: Array, device: Device) -> Array:
-    """The array that a kernel writes: y, or the sums of each chunk."""
-    if chunks == 1:
-        return y
-    return device.empty((chunks, operands.size), operands.sums_dtype)
-
-
 def _pack(operands: Operands, length: int, possible: bool) -> int:
     """Elements per load."""
-    most = PACK_BYTES // operands.A.itemsize
+    most = PACK_BYTES // operands.dtype.itemsize
     return most if possible and length >= most else 1
 
 
@@ -435,15 +499,18 @@ def _chunks(columns: int, window: int, blocks: int) -> tuple[int, int]:
     return chunk, ceil_div(columns, chunk)
 
 
-def _in_packs(array: Array, along: int) -> bool:
-    """Whether the other strides are multiples of a pack.
+def _differs(batch: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether systems along any axis of the batch are at different addresses."""
+    axes = zip(batch, strides, strict=False)
+    return any(length > 1 and stride != 0 for length, stride in axes)
 
-    The kernel checks the alignment of the first element itself.
-    """
+
+def _in_packs(shape: tuple[int, ...], strides: tuple[int, ...], along: int) -> bool:
+    """Whether the strides of the other axes are multiples of a pack."""
     return all(
         stride % PACK_BYTES == 0
-        for axis, stride in enumerate(array.strides)
-        if array.shape[axis] > 1 and axis != array.ndim + along
+        for axis, (length, stride) in enumerate(zip(shape, strides, strict=True))
+        if length > 1 and axis != len(shape) + along
     )
 
 

@@ -53,7 +53,10 @@ def nnls(problem: Problem, method: str) -> Solution:
             run(chunks[0])
         elif chunks:
             run_all(run, chunks, systems)
-    return solution
+    fields: Iterator[Array] = (
+        one.reshape(problem.batch + one.shape[1:]) for one in solution
+    )
+    return Solution(*fields)
 
 
 def chunked(problem: Problem, entries: int) -> Iterator[slice]:

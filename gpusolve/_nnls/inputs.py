@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, floating
+from .._device.arrays import Array, broadcast_shapes, floating
 from ..reference._nnls_qr import default_limit, default_tolerance
 
 
@@ -79,7 +79,7 @@ def validate(
             f"got {start.shape}"
         )
     try:
-        batch = np.broadcast_shapes(
+        batch = broadcast_shapes(
             A.shape[:-2], b.shape[:-1], () if start is None else start.shape[:-1]
         )
     except ValueError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .._device.arrays import Array, as_array
+from .._device.arrays import Array, as_array, unwrapped
 from .._device.kernels import current, device_of
 from . import cpu, nnls_qr_kernel
 from .inputs import validate
@@ -202,9 +202,5 @@ def nnls(
         else:
             fields = nnls_qr_kernel.nnls_qr(problem, device)
     solver = "gram" if device is None and method != "qr" else "qr"
-    n = problem.shape[1]
-    shaped = {
-        name: field.reshape(problem.batch + ((n,) if name in ("x", "dual") else ()))[()]
-        for name, field in fields._asdict().items()
-    }
-    return NNLSResult(**shaped, method=solver)
+    found = {name: unwrapped(field) for name, field in fields._asdict().items()}
+    return NNLSResult(**found, method=solver)

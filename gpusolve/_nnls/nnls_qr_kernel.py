@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, strided, systems_offsets
+from .._device.arrays import Array, part_of, strided, systems_offsets
 from .._device.kernels import CUDA_TYPES, Device
-from .._device.launch import LAUNCH_SECONDS, WARP, ceil_div, pieces, round_up
+from .._device.launch import (
+    CACHED,
+    LAUNCH_SECONDS,
+    WARP,
+    ceil_div,
+    pieces,
+    round_up,
+)
 from ..reference._nnls_qr import Solution
 from .inputs import Problem
 
@@ -47,6 +56,39 @@ def block_threads(rows: int, n: int) -> int:
     return min(MAX_THREADS, max(WARP, round_up(threads, WARP)))
 
 
+class BlockShape(NamedTuple):
+    """The threads and the memory of a block.
+
+    Attributes
+    ----------
+    threads : int
+    shared_bytes : int
+        Of the regions in dynamic shared memory.
+    workspace_bytes : int
+        Of the other regions, in the workspace.
+    numbers : tuple
+        Arguments of the kernel: bytes of each region, and the number in shared memory.
+    """
+
+    threads: int
+    shared_bytes: int
+    workspace_bytes: int
+    numbers: tuple[np.generic, ...]
+
+
+@functools.lru_cache(CACHED)
+def block_of(rows: int, n: int, itemsize: int, limit: int) -> BlockShape:
+    """The block for systems of this size; `limit` is that of dynamic shared memory."""
+    regions = region_bytes(rows, n, itemsize)
+    in_shared = regions_that_fit(regions, limit)
+    return BlockShape(
+        block_threads(rows, n),
+        sum(regions[:in_shared]),
+        round_up(max(sum(regions[in_shared:]), 1), 256),
+        (*map(np.int64, regions), np.int32(in_shared)),
+    )
+
+
 def allocate_workspace(
     device: Device, blocks: int, bytes_per_block: int
 ) -> tuple[Array, int]:
@@ -81,48 +123,46 @@ def nnls_qr(problem: Problem, device: Device) -> Solution:
     systems = math.prod(batch)
     real = dtype.type
     solution = Solution(
-        x=_starting_points(problem, device, systems),
-        rnorm=device.empty((systems,), dtype),
-        dual=device.empty((systems, n), dtype),
-        kkt=device.empty((systems,), dtype),
-        nit=device.empty((systems,), np.int32),
-        status=device.empty((systems,), np.int32),
-        n_updates=device.empty((systems,), np.int32),
-        n_downdates=device.empty((systems,), np.int32),
-        repaired=device.empty((systems,), np.bool_),
+        x=_starting_points(problem, device),
+        rnorm=device.empty(batch, dtype),
+        dual=device.empty((*batch, n), dtype),
+        kkt=device.empty(batch, dtype),
+        nit=device.empty(batch, np.int32),
+        status=device.empty(batch, np.int32),
+        n_updates=device.empty(batch, np.int32),
+        n_downdates=device.empty(batch, np.int32),
+        repaired=device.empty(batch, np.bool_),
     )
     if systems == 0:
         return solution
 
     rows = m + (n if problem.l2 > 0 else 0)
-    regions = region_bytes(rows, n, dtype.itemsize)
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
-    in_shared = regions_that_fit(regions, limit)
-    shared_bytes = sum(regions[:in_shared])
-    stride = round_up(max(sum(regions[in_shared:]), 1), 256)
-    threads = block_threads(rows, n)
-
-    kernel = device.kernel("nnls_qr", f"nnls_qr<{CUDA_TYPES[dtype]}>")
-    resident = kernel.resident_blocks(threads, shared_bytes)
+    of_block = block_of(rows, n, dtype.itemsize, limit)
+    (kernel,) = device.kernels("nnls_qr", (f"nnls_qr<{CUDA_TYPES[dtype]}>",))
+    resident = kernel.resident_blocks(of_block.threads, of_block.shared_bytes)
     A, b = strided(problem.A), strided(problem.b)
     A_offset, b_offset = systems_offsets(A, 2, batch), systems_offsets(b, 1, batch)
     most = systems_per_launch(device, resident, rows, n)
     launches = list(pieces(systems, most))
     next_system = device.zeros((len(launches),), np.uint64)
-    workspace, blocks = allocate_workspace(device, min(systems, resident, most), stride)
+    workspace, blocks = allocate_workspace(
+        device, min(systems, resident, most), of_block.workspace_bytes
+    )
     for launch, part in enumerate(launches):
+        count = part.stop - part.start
         kernel(
-            (min(blocks, part.stop - part.start),),
-            (threads,),
+            (min(blocks, count),),
+            (of_block.threads,),
             (
                 A,
-                A_offset[part],
+                part_of(A_offset, 1, part),
                 np.int64(A.strides[-2] // A.itemsize),
                 np.int64(A.strides[-1] // A.itemsize),
                 b,
-                b_offset[part],
+                part_of(b_offset, 1, part),
                 np.int64(b.strides[-1] // b.itemsize),
-                np.int64(part.stop - part.start),
+                np.int64(count),
                 np.int32(m),
                 np.int32(n),
                 real(problem.l1),
@@ -130,22 +170,20 @@ def nnls_qr(problem: Problem, device: Device) -> Solution:
                 real(problem.tolerance),
                 np.int32(min(problem.iteration_limit, 2**31 - 1)),
                 np.int32(problem.start is not None),
-                *(field[part] for field in solution),
-                next_system[launch:],
-                *(np.int64(region) for region in regions),
-                np.int32(in_shared),
+                *[part_of(field, len(batch), part) for field in solution],
+                part_of(next_system, 1, slice(launch, launch + 1)),
+                *of_block.numbers,
                 workspace,
-                np.int64(stride),
+                np.int64(of_block.workspace_bytes),
             ),
-            shared_mem=shared_bytes,
+            shared_mem=of_block.shared_bytes,
         )
     return solution
 
 
-def _starting_points(problem: Problem, device: Device, systems: int) -> Array:
+def _starting_points(problem: Problem, device: Device) -> Array:
     """The array of solutions, which holds the warm start before the launch."""
-    n = problem.shape[1]
-    x = device.empty((systems, n), problem.dtype)
+    x = device.empty((*problem.batch, problem.shape[1]), problem.dtype)
     if problem.start is not None:
-        x.reshape((*problem.batch, n))[...] = problem.start
+        x[...] = problem.start
     return x

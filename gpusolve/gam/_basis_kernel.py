@@ -82,7 +82,9 @@ def evaluate_basis(
     X = strided(X if X.dtype in REALS else X.astype(np.float64))
     some = tile_columns(columns)
     tiles = ceil_div(rows, WARP * (WARP // some)) * ceil_div(columns, some)
-    device.kernel("basis", instance(X.dtype, values.dtype, width))(
+    instances = (instance(X.dtype, values.dtype, width),)
+    (kernel,) = device.kernels("basis", instances)
+    kernel(
         (tiles,),
         (THREADS,),
         (

@@ -74,7 +74,8 @@ def boost(
     pitch = moment_pitch(k, width, free)
     sums = max(moment_sums(k, width, pitch), warps * gram_sums(k))
     needed = shared_bytes(k, sums, count if is_gram else 0)
-    kernel = device.kernel("boosting", instance(f"boost_{method}", learners.values))
+    instances = (instance(f"boost_{method}", learners.values),)
+    (kernel,) = device.kernels("boosting", instances)
     launch = launch_shape(kernel, count, rows, needed)
 
     def doubles(*shape: int) -> Array:

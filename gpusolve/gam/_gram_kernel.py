@@ -182,7 +182,8 @@ def gram_matrices(
     count, rows = first.shape
     warps = gram_warps(0, n_basis, device.shared_memory_per_block)
     needed = DOUBLE * warps * gram_sums(n_basis)
-    kernel = device.kernel("gram", instance("gram_matrices", values))
+    instances = (instance("gram_matrices", values),)
+    (kernel,) = device.kernels("gram", instances)
     chunks = launch_shape(kernel, count, rows, needed).chunks
     parts = device.empty((chunks, count, n_basis, n_basis), np.float64)
     kernel(

@@ -12,7 +12,6 @@ from .._device.arrays import (
     contiguous,
     floating,
     namespace,
-    on_host,
     on_one_device,
 )
 from .._device.kernels import Device, current, device_of
@@ -239,27 +238,27 @@ def _make(
     *,
     df: float,
     df_definition: str,
-    lambda_: NDArray[np.float64] | None = None,
+    lambda_: Array | None = None,
     weights: Array | None,
     device: Device | None,
 ) -> Learners:
     """`make_learners` without checks, on the current device."""
     gram = gram_matrices(basis, n_basis, weights, device)
-    G = on_host(gram)
+    xp = namespace(gram)
     with one_blas_thread():
         if lambda_ is None:
             lambda_ = smoothing_parameters(
-                G, penalty, null_dimension, df, df_definition
+                gram, penalty, null_dimension, df, df_definition
             )
-        inverse = inverses(G, penalty, null_dimension, np.asarray(lambda_))
-    xp = namespace(gram)
+        lambda_ = xp.asarray(lambda_, np.float64)
+        inverse = inverses(gram, penalty, null_dimension, lambda_)
     return Learners(
         first=basis.first,
         values=basis.values,
         n_basis=n_basis,
         gram=gram,
         penalty=xp.asarray(penalty),
-        lambda_=xp.asarray(lambda_, np.float64),
-        inverse=xp.asarray(inverse),
+        lambda_=lambda_,
+        inverse=inverse,
         weights=weights,
     )

@@ -2,15 +2,20 @@
 
 With ``X'WX = R'R``, the hat matrix of a learner has the eigenvalues
 ``1 / (1 + lambda d)``, where `d` are the eigenvalues of ``R^-T P R^-1``. The degrees of
-freedom are therefore a sum over `d`, and all learners are solved as one batch.
+freedom are therefore a sum over `d`.
+
+All learners are one batch, on the device of their Gram matrices: LAPACK computes on a
+host, cuSOLVER and cuBLAS on a GPU.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+import math
 
-Floats = NDArray[np.float64]
+import numpy as np
+
+from .._device.arrays import Array, namespace
+from .penalty import Matrix
 
 DEFINITIONS = ("2S-SS", "trace")
 
@@ -28,34 +33,39 @@ RANK_TOLERANCE = 1e-12
 """Eigenvalues below this fraction of the largest count as zero: they may be rounding
 errors of the sums over rows."""
 
+ROUNDING = 1e-15
+"""The same fraction for a matrix with a penalty and a unit diagonal."""
+
 MAX_RATIO = 1e6
 """The largest ratio of penalty to data, or of data to penalty, in a factorisation."""
 
+SECTIONS = 16
+"""Into how many sections one step divides the interval of a smoothing parameter."""
 
-def ranks(gram: Floats) -> NDArray[np.int_]:
+ROUGH, ACCURATE = 3, 15
+"""Steps for the order of magnitude of a smoothing parameter, and for all its digits."""
+
+
+def ranks(gram: Array) -> Array:
     """The numerical rank of each Gram matrix, (K, k, k) to (K,)."""
-    eigenvalues = np.linalg.eigvalsh(gram)
+    eigenvalues = namespace(gram).linalg.eigvalsh(gram)
     # The eigenvalues of X'WX are squared singular values of X: a direction with less
     # than a millionth of the largest singular value does not count.
-    rank = (eigenvalues > RANK_TOLERANCE * eigenvalues[:, -1:]).sum(axis=-1)
-    return np.asarray(rank)
+    return (eigenvalues > RANK_TOLERANCE * eigenvalues[:, -1:]).sum(axis=-1)
 
 
-def shrunken(A: Floats) -> Floats:
-    """Shrink each matrix to the identity until it is positive definite."""
-    A = A.copy()
-    while True:
-        least = np.linalg.eigvalsh(A)[:, 0] - NEARLY_SINGULAR
-        singular = least < -TOLERANCE
-        if not singular.any():
-            return A
-        rho = (1 / (1 - least[singular]))[:, None, None]
-        A[singular] = rho * A[singular] + (1 - rho) * np.eye(A.shape[-1])
+def shrunken(A: Array) -> Array:
+    """Shrink each matrix that is nearly singular to the identity, as mboost does.
+
+    Its least eigenvalue, from about zero, becomes `NEARLY_SINGULAR`.
+    """
+    xp = namespace(A)
+    least = xp.linalg.eigvalsh(A)[:, 0] - NEARLY_SINGULAR
+    rho = xp.where(least < -TOLERANCE, 1 / (1 - least), 1.0)[:, None, None]
+    return rho * A + (1 - rho) * xp.eye(A.shape[-1])
 
 
-def penalty_spectrum(
-    A: Floats, penalty: Floats, null_dimension: int, near: Floats
-) -> Floats:
+def penalty_spectrum(A: Array, P: Array, null_dimension: int, near: Array) -> Array:
     """The eigenvalues `d` of ``R^-T P R^-1`` with ``A = R'R``, ascending, (K, k).
 
     They are computed from the generalised eigenvalues of ``near P`` and ``A + near P``,
@@ -63,23 +73,24 @@ def penalty_spectrum(
     result is most accurate for smoothing parameters close to `near`, (K,). The first
     `null_dimension` eigenvalues are exactly zero.
     """
-    P = near[:, None, None] * penalty
-    L = np.linalg.cholesky(A + P)
-    half = np.linalg.solve(L, P)
-    roughness = np.linalg.eigvalsh(np.linalg.solve(L, half.swapaxes(1, 2)))
-    roughness = np.clip(roughness, 0, 1 - np.finfo(np.float64).epsneg)
+    xp = namespace(A)
+    scaled = near[:, None, None] * P
+    L = xp.linalg.cholesky(A + scaled)
+    half = xp.linalg.solve(L, scaled)
+    roughness = xp.linalg.eigvalsh(xp.linalg.solve(L, half.swapaxes(1, 2)))
+    roughness = xp.clip(roughness, 0, 1 - np.finfo(np.float64).epsneg)
     roughness[:, :null_dimension] = 0
-    return np.asarray(roughness / (1 - roughness) / near[:, None])
+    return roughness / (1 - roughness) / near[:, None]
 
 
-def degrees_of_freedom(d: Floats, lambda_: Floats, definition: str) -> Floats:
+def degrees_of_freedom(d: Array, lambda_: Array, definition: str) -> Array:
     """The degrees of freedom of each learner.
 
     Parameters
     ----------
-    d : (K, k) array
+    d : (..., k) array
         The result of `penalty_spectrum`.
-    lambda_ : (K,) array
+    lambda_ : (...) array
     definition : {"2S-SS", "trace"}
         ``tr(2S - S'S)`` or ``tr(S)``, of the hat matrix S.
 
@@ -91,23 +102,25 @@ def degrees_of_freedom(d: Floats, lambda_: Floats, definition: str) -> Floats:
     >>> degrees_of_freedom(d, np.array([1.0]), "2S-SS")
     array([1.75])
     """
-    s = 1 / (1 + lambda_[:, None] * d)
-    return np.asarray((s if definition == "trace" else 2 * s - s * s).sum(axis=-1))
+    s = 1 / (1 + lambda_[..., None] * d)
+    return (s if definition == "trace" else s * (2 - s)).sum(axis=-1)
 
 
-def solve_lambda(d: Floats, df: float, definition: str) -> Floats:
-    """The smoothing parameters that give `df`, by bisection of their logarithms.
+def solve_lambda(d: Array, df: float, definition: str, steps: int) -> Array:
+    """The smoothing parameters that give `df`, (K, k) to (K,).
 
-    `LARGEST` if a larger one would be necessary.
+    Each step divides the interval of a logarithm into `SECTIONS`, and keeps the one
+    with the solution. `LARGEST` if a larger one would be necessary.
     """
-    low = np.log(1e-17 / d.max(axis=-1))
-    high = np.full(len(d), np.log(LARGEST))
-    for _ in range(64):
-        middle = (low + high) / 2
-        too_rough = degrees_of_freedom(d, np.exp(middle), definition) > df
-        low = np.where(too_rough, middle, low)
-        high = np.where(too_rough, high, middle)
-    return np.asarray(np.exp(high))
+    xp = namespace(d)
+    low = xp.log(1e-17 / d.max(axis=-1))[:, None]
+    size = math.log(LARGEST) - low
+    for _ in range(steps):
+        size = size / SECTIONS
+        middle = low + size * xp.arange(1, SECTIONS)
+        too_rough = degrees_of_freedom(d[:, None], xp.exp(middle), definition) > df
+        low = low + size * too_rough.sum(axis=-1)[:, None]
+    return xp.exp(low + size)[:, 0]
 
 
 def check_df(df: float, definition: str) -> None:
@@ -121,19 +134,19 @@ def check_df(df: float, definition: str) -> None:
 
 
 def smoothing_parameters(
-    gram: Floats,
-    penalty: Floats,
+    gram: Array,
+    penalty: Matrix,
     null_dimension: int,
     df: float,
     definition: str = "2S-SS",
-) -> Floats:
+) -> Array:
     """The smoothing parameter of each learner, all as one batch.
 
     Parameters
     ----------
     gram : (K, k, k) array
         ``X'WX`` of the learners.
-    penalty : (k, k) array
+    penalty : (k, k) array on the host
     null_dimension : int
         The dimension of the null space of the penalty.
     df : float
@@ -150,7 +163,8 @@ def smoothing_parameters(
     ------
     ValueError
         If `df` is less than the dimension of the penalty's null space: no smoothing
-        parameter gives so few degrees of freedom.
+        parameter gives so few degrees of freedom. Only for such a `df` the host reads
+        whether a learner is penalised.
 
     References
     ----------
@@ -163,37 +177,46 @@ def smoothing_parameters(
     >>> smoothing_parameters(gram, np.eye(2), 0, df=1.0, definition="trace").round(6)
     array([3.])
     """
-    lambda_ = np.zeros(len(gram))
-    penalised = (ranks(gram) > df) & bool(penalty.any())
-    if not penalised.any():
-        return lambda_
-    if df < null_dimension:
+    xp = namespace(gram)
+    if not penalty.any():
+        return xp.zeros(len(gram))
+    penalised = ranks(gram) > df
+    if df < null_dimension and bool(penalised.any()):
         raise ValueError(
             f"df must be at least {null_dimension}, the degrees of freedom that the "
             f"penalty does not affect, got {df}; penalty='ridge' allows fewer"
         )
-    A = shrunken(gram[penalised] + RIDGE * penalty)
-    balance = np.einsum("kii->k", A) / np.trace(penalty)
+    P = xp.asarray(penalty)
+    A = shrunken(gram + RIDGE * P)
+    A = xp.where(penalised[:, None, None], A, xp.eye(len(penalty)))
+    balance = traces(A) / np.trace(penalty)
     near = balance
-    for _ in range(2):
-        d = penalty_spectrum(A, penalty, null_dimension, near)
-        lambda_[penalised] = solve_lambda(d, df, definition)
-        near = np.clip(lambda_[penalised], balance / MAX_RATIO, balance * MAX_RATIO)
-    return lambda_
+    for steps in (ROUGH, ACCURATE):
+        d = penalty_spectrum(A, P, null_dimension, near)
+        lambda_ = solve_lambda(d, df, definition, steps)
+        near = xp.clip(lambda_, balance / MAX_RATIO, balance * MAX_RATIO)
+    return xp.where(penalised, lambda_, 0.0)
+
+
+def traces(A: Array) -> Array:
+    """The trace of each matrix, (K, k, k) to (K,)."""
+    return A.diagonal(axis1=1, axis2=2).sum(axis=-1)
 
 
 def inverses(
-    gram: Floats, penalty: Floats, null_dimension: int, lambda_: Floats
-) -> Floats:
+    gram: Array, penalty: Matrix, null_dimension: int, lambda_: Array
+) -> Array:
     """``(X'WX + lambda P)^-1`` of each learner.
 
     If ``X'WX`` is singular and lambda is zero, several vectors of coefficients give the
-    same fit; the generalised inverse then chooses the one of least penalty.
+    same fit; the generalised inverse then chooses the one of least penalty. The host
+    reads how many learners have a lambda of zero, and how many of these are singular.
 
     Parameters
     ----------
     gram : (K, k, k) array
-    penalty : (k, k) array
+        ``X'WX`` of the learners.
+    penalty : (k, k) array on the host
     null_dimension : int
         The dimension of the null space of the penalty.
     lambda_ : (K,) array
@@ -203,36 +226,65 @@ def inverses(
     (K, k, k) float64 array
     """
     inverse = penalised_inverses(gram, penalty, null_dimension, lambda_)
-    several = (lambda_ == 0) & (ranks(gram) < gram.shape[-1])
-    inverse[several] = smoothest_inverses(gram[several], penalty)
+    unpenalised = namespace(gram).flatnonzero(lambda_ == 0)
+    if unpenalised.size:
+        several = unpenalised[ranks(gram[unpenalised]) < gram.shape[-1]]
+        inverse[several] = smoothest_inverses(gram[several], penalty)
     return inverse
 
 
 def penalised_inverses(
-    gram: Floats, penalty: Floats, null_dimension: int, lambda_: Floats
-) -> Floats:
+    gram: Array, penalty: Matrix, null_dimension: int, lambda_: Array
+) -> Array:
     """The inverses, or pseudo-inverses of singular matrices.
 
     The matrices are first scaled to a unit diagonal in the basis of the penalty's
     eigenvectors. A large lambda then costs no accuracy in the penalty's null space.
     """
-    strength, V = np.linalg.eigh(penalty)
+    xp = namespace(gram)
+    strength, vectors = np.linalg.eigh(penalty)
     strength[:null_dimension] = 0
-    A = V.T @ gram @ V
-    diagonal = np.einsum("kii->ki", A)
-    diagonal += lambda_[:, None] * strength
-    with np.errstate(divide="ignore"):
-        scale = np.where(diagonal > 0, 1 / np.sqrt(diagonal), 0)
-    scaled = scale[:, :, None] * A * scale[:, None, :]
-    W = V * scale[:, None, :]
-    return np.asarray(W @ np.linalg.pinv(scaled, hermitian=True) @ W.swapaxes(1, 2))
+    V = xp.asarray(vectors)
+    A = xp.matmul(xp.matmul(V.T, gram), V)
+    A = A + lambda_[:, None, None] * xp.asarray(np.diag(strength))
+    diagonal = A.diagonal(axis1=1, axis2=2)
+    exists = diagonal > 0
+    scale = (exists / xp.sqrt(xp.where(exists, diagonal, 1)))[:, None, :]
+    W = V * scale
+    pseudo = pseudo_inverses(scale.swapaxes(1, 2) * A * scale, ROUNDING)
+    return xp.matmul(xp.matmul(W, pseudo), W.swapaxes(1, 2))
 
 
-def smoothest_inverses(gram: Floats, penalty: Floats) -> Floats:
+def smoothest_inverses(gram: Array, penalty: Matrix) -> Array:
     """Generalised inverses that give a least-squares fit of least penalty."""
-    identity = np.eye(gram.shape[-1])
-    pseudo = np.linalg.pinv(gram, rcond=RANK_TOLERANCE, hermitian=True)
-    free = identity - pseudo @ gram
-    rough = np.linalg.pinv(free @ penalty @ free, rcond=RANK_TOLERANCE, hermitian=True)
-    T = identity - rough @ penalty
-    return np.asarray(T @ pseudo @ T.swapaxes(1, 2))
+    xp = namespace(gram)
+    P, identity = xp.asarray(penalty), xp.eye(len(penalty))
+    reciprocals, vectors = reciprocal_spectrum(gram, RANK_TOLERANCE)
+    pseudo = spectral_product(vectors, reciprocals)
+    free = spectral_product(vectors, reciprocals == 0)  # projects on the null space
+    rough = xp.matmul(xp.matmul(free, P), free)
+    T = identity - xp.matmul(pseudo_inverses(rough, RANK_TOLERANCE), P)
+    return xp.matmul(xp.matmul(T, pseudo), T.swapaxes(1, 2))
+
+
+def pseudo_inverses(A: Array, tolerance: float) -> Array:
+    """The pseudo-inverses of positive semidefinite matrices, (K, k, k)."""
+    reciprocals, vectors = reciprocal_spectrum(A, tolerance)
+    return spectral_product(vectors, reciprocals)
+
+
+def reciprocal_spectrum(A: Array, tolerance: float) -> tuple[Array, Array]:
+    """The reciprocals of the eigenvalues, (K, k), and the eigenvectors, (K, k, k).
+
+    The reciprocal is 0 for eigenvalues up to `tolerance` times the largest one.
+    """
+    xp = namespace(A)
+    eigenvalues, vectors = xp.linalg.eigh(A)
+    kept = eigenvalues > tolerance * eigenvalues[:, -1:]
+    return kept / xp.where(kept, eigenvalues, 1), vectors
+
+
+def spectral_product(vectors: Array, values: Array) -> Array:
+    """``U diag(v) U'``, of (K, k, k) and (K, k)."""
+    xp = namespace(vectors)
+    return xp.matmul(vectors * values[:, None, :], vectors.swapaxes(1, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._device.kernels import current
 from . import _coo_multiply_cpu, _coo_multiply_kernel
 from ._inputs import Container, canonical_coo, device_of, multiply_inputs
 
@@ -98,9 +99,10 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
     if method not in ("auto", *METHODS):
         raise ValueError(f"method must be one of {('auto', *METHODS)}, got {method!r}")
     left, right = multiply_inputs(A, B)
-    device = device_of(A)
-    if device is None:
-        product = _coo_multiply_cpu.coo_multiply(left, right)
-    else:
-        product = _coo_multiply_kernel.coo_multiply(left, right, method, device)
-    return canonical_coo(product, left)
+    device = device_of(left)
+    with current(device):
+        if device is None:
+            product = _coo_multiply_cpu.coo_multiply(left, right)
+        else:
+            product = _coo_multiply_kernel.coo_multiply(left, right, method, device)
+        return canonical_coo(product, left)

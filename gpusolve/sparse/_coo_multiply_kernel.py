@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from .._blocks.scan_kernel import state_words
 from .._blocks.segments_kernel import segmented_reduce
 from .._device.arrays import Array, contiguous, namespace
 from .._device.kernels import CUDA_TYPES, Device
-from .._device.launch import THREADS, blocks_for, ceil_div
+from .._device.launch import CACHED, THREADS, blocks_for, ceil_div
 from ._inputs import Container, Coordinates, coordinates
 
 MERGE_ITEMS = 7
@@ -74,13 +75,12 @@ def coo_multiply(
     A: Container, B: Container, method: str, device: Device
 ) -> Coordinates:
     """The product, sorted by row and column, without zeros, on the current stream."""
-    with device.current():
-        a, b = coordinates(A), coordinates(B)
-        if method in SEARCHES:
-            return _search_twice(a, b, SEARCHES[method], device)
-        if method == "auto":
-            method = best_method(len(a.values), len(b.values))
-        return _search_once(a, b, ONE_SEARCH[method], device)
+    a, b = coordinates(A), coordinates(B)
+    if method in SEARCHES:
+        return _search_twice(a, b, SEARCHES[method], device)
+    if method == "auto":
+        method = best_method(len(a.values), len(b.values))
+    return _search_once(a, b, ONE_SEARCH[method], device)
 
 
 def best_method(a_count: int, b_count: int) -> str:
@@ -131,7 +131,8 @@ def _keys(operand: Coordinates, device: Device) -> tuple[Array, bool]:
     keys = device.empty((count,), np.int64)
     disorder = device.zeros((1,), np.int32)
     rows, columns = contiguous(operand.rows), contiguous(operand.columns)
-    kernel = device.kernel("coo_multiply", f"make_keys<{CUDA_TYPES[rows.dtype]}>")
+    instances = (f"make_keys<{CUDA_TYPES[rows.dtype]}>",)
+    (kernel,) = device.kernels("coo_multiply", instances)
     kernel(
         (blocks_for(count),),
         (THREADS,),
@@ -170,15 +171,19 @@ def _search_twice(
         return _allocate(0, A.shape, index, dtype, device)
     values = (one.values.astype(dtype, copy=False) for one in (a, b))
     a, b = (Entries(one.keys, v) for one, v in zip((a, b), values, strict=True))
-    count = device.kernel("coo_multiply", f"count_found<{search}, {THREADS}>")
+    numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
+    instances = (
+        f"count_found<{search}, {THREADS}>",
+        f"multiply_found<{numbers}, {search}, {THREADS}>",
+    )
+    count, multiply = device.kernels("coo_multiply", instances)
     blocks = min(blocks_for(len(a.keys)), count.resident_blocks(THREADS, 0))
     launch = (blocks,), (THREADS,)
     counts = device.empty((blocks,), np.int64)
     sizes = np.int64(len(a.keys)), np.int64(len(b.keys))
     count(*launch, (a.keys, sizes[0], b.keys, sizes[1], counts))
     product = _allocate(int(counts.sum()), A.shape, index, dtype, device)
-    numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
-    device.kernel("coo_multiply", f"multiply_found<{numbers}, {search}, {THREADS}>")(
+    multiply(
         *launch,
         (
             *(a.keys, a.values, sizes[0]),
@@ -223,8 +228,7 @@ def _attempt(
 
     Reading the report is the only synchronisation.
     """
-    dtype = np.result_type(A.values.dtype, B.values.dtype)
-    index = _common_index(A, B)
+    dtype, index = _common(A.values, B.values), _common_index(A, B)
     a, b = (
         Coordinates(
             contiguous(one.rows, index),
@@ -246,29 +250,38 @@ def multiply_by_merge(
     a: Coordinates, b: Coordinates, product: Coordinates, device: Device
 ) -> Array:
     """Launch the merge of both operands, and return the report."""
-    sizes = np.int64(len(a.values)), np.int64(len(b.values))
-    width = np.int64(a.shape[1])
-    tiles = ceil_div(len(a.values) + len(b.values), THREADS * MERGE_ITEMS)
+    tiles, numbers = _merge_numbers(len(a.values), len(b.values), a.shape[1])
+    a_count, b_count, width, tile_count = numbers
     splits = device.empty((tiles + 1,), np.int64)
     report, states = _states(tiles, device)
-    split, merge = merge_instances(a.values.dtype, a.rows.dtype)
-    device.kernel("coo_multiply", split)(
+    instances = merge_instances(a.values.dtype, a.rows.dtype)
+    split, merge = device.kernels("coo_multiply", instances)
+    split(
         (blocks_for(tiles + 1),),
         (THREADS,),
         (
-            *(a.rows, a.columns, sizes[0], b.rows, b.columns, sizes[1]),
-            *(width, np.int64(tiles), splits),
+            *(a.rows, a.columns, a_count, b.rows, b.columns, b_count),
+            *(width, tile_count, splits),
         ),
     )
-    device.kernel("coo_multiply", merge)(
+    merge(
         (tiles,),
         (THREADS,),
         (
-            *(*a[:3], sizes[0], *b[:3], sizes[1], width),
+            *(*a[:3], a_count, *b[:3], b_count, width),
             *(splits, states, report, *product[:3]),
         ),
     )
     return report
+
+
+@functools.lru_cache(CACHED)
+def _merge_numbers(
+    a_count: int, b_count: int, columns: int
+) -> tuple[int, tuple[np.int64, ...]]:
+    """The number of tiles; and all numbers, as arguments of the kernels."""
+    tiles = ceil_div(a_count + b_count, THREADS * MERGE_ITEMS)
+    return tiles, tuple(map(np.int64, (a_count, b_count, columns, tiles)))
 
 
 def multiply_by_gallop(
@@ -281,13 +294,14 @@ def multiply_by_gallop(
     width = np.int64(a.shape[1])
     tiles = max(1, ceil_div(len(few.values), THREADS * GALLOP_ITEMS))
     report, states = _states(tiles, device)
-    check, gallop = gallop_instances(a.values.dtype, a.rows.dtype)
-    device.kernel("coo_multiply", check)(
+    instances = gallop_instances(a.values.dtype, a.rows.dtype)
+    check, gallop = device.kernels("coo_multiply", instances)
+    check(
         (blocks_for(len(many.values)),),
         (THREADS,),
         (*many[:3], sizes[1], width, report),
     )
-    device.kernel("coo_multiply", gallop)(
+    gallop(
         (tiles,),
         (THREADS,),
         (
@@ -335,7 +349,12 @@ def _with_coordinates(
 
 
 def _common_index(A: Coordinates, B: Coordinates) -> np.dtype[Any]:
-    return np.result_type(A.rows.dtype, B.rows.dtype)
+    return _common(A.rows, B.rows)
+
+
+def _common(a: Array, b: Array) -> np.dtype[Any]:
+    """The dtype to which both are converted."""
+    return a.dtype if a.dtype == b.dtype else np.result_type(a.dtype, b.dtype)
 
 
 def _allocate(

@@ -32,6 +32,11 @@ class CompressedRows(NamedTuple):
     values: Array
     shape: tuple[int, int]
 
+    @property
+    def ends(self) -> Array:
+        """Where each row ends."""
+        return self.offsets[1:]
+
 
 def compressed_rows(container: Container, *, in_order: bool) -> CompressedRows:
     """Convert a checked container; CSR is not copied.

@@ -7,7 +7,6 @@ again.
 
 from __future__ import annotations
 
-import importlib
 import math
 import sys
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ import numpy as np
 
 from .._blocks.inputs import native_dtype
 from .._device import kernels
-from .._device.arrays import Array
+from .._device.arrays import Array, check_gpus, gpu_of, is_cupy
 from .._device.kernels import Device
 
 Container = Any
@@ -77,26 +76,14 @@ def library_of(value: object) -> str | None:
     return None
 
 
-def check_one_device(containers: dict[str, Container]) -> None:
-    """TypeError or ValueError unless all are on the CPU, or all on one GPU."""
-    places = {name: _place_of(container) for name, container in containers.items()}
-    if len(set(places.values())) <= 1:
-        return
-    described = ", ".join(f"{name} on {place}" for name, place in places.items())
-    error = TypeError if "the CPU" in places.values() else ValueError
-    raise error(f"all operands must be on one device, got {described}")
-
-
-def _place_of(container: Container) -> str:
-    if library_of(container) == "scipy.sparse":
-        return "the CPU"
-    return f"GPU {container.data.device.id}"
-
-
 def device_of(container: Container) -> Device | None:
     """The device of a container; None if NumPy computes."""
-    on_cpu = library_of(container) == "scipy.sparse"
-    return kernels.device_of(np.empty(0) if on_cpu else container.data)
+    return kernels.device_of(_data_of(container))
+
+
+def _data_of(container: Container) -> Array | None:
+    """An array of the container, if its format has one."""
+    return getattr(container, "data", None)
 
 
 def multiply_inputs(A: object, B: object) -> tuple[Container, Container]:
@@ -111,7 +98,8 @@ def multiply_inputs(A: object, B: object) -> tuple[Container, Container]:
         For shapes that differ or are too large, or operands on different GPUs.
     """
     left, right = check_container(A, "A"), check_container(B, "B")
-    check_one_device({"A": left, "B": right})
+    operands = {"A": left, "B": right}
+    check_gpus({k: gpu_of(_data_of(one)) for k, one in operands.items()}, "operands")
     if left.shape != right.shape:
         raise ValueError(
             f"A and B must have the same shape, got {left.shape} and {right.shape}"
@@ -161,10 +149,10 @@ def canonical_coo(entries: Coordinates, like: Container) -> Container:
 
     The entries must be sorted by row, then by column, without duplicates.
     """
-    module = importlib.import_module(str(library_of(like)))
+    module = sys.modules[str(library_of(like))]
     kind = module.coo_matrix if is_matrix(like) else module.coo_array
     places = entries.rows, entries.columns
-    if library_of(like) == "scipy.sparse":
+    if not is_cupy(entries.values):
         result = kind((entries.values, places), shape=entries.shape)
     else:  # CuPy's constructor would check all entries
         result = kind(entries.shape, dtype=entries.values.dtype)

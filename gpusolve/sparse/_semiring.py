@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._blocks.operators import operators
 from .._device.kernels import CUDA_TYPES
+from .._device.launch import CACHED
 from ..monoid import Monoid, as_monoid
 
 
@@ -30,9 +32,14 @@ class Semiring(NamedTuple):
     @property
     def definitions(self) -> str:
         """C++ source that defines the operators as Sum and Product."""
-        sum = operators(self.add, self.result, name="Sum")
-        product = operators(self.multiply, self.factor, name="Product")
-        return sum.definitions + product.definitions
+        return _definitions(self)
+
+
+@functools.lru_cache(CACHED)
+def _definitions(of: Semiring) -> str:
+    sum = operators(of.add, of.result, name="Sum")
+    product = operators(of.multiply, of.factor, name="Product")
+    return sum.definitions + product.definitions
 
 
 def of_numbers(op: str | Monoid, name: str) -> Monoid:
@@ -46,6 +53,7 @@ def of_numbers(op: str | Monoid, name: str) -> Monoid:
     return monoid
 
 
+@functools.lru_cache(CACHED)
 def semiring(
     add: Monoid, multiply: Monoid, entry: np.dtype[Any], number: np.dtype[Any]
 ) -> Semiring:

@@ -203,21 +203,15 @@ class SpMVPlan:
             If the vectors do not have n elements.
         """
         with current(self._device):
-            vectors = self._vectors(x)
-        operators = self._semiring(vectors.dtype)
-        if self._device is None:
-            return _spmv_cpu.spmv(self._rows, vectors, operators)
-        return _spmv_kernel.spmv(
-            self._rows, self._path, vectors, operators, self._device
-        )
+            return self._product(x)
 
     def __matmul__(self, x: object) -> Array:
         """NumPy's ``@``: (n,) -> (m,); columns, (..., n, k) -> (..., m, k)."""
         with current(self._device):
             array = as_array(asarray_like(self._rows.values, x), "x")
-        if array.ndim < 2:
-            return self(array)
-        return self(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+            if array.ndim < 2:
+                return self._product(array)
+            return self._product(array.swapaxes(-1, -2)).swapaxes(-1, -2)
 
     def matvec(self, x: object) -> Array:
         """``plan @ x``, for iterative solvers: (n,) -> (m,) or (n, 1) -> (m, 1)."""
@@ -226,6 +220,16 @@ class SpMVPlan:
     def matmat(self, x: object) -> Array:
         """``plan @ x``, for iterative solvers: (n, k) -> (m, k)."""
         return self @ x
+
+    def _product(self, x: object) -> Array:
+        """The product, on the current device."""
+        vectors = self._vectors(x)
+        operators = self._semiring(vectors.dtype)
+        if self._device is None:
+            return _spmv_cpu.spmv(self._rows, vectors, operators)
+        return _spmv_kernel.spmv(
+            self._rows, self._path, vectors, operators, self._device
+        )
 
     def _vectors(self, x: object) -> Array:
         """The vectors as an array on the device; ValueError unless of length n."""

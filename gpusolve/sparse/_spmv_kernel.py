@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
+from .._blocks.operators import ELEMENT_TYPES
 from .._blocks.scan_kernel import scan_rows
 from .._blocks.segments_kernel import (
     MAX_GRID_Y,
     MergePath,
     add_carries,
-    path_of_segments,
+    carries_instance,
     segment_flags,
+    split_instance,
+    split_path,
 )
 from .._device.arrays import Array, contiguous, namespace
 from .._device.kernels import CUDA_TYPES, Device
-from .._device.launch import THREADS, Tile, blocks_for
+from .._device.launch import CACHED, THREADS, Launch, Tile, blocks_for, ceil_div
 from ._csr import CompressedRows
 from ._semiring import Semiring
 
@@ -36,8 +40,10 @@ def merge_path(
     matrix: CompressedRows, result: np.dtype[Any], device: Device
 ) -> MergePath:
     """Divide the matrix into tiles of equal work, for results of this dtype."""
-    tile = tile_for(matrix.values.dtype, result)
-    return path_of_segments(matrix.offsets[1:], len(matrix.values), tile, device)
+    tile, ends = tile_for(matrix.values.dtype, result), matrix.ends
+    instances = (split_instance(ends.dtype),)
+    (split,) = device.kernels("segments", instances, ELEMENT_TYPES)
+    return split_path(ends, len(matrix.values), tile, split, device)
 
 
 def spmv(
@@ -48,14 +54,11 @@ def spmv(
     device: Device,
 ) -> Array:
     """(..., n) -> (..., m); by "fused" if there is a path, else "segmented_scan"."""
-    batch, (m, n) = x.shape[:-1], matrix.shape
-    with device.current():
-        vectors = contiguous(x).reshape(math.prod(batch), n)
-        if path is None:
-            y = segmented_scan(matrix, vectors, semiring, device)
-        else:
-            y = fused(matrix, path, vectors, semiring, device)
-        return y.reshape(*batch, m)
+    if path is not None:
+        return fused(matrix, path, contiguous(x), semiring, device)
+    vectors = contiguous(x).reshape(math.prod(x.shape[:-1]), matrix.shape[1])
+    y = segmented_scan(matrix, vectors, semiring, device)
+    return y.reshape(*x.shape[:-1], matrix.shape[0])
 
 
 def fused(
@@ -65,17 +68,20 @@ def fused(
     semiring: Semiring,
     device: Device,
 ) -> Array:
-    """(vectors, n) -> (vectors, m), in one pass over the entries.
+    """(..., n) -> (..., m), in one pass over the entries.
 
     Results that are larger than those of the path need smaller tiles.
     """
     if path.tile != tile_for(matrix.values.dtype, semiring.result):
         path = merge_path(matrix, semiring.result, device)
-    y = device.empty((len(x), matrix.shape[0]), semiring.result)
+    batch = x.shape[:-1]
+    y = device.empty((*batch, matrix.shape[0]), semiring.result)
     if y.size:
-        carries = device.empty((len(x), path.tiles), semiring.result)
+        carries = device.empty((math.prod(batch), path.tiles), semiring.result)
         _multiply(matrix, path, x, semiring, device, y, carries)
-        add_carries(path, carries, y, "Sum", semiring.definitions, device)
+        instances = (carries_instance("Sum"),)
+        (add,) = device.kernels("segments", instances, semiring.definitions)
+        add_carries(path, carries, y, add)
     return y
 
 
@@ -89,26 +95,31 @@ def _multiply(
     carries: Array,
 ) -> None:
     """Launch blocks that fill the device; the blocks of a tile share the vectors."""
-    instance = multiply_instance(matrix, x.dtype, path.tile)
-    kernel = device.kernel("spmv", instance, semiring.definitions)
-    wanted = max(1, kernel.resident_blocks(path.tile.threads, 0) // path.tiles)
+    instances = (multiply_instance(matrix, x.dtype, path.tile),)
+    (kernel,) = device.kernels("spmv", instances, semiring.definitions)
+    resident = kernel.resident_blocks(path.tile.threads, 0)
+    entries, vectors = len(matrix.values), len(carries)
+    launch = _launch_of(matrix.shape, entries, path.tile, vectors, resident)
+    rows, steps, columns, count = launch.numbers
     kernel(
-        (path.tiles, min(len(x), wanted, MAX_GRID_Y)),
-        (path.tile.threads,),
+        launch.grid,
+        launch.block,
         (
-            matrix.offsets[1:],
-            matrix.columns,
-            matrix.values,
-            np.int64(matrix.shape[0]),
-            np.int64(matrix.shape[0] + len(matrix.values)),
-            path.tile_rows,
-            x,
-            np.int64(matrix.shape[1]),
-            np.int64(len(x)),
-            y,
-            carries,
+            *(path.ends, matrix.columns, matrix.values, rows, steps),
+            *(path.tile_rows, x, columns, count, y, carries),
         ),
     )
+
+
+@functools.lru_cache(CACHED)
+def _launch_of(
+    shape: tuple[int, int], entries: int, tile: Tile, vectors: int, resident: int
+) -> Launch:
+    (rows, columns), steps = shape, shape[0] + entries
+    tiles = ceil_div(steps, tile.size)
+    wanted = max(1, resident // tiles)
+    numbers = tuple(map(np.int64, (rows, steps, columns, vectors)))
+    return Launch((tiles, min(vectors, wanted, MAX_GRID_Y)), (tile.threads,), numbers)
 
 
 def segmented_scan(
@@ -130,7 +141,7 @@ def segmented_scan(
     prefixes = device.empty(products.shape, semiring.result)
     add = semiring.add
     scan_rows(products, add, prefixes, device, exclusive=False, flags=flags)
-    last = prefixes[:, xp.maximum(matrix.offsets[1:] - 1, 0)]
+    last = prefixes[:, xp.maximum(matrix.ends - 1, 0)]
     return xp.where(lengths == 0, identity, last)
 
 
@@ -138,8 +149,8 @@ def _multiply_entries(
     matrix: CompressedRows, x: Array, semiring: Semiring, device: Device
 ) -> Array:
     products = device.empty((len(x), len(matrix.values)), semiring.factor)
-    instance = f"multiply_entries<Product, {_operand_types(matrix, x.dtype)}>"
-    kernel = device.kernel("spmv", instance, semiring.definitions)
+    instances = (f"multiply_entries<Product, {_operand_types(matrix, x.dtype)}>",)
+    (kernel,) = device.kernels("spmv", instances, semiring.definitions)
     kernel(
         (blocks_for(products.size),),
         (THREADS,),
@@ -164,4 +175,4 @@ def multiply_instance(matrix: CompressedRows, number: np.dtype[Any], tile: Tile)
 
 def _operand_types(matrix: CompressedRows, number: np.dtype[Any]) -> str:
     dtypes = matrix.values.dtype, number, matrix.columns.dtype
-    return ", ".join(CUDA_TYPES[dtype] for dtype in dtypes)
+    return ", ".join([CUDA_TYPES[dtype] for dtype in dtypes])

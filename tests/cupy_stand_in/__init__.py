@@ -13,7 +13,7 @@ access CuPy only warns.
 
 from numpy import bool_, float32, float64, int32, int64, uint8, uint64
 
-from . import cuda, devices, functions, sparse
+from . import cuda, devices, functions, linalg, sparse
 from .array import ndarray
 from .functions import *  # noqa: F403
 from .install import installed
@@ -33,6 +33,7 @@ __all__ = [
     "installed",
     "int32",
     "int64",
+    "linalg",
     "ndarray",
     "sparse",
     "uint8",

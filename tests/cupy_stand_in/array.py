@@ -264,6 +264,9 @@ class ndarray:  # noqa: N801
     def swapaxes(self, axis1: int, axis2: int) -> ndarray:
         return view_of(self, self._host.swapaxes(axis1, axis2))
 
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray:
+        return view_of(self, self._host.diagonal(offset, axis1, axis2))
+
     def squeeze(self, axis: Any = None) -> ndarray:
         return view_of(self, self._host.squeeze(axis))
 

@@ -58,6 +58,16 @@ def zeros_like(
     return zeros(a.shape if shape is None else shape, dtype or a.dtype)
 
 
+def eye(
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: Any = float,
+    order: Any = "C",
+) -> ndarray:
+    return from_host(np.eye(N, M, k, dtype, order))
+
+
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> ndarray:
     begin, end = (0, start) if stop is None else (start, stop)
     return from_host(np.arange(begin, end, step, dtype))
@@ -160,6 +170,7 @@ def _binary(function: Callable[..., Any]) -> Any:
 
 maximum, minimum = _binary(np.maximum), _binary(np.minimum)
 isfinite, rint = _unary(np.isfinite), _unary(np.rint)
+exp, log, sqrt = _unary(np.exp), _unary(np.log), _unary(np.sqrt)
 
 
 def clip(a: ndarray, a_min: Any, a_max: Any, out: Any = None) -> ndarray:
@@ -251,11 +262,14 @@ __all__ = [
     "concatenate",
     "diff",
     "empty",
+    "exp",
+    "eye",
     "flatnonzero",
     "from_dlpack",
     "full",
     "isfinite",
     "lexsort",
+    "log",
     "matmul",
     "maximum",
     "may_share_memory",
@@ -264,6 +278,7 @@ __all__ = [
     "ones",
     "rint",
     "searchsorted",
+    "sqrt",
     "stack",
     "unpackbits",
     "where",

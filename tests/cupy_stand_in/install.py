@@ -13,7 +13,7 @@ from gpusolve._device import kernels
 from . import devices, sparse
 from .devices import DeviceState
 
-CACHES = kernels._attributes, kernels._cuda_kernel, kernels._cuda_module
+CACHES = kernels._cuda_device, kernels._cuda_kernels, kernels._cuda_module
 """gpusolve's caches of devices and kernels."""
 
 
