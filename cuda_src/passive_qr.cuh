@@ -23,7 +23,7 @@
 //
 // Cost, with l columns and m rows. append: 4 m l operations and 5 barriers (another 4 m l and 2
 // if cancellation requires a second pass; also a solve if the part orthogonal to the passive
-// columns is small). remove: 6 m (l - p) operations and 2 (l - p) / 32 + 2 barriers. solve: l^2
+// columns is small). remove: 6 m (l - p) operations and (l - p) / 32 + 2 barriers. solve: l^2
 // operations and 2 l / 32 barriers. correct: as append, and a solve.
 
 #pragma once
@@ -31,7 +31,8 @@
 #include "block.cuh"
 #include "floating.cuh"
 
-/// The scalar product of two vectors of the block, with the same bits in every thread.
+/// The scalar product of two vectors, with the same bits in every thread. A thread reads every
+/// blockDim.x-th row.
 template <class T>
 __device__ __noinline__ T block_dot(const T* x, const T* y, int rows, T* partial) {
     T sum = 0;
@@ -104,8 +105,8 @@ __device__ __noinline__ void project_out(const PassiveQRArrays<T>& at, int lengt
 /// Positions that one warp computes at once, one in each lane.
 constexpr int panel = warp_threads;
 
-/// Replace solution[begin:end], at most one panel, by the y of R[begin:end, begin:end] y = it. By
-/// one warp.
+/// Replace s = solution[begin:end], at most one panel, by the y of R[begin:end, begin:end] y = s.
+/// By one warp; a lane has a row.
 template <class T>
 __device__ void back_substitute_panel(const PassiveQRArrays<T>& at, int begin, int end) {
     const int own = begin + lane_index(), slot = at.slots[min(own, end - 1)];
@@ -225,7 +226,8 @@ struct PassiveQR {
 
   private:
     /// Subtract from `vector`, whose norm is given, its projection onto the passive columns (up to
-    /// the shift); its coefficients are written to `solution`. Returns the new norm.
+    /// the shift), again if the norm falls much. The coefficients of the projection are written to
+    /// `solution`. Returns the new norm.
     __device__ T orthogonalise(T* vector, T norm, bool shifted, BlockReduce<T>& reduce) {
         for (int pass = 0; pass < 2; ++pass) {
             project_out(at, length, vector, shifted, pass == 0);
@@ -250,13 +252,13 @@ struct PassiveQR {
         return c < length ? at.slots[c] : at.capacity + (c - length);
     }
 
-    /// Rotate row `slot` of R with the rows after `position`, in `row`; store the rotations.
+    /// Rotate row `slot` of R with the rows after `position`, in `row`; store the rotations. Before
+    /// each panel, its columns belong to the lanes of the first warp, in their order.
     __device__ void rotate_rows(int position, int slot) {
         for (int c = position + 1 + threadIdx.x; c < length + 2; c += blockDim.x)
             at.row[c] = at.r(slot, column_slot(c));
         for (int begin = position + 1; begin < length; begin += panel) {
             const int end = min(begin + panel, length);
-            __syncthreads();
             if (warp_index() == 0) rotate_panel(begin, end);
             __syncthreads();
             for (int c = end + threadIdx.x; c < length + 2; c += blockDim.x) {
@@ -273,7 +275,7 @@ struct PassiveQR {
     /// diagonal element is less than `dependent` allows.
     __device__ void rotate_panel(int begin, int end) {
         const int own = begin + lane_index(), slot = at.slots[min(own, end - 1)];
-        const T diagonal = at.r(slot, slot);
+        const T diagonal = own < end ? at.r(slot, slot) : T(0);
         T travelling = own < end ? at.row[own] : T(0);
 #pragma unroll 1
         for (int p = begin; p < end; ++p) {
@@ -309,14 +311,15 @@ struct PassiveQR {
     }
 
     /// Move the positions after `position` one place to the left; `slot` becomes the first free.
+    /// Position p is written by thread p mod blockDim.x, as everywhere.
     __device__ void shift_left(int position, int slot) {
-        for (int first = position; first < length; first += blockDim.x) {
-            const int p = first + threadIdx.x;
-            const bool last = p + 1 >= length;
-            const int next_slot = last ? slot : at.slots[p + 1];
-            const int next_variable = last ? -1 : at.variables[p + 1];
+        const int threads = blockDim.x;
+        for (int first = position / threads * threads; first < length; first += threads) {
+            const int p = first + threadIdx.x, next = min(p + 1, length - 1);
+            const int next_slot = p < next ? at.slots[next] : slot;
+            const int next_variable = at.variables[next];
             __syncthreads();
-            if (p >= length) continue;
+            if (p < position || p >= length) continue;
             at.slots[p] = next_slot;
             at.variables[p] = next_variable;
         }
