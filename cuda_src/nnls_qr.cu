@@ -373,7 +373,7 @@ struct NnlsSystem : ScaledSystem<T> {
         T blocked = 0;
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
             if (!(at.x[at.factors.variables[p]] + at.factors.solution[p] > 0)) blocked = 1;
-        if (reduce(blocked, Called<MaxMagnitude<T>>()) == 0)
+        if (reduce(blocked, Called<Add<T>>()) == 0)
             for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
                 at.x[at.factors.variables[p]] += at.factors.solution[p];
     }
