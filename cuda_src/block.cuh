@@ -43,10 +43,8 @@ template <class T>
 struct ArgMax {
     static __device__ __forceinline__ Located<T> identity() { return {T(0), -1}; }
     __device__ __forceinline__ Located<T> operator()(Located<T> a, Located<T> b) const {
-        if (a.index < 0) return b;
-        if (b.index < 0) return a;
-        if (a.value == b.value) return a.index < b.index ? a : b;
-        return a.value < b.value ? b : a;
+        const bool is_before = a.value == b.value ? a.index < b.index : !(a.value < b.value);
+        return a.index >= 0 && (b.index < 0 || is_before) ? a : b;
     }
 };
 
@@ -62,9 +60,13 @@ __device__ __forceinline__ Located<T> shuffle_xor(Located<T> a, int distance) {
     return {shuffle_xor(a.value, distance), shuffle_xor(a.index, distance)};
 }
 
+constexpr int warp_steps = 5;
+static_assert(1 << warp_steps == warp_threads);
+
 /// The reduction of the 32 values, with the same bits in every lane.
-template <class T, class Op>
+template <int unrolled = warp_steps, class T, class Op>
 __device__ __forceinline__ T warp_reduce(T value, Op op) {
+#pragma unroll unrolled
     for (int distance = warp_threads / 2; distance > 0; distance /= 2)
         value = op(value, shuffle_xor(value, distance));
     return value;
@@ -72,15 +74,26 @@ __device__ __forceinline__ T warp_reduce(T value, Op op) {
 
 // ---- block --------------------------------------------------------------------------
 
+/// The reduction of one value per thread, with the same bits in every thread. `partial` has an
+/// element for each warp.
+template <int unrolled = warp_steps, class T, class Op>
+__device__ __forceinline__ T block_reduce(T value, T* partial, Op op) {
+    value = warp_reduce<unrolled>(value, op);
+    if (lane_index() == 0) partial[warp_index()] = value;
+    __syncthreads();
+    value = lane_index() < warp_count() ? partial[lane_index()] : Op::identity();
+    return warp_reduce<unrolled>(value, op);
+}
+
 /// Reductions over a block of any size, by shuffles, with one barrier each.
 ///
 /// The partial results of the warps are double-buffered in `Storage`: a thread that is already
-/// in the next reduction writes to the other row.
+/// in the next reduction writes to the other half.
 template <class T>
 class BlockReduce {
   public:
     struct Storage {
-        T partial[2][max_warps];
+        T partial[2 * max_warps];
     };
 
     __device__ explicit BlockReduce(Storage& storage) : storage_(storage) {}
@@ -88,19 +101,38 @@ class BlockReduce {
     /// The reduction of one value per thread, with the same bits in every thread.
     template <class Op>
     __device__ T operator()(T value, Op op) {
-        T* partial = storage_.partial[turn_];
-        turn_ ^= 1;
-        value = warp_reduce(value, op);
-        if (lane_index() == 0) partial[warp_index()] = value;
-        __syncthreads();
-        value = lane_index() < warp_count() ? partial[lane_index()] : Op::identity();
-        return warp_reduce(value, op);
+        return block_reduce(value, next(), op);
+    }
+
+    /// Memory for the partial results of the next reduction.
+    __device__ T* next() {
+        begin_ = max_warps - begin_;
+        return storage_.partial + begin_;
     }
 
   private:
     Storage& storage_;
-    int turn_ = 0;
+    int begin_ = 0;
 };
+
+/// The operator `Op`, with reductions that are called, and neither inlined nor unrolled: a kernel
+/// with many reductions is compiled faster and has less code.
+template <class Op>
+struct Called : Op {};
+
+template <class T, class Op>
+__device__ __noinline__ T warp_reduce(T value, Called<Op>) {
+    return warp_reduce<1>(value, Op());
+}
+
+template <class T, class Op>
+__device__ __noinline__ T block_reduce(T value, T* partial, Called<Op>) {
+    value = warp_reduce(value, Called<Op>());
+    if (lane_index() == 0) partial[warp_index()] = value;
+    __syncthreads();
+    value = lane_index() < warp_count() ? partial[lane_index()] : Op::identity();
+    return warp_reduce(value, Called<Op>());
+}
 
 /// The sum of 512 values in shared memory, by 512 threads, in every thread.
 ///
@@ -135,25 +167,19 @@ __device__ T reduce512(T* values, int thread) {
 ///
 /// Two mappings. One warp per output: its lanes stride over i, then shuffle; best if
 /// neighbouring i are contiguous in memory, or if there are few outputs. One thread per output:
-/// neighbouring threads read neighbouring o; best if those are contiguous. Ends without a
-/// barrier.
-template <class T, class Op, class Term, class Store>
+/// neighbouring threads read neighbouring o; best if those are contiguous. A thread loads
+/// `in_flight` terms at once. Ends without a barrier.
+template <class T, int in_flight = 4, class Op, class Term, class Store>
 __device__ void reduce_each(int outputs, int length, bool outputs_contiguous, Op op, Term term,
                             Store store) {
-    const int threads = blockDim.x;
-    if (outputs_contiguous && outputs >= threads / 2) {
-        for (int o = threadIdx.x; o < outputs; o += threads) {
-            T result = Op::identity();
-            for (int i = 0; i < length; ++i) result = op(result, term(o, i));
-            store(o, result);
-        }
-    } else {
-        for (int o = warp_index(); o < outputs; o += warp_count()) {
-            T result = Op::identity();
-            for (int i = lane_index(); i < length; i += warp_threads)
-                result = op(result, term(o, i));
-            result = warp_reduce(result, op);
-            if (lane_index() == 0) store(o, result);
-        }
+    const bool by_warp = !(outputs_contiguous && outputs >= static_cast<int>(blockDim.x) / 2);
+    const int workers = by_warp ? warp_count() : blockDim.x;
+    const int first = by_warp ? lane_index() : 0, step = by_warp ? warp_threads : 1;
+    for (int o = by_warp ? warp_index() : threadIdx.x; o < outputs; o += workers) {
+        T result = Op::identity();
+#pragma unroll in_flight
+        for (int i = first; i < length; i += step) result = op(result, term(o, i));
+        if (by_warp) result = warp_reduce(result, op);
+        if (!by_warp || lane_index() == 0) store(o, result);
     }
 }
