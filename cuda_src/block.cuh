@@ -43,10 +43,8 @@ template <class T>
 struct ArgMax {
     static __device__ __forceinline__ Located<T> identity() { return {T(0), -1}; }
     __device__ __forceinline__ Located<T> operator()(Located<T> a, Located<T> b) const {
-        if (a.index < 0) return b;
-        if (b.index < 0) return a;
-        if (a.value == b.value) return a.index < b.index ? a : b;
-        return a.value < b.value ? b : a;
+        const bool is_before = a.value == b.value ? a.index < b.index : !(a.value < b.value);
+        return a.index >= 0 && (b.index < 0 || is_before) ? a : b;
     }
 };
 
@@ -90,12 +88,12 @@ __device__ __forceinline__ T block_reduce(T value, T* partial, Op op) {
 /// Reductions over a block of any size, by shuffles, with one barrier each.
 ///
 /// The partial results of the warps are double-buffered in `Storage`: a thread that is already
-/// in the next reduction writes to the other row.
+/// in the next reduction writes to the other half.
 template <class T>
 class BlockReduce {
   public:
     struct Storage {
-        T partial[2][max_warps];
+        T partial[2 * max_warps];
     };
 
     __device__ explicit BlockReduce(Storage& storage) : storage_(storage) {}
@@ -103,13 +101,18 @@ class BlockReduce {
     /// The reduction of one value per thread, with the same bits in every thread.
     template <class Op>
     __device__ T operator()(T value, Op op) {
-        turn_ ^= 1;
-        return block_reduce(value, storage_.partial[turn_], op);
+        return block_reduce(value, next(), op);
+    }
+
+    /// Memory for the partial results of the next reduction.
+    __device__ T* next() {
+        begin_ = max_warps - begin_;
+        return storage_.partial + begin_;
     }
 
   private:
     Storage& storage_;
-    int turn_ = 1;
+    int begin_ = 0;
 };
 
 /// The operator `Op`, with reductions that are called, and neither inlined nor unrolled: a kernel
@@ -124,7 +127,11 @@ __device__ __noinline__ T warp_reduce(T value, Called<Op>) {
 
 template <class T, class Op>
 __device__ __noinline__ T block_reduce(T value, T* partial, Called<Op>) {
-    return block_reduce<1>(value, partial, Op());
+    value = warp_reduce(value, Called<Op>());
+    if (lane_index() == 0) partial[warp_index()] = value;
+    __syncthreads();
+    value = lane_index() < warp_count() ? partial[lane_index()] : Op::identity();
+    return warp_reduce(value, Called<Op>());
 }
 
 /// The sum of 512 values in shared memory, by 512 threads, in every thread.

@@ -70,44 +70,20 @@ struct NnlsProblem {
     int maxiter;
 };
 
-/// A region of memory, from which arrays are allocated one after the other.
-struct Region {
-    unsigned char* next;
-
-    template <class T>
-    __device__ T* take(long long count) {
-        constexpr long long alignment = 16;
-        T* piece = reinterpret_cast<T*>(next);
-        next += (count * static_cast<long long>(sizeof(T)) + alignment - 1) / alignment * alignment;
-        return piece;
-    }
-};
-
 /// The arrays of the results of all systems.
 template <class T>
 struct NnlsResults {
     T *x, *rnorm, *dual, *kkt;
     int *nit, *status, *n_updates, *n_downdates;
     bool* repaired;
-
-    /// Write the result of a system that has NaN or infinity in it.
-    __device__ void refuse(long long k, int n) const {
-#pragma unroll 1
-        for (int j = threadIdx.x; j < n; j += blockDim.x)
-            x[k * n + j] = dual[k * n + j] = Floating<T>::nan();
-        if (threadIdx.x == 0) {
-            rnorm[k] = kkt[k] = Floating<T>::nan();
-            status[k] = not_finite;
-            nit[k] = n_updates[k] = n_downdates[k] = 0;
-            repaired[k] = false;
-        }
-    }
 };
 
-/// Bytes of a block's three regions, as computed by the host.
+/// Where a block's regions begin, as computed by the host: R and Q at these bytes of the memory
+/// that they are in, the vectors at 0 of theirs. The first `in_shared` of vectors, R and Q are
+/// shared.
 struct NnlsRegions {
-    long long vectors, R, Q;
-    int in_shared;  // number of leading regions in shared memory
+    long long R, Q;
+    int in_shared;
 };
 
 /// The arrays of a block: the same for all threads, so stored in shared memory.
@@ -120,36 +96,39 @@ struct NnlsArrays {
     T* column_scale;  // n: powers of two
     int* state;       // n: VariableState
 
-    /// Allocate the arrays from the block's memory.
+    /// Divide the block's memory into the arrays.
     __device__ void place(const NnlsRegions& regions, int m, int n, bool has_ridge,
                           unsigned char* shared, unsigned char* global) {
-        Region vectors{regions.in_shared > 0 ? shared : global};
-        (regions.in_shared > 0 ? shared : global) += regions.vectors;
-        Region R{regions.in_shared > 1 ? shared : global};
-        (regions.in_shared > 1 ? shared : global) += regions.R;
-        Region Q{regions.in_shared > 2 ? shared : global};
+        const auto region = [&](int index, long long begin) {
+            return reinterpret_cast<T*>((index < regions.in_shared ? shared : global) + begin);
+        };
+        T* next = region(0, 0);
+        const auto take = [&](int count) {
+            T* piece = next;
+            next += count;
+            return piece;
+        };
 
         const int rows = m + (has_ridge ? n : 0);
         const int capacity = min(rows, n);
         factors.rows = rows;
         factors.capacity = capacity;
-        factors.residual = vectors.take<T>(rows);
-        factors.column = vectors.take<T>(rows);
-        x = vectors.take<T>(n);
-        w = vectors.take<T>(n);
-        norm = vectors.take<T>(n);
-        column_scale = vectors.take<T>(n);
-        factors.solution = vectors.take<T>(capacity);
-        factors.diagonal = vectors.take<T>(capacity);
-        factors.cosine = vectors.take<T>(capacity);
-        factors.sine = vectors.take<T>(capacity);
-        factors.row = vectors.take<T>(capacity + 2);
-        state = vectors.take<int>(n);
-        factors.slots = vectors.take<int>(capacity);
-        factors.variables = vectors.take<int>(capacity);
+        factors.residual = take(rows);
+        factors.column = take(rows);
+        x = take(n);
+        w = take(n);
+        norm = take(n);
+        column_scale = take(n);
+        factors.solution = take(capacity);
+        factors.cosine = take(capacity);
+        factors.sine = take(capacity);
+        factors.row = take(capacity + 2);
+        state = reinterpret_cast<int*>(next);
+        factors.slots = state + n;
+        factors.variables = factors.slots + capacity;
         factors.norm = norm;
-        factors.R = R.take<T>(static_cast<long long>(capacity) * (capacity + 2));
-        factors.Q = Q.take<T>(static_cast<long long>(rows) * capacity);
+        factors.R = region(1, regions.R);
+        factors.Q = region(2, regions.Q);
     }
 };
 
@@ -171,6 +150,26 @@ struct ScaledSystem {
     __device__ bool row_major() const { return problem.column_stride < problem.row_stride; }
     __device__ bool has_ridge() const { return problem.root_l2 > 0; }
 };
+
+/// result[j] = a_j vector - penalty, or |a_j| if `vector` is null, for every column a_j of A and
+/// its row of the l2 penalty. Ends without a barrier.
+template <class T>
+__device__ __noinline__ void multiply_columns(ScaledSystem<T> system, const T* vector, T* result) {
+    const int m = system.problem.m;
+    reduce_each<T>(
+        system.problem.n, m, system.row_major(), Called<Add<T>>(),
+        [&](int j, int i) {
+            const T entry = system.a(i, j);
+            return entry * (vector == nullptr ? entry : vector[i]);
+        },
+        [&](int j, T product) {
+            if (system.has_ridge()) {
+                const T entry = system.damping(j);
+                product += entry * (vector == nullptr ? entry : vector[m + j]);
+            }
+            result[j] = vector == nullptr ? square_root(product) : product - system.penalty(j);
+        });
+}
 
 /// result = b - A x, in twice the working precision, rounded once; then -damping x for the rows of
 /// the l2 penalty. Only the first `length` variables of the factorisation are not zero. Ends with
@@ -210,32 +209,24 @@ struct NnlsSystem : ScaledSystem<T> {
 
     /// Compute the scales and the column norms. False if an entry is not finite.
     __device__ bool load() {
-        const int m = problem.m, n = problem.n;
+        T largest = 0;  // of b; infinite if an entry of A or b is not finite
         reduce_each<T, 1>(
-            n, m, row_major(), Called<MaxMagnitude<T>>(),
+            problem.n, problem.m, row_major(), Called<MaxMagnitude<T>>(),
             [&](int j, int i) {
                 return magnitude(problem.A[i * problem.row_stride + j * problem.column_stride]);
             },
-            [&](int j, T largest) { at.w[j] = MaxMagnitude<T>()(largest, problem.root_l2); });
-        T largest_b = 0;
-        for (int i = threadIdx.x; i < m; i += blockDim.x)
-            largest_b = MaxMagnitude<T>()(largest_b, magnitude(problem.b[i * problem.b_stride]));
-        largest_b = reduce(largest_b, Called<MaxMagnitude<T>>());
-        T largest = largest_b;
-        for (int j = threadIdx.x; j < n; j += blockDim.x)
-            largest = MaxMagnitude<T>()(largest, at.w[j]);
-        if (!(reduce(largest, Called<MaxMagnitude<T>>()) < Floating<T>::infinity())) return false;
+            [&](int j, T of_column) {
+                of_column = MaxMagnitude<T>()(of_column, problem.root_l2);
+                if (!(of_column < Floating<T>::infinity())) largest = of_column;
+                at.column_scale[j] = inverse_power_of_two(of_column);
+            });
+        for (int i = threadIdx.x; i < problem.m; i += blockDim.x)
+            largest = MaxMagnitude<T>()(largest, magnitude(problem.b[i * problem.b_stride]));
+        largest = reduce(largest, Called<MaxMagnitude<T>>());
+        if (!(largest < Floating<T>::infinity())) return false;
 
-        b_scale = inverse_power_of_two(largest_b);
-        for (int j = threadIdx.x; j < n; j += blockDim.x)
-            at.column_scale[j] = inverse_power_of_two(at.w[j]);
-        __syncthreads();
-        reduce_each<T, 1>(
-            n, m, row_major(), Called<Add<T>>(), [&](int j, int i) { return a(i, j) * a(i, j); },
-            [&](int j, T squares) { at.norm[j] = square_root(squares + damping(j) * damping(j)); });
-        T squares = 0;
-        for (int i = threadIdx.x; i < m; i += blockDim.x) squares += b(i) * b(i);
-        b_norm = square_root(reduce(squares, Called<Add<T>>()));
+        b_scale = inverse_power_of_two(largest);
+        multiply_columns<T>(*this, nullptr, at.norm);
         return true;
     }
 
@@ -250,19 +241,7 @@ struct NnlsSystem : ScaledSystem<T> {
         for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x)
             at.factors.residual[i] = i < problem.m ? b(i) : T(0);
         factors.clear();
-        __syncthreads();
-    }
-
-    /// w = A^T residual - penalty. Ends without a barrier: `enter` and `certify` begin with one.
-    __device__ void make_gradient() {
-        const T* residual = at.factors.residual;
-        reduce_each<T>(
-            problem.n, problem.m, row_major(), Called<Add<T>>(),
-            [&](int j, int i) { return a(i, j) * residual[i]; },
-            [&](int j, T product) {
-                if (has_ridge()) product += damping(j) * residual[problem.m + j];
-                at.w[j] = product - penalty(j);
-            });
+        b_norm = residual_norm();
     }
 
     /// sum_k |a_k| x_k.
@@ -280,7 +259,7 @@ struct NnlsSystem : ScaledSystem<T> {
         Located<T> steepest = ArgMax<T>::identity();
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
             if (at.state[j] == at_zero && at.w[j] > threshold * at.norm[j])
-                steepest = ArgMax<T>()(steepest, {at.w[j] / at.norm[j], j});
+                steepest = ArgMax<T>()(steepest, {ratio(at.w[j], at.norm[j]), j});
         return reduce_located(steepest, Called<ArgMax<T>>()).index;
     }
 
@@ -339,8 +318,7 @@ struct NnlsSystem : ScaledSystem<T> {
         Located<T> first = ArgMax<T>::identity();
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
             const T now = at.x[at.factors.variables[p]], target = at.factors.solution[p];
-            if (target <= 0)
-                first = ArgMax<T>()(first, {now > 0 ? -(now / (now - target)) : T(0), p});
+            if (target <= 0) first = ArgMax<T>()(first, {-ratio(now, now - target), p});
         }
         return reduce_located(first, Called<ArgMax<T>>());
     }
@@ -395,7 +373,7 @@ struct NnlsSystem : ScaledSystem<T> {
         T blocked = 0;
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
             if (!(at.x[at.factors.variables[p]] + at.factors.solution[p] > 0)) blocked = 1;
-        if (reduce(blocked, Called<MaxMagnitude<T>>()) == 0)
+        if (reduce(blocked, Called<Add<T>>()) == 0)
             for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
                 at.x[at.factors.variables[p]] += at.factors.solution[p];
     }
@@ -409,7 +387,7 @@ struct NnlsSystem : ScaledSystem<T> {
         for (int round = 0;;) {
             const bool limit = entered && !make_feasible();
             if (limit || fresh) refresh(fresh);
-            if (guess == nullptr) make_gradient();
+            if (guess == nullptr) multiply_columns<T>(*this, at.factors.residual, at.w);
             if (limit) return iteration_limit;
             entered = !(fresh && round++ == fresh_rounds) && enter(fresh, guess);
             if (fresh && !entered) return converged;
@@ -425,8 +403,15 @@ struct NnlsSystem : ScaledSystem<T> {
         T misfit;  // root of twice the objective, minus a little if certified
         T kkt;
         NnlsStatus status;
-        bool settled;  // a larger threshold for dependent columns could hardly improve x
+        bool settled;  // a larger threshold for dependent columns would not help
     };
+
+    /// The result of a system that has NaN or infinity in it.
+    __device__ Certificate refuse() {
+        const T nan = Floating<T>::nan();
+        for (int j = threadIdx.x; j < problem.n; j += blockDim.x) at.x[j] = at.w[j] = nan;
+        return {nan, nan, nan, not_finite, true};
+    }
 
     /// Certify x. `outcome` is the status of the solver.
     __device__ Certificate certify(NnlsStatus outcome) {
@@ -444,7 +429,7 @@ struct NnlsSystem : ScaledSystem<T> {
         }
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
             const T violation = at.x[j] > 0 ? fabs(at.w[j]) : (at.w[j] > 0 ? at.w[j] : T(0));
-            if (at.norm[j] > 0) slope = MaxMagnitude<T>()(slope, violation / at.norm[j]);
+            if (at.norm[j] > 0) slope = MaxMagnitude<T>()(slope, ratio(violation, at.norm[j]));
             if (!(at.x[j] > 0)) continue;
             penalties += 2 * penalty(j) * at.x[j];
             gap += at.x[j] * at.w[j];
@@ -454,44 +439,33 @@ struct NnlsSystem : ScaledSystem<T> {
         apart = square_root(reduce(apart, Called<Add<T>>()));
         gap = fabs(reduce(gap, Called<Add<T>>()));
         slope = reduce(slope, Called<MaxMagnitude<T>>());
-        const T length = residual_norm(), most = ratio(length, b_norm);
-        const T by_x = ratio(apart, b_norm) + min(ratio(ratio(gap, length), b_norm), most);
-        const T angle = min(ratio(slope, length), most);
+        const T length = residual_norm();
+        const T by_x = ratio(apart + min(ratio(gap, length), length), b_norm);
+        const T angle = min(ratio(slope, length), ratio(length, b_norm));
 
         const T size_to_b = ratio(size(), b_norm), epsilon = Floating<T>::epsilon;
-        const auto within = [&](T limit, T limit_by_x) {
-            return by_x <= max(problem.tol, limit_by_x) && angle <= max(problem.tol, limit) &&
-                   epsilon * size_to_b <= hidden<T>;
-        };
-        const T few = convincing_units * epsilon;
-        const bool good =
-            outcome == converged
-                ? within(certified<T>, certified<T> + rounded_units * epsilon * size_to_b)
-                : within(few, few * (1 + size_to_b));
-        const NnlsStatus refused = outcome == converged ? uncertified : outcome;
+        const bool ended = outcome == converged;
+        const T limit = ended ? certified<T> : convincing_units * epsilon;
+        const T by_rounding = epsilon * size_to_b * (ended ? rounded_units : convincing_units);
+        const bool good = by_x <= max(problem.tol, limit + by_rounding) &&
+                          angle <= max(problem.tol, limit) && epsilon * size_to_b <= hidden<T>;
+        const NnlsStatus refused = ended ? uncertified : outcome;
         const T misfit = square_root(fit + penalties), kkt = by_x + angle;
         return {square_root(fit),
                 good ? misfit - certified<T> * b_norm : finite_or_infinity(misfit), kkt,
-                good ? converged : refused, good && kkt <= certified<T>};
+                good ? converged : refused, !ended || (good && kkt <= certified<T>)};
     }
 
     /// Convert a coefficient from scaled variables, and back; each conversion rounds once.
     __device__ T to_given(T value, int j) const {
-        return scaled_by(value, at.column_scale[j], b_scale);
+        return shifted(value, column_shift(j) - b_shift());
     }
     __device__ T to_scaled(T value, int j) const {
-        return scaled_by(value, b_scale, at.column_scale[j]);
+        return shifted(value, b_shift() - column_shift(j));
     }
 
-    /// value * up / down, for powers of two, rounded once.
-    static __device__ __noinline__ T scaled_by(T value, T up, T down) {
-        return ldexp(value, exponent(up) - exponent(down));
-    }
-
-    /// part / whole, with 0 / 0 = 0.
-    static __device__ __noinline__ T ratio(T part, T whole) {
-        return part == 0 ? T(0) : part / whole;
-    }
+    __device__ int column_shift(int j) const { return Floating<T>::exponent(at.column_scale[j]); }
+    __device__ int b_shift() const { return Floating<T>::exponent(b_scale); }
 
     static __device__ T finite_or_infinity(T value) {
         return value == value ? value : Floating<T>::infinity();
@@ -503,11 +477,10 @@ struct NnlsSystem : ScaledSystem<T> {
         const int n = problem.n;
         for (int j = threadIdx.x; j < n; j += blockDim.x) {
             results.x[k * n + j] = to_given(at.x[j], j);
-            results.dual[k * n + j] =
-                ldexp(at.w[j], -exponent(at.column_scale[j]) - exponent(b_scale));
+            results.dual[k * n + j] = shifted(at.w[j], -column_shift(j) - b_shift());
         }
         if (threadIdx.x == 0) {
-            results.rnorm[k] = found.fit / b_scale;
+            results.rnorm[k] = shifted(found.fit, -b_shift());
             results.kkt[k] = found.kkt;
             results.status[k] = found.status;
             results.nit[k] = nit;
@@ -525,8 +498,8 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
             const T* b, const long long* b_offset, long long b_stride, long long systems, int m,
             int n, T l1, T root_l2, T tol, int maxiter, int warm, T* x, T* rnorm, T* dual, T* kkt,
             int* nit, int* status, int* n_updates, int* n_downdates, bool* repaired,
-            unsigned long long* next, long long vectors_bytes, long long R_bytes, long long Q_bytes,
-            int regions_in_shared, unsigned char* workspace, long long workspace_stride) {
+            unsigned long long* next, long long R_begin, long long Q_begin, int regions_in_shared,
+            unsigned char* workspace, long long workspace_stride) {
     __shared__ typename BlockReduce<T>::Storage reduce_storage;
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ long long drawn;
@@ -536,7 +509,7 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
 
     if (threadIdx.x == 0) {
         problem = {A, row_stride, column_stride, b, b_stride, m, n, l1, root_l2, tol, maxiter};
-        arrays.place({vectors_bytes, R_bytes, Q_bytes, regions_in_shared}, m, n, root_l2 > 0,
+        arrays.place({R_begin, Q_begin, regions_in_shared}, m, n, root_l2 > 0,
                      dynamic_shared_memory(), workspace + blockIdx.x * workspace_stride);
     }
     const NnlsResults<T> results{x,      rnorm,     dual,        kkt,     nit,
@@ -557,21 +530,18 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         __syncthreads();
         const long long k = drawn;
         if (k >= systems) return;
-        if (!system.load()) {
-            results.refuse(k, n);
-            continue;
-        }
+        const bool finite = system.load();
         T least = Floating<T>::infinity(), caution = 1;
         for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
             system.start(caution);
-            const NnlsStatus outcome = system.solve(warm && attempt == 0 ? x + k * n : nullptr);
-            const auto found = system.certify(outcome);
+            const T* guess = warm && attempt == 0 ? x + k * n : nullptr;
+            const auto found = finite ? system.certify(system.solve(guess)) : system.refuse();
             if (attempt == 0 || found.misfit < least) {
                 least = found.misfit;
                 system.store(results, k, found);
             }
             if (threadIdx.x == 0) repaired[k] = attempt > 0;
-            if (found.settled || outcome == iteration_limit) break;
+            if (found.settled) break;
         }
     }
 }

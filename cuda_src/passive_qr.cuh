@@ -3,39 +3,46 @@
 //     A[:, passive] = Q R,   columns are appended at the end and removed anywhere
 //
 // Source. Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
-// Architectures", sections 3.1, 3.4 and 5.2. The specification in NumPy is
-// gpusolve/reference/_nnls_qr.py, class PassiveQR.
+// Architectures", sections 3.1, 3.4 and 5.2. Difference: they orthogonalise a new column by
+// modified Gram-Schmidt (Algorithm 2), which waits for one scalar product after another. Here
+// it is classical Gram-Schmidt, whose scalar products are independent, repeated if cancellation
+// requires it; that is as accurate: Daniel, Gragg, Kaufman & Stewart, "Reorthogonalization and
+// stable algorithms for updating the Gram-Schmidt QR factorization", Mathematics of Computation
+// 30 (1976). The specification in NumPy is gpusolve/reference/_nnls_qr.py, class PassiveQR.
 //
-// Mapping. The threads of the block stride over the rows of Q and over the columns of R. A row
-// of Q, of the new column and of the residual always belongs to the same thread.
+// Mapping. A row of Q, of the new column and of the residual always belongs to the same thread;
+// only scalar products with columns of Q are computed by one warp each. Triangular solves and
+// rotations advance by 32 positions: one warp computes those that depend on each other, by
+// shuffles, and then all threads apply them to the rest, each to its own rows or columns.
 //
 // Memory. The columns of Q and the rows and columns of R are stored in slots and never move.
 // Position p of the factorisation is in slot slots[p]; a removal shifts only this list (the
-// paper's list P-hat). R has two more columns, to which all rotations are applied as well: Q^T b
-// and, for the l1 penalty, the s of R^T s = penalty. Q and R are in shared or global memory.
+// paper's list P-hat). So R is stored as a square: by slot, it is not triangular. R has two more
+// columns, to which all rotations are applied as well: Q^T b and, for the l1 penalty, the s of
+// R^T s = penalty. Q and R are in shared or global memory.
 //
-// Cost, with l columns and m rows. append: 4 m l operations and l barriers (twice that if
-// cancellation requires a second pass; also a solve if the part orthogonal to the passive
-// columns is small). remove: 6 m (l - p) operations and l - p barriers. solve: l^2 operations
-// and l barriers. correct: as append.
+// Cost, with l columns and m rows. append: 4 m l operations and 5 barriers (another 4 m l and 2
+// if cancellation requires a second pass; also a solve if the part orthogonal to the passive
+// columns is small). remove: 6 m (l - p) operations and (l - p) / 32 + 2 barriers. solve: l^2
+// operations and 2 l / 32 barriers. correct: as append, and a solve.
 
 #pragma once
 
 #include "block.cuh"
 #include "floating.cuh"
 
-/// This thread's part of a scalar product: rows threadIdx.x, threadIdx.x + blockDim.x, ...
+/// The scalar product of two vectors, with the same bits in every thread. A thread reads every
+/// blockDim.x-th row.
 template <class T>
-__device__ __noinline__ T part_of_dot(const T* x, const T* y, int rows) {
+__device__ __noinline__ T block_dot(const T* x, const T* y, int rows, T* partial) {
     T sum = 0;
     for (int i = threadIdx.x; i < rows; i += blockDim.x) sum += x[i] * y[i];
-    return sum;
+    return block_reduce(sum, partial, Called<Add<T>>());
 }
 
-/// The norm of a vector of the block.
 template <class T>
 __device__ T norm_of(const T* x, int rows, BlockReduce<T>& reduce) {
-    return square_root(reduce(part_of_dot(x, x, rows), Called<Add<T>>()));
+    return square_root(block_dot(x, x, rows, reduce.next()));
 }
 
 /// A vector is projected again if its norm falls below this part of its norm before.
@@ -58,29 +65,78 @@ struct PassiveQRArrays {
     T* residual;     // rows: b minus its projection onto the passive columns
     T* column;       // rows: the column being appended
     T* solution;     // capacity: coefficients, by position
-    T* row;          // capacity + 2: the row of R that a removal rotates away
-    T* diagonal;     // capacity
+    T* row;          // capacity + 2: the row of R that a removal rotates away; products with Q
     T* cosine;       // capacity
     T* sine;         // capacity
     int* slots;      // capacity: a permutation; free slots follow those in use
     int* variables;  // capacity: the variable at each position
+
+    __device__ T* q(int slot) const { return Q + static_cast<long long>(rows) * slot; }
+    __device__ T& r(int row_slot, int column_slot) const {
+        return R[row_slot + static_cast<long long>(capacity) * column_slot];
+    }
+    __device__ T& rhs(int slot) const { return r(slot, capacity); }
+    __device__ T& shift(int slot) const { return r(slot, capacity + 1); }
 };
 
-/// Replace `solution` by the y of R y = solution; both are ordered by position. Ends without a
-/// barrier: element p is written by thread p mod blockDim.x, for the same thread.
+/// One pass of classical Gram-Schmidt: subtract Q c from `vector` and add c to `solution`, for
+/// c = Q^T vector, minus the shift if `shifted`; the first pass sets `solution`. Other threads see
+/// `vector` after the caller's next barrier.
+template <class T>
+__device__ __noinline__ void project_out(const PassiveQRArrays<T>& at, int length, T* vector,
+                                         bool shifted, bool first) {
+    reduce_each<T>(
+        length, at.rows, false, Called<Add<T>>(),
+        [&](int p, int i) { return at.q(at.slots[p])[i] * vector[i]; },
+        [&](int p, T product) {
+            if (shifted) product -= at.shift(at.slots[p]);
+            at.row[p] = product;
+            at.solution[p] = first ? product : at.solution[p] + product;
+        });
+    __syncthreads();
+    for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
+        T sum = 0;
+#pragma unroll 4
+        for (int p = 0; p < length; ++p) sum += at.row[p] * at.q(at.slots[p])[i];
+        vector[i] -= sum;
+    }
+}
+
+/// Positions that one warp computes at once, one in each lane.
+constexpr int panel = warp_threads;
+
+/// Replace s = solution[begin:end], at most one panel, by the y of R[begin:end, begin:end] y = s.
+/// By one warp; a lane has a row.
+template <class T>
+__device__ void back_substitute_panel(const PassiveQRArrays<T>& at, int begin, int end) {
+    const int own = begin + lane_index(), slot = at.slots[min(own, end - 1)];
+    const T reciprocal = ratio(T(1), at.r(slot, slot));
+    T value = own < end ? at.solution[own] : T(0);
+#pragma unroll 1
+    for (int p = end - 1; p >= begin; --p) {
+        const T known = __shfl_sync(whole_warp, value * reciprocal, p - begin);
+        if (own < p) value -= known * at.r(slot, at.slots[p]);
+    }
+    if (own < end) at.solution[own] = value * reciprocal;
+}
+
+/// Replace `solution` by the y of R y = solution; both are ordered by position.
 template <class T>
 __device__ __noinline__ void back_substitute(const PassiveQRArrays<T>& at, int length) {
-    const auto r = [&](int row, int column) {
-        return at.R[at.slots[row] + static_cast<long long>(at.capacity) * at.slots[column]];
-    };
-    __syncthreads();
-    for (int p = length - 1; p > 0; --p) {
-        const T known = at.solution[p] / r(p, p);
-        for (int above = threadIdx.x; above < p; above += blockDim.x)
-            at.solution[above] -= known * r(above, p);
+    for (int end = length; end > 0;) {
+        const int begin = max(end - panel, 0);
         __syncthreads();
+        if (warp_index() == 0) back_substitute_panel(at, begin, end);
+        __syncthreads();
+        for (int above = threadIdx.x; above < begin; above += blockDim.x) {
+            T sum = 0;
+#pragma unroll 1
+            for (int p = begin; p < end; ++p)
+                sum += at.r(at.slots[above], at.slots[p]) * at.solution[p];
+            at.solution[above] -= sum;
+        }
+        end = begin;
     }
-    for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] /= r(p, p);
 }
 
 template <class T>
@@ -88,20 +144,13 @@ struct PassiveQR {
     const PassiveQRArrays<T>& at;
     int length;
 
-    __device__ T* q(int slot) const { return at.Q + static_cast<long long>(at.rows) * slot; }
-    __device__ T& r(int row_slot, int column_slot) const {
-        return at.R[row_slot + static_cast<long long>(at.capacity) * column_slot];
-    }
-    __device__ T& rhs(int slot) const { return r(slot, at.capacity); }
-    __device__ T& shift(int slot) const { return r(slot, at.capacity + 1); }
-
     /// Remove all columns. Other threads see it after the caller's next barrier.
     __device__ void clear() {
         length = 0;
         for (int p = threadIdx.x; p < at.capacity; p += blockDim.x) at.slots[p] = p;
     }
 
-    /// Append `column` as `variable`, by modified Gram-Schmidt (Algorithm 2). Overwrites `column`.
+    /// Append `column` as `variable`. Overwrites `column`.
     ///
     /// Returns false and leaves the factorisation unchanged in two cases. The column is dependent:
     /// the norm of its part orthogonal to the passive columns is at most `dependent` times the
@@ -112,31 +161,31 @@ struct PassiveQR {
         if (length == at.capacity) return false;
         const int slot = at.slots[length];
         const T before = norm_of(at.column, at.rows, reduce);
-        T norm = before;
-        for (int pass = 0; pass < 2; ++pass) {
-            project_out(slot, pass, reduce);
-            const T previous = norm;
-            norm = norm_of(at.column, at.rows, reduce);
-            if (norm > orthogonality<T> * previous) break;
+        const T norm = orthogonalise(at.column, before, false, reduce);
+        T from_shift = 0;
+        for (int p = threadIdx.x; p < length; p += blockDim.x) {
+            at.r(at.slots[p], slot) = at.solution[p];
+            from_shift += at.solution[p] * at.shift(at.slots[p]);
         }
         T cancelling = before;
-        if (norm < resolved<T> * before) cancelling += terms(slot, reduce);
+        if (norm < resolved<T> * before) cancelling += terms(reduce);
         if (!(norm > dependent * cancelling)) return false;
 
-        T from_shift = 0;
-        for (int p = threadIdx.x; p < length; p += blockDim.x)
-            from_shift += r(at.slots[p], slot) * shift(at.slots[p]);
-        const T new_shift = (penalty - reduce(from_shift, Called<Add<T>>())) / norm;
-        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) at.column[i] /= norm;
-        const T new_rhs = along(at.column, reduce) - new_shift;
+        const T reciprocal = ratio(T(1), norm);
+        const T new_shift = (penalty - reduce(from_shift, Called<Add<T>>())) * reciprocal;
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) at.column[i] *= reciprocal;
+        const T along = block_dot(at.column, at.residual, at.rows, reduce.next());
+        const T new_rhs = along - new_shift;
         if (!(new_rhs > least)) return false;
 
-        subtract(at.column, new_rhs);
-        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) q(slot)[i] = at.column[i];
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
+            at.residual[i] -= new_rhs * at.column[i];
+            at.q(slot)[i] = at.column[i];
+        }
         if (threadIdx.x == 0) {
-            r(slot, slot) = norm;
-            rhs(slot) = new_rhs;
-            shift(slot) = new_shift;
+            at.r(slot, slot) = norm;
+            at.rhs(slot) = new_rhs;
+            at.shift(slot) = new_shift;
             at.variables[length] = variable;
         }
         ++length;
@@ -146,60 +195,51 @@ struct PassiveQR {
     /// Remove the column at `position` by Givens rotations (Algorithm 3).
     ///
     /// The row of R in the removed slot is rotated with each later row in turn. Each rotation
-    /// makes one of its entries zero. The same rotations are applied to Q.
+    /// makes one of its entries zero. The same rotations are applied to Q. Other threads see the
+    /// new positions after the caller's next barrier.
     __device__ void remove(int position) {
         const int slot = at.slots[position];
         rotate_rows(position, slot);
-        rotate_columns(position, slot);
         const T leaving = at.row[length];
-        for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
-            at.residual[i] += leaving * q(slot)[i];
-        shift_left(at.slots, position, slot);
-        shift_left(at.variables, position, at.variables[position]);
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
+            T& travelling = at.q(slot)[i];
+            travelling = rotate(travelling, position + 1, length,
+                                [&](int row_slot) -> T& { return at.q(row_slot)[i]; });
+            at.residual[i] += leaving * travelling;
+        }
+        shift_left(position, slot);
         --length;
     }
 
     /// Compute the coefficients of the passive columns, in `solution`.
     __device__ void solve() {
-        for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] = rhs(at.slots[p]);
+        for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] = at.rhs(at.slots[p]);
         back_substitute(at, length);
     }
 
     /// Make `residual` orthogonal to the passive columns. Its part along these columns (up to the
     /// penalty) is due to an error of x. The correction of x is written to `solution`.
     __device__ void correct(BlockReduce<T>& reduce) {
-        for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] = 0;
-        T norm = norm_of(at.residual, at.rows, reduce);
-        for (int pass = 0; pass < 2; ++pass) {
-            for (int p = 0; p < length; ++p) {
-                const int k = at.slots[p];
-                const T projection = along(q(k), reduce) - shift(k);
-                subtract(q(k), projection);
-                if (threadIdx.x == 0) at.solution[p] += projection;
-            }
-            const T previous = norm;
-            norm = norm_of(at.residual, at.rows, reduce);
-            if (norm > orthogonality<T> * previous) break;
-        }
+        orthogonalise(at.residual, norm_of(at.residual, at.rows, reduce), true, reduce);
         back_substitute(at, length);
     }
 
   private:
-    /// The product of the residual and a unit vector.
-    __device__ T along(const T* unit, BlockReduce<T>& reduce) const {
-        return reduce(part_of_dot(unit, at.residual, at.rows), Called<Add<T>>());
+    /// Subtract from `vector`, whose norm is given, its projection onto the passive columns (up to
+    /// the shift), again if the norm falls much. The coefficients of the projection are written to
+    /// `solution`. Returns the new norm.
+    __device__ T orthogonalise(T* vector, T norm, bool shifted, BlockReduce<T>& reduce) {
+        for (int pass = 0; pass < 2; ++pass) {
+            project_out(at, length, vector, shifted, pass == 0);
+            const T previous = norm;
+            norm = norm_of(vector, at.rows, reduce);
+            if (norm > orthogonality<T> * previous) break;
+        }
+        return norm;
     }
 
-    /// Subtract a multiple of a unit vector from the residual.
-    __device__ void subtract(const T* unit, T multiple) const {
-        for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
-            at.residual[i] -= multiple * unit[i];
-    }
-
-    /// sum_k |a_k c_k|: c are the coefficients of the projection in `slot`.
-    __device__ T terms(int slot, BlockReduce<T>& reduce) {
-        for (int p = threadIdx.x; p < length; p += blockDim.x)
-            at.solution[p] = r(at.slots[p], slot);
+    /// sum_k |a_k c_k|: c are the coefficients of the projection, which are in `solution`.
+    __device__ T terms(BlockReduce<T>& reduce) {
         back_substitute(at, length);
         T sum = 0;
         for (int p = threadIdx.x; p < length; p += blockDim.x)
@@ -207,74 +247,81 @@ struct PassiveQR {
         return reduce(sum, Called<Add<T>>());
     }
 
-    /// Subtract from `column` its projections onto the columns of Q, one after another.
-    __device__ void project_out(int slot, int pass, BlockReduce<T>& reduce) {
-        for (int p = 0; p < length; ++p) {
-            const int k = at.slots[p];
-            const T* direction = q(k);
-            T projection = 0;
-            for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
-                projection += direction[i] * at.column[i];
-            projection = reduce(projection, Called<Add<T>>());
-            for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
-                at.column[i] -= projection * direction[i];
-            if (threadIdx.x == 0) r(k, slot) = pass == 0 ? projection : r(k, slot) + projection;
-        }
-    }
-
     /// The slot of R's column c: the passive ones by position, then Q^T b and the shift.
     __device__ int column_slot(int c) const {
         return c < length ? at.slots[c] : at.capacity + (c - length);
     }
 
-    /// Rotate row `slot` of R with the rows after `position`; store the rotations.
+    /// Rotate row `slot` of R with the rows after `position`, in `row`; store the rotations. Before
+    /// each panel, its columns belong to the lanes of the first warp, in their order.
     __device__ void rotate_rows(int position, int slot) {
-        for (int c = position + 1 + threadIdx.x; c < length + 2; c += blockDim.x) {
-            at.row[c] = r(slot, column_slot(c));
-            if (c < length) at.diagonal[c] = r(at.slots[c], at.slots[c]);
+        for (int c = position + 1 + threadIdx.x; c < length + 2; c += blockDim.x)
+            at.row[c] = at.r(slot, column_slot(c));
+        for (int begin = position + 1; begin < length; begin += panel) {
+            const int end = min(begin + panel, length);
+            if (warp_index() == 0) rotate_panel(begin, end);
+            __syncthreads();
+            for (int c = end + threadIdx.x; c < length + 2; c += blockDim.x) {
+                const int column = column_slot(c);
+                at.row[c] = rotate(at.row[c], begin, end,
+                                   [&](int row_slot) -> T& { return at.r(row_slot, column); });
+            }
         }
         __syncthreads();
-        for (int p = position + 1; p < length; ++p) {
-            const int k = at.slots[p];
-            const T length_of_pair = hypot(at.diagonal[p], at.row[p]);
-            const T c = at.diagonal[p] / length_of_pair, s = at.row[p] / length_of_pair;
-            for (int right = p + 1 + threadIdx.x; right < length + 2; right += blockDim.x) {
-                T& entry = r(k, column_slot(right));
-                const T above = at.row[right];
-                at.row[right] = c * above - s * entry;
-                entry = c * entry + s * above;
-            }
-            if (threadIdx.x == 0) {
-                r(k, k) = length_of_pair;
+    }
+
+    /// Rotate R[begin:end, begin:end], at most one panel, and its part of `row`. By one warp; a
+    /// lane has a column. The squares neither overflow nor underflow: columns are scaled, and no
+    /// diagonal element is less than `dependent` allows.
+    __device__ void rotate_panel(int begin, int end) {
+        const int own = begin + lane_index(), slot = at.slots[min(own, end - 1)];
+        const T diagonal = own < end ? at.r(slot, slot) : T(0);
+        T travelling = own < end ? at.row[own] : T(0);
+#pragma unroll 1
+        for (int p = begin; p < end; ++p) {
+            const T above = __shfl_sync(whole_warp, travelling, p - begin);
+            const T below = __shfl_sync(whole_warp, diagonal, p - begin);
+            const T hypotenuse = square_root(above * above + below * below);
+            const T reciprocal = ratio(T(1), hypotenuse);
+            const T c = below * reciprocal, s = above * reciprocal;
+            if (own == p) {
+                at.r(slot, slot) = hypotenuse;
                 at.cosine[p] = c;
                 at.sine[p] = s;
-            }
-            __syncthreads();
-        }
-    }
-
-    /// Apply the stored rotations to Q, each thread to its own rows; no barrier is needed.
-    __device__ void rotate_columns(int position, int slot) {
-        for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
-            T travelling = q(slot)[i];
-            for (int p = position + 1; p < length; ++p) {
-                T& entry = q(at.slots[p])[i];
+            } else if (p < own && own < end) {
+                T& entry = at.r(at.slots[p], slot);
                 const T other = entry;
-                entry = at.cosine[p] * other + at.sine[p] * travelling;
-                travelling = at.cosine[p] * travelling - at.sine[p] * other;
+                entry = c * other + s * travelling;
+                travelling = c * travelling - s * other;
             }
-            q(slot)[i] = travelling;
         }
     }
 
-    /// Move list[position + 1:length] one place to the left, and set list[length - 1] = freed.
-    __device__ void shift_left(int* list, int position, int freed) {
-        for (int first = position; first < length; first += blockDim.x) {
-            const int p = first + threadIdx.x;
-            const int next = p + 1 < length ? list[p + 1] : freed;
+    /// Rotate `travelling` with entry(slot) of each position from `begin` to `end` in turn.
+    template <class Entry>
+    __device__ T rotate(T travelling, int begin, int end, Entry entry) const {
+#pragma unroll 1
+        for (int p = begin; p < end; ++p) {
+            T& other = entry(at.slots[p]);
+            const T before = other;
+            other = at.cosine[p] * before + at.sine[p] * travelling;
+            travelling = at.cosine[p] * travelling - at.sine[p] * before;
+        }
+        return travelling;
+    }
+
+    /// Move the positions after `position` one place to the left; `slot` becomes the first free.
+    /// Position p is written by thread p mod blockDim.x, as everywhere.
+    __device__ void shift_left(int position, int slot) {
+        const int threads = blockDim.x;
+        for (int first = position / threads * threads; first < length; first += threads) {
+            const int p = first + threadIdx.x, next = min(p + 1, length - 1);
+            const int next_slot = p < next ? at.slots[next] : slot;
+            const int next_variable = at.variables[next];
             __syncthreads();
-            if (p < length) list[p] = next;
-            __syncthreads();
+            if (p < position || p >= length) continue;
+            at.slots[p] = next_slot;
+            at.variables[p] = next_variable;
         }
     }
 };

@@ -271,6 +271,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         nnls(3, 16, 24, order="F", maxiter=9),
         nnls(60, 10, 12, order="F"),
         nnls(3, 16, 24, warm=True, maxiter=0),
+        nnls(2, 140, 60, warm=True),
         nnls_in_attempts,
     ],
     "partition.cu": [partition],

@@ -29,7 +29,7 @@ ROWS_PER_THREAD = 4
 BLOCK_SPEED = 1e9
 """Lower bound on the operations per second of one block. Assumed, not measured."""
 ALIGNMENT = 16
-"""Alignment in bytes of the arrays of a block."""
+"""Alignment in bytes of the regions of a block."""
 STATIC_SHARED_MEMORY = 4096
 """Upper bound on the bytes of the kernel's static shared memory."""
 
@@ -37,10 +37,9 @@ STATIC_SHARED_MEMORY = 4096
 def region_bytes(rows: int, n: int, itemsize: int) -> tuple[int, int, int]:
     """Bytes of a block's three regions: vectors, R and Q. See ``NnlsArrays::place``."""
     capacity = min(rows, n)
-    reals = [rows] * 2 + [n] * 4 + [capacity] * 4 + [capacity + 2]
-    integers = [n] + [capacity] * 2
-    sizes = [count * itemsize for count in reals] + [count * 4 for count in integers]
-    vectors = sum(round_up(size, ALIGNMENT) for size in sizes)
+    reals = 2 * rows + 4 * n + 3 * capacity + (capacity + 2)
+    integers = n + 2 * capacity
+    vectors = round_up(reals * itemsize + integers * 4, ALIGNMENT)
     R = round_up(capacity * (capacity + 2) * itemsize, ALIGNMENT)
     return vectors, R, round_up(rows * capacity * itemsize, ALIGNMENT)
 
@@ -48,6 +47,14 @@ def region_bytes(rows: int, n: int, itemsize: int) -> tuple[int, int, int]:
 def regions_that_fit(regions: tuple[int, int, int], limit: int) -> int:
     """The number of leading regions that fit into `limit` bytes together."""
     return sum(sum(regions[: k + 1]) <= limit for k in range(3))
+
+
+def region_begins(regions: tuple[int, int, int], in_shared: int) -> list[int]:
+    """Bytes before each region in the memory that it is in."""
+    return [
+        sum(regions[:k]) if k < in_shared else sum(regions[in_shared:k])
+        for k in range(3)
+    ]
 
 
 def block_threads(rows: int, n: int) -> int:
@@ -67,7 +74,8 @@ class BlockShape(NamedTuple):
     workspace_bytes : int
         Of the other regions, in the workspace.
     numbers : tuple
-        Arguments of the kernel: bytes of each region, and the number in shared memory.
+        Arguments of the kernel: where R and Q begin, and the number of regions in
+        shared memory.
     """
 
     threads: int
@@ -85,7 +93,7 @@ def block_of(rows: int, n: int, itemsize: int, limit: int) -> BlockShape:
         block_threads(rows, n),
         sum(regions[:in_shared]),
         round_up(max(sum(regions[in_shared:]), 1), 256),
-        (*map(np.int64, regions), np.int32(in_shared)),
+        (*map(np.int64, region_begins(regions, in_shared)[1:]), np.int32(in_shared)),
     )
 
 

@@ -117,7 +117,7 @@ class PassiveQR:
         dependent: float,
         least: float,
     ) -> bool:
-        """Append a column by modified Gram-Schmidt (Algorithm 2).
+        """Append a column by classical Gram-Schmidt.
 
         Returns False and leaves the factorisation unchanged in two cases. The column
         is dependent: the norm of its part orthogonal to the passive columns is at most
@@ -127,15 +127,16 @@ class PassiveQR:
         if self.length == len(self.slots):
             return False
         used, slot = self.slots[: self.length], self.slots[self.length]
-        before = np.linalg.norm(column)
-        u, norm = self.project_out(column, slot)
+        u, before = column.copy(), np.linalg.norm(column)
+        projection, norm = self.orthogonalise(u, before)
+        self.R[used, slot] = projection
         cancelling = before
         if norm < RESOLVED * before:
-            cancelling += self.terms(slot)
+            cancelling += self.terms(projection)
         if not norm > dependent * cancelling:
             return False
         u /= norm
-        shift = (penalty - self.R[used, slot] @ self.shift[used]) / norm
+        shift = (penalty - projection @ self.shift[used]) / norm
         rhs = u @ self.residual - shift
         if not rhs > least:
             return False
@@ -148,28 +149,31 @@ class PassiveQR:
         self.length += 1
         return True
 
-    def project_out(self, column: Array, slot: int) -> tuple[Array, Any]:
-        """The part of a column orthogonal to the passive columns, and its norm.
+    def orthogonalise(
+        self, vector: Array, norm: Any, shifted: bool = False
+    ) -> tuple[Array, Any]:
+        """Subtract from `vector` its projection onto the passive columns.
 
-        The coefficients of the projection go to column `slot` of R.
+        By classical Gram-Schmidt, repeated if the norm falls much. If `shifted`, the
+        products with the passive columns become those of the penalty, not 0.
+        Returns the coefficients of the projection, by position, and the new norm.
         """
-        used, u = self.slots[: self.length], column.copy()
-        self.R[used, slot] = 0
-        norm = np.linalg.norm(u)
+        used = self.slots[: self.length]
+        solution = np.zeros(self.length, vector.dtype)
         for _ in range(2):
-            for k in used:
-                projection = self.Q[:, k] @ u
-                u -= projection * self.Q[:, k]
-                self.R[k, slot] += projection
-            previous, norm = norm, np.linalg.norm(u)
+            product = self.Q[:, used].T @ vector
+            if shifted:
+                product -= self.shift[used]
+            vector -= self.Q[:, used] @ product
+            solution += product
+            previous, norm = norm, np.linalg.norm(vector)
             if norm > ORTHOGONALITY * previous:
                 break
-        return u, norm
+        return solution, norm
 
-    def terms(self, slot: int) -> Any:
-        """``sum_k |a_k c_k|``: c are the coefficients of the projection in `slot`."""
-        coefficients = self.solve(self.R[self.slots[: self.length], slot])
-        return np.abs(self.norm[self.passive] * coefficients).sum()
+    def terms(self, projection: Array) -> Any:
+        """``sum_k |a_k c_k|``: c are the coefficients in A of a projection onto Q."""
+        return np.abs(self.norm[self.passive] * self.solve(projection)).sum()
 
     def remove(self, position: int) -> None:
         """Remove the column at `position` by Givens rotations (Algorithm 3).
@@ -182,7 +186,7 @@ class PassiveQR:
         extra = len(self.slots) + np.arange(2)
         row, q = self.R[slot].copy(), self.Q[:, slot].copy()
         for p, k in enumerate(later):
-            hypotenuse = np.hypot(self.R[k, k], row[k])
+            hypotenuse = np.sqrt(self.R[k, k] ** 2 + row[k] ** 2)
             c, s = self.R[k, k] / hypotenuse, row[k] / hypotenuse
             right = np.concatenate([later[p:], extra])
             above, below = row[right], self.R[k, right]
@@ -212,17 +216,8 @@ class PassiveQR:
         Returns the correction of x.
         """
         self.residual = residual
-        used = self.slots[: self.length]
-        excess = np.zeros(self.length, residual.dtype)
         length = np.linalg.norm(residual)
-        for _ in range(2):
-            for p, k in enumerate(used):
-                projection = self.Q[:, k] @ residual - self.shift[k]
-                residual -= projection * self.Q[:, k]
-                excess[p] += projection
-            previous, length = length, np.linalg.norm(residual)
-            if length > ORTHOGONALITY * previous:
-                break
+        excess, _ = self.orthogonalise(residual, length, shifted=True)
         return self.solve(excess)
 
 
