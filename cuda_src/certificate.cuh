@@ -20,12 +20,6 @@ constexpr int convincing_units = 4;
 template <class T>
 constexpr T hidden = sizeof(T) == 4 ? T(1e-3) : T(1e-6);
 
-/// part / whole, with 0 / 0 = 0.
-template <class Real>
-__device__ __noinline__ Real ratio(Real part, Real whole) {
-    return part == 0 ? Real(0) : part / whole;
-}
-
 /// T is the type of solutions; sums are of type Real, which may be more precise.
 template <class T, class Real>
 struct Certificate {
@@ -33,29 +27,21 @@ struct Certificate {
 
     /// Parameters: |y - (b - A x)|, sum x_k dual[k], the largest violation of a column's optimality
     /// condition per column norm, |y|, |b|, sum |a_k| x_k; y is the witness.
-    __device__ Certificate(Real apart, Real gap, Real slope, Real length, Real b_norm, Real size) {
-        const Real most = ratio(length, b_norm);
-        by_x = ratio(apart, b_norm) + min(ratio(ratio(fabs(gap), length), b_norm), most);
-        angle = min(ratio(slope, length), most);
-        size_to_b = ratio(size, b_norm);
-    }
+    __device__ Certificate(Real apart, Real gap, Real slope, Real length, Real b_norm, Real size)
+        : by_x(ratio(apart + min(ratio(fabs(gap), length), length), b_norm)),
+          angle(min(ratio(slope, length), ratio(length, b_norm))),
+          size_to_b(ratio(size, b_norm)) {}
 
     __device__ Real kkt() const { return by_x + angle; }
 
     /// Whether rounding x may change A x too much.
     __device__ bool is_hidden() const { return !(Floating<T>::epsilon * size_to_b <= hidden<T>); }
-    __device__ bool is_certified(Real tol) const {
-        const Real most = certified<T>;
-        return within(tol, most, most + rounded_units * Floating<T>::epsilon * size_to_b);
-    }
-    /// Whether x is so accurate that no other method could improve it.
-    __device__ bool is_convincing(Real tol) const {
-        const Real most = convincing_units * Floating<T>::epsilon;
-        return within(tol, most, most * (1 + size_to_b));
-    }
-
-  private:
-    __device__ bool within(Real tol, Real most_angle, Real most_by_x) const {
-        return by_x <= max(tol, most_by_x) && angle <= max(tol, most_angle) && !is_hidden();
+    /// Whether x is certified, if its solver `ended`; else whether x is convincing: so accurate
+    /// that no other method could improve it.
+    __device__ bool is_good(bool ended, Real tol) const {
+        const Real limit = ended ? certified<T> : convincing_units * Floating<T>::epsilon;
+        const Real by_rounding =
+            Floating<T>::epsilon * size_to_b * (ended ? rounded_units : convincing_units);
+        return by_x <= max(tol, limit + by_rounding) && angle <= max(tol, limit) && !is_hidden();
     }
 };

@@ -372,18 +372,17 @@ struct GramSystem {
         ++n_downdates;
     }
 
-    /// value * up / down, for powers of two, rounded once.
-    static __device__ __noinline__ double scaled_by(double value, double up, double down) {
-        return ldexp(value, exponent(up) - exponent(down));
-    }
-
     /// Convert a coefficient from scaled variables, and back; each conversion rounds once.
     __device__ T to_given(double value, int j) const {
-        return static_cast<T>(scaled_by(value, at.matrix.column_scale[j], b_scale));
+        return static_cast<T>(shifted(value, column_shift(j) - b_shift()));
     }
     __device__ double to_scaled(T value, int j) const {
-        return scaled_by(static_cast<double>(value), b_scale, at.matrix.column_scale[j]);
+        return shifted(static_cast<double>(value), b_shift() - column_shift(j));
     }
+    __device__ int column_shift(int j) const {
+        return Floating<double>::exponent(at.matrix.column_scale[j]);
+    }
+    __device__ int b_shift() const { return Floating<double>::exponent(b_scale); }
 
     /// out = b - A x in twice the working precision, and then -damping x in the rows of the l2
     /// penalty. A thread stores the elements of its rank. Begins and ends with a barrier.
@@ -547,9 +546,9 @@ struct GramSystem {
             const bool better = kkt < best;
             if (better || refreshes == 0) {
                 best = better ? kkt : best;
-                outcome = {found.certificate.is_convincing(options.tol),
+                outcome = {found.certificate.is_good(false, options.tol),
                            found.certificate.is_hidden(),
-                           found.certificate.is_certified(options.tol)};
+                           found.certificate.is_good(true, options.tol)};
                 store(results, k, found);
             }
             const double tol = options.tol * (1 + found.certificate.size_to_b);
@@ -582,11 +581,11 @@ struct GramSystem {
         const int n = options.n;
         for_each<Team>(n, [&](int j) {
             results.x[k * n + j] = to_given(at.all_x[j], j);
-            results.dual[k * n + j] = static_cast<T>(
-                ldexp(at.w[j], -exponent(at.matrix.column_scale[j]) - exponent(b_scale)));
+            results.dual[k * n + j] =
+                static_cast<T>(shifted(at.w[j], -column_shift(j) - b_shift()));
         });
         if (Team::rank() == 0) {
-            results.rnorm[k] = static_cast<T>(found.fit / b_scale);
+            results.rnorm[k] = static_cast<T>(shifted(found.fit, -b_shift()));
             results.kkt[k] = static_cast<T>(found.certificate.kkt());
         }
     }

@@ -28,13 +28,12 @@
 // (4 m l, for l passive columns); a removal reads and writes the later columns of Q.
 
 #include "block.cuh"
+#include "certificate.cuh"
 #include "compensated.cuh"
 #include "floating.cuh"
 #include "passive_qr.cuh"
 
 constexpr int nnls_max_threads = 256;
-
-enum NnlsStatus : int { converged = 0, iteration_limit = 1, not_finite = 2, uncertified = 3 };
 
 enum VariableState : int { at_zero, passive, barred };
 
@@ -44,19 +43,6 @@ constexpr int dependent_units = 4, more_caution = 64, attempts = 3;
 
 /// Limit on how often the residual is recomputed to look for entering variables.
 constexpr int fresh_rounds = 32;
-
-/// The largest `kkt` of a certified solution, and what rounding x may add to it, in units of
-/// eps sum |a_k| x_k / |b|.
-template <class T>
-constexpr T certified = sizeof(T) == 4 ? T(1e-4) : T(1e-10);
-constexpr int rounded_units = 8;
-
-/// Limit on `angle`, and on `by_x`, in eps, below which no method improves x.
-constexpr int convincing_units = 4;
-
-/// Limit on the change of A x due to rounding x, relative to |b|.
-template <class T>
-constexpr T hidden = sizeof(T) == 4 ? T(1e-3) : T(1e-6);
 
 /// One system. Strides are in elements; `root_l2` is the square root of l2.
 template <class T>
@@ -247,6 +233,7 @@ struct NnlsSystem : ScaledSystem<T> {
     /// sum_k |a_k| x_k.
     __device__ T size() {
         T sum = 0;
+#pragma unroll 1
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
             sum += at.norm[at.factors.variables[p]] * at.x[at.factors.variables[p]];
         return reduce(sum, Called<Add<T>>());
@@ -396,9 +383,8 @@ struct NnlsSystem : ScaledSystem<T> {
         }
     }
 
-    /// The certificate of x; the residual is its witness. See gpusolve/reference/_certificate.py.
-    /// All values are in scaled variables.
-    struct Certificate {
+    /// What the certificate of x says, in scaled variables.
+    struct Found {
         T fit;     // |b - A x|
         T misfit;  // root of twice the objective, minus a little if certified
         T kkt;
@@ -407,14 +393,15 @@ struct NnlsSystem : ScaledSystem<T> {
     };
 
     /// The result of a system that has NaN or infinity in it.
-    __device__ Certificate refuse() {
+    __device__ Found refuse() {
         const T nan = Floating<T>::nan();
+#pragma unroll 1
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) at.x[j] = at.w[j] = nan;
         return {nan, nan, nan, not_finite, true};
     }
 
-    /// Certify x. `outcome` is the status of the solver.
-    __device__ Certificate certify(NnlsStatus outcome) {
+    /// Certify x; the residual is its witness. `outcome` is the status of the solver.
+    __device__ Found certify(NnlsStatus outcome) {
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
             const int j = at.factors.variables[p];
             at.x[j] = to_scaled(to_given(at.x[j], j), j);
@@ -422,11 +409,13 @@ struct NnlsSystem : ScaledSystem<T> {
         __syncthreads();
         make_residual<T>(*this, factors.length, at.factors.column);
         T fit = 0, apart = 0, penalties = 0, gap = 0, slope = 0;
+#pragma unroll 1
         for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x) {
             const T left = at.factors.column[i], between = left - at.factors.residual[i];
             apart += between * between;
             (i < problem.m ? fit : penalties) += left * left;
         }
+#pragma unroll 1
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
             const T violation = at.x[j] > 0 ? fabs(at.w[j]) : (at.w[j] > 0 ? at.w[j] : T(0));
             if (at.norm[j] > 0) slope = MaxMagnitude<T>()(slope, ratio(violation, at.norm[j]));
@@ -437,20 +426,13 @@ struct NnlsSystem : ScaledSystem<T> {
         fit = reduce(fit, Called<Add<T>>());
         penalties = reduce(penalties, Called<Add<T>>());
         apart = square_root(reduce(apart, Called<Add<T>>()));
-        gap = fabs(reduce(gap, Called<Add<T>>()));
+        gap = reduce(gap, Called<Add<T>>());
         slope = reduce(slope, Called<MaxMagnitude<T>>());
-        const T length = residual_norm();
-        const T by_x = ratio(apart + min(ratio(gap, length), length), b_norm);
-        const T angle = min(ratio(slope, length), ratio(length, b_norm));
-
-        const T size_to_b = ratio(size(), b_norm), epsilon = Floating<T>::epsilon;
+        const Certificate<T, T> certificate(apart, gap, slope, residual_norm(), b_norm, size());
         const bool ended = outcome == converged;
-        const T limit = ended ? certified<T> : convincing_units * epsilon;
-        const T by_rounding = epsilon * size_to_b * (ended ? rounded_units : convincing_units);
-        const bool good = by_x <= max(problem.tol, limit + by_rounding) &&
-                          angle <= max(problem.tol, limit) && epsilon * size_to_b <= hidden<T>;
+        const bool good = certificate.is_good(ended, problem.tol);
         const NnlsStatus refused = ended ? uncertified : outcome;
-        const T misfit = square_root(fit + penalties), kkt = by_x + angle;
+        const T misfit = square_root(fit + penalties), kkt = certificate.kkt();
         return {square_root(fit),
                 good ? misfit - certified<T> * b_norm : finite_or_infinity(misfit), kkt,
                 good ? converged : refused, !ended || (good && kkt <= certified<T>)};
@@ -472,8 +454,7 @@ struct NnlsSystem : ScaledSystem<T> {
     }
 
     /// Write the result of system k in the original units.
-    __device__ void store(const NnlsResults<T>& results, long long k,
-                          const Certificate& found) const {
+    __device__ void store(const NnlsResults<T>& results, long long k, const Found& found) const {
         const int n = problem.n;
         for (int j = threadIdx.x; j < n; j += blockDim.x) {
             results.x[k * n + j] = to_given(at.x[j], j);
@@ -492,14 +473,18 @@ struct NnlsSystem : ScaledSystem<T> {
 
 /// A_offset, b_offset: offset of each system in elements. x has the starting points before the
 /// launch, the solutions after it. `next`, the counter of systems, is zero before the launch.
+///
+/// If `listed` is not null, only the systems that it lists are solved; `count` has their number.
+/// They count as repaired.
 template <class T>
 __global__ void __launch_bounds__(nnls_max_threads, 2)
     nnls_qr(const T* A, const long long* A_offset, long long row_stride, long long column_stride,
             const T* b, const long long* b_offset, long long b_stride, long long systems, int m,
             int n, T l1, T root_l2, T tol, int maxiter, int warm, T* x, T* rnorm, T* dual, T* kkt,
             int* nit, int* status, int* n_updates, int* n_downdates, bool* repaired,
-            unsigned long long* next, long long R_begin, long long Q_begin, int regions_in_shared,
-            unsigned char* workspace, long long workspace_stride) {
+            unsigned long long* next, const long long* listed, const unsigned long long* count,
+            long long R_begin, long long Q_begin, int regions_in_shared, unsigned char* workspace,
+            long long workspace_stride) {
     __shared__ typename BlockReduce<T>::Storage reduce_storage;
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ long long drawn;
@@ -519,17 +504,19 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
                          BlockReduce<T>(reduce_storage),
                          BlockReduce<Located<T>>(located_storage)};
 
+    if (threadIdx.x == 0 && listed != nullptr) systems = static_cast<long long>(*count);
     for (;;) {
         if (threadIdx.x == 0) {
-            drawn = static_cast<long long>(atomicAdd(next, 1ULL));
-            if (drawn < systems) {
+            const long long turn = static_cast<long long>(atomicAdd(next, 1ULL));
+            drawn = turn >= systems ? -1 : listed == nullptr ? turn : listed[turn];
+            if (drawn >= 0) {
                 problem.A = A + A_offset[drawn];
                 problem.b = b + b_offset[drawn];
             }
         }
         __syncthreads();
         const long long k = drawn;
-        if (k >= systems) return;
+        if (k < 0) return;
         const bool finite = system.load();
         T least = Floating<T>::infinity(), caution = 1;
         for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
@@ -540,7 +527,7 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
                 least = found.misfit;
                 system.store(results, k, found);
             }
-            if (threadIdx.x == 0) repaired[k] = attempt > 0;
+            if (threadIdx.x == 0) repaired[k] = attempt > 0 || listed != nullptr;
             if (found.settled) break;
         }
     }

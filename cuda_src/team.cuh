@@ -121,7 +121,7 @@ struct WarpTeam {
 /// One block.
 class BlockTeam {
   public:
-    static constexpr int teams_of_block = 1, threads = 512, blocks = 1, stride = 1;
+    static constexpr int teams_of_block = 1, threads = 384, blocks = 1, stride = 1;
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false;
 

@@ -20,6 +20,8 @@ WARP_VARIABLES, WARP_ROWS = 32, 256
 GRID_VARIABLES, GRID_SYSTEMS = 1024, 4
 """The least variables, and the most systems, for the grid to solve a system."""
 
+BLOCK_THREADS = 384
+"""The most threads of a block that solves one system at a time."""
 ALIGNMENT = 16
 """Alignment in bytes of the arrays of a team; the bytes of one value of a reduction."""
 STATIC_SHARED_MEMORY = 2048
@@ -98,7 +100,7 @@ def teams_for(size: Size, systems: int) -> list[Team]:
         teams.append(Team("WarpTeam", 4 * WARP, 4))
     if size.capacity >= GRID_VARIABLES and systems <= GRID_SYSTEMS:
         teams.append(Team("GridTeam", 256))
-    threads = min(512, max(2 * WARP, round_up(max(m, n), WARP)))
+    threads = min(BLOCK_THREADS, max(2 * WARP, round_up(max(m, n), WARP)))
     return [*teams, Team("BlockTeam", threads)]
 
 
@@ -163,7 +165,8 @@ def scale_matrices(problem: Problem, A: Array, device: Device) -> ScaledMatrices
     columns = device.empty((matrices, n, m), np.float64)
     norm = device.empty((matrices, n), np.float64)
     column_scale = device.empty((matrices, n), np.float64)
-    kernel = device.kernel("nnls_gram", f"scale_columns<{CUDA_TYPES[A.dtype]}>")
+    instances = (f"scale_columns<{CUDA_TYPES[A.dtype]}>",)
+    (kernel,) = device.kernels("nnls_gram", instances)
     kernel(
         (matrices * ceil_div(n, SCALE_TILE),),
         (SCALE_THREADS,),
@@ -216,7 +219,8 @@ def nnls_gram(problem: Problem, device: Device) -> Solution:
     shared_matrix = math.prod(A.shape[:-2]) == 1
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
     team, layout = choose(size, systems, shared_matrix, limit)
-    kernel = device.kernel("nnls_gram", f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>")
+    instances = (f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>",)
+    (kernel,) = device.kernels("nnls_gram", instances)
     resident = kernel.resident_blocks(team.threads, layout.shared)
     blocks = ceil_div(systems, team.teams)
     if team.name == "GridTeam":

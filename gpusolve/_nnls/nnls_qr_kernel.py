@@ -121,17 +121,29 @@ def systems_per_launch(device: Device, blocks: int, rows: int, n: int) -> int:
     return blocks * max(1, int(LAUNCH_SECONDS * BLOCK_SPEED / max(1, work)))
 
 
-def nnls_qr(problem: Problem, device: Device) -> Solution:
-    """Solve every system of the batch on the current stream.
+class Unsettled(NamedTuple):
+    """Systems that another method could not settle.
 
-    There is one launch, or several short ones if the device has a watchdog. The
-    workspace is allocated last, because it may take all free memory.
+    Attributes
+    ----------
+    listed : (systems,) int64 array
+        Their indices in the batch, in any order, in its first elements.
+    count : (1,) uint64 array
+        Their number, which the host does not read.
     """
-    (m, n), dtype, batch = problem.shape, problem.dtype, problem.batch
-    systems = math.prod(batch)
-    real = dtype.type
-    solution = Solution(
-        x=_starting_points(problem, device),
+
+    listed: Array
+    count: Array
+
+
+def empty_solution(problem: Problem, device: Device) -> Solution:
+    """Allocate the solution; its x holds the warm start, if there is one."""
+    n, dtype, batch = problem.shape[1], problem.dtype, problem.batch
+    x = device.empty((*batch, n), dtype)
+    if problem.start is not None:
+        x[...] = problem.start
+    return Solution(
+        x=x,
         rnorm=device.empty(batch, dtype),
         dual=device.empty((*batch, n), dtype),
         kkt=device.empty(batch, dtype),
@@ -141,8 +153,25 @@ def nnls_qr(problem: Problem, device: Device) -> Solution:
         n_downdates=device.empty(batch, np.int32),
         repaired=device.empty(batch, np.bool_),
     )
+
+
+def nnls_qr(
+    problem: Problem,
+    device: Device,
+    solution: Solution,
+    unsettled: Unsettled | None = None,
+) -> None:
+    """Solve every system of the batch, or the unsettled ones, on the current stream.
+
+    The solution's x holds the starting points. There is one launch, or several short
+    ones if the device has a watchdog. The workspace is allocated last, because it may
+    take all free memory.
+    """
+    (m, n), dtype, batch = problem.shape, problem.dtype, problem.batch
+    systems = math.prod(batch)
+    real = dtype.type
     if systems == 0:
-        return solution
+        return
 
     rows = m + (n if problem.l2 > 0 else 0)
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
@@ -177,7 +206,7 @@ def nnls_qr(problem: Problem, device: Device) -> Solution:
                 real(math.sqrt(problem.l2)),
                 real(problem.tolerance),
                 np.int32(min(problem.iteration_limit, 2**31 - 1)),
-                np.int32(problem.start is not None),
+                np.int32(unsettled is not None or problem.start is not None),
                 *[part_of(field, len(batch), part) for field in solution],
                 part_of(next_system, 1, slice(launch, launch + 1)),
                 *of_block.numbers,
