@@ -69,10 +69,18 @@ struct GivenMatrix {
     }
 };
 
-/// The scale of a column with this largest magnitude. Its norm is infinite if an entry is not
-/// finite.
+/// The scale of a column with this largest magnitude; 0 if an entry is not finite.
 __device__ __forceinline__ double scale_of(double largest) {
-    return largest < Floating<double>::infinity() ? inverse_power_of_two(largest) : largest;
+    return largest < Floating<double>::infinity() ? inverse_power_of_two(largest) : 0;
+}
+__device__ __forceinline__ double scaled_by(double value, double scale) {
+    return scale > 0 ? value * scale : 0;
+}
+
+/// The norm of a column, with its row of the l2 penalty; infinite if an entry is not finite.
+__device__ __forceinline__ double norm_of(double squares, double root_l2, double scale) {
+    const double damping = root_l2 * scale;
+    return scale > 0 ? square_root(squares + damping * damping) : Floating<double>::infinity();
 }
 
 /// Scale a matrix into shared memory, and compute G and the norms. `Workers` do it: the team, or
@@ -91,13 +99,13 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions& opti
         const auto column = at.columns.from(at.leading * j);
         double largest = options.root_l2, squares = 0;
         for (int i = 0; i < m; ++i) largest = MaxMagnitude<double>()(largest, magnitude(column[i]));
-        const double scale = scale_of(largest), damping = options.root_l2 * scale;
+        const double scale = scale_of(largest);
         for (int i = 0; i < m; ++i) {
-            column[i] *= scale;
+            column[i] = scaled_by(column[i], scale);
             squares += column[i] * column[i];
         }
         at.column_scale[j] = scale;
-        at.norm[j] = sqrt(squares + damping * damping);
+        at.norm[j] = norm_of(squares, options.root_l2, scale);
     });
     Workers::sync();
     for_each<Workers>(n * n, [&](int e) {

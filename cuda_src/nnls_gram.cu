@@ -436,8 +436,8 @@ struct GramSystem {
             });
     }
 
-    /// Correct x by the residual b - A x. Computes the residual of x and the witness. Returns
-    /// whether the corrected x is positive, so that it is x now.
+    /// Correct x by the residual b - A x, unless the solver was stopped. Computes the residual of x
+    /// and the witness. Returns whether the corrected x is positive, so that it is x now.
     ///
     /// The part of the residual along the passive columns is due to an error of x. Without that
     /// part it is the witness of the certificate.
@@ -449,8 +449,9 @@ struct GramSystem {
             make_residual(out);
             if (k == 1) break;
             correct();
-            follows = sum(inverse.length,
-                          [&](int p) { return at.x[p] + at.change[p] > 0 ? 0.0 : 1.0; }) == 0;
+            const double blocked =
+                sum(inverse.length, [&](int p) { return at.x[p] + at.change[p] > 0 ? 0.0 : 1.0; });
+            follows = status == converged && blocked == 0;
             for_each<Team>(inverse.length, [&](int p) {
                 const double x = follows ? at.x[p] + at.change[p] : at.x[p];
                 at.x[p] = to_scaled(to_given(x, variable(p)), variable(p));
@@ -613,14 +614,14 @@ __global__ void __launch_bounds__(scale_warps* warp_threads)
         scale[q] = scale_of(warp_reduce(scale[q], MaxMagnitude<double>()));
     const long long first = matrix * n + first_column + warp_index();
     for_each_entry(given, m, n, first_column, [&](int q, int i, double value) {
-        const double scaled = value * scale[q];
+        const double scaled = scaled_by(value, scale[q]);
         columns[(first + scale_warps * q) * m + i] = scaled;
         squares[q] += scaled * scaled;
     });
     for (int q = 0; q < columns_of_warp; ++q) {
-        const double sum = warp_reduce(squares[q], Add<double>()), damping = root_l2 * scale[q];
+        const double sum = warp_reduce(squares[q], Add<double>());
         if (lane_index() == 0 && first_column + warp_index() + scale_warps * q < n) {
-            norm[first + scale_warps * q] = sqrt(sum + damping * damping);
+            norm[first + scale_warps * q] = norm_of(sum, root_l2, scale[q]);
             column_scale[first + scale_warps * q] = scale[q];
         }
     }

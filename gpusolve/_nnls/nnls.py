@@ -8,7 +8,7 @@ from typing import Any
 
 from .._device.arrays import Array, as_array, unwrapped
 from .._device.kernels import current, device_of
-from . import cpu, nnls_qr_kernel
+from . import cpu, device
 from .inputs import validate
 
 METHODS = ("auto", "qr", "gram")
@@ -190,17 +190,13 @@ def nnls(
     if method not in METHODS:
         raise ValueError(f"method must be one of {METHODS}, got {method!r}")
     A = as_array(A, "A")
-    device = device_of(A)
-    if device is not None and method == "gram":
-        raise ValueError(
-            "method must be 'auto' or 'qr' on a GPU, got 'gram', which is CPU only"
-        )
-    with current(device):
+    target = device_of(A)
+    with current(target):
         problem = validate(A, b, warm_start, l1, l2, tol, maxiter)
-        if device is None:
+        if target is None:
             fields = cpu.nnls(problem, method)
         else:
-            fields = nnls_qr_kernel.nnls_qr(problem, device)
-    solver = "gram" if device is None and method != "qr" else "qr"
+            fields = device.nnls(problem, target, method)
+    solver = "qr" if method == "qr" else "gram"
     found = {name: unwrapped(field) for name, field in fields._asdict().items()}
     return NNLSResult(**found, method=solver)

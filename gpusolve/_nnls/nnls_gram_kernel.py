@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, namespace, strided, systems_offsets
+from .._device.arrays import Array, contiguous, namespace, systems_offsets
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import WARP, ceil_div, round_up
-from ..reference._nnls_qr import Solution
-from .inputs import Problem
+from .nnls_qr_kernel import Systems, Unsettled
 
 THREAD_VARIABLES, THREAD_ENTRIES = 6, 24
 """The most variables, and entries of a matrix, for a thread to solve a system."""
@@ -148,8 +147,16 @@ def choose(
 
 
 class ScaledMatrices(NamedTuple):
-    """The scaled columns of all matrices, ``A^T A``, the columns' norms and scales, and
-    the index of each system's matrix."""
+    """Scaled matrices, one after another, and the index of each system's matrix.
+
+    Attributes
+    ----------
+    columns : (matrices, n, m) array
+    G : (matrices, n, n) array
+        ``A^T A``, with the l2 penalty.
+    norm, column_scale : (matrices, n) array
+    which : (systems,) int64 array
+    """
 
     columns: Array
     G: Array
@@ -158,10 +165,21 @@ class ScaledMatrices(NamedTuple):
     which: Array
 
 
-def scale_matrices(problem: Problem, A: Array, device: Device) -> ScaledMatrices:
-    """Scale each matrix once, and multiply it by its transpose."""
-    (m, n), own = problem.shape, A.shape[:-2]
-    matrices = math.prod(own)
+def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
+    """Scale each matrix once, and multiply it by its transpose.
+
+    Matrices that several systems share are scaled once for all of them.
+    """
+    problem, A = systems.problem, systems.A
+    (m, n), batch, xp = problem.shape, problem.batch, namespace(A)
+    matrices = math.prod(A.shape[:-2])
+    if matrices == math.prod(batch):
+        matrices, offsets = systems.total, systems.A_offset
+        which = xp.arange(matrices, dtype=np.int64)
+    else:
+        offsets = systems_offsets(A, 2, A.shape[:-2])
+        indices = xp.arange(matrices, dtype=np.int64).reshape(A.shape[:-2])
+        which = contiguous(xp.broadcast_to(indices, batch)).reshape(-1)[systems.part]
     columns = device.empty((matrices, n, m), np.float64)
     norm = device.empty((matrices, n), np.float64)
     column_scale = device.empty((matrices, n), np.float64)
@@ -171,7 +189,7 @@ def scale_matrices(problem: Problem, A: Array, device: Device) -> ScaledMatrices
         (matrices * ceil_div(n, SCALE_TILE),),
         (SCALE_THREADS,),
         (
-            *_given(A, systems_offsets(A, 2, own)),
+            *_given(A, offsets),
             np.int32(m),
             np.int32(n),
             np.float64(math.sqrt(problem.l2)),
@@ -180,11 +198,8 @@ def scale_matrices(problem: Problem, A: Array, device: Device) -> ScaledMatrices
             column_scale,
         ),
     )
-    xp = namespace(A)
     G = xp.matmul(columns, columns.swapaxes(-1, -2))
     G.reshape(matrices, n * n)[:, :: n + 1] += problem.l2 * column_scale**2
-    of_own = xp.arange(matrices, dtype=np.int64).reshape(own)
-    which = xp.ascontiguousarray(xp.broadcast_to(of_own, problem.batch).reshape(-1))
     return ScaledMatrices(columns, G, norm, column_scale, which)
 
 
@@ -194,43 +209,28 @@ def _given(A: Array, offsets: Array) -> tuple[object, ...]:
     return A, offsets, *strides
 
 
-def nnls_gram(problem: Problem, device: Device) -> Solution:
-    """Solve every system of the batch on the current stream."""
-    (m, n), dtype, batch = problem.shape, problem.dtype, problem.batch
-    systems = math.prod(batch)
-    x = device.empty((systems, n), dtype)
-    if problem.start is not None:
-        x.reshape((*batch, n))[...] = problem.start
-    solution = Solution(
-        x=x,
-        rnorm=device.empty((systems,), dtype),
-        dual=device.empty((systems, n), dtype),
-        kkt=device.empty((systems,), dtype),
-        nit=device.empty((systems,), np.int32),
-        status=device.empty((systems,), np.int32),
-        n_updates=device.empty((systems,), np.int32),
-        n_downdates=device.empty((systems,), np.int32),
-        repaired=device.zeros((systems,), np.bool_),
-    )
-    if systems == 0:
-        return solution
-    A, b = strided(problem.A), strided(problem.b)
-    size = Size(m, n, m + (n if problem.l2 > 0 else 0))
+def nnls_gram(
+    systems: Systems, device: Device, unsettled: Unsettled | None = None
+) -> None:
+    """Solve the systems on the current stream, and list those that are unsettled."""
+    problem, A, b = systems.problem, systems.A, systems.b
+    (m, n), dtype, count = problem.shape, problem.dtype, systems.total
+    size = Size(m, n, systems.rows)
     shared_matrix = math.prod(A.shape[:-2]) == 1
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
-    team, layout = choose(size, systems, shared_matrix, limit)
+    team, layout = choose(size, count, shared_matrix, limit)
     instances = (f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>",)
     (kernel,) = device.kernels("nnls_gram", instances)
     resident = kernel.resident_blocks(team.threads, layout.shared)
-    blocks = ceil_div(systems, team.teams)
+    blocks = ceil_div(count, team.teams)
     if team.name == "GridTeam":
-        blocks = resident
+        blocks = min(resident, ceil_div(max(m, n), team.threads // WARP))
     elif layout.workspace or layout.matrix:
         blocks = min(blocks, resident)
     if team.is_small:
-        matrices = [*_given(A, systems_offsets(A, 2, batch)), *[None] * 5]
+        matrices = [*_given(A, systems.A_offset), *[None] * 5]
     else:
-        scaled = scale_matrices(problem, A, device)
+        scaled = scale_matrices(systems, device)
         matrices = [None, None, np.int64(0), np.int64(0), *scaled]
     workspaces = 1 if team.name == "GridTeam" else blocks
     workspace = device.empty((max(1, layout.workspace * workspaces),), np.uint8)
@@ -241,9 +241,9 @@ def nnls_gram(problem: Problem, device: Device) -> Solution:
         (
             *matrices,
             b,
-            systems_offsets(b, 1, batch),
+            systems.b_offset,
             np.int64(b.strides[-1] // b.itemsize),
-            np.int64(systems),
+            np.int64(count),
             np.int32(m),
             np.int32(n),
             np.float64(problem.l1),
@@ -252,9 +252,8 @@ def nnls_gram(problem: Problem, device: Device) -> Solution:
             np.int32(min(problem.iteration_limit, 2**31 - 1)),
             np.int32(problem.start is not None),
             np.int32(problem.maxiter is not None),
-            *solution[:-1],
-            None,
-            None,
+            *systems.solution[:-1],
+            *((None, None) if unsettled is None else unsettled),
             np.int64(layout.matrix),
             np.int64(layout.vectors),
             np.int64(layout.near),
@@ -267,4 +266,3 @@ def nnls_gram(problem: Problem, device: Device) -> Solution:
         shared_mem=layout.shared,
         cooperative=team.name == "GridTeam",
     )
-    return solution

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, part_of, strided, systems_offsets
-from .._device.kernels import CUDA_TYPES, Device
+from .._device.arrays import Array
+from .._device.kernels import CUDA_TYPES, Device, Kernel
 from .._device.launch import (
     CACHED,
     LAUNCH_SECONDS,
     WARP,
     ceil_div,
-    pieces,
     round_up,
 )
 from ..reference._nnls_qr import Solution
@@ -113,114 +112,120 @@ def allocate_workspace(
     return device.empty((bytes_per_block,), np.uint8), 1
 
 
-def systems_per_launch(device: Device, blocks: int, rows: int, n: int) -> int:
+class Systems(NamedTuple):
+    """Systems that are solved by one launch. Arrays are read in place.
+
+    Attributes
+    ----------
+    problem : Problem
+    part : slice
+        Of the flattened batch.
+    A, b : array
+        The matrices and right-hand sides of the whole batch. A matrix that systems
+        share is there once.
+    A_offset, b_offset : (total,) int64 array
+        The offset of each system in elements.
+    solution : Solution
+        Of these systems; its x holds the starting points.
+    """
+
+    problem: Problem
+    part: slice
+    A: Array
+    A_offset: Array
+    b: Array
+    b_offset: Array
+    solution: Solution
+
+    @property
+    def total(self) -> int:
+        """The number of systems."""
+        return int(self.part.stop - self.part.start)
+
+    @property
+    def rows(self) -> int:
+        """Rows of a matrix, with those of the l2 penalty."""
+        m, n = self.problem.shape
+        return m + (n if self.problem.l2 > 0 else 0)
+
+
+class Unsettled(NamedTuple):
+    """The systems of a launch that another method could not settle.
+
+    Attributes
+    ----------
+    listed : (total,) int64 array
+        Its first elements are their indices in the launch, in any order.
+    number : (1,) uint64 array
+        How many they are. The host does not read it.
+    """
+
+    listed: Array
+    number: Array
+
+
+def systems_per_launch(problem: Problem, device: Device) -> int:
     """Limit on the systems of one launch; with a watchdog, a few per block."""
     if not device.has_watchdog:
         return 2**62
+    (m, n), l2 = problem.shape, problem.l2
+    rows = m + (n if l2 > 0 else 0)
+    blocks = _kernel_of(rows, n, problem.dtype, device)[-1]
     work = 6 * rows * n * min(rows, n)
     return blocks * max(1, int(LAUNCH_SECONDS * BLOCK_SPEED / max(1, work)))
 
 
-class Unsettled(NamedTuple):
-    """Systems that another method could not settle.
+def nnls_qr(
+    systems: Systems, device: Device, unsettled: Unsettled | None = None
+) -> None:
+    """Solve the systems, or those that are unsettled, on the current stream.
 
-    Attributes
-    ----------
-    listed : (systems,) int64 array
-        Their indices in the batch, in any order, in its first elements.
-    count : (1,) uint64 array
-        Their number, which the host does not read.
+    The workspace is allocated last, because it may take all free memory.
     """
-
-    listed: Array
-    count: Array
-
-
-def empty_solution(problem: Problem, device: Device) -> Solution:
-    """Allocate the solution; its x holds the warm start, if there is one."""
-    n, dtype, batch = problem.shape[1], problem.dtype, problem.batch
-    x = device.empty((*batch, n), dtype)
-    if problem.start is not None:
-        x[...] = problem.start
-    return Solution(
-        x=x,
-        rnorm=device.empty(batch, dtype),
-        dual=device.empty((*batch, n), dtype),
-        kkt=device.empty(batch, dtype),
-        nit=device.empty(batch, np.int32),
-        status=device.empty(batch, np.int32),
-        n_updates=device.empty(batch, np.int32),
-        n_downdates=device.empty(batch, np.int32),
-        repaired=device.empty(batch, np.bool_),
+    problem, A, b = systems.problem, systems.A, systems.b
+    (m, n), dtype = problem.shape, problem.dtype
+    real = dtype.type
+    of_block, kernel, resident = _kernel_of(systems.rows, n, dtype, device)
+    next_system = device.zeros((1,), np.uint64)
+    workspace, blocks = allocate_workspace(
+        device, min(systems.total, resident), of_block.workspace_bytes
+    )
+    kernel(
+        (blocks,),
+        (of_block.threads,),
+        (
+            A,
+            systems.A_offset,
+            np.int64(A.strides[-2] // A.itemsize),
+            np.int64(A.strides[-1] // A.itemsize),
+            b,
+            systems.b_offset,
+            np.int64(b.strides[-1] // b.itemsize),
+            np.int64(systems.total),
+            np.int32(m),
+            np.int32(n),
+            real(problem.l1),
+            real(math.sqrt(problem.l2)),
+            real(problem.tolerance),
+            np.int32(min(problem.iteration_limit, 2**31 - 1)),
+            np.int32(unsettled is not None or problem.start is not None),
+            *systems.solution,
+            next_system,
+            *((None, None) if unsettled is None else unsettled),
+            *of_block.numbers,
+            workspace,
+            np.int64(of_block.workspace_bytes),
+        ),
+        shared_mem=of_block.shared_bytes,
     )
 
 
-def nnls_qr(
-    problem: Problem,
-    device: Device,
-    solution: Solution,
-    unsettled: Unsettled | None = None,
-) -> None:
-    """Solve every system of the batch, or the unsettled ones, on the current stream.
-
-    The solution's x holds the starting points. There is one launch, or several short
-    ones if the device has a watchdog. The workspace is allocated last, because it may
-    take all free memory.
-    """
-    (m, n), dtype, batch = problem.shape, problem.dtype, problem.batch
-    systems = math.prod(batch)
-    real = dtype.type
-    if systems == 0:
-        return
-
-    rows = m + (n if problem.l2 > 0 else 0)
+def _kernel_of(
+    rows: int, n: int, dtype: np.dtype[Any], device: Device
+) -> tuple[BlockShape, Kernel, int]:
+    """The shape of a block, the kernel, and its number of resident blocks."""
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
     of_block = block_of(rows, n, dtype.itemsize, limit)
     (kernel,) = device.kernels("nnls_qr", (f"nnls_qr<{CUDA_TYPES[dtype]}>",))
     resident = kernel.resident_blocks(of_block.threads, of_block.shared_bytes)
-    A, b = strided(problem.A), strided(problem.b)
-    A_offset, b_offset = systems_offsets(A, 2, batch), systems_offsets(b, 1, batch)
-    most = systems_per_launch(device, resident, rows, n)
-    launches = list(pieces(systems, most))
-    next_system = device.zeros((len(launches),), np.uint64)
-    workspace, blocks = allocate_workspace(
-        device, min(systems, resident, most), of_block.workspace_bytes
-    )
-    for launch, part in enumerate(launches):
-        count = part.stop - part.start
-        kernel(
-            (min(blocks, count),),
-            (of_block.threads,),
-            (
-                A,
-                part_of(A_offset, 1, part),
-                np.int64(A.strides[-2] // A.itemsize),
-                np.int64(A.strides[-1] // A.itemsize),
-                b,
-                part_of(b_offset, 1, part),
-                np.int64(b.strides[-1] // b.itemsize),
-                np.int64(count),
-                np.int32(m),
-                np.int32(n),
-                real(problem.l1),
-                real(math.sqrt(problem.l2)),
-                real(problem.tolerance),
-                np.int32(min(problem.iteration_limit, 2**31 - 1)),
-                np.int32(unsettled is not None or problem.start is not None),
-                *[part_of(field, len(batch), part) for field in solution],
-                part_of(next_system, 1, slice(launch, launch + 1)),
-                *of_block.numbers,
-                workspace,
-                np.int64(of_block.workspace_bytes),
-            ),
-            shared_mem=of_block.shared_bytes,
-        )
-    return solution
-
-
-def _starting_points(problem: Problem, device: Device) -> Array:
-    """The array of solutions, which holds the warm start before the launch."""
-    x = device.empty((*problem.batch, problem.shape[1]), problem.dtype)
-    if problem.start is not None:
-        x[...] = problem.start
-    return x
+    return of_block, kernel, resident

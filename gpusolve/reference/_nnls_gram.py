@@ -131,14 +131,15 @@ class ActiveSet:
         rows, n = system.A.shape
         self.G = system.A.T @ system.A + np.diag(system.damping**2)
         self.c = system.A.T @ system.b - system.penalty
-        self.w = self.c
-        self.x = self.passive_w = np.zeros(0)
+        self.w: Array = self.c
+        self.x: Array = np.zeros(0)
+        self.passive_w: Array = self.x
         self.inverse = PassiveInverse(n if system.has_ridge else min(rows, n))
         self.nit = self.n_updates = self.n_downdates = 0
         self.status = CONVERGED
 
     def all_x(self) -> Array:
-        """x by variable."""
+        """X by variable."""
         return self.by_variable(self.x)
 
     def by_variable(self, values: Array) -> Array:
@@ -152,7 +153,7 @@ class ActiveSet:
         self.w = self.c - self.x @ self.G[self.inverse.passive]
 
     def append(self, j: int, x_j: float, least: float) -> bool:
-        """Append a variable if it is independent of the others and x_j will be positive.
+        """Append a variable if it is independent of the others and would be positive.
 
         Column j is projected onto the passive columns; u has the coefficients. `least`
         limits the decrease of the objective along its orthogonal part.
@@ -239,7 +240,7 @@ class ActiveSet:
         self.n_downdates += 1
 
     def refresh(self) -> tuple[Array, bool]:
-        """Correct x by the residual ``b - A x``.
+        """Correct x by the residual ``b - A x``, unless the solver was stopped.
 
         The part of the residual along the passive columns is due to an error of x.
         Without that part it is the witness of the certificate. Returns the witness, and
@@ -256,7 +257,7 @@ class ActiveSet:
             d = np.where(np.isfinite(d), d, 0)
             change += d
             witness = witness - fitted(system, self.by_variable(d))
-        follows = bool((self.x + change > 0).all())
+        follows = self.status == CONVERGED and bool((self.x + change > 0).all())
         if follows:
             self.x = self.x + change
         self.x = system.rounded(self.all_x())[passive]

@@ -1,0 +1,94 @@
+"""NNLS on a device: by the Gram method, then by QR for systems that are not settled."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .._device.arrays import Array, part_of, strided, systems_offsets
+from .._device.kernels import Device
+from .._device.launch import ceil_div
+from ..reference._nnls_qr import Solution
+from .inputs import Problem
+from .nnls_gram_kernel import nnls_gram
+from .nnls_qr_kernel import Systems, Unsettled, nnls_qr, systems_per_launch
+
+WIDE = 2
+"""Matrices with more columns than this number times their rows are solved by QR: most
+of ``A^T A`` would not be used."""
+
+
+def nnls(problem: Problem, device: Device, method: str) -> Solution:
+    """Solve every system of the batch; `method` is that of ``gpusolve.nnls``.
+
+    There is one launch of each kernel. There are several if the device has a watchdog,
+    or if the Gram matrices of all systems do not fit into memory.
+    """
+    solution = empty_solution(problem, device)
+    total, batch = math.prod(problem.batch), problem.batch
+    A, b = without_copies(strided(problem.A)), strided(problem.b)
+    A_offset, b_offset = systems_offsets(A, 2, batch), systems_offsets(b, 1, batch)
+    most, first = systems_per_launch(problem, device), 0
+    while first < total:
+        part = slice(first, min(first + most, total))
+        systems = Systems(
+            problem,
+            part,
+            A,
+            part_of(A_offset, 1, part),
+            b,
+            part_of(b_offset, 1, part),
+            Solution(*[part_of(field, len(batch), part) for field in solution]),
+        )
+        try:
+            solve(systems, device, method)
+            first = part.stop
+        except MemoryError:
+            if systems.total == 1 and method != "auto":
+                raise
+            method = "qr" if systems.total == 1 else method
+            most = ceil_div(systems.total, 2)
+    return solution
+
+
+def solve(systems: Systems, device: Device, method: str) -> None:
+    """Launch the kernels for the systems."""
+    m, n = systems.problem.shape
+    if method == "qr" or not m * n or (method == "auto" and n > WIDE * systems.rows):
+        nnls_qr(systems, device)
+    elif method == "gram":
+        nnls_gram(systems, device)
+    else:
+        unsettled = Unsettled(
+            device.empty((systems.total,), np.int64), device.zeros((1,), np.uint64)
+        )
+        nnls_gram(systems, device, unsettled)
+        nnls_qr(systems, device, unsettled)
+
+
+def without_copies(A: Array) -> Array:
+    """A view of each matrix once, if an axis of the batch repeats it."""
+    batch = zip(A.shape[:-2], A.strides[:-2], strict=True)
+    return A[
+        tuple(slice(0, 1) if n and not stride else slice(None) for n, stride in batch)
+    ]
+
+
+def empty_solution(problem: Problem, device: Device) -> Solution:
+    """Allocate the solution; its x holds the warm start, if there is one."""
+    n, dtype, batch = problem.shape[1], problem.dtype, problem.batch
+    x = device.empty((*batch, n), dtype)
+    if problem.start is not None:
+        x[...] = problem.start
+    return Solution(
+        x=x,
+        rnorm=device.empty(batch, dtype),
+        dual=device.empty((*batch, n), dtype),
+        kkt=device.empty(batch, dtype),
+        nit=device.empty(batch, np.int32),
+        status=device.empty(batch, np.int32),
+        n_updates=device.empty(batch, np.int32),
+        n_downdates=device.empty(batch, np.int32),
+        repaired=device.zeros(batch, np.bool_),
+    )
