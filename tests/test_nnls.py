@@ -120,13 +120,17 @@ def test_random_batch_agrees_with_scipy(
         assert entered == np.count_nonzero(result.x[k])
 
 
+@pytest.mark.parametrize("method", ["gram", "qr"])
 def test_kernel_in_every_thread_order(
-    schedule: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    schedule: str,
+    method: str,
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
 ) -> None:
     A, b = rng.random((3, 40, 30)), rng.random((3, 40))
-    expected = gpusolve.reference.nnls_qr(A, b)
+    expected = getattr(gpusolve.reference, f"nnls_{method}")(A, b)
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    result = gpusolve.nnls(A, b)
+    result = gpusolve.nnls(A, b, method=method)
     np.testing.assert_allclose(result.x, expected.x, rtol=1e-10, atol=1e-13)
     np.testing.assert_array_equal(result.n_updates, expected.n_updates)
     np.testing.assert_array_equal(result.n_downdates, expected.n_downdates)
@@ -305,13 +309,14 @@ def test_counts_of_a_nonfinite_system_are_zero(
         assert (getattr(result, name)[100:] == 0).all()
 
 
-def test_iteration_limit(backend: Any, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("method", ["gram", "qr"])
+def test_iteration_limit(backend: Any, method: str, rng: np.random.Generator) -> None:
     A, b = rng.random((30, 20)), rng.random(30)
-    full = backend.nnls(A, b)
-    assert full.nit > 3
+    full = backend.nnls(A, b, method=method)
+    assert full.nit > (1 if method == "gram" else 3)
     rnorms = []
     for maxiter in range(int(full.nit)):
-        result = backend.nnls(A, b, maxiter=maxiter)
+        result = backend.nnls(A, b, method=method, maxiter=maxiter)
         assert result.status == 1
         assert result.nit == maxiter
         assert (result.x >= 0).all()
@@ -319,7 +324,7 @@ def test_iteration_limit(backend: Any, rng: np.random.Generator) -> None:
         assert result.rnorm == pytest.approx(np.linalg.norm(A @ result.x - b))
         rnorms.append(result.rnorm)
     assert rnorms == sorted(rnorms, reverse=True)
-    assert backend.nnls(A, b, maxiter=int(full.nit)).status == 0
+    assert backend.nnls(A, b, method=method, maxiter=int(full.nit)).status == 0
 
 
 @pytest.mark.parametrize(
@@ -409,8 +414,19 @@ def test_systems_not_certified_by_gram_are_solved_by_qr() -> None:
         assert residual_norm(hard[k], b[k], batch.x[9 + k]) <= 1e-11
 
 
+@pytest.mark.parametrize(
+    ("method", "expected_grids"),
+    [
+        ("qr", [(2,)] * 4 + [(1,)]),
+        ("gram", [(1,)] * 5),
+        ("auto", [(1,), (2,)] * 4 + [(1,), (1,)]),
+    ],
+)
 def test_a_watchdog_gives_more_launches_and_the_same_results(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    method: str,
+    expected_grids: list[tuple[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
 ) -> None:
     from gpusolve import _emulator
     from gpusolve._device import kernels
@@ -419,7 +435,7 @@ def test_a_watchdog_gives_more_launches_and_the_same_results(
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     A, b = rng.random((9, 12, 8)), rng.random((9, 12))
     start = rng.random((9, 8))
-    expected = gpusolve.nnls(A, b, warm_start=start)
+    expected = gpusolve.nnls(A, b, method=method, warm_start=start)
     monkeypatch.setattr(kernels.EmulatedDevice, "has_watchdog", True)
     monkeypatch.setattr(nnls_qr_kernel, "BLOCK_SPEED", 1.0)
     monkeypatch.setattr(_emulator.Kernel, "resident_blocks", lambda *_: 2)
@@ -431,8 +447,8 @@ def test_a_watchdog_gives_more_launches_and_the_same_results(
         launch(self, grid, *args, **options)
 
     monkeypatch.setattr(_emulator.Kernel, "__call__", counted)
-    result = gpusolve.nnls(A, b, warm_start=start)
-    assert grids == [(2,)] * 4 + [(1,)]
+    result = gpusolve.nnls(A, b, method=method, warm_start=start)
+    assert grids == expected_grids
     for name in ("x", "rnorm", "dual", "kkt", "nit", "status"):
         np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))
 
