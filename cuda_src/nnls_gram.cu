@@ -27,6 +27,7 @@
 // certificate. Barriers of a team: 3 for a variable that enters, 2 for a solution, 1 for a variable
 // that leaves.
 
+#include "batch.cuh"
 #include "certificate.cuh"
 #include "compensated.cuh"
 #include "gram_matrix.cuh"
@@ -71,6 +72,8 @@ template <class T>
 struct GramResults {
     T *x, *rnorm, *dual, *kkt;
     int *nit, *status, *n_updates, *n_downdates;
+    bool* repaired;
+    unsigned char* method;
 
     /// Write the result of a system that has NaN or infinity in it.
     template <class Team>
@@ -80,6 +83,8 @@ struct GramResults {
             rnorm[k] = kkt[k] = Floating<T>::nan();
             status[k] = not_finite;
             nit[k] = n_updates[k] = n_downdates[k] = 0;
+            repaired[k] = false;
+            method[k] = by_gram;
         }
     }
 };
@@ -572,6 +577,8 @@ struct GramSystem {
             results.nit[k] = nit;
             results.n_updates[k] = n_updates;
             results.n_downdates[k] = n_downdates;
+            results.repaired[k] = false;
+            results.method[k] = by_gram;
         }
         return outcome;
     }
@@ -597,14 +604,15 @@ struct GramSystem {
 /// A block has 32 columns of one matrix, which it reads twice.
 template <class T>
 __global__ void __launch_bounds__(scale_warps* warp_threads)
-    scale_columns(const T* A, const long long* A_offset, long long row_stride,
-                  long long column_stride, int m, int n, double root_l2, double* columns,
-                  double* norm, double* column_scale) {
+    scale_columns(const T* A, const long long* A_offset, long long A_stride, long long first_matrix,
+                  long long row_stride, long long column_stride, int m, int n, double root_l2,
+                  double* columns, double* norm, double* column_scale) {
     constexpr int columns_of_warp = scale_tile / scale_warps;
     const int tiles = (n + scale_tile - 1) / scale_tile;
     const long long matrix = blockIdx.x / tiles;
     const int first_column = blockIdx.x % tiles * scale_tile;
-    const GivenMatrix<T> given{A + A_offset[matrix], row_stride, column_stride};
+    const long long begin = BatchOffsets{A_offset, A_stride}[first_matrix + matrix];
+    const GivenMatrix<T> given{A + begin, row_stride, column_stride};
     double scale[columns_of_warp], squares[columns_of_warp];
     for (int q = 0; q < columns_of_warp; ++q) scale[q] = root_l2, squares[q] = 0;
     for_each_entry(given, m, n, first_column, [&](int q, int, double value) {
@@ -629,30 +637,32 @@ __global__ void __launch_bounds__(scale_warps* warp_threads)
 
 // ---- the solver -----------------------------------------------------------------------
 
-/// A_offset, b_offset: offset of each system in elements. If `columns` is not null, it has the
-/// scaled matrices, and `which` the index of each system's matrix; then A is not read. x has the
-/// starting points before the launch, the solutions after it.
+/// The systems begin with number `first` of the batch. If `columns` is not null, it has the scaled
+/// matrices, and A is not read; `which` and `which_stride` tell the matrix of each system of the
+/// launch. x has the starting points before the launch, the solutions after it.
 ///
-/// If `listed` is not null, systems that another method might solve better are listed there, with
-/// their number in `count`, which is zero before the launch; x is where that method may start.
+/// If `listed` is not null, systems that another method might solve better are listed there, in any
+/// order; x is where that method may start.
 /// `limited`: the iteration limit is the user's, so such systems are not listed. `matrix_bytes`: if
 /// positive, all systems have the same matrix, which each block scales once.
 template <class T, class Team>
 __global__ void __launch_bounds__(Team::threads, Team::blocks)
-    nnls_gram(const T* A, const long long* A_offset, long long row_stride, long long column_stride,
-              const double* columns, const double* G, const double* norm,
-              const double* column_scale, const long long* which, const T* b,
-              const long long* b_offset, long long b_stride, long long systems, int m, int n,
-              double l1, double root_l2, double tol, int maxiter, int warm, int limited, T* x,
-              T* rnorm, T* dual, T* kkt, int* nit, int* status, int* n_updates, int* n_downdates,
-              long long* listed, unsigned long long* count, long long matrix_bytes,
-              long long vectors_bytes, long long near_entries, long long shared_bytes,
-              int vectors_in_shared, unsigned char* workspace, long long workspace_stride,
-              unsigned char* barrier) {
+    nnls_gram(const T* A, const long long* A_offset, long long A_stride, long long row_stride,
+              long long column_stride, const double* columns, const double* G, const double* norm,
+              const double* column_scale, const long long* which, long long which_stride,
+              const T* b, const long long* b_offset, long long b_batch_stride, long long b_stride,
+              long long first, long long systems, int m, int n, double l1, double root_l2,
+              double tol, int maxiter, int warm, int limited, T* x, T* rnorm, T* dual, T* kkt,
+              int* nit, int* status, int* n_updates, int* n_downdates, bool* repaired,
+              unsigned char* method, long long* listed, BatchCounters* counters,
+              long long matrix_bytes, long long vectors_bytes, long long near_entries,
+              long long shared_bytes, int vectors_in_shared, unsigned char* workspace,
+              long long workspace_stride, unsigned char* barrier) {
     __shared__ typename Team::Storage storage;
     Team team(storage, barrier);
     const GramOptions options{m, n, l1, root_l2, tol, maxiter};
-    const GramResults<T> results{x, rnorm, dual, kkt, nit, status, n_updates, n_downdates};
+    const GramResults<T> results{x,      rnorm,     dual,        kkt,      nit,
+                                 status, n_updates, n_downdates, repaired, method};
 
     __shared__ GramArrays<Team> arrays_of_block[Team::memories_of_block];
     GramArrays<Team>& arrays = arrays_of_block[Team::memory_of_block()];
@@ -675,18 +685,24 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
     }
     __syncthreads();
     if constexpr (Team::is_small)
-        if (scales_once) scale_matrix<BlockTeam>(arrays.matrix, options, given.of(A_offset[0]));
+        if (scales_once) scale_matrix<BlockTeam>(arrays.matrix, options, given.of(0));
 
     for (long long k = Team::index(); k < systems; k += Team::teams()) {
         if constexpr (Team::is_small)
             if (scales && !scales_once)
-                scale_matrix<Team>(arrays.matrix, options, given.of(A_offset[k]));
+                scale_matrix<Team>(arrays.matrix, options,
+                                   given.of(BatchOffsets{A_offset, A_stride}[first + k]));
         if (!scales) {
             if (Team::places())
-                arrays.matrix.refer(which[k], options, columns, G, norm, column_scale);
+                arrays.matrix.refer(BatchOffsets{which, which_stride}[k], options, columns, G, norm,
+                                    column_scale);
             team.sync();
         }
-        GramSystem<T, Team> system{team,    options, arrays, {arrays.inverse, 0}, b + b_offset[k],
+        GramSystem<T, Team> system{team,
+                                   options,
+                                   arrays,
+                                   {arrays.inverse, 0},
+                                   b + BatchOffsets{b_offset, b_batch_stride}[first + k],
                                    b_stride};
         if (!system.load()) {
             results.refuse(team, k, n);
@@ -696,7 +712,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
                 outcome.is_convincing || (limited && system.status == iteration_limit);
             if (!settled && listed != nullptr) {
                 if (outcome.is_hidden) for_each<Team>(n, [&](int j) { x[k * n + j] = 0; });
-                if (Team::rank() == 0) listed[atomicAdd(count, 1ull)] = k;
+                if (Team::rank() == 0) listed[atomicAdd(&counters->listed, 1ull)] = k;
             }
         }
         team.sync();

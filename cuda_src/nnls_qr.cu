@@ -27,6 +27,7 @@
 // Cost. An iteration of the outer loop reads A once (the gradient, 2 m n operations) and Q once
 // (4 m l, for l passive columns); a removal reads and writes the later columns of Q.
 
+#include "batch.cuh"
 #include "block.cuh"
 #include "certificate.cuh"
 #include "compensated.cuh"
@@ -62,6 +63,7 @@ struct NnlsResults {
     T *x, *rnorm, *dual, *kkt;
     int *nit, *status, *n_updates, *n_downdates;
     bool* repaired;
+    unsigned char* method;
 };
 
 /// Where a block's regions begin, as computed by the host: R and Q at these bytes of the memory
@@ -467,22 +469,23 @@ struct NnlsSystem : ScaledSystem<T> {
             results.nit[k] = nit;
             results.n_updates[k] = n_updates;
             results.n_downdates[k] = n_downdates;
+            results.method[k] = by_qr;
         }
     }
 };
 
-/// A_offset, b_offset: offset of each system in elements. x has the starting points before the
-/// launch, the solutions after it. `next`, the counter of systems, is zero before the launch.
+/// The systems begin with number `first` of the batch. x has their starting points before the
+/// launch, their solutions after it.
 ///
-/// If `listed` is not null, only the systems that it lists are solved; `count` has their number.
-/// They count as repaired.
+/// If `listed` is not null, only the systems that it lists are solved, and count as repaired.
 template <class T>
 __global__ void __launch_bounds__(nnls_max_threads, 2)
-    nnls_qr(const T* A, const long long* A_offset, long long row_stride, long long column_stride,
-            const T* b, const long long* b_offset, long long b_stride, long long systems, int m,
+    nnls_qr(const T* A, const long long* A_offset, long long A_stride, long long row_stride,
+            long long column_stride, const T* b, const long long* b_offset,
+            long long b_batch_stride, long long b_stride, long long first, long long systems, int m,
             int n, T l1, T root_l2, T tol, int maxiter, int warm, T* x, T* rnorm, T* dual, T* kkt,
             int* nit, int* status, int* n_updates, int* n_downdates, bool* repaired,
-            unsigned long long* next, const long long* listed, const unsigned long long* count,
+            unsigned char* method, BatchCounters* counters, const long long* listed,
             long long R_begin, long long Q_begin, int regions_in_shared, unsigned char* workspace,
             long long workspace_stride) {
     __shared__ typename BlockReduce<T>::Storage reduce_storage;
@@ -497,21 +500,21 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         arrays.place({R_begin, Q_begin, regions_in_shared}, m, n, root_l2 > 0,
                      dynamic_shared_memory(), workspace + blockIdx.x * workspace_stride);
     }
-    const NnlsResults<T> results{x,      rnorm,     dual,        kkt,     nit,
-                                 status, n_updates, n_downdates, repaired};
+    const NnlsResults<T> results{x,      rnorm,     dual,        kkt,      nit,
+                                 status, n_updates, n_downdates, repaired, method};
     NnlsSystem<T> system{{problem, arrays, T(1)},
                          {arrays.factors, 0},
                          BlockReduce<T>(reduce_storage),
                          BlockReduce<Located<T>>(located_storage)};
 
-    if (threadIdx.x == 0 && listed != nullptr) systems = static_cast<long long>(*count);
+    if (threadIdx.x == 0 && listed != nullptr) systems = static_cast<long long>(counters->listed);
     for (;;) {
         if (threadIdx.x == 0) {
-            const long long turn = static_cast<long long>(atomicAdd(next, 1ULL));
+            const long long turn = static_cast<long long>(atomicAdd(&counters->taken, 1ULL));
             drawn = turn >= systems ? -1 : listed == nullptr ? turn : listed[turn];
             if (drawn >= 0) {
-                problem.A = A + A_offset[drawn];
-                problem.b = b + b_offset[drawn];
+                problem.A = A + BatchOffsets{A_offset, A_stride}[first + drawn];
+                problem.b = b + BatchOffsets{b_offset, b_batch_stride}[first + drawn];
             }
         }
         __syncthreads();

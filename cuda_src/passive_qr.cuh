@@ -96,7 +96,7 @@ __device__ __noinline__ void project_out(const PassiveQRArrays<T>& at, int lengt
     __syncthreads();
     for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
         T sum = 0;
-#pragma unroll 3
+#pragma unroll 2
         for (int p = 0; p < length; ++p) sum += at.row[p] * at.q(at.slots[p])[i];
         vector[i] -= sum;
     }

@@ -66,12 +66,6 @@ def test_invalid_options_are_rejected(options: Any, error: Any, message: str) ->
         gpusolve.nnls(A, b, **options)
 
 
-def test_gram_is_rejected_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    with pytest.raises(ValueError, match="CPU only"):
-        gpusolve.nnls(A, b, method="gram")
-
-
 class DLPackArray:
     """A CPU array that supports the DLPack protocol only."""
 

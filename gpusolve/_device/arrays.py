@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -309,6 +309,40 @@ def systems_offsets(array: Array, core: int, batch: tuple[int, ...]) -> Array:
             places = (offsets.reshape(-1, 1) + places).reshape(-1)
         offsets = places
     return xp.zeros(1, np.int64) if offsets is None else offsets
+
+
+class BatchOffsets(NamedTuple):
+    """Where each system of a batch begins; see ``batch.cuh``.
+
+    Attributes
+    ----------
+    offset : (systems,) int64 array or None
+        In elements from the first of the array.
+    stride : int64
+        The distance between systems, if `offset` is None.
+    """
+
+    offset: Array | None
+    stride: np.int64
+
+
+def batch_offsets(array: Array, core: int, batch: tuple[int, ...]) -> BatchOffsets:
+    """Where each system of a batch begins, with an array of offsets only if necessary.
+
+    The parameters are those of :func:`systems_offsets`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> batch_offsets(np.zeros((5, 4, 3)), 2, (5,))
+    BatchOffsets(offset=None, stride=np.int64(12))
+    """
+    leading = array.ndim - core
+    shape, strides = array.shape[:leading], array.strides[:leading]
+    merged = _merged(shape, strides, array.itemsize, batch)
+    if len(merged) > 1:
+        return BatchOffsets(systems_offsets(array, core, batch), np.int64(0))
+    return BatchOffsets(None, np.int64(merged[0][1] if merged else 0))
 
 
 @functools.lru_cache(CACHED)

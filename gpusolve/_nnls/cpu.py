@@ -14,6 +14,8 @@ from .._device.launch import ceil_div, pieces
 from .._device.threads import cores, one_blas_thread
 from ..reference._certificate import hidden_by_rounding
 from ..reference._nnls_qr import (
+    BY_GRAM,
+    BY_QR,
     ITERATION_LIMIT,
     NOT_FINITE,
     Solution,
@@ -134,6 +136,7 @@ def solve_chunk(problem: Problem, chunk: slice, method: str) -> Solution:
         return solve_finite(problem, A, b, start, method)
     solution = Solution.blank((len(b),), n, b.dtype)
     solution.status[:] = NOT_FINITE
+    solution.method[:] = BY_QR if method == "qr" else BY_GRAM
     if finite.any():
         part = solve_finite(
             problem, A if A.ndim == 2 else A[finite], b[finite], start[finite], method

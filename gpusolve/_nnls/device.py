@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from .._device.arrays import Array, part_of, strided, systems_offsets
+from .._device.arrays import Array, batch_offsets, part_of, strided
 from .._device.kernels import Device
 from .._device.launch import ceil_div
 from ..reference._nnls_qr import Solution
 from .inputs import Problem
 from .nnls_gram_kernel import nnls_gram
-from .nnls_qr_kernel import Systems, Unsettled, nnls_qr, systems_per_launch
+from .nnls_qr_kernel import Systems, nnls_qr, systems_per_launch
 
 WIDE = 2
 """Matrices with more columns than this number times their rows are solved by QR: most
@@ -28,7 +28,7 @@ def nnls(problem: Problem, device: Device, method: str) -> Solution:
     solution = empty_solution(problem, device)
     total, batch = math.prod(problem.batch), problem.batch
     A, b = without_copies(strided(problem.A)), strided(problem.b)
-    A_offset, b_offset = systems_offsets(A, 2, batch), systems_offsets(b, 1, batch)
+    A_offset, b_offset = batch_offsets(A, 2, batch), batch_offsets(b, 1, batch)
     most, first = systems_per_launch(problem, device), 0
     while first < total:
         part = slice(first, min(first + most, total))
@@ -36,10 +36,11 @@ def nnls(problem: Problem, device: Device, method: str) -> Solution:
             problem,
             part,
             A,
-            part_of(A_offset, 1, part),
+            A_offset,
             b,
-            part_of(b_offset, 1, part),
+            b_offset,
             Solution(*[part_of(field, len(batch), part) for field in solution]),
+            device.zeros((2,), np.uint64),
         )
         try:
             solve(systems, device, method)
@@ -60,9 +61,7 @@ def solve(systems: Systems, device: Device, method: str) -> None:
     elif method == "gram":
         nnls_gram(systems, device)
     else:
-        unsettled = Unsettled(
-            device.empty((systems.total,), np.int64), device.zeros((1,), np.uint64)
-        )
+        unsettled = device.empty((systems.total,), np.int64)
         nnls_gram(systems, device, unsettled)
         nnls_qr(systems, device, unsettled)
 
@@ -90,5 +89,6 @@ def empty_solution(problem: Problem, device: Device) -> Solution:
         status=device.empty(batch, np.int32),
         n_updates=device.empty(batch, np.int32),
         n_downdates=device.empty(batch, np.int32),
-        repaired=device.zeros(batch, np.bool_),
+        repaired=device.empty(batch, np.bool_),
+        method=device.empty(batch, np.uint8),
     )

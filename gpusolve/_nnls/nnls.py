@@ -58,8 +58,8 @@ class NNLSResult:
         Whether the system was solved a second time, because the first solution was not
         certified: by ``"qr"`` after ``"gram"``, or with a larger threshold for
         dependent columns.
-    method : str
-        The method that solved the systems that are not `repaired`.
+    method : (...,) uint8 array
+        The method that found x: 0 for ``"gram"``, 1 for ``"qr"``.
     """
 
     x: Array
@@ -71,7 +71,7 @@ class NNLSResult:
     n_updates: Array
     n_downdates: Array
     repaired: Array
-    method: str
+    method: Array
 
     def __iter__(self) -> Iterator[Array]:
         return iter((self.x, self.rnorm))
@@ -107,11 +107,12 @@ def nnls(
         The right-hand sides. The leading axes of `A` and `b` broadcast; a matrix that
         is shared by several right-hand sides is not copied.
     method : {"auto", "qr", "gram"}
-        ``"qr"`` updates a QR factorisation of the passive columns. It is accurate even
-        for ill-conditioned systems. ``"gram"`` works on ``A^T A``, vectorised over the
-        batch, on the CPU only. ``"auto"`` is ``"qr"`` on a GPU. On the CPU it is
-        ``"gram"``, followed by batched QR factorisations for the systems that
-        ``"gram"`` could not certify to a few eps.
+        ``"gram"`` works on ``A^T A``, and corrects x by ``b - A x``. ``"qr"`` updates a
+        QR factorisation of the passive columns. It is slower, but accurate even for
+        ill-conditioned systems. ``"auto"`` is ``"gram"``, followed by ``"qr"`` for the
+        systems that ``"gram"`` could not certify to a few eps. On a GPU it is ``"qr"``
+        alone for matrices with more than twice as many columns as rows, or if
+        ``A^T A`` does not fit into memory.
     warm_start : (..., n) array_like, optional
         An initial guess of x. The passive set starts with its positive, finite entries.
     l1, l2 : float
@@ -141,18 +142,21 @@ def nnls(
 
     Notes
     -----
-    The method is Lawson & Hanson's [1]_ in the form of Luo & Duraiswami [2]_. The
-    entering variable is the one of steepest descent per unit of column norm, so
-    scaling the columns of A changes nothing but the scale of x. Columns and right-hand
-    sides are scaled by powers of two, which is exact.
+    The method is Lawson & Hanson's [1]_; ``"qr"`` is the form of Luo & Duraiswami [2]_.
+    The entering variable is the one of steepest descent per unit of column norm, so
+    scaling the columns of A changes nothing but the scale of x. On a GPU, ``"gram"``
+    lets up to 16 variables enter at once. A thread, a warp, a block or all blocks solve
+    one system together, by its size. Columns and right-hand sides are scaled by powers
+    of two, which is exact.
 
     A column counts as dependent on the passive columns if its part orthogonal to them
     has a norm of at most ``4 eps (|a_j| + sum_k |a_k c_k|)``, where c are the
     coefficients of its projection. A part that small may be pure rounding error.
 
     float32 input gives float32 output, and so does float16; other real dtypes give
-    float64. On the CPU all computation is in float64. On a GPU the kernel is launched
-    on the current stream, with no host synchronisation except to check 64-bit integers;
+    float64. On the CPU, and by ``"gram"`` on a GPU, all computation is in float64.
+    Kernels are launched on the current stream, with no host synchronisation except to
+    check 64-bit integers;
     float32 kernels flush subnormal numbers to zero, as all kernels of CuPy do. NaN or
     infinity in one system does not affect the others.
 
@@ -182,10 +186,10 @@ def nnls(
     >>> bool(result.kkt.max() < 1e-15)
     True
 
-    The number of systems that were solved a second time:
+    The number of systems that were solved by each method:
 
-    >>> int(result.repaired.sum())
-    0
+    >>> np.bincount(result.method, minlength=2)
+    array([3, 0])
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {METHODS}, got {method!r}")
@@ -197,6 +201,4 @@ def nnls(
             fields = cpu.nnls(problem, method)
         else:
             fields = device.nnls(problem, target, method)
-    solver = "qr" if method == "qr" else "gram"
-    found = {name: unwrapped(field) for name, field in fields._asdict().items()}
-    return NNLSResult(**found, method=solver)
+    return NNLSResult(*[unwrapped(field) for field in fields])

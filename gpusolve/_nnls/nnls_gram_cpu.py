@@ -31,7 +31,14 @@ from ..reference._certificate import (
     residual,
     size_to_b,
 )
-from ..reference._nnls_qr import CONVERGED, ITERATION_LIMIT, Solution, outcome
+from ..reference._nnls_gram import fitted
+from ..reference._nnls_qr import (
+    BY_GRAM,
+    CONVERGED,
+    ITERATION_LIMIT,
+    Solution,
+    outcome,
+)
 from ..reference._scaling import Array, Indices, Mask, ScaledSystem
 
 PANEL = 32
@@ -114,14 +121,6 @@ def multiply(
     if transpose:
         return np.asarray(np.matmul(vectors[:, None], A)[:, 0])
     return np.asarray(np.matmul(A, vectors[:, :, None])[:, :, 0])
-
-
-def fitted(system: ScaledSystem, x: Array) -> Array:
-    """``A x``, followed by ``damping x`` if there is an l2 penalty."""
-    product = np.matmul(system.A, x[..., None])[..., 0]
-    if not system.has_ridge:
-        return np.asarray(product)
-    return np.concatenate([product, system.damping * x], axis=-1)
 
 
 class Gram:
@@ -539,6 +538,7 @@ def nnls_gram(
         n_updates=batch.n_updates,
         n_downdates=batch.n_downdates,
         repaired=np.zeros(len(start), bool),
+        method=np.full(len(start), BY_GRAM, np.uint8),
     )
     return solution, is_convincing(system, x, found, tol)
 

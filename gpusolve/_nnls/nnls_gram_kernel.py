@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, contiguous, namespace, systems_offsets
+from .._device.arrays import Array, batch_offsets, contiguous, namespace
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import WARP, ceil_div, round_up
-from .nnls_qr_kernel import Systems, Unsettled
+from .nnls_qr_kernel import Systems
 
 THREAD_VARIABLES, THREAD_ENTRIES = 6, 24
 """The most variables, and entries of a matrix, for a thread to solve a system."""
@@ -39,6 +39,11 @@ class Team(NamedTuple):
     """Of a block."""
     stride: int = 1
     """Distance of an array's elements."""
+
+    @property
+    def is_grid(self) -> bool:
+        """Whether these are all threads of a cooperative launch."""
+        return self.name == "GridTeam"
 
     @property
     def is_small(self) -> bool:
@@ -117,7 +122,7 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
     entries = size.capacity * (size.capacity + 1) // 2
     memories = team.teams // team.stride
     share = (limit - matrix_bytes) // memories // ALIGNMENT * ALIGNMENT
-    if team.name == "GridTeam":
+    if team.is_grid:
         share = 0
     in_shared = vectors <= share
     near = min(entries, (share - in_shared * vectors) // (8 * team.stride))
@@ -155,14 +160,17 @@ class ScaledMatrices(NamedTuple):
     G : (matrices, n, n) array
         ``A^T A``, with the l2 penalty.
     norm, column_scale : (matrices, n) array
-    which : (systems,) int64 array
+    which : (systems,) int64 array or None
+        The index of each system's matrix. If None, it is the system's times `stride`.
+    stride : int64
     """
 
     columns: Array
     G: Array
     norm: Array
     column_scale: Array
-    which: Array
+    which: Array | None
+    stride: np.int64
 
 
 def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
@@ -172,12 +180,13 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     """
     problem, A = systems.problem, systems.A
     (m, n), batch, xp = problem.shape, problem.batch, namespace(A)
-    matrices = math.prod(A.shape[:-2])
-    if matrices == math.prod(batch):
-        matrices, offsets = systems.total, systems.A_offset
-        which = xp.arange(matrices, dtype=np.int64)
-    else:
-        offsets = systems_offsets(A, 2, A.shape[:-2])
+    matrices, total = math.prod(A.shape[:-2]), math.prod(batch)
+    offsets, first, which = systems.A_offset, np.int64(0), None
+    own = matrices == total and total > 1
+    if own:
+        matrices, first = systems.total, np.int64(systems.part.start)
+    elif matrices > 1:
+        offsets = batch_offsets(A, 2, A.shape[:-2])
         indices = xp.arange(matrices, dtype=np.int64).reshape(A.shape[:-2])
         which = contiguous(xp.broadcast_to(indices, batch)).reshape(-1)[systems.part]
     columns = device.empty((matrices, n, m), np.float64)
@@ -189,7 +198,10 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
         (matrices * ceil_div(n, SCALE_TILE),),
         (SCALE_THREADS,),
         (
-            *_given(A, offsets),
+            A,
+            *offsets,
+            first,
+            *_strides(A),
             np.int32(m),
             np.int32(n),
             np.float64(math.sqrt(problem.l2)),
@@ -200,18 +212,15 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     )
     G = xp.matmul(columns, columns.swapaxes(-1, -2))
     G.reshape(matrices, n * n)[:, :: n + 1] += problem.l2 * column_scale**2
-    return ScaledMatrices(columns, G, norm, column_scale, which)
+    return ScaledMatrices(columns, G, norm, column_scale, which, np.int64(own))
 
 
-def _given(A: Array, offsets: Array) -> tuple[object, ...]:
-    """The arguments of a kernel for the matrices, read in place."""
-    strides = [np.int64(stride // A.itemsize) for stride in A.strides[-2:]]
-    return A, offsets, *strides
+def _strides(A: Array) -> list[np.int64]:
+    """The strides of rows and columns in elements."""
+    return [np.int64(stride // A.itemsize) for stride in A.strides[-2:]]
 
 
-def nnls_gram(
-    systems: Systems, device: Device, unsettled: Unsettled | None = None
-) -> None:
+def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> None:
     """Solve the systems on the current stream, and list those that are unsettled."""
     problem, A, b = systems.problem, systems.A, systems.b
     (m, n), dtype, count = problem.shape, problem.dtype, systems.total
@@ -223,26 +232,30 @@ def nnls_gram(
     (kernel,) = device.kernels("nnls_gram", instances)
     resident = kernel.resident_blocks(team.threads, layout.shared)
     blocks = ceil_div(count, team.teams)
-    if team.name == "GridTeam":
+    if team.is_grid:
         blocks = min(resident, ceil_div(max(m, n), team.threads // WARP))
     elif layout.workspace or layout.matrix:
         blocks = min(blocks, resident)
     if team.is_small:
-        matrices = [*_given(A, systems.A_offset), *[None] * 5]
+        matrices = [A, *systems.A_offset, *_strides(A), *[None] * 5, np.int64(0)]
     else:
         scaled = scale_matrices(systems, device)
-        matrices = [None, None, np.int64(0), np.int64(0), *scaled]
-    workspaces = 1 if team.name == "GridTeam" else blocks
-    workspace = device.empty((max(1, layout.workspace * workspaces),), np.uint8)
-    barrier = device.zeros((ALIGNMENT * (1 + 2 * blocks),), np.uint8)
+        matrices = [None, None, *[np.int64(0)] * 3, *scaled]
+    workspace = barrier = None
+    if layout.workspace:
+        workspaces = 1 if team.is_grid else blocks
+        workspace = device.empty((layout.workspace * workspaces,), np.uint8)
+    if team.is_grid:
+        barrier = device.zeros((ALIGNMENT * (1 + 2 * blocks),), np.uint8)
     kernel(
         (blocks,),
         (team.threads,),
         (
             *matrices,
             b,
-            systems.b_offset,
+            *systems.b_offset,
             np.int64(b.strides[-1] // b.itemsize),
+            np.int64(systems.part.start),
             np.int64(count),
             np.int32(m),
             np.int32(n),
@@ -252,8 +265,9 @@ def nnls_gram(
             np.int32(min(problem.iteration_limit, 2**31 - 1)),
             np.int32(problem.start is not None),
             np.int32(problem.maxiter is not None),
-            *systems.solution[:-1],
-            *((None, None) if unsettled is None else unsettled),
+            *systems.solution,
+            listed,
+            systems.counters,
             np.int64(layout.matrix),
             np.int64(layout.vectors),
             np.int64(layout.near),
@@ -264,5 +278,5 @@ def nnls_gram(
             barrier,
         ),
         shared_mem=layout.shared,
-        cooperative=team.name == "GridTeam",
+        cooperative=team.is_grid,
     )

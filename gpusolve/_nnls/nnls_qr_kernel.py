@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array
+from .._device.arrays import Array, BatchOffsets
 from .._device.kernels import CUDA_TYPES, Device, Kernel
 from .._device.launch import (
     CACHED,
@@ -123,19 +123,22 @@ class Systems(NamedTuple):
     A, b : array
         The matrices and right-hand sides of the whole batch. A matrix that systems
         share is there once.
-    A_offset, b_offset : (total,) int64 array
-        The offset of each system in elements.
+    A_offset, b_offset : BatchOffsets
+        Where each system of the batch begins.
     solution : Solution
         Of these systems; its x holds the starting points.
+    counters : (2,) uint64 array
+        ``BatchCounters`` of ``batch.cuh``: zeros.
     """
 
     problem: Problem
     part: slice
     A: Array
-    A_offset: Array
+    A_offset: BatchOffsets
     b: Array
-    b_offset: Array
+    b_offset: BatchOffsets
     solution: Solution
+    counters: Array
 
     @property
     def total(self) -> int:
@@ -149,21 +152,6 @@ class Systems(NamedTuple):
         return m + (n if self.problem.l2 > 0 else 0)
 
 
-class Unsettled(NamedTuple):
-    """The systems of a launch that another method could not settle.
-
-    Attributes
-    ----------
-    listed : (total,) int64 array
-        Its first elements are their indices in the launch, in any order.
-    number : (1,) uint64 array
-        How many they are. The host does not read it.
-    """
-
-    listed: Array
-    number: Array
-
-
 def systems_per_launch(problem: Problem, device: Device) -> int:
     """Limit on the systems of one launch; with a watchdog, a few per block."""
     if not device.has_watchdog:
@@ -175,10 +163,10 @@ def systems_per_launch(problem: Problem, device: Device) -> int:
     return blocks * max(1, int(LAUNCH_SECONDS * BLOCK_SPEED / max(1, work)))
 
 
-def nnls_qr(
-    systems: Systems, device: Device, unsettled: Unsettled | None = None
-) -> None:
-    """Solve the systems, or those that are unsettled, on the current stream.
+def nnls_qr(systems: Systems, device: Device, listed: Array | None = None) -> None:
+    """Solve the systems, or those that are listed, on the current stream.
+
+    The host does not read how many are listed.
 
     The workspace is allocated last, because it may take all free memory.
     """
@@ -186,7 +174,6 @@ def nnls_qr(
     (m, n), dtype = problem.shape, problem.dtype
     real = dtype.type
     of_block, kernel, resident = _kernel_of(systems.rows, n, dtype, device)
-    next_system = device.zeros((1,), np.uint64)
     workspace, blocks = allocate_workspace(
         device, min(systems.total, resident), of_block.workspace_bytes
     )
@@ -195,12 +182,13 @@ def nnls_qr(
         (of_block.threads,),
         (
             A,
-            systems.A_offset,
+            *systems.A_offset,
             np.int64(A.strides[-2] // A.itemsize),
             np.int64(A.strides[-1] // A.itemsize),
             b,
-            systems.b_offset,
+            *systems.b_offset,
             np.int64(b.strides[-1] // b.itemsize),
+            np.int64(systems.part.start),
             np.int64(systems.total),
             np.int32(m),
             np.int32(n),
@@ -208,10 +196,10 @@ def nnls_qr(
             real(math.sqrt(problem.l2)),
             real(problem.tolerance),
             np.int32(min(problem.iteration_limit, 2**31 - 1)),
-            np.int32(unsettled is not None or problem.start is not None),
+            np.int32(listed is not None or problem.start is not None),
             *systems.solution,
-            next_system,
-            *((None, None) if unsettled is None else unsettled),
+            systems.counters,
+            listed,
             *of_block.numbers,
             workspace,
             np.int64(of_block.workspace_bytes),

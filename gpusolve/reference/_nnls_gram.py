@@ -9,6 +9,8 @@ the same names for the steps.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +24,7 @@ from ._certificate import (
     size_to_b,
 )
 from ._nnls_qr import (
+    BY_GRAM,
     CONVERGED,
     ITERATION_LIMIT,
     NOT_FINITE,
@@ -368,4 +371,5 @@ def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> S
         x, found = run.solve(start if (start > 0).any() else None, maxiter)
     status = outcome(system, x, found, run.status, tol)
     counts = run.nit, status, run.n_updates, run.n_downdates
-    return Solution(x, *found[:3], *counts, repaired=np.False_)  # type: ignore[arg-type]
+    fields: list[Any] = [x, *found[:3], *counts, np.False_, np.uint8(BY_GRAM)]
+    return Solution(*fields)

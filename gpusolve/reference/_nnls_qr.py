@@ -30,6 +30,9 @@ ITERATION_LIMIT = 1
 NOT_FINITE = 2
 UNCERTIFIED = 3
 
+BY_GRAM = 0
+BY_QR = 1
+
 ORTHOGONALITY = 0.5
 """A vector is projected again if its norm falls below this part of its norm before."""
 
@@ -60,6 +63,7 @@ class Solution(NamedTuple):
     n_updates: NDArray[np.int32]
     n_downdates: NDArray[np.int32]
     repaired: NDArray[np.bool_]
+    method: NDArray[np.uint8]
 
     @classmethod
     def blank(cls, batch: tuple[int, ...], n: int, dtype: np.dtype[Any]) -> Solution:
@@ -67,7 +71,7 @@ class Solution(NamedTuple):
         reals = ((*batch, n), batch, (*batch, n), batch)
         fields: list[Any] = [np.full(shape, np.nan, dtype) for shape in reals]
         fields += [np.zeros(batch, np.int32) for _ in range(4)]
-        fields += [np.zeros(batch, bool)]
+        fields += [np.zeros(batch, bool), np.full(batch, BY_QR, np.uint8)]
         return cls(*fields)
 
     def put(self, at: Any, found: Solution) -> None:
@@ -417,7 +421,8 @@ def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> S
         if (good and is_settled(system, found)) or run.status == ITERATION_LIMIT:
             break
         start = np.zeros_like(start)
-    return Solution(*best, *[caution > CAUTIONS[0]])
+    best += [np.bool_(caution > CAUTIONS[0]), np.uint8(BY_QR)]
+    return Solution(*best)
 
 
 def outcome(

@@ -1,0 +1,19 @@
+// The systems of a batch: where their arrays begin, and their counters.
+
+#pragma once
+
+/// The offset of each system in elements: offset[k], or k * stride if `offset` is null.
+struct BatchOffsets {
+    const long long* offset;
+    long long stride;
+
+    __device__ __forceinline__ long long operator[](long long k) const {
+        return offset == nullptr ? k * stride : offset[k];
+    }
+};
+
+/// Counters of a launch, which are zero before it: the systems that blocks have taken, and those
+/// that are listed for another method.
+struct BatchCounters {
+    unsigned long long taken, listed;
+};
