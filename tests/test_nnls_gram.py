@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from oracles import scipy_rnorm, violation
 
-from gpusolve import reference
+import gpusolve
+from gpusolve import _emulator, reference
 from gpusolve._device import kernels
 from gpusolve._nnls import device, nnls_gram_kernel
 from gpusolve._nnls.inputs import validate
@@ -40,6 +41,7 @@ def solve(A: Array, b: Array, **options: Any) -> Solution:
 def use(team: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this team solve systems of any size."""
     monkeypatch.setattr(nnls_gram_kernel, "teams_for", lambda *_: [TEAMS[team]])
+    monkeypatch.setattr(nnls_gram_kernel, "choose", choose.__wrapped__)
 
 
 def assert_optimal(
@@ -226,9 +228,50 @@ def test_iteration_limit(
         np.testing.assert_array_equal(found.nit, np.minimum(full.nit, maxiter))
 
 
+@pytest.mark.parametrize("limit", [40 * 30 * 8 * 4, 40 * 30 * 8])
+def test_less_memory_changes_no_bit(
+    limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The scaled matrices of a few systems fit into memory at the same time."""
+    A, b = rng.random((9, 40, 33)), rng.random((9, 40))
+    start = rng.random((9, 33))
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    expected = gpusolve.nnls(A, b, warm_start=start)
+    monkeypatch.setattr(_emulator, "empty", with_limit(_emulator.empty, 2 * limit))
+    found = gpusolve.nnls(A, b, warm_start=start)
+    assert not found.method.any()
+    np.testing.assert_array_equal(found.x, expected.x)
+    np.testing.assert_array_equal(found.nit, expected.nit)
+
+
+def test_without_memory_for_one_matrix_qr_is_used(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    A, b = rng.random((3, 40, 33)), rng.random((3, 40))
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    expected = gpusolve.nnls(A, b, method="qr")
+    monkeypatch.setattr(_emulator, "empty", with_limit(_emulator.empty, 10_000))
+    found = gpusolve.nnls(A, b)
+    assert found.method.all()
+    np.testing.assert_array_equal(found.x, expected.x)
+    with pytest.raises(MemoryError):
+        gpusolve.nnls(A, b, method="gram")
+
+
+def with_limit(empty: Any, limit: int) -> Any:
+    """An allocation that fails for arrays of more than `limit` bytes."""
+
+    def limited(shape: Any, dtype: Any) -> Any:
+        if np.prod(shape) * np.dtype(dtype).itemsize > limit:
+            raise MemoryError
+        return empty(shape, dtype)
+
+    return limited
+
+
 def test_team_for_each_size() -> None:
     def chosen(m: int, n: int, systems: int = 1000, limit: int = 225 * 1024) -> str:
-        return choose(Size(m, n, m), systems, False, limit)[0].name
+        return choose(Size(m, n, m), systems < 5, False, limit)[0].name
 
     assert chosen(3, 3) == "ThreadTeam"
     assert chosen(30, 10) == "WarpTeam"
@@ -237,4 +280,4 @@ def test_team_for_each_size() -> None:
     assert chosen(64, 33) == "BlockTeam"
     assert chosen(5000, 2000) == "BlockTeam"
     assert chosen(5000, 2000, systems=1) == "GridTeam"
-    assert teams_for(Size(2, 10_000, 2), 1)[0].name == "BlockTeam"
+    assert teams_for(Size(2, 10_000, 2), True)[0].name == "BlockTeam"

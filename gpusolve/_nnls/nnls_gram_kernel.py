@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from .._device.arrays import Array, batch_offsets, contiguous, namespace
 from .._device.kernels import CUDA_TYPES, Device
-from .._device.launch import WARP, ceil_div, round_up
+from .._device.launch import CACHED, WARP, ceil_div, round_up
 from .nnls_qr_kernel import Systems
 
 THREAD_VARIABLES, THREAD_ENTRIES = 6, 24
@@ -83,6 +84,8 @@ class Layout(NamedTuple):
         Shared memory of the block.
     workspace : int
         Global memory of a team.
+    numbers : tuple
+        Arguments of the kernel.
     """
 
     matrix: int
@@ -92,17 +95,18 @@ class Layout(NamedTuple):
     team: int
     shared: int
     workspace: int
+    numbers: tuple[np.generic, ...]
 
 
-def teams_for(size: Size, systems: int) -> list[Team]:
-    """Teams for systems of this size, the best first."""
+def teams_for(size: Size, few: bool) -> list[Team]:
+    """Teams for systems of this size, of which there are `few`; the best first."""
     m, n = size.m, size.n
     teams = []
     if n <= THREAD_VARIABLES and m * n <= THREAD_ENTRIES:
         teams.append(Team("ThreadTeam", 128, 128, 128))
     if n <= WARP_VARIABLES and m <= WARP_ROWS:
         teams.append(Team("WarpTeam", 4 * WARP, 4))
-    if size.capacity >= GRID_VARIABLES and systems <= GRID_SYSTEMS:
+    if size.capacity >= GRID_VARIABLES and few:
         teams.append(Team("GridTeam", 256))
     threads = min(BLOCK_THREADS, max(2 * WARP, round_up(max(m, n), WARP)))
     return [*teams, Team("BlockTeam", threads)]
@@ -125,26 +129,31 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
     if team.is_grid:
         share = 0
     in_shared = vectors <= share
-    near = min(entries, (share - in_shared * vectors) // (8 * team.stride))
-    near_bytes = round_up(8 * max(near, 0) * team.stride, ALIGNMENT)
-    far_bytes = round_up(8 * (entries - max(near, 0)) * team.stride, ALIGNMENT)
+    left = max(0, share - in_shared * vectors)
+    near = min(entries, left // (8 * team.stride))
+    near_bytes = round_up(8 * near * team.stride, ALIGNMENT)
+    far_bytes = round_up(8 * (entries - near) * team.stride, ALIGNMENT)
     of_team = near_bytes + in_shared * vectors
+    workspace = far_bytes + (not in_shared) * vectors
+    bytes_of_kernel = map(np.int64, (matrix_bytes, vectors, near, of_team))
     return Layout(
         matrix=matrix_bytes,
         vectors=vectors,
         in_shared=in_shared,
-        near=max(near, 0),
+        near=near,
         team=of_team,
         shared=matrix_bytes + memories * of_team,
-        workspace=far_bytes + (not in_shared) * vectors,
+        workspace=workspace,
+        numbers=(*bytes_of_kernel, np.int32(in_shared), np.int64(workspace)),
     )
 
 
+@functools.lru_cache(CACHED)
 def choose(
-    size: Size, systems: int, shared_matrix: bool, limit: int
+    size: Size, few: bool, shared_matrix: bool, limit: int
 ) -> tuple[Team, Layout]:
     """The first team whose memory fits; a small one needs shared memory only."""
-    for team in teams_for(size, systems):
+    for team in teams_for(size, few):
         layout = layout_of(team, size, shared_matrix, limit)
         if not (team.is_small and (layout.workspace or layout.shared > limit)):
             break
@@ -227,7 +236,7 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
     size = Size(m, n, systems.rows)
     shared_matrix = math.prod(A.shape[:-2]) == 1
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
-    team, layout = choose(size, count, shared_matrix, limit)
+    team, layout = choose(size, count <= GRID_SYSTEMS, shared_matrix, limit)
     instances = (f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>",)
     (kernel,) = device.kernels("nnls_gram", instances)
     resident = kernel.resident_blocks(team.threads, layout.shared)
@@ -268,13 +277,9 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
             *systems.solution,
             listed,
             systems.counters,
-            np.int64(layout.matrix),
-            np.int64(layout.vectors),
-            np.int64(layout.near),
-            np.int64(layout.team),
-            np.int32(layout.in_shared),
+            *layout.numbers[:-1],
             workspace,
-            np.int64(layout.workspace),
+            layout.numbers[-1],
             barrier,
         ),
         shared_mem=layout.shared,
