@@ -19,6 +19,8 @@ from monoids import square
 import gpusolve
 from gpusolve import _emulator
 from gpusolve._device import kernels
+from gpusolve._nnls import nnls_gram_kernel
+from gpusolve._nnls.nnls_gram_kernel import Team
 from gpusolve.gam import BSplines, boost, make_learners
 from gpusolve.gam.boosting import Path as Steps
 from gpusolve.sparse import multiply, spmv
@@ -215,9 +217,9 @@ def nnls(
             A = np.ascontiguousarray(A.swapaxes(1, 2)).swapaxes(1, 2)
         if warm:
             options["warm_start"] = np.ones((systems, n))
-        found = on_emulator(gpusolve.nnls, A, b, **options)
+        found = on_emulator(gpusolve.nnls, A, b, method="qr", **options)
         if "maxiter" not in options:
-            expected = gpusolve.nnls(A, b, **options)
+            expected = gpusolve.nnls(A, b, method="qr", **options)
             np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
             assert (found.status == expected.status).all()
             assert found.n_downdates.sum() > 0
@@ -232,11 +234,56 @@ def nnls_in_attempts() -> None:
     A[:, :, 4:] = 1e-13 * generator.standard_normal((6, 5, 3)) - A[:, :, 1:4]
     b = generator.standard_normal((6, 5))
     b[2, 0] = np.nan
-    found = on_emulator(gpusolve.nnls, A, b)
+    found = on_emulator(gpusolve.nnls, A, b, method="qr")
     assert found.repaired.any()
     assert found.status[2] == 2
     assert_equal(np.isnan(found.rnorm), np.arange(6) == 2)
 
+
+def nnls_gram(
+    team: Team,
+    m: int,
+    n: int,
+    *,
+    systems: int = 3,
+    shared: bool = False,
+    warm: bool = False,
+    width: float = 0,
+    limit: int | None = None,
+    **options: Any,
+) -> Callable[[], None]:
+    """Systems of a team; with a `width`, of Gaussians that are nearly dependent.
+
+    The last system has NaN. `limit` is that of shared memory.
+    """
+
+    def run() -> None:
+        generator = rng()
+        A = generator.random((1 if shared else systems, m, n)) - 0.2
+        if width:
+            A[:] = np.exp(-(((np.arange(m)[:, None] - np.arange(n)) / width) ** 2))
+        b = generator.random((systems, m))
+        b[-1, 0] = np.nan
+        if warm:
+            options["warm_start"] = np.ones((systems, n))
+        device = kernels.EmulatedDevice
+        shared_memory = limit or device.shared_memory_per_block
+        with (
+            mock.patch.object(nnls_gram_kernel, "teams_for", lambda *_: [team]),
+            mock.patch.object(device, "shared_memory_per_block", shared_memory),
+        ):
+            found = on_emulator(gpusolve.nnls, A, b, method="gram", **options)
+        expected = gpusolve.nnls(A, b, method="qr", **options)
+        assert_equal(found.status, expected.status)
+        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
+        assert found.n_downdates.sum() > 0
+
+    return run
+
+
+WARP = Team("WarpTeam", 64, 2)
+BLOCK = Team("BlockTeam", 96)
+GRID = Team("GridTeam", 64)
 
 RUNS: dict[str, list[Callable[[], None]]] = {
     "block_primitives.cu": [reduce_in_shared_memory, reduce_repeatedly],
@@ -264,6 +311,15 @@ RUNS: dict[str, list[Callable[[], None]]] = {
     ],
     "gram.cu": [gram_matrices(300, 3), gram_matrices(60, 15)],
     "map.cu": [map_elements],
+    "nnls_gram.cu": [
+        nnls_gram(Team("ThreadTeam", 128, 128, 128), 5, 4),
+        nnls_gram(WARP, 16, 12),
+        nnls_gram(WARP, 16, 12, shared=True, warm=True, l2=0.1),
+        nnls_gram(BLOCK, 50, 40),
+        nnls_gram(BLOCK, 40, 50, shared=True, warm=True, l2=0.1),
+        nnls_gram(BLOCK, 48, 48, width=2.5),
+        nnls_gram(GRID, 40, 70),
+    ],
     "nnls_qr.cu": [
         nnls(3, 16, 24),
         nnls(3, 16, 24, order="F"),
