@@ -27,6 +27,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
+from unittest import mock
 
 import harness
 import numpy as np
@@ -39,6 +40,8 @@ from gpusolve import gam, sparse
 from gpusolve._blocks.scan_kernel import tile_for
 from gpusolve._device.config import config
 from gpusolve._device.kernels import CudaDevice
+from gpusolve._nnls import nnls_gram_kernel
+from gpusolve._nnls.nnls_gram_kernel import Team
 from gpusolve._nnls.nnls_qr_kernel import (
     STATIC_SHARED_MEMORY,
     region_bytes,
@@ -585,6 +588,8 @@ def nnls_problems() -> Iterator[tuple[str, Maker]]:
             f"nnls, {regions} of 3 regions in shared memory",
             partial(nnls_in_regions, regions),
         )
+    for name, (team, m, n) in TEAMS.items():
+        yield f"nnls, by {name}", partial(nnls_by_team, team, m, n)
     yield "nnls, strided", lambda s: nnls(strided, {}, s)
     yield "nnls, Fortran order", lambda s: nnls(in_fortran_order, {}, s)
     yield (
@@ -664,7 +669,25 @@ def nnls_in_regions(regions: int, settings: Settings) -> Call:
     m, n = shape_in_regions(regions, limit)
     found = regions_that_fit(region_bytes(m, n, 8), limit)
     assert found == regions, f"{m} x {n} has {found} regions in shared memory"
-    return Call(solved, systems_of(2, m, n), {}, None, 1e-8)
+    return Call(solved, systems_of(2, m, n), {"method": "qr"}, None, 1e-8)
+
+
+TEAMS = {
+    "threads": (Team("ThreadTeam", 128, 128, 128), 3, 3),
+    "warps": (Team("WarpTeam", 128, 4), 30, 12),
+    "blocks": (Team("BlockTeam", 128), 60, 40),
+    "the grid": (Team("GridTeam", 128), 24, 16),
+}
+"""Each kind of team of the Gram method, and the size of its systems."""
+
+
+def nnls_by_team(team: Team, m: int, n: int, settings: Settings) -> Call:
+    def by_gram(*given: Any) -> Any:
+        with mock.patch.object(nnls_gram_kernel, "teams_for", return_value=[team]):
+            return solved(*given, method="gram")
+
+    systems = settings.size(300, 3) if team.is_small else 3
+    return Call(by_gram, systems_of(systems, m, n), {}, None, 1e-8)
 
 
 def nnls_of_the_paper(name: str, settings: Settings) -> Call:
@@ -818,7 +841,9 @@ SANITIZED = (
     "sparse.multiply, merge",
     "sparse.spmv, csr",
     "nnls, 3 of 3 regions in shared memory",
-    "nnls, strided",
+    "nnls, by warps",
+    "nnls, by blocks",
+    "nnls, by the grid",
     "gam.boost, stacked",
     "gam.boost, gram",
 )

@@ -390,7 +390,7 @@ struct GramSystem {
     __device__ int b_shift() const { return Floating<double>::exponent(b_scale); }
 
     /// out = b - A x in twice the working precision, and then -damping x in the rows of the l2
-    /// penalty. A thread stores the elements of its rank. Begins and ends with a barrier.
+    /// penalty. A thread stores the elements of its rank. Ends with a barrier.
     __device__ void make_residual(Reals out) {
         for_each<Team>(options.n, [&](int j) { at.all_x[j] = 0; });
         team.sync();
@@ -450,7 +450,6 @@ struct GramSystem {
         Reals out = at.witness;
         bool follows = false;
         for (int k = 0; k < 2; ++k, out = at.residual) {
-            team.sync();
             make_residual(out);
             if (k == 1) break;
             correct();
@@ -498,7 +497,7 @@ struct GramSystem {
                 square_root(fit_and_length.a)};
     }
 
-    /// Let w and c agree with the true residual. Begins and ends with a barrier.
+    /// Let w and c agree with the true residual. Ends without a barrier.
     __device__ void correct_gradient() {
         multiply_passive_columns(at.residual, at.passive_w);
         team.sync();
@@ -509,7 +508,6 @@ struct GramSystem {
         for_each<Team>(options.n, [&](int j) {
             at.c[j] = at.w[j] + combine(at.matrix.G.from(j), options.n, at.x);
         });
-        team.sync();
     }
 
     /// How a system ended.

@@ -193,10 +193,13 @@ class GridTeam {
     static __device__ __forceinline__ int lanes() { return warp_threads; }
     __device__ __forceinline__ void sync() { barrier_.wait(); }
 
-    /// The reduction of one value per thread, with the same bits in every thread.
+    /// The reduction of one value per thread, with the same bits in every thread. The partial
+    /// results of the blocks are double-buffered; values of successive reductions may differ in
+    /// size.
     template <class T, class Op>
     __device__ T reduce(T value, Op op) {
-        T* partial = reinterpret_cast<T*>(partial_) + turn_ * gridDim.x;
+        unsigned char* half = partial_ + turn_ * gridDim.x * alignment_of_arrays;
+        T* partial = reinterpret_cast<T*>(half);
         turn_ ^= 1;
         value = block_.reduce(value, op);
         if (threadIdx.x == 0) partial[blockIdx.x] = value;

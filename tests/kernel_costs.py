@@ -25,6 +25,7 @@ import numpy as np
 import scipy.sparse
 
 import gpusolve
+from benchmarks.experiments import EXPERIMENTS
 from gpusolve import _emulator, sparse
 from gpusolve._emulator._costs import KernelCosts
 from gpusolve._emulator._profile import SECTOR_BYTES, Report
@@ -72,6 +73,10 @@ class Call(NamedTuple):
     run: Callable[[], object]
     floor: float = 0
     moved_limit: float | None = None
+
+
+BLOCK_SIZE = 112
+"""Rows and columns of the systems that a block solves."""
 
 
 # ---- the calls -----------------------------------------------------------------------
@@ -261,9 +266,26 @@ def _learners(rows: int, count: int) -> Learners:
     return make_learners(BSplines.spanning(X, 20).evaluate(X), 20)
 
 
+def _nnls_by_teams() -> Iterator[Call]:
+    """Systems of a thread, of a warp and of a block."""
+    systems = {
+        "thread": (rng().random((256, 3, 3)), rng().random((256, 3))),
+        "warp": (rng().random((64, 30, 10)), rng().random((64, 30))),
+        "warp shared": (rng().random((64, 16)), rng().random((64, 64))),
+        **{
+            f"block {name}": experiment(2, size=BLOCK_SIZE)
+            for name, experiment in EXPERIMENTS.items()
+        },
+    }
+    for name, (A, b) in systems.items():
+        size = b.size * A.shape[-1]
+        yield _call(f"nnls {name}", size, gpusolve.nnls, A, b, method="gram")
+
+
 def _solvers() -> Iterator[Call]:
     A, b = rng().random((4, 24, 16)), rng().random((4, 24))
-    yield _call("nnls", A.size, gpusolve.nnls, A, b)
+    yield _call("nnls", A.size, gpusolve.nnls, A, b, method="qr")
+    yield from _nnls_by_teams()
     rows, count, steps = 1024, 4, 4
     size = rows * count
     yield _call("gram matrices", size, _learners, rows, count)

@@ -34,6 +34,7 @@ from gpusolve._gemv.gemv_kernel import (
     dots_of,
     operands_of,
 )
+from gpusolve._nnls.nnls_gram_kernel import Size, teams_for
 from gpusolve.gam._basis_kernel import instance as basis_instance
 from gpusolve.gam._gram_kernel import instance as learners_instance
 from gpusolve.monoid import as_monoid, segment_sums_of_one
@@ -123,6 +124,7 @@ def all_sources() -> list[Source]:
         Source(
             "", "nnls_qr", "", tuple(f"nnls_qr<{CUDA_TYPES[one]}>" for one in REALS)
         ),
+        *_sources_of_nnls_gram(),
         *_sources_of_monoids(),
         Source("", "segments", "", tuple(f"split_path<{one}>" for one in INDICES)),
         *_sources_of_partition(),
@@ -132,6 +134,19 @@ def all_sources() -> list[Source]:
         *_sources_of_boosting(),
         _source_of_basis(),
     ]
+
+
+def _sources_of_nnls_gram() -> Iterator[Source]:
+    """The kernels for each team: one or few large systems, and many small ones."""
+    numbers = [CUDA_TYPES[one] for one in REALS]
+    few, many = Size(2000, 2000, 2000), Size(3, 3, 3)
+    for team in dict.fromkeys(
+        team.name for size in (few, many) for team in teams_for(size, 1)
+    ):
+        instances = tuple(f"nnls_gram<{number}, {team}>" for number in numbers)
+        yield Source("", "nnls_gram", "", instances)
+    scale = tuple(f"scale_columns<{number}>" for number in numbers)
+    yield Source("", "nnls_gram", "", scale)
 
 
 def _sources_of_monoids() -> Iterator[Source]:

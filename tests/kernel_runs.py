@@ -19,7 +19,9 @@ from monoids import square
 import gpusolve
 from gpusolve import _emulator
 from gpusolve._device import kernels
-from gpusolve.gam import BSplines, boost, make_learners
+from gpusolve._nnls import nnls_gram_kernel
+from gpusolve._nnls.nnls_gram_kernel import Team
+from gpusolve.gam import BSplines, _gram_kernel, boost, make_learners
 from gpusolve.gam.boosting import Path as Steps
 from gpusolve.sparse import multiply, spmv
 
@@ -186,8 +188,12 @@ def boosted(method: str, rows: int, count: int) -> Steps:
 
 
 def boosting(*problem: Any) -> Callable[[], None]:
+    """Several blocks share the rows of a learner if there are 128 or more."""
+
     def run() -> None:
-        found, expected = on_emulator(boosted, *problem), boosted(*problem)
+        with mock.patch.object(_gram_kernel, "ROWS_OF_A_WARP", 8):
+            found = on_emulator(boosted, *problem)
+        expected = boosted(*problem)
         assert_equal(found.selected, expected.selected)
         np.testing.assert_allclose(found.updates, expected.updates, atol=1e-9)
 
@@ -215,9 +221,9 @@ def nnls(
             A = np.ascontiguousarray(A.swapaxes(1, 2)).swapaxes(1, 2)
         if warm:
             options["warm_start"] = np.ones((systems, n))
-        found = on_emulator(gpusolve.nnls, A, b, **options)
+        found = on_emulator(gpusolve.nnls, A, b, method="qr", **options)
         if "maxiter" not in options:
-            expected = gpusolve.nnls(A, b, **options)
+            expected = gpusolve.nnls(A, b, method="qr", **options)
             np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
             assert (found.status == expected.status).all()
             assert found.n_downdates.sum() > 0
@@ -232,11 +238,66 @@ def nnls_in_attempts() -> None:
     A[:, :, 4:] = 1e-13 * generator.standard_normal((6, 5, 3)) - A[:, :, 1:4]
     b = generator.standard_normal((6, 5))
     b[2, 0] = np.nan
-    found = on_emulator(gpusolve.nnls, A, b)
+    found = on_emulator(gpusolve.nnls, A, b, method="qr")
     assert found.repaired.any()
     assert found.status[2] == 2
     assert_equal(np.isnan(found.rnorm), np.arange(6) == 2)
 
+
+def by_gram(team: Team, *args: Any, **options: Any) -> Any:
+    """The result of the Gram method on the emulator, by this team."""
+    with mock.patch.object(nnls_gram_kernel, "teams_for", return_value=[team]):
+        return on_emulator(gpusolve.nnls, *args, method="gram", **options)
+
+
+def nnls_gram(
+    team: Team,
+    m: int,
+    n: int,
+    *,
+    shared: bool = False,
+    warm: bool = False,
+    **options: Any,
+) -> Callable[[], None]:
+    """Systems that remove variables, and one with NaN."""
+
+    def run() -> None:
+        generator = rng()
+        A = generator.random((1 if shared else 3, m, n)) - 0.2
+        b = generator.random((3, m))
+        b[1, 0] = np.nan
+        if warm:
+            options["warm_start"] = np.ones((3, n))
+        found = by_gram(team, A, b, **options)
+        expected = gpusolve.nnls(A, b, method="qr", **options)
+        assert_equal(found.status, expected.status)
+        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
+        assert found.n_downdates.sum() > 0
+
+    return run
+
+
+def nnls_gram_of_similar_columns(team: Team) -> Callable[[], None]:
+    """Columns that differ by 1e-3: the first solution is not certified.
+
+    The gradient is corrected, and H is recomputed: more than 20 variables stay.
+    """
+
+    def run() -> None:
+        generator = rng()
+        A = generator.random((3, 50, 1)) + 1e-3 * generator.random((3, 50, 20))
+        b = (A @ generator.random((3, 20, 1)))[..., 0]
+        b += 1e-4 * generator.standard_normal(b.shape)
+        found = by_gram(team, A, b)
+        assert (found.status == 0).all()
+        assert (found.n_updates - found.n_downdates > 20).any()
+
+    return run
+
+
+WARP = Team("WarpTeam", 128, 4)
+BLOCK = Team("BlockTeam", 96)
+GRID = Team("GridTeam", 64)
 
 RUNS: dict[str, list[Callable[[], None]]] = {
     "block_primitives.cu": [reduce_in_shared_memory, reduce_repeatedly],
@@ -264,6 +325,15 @@ RUNS: dict[str, list[Callable[[], None]]] = {
     ],
     "gram.cu": [gram_matrices(300, 3), gram_matrices(60, 15)],
     "map.cu": [map_elements],
+    "nnls_gram.cu": [
+        nnls_gram(Team("ThreadTeam", 128, 128, 128), 5, 4),
+        nnls_gram(WARP, 16, 12),
+        nnls_gram(WARP, 16, 12, shared=True, warm=True, l2=0.1),
+        nnls_gram(BLOCK, 50, 40),
+        nnls_gram(BLOCK, 40, 50, shared=True, warm=True, l2=0.1),
+        nnls_gram_of_similar_columns(BLOCK),
+        nnls_gram(GRID, 16, 24),
+    ],
     "nnls_qr.cu": [
         nnls(3, 16, 24),
         nnls(3, 16, 24, order="F"),

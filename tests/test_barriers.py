@@ -25,7 +25,9 @@ pytestmark = pytest.mark.skipif(
     reason="the emulator needs Linux and a C++ compiler",
 )
 
-BARRIER = re.compile(r"__sync(threads|warp)\(\w*\);")
+BARRIER = re.compile(
+    r"(__sync(threads|warp)\(\w*\)|(team\.|Workers::)sync\(\)|\w+\.wait\(\));"
+)
 COMMENT = re.compile(r"//[^\n]*")
 FUNCTION = re.compile(
     r"__(?:device|global)__[\w\s:<>,*&]*?(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\("
@@ -66,6 +68,7 @@ def test_barriers_are_found_in_the_sources() -> None:
     found = [str(barrier.values[0]) for barrier in every_barrier()]
     assert len(found) == len(set(found)) >= 50
     assert {"grid.cuh wait 1", "grid.cuh wait 2", "block.cuh reduce512 4"} <= {*found}
+    assert {"nnls_gram.cu load 1", "gram_matrix.cuh scale_matrix 3"} <= {*found}
 
 
 def test_every_kernel_file_has_a_run() -> None:

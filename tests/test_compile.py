@@ -4,6 +4,7 @@ the table. No GPU is needed.
 
 from __future__ import annotations
 
+import re
 from difflib import unified_diff
 
 import pytest
@@ -26,14 +27,23 @@ from kernel_resources import (
 )
 
 from gpusolve._device.kernels import source_directory
-from gpusolve._nnls.nnls_qr_kernel import MAX_THREADS, STATIC_SHARED_MEMORY
+from gpusolve._device.launch import WARP
+from gpusolve._nnls import nnls_gram_kernel, nnls_qr_kernel
 
 needs_disassembler = pytest.mark.skipif(
     not has_disassembler(), reason="needs nvdisasm, from nvidia-cuda-nvdisasm"
 )
 
-STATIC_LIMIT = 48 * 1024
-"""Limit on the static shared memory of a block, on any architecture."""
+LIMITS = {
+    f"nnls_{name}": (threads, module.STATIC_SHARED_MEMORY)
+    for name, module, threads in (
+        ("qr", nnls_qr_kernel, nnls_qr_kernel.MAX_THREADS),
+        ("gram", nnls_gram_kernel, nnls_gram_kernel.BLOCK_THREADS),
+    )
+}
+"""Threads, and limits on static shared memory, of blocks of these kernels."""
+OTHER_LIMITS = 256, 48 * 1024
+"""Those of all other kernels; any architecture has that much shared memory."""
 
 
 def check(rows: list[Resources]) -> None:
@@ -41,9 +51,10 @@ def check(rows: list[Resources]) -> None:
     for row in rows:
         assert row.spilled_bytes == 0, row
         assert row.stack_bytes == 0, row
-        assert row.registers * MAX_THREADS <= 65536, row
-        limit = STATIC_SHARED_MEMORY if "nnls" in row.instance else STATIC_LIMIT
-        assert row.shared_bytes <= limit, row
+        kernel = row.instance.split("<")[0]
+        threads, shared_bytes = LIMITS.get(kernel, OTHER_LIMITS)
+        assert row.registers * threads <= 65536, row
+        assert row.shared_bytes <= shared_bytes, row
 
 
 def test_resources_of_some_kernels_are_those_of_the_table() -> None:
@@ -94,4 +105,19 @@ def test_a_compile_error_is_reported() -> None:
 
 def test_launcher_and_kernel_have_the_same_block_limit() -> None:
     source = (source_directory() / "nnls_qr.cu").read_text()
-    assert f"constexpr int nnls_max_threads = {MAX_THREADS};" in source
+    limit = nnls_qr_kernel.MAX_THREADS
+    assert f"constexpr int nnls_max_threads = {limit};" in source
+
+
+@pytest.mark.parametrize("size", [(3, 3), (30, 10), (400, 400), (2000, 2000)])
+def test_teams_of_launcher_and_kernel_have_the_same_threads(
+    size: tuple[int, int],
+) -> None:
+    source = (source_directory() / "team.cuh").read_text()
+    teams = nnls_gram_kernel.teams_for(nnls_gram_kernel.Size(*size, size[0]), 1)
+    for team in teams:
+        text = source.partition(f" {team.name} {{")[2]
+        found = re.search(r"teams_of_block = (\d+), threads = (\d+)( \* warp)?", text)
+        assert found is not None
+        assert team.teams == int(found[1])
+        assert team.threads <= int(found[2]) * (WARP if found[3] else 1)

@@ -23,6 +23,7 @@ from kernel_costs import (
     written_rows,
 )
 
+from benchmarks.experiments import EXPERIMENTS
 from gpusolve import _emulator
 
 CALLS = all_calls()
@@ -51,7 +52,7 @@ def test_the_table_has_no_other_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["scan float64", "segmented_scan flags", "nnls", "boost gram"]
+    "name", ["scan float64", "segmented_scan flags", "nnls", "nnls warp", "boost gram"]
 )
 def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
     call = named(name)
@@ -73,6 +74,42 @@ def test_bytes_are_near_the_floor_and_sectors_are_full(call: Call) -> None:
     assert SECTOR_BYTES * sums.sectors <= (call.moved_limit or LIMIT) * floor
     if call.moved_limit is None:
         assert sums.sectors == sums.fewest_sectors
+
+
+BARRIERS_PER_CHANGE = 10
+"""The most barriers for a variable that enters or leaves, with the rest of a system.
+
+There are 3 for each variable that is tried, 3 for each that leaves, 4 for a gradient
+and the search for the first variable, 3 for a solution, and 25 for a certificate.
+"""
+
+MOST_READS = 5
+"""Scaling reads a matrix twice, A^T b and a certificate's gradient once each. The rest
+are passive columns, a fifth of all, for the residual and its correction."""
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_a_block_waits_rarely_and_reads_matrices_few_times(experiment: str) -> None:
+    call, results = named(f"nnls block {experiment}"), []
+    report = report_of(call._replace(run=lambda: results.append(call.run())))
+    scale, solve = report.kernels
+    (result,) = results
+    changes = result.n_updates.sum() + result.n_downdates.sum()
+    assert solve.barriers <= BARRIERS_PER_CHANGE * changes
+    read = scale.arrays["A"].bytes + solve.arrays["columns"].bytes
+    assert read <= MOST_READS * result.x.itemsize * call.elements
+
+
+@pytest.mark.parametrize(
+    ("name", "barriers"),
+    [("nnls thread", 1), ("nnls warp", 1), ("nnls warp shared", 4)],
+)
+def test_small_teams_wait_for_their_block_at_the_start_only(
+    name: str, barriers: int
+) -> None:
+    """Once for the arrays' addresses, and three times for a shared matrix."""
+    (kernel,) = report_of(named(name)).kernels
+    assert kernel.barriers == barriers * kernel.blocks
 
 
 def row(**values: float) -> dict[str, Row]:
