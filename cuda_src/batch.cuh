@@ -17,3 +17,10 @@ struct BatchOffsets {
 struct BatchCounters {
     unsigned long long taken, listed;
 };
+
+/// A system that is listed for another method, and how good its x is: the root of twice the
+/// objective, minus a little if x is certified. NaN: any other x is better.
+struct ListedSystem {
+    long long system;
+    double misfit;
+};

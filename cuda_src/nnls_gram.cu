@@ -294,7 +294,8 @@ struct GramSystem {
     }
 
     /// Append the steepest variables, at most `most`; with a `guess`, the variables that are
-    /// positive there. False if none is appended.
+    /// positive there. False if none is appended. Once a variable entered, the first one that is
+    /// refused ends the search.
     ///
     /// Slopes must exceed rounding errors of the terms that cancel in b - A x.
     __device__ bool enter(int most, bool fresh, const T* guess) {
@@ -320,6 +321,7 @@ struct GramSystem {
             const bool accepted =
                 append(j, guess == nullptr ? 0 : to_scaled(guess[j], j),
                        guess == nullptr ? cancelling : -Floating<double>::infinity());
+            if (!accepted && entered > 0 && guess == nullptr) break;
             if (accepted && entered++ == 0) steep = max(steep, steep_part * steepest.value);
             for_each<Team>(options.n, [&](int i) {
                 if (i == j ||
@@ -343,6 +345,7 @@ struct GramSystem {
             Located<double> first = ArgMax<double>::identity();
             for_each<Team>(inverse.length, [&](int p) {
                 const double x = at.x[p], d = at.d[p];
+                // Steps are negated; 1 is that of a d that is not finite.
                 if (!is_finite(d))
                     first = ArgMax<double>()(first, {1, p});
                 else if (!(x + d > 0))
@@ -464,19 +467,22 @@ struct GramSystem {
         return follows;
     }
 
-    /// The certificate of x, and |b - A x|. Computes the gradient w of the witness.
+    /// The certificate of x, |b - A x|, and the root of twice the objective. Computes the gradient
+    /// w of the witness.
     struct Certified {
         Certificate<T, double> certificate;
-        double fit;
+        double fit, misfit;
     };
 
     __device__ Certified certify() {
         multiply_columns(at.witness, at.w);
         Two apart_and_gap{0, 0}, fit_and_length{0, 0};
+        double objective = 0;
         for_each<Team>(options.rows(), [&](int i) {
             const double left = at.residual[i], witness = at.witness[i];
             const Two squares{(left - witness) * (left - witness), 0};
             apart_and_gap = AddTwo()(apart_and_gap, squares);
+            objective += left * left;
             fit_and_length =
                 AddTwo()(fit_and_length, {i < options.m ? left * left : 0, witness * witness});
         });
@@ -489,12 +495,15 @@ struct GramSystem {
             if (at.matrix.norm[j] > 0)
                 slope = MaxMagnitude<double>()(slope, violation / at.matrix.norm[j]);
             if (x > 0) apart_and_gap.b += x * w;
+            if (x > 0) objective += 2 * penalty(j) * x;
         });
         apart_and_gap = team.reduce(apart_and_gap, Called<AddTwo>());
         slope = team.reduce(slope, Called<MaxMagnitude<double>>());
+        objective = team.reduce(objective, Called<Add<double>>());
         const double length = square_root(fit_and_length.b);
         return {{square_root(apart_and_gap.a), apart_and_gap.b, slope, length, b_norm, size()},
-                square_root(fit_and_length.a)};
+                square_root(fit_and_length.a),
+                square_root(objective)};
     }
 
     /// Let w and c agree with the true residual. Ends without a barrier.
@@ -515,6 +524,7 @@ struct GramSystem {
         bool is_convincing;  // no other method could improve x
         bool is_hidden;      // rounding x may change A x too much
         bool is_certified;
+        double misfit;
     };
 
     /// Iterate to convergence, and store the best x. With a `guess`, start from it.
@@ -534,6 +544,8 @@ struct GramSystem {
             const bool polish = most == 0;
             if (guess != nullptr) {
                 guess = nullptr;
+                if (!(Floating<T>::epsilon * ratio(size(), b_norm) <= hidden<T>))
+                    inverse.length = 0;
                 most = inverse.length > 0 ? 0 : most_entering;
                 fresh = false;
                 continue;
@@ -552,10 +564,11 @@ struct GramSystem {
                 best = better ? kkt : best;
                 outcome = {found.certificate.is_good(false, options.tol),
                            found.certificate.is_hidden(),
-                           found.certificate.is_good(true, options.tol)};
+                           found.certificate.is_good(true, options.tol), found.misfit};
                 store(results, k, found);
             }
-            const double tol = options.tol * (1 + found.certificate.size_to_b);
+            const double tol =
+                max(options.tol, 4.0 * Floating<T>::epsilon) * (1 + found.certificate.size_to_b);
             if (!((better || entered_since) && kkt > tol) || ++refreshes == most_refreshes ||
                 status != converged)
                 break;
@@ -579,6 +592,12 @@ struct GramSystem {
             results.method[k] = by_gram;
         }
         return outcome;
+    }
+
+    /// What another method must beat: less if x is certified, and NaN if x is not kept.
+    __device__ double score(const Outcome& outcome) const {
+        if (outcome.is_hidden) return Floating<double>::nan();
+        return outcome.misfit - (outcome.is_certified ? certified<T> * b_norm : 0);
     }
 
     /// Write x and its certificate in the original units.
@@ -652,7 +671,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
               long long first, long long systems, int m, int n, double l1, double root_l2,
               double tol, int maxiter, int warm, int limited, T* x, T* rnorm, T* dual, T* kkt,
               int* nit, int* status, int* n_updates, int* n_downdates, bool* repaired,
-              unsigned char* method, long long* listed, BatchCounters* counters,
+              unsigned char* method, ListedSystem* listed, BatchCounters* counters,
               long long matrix_bytes, long long vectors_bytes, long long near_entries,
               long long shared_bytes, int vectors_in_shared, unsigned char* workspace,
               long long workspace_stride, unsigned char* barrier) {
@@ -665,7 +684,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
     __shared__ GramArrays<Team> arrays_of_block[Team::memories_of_block];
     GramArrays<Team>& arrays = arrays_of_block[Team::memory_of_block()];
     const GivenMatrix<T> given{A, row_stride, column_stride};
-    const bool scales = Team::is_small && columns == nullptr;
+    constexpr bool scales = Team::is_small;
     const bool scales_once = scales && Team::stride == 1 && matrix_bytes > 0;
     if (Team::places()) {
         unsigned char* shared = dynamic_shared_memory();
@@ -682,15 +701,15 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         arrays.inverse.far = far.template take<double>(0);
     }
     __syncthreads();
-    if constexpr (Team::is_small)
+    if constexpr (scales)
         if (scales_once) scale_matrix<BlockTeam>(arrays.matrix, options, given.of(0));
 
     for (long long k = Team::index(); k < systems; k += Team::teams()) {
-        if constexpr (Team::is_small)
-            if (scales && !scales_once)
+        if constexpr (scales) {
+            if (!scales_once)
                 scale_matrix<Team>(arrays.matrix, options,
                                    given.of(BatchOffsets{A_offset, A_stride}[first + k]));
-        if (!scales) {
+        } else {
             if (Team::places())
                 arrays.matrix.refer(BatchOffsets{which, which_stride}[k], options, columns, G, norm,
                                     column_scale);
@@ -710,7 +729,8 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
                 outcome.is_convincing || (limited && system.status == iteration_limit);
             if (!settled && listed != nullptr) {
                 if (outcome.is_hidden) for_each<Team>(n, [&](int j) { x[k * n + j] = 0; });
-                if (Team::rank() == 0) listed[atomicAdd(&counters->listed, 1ull)] = k;
+                if (Team::rank() == 0)
+                    listed[atomicAdd(&counters->listed, 1ull)] = {k, system.score(outcome)};
             }
         }
         team.sync();

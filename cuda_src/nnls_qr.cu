@@ -477,7 +477,8 @@ struct NnlsSystem : ScaledSystem<T> {
 /// The systems begin with number `first` of the batch. x has their starting points before the
 /// launch, their solutions after it.
 ///
-/// If `listed` is not null, only the systems that it lists are solved, and count as repaired.
+/// If `listed` is not null, only the systems that it lists are solved, and count as repaired. Their
+/// results are replaced by better ones.
 template <class T>
 __global__ void __launch_bounds__(nnls_max_threads, 2)
     nnls_qr(const T* A, const long long* A_offset, long long A_stride, long long row_stride,
@@ -485,12 +486,12 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
             long long b_batch_stride, long long b_stride, long long first, long long systems, int m,
             int n, T l1, T root_l2, T tol, int maxiter, int warm, T* x, T* rnorm, T* dual, T* kkt,
             int* nit, int* status, int* n_updates, int* n_downdates, bool* repaired,
-            unsigned char* method, BatchCounters* counters, const long long* listed,
+            unsigned char* method, BatchCounters* counters, const ListedSystem* listed,
             long long R_begin, long long Q_begin, int regions_in_shared, unsigned char* workspace,
             long long workspace_stride) {
     __shared__ typename BlockReduce<T>::Storage reduce_storage;
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
-    __shared__ long long drawn;
+    __shared__ ListedSystem drawn;
 
     __shared__ NnlsProblem<T> problem;
     __shared__ NnlsArrays<T> arrays;
@@ -511,22 +512,23 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     for (;;) {
         if (threadIdx.x == 0) {
             const long long turn = static_cast<long long>(atomicAdd(&counters->taken, 1ULL));
-            drawn = turn >= systems ? -1 : listed == nullptr ? turn : listed[turn];
-            if (drawn >= 0) {
-                problem.A = A + BatchOffsets{A_offset, A_stride}[first + drawn];
-                problem.b = b + BatchOffsets{b_offset, b_batch_stride}[first + drawn];
+            drawn = {turn < systems ? turn : -1, Floating<double>::nan()};
+            if (turn < systems) {
+                if (listed != nullptr) drawn = listed[turn];
+                problem.A = A + BatchOffsets{A_offset, A_stride}[first + drawn.system];
+                problem.b = b + BatchOffsets{b_offset, b_batch_stride}[first + drawn.system];
             }
         }
         __syncthreads();
-        const long long k = drawn;
+        const long long k = drawn.system;
         if (k < 0) return;
         const bool finite = system.load();
-        T least = Floating<T>::infinity(), caution = 1;
+        T least = static_cast<T>(drawn.misfit), caution = 1;
         for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
             system.start(caution);
             const T* guess = warm && attempt == 0 ? x + k * n : nullptr;
             const auto found = finite ? system.certify(system.solve(guess)) : system.refuse();
-            if (attempt == 0 || found.misfit < least) {
+            if (!(found.misfit >= least)) {
                 least = found.misfit;
                 system.store(results, k, found);
             }

@@ -95,21 +95,22 @@ def test_several_variables_enter_at_once(rng: np.random.Generator) -> None:
     A, b = rng.random((60, 40)), rng.random(60)
     found, one = reference.nnls_gram(A, b), reference.nnls_qr(A, b)
     np.testing.assert_allclose(found.x, one.x, atol=1e-13)
-    assert 3 * found.nit < one.nit
+    assert 2 * found.nit < one.nit
 
 
 def test_columns_that_are_alike_do_not_enter_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neighbouring Gaussians: most of a group that entered would leave again."""
-    time = np.arange(120)
-    A = np.exp(-0.5 * ((time[:, None] - time) / 3.0) ** 2)
-    b = np.random.default_rng(0).random(120)
+    time = np.arange(128)
+    A = np.exp(-0.5 * ((time[:, None] - time) / 4.32) ** 2)
+    b = np.random.default_rng(0).random((4, 128))
     found = reference.nnls_gram(A, b)
     monkeypatch.setattr(_nnls_gram, "ALIKE", 2.0)
     together = reference.nnls_gram(A, b)
-    assert found.status == together.status == 0
-    assert 1.2 * found.n_downdates < together.n_downdates
+    assert not found.status.any()
+    assert not together.status.any()
+    assert 1.2 * found.nit.sum() < together.nit.sum()
 
 
 # ---- the kernel ----------------------------------------------------------------------
@@ -211,6 +212,67 @@ def test_a_nonfinite_system_changes_no_other(
     assert np.isnan(found.x[1:3]).all()
     assert np.isnan(found.kkt[1:3]).all()
     np.testing.assert_array_equal(found.x[::3], good.x[::3])
+
+
+@pytest.mark.parametrize("noise", [1e-2, 1e-3, 1e-4])
+def test_float32_with_a_small_residual(
+    noise: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Everything is computed in float64, so a small residual is no obstacle."""
+    A = rng.random((16, 40, 20)).astype(np.float32)
+    x = np.maximum(rng.standard_normal((16, 20)), 0)
+    b = np.einsum("kij,kj->ki", A, x) + noise * rng.standard_normal((16, 40))
+    b = b.astype(np.float32)
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    found = gpusolve.nnls(A, b)
+    assert (found.status == 0).all()
+    assert not found.method.any()
+    assert found.x.dtype == np.float32
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_a_tiny_column_does_not_disturb_the_l2_penalty(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.random((3, *SMALL)), rng.random((3, SMALL[0]))
+    expected = solve(A, b)
+    A[..., 1] *= 2.0**-600
+    found = solve(A, b)
+    assert (found.status == 0).all()
+    np.testing.assert_array_equal(found.x * [1, 2.0**-600, 1], expected.x)
+
+
+@pytest.mark.parametrize("team", TEAMS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300, -1.0])
+def test_useless_warm_starts(
+    team: str, value: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.random((3, *SMALL)), rng.random((3, SMALL[0]))
+    expected = solve(A, b)
+    found = solve(A, b, warm_start=np.full((3, SMALL[1]), value))
+    np.testing.assert_array_equal(found.status, 0)
+    np.testing.assert_array_equal(found.x, expected.x)
+    spec = reference.nnls_gram(A, b, warm_start=np.full(SMALL[1], value))
+    np.testing.assert_array_equal(spec.status, 0)
+
+
+def test_qr_replaces_a_solution_only_by_a_better_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some of these systems are certified, but not to a few eps."""
+    rng = np.random.default_rng(3)
+    A = rng.standard_normal((200, 17, 3)) @ rng.standard_normal((200, 3, 9))
+    A += 1e-6 * rng.standard_normal(A.shape)
+    b = rng.standard_normal((200, 17))
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    auto, gram = gpusolve.nnls(A, b), gpusolve.nnls(A, b, method="gram")
+    assert auto.repaired.any()
+    kept = gram.status == 0
+    assert (auto.status[kept] == 0).all()
+    limit = 1e-10 * np.linalg.norm(b, axis=1)
+    assert (auto.rnorm[kept] <= gram.rnorm[kept] + limit[kept]).all()
 
 
 @pytest.mark.parametrize("team", TEAMS)

@@ -12,11 +12,15 @@ from .._device.launch import ceil_div
 from ..reference._nnls_qr import Solution
 from .inputs import Problem
 from .nnls_gram_kernel import nnls_gram
-from .nnls_qr_kernel import Systems, nnls_qr, systems_per_launch
+from .nnls_qr_kernel import Systems, nnls_qr, qr_workspace, systems_per_launch
 
 WIDE = 2
 """Matrices with more columns than this number times their rows are solved by QR: most
 of ``A^T A`` would not be used."""
+
+REPAIR_BLOCKS = 132
+"""The most blocks that solve again what the Gram method does not settle. They have
+memory even if there is nothing to solve."""
 
 
 def nnls(problem: Problem, device: Device, method: str) -> Solution:
@@ -29,7 +33,9 @@ def nnls(problem: Problem, device: Device, method: str) -> Solution:
     total, batch = math.prod(problem.batch), problem.batch
     A, b = without_copies(strided(problem.A)), strided(problem.b)
     A_offset, b_offset = batch_offsets(A, 2, batch), batch_offsets(b, 1, batch)
-    most, first = systems_per_launch(problem, device), 0
+    limit = most = systems_per_launch(problem, device)
+    shares = math.prod(A.shape[:-2]) < total
+    first = 0
     while first < total:
         part = slice(first, min(first + most, total))
         systems = Systems(
@@ -46,24 +52,27 @@ def nnls(problem: Problem, device: Device, method: str) -> Solution:
             solve(systems, device, method)
             first = part.stop
         except MemoryError:
-            if systems.total == 1 and method != "auto":
+            if systems.total > 1 and not shares:
+                most = ceil_div(systems.total, 2)
+            elif method == "auto":
+                method, most = "qr", limit
+            else:
                 raise
-            method = "qr" if systems.total == 1 else method
-            most = ceil_div(systems.total, 2)
     return solution
 
 
 def solve(systems: Systems, device: Device, method: str) -> None:
-    """Launch the kernels for the systems."""
+    """Launch the kernels for the systems. A MemoryError comes before the first one."""
     m, n = systems.problem.shape
     if method == "qr" or not m * n or (method == "auto" and n > WIDE * systems.rows):
-        nnls_qr(systems, device)
+        nnls_qr(systems, device, qr_workspace(systems, device, systems.total))
     elif method == "gram":
         nnls_gram(systems, device)
     else:
-        unsettled = device.empty((systems.total,), np.int64)
-        nnls_gram(systems, device, unsettled)
-        nnls_qr(systems, device, unsettled)
+        listed = device.empty((systems.total, 2), np.int64)
+        memory = qr_workspace(systems, device, REPAIR_BLOCKS)
+        nnls_gram(systems, device, listed)
+        nnls_qr(systems, device, memory, listed)
 
 
 def without_copies(A: Array) -> Array:

@@ -120,7 +120,8 @@ def nnls(
     tol : float, optional
         A variable may enter if ``dual[j] > tol |a_j| |r|`` with the residual r. So
         `tol` bounds the cosine of the angle between column and residual; it does not
-        depend on the scales of A and b. Default ``4 eps``.
+        depend on the scales of A and b. ``"gram"`` has ``|b| + sum |a_k| x_k`` in place
+        of ``|r|``. Default ``4 eps`` of the dtype in which x is computed.
     maxiter : int, optional
         Limit on `nit` for each attempt. Default ``10 n``.
 
@@ -149,9 +150,10 @@ def nnls(
     one system together, by its size. Columns and right-hand sides are scaled by powers
     of two, which is exact.
 
-    A column counts as dependent on the passive columns if its part orthogonal to them
-    has a norm of at most ``4 eps (|a_j| + sum_k |a_k c_k|)``, where c are the
-    coefficients of its projection. A part that small may be pure rounding error.
+    For ``"qr"``, a column is dependent on the passive columns if its part orthogonal to
+    them has a norm of at most ``4 eps (|a_j| + sum_k |a_k c_k|)``, where c are the
+    coefficients of its projection. A part that small may be pure rounding error. For
+    ``"gram"``, the limit is ``1e-6 |a_j|``.
 
     float32 input gives float32 output, and so does float16; other real dtypes give
     float64. On the CPU, and by ``"gram"`` on a GPU, all computation is in float64.

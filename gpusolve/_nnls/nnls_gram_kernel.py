@@ -10,8 +10,9 @@ import numpy as np
 
 from .._device.arrays import Array, batch_offsets, contiguous, namespace
 from .._device.kernels import CUDA_TYPES, Device
-from .._device.launch import CACHED, WARP, ceil_div, round_up
-from .nnls_qr_kernel import Systems
+from .._device.launch import CACHED, MAX_BLOCKS, WARP, ceil_div, round_up
+from ..reference._nnls_qr import default_tolerance
+from .nnls_qr_kernel import Systems, allocate_workspace
 
 THREAD_VARIABLES, THREAD_ENTRIES = 6, 24
 """The most variables, and entries of a matrix, for a thread to solve a system."""
@@ -22,6 +23,8 @@ GRID_VARIABLES, GRID_SYSTEMS = 1024, 4
 
 BLOCK_THREADS = 384
 """The most threads of a block that solves one system at a time."""
+GRAM_TOLERANCE = default_tolerance(np.dtype(np.float64))
+"""The default tolerance; it does not depend on the dtype of the inputs."""
 ALIGNMENT = 16
 """Alignment in bytes of the arrays of a team; the bytes of one value of a reduction."""
 STATIC_SHARED_MEMORY = 2048
@@ -220,7 +223,9 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
         ),
     )
     G = xp.matmul(columns, columns.swapaxes(-1, -2))
-    G.reshape(matrices, n * n)[:, :: n + 1] += problem.l2 * column_scale**2
+    if problem.l2 > 0:
+        damping = math.sqrt(problem.l2) * column_scale
+        G.reshape(matrices, n * n)[:, :: n + 1] += damping**2
     return ScaledMatrices(columns, G, norm, column_scale, which, np.int64(own))
 
 
@@ -240,22 +245,22 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
     instances = (f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>",)
     (kernel,) = device.kernels("nnls_gram", instances)
     resident = kernel.resident_blocks(team.threads, layout.shared)
-    blocks = ceil_div(count, team.teams)
+    blocks = min(ceil_div(count, team.teams), MAX_BLOCKS)
     if team.is_grid:
         blocks = min(resident, ceil_div(max(m, n), team.threads // WARP))
     elif layout.workspace or layout.matrix:
-        blocks = min(blocks, resident)
+        blocks = max(1, min(blocks, resident))
     if team.is_small:
         matrices = [A, *systems.A_offset, *_strides(A), *[None] * 5, np.int64(0)]
     else:
         scaled = scale_matrices(systems, device)
         matrices = [None, None, *[np.int64(0)] * 3, *scaled]
     workspace = barrier = None
-    if layout.workspace:
-        workspaces = 1 if team.is_grid else blocks
-        workspace = device.empty((layout.workspace * workspaces,), np.uint8)
     if team.is_grid:
+        workspace = device.empty((layout.workspace,), np.uint8)
         barrier = device.zeros((ALIGNMENT * (1 + 2 * blocks),), np.uint8)
+    elif layout.workspace:
+        workspace, blocks = allocate_workspace(device, blocks, layout.workspace)
     kernel(
         (blocks,),
         (team.threads,),
@@ -270,7 +275,7 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
             np.int32(n),
             np.float64(problem.l1),
             np.float64(math.sqrt(problem.l2)),
-            np.float64(problem.tolerance),
+            np.float64(GRAM_TOLERANCE if problem.tol is None else problem.tol),
             np.int32(min(problem.iteration_limit, 2**31 - 1)),
             np.int32(problem.start is not None),
             np.int32(problem.maxiter is not None),

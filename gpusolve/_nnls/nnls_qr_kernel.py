@@ -163,20 +163,38 @@ def systems_per_launch(problem: Problem, device: Device) -> int:
     return blocks * max(1, int(LAUNCH_SECONDS * BLOCK_SPEED / max(1, work)))
 
 
-def nnls_qr(systems: Systems, device: Device, listed: Array | None = None) -> None:
+def qr_workspace(systems: Systems, device: Device, most: int) -> tuple[Array, int]:
+    """Allocate the workspace; return it and the number of blocks, at most `most`."""
+    n, dtype = systems.problem.shape[1], systems.problem.dtype
+    of_block, _, resident = _kernel_of(systems.rows, n, dtype, device)
+    blocks = min(systems.total, resident, most)
+    return allocate_workspace(device, blocks, of_block.workspace_bytes)
+
+
+def nnls_qr(
+    systems: Systems,
+    device: Device,
+    memory: tuple[Array, int],
+    listed: Array | None = None,
+) -> None:
     """Solve the systems, or those that are listed, on the current stream.
 
     The host does not read how many are listed.
 
-    The workspace is allocated last, because it may take all free memory.
+    Parameters
+    ----------
+    systems : Systems
+    device : Device
+    memory : tuple
+        Of `qr_workspace`.
+    listed : (total, 2) int64 array, optional
+        ``ListedSystem`` of ``batch.cuh``.
     """
     problem, A, b = systems.problem, systems.A, systems.b
     (m, n), dtype = problem.shape, problem.dtype
     real = dtype.type
-    of_block, kernel, resident = _kernel_of(systems.rows, n, dtype, device)
-    workspace, blocks = allocate_workspace(
-        device, min(systems.total, resident), of_block.workspace_bytes
-    )
+    of_block, kernel, _ = _kernel_of(systems.rows, n, dtype, device)
+    workspace, blocks = memory
     kernel(
         (blocks,),
         (of_block.threads,),

@@ -18,6 +18,7 @@ from ._certificate import (
     Certificate,
     certify,
     gradient,
+    hidden_by_rounding,
     norm,
     residual,
     size,
@@ -141,6 +142,11 @@ class ActiveSet:
         self.nit = self.n_updates = self.n_downdates = 0
         self.status = CONVERGED
 
+    def clear(self) -> None:
+        """Remove all variables."""
+        self.inverse = PassiveInverse(len(self.inverse.H))
+        self.x = self.passive_w = np.zeros(0)
+
     def all_x(self) -> Array:
         """X by variable."""
         return self.by_variable(self.x)
@@ -186,7 +192,8 @@ class ActiveSet:
     def enter(self, most: int, fresh: bool) -> bool:
         """Append the steepest variables, at most `most`; False if none is appended.
 
-        Slopes must exceed rounding errors of the terms that cancel in ``b - A x``.
+        Once a variable entered, the first one that is refused ends the search. Slopes
+        must exceed rounding errors of the terms that cancel in ``b - A x``.
         """
         G, norms = self.G, self.system.norm
         slope = np.divide(self.w, norms, out=np.zeros_like(self.w), where=norms > 0)
@@ -195,7 +202,7 @@ class ActiveSet:
         magnitude = norm(self.system.b) + size(self.system, self.all_x())
         cancelling = float(self.tol * magnitude)
         steep, entered = cancelling * (1 if fresh else SLACK), 0
-        while entered < most:
+        while entered < min(most, len(slope)):
             j = int(np.argmax(slope))
             if not slope[j] > steep:
                 break
@@ -204,6 +211,8 @@ class ActiveSet:
                     steep = max(steep, STEEP * slope[j])
                 entered += 1
                 slope[np.abs(G[j]) > ALIKE * norms * norms[j]] = 0
+            elif entered:
+                break
             slope[j] = 0
         return entered > 0
 
@@ -284,6 +293,8 @@ class ActiveSet:
             if guess is not None:
                 self.enter_guessed(guess)
                 guess, fresh = None, False
+                if hidden_by_rounding(system, self.all_x()):
+                    self.clear()
                 most = 0 if self.inverse.length else MOST_ENTERING
                 continue
             entered = self.status == CONVERGED and self.enter(most, fresh)
@@ -300,7 +311,8 @@ class ActiveSet:
             if better:
                 best_x, best = x, found
             refreshes += 1
-            tol = self.tol * (1 + float(size_to_b(system, x)))
+            enough = max(self.tol, default_tolerance(system.dtype))
+            tol = enough * (1 + float(size_to_b(system, x)))
             goes_on = (better or entered_since) and bool(found.kkt > tol)
             if not goes_on or refreshes == REFRESHES or self.status != CONVERGED:
                 assert best is not None
@@ -310,8 +322,7 @@ class ActiveSet:
             most = MOST_ENTERING if follows else 0
             if found.kkt > DRIFT * tol:
                 guess = best_x
-                self.inverse.length = 0
-                self.x = self.passive_w = np.zeros(0)
+                self.clear()
 
 
 def fitted(system: ScaledSystem, x: Array) -> Array:
@@ -350,7 +361,7 @@ def nnls_gram(
     start = np.broadcast_to(
         np.zeros(n, A.dtype) if warm_start is None else warm_start, (*batch, n)
     )
-    tol = default_tolerance(A.dtype) if tol is None else tol
+    tol = default_tolerance(np.dtype(np.float64)) if tol is None else tol
     maxiter = default_limit(n) if maxiter is None else maxiter
     solution = Solution.blank(batch, n, A.dtype)
     for k in np.ndindex(batch):
