@@ -57,11 +57,11 @@ wheel: $(VENV)/test
 	$(BIN)/python -m build
 
 resources: $(VENV)/test
-	$(BIN)/python tests/kernel_resources.py
-	$(BIN)/python tests/kernel_code.py
+	PYTHONPATH=. $(BIN)/python tests/kernel_resources.py
+	PYTHONPATH=. $(BIN)/python tests/kernel_code.py
 
 costs: $(VENV)/test
-	$(BIN)/python tests/kernel_costs.py
+	PYTHONPATH=. $(BIN)/python tests/kernel_costs.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
