@@ -9,7 +9,7 @@ the same names for the steps.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,14 @@ from ._nnls_qr import (
     BY_GRAM,
     CONVERGED,
     ITERATION_LIMIT,
-    NOT_FINITE,
     UNCERTIFIED,
+    Options,
     Solution,
-    default_limit,
     default_tolerance,
     outcome,
+    solve_each,
 )
-from ._scaling import Array, ScaledSystem, scale
+from ._scaling import Array, ScaledSystem
 
 MOST_ENTERING = 16
 """Limit on the variables that enter at once."""
@@ -333,20 +333,11 @@ def fitted(system: ScaledSystem, x: Array) -> Array:
     return np.concatenate([product, system.damping * x], axis=-1)
 
 
-def nnls_gram(
-    A: Array,
-    b: Array,
-    *,
-    warm_start: Array | None = None,
-    l1: float = 0.0,
-    l2: float = 0.0,
-    tol: float | None = None,
-    maxiter: int | None = None,
-) -> Solution:
+def nnls_gram(A: Array, b: Array, **options: Unpack[Options]) -> Solution:
     """Solve a batch of non-negative least-squares problems, one after another.
 
     The parameters are those of :func:`gpusolve.nnls`, as NumPy arrays of one floating
-    dtype. The batch axes of `A` and `b` broadcast.
+    dtype. The batch axes of `A` and `b` broadcast. All computation is in float64.
 
     Examples
     --------
@@ -355,24 +346,7 @@ def nnls_gram(
     >>> solution.x.round(12)
     array([0. , 1.6])
     """
-    m, n = A.shape[-2:]
-    batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-1])
-    A, b = np.broadcast_to(A, (*batch, m, n)), np.broadcast_to(b, (*batch, m))
-    start = np.broadcast_to(
-        np.zeros(n, A.dtype) if warm_start is None else warm_start, (*batch, n)
-    )
-    tol = default_tolerance(np.dtype(np.float64)) if tol is None else tol
-    maxiter = default_limit(n) if maxiter is None else maxiter
-    solution = Solution.blank(batch, n, A.dtype)
-    for k in np.ndindex(batch):
-        if not (np.isfinite(A[k]).all() and np.isfinite(b[k]).all()):
-            solution.status[k] = NOT_FINITE
-            continue
-        wide = A[k].astype(np.float64), b[k].astype(np.float64)
-        system = scale(*wide, l1, l2, A.dtype)
-        found = solve_one(system, system.rescale(start[k]), tol, maxiter)
-        solution.put(k, found._replace(x=system.unscale(found.x)))
-    return solution
+    return solve_each(solve_one, BY_GRAM, A, b, np.dtype(np.float64), **options)
 
 
 def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:

@@ -6,7 +6,8 @@ same with one thread block per system, and uses the same names for the steps.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,8 @@ class Solution(NamedTuple):
 
     def put(self, at: Any, found: Solution) -> None:
         """Write the solutions of some systems to the indices `at` of the batch."""
-        for field, values in zip(self, found, strict=True):
+        fields: tuple[Any, ...] = self
+        for field, values in zip(fields, found, strict=True):
             field[at] = values
 
 
@@ -356,16 +358,17 @@ def default_limit(n: int) -> int:
     return 10 * n
 
 
-def nnls_qr(
-    A: Array,
-    b: Array,
-    *,
-    warm_start: Array | None = None,
-    l1: float = 0.0,
-    l2: float = 0.0,
-    tol: float | None = None,
-    maxiter: int | None = None,
-) -> Solution:
+class Options(TypedDict, total=False):
+    """Options of the specifications: those of :func:`gpusolve.nnls`."""
+
+    warm_start: Array | None
+    l1: float
+    l2: float
+    tol: float | None
+    maxiter: int | None
+
+
+def nnls_qr(A: Array, b: Array, **options: Unpack[Options]) -> Solution:
     """Solve a batch of non-negative least-squares problems, one after another.
 
     The parameters are those of :func:`gpusolve.nnls`, as NumPy arrays of one floating
@@ -378,23 +381,41 @@ def nnls_qr(
     >>> solution.x.round(12)
     array([0. , 1.6])
     """
+    return solve_each(solve_one, BY_QR, A, b, A.dtype, **options)
+
+
+def solve_each(
+    solve: Callable[[ScaledSystem, Array, float, int], Solution],
+    method: int,
+    A: Array,
+    b: Array,
+    computed: np.dtype[Any],
+    *,
+    warm_start: Array | None = None,
+    l1: float = 0.0,
+    l2: float = 0.0,
+    tol: float | None = None,
+    maxiter: int | None = None,
+) -> Solution:
+    """Solve one scaled system of a batch after another, in the dtype `computed`."""
     m, n = A.shape[-2:]
     batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-1])
     A, b = np.broadcast_to(A, (*batch, m, n)), np.broadcast_to(b, (*batch, m))
     start = np.broadcast_to(
         np.zeros(n, A.dtype) if warm_start is None else warm_start, (*batch, n)
     )
-    tol = default_tolerance(A.dtype) if tol is None else tol
+    tol = default_tolerance(computed) if tol is None else tol
     maxiter = default_limit(n) if maxiter is None else maxiter
     solution = Solution.blank(batch, n, A.dtype)
+    solution.method[...] = method
     for k in np.ndindex(batch):
         if not (np.isfinite(A[k]).all() and np.isfinite(b[k]).all()):
             solution.status[k] = NOT_FINITE
             continue
-        system = scale(A[k], b[k], l1, l2)
-        found = solve_one(system, system.rescale(start[k]), tol, maxiter)
-        found = found._replace(x=system.unscale(found.x))
-        solution.put(k, found)
+        given = A[k].astype(computed), b[k].astype(computed)
+        system = scale(*given, l1, l2, A.dtype)
+        found = solve(system, system.rescale(start[k]), tol, maxiter)
+        solution.put(k, found._replace(x=system.unscale(found.x)))
     return solution
 
 
