@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
 CUDA_SOURCES := $(wildcard cuda_src/*.cu* tests/*/*.cu gpusolve/_emulator/runtime/*)
 
-.PHONY: demo test test-all test-cpus test-gpu test-stand-in lint format wheel resources costs clean
+.PHONY: demo test test-all test-barriers test-cpus test-gpu test-stand-in lint format wheel resources costs clean
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
@@ -25,7 +25,11 @@ test: lint
 	$(PYTEST) -m "not slow and not gpu"
 
 test-all: test
-	$(PYTEST) -m slow
+	$(PYTEST) -m "slow and not exhaustive"
+
+# The barriers of the Gram kernel of NNLS, removed in turn.
+test-barriers: $(VENV)/test
+	$(PYTEST) -m exhaustive
 
 # The numerical tests, on NumPy, with the rounding of other CPUs.
 test-cpus: $(VENV)/test

@@ -35,6 +35,10 @@ FUNCTION = re.compile(
 """Matches a function's declaration up to its name."""
 
 
+GRAM_KERNEL = ("nnls_gram.cu", "gram_matrix.cuh", "passive_inverse.cuh", "team.cuh")
+"""Files whose barriers take minutes to remove: the kernel is compiled for every team."""
+
+
 class Barrier(NamedTuple):
     """A barrier in a source file: the `number`-th of a function, from 1."""
 
@@ -60,8 +64,9 @@ def barriers_of(path: Path) -> Iterator[Barrier]:
 
 def every_barrier() -> Iterator[Any]:
     for path in sorted(kernels.source_directory().glob("*.cu*")):
+        marks = [pytest.mark.exhaustive] if path.name in GRAM_KERNEL else []
         for barrier in barriers_of(path):
-            yield pytest.param(barrier, id=str(barrier))
+            yield pytest.param(barrier, id=str(barrier), marks=marks)
 
 
 def test_barriers_are_found_in_the_sources() -> None:
