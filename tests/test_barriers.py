@@ -36,7 +36,7 @@ FUNCTION = re.compile(
 
 
 GRAM_KERNEL = ("nnls_gram.cu", "gram_matrix.cuh", "passive_inverse.cuh", "team.cuh")
-"""Files whose barriers take minutes to remove: the kernel is compiled for every team."""
+"""Files whose barriers take minutes to remove: every team compiles the kernel."""
 
 
 class Barrier(NamedTuple):
