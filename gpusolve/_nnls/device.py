@@ -64,7 +64,11 @@ def nnls(problem: Problem, device: Device, method: str) -> Solution:
 def solve(systems: Systems, device: Device, method: str) -> None:
     """Launch the kernels for the systems. A MemoryError comes before the first one."""
     m, n = systems.problem.shape
-    if method == "qr" or not m * n or (method == "auto" and n > WIDE * systems.rows):
+    if (
+        method == "qr"
+        or not m * n
+        or (method == "auto" and n > WIDE * systems.problem.rows)
+    ):
         nnls_qr(systems, device, qr_workspace(systems, device, systems.total))
     elif method == "gram":
         nnls_gram(systems, device)

@@ -37,6 +37,12 @@ class Problem(NamedTuple):
         return m, n
 
     @property
+    def rows(self) -> int:
+        """Rows of each matrix, with those of the l2 penalty."""
+        m, n = self.shape
+        return m + (n if self.l2 > 0 else 0)
+
+    @property
     def iteration_limit(self) -> int:
         """`maxiter`, or its default."""
         return default_limit(self.shape[1]) if self.maxiter is None else self.maxiter

@@ -213,7 +213,7 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
             A,
             *offsets,
             first,
-            *_strides(A),
+            *systems.A_strides,
             np.int32(m),
             np.int32(n),
             np.float64(math.sqrt(problem.l2)),
@@ -229,17 +229,12 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     return ScaledMatrices(columns, G, norm, column_scale, which, np.int64(own))
 
 
-def _strides(A: Array) -> list[np.int64]:
-    """The strides of rows and columns in elements."""
-    return [np.int64(stride // A.itemsize) for stride in A.strides[-2:]]
-
-
 def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> None:
     """Solve the systems on the current stream, and list those that are unsettled."""
-    problem, A, b = systems.problem, systems.A, systems.b
+    problem, b = systems.problem, systems.b
     (m, n), dtype, count = problem.shape, problem.dtype, systems.total
-    size = Size(m, n, systems.rows)
-    shared_matrix = math.prod(A.shape[:-2]) == 1
+    size = Size(m, n, problem.rows)
+    shared_matrix = math.prod(systems.A.shape[:-2]) == 1
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
     team, layout = choose(size, count <= GRID_SYSTEMS, shared_matrix, limit)
     instances = (f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>",)
@@ -251,7 +246,8 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
     elif layout.workspace or layout.matrix:
         blocks = max(1, min(blocks, resident))
     if team.is_small:
-        matrices = [A, *systems.A_offset, *_strides(A), *[None] * 5, np.int64(0)]
+        given = [systems.A, *systems.A_offset, *systems.A_strides]
+        matrices = [*given, *[None] * 5, np.int64(0)]
     else:
         scaled = scale_matrices(systems, device)
         matrices = [None, None, *[np.int64(0)] * 3, *scaled]

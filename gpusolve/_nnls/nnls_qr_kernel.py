@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -146,27 +146,25 @@ class Systems(NamedTuple):
         return int(self.part.stop - self.part.start)
 
     @property
-    def rows(self) -> int:
-        """Rows of a matrix, with those of the l2 penalty."""
-        m, n = self.problem.shape
-        return m + (n if self.problem.l2 > 0 else 0)
+    def A_strides(self) -> tuple[np.int64, np.int64]:
+        """The strides of rows and columns of a matrix, in elements."""
+        rows, columns = self.A.strides[-2:]
+        return np.int64(rows // self.A.itemsize), np.int64(columns // self.A.itemsize)
 
 
 def systems_per_launch(problem: Problem, device: Device) -> int:
     """Limit on the systems of one launch; with a watchdog, a few per block."""
     if not device.has_watchdog:
         return 2**62
-    (m, n), l2 = problem.shape, problem.l2
-    rows = m + (n if l2 > 0 else 0)
-    blocks = _kernel_of(rows, n, problem.dtype, device)[-1]
+    rows, n = problem.rows, problem.shape[1]
+    blocks = _kernel_of(problem, device)[-1]
     work = 6 * rows * n * min(rows, n)
     return blocks * max(1, int(LAUNCH_SECONDS * BLOCK_SPEED / max(1, work)))
 
 
 def qr_workspace(systems: Systems, device: Device, most: int) -> tuple[Array, int]:
     """Allocate the workspace; return it and the number of blocks, at most `most`."""
-    n, dtype = systems.problem.shape[1], systems.problem.dtype
-    of_block, _, resident = _kernel_of(systems.rows, n, dtype, device)
+    of_block, _, resident = _kernel_of(systems.problem, device)
     blocks = min(systems.total, resident, most)
     return allocate_workspace(device, blocks, of_block.workspace_bytes)
 
@@ -190,19 +188,17 @@ def nnls_qr(
     listed : (total, 2) int64 array, optional
         ``ListedSystem`` of ``batch.cuh``.
     """
-    problem, A, b = systems.problem, systems.A, systems.b
-    (m, n), dtype = problem.shape, problem.dtype
-    real = dtype.type
-    of_block, kernel, _ = _kernel_of(systems.rows, n, dtype, device)
+    problem, b = systems.problem, systems.b
+    (m, n), real = problem.shape, problem.dtype.type
+    of_block, kernel, _ = _kernel_of(problem, device)
     workspace, blocks = memory
     kernel(
         (blocks,),
         (of_block.threads,),
         (
-            A,
+            systems.A,
             *systems.A_offset,
-            np.int64(A.strides[-2] // A.itemsize),
-            np.int64(A.strides[-1] // A.itemsize),
+            *systems.A_strides,
             b,
             *systems.b_offset,
             np.int64(b.strides[-1] // b.itemsize),
@@ -226,10 +222,9 @@ def nnls_qr(
     )
 
 
-def _kernel_of(
-    rows: int, n: int, dtype: np.dtype[Any], device: Device
-) -> tuple[BlockShape, Kernel, int]:
+def _kernel_of(problem: Problem, device: Device) -> tuple[BlockShape, Kernel, int]:
     """The shape of a block, the kernel, and its number of resident blocks."""
+    rows, n, dtype = problem.rows, problem.shape[1], problem.dtype
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
     of_block = block_of(rows, n, dtype.itemsize, limit)
     (kernel,) = device.kernels("nnls_qr", (f"nnls_qr<{CUDA_TYPES[dtype]}>",))
