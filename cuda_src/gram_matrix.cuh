@@ -31,8 +31,6 @@ struct GramMatrix {
     Reals norm;          // n: norms of the columns, with the l2 penalty
     Reals column_scale;  // n: powers of two
 
-    __device__ __forceinline__ Reals column(int j) const { return columns.from(leading * j); }
-
     /// Refer to one of the matrices in global memory.
     __device__ void refer(long long which, const GramOptions& options, const double* all_columns,
                           const double* all_G, const double* all_norm,

@@ -77,7 +77,7 @@ struct GramResults {
 
     /// Write the result of a system that has NaN or infinity in it.
     template <class Team>
-    __device__ void refuse(const Team& team, long long k, int n) const {
+    __device__ void refuse(long long k, int n) const {
         for_each<Team>(n, [&](int j) { x[k * n + j] = dual[k * n + j] = Floating<T>::nan(); });
         if (Team::rank() == 0) {
             rnorm[k] = kkt[k] = Floating<T>::nan();
@@ -722,7 +722,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
                                    b + BatchOffsets{b_offset, b_batch_stride}[first + k],
                                    b_stride};
         if (!system.load()) {
-            results.refuse(team, k, n);
+            results.template refuse<Team>(k, n);
         } else {
             const auto outcome = system.solve(warm ? x + k * n : nullptr, results, k);
             const bool settled =

@@ -213,7 +213,7 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
             A,
             *offsets,
             first,
-            *systems.A_strides,
+            *systems.matrix_strides,
             np.int32(m),
             np.int32(n),
             np.float64(math.sqrt(problem.l2)),
@@ -246,7 +246,7 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
     elif layout.workspace or layout.matrix:
         blocks = max(1, min(blocks, resident))
     if team.is_small:
-        given = [systems.A, *systems.A_offset, *systems.A_strides]
+        given = [systems.A, *systems.A_offset, *systems.matrix_strides]
         matrices = [*given, *[None] * 5, np.int64(0)]
     else:
         scaled = scale_matrices(systems, device)

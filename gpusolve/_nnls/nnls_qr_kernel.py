@@ -146,7 +146,7 @@ class Systems(NamedTuple):
         return int(self.part.stop - self.part.start)
 
     @property
-    def A_strides(self) -> tuple[np.int64, np.int64]:
+    def matrix_strides(self) -> tuple[np.int64, np.int64]:
         """The strides of rows and columns of a matrix, in elements."""
         rows, columns = self.A.strides[-2:]
         return np.int64(rows // self.A.itemsize), np.int64(columns // self.A.itemsize)
@@ -198,7 +198,7 @@ def nnls_qr(
         (
             systems.A,
             *systems.A_offset,
-            *systems.A_strides,
+            *systems.matrix_strides,
             b,
             *systems.b_offset,
             np.int64(b.strides[-1] // b.itemsize),
