@@ -9,7 +9,7 @@ matrix could not certify. It starts at their solutions, which are nearly optimal
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -274,7 +274,8 @@ class HouseholderBatch:
         better = (score < self.least[at]) | (self.attempt[at] == 0)
         self.least[at[better]] = score[better]
         counts = self.nit[at], ended, self.n_updates[at], self.n_downdates[at]
-        for field, values in zip(self.best, (x, *found[:3], *counts), strict=False):
+        fields: tuple[Any, ...] = self.best
+        for field, values in zip(fields, (x, *found[:3], *counts), strict=False):
             field[at[better]] = values[better]
         again = ~(good & is_settled(system, found)) & (status == CONVERGED)
         again &= self.attempt[at] + 1 < len(CAUTIONS)
