@@ -141,7 +141,10 @@ class Gram:
 
     def __init__(self, system: ScaledSystem) -> None:
         self.A = system.A
-        self.square = of_all(system, system.damping**2)
+        self.has_ridge, self.square = (
+            system.has_ridge,
+            of_all(system, system.damping**2),
+        )
         self.G = None
         if 2 * self.A.shape[-2] >= self.A.shape[-1]:
             self.G = np.matmul(self.A.swapaxes(-1, -2), self.A)
@@ -154,7 +157,8 @@ class Gram:
         else:
             columns = self.A.swapaxes(-1, -2)[at]
             rows = multiply(self.A, systems, columns, transpose=True)
-        rows[np.arange(len(rows)), variables] += self.square[systems, variables]
+        if self.has_ridge:
+            rows[np.arange(len(rows)), variables] += self.square[systems, variables]
         return np.asarray(rows)
 
 
@@ -219,7 +223,7 @@ class Lanes:
     ) -> None:
         lanes, n = rest.shape
         self.system = np.arange(lanes)
-        self.rest = np.pad(rest, ((0, 0), (0, 1)))
+        self.rest = np.concatenate([rest, np.zeros((lanes, 1))], axis=1)
         norm = np.where(batch.norm > 0, batch.norm, np.inf)
         self.inward, self.inside = directions(rest, batch.lower, batch.upper, norm)
         magnitude = batch.magnitude + size(batch, rest)
@@ -325,7 +329,7 @@ class GramBatch:
         self.upper = of_all(system, system.upper)
         self.sum_row = of_all(system, system.A[..., -1, :])
         self.signed = bool(np.any(system.lower < 0))
-        r = self.residual(system, np.arange(systems))
+        r = self.residual(system, np.arange(systems), self.x)
         self.certificate = certify(system, self.x, r)
         self.status = np.full(systems, CONVERGED, np.int32)
         self.nit, self.n_updates, self.n_downdates = np.zeros((3, systems), np.int32)
@@ -522,7 +526,8 @@ class GramBatch:
         x = np.clip(x, lanes.lower, lanes.upper)
         np.copyto(x, end, where=blocks & (step <= first[:, None]))
         lanes.x = x
-        lanes.leaving = np.where(moves[:, None], blocks & (x == end), lanes.leaving)
+        lanes.leaving &= ~moves[:, None]
+        lanes.leaving |= blocks & (x == end)
         lanes.optimal = np.where(moves, ~blocks.any(axis=1), lanes.optimal)
         lanes.polish &= ~moves
         lanes.fresh &= ~moves | polish
@@ -570,12 +575,13 @@ class GramBatch:
         improves.
         """
         lanes, system = self.lanes, self.system.take(self.lanes.system[at])
-        witness, along, change = self.orthogonalise(system, at)
+        witness, along, change = self.orthogonalise(system, at, lanes.all_x(at))
         refined = lanes.x[at] + change
         inside = (refined > lanes.lower[at]) & (refined < lanes.upper[at])
         follows: Mask = inside.all(axis=1)
         lanes.x[at[follows]] = refined[follows]
-        x, r = lanes.all_x(at), self.residual(system, at)
+        x = lanes.all_x(at)
+        r = self.residual(system, at, x)
         certificate = certify(system, x, witness, r, along)
         better = certificate.kkt < lanes.best[at]
         self.record(at[better], x[better], [field[better] for field in certificate])
@@ -593,17 +599,18 @@ class GramBatch:
         lanes.set_gradient(at[on], np.where(lanes.closed[at[on]], w, along[on]))
         lanes.fresh[at[on]] = True
         lanes.polish[at[on]] = ~follows[on]
+
     def orthogonalise(
-        self, system: ScaledSystem, at: Indices
+        self, system: ScaledSystem, at: Indices, x: Array
     ) -> tuple[Array, Array, Array]:
-        """Make the residuals of some lanes orthogonal to the passive columns.
+        """Make the residuals of x in some lanes orthogonal to the passive columns.
 
         Returns the residuals, their gradients, and the corresponding change of x.
         """
         lanes, lane = self.lanes, np.arange(len(at))[:, None]
         variables, H = lanes.variables[at], lanes.H[at]
         norms = np.abs(lanes.rows[at, :, -1])
-        r, missing = self.residual(system, at), self.missing(at)
+        r, missing = self.residual(system, at, x), self.missing(at)
         change, w = np.zeros(variables.shape), gradient(system, r)
         for _ in range(ORTHOGONALISATIONS):
             passive = np.pad(w, ((0, 0), (0, 1)))[lane, variables]
@@ -617,15 +624,15 @@ class GramBatch:
             change += d
             missing = np.where(goes_on, 0, missing)
             self.shift_multiplier(at, np.where(goes_on, shift, 0))
-            of_all = np.zeros((len(at), w.shape[1] + 1))
-            of_all[lane, variables] = d
-            r = self.with_multiplier(at, r - fitted(system, of_all[:, :-1]))
+            of_x = np.zeros((len(at), w.shape[1] + 1))
+            of_x[lane, variables] = d
+            r = self.with_multiplier(at, r - fitted(system, of_x[:, :-1]))
             w = gradient(system, r)
         return r, w, change
 
-    def residual(self, system: ScaledSystem, at: Indices) -> Array:
+    def residual(self, system: ScaledSystem, at: Indices, x: Array) -> Array:
         """``b - A x`` of some lanes, with the multiplier in the row of a fixed sum."""
-        return self.with_multiplier(at, residual(system, self.lanes.all_x(at)))
+        return self.with_multiplier(at, residual(system, x))
 
     def with_multiplier(self, at: Indices, r: Array) -> Array:
         """A residual, after the multiplier was written to the row of a fixed sum."""
@@ -645,7 +652,7 @@ class GramBatch:
         lanes, at = self.lanes, np.flatnonzero(stopped & (self.lanes.refreshes == 0))
         if at.size:
             system, x = self.system.take(lanes.system[at]), lanes.all_x(at)
-            self.record(at, x, list(certify(system, x, self.residual(system, at))))
+            self.record(at, x, list(certify(system, x, self.residual(system, at, x))))
         self.status[lanes.system[stopped]] = status
         lanes.busy &= ~stopped
 

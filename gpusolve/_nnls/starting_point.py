@@ -8,9 +8,7 @@ from ..reference._certificate import gradient, residual
 from ..reference._scaling import Array, Mask, ScaledSystem
 
 
-def starting_point(
-    system: ScaledSystem, guess: Array, most: int
-) -> tuple[Array, Mask]:
+def starting_point(system: ScaledSystem, guess: Array, most: int) -> tuple[Array, Mask]:
     """A feasible x, and which variables start passive: at most `most`.
 
     These are the variables that the guess has between their bounds and not where they
