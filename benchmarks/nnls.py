@@ -63,7 +63,8 @@ def ours(machine: Machine, A: Array, b: Array) -> Ours:
     given = (machine.xp.asarray(array) for array in (A, b))
     first_call, seconds, result = machine.timing(partial(gpusolve.nnls, *given))
     x = to_host(result.x)
-    return Ours(first_call, Answer(seconds, x), result, Certifier(A, b, x))
+    answer = Answer(seconds / len(x), x)
+    return Ours(first_call, answer, result, Certifier(A, b, x))
 
 
 # ---- the table -----------------------------------------------------------------------
@@ -84,14 +85,14 @@ def cell(answer: Answer, certifier: Certifier, systems: int) -> str:
         return answer.note
     part = f"{solved:,} solved" if solved < systems else ""
     details = filter(None, (f"{certifier.worst(answer.x):.0e}", part, answer.note))
-    return f"{three_digits(answer.seconds)} ({', '.join(details)})"
+    return f"{three_digits(systems * answer.seconds)} ({', '.join(details)})"
 
 
-def ratio(seconds: float, answer: Answer | None, workers: int = 1) -> str:
-    """Time over that of another library, multiplied by the number of workers."""
-    if answer is None or not len(answer.x):
+def ratio(answer: Answer, other: Answer | None, workers: int = 1) -> str:
+    """The time of an answer over that of another one, shared by some workers."""
+    if other is None or not len(other.x):
         return ""
-    return f"{seconds * workers / answer.seconds:.2f}"
+    return f"{answer.seconds * workers / other.seconds:.2f}"
 
 
 def line(
@@ -102,14 +103,13 @@ def line(
     double = ours(machine, A, b)
     single = ours(machine, A.astype(np.float32), b.astype(np.float32))
     theirs = {process.peer.name: process.solve(A, b) for process in peers}
-    seconds = double.answer.seconds
     return row(
         *(case.name, f"{systems:,}", three_digits(double.first_call)),
         *(cell(one.answer, one.certifier, systems) for one in (double, single)),
         f"{float(double.result.n_updates.mean()):.1f}",
         f"{float(double.result.n_downdates.mean()):.1f}",
-        ratio(seconds, theirs.get("SciPy"), cores()),
-        ratio(seconds, theirs.get("joblib")),
+        ratio(double.answer, theirs.get("SciPy"), cores()),
+        ratio(double.answer, theirs.get("joblib")),
         *(cell(answer, double.certifier, systems) for answer in theirs.values()),
     )
 
@@ -132,7 +132,8 @@ The other libraries: SciPy in a loop on one core; joblib, a pool with SciPy on e
 core; fnnlsEigen in a loop on one core; jaxnnls, an interior-point method; optax,
 accelerated gradients with {OPTAX_STEPS} steps; cuML. Each has {{budget:g}} s for a
 batch. If all systems take longer, it solves the first ones, "solved" says how many, and
-the time is scaled to all. It is stopped if it does not return in {{limit:g}} s.
+the time is scaled to all. It is stopped if it does not return in {{limit:g}} s:
+fnnlsEigen does not for a few systems of the second experiment.
 """
 
 

@@ -24,8 +24,11 @@ from nnls_peers import Array, Peer
 FEW = 4
 """Number of systems that are solved first, to predict the time of all."""
 
-PATIENCE = 10
-"""A process is killed after this many budgets."""
+PATIENCE = 20
+"""A process is killed after this many budgets. Much of the time it may compile."""
+
+SENT_BYTES = 2**29
+"""Limit on the matrices that a process gets; the other systems it does not solve."""
 
 TINY = np.ones((2, 1)), np.ones((1, 2))
 """The first batch of each process, which makes it import the library."""
@@ -46,11 +49,11 @@ class Answer(NamedTuple):
     Attributes
     ----------
     seconds : float
-        Time for all systems: the measured time, scaled if not all were solved.
+        Time for each system.
     x : (solved, n) array
         The solutions of the first systems.
     note : str
-        Why no more systems were solved, if that is not the budget.
+        Why no more systems were solved, if that is not for lack of time.
     """
 
     seconds: float
@@ -71,7 +74,7 @@ def answers(peer: Peer, A: Array, b: Array, budget: float) -> Iterator[Answer]:
         count = following
         call = peer.prepare(A if A.ndim == 2 else A[:count], b[:count])
         _, seconds, x = timing(wall_clock, call, repeats=1)
-        yield Answer(seconds * len(b) / count, np.asarray(to_host(x)))
+        yield Answer(seconds / count, np.asarray(to_host(x)))
         fitting = min(len(b), int(count * budget / seconds))
         following = fitting if fitting == len(b) or fitting >= 2 * count else count
 
@@ -112,12 +115,15 @@ class PeerProcess:
             self.kill()
 
     def solve(self, A: Array, b: Array) -> Answer:
-        """Return the last answer, with NaN if there is none."""
+        """Return the last answer; it has no systems if there is none."""
         if self.process is None:
             self.start()
             answer = self.ask(*TINY, START_SECONDS)
             if answer.note:
                 return answer
+        if A.ndim > 2:
+            sent = max(1, SENT_BYTES // A[0].nbytes)
+            A, b = A[:sent], b[:sent]
         return self.ask(A, b, PATIENCE * self.budget)
 
     def start(self) -> None:
