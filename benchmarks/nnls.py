@@ -35,7 +35,7 @@ from harness import (
 )
 from nnls_cases import CASES, Case, experiments
 from nnls_peer_process import PATIENCE, Answer, PeerProcess
-from nnls_peers import OPTAX_STEPS, PACKAGES, installed
+from nnls_peers import OPTAX_STEPS, distributions, installed
 from numpy.typing import NDArray
 
 import gpusolve
@@ -71,11 +71,11 @@ def ours(machine: Machine, A: Array, b: Array) -> Ours:
 
 
 def path(machine: Machine) -> str:
-    """The code that solves the systems."""
-    if machine.name != "cpu":
-        return {"cuda": "CUDA"}.get(machine.name, machine.name)
-    numba = find_spec("gpusolve._nnls.nnls_gram_numba") and find_spec("numba")
-    return "CPU, Numba" if numba else "CPU, NumPy"
+    """What solves the systems."""
+    if machine.name == "cpu":
+        numba = find_spec("gpusolve._nnls.nnls_gram_numba") and find_spec("numba")
+        return "Numba on the CPU" if numba else "NumPy on the CPU"
+    return "CUDA" if machine.cupy else "the emulator"
 
 
 def cell(answer: Answer, certifier: Certifier, systems: int) -> str:
@@ -142,8 +142,8 @@ def report(
 ) -> Iterator[str]:
     """The report, line by line as it is measured."""
     libraries = installed() if machine.peers else []
-    yield from head("NNLS", machine, *PACKAGES)
-    yield f"gpusolve ran on: {path(machine)}.\n"
+    yield from head("NNLS", machine, *distributions())
+    yield f"gpusolve's path: {path(machine)}.\n"
     yield ABOUT
     if libraries:
         yield ABOUT_PEERS.format(budget=budget, limit=PATIENCE * budget)

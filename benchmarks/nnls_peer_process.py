@@ -21,7 +21,7 @@ import numpy as np
 from harness import timing, to_host, wall_clock
 from nnls_peers import Array, Peer
 
-FEW = 4
+FEW = 2
 """Number of systems that are solved first, to predict the time of all."""
 
 PATIENCE = 20

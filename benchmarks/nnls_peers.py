@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -148,5 +149,8 @@ def installed() -> list[Peer]:
     return [peer for peer in PEERS if find_spec(peer.module)]
 
 
-PACKAGES = ["joblib", "fnnlsEigen", "jax", "jaxnnls", "optax"]
-"""Distributions whose versions a report states; SciPy's is always stated."""
+def distributions() -> list[str]:
+    """The packages whose versions a report states."""
+    known = packages_distributions()
+    modules = [*(peer.module for peer in PEERS), "jax"]
+    return [known[module][0] for module in modules if module in known]
