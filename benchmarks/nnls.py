@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from certificates import SAMPLE_ENTRIES, SAMPLE_SYSTEMS, Certifier
+from experiments import PAPER_COUNTS
 from harness import (
     Machine,
     choose,
@@ -114,17 +115,24 @@ def line(
     )
 
 
+PAPER = "; ".join(
+    f"{counts.updates:.1f} and {counts.downdates:.1f} for {name}"
+    for name, counts in PAPER_COUNTS.items()
+)
+
 ABOUT = f"""\
 A cell contains seconds for all systems and, in brackets, the certificate: an upper
 bound on the excess of `|b - A x|` relative to |b|. It is the largest of a sample: the
 first systems, with {SAMPLE_ENTRIES:,} entries together, at most {SAMPLE_SYSTEMS:,}. The
 witness is the residual of gpusolve's answer. Negative entries of x count as 0.
 
-gpusolve is timed in float64 and in float32, other libraries in float64. "Updates" and
-"downdates" are the columns that enter and leave the passive set, per system. "/ SciPy"
-is gpusolve's time in float64 divided by that of the loop over SciPy and multiplied by
-the number of cores: below 1, it is faster than SciPy on all cores could be. "/ joblib"
-is that time divided by joblib's.
+gpusolve is timed in float64 and in float32, other libraries in float64. "/ SciPy" is
+gpusolve's time in float64 divided by that of the loop over SciPy and multiplied by the
+number of cores: below 1, it is faster than SciPy on all cores could be. "/ joblib" is
+that time divided by joblib's.
+
+"Updates" and "downdates" are the columns that enter and leave the passive set, per
+system. The paper has {PAPER}.
 """
 
 ABOUT_PEERS = f"""\
