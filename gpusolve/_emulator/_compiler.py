@@ -171,11 +171,13 @@ def build(
     """
     source, include = source.resolve(), include.resolve()
     program, user = _usable_compiler(), shlex.split(os.environ.get("CXXFLAGS", ""))
-    runtime_files = map(str, sorted(RUNTIME.glob("*.cpp")))
+    # As one text, because each file by itself would parse the same headers.
+    files = sorted(RUNTIME.glob("*.cpp"))
     runtime = _cached(
         "runtime-{key}.o",
-        [*program, *_FLAGS, *_RUNTIME_FLAGS, *user, "-r", "-nostdlib", *runtime_files],
+        [*program, *_FLAGS, *_RUNTIME_FLAGS, *user, "-c", "-xc++", "-"],
         name="the emulator's runtime",
+        text="".join(f'#include "{file}"\n' for file in files),
     )
     command = [*program, *_FLAGS, *_KERNEL_FLAGS, *user]
     command += _instrumentation(program[0], variant)
