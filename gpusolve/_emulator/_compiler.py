@@ -188,6 +188,7 @@ def build(
         [
             *command,
             "-shared",
+            *_linker(),
             "-Wl,-z,defs",
             *search,
             "-xc++",
@@ -205,6 +206,11 @@ def build(
         ),
         sources=[source, *_sources(include)],
     )
+
+
+def _linker() -> tuple[str, ...]:
+    """The option for gold, if it is installed: it needs a third of the default's time."""
+    return ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
 
 
 def _aliases(definitions: str, source: Path, include: Path) -> str:
