@@ -160,6 +160,12 @@ class Case:
         return np.array(values, self.dtype).reshape(shape + self.element_shape)
 
 
+def frozen(x: Array) -> Array:
+    """The same array, which several tests can share."""
+    x.flags.writeable = False
+    return x
+
+
 def cases(*pairs: tuple[str, str]) -> list[Case]:
     """Cases from pairs of a monoid's name and dtypes separated by spaces."""
     return [
