@@ -83,7 +83,8 @@ def reductions(case: Case) -> list[tuple[Any, Any, Any]]:
     """Arrays, lengths of short, empty and long segments, and their reductions."""
     rng = np.random.default_rng(1)
     given = ([], [0], [0, 0], [1], [0, 3, 1, 0, 4, 2, 0], [0, 1025, 0, 33, 0])
-    drawn = (rng.integers(0, limit, 70) for limit in (2, 40, 3000))
+    limits = ((2, 70), (40, 70), (3000, 12))
+    drawn = (rng.integers(0, limit, count) for limit, count in limits)
     found = []
     for lengths in (*(np.array(one, np.int64) for one in given), *drawn):
         offsets = offsets_of(lengths)
