@@ -407,14 +407,17 @@ def test_a_power_of_two_scales_the_solution_exactly(
 
 
 @pytest.mark.parametrize("share", [None, 0.4, 1])
+@pytest.mark.parametrize("kind", ["normal", "without_data"])
 @pytest.mark.parametrize("method", METHODS)
-def test_solutions_in_float32(method: str, share: float | None) -> None:
-    of = problem("normal", (7, 5), share=share)
+def test_solutions_in_float32(method: str, kind: str, share: float | None) -> None:
+    of = problem(kind, (7, 5), share=share)
     lower, upper = (bound.astype(np.float32) for bound in of["bounds"])
     of["bounds"] = lower.astype(np.float64), upper.astype(np.float64)
     exact, rounded = solve(method, **of), solve(method, **of, dtype=np.float32)
     assert (rounded.status == 0).all()
     np.testing.assert_array_equal(rounded.x, exact.x.astype(np.float32))
+    r = of["b"] - np.einsum("kij,kj->ki", of["A"], rounded.x)
+    np.testing.assert_allclose(rounded.rnorm, np.linalg.norm(r, axis=-1), rtol=1e-12)
 
 
 @pytest.mark.parametrize("method", METHODS)
