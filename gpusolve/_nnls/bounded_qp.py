@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def bounded_qp(
     target = device_of(G)
     with current(target):
         arrays = floating({"G": G, "c": c})
-        G, c = arrays["G"], arrays["c"]
+        G, c, xp = arrays["G"], arrays["c"], namespace(G)
         if G.ndim < 2 or G.shape[-1] != G.shape[-2]:
             raise ValueError(f"G must have shape (..., n, n), got {G.shape}")
         if c.ndim < 1 or c.shape[-1] != G.shape[-1]:
@@ -85,6 +86,7 @@ def bounded_qp(
                 f"c must have shape (..., {G.shape[-1]}) for G of shape {G.shape}, "
                 f"got {c.shape}"
             )
+        G = xp.tril(G) + xp.swapaxes(xp.tril(G, -1), -1, -2)
         A, b, linear = least_squares(G, c)
         problem = validate(
             A,
@@ -95,7 +97,9 @@ def bounded_qp(
             tol=tol,
             maxiter=maxiter,
         )
-        return solve(problem._replace(l1=linear), target, method)
+        result = solve(problem._replace(l1=linear), target, method)
+        given = {**result._given, "A": G, "b": c, "is_gram": True}
+        return replace(result, _given=given)
 
 
 def least_squares(G: Array, c: Array) -> tuple[Array, Array, Array]:

@@ -126,8 +126,8 @@ def nnls(
 
     The number of systems that were solved by each method:
 
-    >>> np.bincount(result.method, minlength=2)
-    array([3, 0])
+    >>> result.method_counts
+    {'gram': 3, 'qr': 0}
     """
     check_method(method)
     A = as_array(A, "A")
