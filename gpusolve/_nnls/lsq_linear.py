@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .._device.arrays import as_array
-from .._device.kernels import current, device_of
-from .inputs import validate
 from .result import NNLSResult
-from .solve import check_method, solve
+from .solve import least_squares
 
 
 def lsq_linear(
@@ -97,20 +94,16 @@ def lsq_linear(
     >>> gpusolve.lsq_linear(A, [0.9, 0.3, 1.0], (0, 1), sum_to=1).x.round(12)
     array([0.8, 0.2])
     """
-    check_method(method)
-    A = as_array(A, "A")
-    target = device_of(A)
-    with current(target):
-        problem = validate(
-            A,
-            b,
-            bounds=bounds,
-            weights=weights,
-            sum_to=sum_to,
-            warm_start=warm_start,
-            l1=l1,
-            l2=l2,
-            tol=tol,
-            maxiter=maxiter,
-        )
-        return solve(problem, target, method)
+    return least_squares(
+        method,
+        A=A,
+        b=b,
+        bounds=bounds,
+        weights=weights,
+        sum_to=sum_to,
+        warm_start=warm_start,
+        l1=l1,
+        l2=l2,
+        tol=tol,
+        maxiter=maxiter,
+    )

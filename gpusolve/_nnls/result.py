@@ -10,6 +10,7 @@ from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from ..reference._nnls_qr import BY_GRAM, BY_QR
 from .covariance import covariance
+from .labels import Labels, label, plain
 
 METHOD_NAMES = {"gram": BY_GRAM, "qr": BY_QR}
 
@@ -82,6 +83,7 @@ class NNLSResult:
     repaired: Array
     method: Array
     _given: dict[str, Any] = field(repr=False, compare=False)
+    _labels: Labels | None = field(repr=False, compare=False, default=None)
 
     def __iter__(self) -> Iterator[Array]:
         return iter((self.x, self.rnorm))
@@ -105,11 +107,14 @@ class NNLSResult:
         It is computed when it is asked for, from the given A and b: they must not have
         changed since. Weights have no effect on it.
         """
-        A, b, x, xp = self._given["A"], self._given["b"], self.x, namespace(self.x)
+        A, b, x = self._given["A"], self._given["b"], plain(self.x)
+        xp = namespace(x)
         with current_device(x):
             if A.ndim == 2:
-                return b - xp.matmul(x, A.T)
-            return b - xp.matmul(A, x[..., None])[..., 0]
+                found = b - xp.matmul(x, A.T)
+            else:
+                found = b - xp.matmul(A, x[..., None])[..., 0]
+        return label(self._labels, found, "residual", "row")
 
     @property
     def method_counts(self) -> dict[str, int]:
@@ -118,7 +123,7 @@ class NNLSResult:
         On a GPU, this waits for the solver.
         """
         return {
-            name: int((self.method == number).sum())
+            name: int((plain(self.method) == number).sum())
             for name, number in METHOD_NAMES.items()
         }
 
@@ -156,5 +161,7 @@ class NNLSResult:
         array([[0.5, 0. ],
                [0. , 0. ]])
         """
-        with current_device(self.x):
-            return covariance(self._given, self.x, self.rnorm, variance)
+        x, rnorm = plain(self.x), plain(self.rnorm)
+        with current_device(x):
+            found = covariance(self._given, x, rnorm, plain(variance))
+        return label(self._labels, found, "covariance", "variable", "variable")
