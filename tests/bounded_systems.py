@@ -208,7 +208,7 @@ def random_bounds(rng: Generator, systems: int, n: int) -> tuple[Array, Array]:
 
 
 def feasible_sums(rng: Generator, lower: Array, upper: Array) -> Array:
-    """A sum that the bounds allow; in a quarter of the systems the least or greatest."""
+    """A sum that the bounds allow; in a quarter of the systems the greatest."""
     low = np.where(np.isfinite(lower), lower, np.minimum(upper, 1.0) - 1.0)
     high = np.where(np.isfinite(upper), upper, np.maximum(lower, -1.0) + 1.0)
     part = rng.random((len(lower), 1))

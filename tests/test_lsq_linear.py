@@ -54,7 +54,15 @@ def random(
     size = np.sqrt(n / m)
     lower = -size * rng.random((systems, n))
     upper = size * rng.random((systems, n))
-    return Bounded.of(A, b, (lower, upper), **options)
+    made = Bounded.of(A, b, (lower, upper), **options)
+    return Bounded(*[None if one is None else one.copy() for one in made])
+
+
+def excess(given: Bounded, x: Any) -> Any:
+    """How far the objective is above that of brute force, as a part of its terms."""
+    of_b = np.linalg.norm(given.weighted()[1], axis=-1)
+    terms = of_b * magnitude(given, x)
+    return (objective(given, x) - brute_force(given)) / np.where(terms > 0, terms, 1)
 
 
 # ---- against independent solvers -----------------------------------------------------
@@ -101,11 +109,8 @@ def test_degenerate_systems_agree_with_brute_force(
         if given.A.shape[-1] > 4:
             continue
         solved = result.status == 0
-        part_of = given.take(solved)
-        above = objective(part_of, result.x[solved]) - brute_force(part_of)
-        of_b = np.linalg.norm(part_of.weighted()[1], axis=-1)
-        size = magnitude(part_of, result.x[solved])
-        assert (above <= 1e-9 * of_b * size).all(), what
+        above = excess(given.take(solved), result.x[solved])
+        assert above.max(initial=0) <= 1e-9, what
 
 
 @pytest.mark.parametrize(("m", "n"), [(9, 4), (4, 4), (3, 5)])
@@ -124,9 +129,7 @@ def test_all_options_agree_with_brute_force(
     given = given._replace(l1=0.2 * rng.random((4, n)))
     result = solve(backend, given, method=method)
     check_optimal(given, result)
-    np.testing.assert_allclose(
-        objective(given, result.x), brute_force(given), rtol=1e-11, atol=1e-13
-    )
+    assert excess(given, result.x).max() <= 1e-13
 
 
 def test_ties_and_degenerate_vertices(backend: Any, method: str) -> None:
@@ -140,17 +143,13 @@ def test_ties_and_degenerate_vertices(backend: Any, method: str) -> None:
     given = Bounded.of(A, b, (lower, lower + rng.integers(0, 3, (systems, 4))))
     result = solve(backend, given, method=method)
     check_optimal(given, result)
-    np.testing.assert_allclose(
-        objective(given, result.x), brute_force(given), rtol=1e-11, atol=1e-12
-    )
+    assert excess(given, result.x).max() <= 1e-13
     summed = given._replace(sum_to=given.lower.sum(-1) + rng.integers(0, 2, systems))
     reachable = summed.sum_to <= given.upper.sum(-1)
     summed = summed.take(reachable)
     result = solve(backend, summed, method=method)
     check_optimal(summed, result)
-    np.testing.assert_allclose(
-        objective(summed, result.x), brute_force(summed), rtol=1e-11, atol=1e-12
-    )
+    assert excess(summed, result.x).max() <= 1e-13
 
 
 # ---- a fixed sum ---------------------------------------------------------------------
@@ -847,5 +846,5 @@ def test_broadcast_views(backend: Any, rng: np.random.Generator, method: str) ->
         rng.random((7, 4)), rng.random((3, 7)), (-0.1, 0.2), 0.1, 0.2, 2.0, 0.3
     )
     result = solve(backend, given, method=method)
-    copies = Bounded(*[one.copy() for one in given])
+    copies = Bounded(*[np.array(one) for one in given])
     np.testing.assert_array_equal(result.x, solve(backend, copies, method=method).x)
