@@ -578,7 +578,7 @@ class GramBatch:
         witness, along, change = self.orthogonalise(system, at, lanes.all_x(at))
         refined = lanes.x[at] + change
         inside = (refined > lanes.lower[at]) & (refined < lanes.upper[at])
-        follows: Mask = inside.all(axis=1)
+        follows: Mask = np.all(inside, axis=1)
         lanes.x[at[follows]] = refined[follows]
         x = lanes.all_x(at)
         r = self.residual(system, at, x)

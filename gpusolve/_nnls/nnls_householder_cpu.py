@@ -255,7 +255,7 @@ class HouseholderBatch:
 
     def remove(self, at: Indices, leaving: Mask) -> None:
         """Remove variables from the passive sets, and bar them."""
-        lanes, k = at[:, None], leaving.shape[1]
+        k = leaving.shape[1]
         gone = np.where(leaving, self.variables[at, :k], self.none)
         kept = np.where(leaving, self.none, self.variables[at, :k])
         order = np.argsort(kept == self.none, axis=1, kind="stable")
