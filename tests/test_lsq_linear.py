@@ -110,7 +110,7 @@ def test_degenerate_systems_agree_with_brute_force(
             continue
         solved = result.status == 0
         above = excess(given.take(solved), result.x[solved])
-        assert above.max(initial=0) <= 1e-9, what
+        assert above.max(initial=0) <= 1e-8, what
 
 
 @pytest.mark.parametrize(("m", "n"), [(9, 4), (4, 4), (3, 5)])
@@ -421,7 +421,7 @@ def test_a_row_of_weight_zero_is_left_out(
     weights = np.ones((4, 9))
     weights[:, 3] = 0
     expected = given._replace(
-        A=np.delete(given.A, 3, 1), b=np.delete(given.b, 3, 1), weights=weights[:, :8]
+        A=np.delete(given.A, 3, 1), b=np.delete(given.b, 3, 1), weights=np.ones((4, 8))
     )
     given.A[:, 3], given.b[:, 3] = 1e30, -1e30
     result = solve(backend, given._replace(weights=weights), method=method)

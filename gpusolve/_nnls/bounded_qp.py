@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, as_array, floating, namespace
+from .._device.arrays import Array, as_array, namespace
 from .._device.kernels import current, device_of
 from .inputs import validate
 from .result import NNLSResult
@@ -77,29 +77,29 @@ def bounded_qp(
     G = as_array(G, "G")
     target = device_of(G)
     with current(target):
-        arrays = floating({"G": G, "c": c})
-        G, c, xp = arrays["G"], arrays["c"], namespace(G)
         if G.ndim < 2 or G.shape[-1] != G.shape[-2]:
             raise ValueError(f"G must have shape (..., n, n), got {G.shape}")
-        if c.ndim < 1 or c.shape[-1] != G.shape[-1]:
-            raise ValueError(
-                f"c must have shape (..., {G.shape[-1]}) for G of shape {G.shape}, "
-                f"got {c.shape}"
-            )
-        G = xp.tril(G) + xp.swapaxes(xp.tril(G, -1), -1, -2)
-        A, b, linear = least_squares(G, c)
         problem = validate(
-            A,
-            b,
+            G,
+            c,
+            names=("G", "c"),
             bounds=bounds,
             sum_to=sum_to,
             warm_start=warm_start,
             tol=tol,
             maxiter=maxiter,
         )
-        result = solve(problem._replace(l1=linear), target, method)
+        G, c = symmetric(problem.A), problem.b
+        A, b, linear = least_squares(G, c)
+        result = solve(problem._replace(A=A, b=b, l1=linear), target, method)
         given = {**result._given, "A": G, "b": c, "is_gram": True}
         return replace(result, _given=given)
+
+
+def symmetric(G: Array) -> Array:
+    """The symmetric matrices of the lower triangles."""
+    xp = namespace(G)
+    return xp.tril(G) + xp.swapaxes(xp.tril(G, -1), -1, -2)
 
 
 def least_squares(G: Array, c: Array) -> tuple[Array, Array, Array]:
@@ -114,17 +114,20 @@ def least_squares(G: Array, c: Array) -> tuple[Array, Array, Array]:
     diagonal = xp.abs(xp.diagonal(G, axis1=-2, axis2=-1))
     scale = 1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1))
     values, vectors = xp.linalg.eigh(scale[..., :, None] * G * scale[..., None, :])
-    least = NULL * n * np.finfo(dtype).eps * xp.abs(values).max(axis=-1, keepdims=True)
+    least = NULL * n * np.finfo(dtype).eps * largest(values)
     positive = values > least
     root = xp.sqrt(xp.where(positive, values, 0))
     along = xp.matmul((c * scale)[..., None, :], vectors)[..., 0, :]
     A = xp.swapaxes(vectors, -1, -2) * root[..., :, None] / scale[..., None, :]
     b = xp.where(positive, along / xp.where(positive, root, 1), 0)
     null = xp.where(positive, 0, along)
-    null = xp.where(
-        xp.abs(null) > least * xp.abs(along).max(axis=-1, keepdims=True), null, 0
-    )
+    null = xp.where(xp.abs(null) > least * largest(along), null, 0)
     linear = -xp.matmul(vectors, null[..., None])[..., 0] / scale
     usable = finite & (values >= -least).all(axis=-1)[..., None, None]
     A = xp.where(usable, A, xp.nan)
     return A.astype(dtype, copy=False), b.astype(dtype, copy=False), linear
+
+
+def largest(values: Array) -> Array:
+    """The largest magnitude along the last axis, which is kept."""
+    return namespace(values).abs(values).max(axis=-1, initial=0, keepdims=True)
