@@ -11,6 +11,7 @@ import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.optimize
 from degenerate_systems import BATCH, FAMILIES
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,10 @@ RANK = 1e-11
 
 UNITS = 64.0
 """What rounding may add to the objective, in units of ``eps magnitude**2``."""
+
+FEASIBLE = 1e-6
+"""How far the sum of a solution may be off, as a part of its terms. `infeasibility`
+measures it; this number only tells a solution from another point."""
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -62,6 +67,11 @@ class Bounded(NamedTuple):
 
     def take(self, systems: Any) -> Bounded:
         return Bounded(*[None if one is None else one[systems] for one in self])
+
+    def rounded(self, dtype: Any) -> Bounded:
+        """The systems as a solver of this dtype reads them, in float64."""
+        fields = [one if one is None else one.astype(dtype) for one in self]
+        return Bounded(*[one if one is None else one.astype(float) for one in fields])
 
     def options(self) -> dict[str, Any]:
         """The arguments of ``lsq_linear`` after `A` and `b`."""
@@ -150,28 +160,30 @@ def brute_force(given: Bounded) -> Array:
 
 
 def best_on(given: Bounded, rest: Array, free: Array) -> Array:
-    """The best x where some variables rest; NaN if it is beyond a bound."""
+    """The best x where some variables rest; NaN if it is beyond a bound.
+
+    With a fixed sum, the first free variable makes it up. So equal entries of a row
+    cancel exactly: such a row says no more than the sum.
+    """
     A, b = given.weighted()
-    n = A.shape[-1]
+    n, basis, x = A.shape[-1], np.eye(A.shape[-1])[:, free], rest.copy()
+    if given.sum_to is not None and free.any():
+        first = int(np.argmax(free))
+        basis = basis[:, 1:] - np.eye(n)[:, [first]]
+        x[:, first] += given.sum_to - rest.sum(axis=-1)
     A = np.concatenate([A, np.sqrt(given.l2)[..., None] * np.eye(n)], axis=-2)
-    b = np.concatenate([b, np.zeros_like(rest)], axis=-1)
-    along, count = np.diag(free.astype(float)), max(1, int(free.sum()))
-    x = rest
-    if given.sum_to is not None:
-        along = along - np.outer(free, free) / count
-        missing = given.sum_to - rest.sum(axis=-1)
-        x = rest + free * missing[:, None] / count
-    P = A @ along
-    inverse = np.linalg.pinv(P, rcond=RANK)
-    change = inverse @ (b - (A @ x[..., None])[..., 0])[..., None]
-    penalty = given.l1 * along.diagonal() if given.sum_to is None else given.l1 @ along
-    change = change - inverse @ (inverse.swapaxes(-1, -2) @ penalty[..., None])
-    x = x + (along @ change)[..., 0]
+    r = np.pad(b, ((0, 0), (0, n))) - (A @ x[..., None])[..., 0]
+    P = A @ basis
+    scale = np.linalg.norm(P, axis=-2)
+    scale = np.where(scale > 0, scale, 1)
+    inverse = np.linalg.pinv(P / scale[:, None], rcond=RANK)
+    penalty = (given.l1 @ basis / scale)[..., None]
+    change = inverse @ (r[..., None] - inverse.swapaxes(-1, -2) @ penalty)
+    x = x + (change[..., 0] / scale) @ basis.T
     slack = 1e-9 * (1 + np.abs(x).max(axis=-1, initial=0, keepdims=True))
     inside = (x >= given.lower - slack) & (x <= given.upper + slack)
     if given.sum_to is not None:
-        off = np.abs(x.sum(axis=-1) - given.sum_to)[:, None]
-        inside &= off <= slack
+        inside &= np.abs(x.sum(axis=-1) - given.sum_to)[:, None] <= slack
     inside = inside.all(axis=-1, keepdims=True)
     return np.where(inside, np.clip(x, given.lower, given.upper), np.nan)
 
@@ -244,3 +256,42 @@ def random_systems(
         weights if kinds & 4 else np.ones((systems, m)),
         total if kinds & 8 else None,
     )
+
+
+def by_bvls(given: Bounded) -> Array:
+    """SciPy's x of each system, by bounded-variable least squares; NaN if it fails.
+
+    It is that without `l1` and `sum_to`, which SciPy does not have.
+    """
+    A, b = given.weighted()
+    rows = np.sqrt(given.l2)[..., None] * np.eye(A.shape[-1])
+    A, b = np.concatenate([A, rows], -2), np.concatenate([b, 0 * given.l2], -1)
+    found = np.full(given.lower.shape, np.nan)
+    for k, bounds in enumerate(zip(given.lower, given.upper, strict=True)):
+        fixed = bounds[0] == bounds[1]
+        found[k] = np.where(fixed, bounds[0], 0)
+        rest = b[k] - A[k] @ found[k]
+        free = tuple(bound[~fixed] for bound in bounds)
+        if not fixed.all():
+            try:
+                result = scipy.optimize.lsq_linear(
+                    A[k][:, ~fixed], rest, free, "bvls", tol=1e-15
+                )
+                found[k, ~fixed] = np.clip(result.x, *free)
+            except (np.linalg.LinAlgError, ValueError):
+                found[k] = np.nan
+    return found
+
+
+def excess(given: Bounded, x: Array) -> Array:
+    """How far the objective is above that of brute force, as a part of its terms.
+
+    It is infinite where x is not finite or not feasible.
+    """
+    of_b = np.linalg.norm(given.weighted()[1], axis=-1)
+    with np.errstate(all="ignore"):
+        terms = of_b * magnitude(given, x)
+        above = objective(given, x) - brute_force(given)
+        found = above / np.where(terms > 0, terms, 1)
+        off = infeasibility(given, x) > FEASIBLE
+    return np.where(np.isfinite(found) & ~off, found, np.inf)

@@ -81,7 +81,8 @@ def test_agrees_with_least_squares(
         )
         result = solve(backend, G, c, (-0.1, 0.2), method=method, **options)
         np.testing.assert_allclose(result.x, expected.x, atol=1e-12)
-        np.testing.assert_allclose(result.dual, expected.dual, atol=1e-11)
+        if not options:  # a multiplier need not be unique
+            np.testing.assert_allclose(result.dual, expected.dual, atol=1e-11)
         assert (result.status == 0).all()
 
 
