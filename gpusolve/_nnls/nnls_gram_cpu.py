@@ -141,10 +141,8 @@ class Gram:
 
     def __init__(self, system: ScaledSystem) -> None:
         self.A = system.A
-        self.has_ridge, self.square = (
-            system.has_ridge,
-            of_all(system, system.damping**2),
-        )
+        self.has_ridge = system.has_ridge
+        self.square = of_all(system, system.damping**2)
         self.G = None
         if 2 * self.A.shape[-2] >= self.A.shape[-1]:
             self.G = np.matmul(self.A.swapaxes(-1, -2), self.A)
@@ -321,13 +319,11 @@ class GramBatch:
         self.gram = Gram(system)
         self.capacity = n if system.has_ridge else min(rows, n)
         self.start, waiting = starting_point(system, start, self.capacity)
-        self.x = self.start.copy()
-        if not system.has_sum:
-            self.x[waiting] = of_all(system, system.rest)[waiting]
+        leave_rest = waiting & (not system.has_sum)
+        self.x: Array = np.where(leave_rest, system.rest, self.start)
         self.lanes = Lanes(system, self.x, waiting, max(1, min(self.capacity, PANEL)))
         self.lower = of_all(system, system.lower)
         self.upper = of_all(system, system.upper)
-        self.sum_row = of_all(system, system.A[..., -1, :])
         self.signed = bool(np.any(system.lower < 0))
         r = self.residual(system, np.arange(systems), self.x)
         self.certificate = certify(system, self.x, r)
@@ -545,7 +541,7 @@ class GramBatch:
         d = panel_product(w, H)
         if not self.system.has_sum:
             return d, np.zeros(len(d))
-        row = np.pad(self.sum_row[self.lanes.system[at]], ((0, 0), (0, 1)))
+        row = np.pad(self.sum_row(at), ((0, 0), (0, 1)))
         row = np.take_along_axis(row, self.lanes.variables[at], axis=1)
         along = panel_product(row, H)
         of_d, of_along = panel_product(row, np.stack([d, along], axis=-1)).T
@@ -556,16 +552,18 @@ class GramBatch:
         """What is missing in a fixed sum, for some lanes; 0 if the sum is not fixed."""
         if not self.system.has_sum:
             return np.zeros(len(at))
-        systems, x = self.lanes.system[at], self.lanes.all_x(at)
-        total = self.system.b[systems, -1]
-        return np.asarray(total - np.vecdot(self.sum_row[systems], x))
+        total = self.system.b[self.lanes.system[at], -1]
+        return np.asarray(total - np.vecdot(self.sum_row(at), self.lanes.all_x(at)))
+
+    def sum_row(self, at: Indices) -> Array:
+        """The row of A that fixes the sum, for some lanes."""
+        return of_all(self.system, self.system.A[..., -1, :])[self.lanes.system[at]]
 
     def shift_multiplier(self, at: Indices, shift: Array) -> None:
         """Change the multiplier of the fixed sum in some lanes."""
         if self.system.has_sum:
-            row = self.sum_row[self.lanes.system[at]]
             self.lanes.multiplier[at] += shift
-            self.lanes.c[at, :-1] -= shift[:, None] * row
+            self.lanes.c[at, :-1] -= shift[:, None] * self.sum_row(at)
 
     def refresh(self, at: Indices) -> None:
         """Compute the true residual of lanes in which no variable enters.
