@@ -71,6 +71,11 @@ DRIFT = 64.0
 CORRECTIONS = 3
 """Limit on how often a residual is made orthogonal to the passive columns."""
 
+EPS = float(np.finfo(np.float64).eps)
+
+SUMMED = 4.0
+"""Limit on the error of a fixed sum, in eps of its terms."""
+
 
 class PassiveInverse:
     """The inverse H of ``G[passive, passive]``; variables enter and leave by position.
@@ -290,8 +295,21 @@ class ActiveSet:
             slope[j] = 0
         return entered > 0
 
-    def step(self, w: Array) -> tuple[Array, float]:
-        """The step ``H w`` along the passive variables, for their gradient w.
+    def missing(self, x: Array) -> float:
+        """How much the passive variables, of values x, lack to the fixed sum.
+
+        It is 0 if rounding explains it.
+        """
+        if not self.system.has_sum:
+            return 0.0
+        terms = self.sum_row * (self.rest + self.by_variable(x))
+        total = float(self.system.b[-1])
+        lack = total - float(terms.sum())
+        size = abs(total) + float(np.abs(terms).sum())
+        return lack if abs(lack) > SUMMED * EPS * size else 0.0
+
+    def step(self, w: Array, x: Array) -> tuple[Array, float]:
+        """The step ``H w`` from x along the passive variables, for their gradient w.
 
         With a fixed sum, ``w - shift row`` takes the place of w, so that the step leads
         to that sum. The second result is `shift`.
@@ -301,10 +319,7 @@ class ActiveSet:
             return d, 0.0
         row = self.sum_row[self.inverse.passive]
         along = self.inverse.multiply(row)
-        x = self.rest.copy()
-        x[self.inverse.passive] = self.x
-        missing = float(self.system.b[-1] - self.sum_row @ x)
-        shift = float((row @ d - missing) / (row @ along))
+        shift = float((row @ d - self.missing(x)) / (row @ along))
         if not np.isfinite(shift):
             return d, 0.0
         return d - shift * along, shift
@@ -325,7 +340,7 @@ class ActiveSet:
         moved = False
         while self.nit < maxiter:
             self.nit += 1
-            d, shift = self.step(self.passive_w)
+            d, shift = self.step(self.passive_w, self.x)
             if not np.isfinite(d).all():
                 self.status = UNCERTIFIED
                 return moved
@@ -378,9 +393,10 @@ class ActiveSet:
         for _ in range(CORRECTIONS):
             w = gradient(system, witness)[passive]
             limit = self.tol / 2 * data_norm(system, witness)
-            if not (np.abs(w) > limit * system.norm[passive]).any():
+            steep = (np.abs(w) > limit * system.norm[passive]).any()
+            if not steep and not self.missing(self.x + change):
                 break
-            d, shift = self.step(w)
+            d, shift = self.step(w, self.x + change)
             d = np.where(np.isfinite(d), d, 0)
             change += d
             self.multiplier += shift
