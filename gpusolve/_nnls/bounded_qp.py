@@ -36,8 +36,8 @@ def bounded_qp(
     Parameters
     ----------
     G : (..., n, n) array_like
-        Symmetric, positive semidefinite matrices, such as ``A^T A`` plus the precision
-        of a prior. Only the lower triangle is used.
+        Symmetric, positive semidefinite matrices, such as ``A^T A`` plus the inverse
+        covariance of a prior. Only the lower triangle is used.
     c : (..., n) array_like
         The linear terms, such as ``A^T b``. The leading axes of all arrays broadcast.
     bounds, method, sum_to, warm_start, tol, maxiter
@@ -47,9 +47,10 @@ def bounded_qp(
     Returns
     -------
     NNLSResult
-        Unpacks as ``x, rnorm``. `dual` is ``c - G x``. ``rnorm**2 / 2`` is how far the
-        objective is above its minimum without bounds, in the range of G. A system whose
-        G has a negative eigenvalue has status 2.
+        Unpacks as ``x, rnorm``. `residual` is ``c - G x``; `dual` is the same, minus
+        the multiplier of a fixed sum. ``rnorm**2 / 2`` is how far the objective is
+        above its minimum without bounds, in the range of G. A system whose G has a
+        negative eigenvalue has status 2.
 
     Raises
     ------

@@ -31,14 +31,15 @@ def lsq_linear(
     Parameters
     ----------
     A : (..., m, n) array_like
-        The matrices; see :func:`gpusolve.nnls`.
+        The matrices; see :func:`gpusolve.nnls`. pandas and xarray objects keep their
+        labels.
     b : (..., m) array_like
         The right-hand sides. The leading axes of all arrays broadcast; a matrix that is
         shared by several right-hand sides is not copied.
     bounds : pair of float or (..., n) array_like
-        The lower and the upper bounds. A variable whose bounds are both infinite is
-        free: once it entered the fit, it stays. Equal bounds fix a variable; bounds
-        (0, 0) leave its column out, in one system or in all.
+        The lower and the upper bounds, rounded to the dtype of A. A variable whose
+        bounds are both infinite is free: once it enters the fit, it stays. Equal bounds
+        fix a variable; bounds (0, 0) leave its column out, in one system or in all.
     method : {"auto", "qr", "gram"}
         As for :func:`gpusolve.nnls`.
     weights : (..., m) array_like, optional

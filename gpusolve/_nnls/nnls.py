@@ -43,9 +43,11 @@ def nnls(
         ``A^T A`` does not fit into memory.
     weights : (..., m) array_like, optional
         Weights of the squared residuals, such as inverse variances; non-negative. A
-        row of weight 0 has no effect. A shared matrix is not copied for each system.
+        row of weight 0 has no effect, but must be finite. A shared matrix is not copied
+        for each system.
     sum_to : float or (...,) array_like, optional
-        The sum of x, if it is fixed, as for abundances that add up to one.
+        The sum of x, if it is fixed, as for abundances that add up to one. A system
+        with a negative sum has no solution, and so status 4.
     warm_start : (..., n) array_like, optional
         An initial guess of x. The passive set starts with its positive, finite entries.
     l1, l2 : float or (..., n) array_like
