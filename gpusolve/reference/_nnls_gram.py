@@ -29,6 +29,7 @@ from ._certificate import (
     data_norm,
     gradient,
     hidden_by_rounding,
+    missing_in_sum,
     residual,
     size,
     size_to_b,
@@ -70,11 +71,6 @@ DRIFT = 64.0
 
 CORRECTIONS = 3
 """Limit on how often a residual is made orthogonal to the passive columns."""
-
-EPS = float(np.finfo(np.float64).eps)
-
-SUMMED = 4.0
-"""Limit on the error of a fixed sum, in eps of its terms."""
 
 
 class PassiveInverse:
@@ -296,17 +292,12 @@ class ActiveSet:
         return entered > 0
 
     def missing(self, x: Array) -> float:
-        """How much the passive variables, of values x, lack to the fixed sum.
-
-        It is 0 if rounding explains it.
-        """
+        """What the passive variables, of values x, lack to the fixed sum."""
         if not self.system.has_sum:
             return 0.0
-        terms = self.sum_row * (self.rest + self.by_variable(x))
-        total = float(self.system.b[-1])
-        lack = total - float(terms.sum())
-        size = abs(total) + float(np.abs(terms).sum())
-        return lack if abs(lack) > SUMMED * EPS * size else 0.0
+        total = self.system.b[-1]
+        x = self.rest + self.by_variable(x)
+        return float(missing_in_sum(self.sum_row, total, x))
 
     def step(self, w: Array, x: Array) -> tuple[Array, float]:
         """The step ``H w`` from x along the passive variables, for their gradient w.
