@@ -20,6 +20,8 @@ from ..reference._certificate import (
     gradient,
     is_settled,
     misfit,
+    missing_in_sum,
+    ratio,
     residual,
     size,
     slack,
@@ -88,6 +90,12 @@ class Factors(NamedTuple):
                 r[:, self.sum_row] -= shift
             subtracted += along
         return r, subtracted
+
+    def towards_sum(self, missing: Array) -> Array:
+        """The right-hand side for a change of x that adds `missing` to a fixed sum."""
+        row = self.Q[:, self.sum_row]
+        change = row * ratio(missing, np.vecdot(row, row))[:, None]
+        return np.where(np.isfinite(change), change, 0)
 
 
 def factorise(system: ScaledSystem, variables: Indices) -> Factors:
@@ -297,6 +305,12 @@ class HouseholderBatch:
         witness, along = factors.orthogonalise(r)
         x = self.x[lanes, variables]
         refined = x + factors.solve(along)
+        if self.system.has_sum:
+            other = self.x[at]
+            np.put_along_axis(other, variables, refined, axis=1)
+            row, total = system.A[..., -1, :], system.b[:, -1]
+            missing = missing_in_sum(row, total, other[:, :-1])
+            refined += factors.solve(factors.towards_sum(missing))
         lower, upper = self.lower[lanes, variables], self.upper[lanes, variables]
         inside = (refined > lower) & (refined < upper)
         accept = optimal & inside.all(axis=1)
