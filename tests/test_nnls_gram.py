@@ -175,7 +175,7 @@ def test_less_shared_memory_changes_no_bit(
     A, b = rng.random((3, 40, 30)), rng.random((3, 40))
     expected = solve(A, b)
     monkeypatch.setattr(kernels.EmulatedDevice, "shared_memory_per_block", limit)
-    size = Size(40, 30, 40)
+    size = Size(40, 30)
     assert layout_of(TEAMS["block"], size, False, limit - 2048).workspace > 0
     found = solve(A, b)
     for name, field in found._asdict().items():
@@ -332,7 +332,7 @@ def with_limit(empty: Any, limit: int) -> Any:
 
 def test_team_for_each_size() -> None:
     def chosen(m: int, n: int, systems: int = 1000, limit: int = 225 * 1024) -> str:
-        return choose(Size(m, n, m), systems < 5, False, limit)[0].name
+        return choose(Size(m, n), systems < 5, False, limit)[0].name
 
     assert chosen(3, 3) == "ThreadTeam"
     assert chosen(30, 10) == "WarpTeam"
@@ -341,4 +341,4 @@ def test_team_for_each_size() -> None:
     assert chosen(64, 33) == "BlockTeam"
     assert chosen(5000, 2000) == "BlockTeam"
     assert chosen(5000, 2000, systems=1) == "GridTeam"
-    assert teams_for(Size(2, 10_000, 2), True)[0].name == "BlockTeam"
+    assert teams_for(Size(2, 10_000), True)[0].name == "BlockTeam"
