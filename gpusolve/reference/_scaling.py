@@ -230,7 +230,8 @@ def with_sum(
 
     The sum of the original variables is ``coefficients x`` in the scaled ones.
     """
-    scale = 1 / np.max(coefficients, axis=-1, initial=0, keepdims=True)
+    tiny = float(np.finfo(coefficients.dtype).tiny)
+    scale = 1 / np.max(coefficients, axis=-1, initial=tiny, keepdims=True)
     row = np.broadcast_to(coefficients * scale, (*A.shape[:-2], A.shape[-1]))
     entry = np.broadcast_to(total[..., None] * scale, (*b.shape[:-1], 1))
     return (
