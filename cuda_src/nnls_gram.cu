@@ -106,8 +106,10 @@ struct GramArrays {
 
     GramMatrix<Team> matrix;
     PassiveInverseArrays<Team> inverse;
-    Reals c, w;          // n: A^T b - penalty, corrected; the negative gradient
+    Reals c;             // n: A^T (b - A rest) - penalty, corrected
+    Reals w, along;      // n: the negative gradient; H row
     Reals slope, all_x;  // n: w / norm of variables that may enter; x by variable
+    Reals row;           // the same: the passive entries of the row of a fixed sum
     Reals residual;      // rows: b - A x
     Reals witness;       // rows
     Reals x, passive_w;  // capacity: of the passive variables, by position
@@ -121,15 +123,15 @@ struct GramArrays {
     Reals rest;          // n: the values of variables that are not passive, and 0
     Reals penalties;     // n: l1 in the scaled variables
     // With a fixed sum:
-    Reals row, along;  // capacity: the passive entries of the row of the sum; H row
-    Reals total;       // 1: the entry of b
+    Reals sum_row;  // n: its row of the matrix
+    Reals total;    // 1: its entry of b
 
     /// Allocate the vectors; their bytes are computed by the host.
     __device__ void place(TeamMemory<Team>& memory, const GramOptions& options) {
         const int n = options.n, rows = options.rows(), capacity = options.capacity();
         c = memory.template take<double>(n);
-        w = memory.template take<double>(n);
-        slope = all_x = memory.template take<double>(n);
+        w = along = memory.template take<double>(n);
+        slope = all_x = row = memory.template take<double>(n);
         residual = memory.template take<double>(rows);
         witness = memory.template take<double>(rows);
         x = memory.template take<double>(capacity);
@@ -148,8 +150,7 @@ struct GramArrays {
             penalties = memory.template take<double>(n);
         }
         if (options.has_sum()) {
-            row = memory.template take<double>(capacity);
-            along = memory.template take<double>(capacity);
+            sum_row = memory.template take<double>(n);
             total = memory.template take<double>(1);
         }
     }
@@ -197,17 +198,18 @@ __device__ __noinline__ double subtract_accurately(double start, Vector<double, 
                                                    int length, Vector<double, Team> y) {
     Twofold<double> sum{start, 0};
     for (int p = 0; p < length; ++p) {
+        if (y[p] == 0) continue;
         const int j = variables.first == nullptr ? p : variables[p];
         sum = AddTwofold<double>()(sum, two_product(rows[j * step], -y[p]));
     }
     return sum.high + sum.low;
 }
 
-/// out[i] -= factor * in[i * step]. A thread computes the elements of its rank.
+/// out[i] -= factor * in[i]. A thread computes the elements of its rank.
 template <class Team>
 __device__ __noinline__ void subtract_multiple(Vector<double, Team> out, int count, double factor,
-                                               Vector<double, Team> in, long long step) {
-    for_each<Team>(count, [&](int i) { out[i] -= factor * in[i * step]; });
+                                               Vector<double, Team> in) {
+    for_each<Team>(count, [&](int i) { out[i] -= factor * in[i]; });
 }
 
 template <class T, class Team>
@@ -252,10 +254,7 @@ struct GramSystem {
         return value > at.lower[variable(p)] && value < at.upper[variable(p)];
     }
 
-    /// The row of a fixed sum: its entries, and whether row i of a residual is another one.
-    __device__ double sum_row(int j) const {
-        return at.matrix.columns[at.matrix.leading * j + options.m];
-    }
+    /// Whether row i of a residual is not that of a fixed sum.
     __device__ bool is_data(int i) const { return !(options.has_sum() && i == options.m); }
     __device__ Reals gram(int j) const {
         return at.matrix.G.from(static_cast<long long>(options.n) * j);
@@ -348,8 +347,12 @@ struct GramSystem {
                 at.penalties[j] = scaled_l1(variables.l1(j), j);
             });
         if (options.has_sum()) {
+            for_each<Team>(options.n, [&](int j) {
+                at.sum_row[j] = at.matrix.columns[at.matrix.leading * j + options.m];
+            });
             if (Team::rank() == 0)
-                at.total[0] = variables.sum() * b_scale * (sum_row(0) / at.matrix.column_scale[0]);
+                at.total[0] =
+                    variables.sum() * b_scale * (at.sum_row[0] / at.matrix.column_scale[0]);
             team.sync();
         }
     }
@@ -357,7 +360,7 @@ struct GramSystem {
     /// Let variable j, which rests at `before`, rest at a value. Ends without a barrier.
     __device__ void place(int j, double before, double value) {
         if (!options.has_bounds() || value == before) return;
-        subtract_multiple<Team>(at.c, options.n, value - before, gram(j), 1);
+        subtract_multiple<Team>(at.c, options.n, value - before, gram(j));
         if (!owns(j)) return;
         at.c[j] -= (value - before) * ridge(j);
         at.rest[j] = value;
@@ -422,10 +425,10 @@ struct GramSystem {
     /// between its bounds, and has to enter; -1 if all bounds together do not allow the sum.
     __device__ int make_sum() {
         double missing =
-            at.total[0] - sum(options.n, [&](int j) { return sum_row(j) * at.rest[j]; });
+            at.total[0] - sum(options.n, [&](int j) { return at.sum_row[j] * at.rest[j]; });
         const bool up = missing >= 0;
         for_each<Team>(options.n, [&](int j) {
-            const double slope = sum_row(j) > 0 ? at.c[j] / sum_row(j) : 0;
+            const double slope = at.sum_row[j] > 0 ? at.c[j] / at.sum_row[j] : 0;
             at.slope[j] = up ? slope : -slope;
         });
         for (;;) {
@@ -437,13 +440,13 @@ struct GramSystem {
             const int j = team.reduce(steepest, Called<ArgMax<double>>()).index;
             if (j < 0) return -1;
             const double before = at.rest[j], end = up ? at.upper[j] : at.lower[j];
-            const double value = before + missing / sum_row(j);
+            const double value = before + missing / at.sum_row[j];
             const bool fits =
                 at.lower[j] < at.upper[j] && fabs(end - before) >= fabs(value - before);
             team.sync();
             place(j, before, fits ? value : end);
             if (fits) return j;
-            missing -= sum_row(j) * (end - before);
+            missing -= at.sum_row[j] * (end - before);
             if (owns(j)) at.slope[j] = Floating<double>::nan();
         }
     }
@@ -531,7 +534,7 @@ struct GramSystem {
     /// that the step d leads to that sum; returns `shift`. Ends without a barrier.
     __device__ double step() {
         if (options.has_sum()) {
-            for_each<Team>(inverse.length, [&](int p) { at.row[p] = sum_row(variable(p)); });
+            for_each<Team>(inverse.length, [&](int p) { at.row[p] = at.sum_row[variable(p)]; });
             team.sync();
             inverse.multiply(at.row, at.along);
         }
@@ -542,7 +545,7 @@ struct GramSystem {
             sums.a += at.row[p] * (at.x[p] + at.d[p]);
             sums.b += at.row[p] * at.along[p];
         });
-        for_each<Team>(options.n, [&](int j) { sums.a += sum_row(j) * at.rest[j]; });
+        for_each<Team>(options.n, [&](int j) { sums.a += at.sum_row[j] * at.rest[j]; });
         sums = team.reduce(sums, Called<AddTwo>());
         const double shift = (sums.a - at.total[0]) / sums.b;
         if (!is_finite(shift)) return 0;
@@ -552,9 +555,8 @@ struct GramSystem {
 
     /// Change the multiplier of the fixed sum; it is subtracted from c and passive_w.
     __device__ void shift_multiplier(double shift) {
-        subtract_multiple<Team>(at.c, options.n, shift, at.matrix.columns.from(options.m),
-                                at.matrix.leading);
-        subtract_multiple<Team>(at.passive_w, inverse.length, shift, at.row, 1);
+        subtract_multiple<Team>(at.c, options.n, shift, at.sum_row);
+        subtract_multiple<Team>(at.passive_w, inverse.length, shift, at.row);
         if (owns(options.m)) at.residual[options.m] -= shift;
     }
 

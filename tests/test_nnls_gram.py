@@ -474,6 +474,28 @@ def test_bounded_kernel_against_the_specification(
             np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
+@pytest.mark.parametrize("case", ["mixed", "of systems", "sums", "all"])
+@pytest.mark.parametrize("team", TEAMS)
+def test_the_certificate_of_an_unfinished_solution(
+    team: str, case: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Its parts are far above rounding errors."""
+    use(team, monkeypatch)
+    A, b = (
+        2 * rng.standard_normal((SYSTEMS, *SMALL)),
+        rng.standard_normal((SYSTEMS, SMALL[0])),
+    )
+    options = options_of(case, rng, *SMALL, A.dtype)
+    for maxiter in range(3):
+        found = solve(A, b, **options, maxiter=maxiter)
+        expected = reference.nnls_gram(A, b, **options, maxiter=maxiter)
+        assert_within_bounds(found.x, options)
+        np.testing.assert_array_equal(found.status, expected.status)
+        np.testing.assert_allclose(found.kkt, expected.kkt, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
+        np.testing.assert_allclose(found.dual, expected.dual, atol=1e-13)
+
+
 @pytest.mark.parametrize("case", [*BOUNDS, "weights", "shared weights", "warm"])
 @pytest.mark.parametrize("team", ["thread", "block"])
 def test_bounded_kernel_against_scipy(
@@ -504,6 +526,20 @@ def test_a_variable_at_a_bound_has_its_value_to_the_last_bit(
     assert at_bound.sum() > SYSTEMS
     np.testing.assert_array_equal(at_bound, found.dual != 0)
     np.testing.assert_array_equal(found.status, 0)
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_a_sum_that_leaves_one_point(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The only point is a corner; one variable stays passive there."""
+    use(team, monkeypatch)
+    A, b = rng.standard_normal((2, *SMALL)), rng.standard_normal((2, SMALL[0]))
+    corners = np.array([[-1.0, 0.25, 0.5], [1.0, 0.5, 4.0]])
+    found = solve(A, b, bounds=tuple(corners), sum_to=corners.sum(axis=1))
+    np.testing.assert_array_equal(found.status, 0)
+    np.testing.assert_allclose(found.x, corners, rtol=4 * EPS[A.dtype])
+    np.testing.assert_array_equal(found.n_updates - found.n_downdates, 1)
 
 
 @pytest.mark.parametrize("team", TEAMS)

@@ -133,7 +133,7 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
     arrays = [8 * n] * 3 + [8 * size.rows] * 2 + [8 * size.capacity] * 4
     arrays.append(4 * size.capacity)
     arrays += [8 * n] * (2 * bool(kind & RIDGE) + 4 * bool(kind & BOUNDS))
-    arrays += [8 * size.capacity, 8 * size.capacity, 8] * bool(kind & SUM)
+    arrays += [8 * n, 8] * bool(kind & SUM)
     scales_once = team.is_small and team.stride == 1 and shared_matrix
     if team.is_small and not scales_once:
         arrays += matrix
