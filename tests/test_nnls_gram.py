@@ -528,6 +528,37 @@ def test_a_variable_at_a_bound_has_its_value_to_the_last_bit(
     np.testing.assert_array_equal(found.status, 0)
 
 
+@pytest.mark.parametrize("l2", [0.0, 1e-6])
+@pytest.mark.parametrize("team", ["warp", "block"])
+def test_similar_columns_within_bounds(
+    team: str, l2: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The first solutions are inaccurate: gradients are corrected, H is recomputed."""
+    use(team, monkeypatch)
+    A = rng.random((20, 30, 1)) + 1e-3 * rng.random((20, 30, 9))
+    b = (A @ rng.random((20, 9, 1)))[..., 0] + 1e-4 * rng.standard_normal((20, 30))
+    options = {"bounds": (0.125, 0.75), "l2": np.full(9, l2)}
+    found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
+    assert_within_bounds(found.x, options)
+    np.testing.assert_array_equal(found.status, 0)
+    np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-10)
+    assert found.nit.sum() < 1.05 * expected.nit.sum()
+
+
+@pytest.mark.parametrize("team", TEAMS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_useless_warm_starts_within_bounds(
+    team: str, value: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.standard_normal(SMALL), rng.standard_normal((3, SMALL[0]))
+    bounds = (np.array([-1.0, 0.25, -0.75]), np.array([1.0, 0.5, -0.25]))
+    expected = solve(A, b, bounds=bounds)
+    found = solve(A, b, bounds=bounds, warm_start=np.full((3, 3), value))
+    for name, field in found._asdict().items():
+        np.testing.assert_array_equal(field, getattr(expected, name), name)
+
+
 @pytest.mark.parametrize("team", TEAMS)
 def test_a_sum_that_leaves_one_point(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
