@@ -5,6 +5,7 @@ With GPUSOLVE_TEST_STAND_IN=1 the stand-in for CuPy replaces the GPU.
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
@@ -32,7 +33,13 @@ settings.register_profile(
 )
 settings.load_profile("gpusolve")
 
+
 SCHEDULES = ("forward", "reverse", "random")
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the thousands of collected tests from garbage collection."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
