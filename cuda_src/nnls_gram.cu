@@ -115,6 +115,7 @@ struct GramArrays {
     Reals x, passive_w;  // capacity: of the passive variables, by position
     Reals d, g;          // capacity: the step to the solution; part of a column of G
     Reals u, change;     // capacity: coefficients of a projection; the correction of x
+    Reals end;           // the same: the bounds that the step reaches
     Reals norm;          // n: norms of the columns with the l2 penalty
     // With an l2 penalty:
     Reals damping;  // n: its root in the scaled variables
@@ -137,7 +138,7 @@ struct GramArrays {
         x = memory.template take<double>(capacity);
         passive_w = memory.template take<double>(capacity);
         d = g = memory.template take<double>(capacity);
-        u = change = memory.template take<double>(capacity);
+        u = change = end = memory.template take<double>(capacity);
         inverse.variables = memory.template take<int>(capacity);
         if (options.has_ridge()) {
             norm = memory.template take<double>(n);
@@ -576,10 +577,13 @@ struct GramSystem {
             for_each<Team>(inverse.length, [&](int p) {
                 const double x = at.x[p], d = at.d[p];
                 // Steps are negated; 1 is that of a d that is not finite.
-                if (!is_finite(d))
+                if (!is_finite(d)) {
                     first = ArgMax<double>()(first, {1, p});
-                else if (!is_inside(x + d, p) && !stays)
-                    first = ArgMax<double>()(first, {d != 0 ? min((x - end(p)) / d, 0.0) : 0, p});
+                } else if (!is_inside(x + d, p) && !stays) {
+                    const double end = reached(x + d, p);
+                    first = ArgMax<double>()(first, {d != 0 ? min((x - end) / d, 0.0) : 0, p});
+                    if (options.has_bounds()) at.end[p] = end;
+                }
             });
             first = team.reduce(first, Called<ArgMax<double>>());
             if (first.value > 0) {
@@ -587,7 +591,6 @@ struct GramSystem {
                 return moved;
             }
             const double step = first.index < 0 ? 1 : -first.value;
-            const double reached = first.index < 0 ? 0 : end(first.index);
             if (options.has_sum()) shift_multiplier(shift);
             for_each<Team>(inverse.length, [&](int p) {
                 const int j = options.has_bounds() ? variable(p) : 0;
@@ -596,22 +599,23 @@ struct GramSystem {
             });
             if (first.index < 0) return true;
             moved = moved || step > 0;
-            remove(first.index, reached);
+            remove(first.index);
         }
         status = iteration_limit;
         return moved;
     }
 
-    /// The bound to which the step leads the variable at position p.
-    __device__ double end(int p) const {
+    /// The bound of the variable at position p that a value reaches.
+    __device__ double reached(double value, int p) const {
         if (!options.has_bounds()) return 0;
-        return at.d[p] < 0 ? at.lower[variable(p)] : at.upper[variable(p)];
+        return value <= at.lower[variable(p)] ? at.lower[variable(p)] : at.upper[variable(p)];
     }
 
-    /// Remove the variable at a position, and let it rest at a value. Ends without a barrier.
-    __device__ void remove(int position, double value) {
+    /// Remove the variable at a position, and let it rest at its `end`. Ends without a barrier.
+    __device__ void remove(int position) {
         const int j = options.has_bounds() ? variable(position) : 0;
-        inverse.remove(team, position, at.u);
+        const double value = options.has_bounds() ? at.end[position] : 0;
+        inverse.remove(team, position, at.d);
         if (Team::rank() == 0) {
             at.x[position] = at.x[inverse.length];
             at.passive_w[position] = at.passive_w[inverse.length];

@@ -560,6 +560,18 @@ def test_useless_warm_starts_within_bounds(
 
 
 @pytest.mark.parametrize("team", TEAMS)
+def test_two_variables_reach_their_bounds_in_one_step(
+    team: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one leaves, and the other one has a step of length 0 to its bound."""
+    use(team, monkeypatch)
+    A, b = np.eye(3)[:, :2], np.array([1.0, 1.0, 0.0])
+    found = solve(A, b, bounds=(1.0, 2.0), warm_start=np.array([1.5, 1.5]))
+    np.testing.assert_array_equal(found.x, [1.0, 1.0])
+    assert (found.n_updates, found.n_downdates) == (2, 2)
+
+
+@pytest.mark.parametrize("team", TEAMS)
 def test_a_sum_that_leaves_one_point(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
