@@ -64,10 +64,12 @@ class Certificate(NamedTuple):
     by_x : (...,) array
         How far x is from the point that belongs to y: ``|y - (b - A x)|`` plus
         ``|sum_k (x_k - p_k) dual[k]| / |y|``, divided by ``system.magnitude``, which is
-        |b| for x >= 0. The second term is at most ``|y|`` over the same.
+        |b| for x >= 0. The second term is at most ``sqrt(|y|^2 + 2 room)`` over the
+        same, where `room` is what the penalties may still fall by: no x' is better by
+        more than that.
     angle : (...,) array
         The largest violation of the optimality conditions by `dual`, as the cosine of
-        the angle between y and a column; at most ``|y|`` over ``system.magnitude``.
+        the angle between y and a column; at most as large as the second term of `by_x`.
     """
 
     rnorm: Array
@@ -153,14 +155,9 @@ def certify(
     m = system.data_rows
     r = residual(system, x) if r is None else r
     w = gradient(system, witness) if w is None else w
-    slope = np.divide(
-        violation(system, x, w),
-        system.norm,
-        out=np.zeros_like(w),
-        where=system.norm > 0,
-    )
+    slope = ratio(violation(system, x, w), system.norm)
     length, magnitude = data_norm(system, witness), system.magnitude
-    limit = ratio(length, magnitude)
+    limit = ratio(np.hypot(length, np.sqrt(2 * room(system, x))), magnitude)
     gap = np.abs(np.sum(from_bound(system, x) * w, axis=-1))
     gap = ratio(ratio(gap, length), magnitude)
     by_x = ratio(data_norm(system, r - witness), magnitude) + np.fmin(gap, limit)
@@ -189,6 +186,13 @@ def violation(system: ScaledSystem, x: Array, w: Array) -> Array:
     up = np.where(x < system.upper, w, 0)
     down = np.where(x > system.lower, -w, 0)
     return np.asarray(np.maximum(np.maximum(up, down), 0))
+
+
+def room(system: ScaledSystem, x: Array) -> Array:
+    """How much the penalties of x are above their minimum within the bounds."""
+    p = system.penalty
+    least = np.minimum(p * system.lower, p * system.upper)
+    return np.asarray(np.sum(np.where(p != 0, p * x - least, 0), axis=-1))
 
 
 def from_bound(system: ScaledSystem, x: Array) -> Array:
