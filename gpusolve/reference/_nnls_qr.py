@@ -382,8 +382,10 @@ class ActiveSet:
         slope = self.points_inwards(w)
         enters = (slope > self.tol * norm * length) & ~self.barred
         enters[self.factors.passive] = False
+        if not enters.any():
+            return -1, 0.0
         slope = np.divide(slope, norm, out=np.zeros_like(w), where=enters)
-        j = int(np.argmax(slope)) if enters.any() else -1
+        j = int(np.argmax(slope))
         return j, float(np.sign(w[j]))
 
     def enter(self, fresh: bool) -> bool:
