@@ -29,11 +29,15 @@ struct Certificate {
 
     /// Parameters: |y - (b - A x)|; sum (x_k - p_k) dual[k], where p_k is the bound next to x_k;
     /// the largest violation of a variable's optimality condition per column norm; |y|; |b|, plus
-    /// the size of A x if x has to be different from 0; sum |a_k x_k|. y is the witness.
-    __device__ Certificate(Real apart, Real gap, Real slope, Real length, Real magnitude, Real size)
-        : by_x(ratio(apart + min(ratio(fabs(gap), length), length), magnitude)),
-          angle(min(ratio(slope, length), ratio(length, magnitude))),
-          size_to_b(ratio(size, magnitude)) {}
+    /// the size of A x if x has to be different from 0; sum |a_k x_k|; how much the penalties of x
+    /// are above their minimum within the bounds. y is the witness.
+    __device__ Certificate(Real apart, Real gap, Real slope, Real length, Real magnitude, Real size,
+                           Real room = 0)
+        : size_to_b(ratio(size, magnitude)) {
+        const Real limit = room > 0 ? square_root(length * length + 2 * room) : length;
+        by_x = ratio(apart + min(ratio(fabs(gap), length), limit), magnitude);
+        angle = min(ratio(slope, length), ratio(limit, magnitude));
+    }
 
     __device__ Real kkt() const { return by_x + angle; }
 

@@ -15,16 +15,28 @@ struct Variables {
     int n;
     double same_lower, same_upper, same_l1, same_root_l2, same_sum;
 
+    /// Those of the system that begins at an offset.
+    __device__ Variables from(long long offset) const {
+        return {of_each ? of_each + offset : nullptr,
+                n,
+                same_lower,
+                same_upper,
+                same_l1,
+                same_root_l2,
+                same_sum};
+    }
+
     __device__ double lower(int j) const { return of_each ? of_each[j] : same_lower; }
     __device__ double upper(int j) const { return of_each ? of_each[n + j] : same_upper; }
     __device__ double l1(int j) const { return of_each ? of_each[2LL * n + j] : same_l1; }
     __device__ double root_l2(int j) const { return of_each ? of_each[3LL * n + j] : same_root_l2; }
     __device__ double sum() const { return of_each ? of_each[4LL * n] : same_sum; }
 
-    /// Whether these are no NaN, for variable j; bounds may be infinite, and l2 must not.
-    __device__ bool are_numbers(int j) const {
-        return lower(j) == lower(j) && upper(j) == upper(j) && l1(j) == l1(j) && sum() == sum() &&
-               root_l2(j) < Floating<double>::infinity();
+    /// Whether the penalties of variable j and the sum are finite, and its bounds are no NaN.
+    __device__ bool are_finite(int j) const {
+        const double finite = fabs(l1(j)) + fabs(root_l2(j)) + fabs(sum());
+        return finite < Floating<double>::infinity() && lower(j) == lower(j) &&
+               upper(j) == upper(j);
     }
 };
 
@@ -33,6 +45,11 @@ template <class T>
 struct RootWeights {
     const T* root;
     long long stride;
+
+    /// Those of the system that begins at an offset.
+    __device__ RootWeights from(long long offset) const {
+        return {root ? root + offset : nullptr, stride};
+    }
 
     template <class Real>
     __device__ Real times(Real value, int i) const {

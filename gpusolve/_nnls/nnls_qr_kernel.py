@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, BatchOffsets
+from .._device.arrays import Array
 from .._device.kernels import CUDA_TYPES, Device, Kernel
 from .._device.launch import (
     CACHED,
@@ -18,8 +18,8 @@ from .._device.launch import (
     ceil_div,
     round_up,
 )
-from ..reference._nnls_qr import Solution
 from .inputs import Problem
+from .systems import Systems, strides
 
 MAX_THREADS = 256
 """Launch bounds of the kernel: the most threads a block may have."""
@@ -112,46 +112,6 @@ def allocate_workspace(
     return device.empty((bytes_per_block,), np.uint8), 1
 
 
-class Systems(NamedTuple):
-    """Systems that are solved by one launch. Arrays are read in place.
-
-    Attributes
-    ----------
-    problem : Problem
-    part : slice
-        Of the flattened batch.
-    A, b : array
-        The matrices and right-hand sides of the whole batch. A matrix that systems
-        share is there once.
-    A_offset, b_offset : BatchOffsets
-        Where each system of the batch begins.
-    solution : Solution
-        Of these systems; its x holds the starting points.
-    counters : (2,) uint64 array
-        ``BatchCounters`` of ``batch.cuh``: zeros.
-    """
-
-    problem: Problem
-    part: slice
-    A: Array
-    A_offset: BatchOffsets
-    b: Array
-    b_offset: BatchOffsets
-    solution: Solution
-    counters: Array
-
-    @property
-    def total(self) -> int:
-        """The number of systems."""
-        return int(self.part.stop - self.part.start)
-
-    @property
-    def matrix_strides(self) -> tuple[np.int64, np.int64]:
-        """The strides of rows and columns of a matrix, in elements."""
-        rows, columns = self.A.strides[-2:]
-        return np.int64(rows // self.A.itemsize), np.int64(columns // self.A.itemsize)
-
-
 def systems_per_launch(problem: Problem, device: Device) -> int:
     """Limit on the systems of one launch; with a watchdog, a few per block."""
     if not device.has_watchdog:
@@ -188,7 +148,7 @@ def nnls_qr(
     listed : (total, 2) int64 array, optional
         ``ListedSystem`` of ``batch.cuh``.
     """
-    problem, b = systems.problem, systems.b
+    problem, inputs = systems.problem, systems.inputs
     (m, n), real = problem.shape, problem.dtype.type
     of_block, kernel, _ = _kernel_of(problem, device)
     workspace, blocks = memory
@@ -196,12 +156,12 @@ def nnls_qr(
         (blocks,),
         (of_block.threads,),
         (
-            systems.A,
-            *systems.A_offset,
-            *systems.matrix_strides,
-            b,
-            *systems.b_offset,
-            np.int64(b.strides[-1] // b.itemsize),
+            inputs.A,
+            *inputs.A_offset,
+            *strides(inputs.A, 2),
+            inputs.b,
+            *inputs.b_offset,
+            *strides(inputs.b, 1),
             np.int64(systems.part.start),
             np.int64(systems.total),
             np.int32(m),
