@@ -275,7 +275,7 @@ struct NnlsSystem : ScaledSystem<T> {
             [&](int j, T of_column) {
                 const T root_l2 = static_cast<T>(problem.variables.root_l2(j));
                 of_column = MaxMagnitude<T>()(of_column, root_l2);
-                if (!(of_column < Floating<T>::infinity() && problem.variables.are_numbers(j)))
+                if (!(of_column < Floating<T>::infinity() && problem.variables.are_finite(j)))
                     largest = Floating<T>::infinity();
                 at.column_scale[j] = inverse_power_of_two(of_column);
                 largest_scale = MaxMagnitude<T>()(largest_scale, at.column_scale[j]);
@@ -396,11 +396,12 @@ struct NnlsSystem : ScaledSystem<T> {
         return reduce_located(steepest, Called<ArgMax<T>>()).index;
     }
 
-    /// The first variable from j that has been chosen to enter; -1 if there is none.
+    /// The first variable from j that has been chosen to enter; -1 if there is none. Ends with a
+    /// barrier.
     __device__ int next_guessed(int j) const {
-        for (; j < problem.n; ++j)
-            if (at.state[j] == guessed) return j;
-        return -1;
+        while (j < problem.n && at.state[j] != guessed) ++j;
+        __syncthreads();
+        return j < problem.n ? j : -1;
     }
 
     /// Append variable j to the passive set if the factorisation accepts it.

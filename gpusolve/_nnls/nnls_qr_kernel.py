@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from .._device.launch import (
     round_up,
 )
 from .inputs import Problem
-from .systems import Systems, strides
+from .systems import Systems
 
 MAX_THREADS = 256
 """Launch bounds of the kernel: the most threads a block may have."""
@@ -148,28 +147,14 @@ def nnls_qr(
     listed : (total, 2) int64 array, optional
         ``ListedSystem`` of ``batch.cuh``.
     """
-    problem, inputs = systems.problem, systems.inputs
-    (m, n), real = problem.shape, problem.dtype.type
+    problem, (workspace, blocks) = systems.problem, memory
     of_block, kernel, _ = _kernel_of(problem, device)
-    workspace, blocks = memory
     kernel(
         (blocks,),
         (of_block.threads,),
         (
-            inputs.A,
-            *inputs.A_offset,
-            *strides(inputs.A, 2),
-            inputs.b,
-            *inputs.b_offset,
-            *strides(inputs.b, 1),
-            np.int64(systems.part.start),
-            np.int64(systems.total),
-            np.int32(m),
-            np.int32(n),
-            real(problem.l1),
-            real(math.sqrt(problem.l2)),
-            real(problem.tolerance),
-            np.int32(min(problem.iteration_limit, 2**31 - 1)),
+            *systems.arguments,
+            problem.dtype.type(problem.tolerance),
             np.int32(listed is not None or problem.start is not None),
             *systems.solution,
             systems.counters,
