@@ -55,8 +55,10 @@ constexpr int dependent_units = 4, more_caution = 64, attempts = 3;
 /// Limit on how often the residual is recomputed to look for entering variables.
 constexpr int fresh_rounds = 32;
 
-/// One system. Strides are in elements; `kind` has the bits of `ProblemKind`.
-template <class T>
+/// One system. Strides are in elements; `kind` has the bits of `ProblemKind`. Unless it is
+/// `general`, all bounds are 0 and infinity, penalties are the same for all variables, and there
+/// are neither weights nor a fixed sum.
+template <class T, bool general>
 struct NnlsProblem {
     const T* A;
     long long row_stride, column_stride;
@@ -69,14 +71,24 @@ struct NnlsProblem {
     int maxiter;
 
     __device__ bool has_ridge() const { return kind & with_ridge; }
-    __device__ bool has_sum() const { return kind & with_sum; }
-    __device__ bool has_bounds() const { return kind & with_bounds; }
+    __device__ bool has_sum() const { return general && kind & with_sum; }
 
     /// The elements of A and b, times the square roots of the weights.
     __device__ T a(int i, int j) const {
-        return weights.times(A[i * row_stride + j * column_stride], i);
+        return weighted(A[i * row_stride + j * column_stride], i);
     }
-    __device__ T element_of_b(int i) const { return weights.times(b[i * b_stride], i); }
+    __device__ T element_of_b(int i) const { return weighted(b[i * b_stride], i); }
+    __device__ T weighted(T value, int i) const {
+        return general ? weights.times(value, i) : value;
+    }
+
+    __device__ T l1(int j) const {
+        return static_cast<T>(general ? variables.l1(j) : variables.same_l1);
+    }
+    __device__ T root_l2(int j) const {
+        return static_cast<T>(general ? variables.root_l2(j) : variables.same_root_l2);
+    }
+    __device__ bool has_numbers(int j) const { return !general || variables.are_finite(j); }
 };
 
 /// The arrays of the results of all systems.
@@ -153,20 +165,18 @@ struct Interval {
 
 /// A system in scaled variables. `b_scale` is a power of two. `sum_scale`, too: the row of a fixed
 /// sum is multiplied by it.
-template <class T>
+template <class T, bool general>
 struct ScaledSystem {
-    const NnlsProblem<T>& problem;
+    const NnlsProblem<T, general>& problem;
     const NnlsArrays<T>& at;
     T b_scale, sum_scale;
 
     __device__ T a(int i, int j) const { return problem.a(i, j) * at.column_scale[j]; }
     __device__ T b(int i) const { return problem.element_of_b(i) * b_scale; }
-    __device__ T damping(int j) const {
-        return static_cast<T>(problem.variables.root_l2(j)) * at.column_scale[j];
-    }
+    __device__ T damping(int j) const { return problem.root_l2(j) * at.column_scale[j]; }
     __device__ T penalty(int j) const {
         const T limit = Floating<T>::largest() / 16;
-        const T value = static_cast<T>(problem.variables.l1(j)) * b_scale * at.column_scale[j];
+        const T value = problem.l1(j) * b_scale * at.column_scale[j];
         return min(max(value, -limit), limit);
     }
     __device__ bool row_major() const { return problem.column_stride < problem.row_stride; }
@@ -193,18 +203,19 @@ struct ScaledSystem {
 };
 
 /// The bounds of variable j.
-template <class T>
-__device__ __noinline__ Interval<T> bounds_of(ScaledSystem<T> system, int j) {
-    const NnlsProblem<T>& problem = system.problem;
-    if (!problem.has_bounds()) return {T(0), Floating<T>::infinity()};
-    return {system.to_scaled(static_cast<T>(problem.variables.lower(j)), j),
-            system.to_scaled(static_cast<T>(problem.variables.upper(j)), j)};
+template <class T, bool general>
+__device__ __noinline__ Interval<T> scaled_bounds(ScaledSystem<T, general> system, int j) {
+    const Variables& variables = system.problem.variables;
+    const int shift = system.b_shift() - system.column_shift(j);
+    return {shifted(static_cast<T>(variables.lower(j)), shift),
+            shifted(static_cast<T>(variables.upper(j)), shift)};
 }
 
 /// result[j] = a_j vector - penalty, or |a_j| if `vector` is null, for every column a_j of A and
 /// its rows of the l2 penalty and of the sum. Ends without a barrier.
-template <class T>
-__device__ __noinline__ void multiply_columns(ScaledSystem<T> system, const T* vector, T* result) {
+template <class T, bool general>
+__device__ __noinline__ void multiply_columns(ScaledSystem<T, general> system, const T* vector,
+                                              T* result) {
     const int m = system.problem.m;
     reduce_each<T>(
         system.problem.n, m, system.row_major(), Called<Add<T>>(),
@@ -225,32 +236,32 @@ __device__ __noinline__ void multiply_columns(ScaledSystem<T> system, const T* v
 /// result = b - A x, in twice the working precision, rounded once; then -damping x for the rows of
 /// the l2 penalty. Unless there are bounds, only the first `length` variables of the factorisation
 /// are not zero. Ends with a barrier.
-template <class T>
-__device__ __noinline__ void make_residual(ScaledSystem<T> system, int length, T* result) {
-    const NnlsProblem<T>& problem = system.problem;
+template <class T, bool general>
+__device__ __noinline__ void make_residual(ScaledSystem<T, general> system, int length, T* result) {
+    const NnlsProblem<T, general>& problem = system.problem;
     const NnlsArrays<T>& at = system.at;
-    const bool all = problem.has_bounds();
     const int m = problem.m;
+    const auto is_sum = [&](int i) { return problem.has_sum() && i == m; };
     reduce_each<Twofold<T>, 1>(
-        m + problem.has_sum(), all ? problem.n : length, !system.row_major(),
+        m + problem.has_sum(), general ? problem.n : length, !system.row_major(),
         Called<AddTwofold<T>>(),
         [&](int i, int p) {
-            const int j = all ? p : at.factors.variables[p];
-            return two_product(i < m ? system.a(i, j) : system.of_sum(j), -at.x[j]);
+            const int j = general ? p : at.factors.variables[p];
+            return two_product(is_sum(i) ? system.of_sum(j) : system.a(i, j), -at.x[j]);
         },
         [&](int i, Twofold<T> minus_fitted) {
-            const T given = i < m ? system.b(i) : system.total();
+            const T given = is_sum(i) ? system.total() : system.b(i);
             const Twofold<T> left = AddTwofold<T>()({given, T(0)}, minus_fitted);
-            result[i < m ? i : system.sum_row()] = left.high + left.low;
+            result[is_sum(i) ? system.sum_row() : i] = left.high + left.low;
         });
     for (int i = m + threadIdx.x; i < system.data_rows(); i += blockDim.x)
         result[i] = -system.damping(i - m) * at.x[i - m];
     __syncthreads();
 }
 
-template <class T>
-struct NnlsSystem : ScaledSystem<T> {
-    using Base = ScaledSystem<T>;
+template <class T, bool general>
+struct NnlsSystem : ScaledSystem<T, general> {
+    using Base = ScaledSystem<T, general>;
     using Base::column_shift, Base::b_shift;
     using Base::damping, Base::penalty, Base::row_major, Base::sum_row, Base::of_sum, Base::total;
     using Base::data_rows, Base::to_given, Base::to_scaled;
@@ -273,13 +284,14 @@ struct NnlsSystem : ScaledSystem<T> {
             problem.n, problem.m, row_major(), Called<MaxMagnitude<T>>(),
             [&](int j, int i) { return magnitude(problem.a(i, j)); },
             [&](int j, T of_column) {
-                const T root_l2 = static_cast<T>(problem.variables.root_l2(j));
+                const T root_l2 = problem.root_l2(j);
                 of_column = MaxMagnitude<T>()(of_column, root_l2);
-                if (!(of_column < Floating<T>::infinity() && problem.variables.are_finite(j)))
+                if (!(of_column < Floating<T>::infinity() && problem.has_numbers(j)))
                     largest = Floating<T>::infinity();
                 at.column_scale[j] = inverse_power_of_two(of_column);
                 largest_scale = MaxMagnitude<T>()(largest_scale, at.column_scale[j]);
             });
+#pragma unroll 1
         for (int i = threadIdx.x; i < problem.m; i += blockDim.x)
             largest = MaxMagnitude<T>()(largest, magnitude(problem.element_of_b(i)));
         largest = reduce(largest, Called<MaxMagnitude<T>>());
@@ -288,8 +300,13 @@ struct NnlsSystem : ScaledSystem<T> {
         b_scale = inverse_power_of_two(largest);
         if (problem.has_sum())
             sum_scale = ratio(T(1), reduce(largest_scale, Called<MaxMagnitude<T>>()));
-        multiply_columns<T>(*this, nullptr, at.norm);
+        multiply_columns<T, general>(*this, nullptr, at.norm);
         return true;
+    }
+
+    __device__ Interval<T> bounds_of(int j) const {
+        if (!general) return {T(0), Floating<T>::infinity()};
+        return scaled_bounds<T, general>(*this, j);
     }
 
     /// Let all variables rest, at the feasible values next to 0. `caution` is a factor on the
@@ -298,16 +315,18 @@ struct NnlsSystem : ScaledSystem<T> {
         dependent = caution * dependent_units * Floating<T>::epsilon;
         multiplier = 0;
         nit = n_updates = n_downdates = 0;
+#pragma unroll 1
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
-            const Interval<T> bounds = bounds_of<T>(*this, j);
+            const Interval<T> bounds = bounds_of(j);
             at.state[j] = resting;
             at.x[j] = clipped(T(0), bounds.lower, bounds.upper);
         }
+#pragma unroll 1
         for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x)
             at.factors.residual[i] = i < problem.m ? b(i) : (i < data_rows() ? T(0) : total());
         factors.clear();
         magnitude_of_b = norm_of(at.factors.residual, at.factors.rows, reduce);
-        if (problem.has_bounds()) magnitude_of_b += size();
+        if (general) magnitude_of_b += size();
     }
 
     /// The norm of the residual, without the row of a fixed sum.
@@ -315,11 +334,10 @@ struct NnlsSystem : ScaledSystem<T> {
 
     /// sum_k |a_k x_k|.
     __device__ T size() {
-        const bool all = problem.has_bounds();
         T sum = 0;
 #pragma unroll 1
-        for (int p = threadIdx.x; p < (all ? problem.n : factors.length); p += blockDim.x) {
-            const int j = all ? p : at.factors.variables[p];
+        for (int p = threadIdx.x; p < (general ? problem.n : factors.length); p += blockDim.x) {
+            const int j = general ? p : at.factors.variables[p];
             sum += at.norm[j] * fabs(at.x[j]);
         }
         return reduce(sum, Called<Add<T>>());
@@ -333,7 +351,7 @@ struct NnlsSystem : ScaledSystem<T> {
         if (guess != nullptr)
 #pragma unroll 1
             for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
-                const Interval<T> bounds = bounds_of<T>(*this, j);
+                const Interval<T> bounds = bounds_of(j);
                 const T given = to_scaled(guess[j], j), now = at.x[j];
                 const T value = clipped(given, bounds.lower, bounds.upper);
                 if (!(fabs(given) < Floating<T>::infinity()) || at.state[j] == guessed) continue;
@@ -345,26 +363,27 @@ struct NnlsSystem : ScaledSystem<T> {
                 }
             }
         __syncthreads();
-        if (problem.has_bounds()) make_residual<T>(*this, 0, at.factors.residual);
+        if (general) make_residual<T, general>(*this, 0, at.factors.residual);
     }
 
     /// Let variables rest elsewhere, the steepest first, until x has its sum. The last one enters,
     /// with its value in `w`. If all bounds together do not allow the sum, there is none.
     __device__ void make_sum() {
         __syncthreads();
-        make_residual<T>(*this, 0, at.factors.residual);
-        multiply_columns<T>(*this, at.factors.residual, at.w);
+        make_residual<T, general>(*this, 0, at.factors.residual);
+        multiply_columns<T, general>(*this, at.factors.residual, at.w);
         T missing = at.factors.residual[sum_row()];
         const T sign = missing >= 0 ? T(1) : T(-1);
         for (bool enough = false; !enough;) {
             __syncthreads();
             Located<T> steepest = ArgMax<T>::identity();
+#pragma unroll 1
             for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
                 if (at.state[j] == resting)
                     steepest = ArgMax<T>()(steepest, {ratio(sign * at.w[j], of_sum(j)), j});
             const int j = reduce_located(steepest, Called<ArgMax<T>>()).index;
             if (j < 0) break;
-            const Interval<T> bounds = bounds_of<T>(*this, j);
+            const Interval<T> bounds = bounds_of(j);
             const T now = at.x[j], end = sign > 0 ? bounds.upper : bounds.lower;
             const T change = ratio(missing, of_sum(j));
             enough = bounds.lower < bounds.upper && fabs(end - now) >= fabs(change);
@@ -379,6 +398,7 @@ struct NnlsSystem : ScaledSystem<T> {
     }
 
     __device__ void let_barred_rest() {
+#pragma unroll 1
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
             if (at.state[j] == barred) at.state[j] = resting;
     }
@@ -388,7 +408,7 @@ struct NnlsSystem : ScaledSystem<T> {
         Located<T> steepest = ArgMax<T>::identity();
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
             if (at.state[j] != resting) continue;
-            const Interval<T> bounds = bounds_of<T>(*this, j);
+            const Interval<T> bounds = bounds_of(j);
             const T slope = violation(at.x[j], at.w[j], bounds.lower, bounds.upper);
             if (slope > threshold * at.norm[j])
                 steepest = ArgMax<T>()(steepest, {ratio(slope, at.norm[j]), j});
@@ -412,8 +432,8 @@ struct NnlsSystem : ScaledSystem<T> {
             if (i == data_rows()) entry = of_sum(j);
             at.factors.column[i] = entry;
         }
-        const bool entered =
-            factors.append(j, at.x[j], penalty(j), dependent, shrinks, least, reduce);
+        const bool entered = factors.append(j, general ? at.x[j] : T(0), penalty(j), dependent,
+                                            shrinks, least, reduce);
         if (entered) ++n_updates;
         return entered;
     }
@@ -433,7 +453,7 @@ struct NnlsSystem : ScaledSystem<T> {
         for (int j = -1; starting || !entered;) {
             j = starting ? next_guessed(j + 1) : entering(problem.tol * length);
             if (j < 0) break;
-            const bool accepted = append(j, !starting && at.w[j] < 0, least);
+            const bool accepted = append(j, general && !starting && at.w[j] < 0, least);
             if (threadIdx.x == 0) {
                 at.state[j] = accepted ? passive : barred;
                 if (accepted && starting) at.x[j] = at.w[j];
@@ -454,6 +474,7 @@ struct NnlsSystem : ScaledSystem<T> {
     /// What a fixed sum is more than the sum of the resting variables.
     __device__ T missing() {
         T fitted = 0;
+#pragma unroll 1
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
             if (at.state[j] != passive) fitted += of_sum(j) * at.x[j];
         return total() - reduce(fitted, Called<Add<T>>());
@@ -469,7 +490,7 @@ struct NnlsSystem : ScaledSystem<T> {
         Located<T> first = ArgMax<T>::identity();
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
             const int j = at.factors.variables[p];
-            const Interval<T> bounds = bounds_of<T>(*this, j);
+            const Interval<T> bounds = bounds_of(j);
             const T now = at.x[j], target = at.factors.solution[p];
             if (!bounds.is_reached_by(target)) continue;
             first = ArgMax<T>()(first, {-ratio(bounds.towards(target) - now, target - now), p});
@@ -498,7 +519,7 @@ struct NnlsSystem : ScaledSystem<T> {
             if (has_to_stay()) first.index = -1;
             for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
                 const int j = at.factors.variables[p];
-                const Interval<T> bounds = bounds_of<T>(*this, j);
+                const Interval<T> bounds = bounds_of(j);
                 const T target = at.factors.solution[p], end = bounds.towards(target);
                 if (first.index < 0) {
                     at.x[j] = bounds.is_reached_by(target) ? end : target;
@@ -513,7 +534,7 @@ struct NnlsSystem : ScaledSystem<T> {
             for (;;) {
                 const int p = last_not_passive();
                 if (p < 0 || has_to_stay()) break;
-                factors.remove(p, at.x[at.factors.variables[p]]);
+                factors.remove(p, general ? at.x[at.factors.variables[p]] : T(0));
                 ++n_downdates;
             }
             if (has_to_stay() && threadIdx.x == 0) at.state[at.factors.variables[0]] = passive;
@@ -528,7 +549,7 @@ struct NnlsSystem : ScaledSystem<T> {
     /// due to errors of x. Without that part, the gradient of the other variables is accurate, and
     /// the residual is the witness of the certificate.
     __device__ void refresh(bool refine) {
-        make_residual<T>(*this, factors.length, at.factors.residual);
+        make_residual<T, general>(*this, factors.length, at.factors.residual);
         T missing = 0;
         if (problem.has_sum()) {
             missing = at.factors.residual[sum_row()];
@@ -543,7 +564,7 @@ struct NnlsSystem : ScaledSystem<T> {
         T blocked = 0;
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
             const int j = at.factors.variables[p];
-            const Interval<T> bounds = bounds_of<T>(*this, j);
+            const Interval<T> bounds = bounds_of(j);
             const T refined = at.x[j] + at.factors.solution[p];
             if (!(refined > bounds.lower && refined < bounds.upper)) blocked = 1;
         }
@@ -559,12 +580,12 @@ struct NnlsSystem : ScaledSystem<T> {
     __device__ NnlsStatus solve(T caution, const T* guess) {
         start(caution);
         bool entered = false, fresh = false;
-        bool starting = guess != nullptr || problem.has_bounds();
+        bool starting = guess != nullptr || general;
         if (starting) choose(guess);
         for (int round = 0;;) {
             const bool limit = entered && !make_feasible();
             if (limit || fresh) refresh(fresh);
-            if (!starting) multiply_columns<T>(*this, at.factors.residual, at.w);
+            if (!starting) multiply_columns<T, general>(*this, at.factors.residual, at.w);
             if (limit) return iteration_limit;
             entered = !(fresh && round++ == fresh_rounds) && enter(fresh, starting);
             if (fresh && !entered) return converged;
@@ -598,7 +619,7 @@ struct NnlsSystem : ScaledSystem<T> {
             at.x[j] = to_scaled(to_given(at.x[j], j), j);
         }
         __syncthreads();
-        make_residual<T>(*this, factors.length, at.factors.column);
+        make_residual<T, general>(*this, factors.length, at.factors.column);
         T fit = 0, apart = 0, penalties = 0, gap = 0, slope = 0;
 #pragma unroll 1
         for (int i = threadIdx.x; i < data_rows(); i += blockDim.x) {
@@ -608,7 +629,7 @@ struct NnlsSystem : ScaledSystem<T> {
         }
 #pragma unroll 1
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
-            const Interval<T> bounds = bounds_of<T>(*this, j);
+            const Interval<T> bounds = bounds_of(j);
             const T x = at.x[j], w = at.w[j];
             const T moves = violation(x, w, bounds.lower, bounds.upper);
             if (at.norm[j] > 0) slope = MaxMagnitude<T>()(slope, ratio(moves, at.norm[j]));
@@ -661,7 +682,7 @@ struct NnlsSystem : ScaledSystem<T> {
 ///
 /// If `listed` is not null, only the systems that it lists are solved, and count as repaired. Their
 /// results are replaced by better ones.
-template <class T>
+template <class T, bool general>
 __global__ void __launch_bounds__(nnls_max_threads, 2)
     nnls_qr(const T* A, const long long* A_offset, long long A_stride, long long row_stride,
             long long column_stride, const T* b, const long long* b_offset,
@@ -678,7 +699,7 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ ListedSystem drawn;
 
-    __shared__ NnlsProblem<T> problem;
+    __shared__ NnlsProblem<T, general> problem;
     __shared__ NnlsArrays<T> arrays;
 
     if (threadIdx.x == 0) {
@@ -700,10 +721,10 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     }
     const NnlsResults<T> results{x,      rnorm,     dual,        kkt,      nit,
                                  status, n_updates, n_downdates, repaired, method};
-    NnlsSystem<T> system{{problem, arrays, T(1), T(0)},
-                         {arrays.factors, 0},
-                         BlockReduce<T>(reduce_storage),
-                         BlockReduce<Located<T>>(located_storage)};
+    NnlsSystem<T, general> system{{problem, arrays, T(1), T(0)},
+                                  {arrays.factors, 0},
+                                  BlockReduce<T>(reduce_storage),
+                                  BlockReduce<Located<T>>(located_storage)};
 
     if (threadIdx.x == 0 && listed != nullptr) systems = static_cast<long long>(counters->listed);
     for (;;) {

@@ -147,6 +147,7 @@ template <class T>
 __device__ __noinline__ T fit_row(const PassiveQRArrays<T>& at, int length, int row, T value,
                                   T* partial, T* next_partial) {
     T fitted = 0, square = 0;
+#pragma unroll 1
     for (int p = threadIdx.x; p < length; p += blockDim.x) {
         const T q = at.q(at.slots[p])[row];
         at.row[p] = q;
@@ -157,6 +158,7 @@ __device__ __noinline__ T fit_row(const PassiveQRArrays<T>& at, int length, int 
     square = block_reduce(square, next_partial, Called<Add<T>>());
     const T less = ratio(fitted - value, square);
     if (!(fabs(less) < Floating<T>::infinity())) return T(0);
+#pragma unroll 1
     for (int p = threadIdx.x; p < length; p += blockDim.x) {
         const T change = less * at.row[p];
         at.solution[p] -= change;
@@ -270,6 +272,7 @@ struct PassiveQR {
     /// Add `value` times the column at `position`, in `slot`, to b; not its element on the
     /// diagonal of R.
     __device__ void add_column(int position, int slot, T value) {
+#pragma unroll 1
         for (int p = threadIdx.x; p < position; p += blockDim.x)
             at.rhs(at.slots[p]) += value * at.r(at.slots[p], slot);
     }

@@ -168,21 +168,22 @@ def random_problem(
 ) -> Bounded:
     """A feasible problem with random data; a sum that the bounds allow.
 
-    The l1 penalties do not decrease towards infinite bounds: there is a minimum.
+    The penalties do not decrease towards infinite bounds: there is a minimum.
     """
     A = rng.standard_normal((m, n))
     if rank is not None:
         A = A[:, :rank] @ rng.standard_normal((rank, n))
     lower, upper = random_bounds(rng, kind, n)
     point = rng.normal(size=n)
-    grows = np.where(np.isfinite(lower), 1, -np.isfinite(upper).astype(int))
+    root = rng.random(m) * (rng.random(m) < 0.8)
+    root[0] += 0.1
     return problem(
         A,
         A @ point + 0.3 * rng.standard_normal(m),
         lower,
         upper,
-        l1=0.5 * rng.random(n) * grows if l1 else 0.0,
+        l1=0.5 * rng.random(n) * np.isfinite(lower) if l1 else 0.0,
         l2=rng.random(n) * (rng.random(n) < 0.7) if l2 else 0.0,
-        weights=rng.random(m) * (rng.random(m) < 0.8) if weights else None,
+        weights=root**2 if weights else None,
         sum_to=float(np.clip(point, lower, upper).sum()) if has_sum else None,
     )

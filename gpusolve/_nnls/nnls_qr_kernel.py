@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -167,11 +167,23 @@ def nnls_qr(
     )
 
 
+def is_general(problem: Problem) -> bool:
+    """Whether there is more than x >= 0 and penalties that all variables share."""
+    numbers = isinstance(problem.l1, float) and isinstance(problem.l2, float)
+    has_more = problem.weights is not None or problem.has_sum
+    return has_more or not (problem.is_nnls and numbers)
+
+
+def instance(dtype: np.dtype[Any], general: bool) -> str:
+    """The kernel for problems of a dtype; a simpler one unless they are general."""
+    return f"nnls_qr<{CUDA_TYPES[dtype]}, {str(general).lower()}>"
+
+
 def _kernel_of(problem: Problem, device: Device) -> tuple[BlockShape, Kernel, int]:
     """The shape of a block, the kernel, and its number of resident blocks."""
     rows, n, dtype = problem.rows, problem.shape[1], problem.dtype
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
     of_block = block_of(rows, n, dtype.itemsize, limit)
-    (kernel,) = device.kernels("nnls_qr", (f"nnls_qr<{CUDA_TYPES[dtype]}>",))
+    (kernel,) = device.kernels("nnls_qr", (instance(dtype, is_general(problem)),))
     resident = kernel.resident_blocks(of_block.threads, of_block.shared_bytes)
     return of_block, kernel, resident
