@@ -409,12 +409,15 @@ struct NnlsSystem : ScaledSystem<T, general> {
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
             if (at.state[j] != resting) continue;
             const Interval<T> bounds = bounds_of(j);
-            const T slope = violation(at.x[j], at.w[j], bounds.lower, bounds.upper);
+            const T slope = violation(rest(j), at.w[j], bounds.lower, bounds.upper);
             if (slope > threshold * at.norm[j])
                 steepest = ArgMax<T>()(steepest, {ratio(slope, at.norm[j]), j});
         }
         return reduce_located(steepest, Called<ArgMax<T>>()).index;
     }
+
+    /// The value at which variable j rests.
+    __device__ T rest(int j) const { return general ? at.x[j] : T(0); }
 
     /// The first variable from j that has been chosen to enter; -1 if there is none. Ends with a
     /// barrier.
@@ -432,8 +435,8 @@ struct NnlsSystem : ScaledSystem<T, general> {
             if (i == data_rows()) entry = of_sum(j);
             at.factors.column[i] = entry;
         }
-        const bool entered = factors.append(j, general ? at.x[j] : T(0), penalty(j), dependent,
-                                            shrinks, least, reduce);
+        const bool entered =
+            factors.append(j, rest(j), penalty(j), dependent, shrinks, least, reduce);
         if (entered) ++n_updates;
         return entered;
     }
@@ -444,8 +447,8 @@ struct NnlsSystem : ScaledSystem<T, general> {
     /// The decrease must exceed rounding errors. These are relative to the terms that cancel in
     /// b - A x; after `refresh` (`fresh`), to the residual itself.
     __device__ bool enter(bool fresh, bool starting) {
-        const T cancelling = magnitude_of_b + size();
         const T length = residual_norm();
+        const T cancelling = magnitude_of_b + size();
         if (!starting && !(length > problem.tol * cancelling)) return false;
         const T least =
             starting ? -Floating<T>::infinity() : problem.tol * (fresh ? length : cancelling);
@@ -534,10 +537,13 @@ struct NnlsSystem : ScaledSystem<T, general> {
             for (;;) {
                 const int p = last_not_passive();
                 if (p < 0 || has_to_stay()) break;
-                factors.remove(p, general ? at.x[at.factors.variables[p]] : T(0));
+                factors.remove(p, rest(at.factors.variables[p]));
                 ++n_downdates;
             }
-            if (has_to_stay() && threadIdx.x == 0) at.state[at.factors.variables[0]] = passive;
+            if (has_to_stay()) {
+                if (threadIdx.x == 0) at.state[at.factors.variables[0]] = passive;
+                __syncthreads();
+            }
         }
         return false;
     }
@@ -747,8 +753,8 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         __syncthreads();
         const long long k = drawn.system;
         if (k < 0) return;
-        const bool finite = system.load();
         T least = static_cast<T>(drawn.misfit), caution = 1;
+        const bool finite = system.load();
         for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
             const T* guess = warm && attempt == 0 ? x + k * n : nullptr;
             const auto found =
