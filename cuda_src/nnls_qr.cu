@@ -362,14 +362,14 @@ struct NnlsSystem : ScaledSystem<T, general> {
                     at.x[j] = value;
                 }
             }
+        if (!general) return;
         __syncthreads();
-        if (general) make_residual<T, general>(*this, 0, at.factors.residual);
+        make_residual<T, general>(*this, 0, at.factors.residual);
     }
 
     /// Let variables rest elsewhere, the steepest first, until x has its sum. The last one enters,
     /// with its value in `w`. If all bounds together do not allow the sum, there is none.
     __device__ void make_sum() {
-        __syncthreads();
         make_residual<T, general>(*this, 0, at.factors.residual);
         multiply_columns<T, general>(*this, at.factors.residual, at.w);
         T missing = at.factors.residual[sum_row()];

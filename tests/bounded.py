@@ -6,9 +6,14 @@ import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
+from scipy.linalg import hilbert
 
 Array = NDArray[Any]
+
+EPS = float(np.finfo(np.float64).eps)
+CERTIFIED = 32 * EPS
 
 
 class Bounded(NamedTuple):
@@ -32,6 +37,18 @@ class Bounded(NamedTuple):
             "l1": self.l1,
             "l2": self.l2,
         }
+
+    @property
+    def weights_or_one(self) -> Any:
+        return 1.0 if self.weights is None else self.weights
+
+    def in_float32(self) -> Bounded:
+        """The problem with all numbers rounded to float32."""
+        rounded = {
+            name: None if value is None else np.float32(value)
+            for name, value in self._asdict().items()
+        }
+        return self._replace(**rounded)
 
     @property
     def weighted(self) -> tuple[Array, Array]:
@@ -187,3 +204,101 @@ def random_problem(
         weights=root**2 if weights else None,
         sum_to=float(np.clip(point, lower, upper).sum()) if has_sum else None,
     )
+
+
+OPTIONS = [
+    {},
+    {"l1": True},
+    {"l2": True},
+    {"weights": True},
+    {"has_sum": True},
+    {"l1": True, "l2": True, "weights": True, "has_sum": True},
+]
+"""Options of `random_problem`."""
+
+
+def check(p: Bounded, found: Any, tolerance: float = CERTIFIED) -> None:
+    """The solution is feasible, optimal and certified."""
+    assert found.status == 0
+    assert p.is_feasible(found.x)
+    assert p.violation(found.x) <= tolerance
+    assert found.kkt <= 1e-10
+    size = np.linalg.norm(p.b) + np.linalg.norm(p.A, axis=0) @ np.abs(found.x)
+    assert found.rnorm == pytest.approx(p.rnorm(found.x), rel=1e-11, abs=EPS * size)
+
+
+def stacked(problems: list[Bounded]) -> tuple[Array, Array, dict[str, Any]]:
+    """A and b of a batch, and its options."""
+    A, b = np.stack([p.A for p in problems]), np.stack([p.b for p in problems])
+    options: dict[str, Any] = {
+        "bounds": tuple(
+            np.stack([p.options["bounds"][k] for p in problems]) for k in (0, 1)
+        )
+    }
+    for name in ("l1", "l2", "weights", "sum_to"):
+        if problems[0].options[name] is not None:
+            options[name] = np.stack([p.options[name] for p in problems])
+    return A, b, options
+
+
+def kahan(n: int, angle: float = 1.2) -> Array:
+    """Upper triangular and nearly singular, although no diagonal entry is small."""
+    s, c = np.sin(angle), np.cos(angle)
+    return np.diag(s ** np.arange(n)) @ (np.eye(n) - c * np.triu(np.ones((n, n)), 1))
+
+
+def hard_problems() -> dict[str, Bounded]:
+    rng = np.random.default_rng(7)
+    A = rng.standard_normal((12, 8))
+    b = A @ rng.standard_normal(8) + 0.3 * rng.standard_normal(12)
+    twins = np.hstack([A, A])
+    nearly = np.hstack([A, A * (1 + 1e-14 * rng.standard_normal(A.shape))])
+    zero_columns = A * (np.arange(8) % 5 > 0)
+    cumulative = np.tril(np.ones((6, 6)))
+    problems = {
+        "duplicate columns": problem(twins, b, -0.5, 0.5),
+        "duplicate columns, sum": problem(twins, b, -0.5, 0.5, sum_to=1.0),
+        "nearly duplicate columns": problem(nearly, b, -0.5, 0.5),
+        "zero columns": problem(zero_columns, b, 1.0, 2.0),
+        "zero columns, sum": problem(zero_columns, b, -1.0, 2.0, sum_to=3.0),
+        "zero matrix": problem(np.zeros((5, 3)), np.ones(5), 1.0, 2.0),
+        "zero matrix, sum": problem(np.zeros((5, 3)), np.ones(5), 1.0, 2.0, sum_to=4.5),
+        "zero b": problem(A, np.zeros(12), 0.5, 1.0),
+        "all fixed": problem(A, b, 0.3, 0.3),
+        "all fixed, sum": problem(A, b, 0.25, 0.25, sum_to=2.0),
+        "one by one": problem([[2.0]], [3.0], -1.0, 1.0),
+        "one by one, sum": problem([[2.0]], [3.0], -1.0, 1.0, sum_to=0.25),
+        "simplex": problem(A, b, 0.0, np.inf, sum_to=1.0),
+        "simplex, one point": problem(A, b, 0.0, np.inf, sum_to=0.0),
+        "simplex, vertex": problem(np.eye(8), 9.0 * np.eye(8)[3], 0.0, 1.0, sum_to=1.0),
+        "simplex, ties": problem(np.eye(6), np.ones(6), 0.0, 1.0, sum_to=2.0),
+        "sum at its least": problem(A, b, -1.0, 1.0, sum_to=-8.0),
+        "sum at its greatest": problem(A, b, -1.0, 1.0, sum_to=8.0),
+        "ties": problem(np.eye(6), np.ones(6), -1.0, 1.0),
+        "ties, degenerate": problem(cumulative, np.ones(6), -1.0, 1.0),
+        "optimum at its bounds": problem(A, A @ np.ones(8), 0.0, 1.0),
+        "optimum at zero bounds": problem(A, np.zeros(12), 0.0, 1.0),
+        "tiny A": problem(1e-21 * A, b, -1e20, 1e20),
+        "huge A": problem(1e150 * A, b, -1e-151, 1e-151),
+        "tiny b": problem(A, 1e-200 * b, -1e-201, 1e-201),
+        "far bounds": problem(A, b, 1e6, 1e7),
+        "badly scaled columns": problem(A * np.logspace(0, -9, 8), b, -1.0, 1.0),
+        "badly scaled, sum": problem(A * np.logspace(0, -9, 8), b, -1, 1, sum_to=0.5),
+        "large l1": problem(A, b, -1.0, 1.0, l1=1e3),
+        "large l1, sum": problem(A, b, -1.0, 1.0, l1=1e3, sum_to=0.5),
+        "one weight": problem(A, b, -1.0, 1.0, weights=np.eye(12)[3]),
+        "wide": problem(rng.random((5, 20)), rng.random(5), -0.1, 0.1),
+        "one row": problem(rng.standard_normal((1, 7)), [1.0], -0.1, 0.1),
+    }
+    problems |= {
+        f"Hilbert {n}": problem(hilbert(n), hilbert(n) @ (np.arange(n) % 2.0), 0.0, 0.8)
+        for n in (6, 10, 14)
+    }
+    problems |= {
+        f"Kahan {n}": problem(kahan(n), np.ones(n), -2.0, 2.0) for n in (10, 40)
+    }
+    problems["Kahan, sum"] = problem(kahan(20), np.ones(20), -2.0, 2.0, sum_to=3.0)
+    return problems
+
+
+HARD = hard_problems()

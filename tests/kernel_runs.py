@@ -253,7 +253,7 @@ def bounded(
         if has_sum:
             given["sum_to"] = np.clip(0.1, lower, upper).sum(axis=-1)
         if warm:
-            given["warm_start"] = lower + 0.3 * generator.random((3, n))
+            given["warm_start"] = lower + 0.5 * generator.random((3, n))
         found = on_emulator(gpusolve.lsq_linear, A, b, method="qr", **given)
         assert_equal(found.status == 2, np.arange(3) == 1)
         if "maxiter" not in options:
@@ -381,7 +381,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         bounded(16, 24, warm=True),
         bounded(16, 24, has_sum=True),
         bounded(40, 24, has_sum=True, warm=True),
-        bounded(5, 3, has_sum=True),
+        bounded(5, 3, has_sum=True, warm=True),
         bounded(100, 30, has_sum=True, warm=True, maxiter=5),
     ],
     "partition.cu": [partition],

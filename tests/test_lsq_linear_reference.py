@@ -6,38 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bounded import KINDS, Bounded, problem, random_problem
-from scipy.linalg import hilbert
+from bounded import HARD, KINDS, OPTIONS, check, random_problem
 from scipy.optimize import lsq_linear, minimize
 
 from gpusolve import reference
-
-EPS = float(np.finfo(np.float64).eps)
-CERTIFIED = 32 * EPS
-
-OPTIONS = [
-    {},
-    {"l1": True},
-    {"l2": True},
-    {"weights": True},
-    {"has_sum": True},
-    {"l1": True, "l2": True, "weights": True, "has_sum": True},
-]
 
 
 @pytest.fixture(params=["gram", "qr"])
 def solve(request: pytest.FixtureRequest) -> Any:
     return getattr(reference, f"nnls_{request.param}")
-
-
-def check(p: Bounded, found: Any, tolerance: float = CERTIFIED) -> None:
-    """The solution is feasible, optimal and certified."""
-    assert found.status == 0
-    assert p.is_feasible(found.x)
-    assert p.violation(found.x) <= tolerance
-    assert found.kkt <= 1e-10
-    size = np.linalg.norm(p.b) + np.linalg.norm(p.A, axis=0) @ np.abs(found.x)
-    assert found.rnorm == pytest.approx(p.rnorm(found.x), rel=1e-11, abs=EPS * size)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -118,59 +95,6 @@ def test_warm_start(
         assert warm.n_downdates == 0
 
 
-def hard_problems() -> dict[str, Bounded]:
-    rng = np.random.default_rng(7)
-    A = rng.standard_normal((12, 8))
-    b = A @ rng.standard_normal(8) + 0.3 * rng.standard_normal(12)
-    twins = np.hstack([A, A])
-    nearly = np.hstack([A, A * (1 + 1e-14 * rng.standard_normal(A.shape))])
-    zero_columns = A * (np.arange(8) % 5 > 0)
-    cumulative = np.tril(np.ones((6, 6)))
-    problems = {
-        "duplicate columns": problem(twins, b, -0.5, 0.5),
-        "duplicate columns, sum": problem(twins, b, -0.5, 0.5, sum_to=1.0),
-        "nearly duplicate columns": problem(nearly, b, -0.5, 0.5),
-        "zero columns": problem(zero_columns, b, 1.0, 2.0),
-        "zero columns, sum": problem(zero_columns, b, -1.0, 2.0, sum_to=3.0),
-        "zero matrix": problem(np.zeros((5, 3)), np.ones(5), 1.0, 2.0),
-        "zero matrix, sum": problem(np.zeros((5, 3)), np.ones(5), 1.0, 2.0, sum_to=4.5),
-        "zero b": problem(A, np.zeros(12), 0.5, 1.0),
-        "all fixed": problem(A, b, 0.3, 0.3),
-        "all fixed, sum": problem(A, b, 0.25, 0.25, sum_to=2.0),
-        "one by one": problem([[2.0]], [3.0], -1.0, 1.0),
-        "one by one, sum": problem([[2.0]], [3.0], -1.0, 1.0, sum_to=0.25),
-        "simplex": problem(A, b, 0.0, np.inf, sum_to=1.0),
-        "simplex, one point": problem(A, b, 0.0, np.inf, sum_to=0.0),
-        "simplex, vertex": problem(np.eye(8), 9.0 * np.eye(8)[3], 0.0, 1.0, sum_to=1.0),
-        "simplex, ties": problem(np.eye(6), np.ones(6), 0.0, 1.0, sum_to=2.0),
-        "sum at its least": problem(A, b, -1.0, 1.0, sum_to=-8.0),
-        "sum at its greatest": problem(A, b, -1.0, 1.0, sum_to=8.0),
-        "ties": problem(np.eye(6), np.ones(6), -1.0, 1.0),
-        "ties, degenerate": problem(cumulative, np.ones(6), -1.0, 1.0),
-        "optimum at its bounds": problem(A, A @ np.ones(8), 0.0, 1.0),
-        "optimum at zero bounds": problem(A, np.zeros(12), 0.0, 1.0),
-        "tiny A": problem(1e-21 * A, b, -1e20, 1e20),
-        "huge A": problem(1e150 * A, b, -1e-151, 1e-151),
-        "tiny b": problem(A, 1e-200 * b, -1e-201, 1e-201),
-        "far bounds": problem(A, b, 1e6, 1e7),
-        "badly scaled columns": problem(A * np.logspace(0, -9, 8), b, -1.0, 1.0),
-        "badly scaled, sum": problem(A * np.logspace(0, -9, 8), b, -1, 1, sum_to=0.5),
-        "large l1": problem(A, b, -1.0, 1.0, l1=1e3),
-        "large l1, sum": problem(A, b, -1.0, 1.0, l1=1e3, sum_to=0.5),
-        "no weights": problem(A, b, -1.0, 1.0, weights=np.zeros(12), l2=1.0),
-        "wide": problem(rng.random((5, 20)), rng.random(5), -0.1, 0.1),
-        "one row": problem(rng.standard_normal((1, 7)), [1.0], -0.1, 0.1),
-    }
-    problems |= {
-        f"Hilbert {n}": problem(hilbert(n), hilbert(n) @ (np.arange(n) % 2.0), 0.0, 0.8)
-        for n in (6, 10)
-    }
-    return problems
-
-
-HARD = hard_problems()
-
-
 @pytest.mark.parametrize("name", HARD)
 def test_hard_problem(solve: Any, name: str) -> None:
     p = HARD[name]
@@ -185,15 +109,12 @@ def test_hard_problem(solve: Any, name: str) -> None:
 def test_float32(
     solve: Any, rng: np.random.Generator, kind: str, options: dict[str, bool]
 ) -> None:
-    p = random_problem(rng, 40, 25, kind, **options)
-    A, b = p.A.astype(np.float32), p.b.astype(np.float32)
-    lower, upper = p.lower.astype(np.float32), p.upper.astype(np.float32)
-    found = solve(A, b, **{**p.options, "bounds": (lower, upper)})
-    rounded = p._replace(A=A, b=b, lower=lower, upper=upper)
+    p = random_problem(rng, 40, 25, kind, **options).in_float32()
+    found = solve(p.A, p.b, **p.options)
     assert found.x.dtype == np.float32
     assert found.status == 0
-    assert rounded.is_feasible(found.x)
-    assert rounded.violation(found.x) <= 64 * float(np.finfo(np.float32).eps)
+    assert p.is_feasible(found.x)
+    assert p.violation(found.x) <= 64 * float(np.finfo(np.float32).eps)
 
 
 def test_a_variable_rests_exactly_at_its_bound(
