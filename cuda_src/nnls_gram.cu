@@ -203,6 +203,13 @@ __device__ __noinline__ double subtract_accurately(double start, Vector<double, 
     return sum.high + sum.low;
 }
 
+/// out[i] -= factor * in[i * step]. A thread computes the elements of its rank.
+template <class Team>
+__device__ __noinline__ void subtract_multiple(Vector<double, Team> out, int count, double factor,
+                                               Vector<double, Team> in, long long step) {
+    for_each<Team>(count, [&](int i) { out[i] -= factor * in[i * step]; });
+}
+
 template <class T, class Team>
 struct GramSystem {
     using Reals = Vector<double, Team>;
@@ -276,6 +283,9 @@ struct GramSystem {
         return ::combine<Team>(rows, step, at.inverse.variables, inverse.length, y);
     }
 
+    /// Whether this thread has element i of vectors.
+    static __device__ bool owns(int i) { return i % Team::size() == Team::rank(); }
+
     /// The sum of f(i) over the elements of this thread, and then over the team.
     template <class Term>
     __device__ double sum(int count, Term term) {
@@ -347,11 +357,10 @@ struct GramSystem {
     /// Let variable j, which rests at `before`, rest at a value. Ends without a barrier.
     __device__ void place(int j, double before, double value) {
         if (!options.has_bounds() || value == before) return;
-        for_each<Team>(options.n, [&](int i) {
-            const double entry = i == j ? gram(j)[j] + ridge(j) : gram(j)[i];
-            at.c[i] -= (value - before) * entry;
-            if (i == j) at.rest[j] = value;
-        });
+        subtract_multiple<Team>(at.c, options.n, value - before, gram(j), 1);
+        if (!owns(j)) return;
+        at.c[j] -= (value - before) * ridge(j);
+        at.rest[j] = value;
     }
 
     /// Remove all variables; they rest at the bounds next to them. Ends without a barrier.
@@ -435,9 +444,7 @@ struct GramSystem {
             place(j, before, fits ? value : end);
             if (fits) return j;
             missing -= sum_row(j) * (end - before);
-            for_each<Team>(options.n, [&](int i) {
-                if (i == j) at.slope[i] = Floating<double>::nan();
-            });
+            if (owns(j)) at.slope[j] = Floating<double>::nan();
         }
     }
 
@@ -545,9 +552,10 @@ struct GramSystem {
 
     /// Change the multiplier of the fixed sum; it is subtracted from c and passive_w.
     __device__ void shift_multiplier(double shift) {
-        for_each<Team>(options.n, [&](int j) { at.c[j] -= shift * sum_row(j); });
-        for_each<Team>(inverse.length, [&](int p) { at.passive_w[p] -= shift * at.row[p]; });
-        if (Team::rank() == options.m % Team::size()) at.residual[options.m] -= shift;
+        subtract_multiple<Team>(at.c, options.n, shift, at.matrix.columns.from(options.m),
+                                at.matrix.leading);
+        subtract_multiple<Team>(at.passive_w, inverse.length, shift, at.row, 1);
+        if (owns(options.m)) at.residual[options.m] -= shift;
     }
 
     /// Move x to the passive least-squares solution; remove what reaches a bound, one after

@@ -147,7 +147,7 @@ def all_sources() -> list[Source]:
 def _sources_of_nnls_gram() -> Iterator[Source]:
     """The kernels for each team: one or few large systems, and many small ones."""
     numbers = [CUDA_TYPES[one] for one in REALS]
-    few, many = Size(2000, 2000, 2000), Size(3, 3, 3)
+    few, many = Size(2000, 2000), Size(3, 3)
     for team in dict.fromkeys(
         team.name for size in (few, many) for team in teams_for(size, 1)
     ):

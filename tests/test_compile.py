@@ -113,7 +113,7 @@ def test_teams_of_launcher_and_kernel_have_the_same_threads(
     size: tuple[int, int],
 ) -> None:
     source = (source_directory() / "team.cuh").read_text()
-    teams = nnls_gram_kernel.teams_for(nnls_gram_kernel.Size(*size, size[0]), 1)
+    teams = nnls_gram_kernel.teams_for(nnls_gram_kernel.Size(*size), 1)
     for team in teams:
         text = source.partition(f" {team.name} {{")[2]
         found = re.search(r"teams_of_block = (\d+), threads = (\d+)( \* warp)?", text)

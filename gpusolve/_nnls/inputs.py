@@ -113,29 +113,30 @@ class Problem(NamedTuple):
 
         Their bounds contradict each other or the sum, or all their weights are zero.
         """
-        xp, n = namespace(self.A), self.shape[1]
-        lower, upper = self.lower, self.upper
-        found = []
+        lower, upper, found = self.lower, self.upper, []
         if not (isinstance(lower, float) and isinstance(upper, float)):
-            wrong = (xp.asarray(lower) > upper) | (xp.asarray(lower) == math.inf)
-            wrong = wrong | (xp.asarray(upper) == -math.inf)
+            wrong: Array = (lower > upper) | (lower == math.inf)
+            wrong = wrong | (upper == -math.inf)
             found.append(wrong.any(axis=-1))
         if self.sum_to is not None:
-            least, most = (
-                xp.broadcast_to(xp.asarray(one), (*xp.shape(one)[:-1], n))
-                for one in (lower, upper)
-            )
-            slack = 4 * np.finfo(self.dtype).eps
-            for bound, sign in ((least, 1), (most, -1)):
-                of_bounds = sign * bound.sum(axis=-1)
-                rounding = slack * xp.abs(bound).sum(axis=-1)
-                found.append(of_bounds > sign * self.sum_to + rounding)
+            for bound, sign in ((lower, 1), (upper, -1)):
+                total, rounding = self._total(bound)
+                found.append(sign * total > sign * self.sum_to + rounding)
         if self.weights is not None:
             found.append((self.weights == 0).all(axis=-1))
         if not found:
             return None
         mask = functools.reduce(operator.or_, found)
-        return xp.broadcast_to(mask, self.batch)
+        return namespace(self.A).broadcast_to(mask, self.batch)
+
+    def _total(self, bound: Option) -> tuple[Option, Option]:
+        """The sum of the bounds of all variables, and its rounding error."""
+        n, eps = self.shape[1], float(np.finfo(self.dtype).eps)
+        if isinstance(bound, float):
+            total = n * bound if n else 0.0
+            return total, 4 * eps * abs(total) if math.isfinite(total) else 0.0
+        sizes = namespace(bound).where(abs(bound) < math.inf, abs(bound), 0)
+        return bound.sum(axis=-1), 4 * eps * sizes.sum(axis=-1)
 
 
 def validate(
@@ -218,12 +219,14 @@ def _option(A: Array, value: Any, name: str) -> Option:
 
 def _per_variable(A: Array, value: Any, name: str) -> Option:
     option, n = _option(A, value, name), A.shape[-1]
-    if not isinstance(option, float) and option.shape[-1:] not in ((n,), (1,)):
+    if isinstance(option, float):
+        return option
+    if option.shape[-1:] not in ((n,), (1,)):
         raise ValueError(
             f"{name} must be a number or have shape (..., {n}) for A of shape "
             f"{A.shape}, got {option.shape}"
         )
-    return option
+    return namespace(A).broadcast_to(option, (*option.shape[:-1], n))
 
 
 def _bounds(A: Array, bounds: Any) -> tuple[Option, Option]:

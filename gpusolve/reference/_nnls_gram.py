@@ -338,7 +338,7 @@ class ActiveSet:
             if not blocks.any():
                 self.x = np.clip(self.x + d, lower, upper)
                 return True
-            end = np.where(d < 0, lower, upper)
+            end = np.where(self.x + d <= lower, lower, upper)
             step = np.divide(end - self.x, d, out=np.zeros_like(d), where=d != 0)
             step = np.where(blocks, np.maximum(step, 0), np.inf)
             first = int(np.argmin(step))
