@@ -231,14 +231,15 @@ def nnls(
     return run
 
 
-def bounded(
+def nnls_within_bounds(
     m: int, n: int, *, has_sum: bool = False, warm: bool = False, **options: Any
 ) -> Callable[[], None]:
     """Systems with bounds, weights and penalties of their own; one has NaN."""
 
     def run() -> None:
         generator = rng()
-        A, b = generator.standard_normal((3, m, n)), generator.standard_normal((3, m))
+        A = generator.standard_normal((3, n, m)).swapaxes(1, 2)
+        b = generator.standard_normal((3, m))
         lower = generator.random((3, n)) - 0.7
         upper = np.where(generator.random(n) < 0.2, np.inf, lower + 0.4)
         l2 = generator.random((3, n))
@@ -415,12 +416,12 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         nnls(3, 16, 24, warm=True, maxiter=0),
         nnls(2, 140, 60, warm=True),
         nnls_in_attempts,
-        bounded(16, 24),
-        bounded(16, 24, warm=True),
-        bounded(16, 24, has_sum=True),
-        bounded(40, 24, has_sum=True, warm=True),
-        bounded(5, 3, has_sum=True, warm=True),
-        bounded(100, 30, has_sum=True, warm=True, maxiter=5),
+        nnls_within_bounds(16, 24),
+        nnls_within_bounds(16, 24, warm=True),
+        nnls_within_bounds(16, 24, has_sum=True),
+        nnls_within_bounds(40, 24, has_sum=True, warm=True),
+        nnls_within_bounds(5, 3, has_sum=True, warm=True),
+        nnls_within_bounds(100, 30, has_sum=True, warm=True, maxiter=5),
     ],
     "partition.cu": [partition],
     "reduce.cu": [
