@@ -75,7 +75,7 @@ class ScaledSystem(NamedTuple):
     @property
     def rest(self) -> Array:
         """The feasible values next to 0."""
-        return np.asarray(np.clip(0.0, self.lower, self.upper))
+        return np.clip(np.zeros_like(self.lower), self.lower, self.upper)
 
     def take(self, systems: NDArray[np.intp]) -> ScaledSystem:
         """Select systems of a batch; an array that all systems share stays shared."""
