@@ -7,7 +7,10 @@ from ._blocks.scan import scan, segmented_scan
 from ._blocks.segments import segment_flags, segmented_reduce
 from ._device.config import show_config
 from ._gemv.gemv import gemv
-from ._nnls.nnls import NNLSResult, nnls
+from ._nnls.bounded_qp import bounded_qp
+from ._nnls.lsq_linear import lsq_linear
+from ._nnls.nnls import nnls
+from ._nnls.result import NNLSResult
 from .monoid import Map, Monoid
 
 __version__ = "0.1.0"
@@ -17,9 +20,11 @@ __all__ = [
     "NNLSResult",
     "all",
     "any",
+    "bounded_qp",
     "emulator",
     "gam",
     "gemv",
+    "lsq_linear",
     "maximum_segment_sum",
     "nnls",
     "reduce",

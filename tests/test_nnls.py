@@ -461,7 +461,7 @@ def test_chunks_have_a_limited_number_of_entries(shape: tuple[int, int]) -> None
 
     systems = 20_000
     b = np.broadcast_to(np.zeros(()), (systems, shape[0]))
-    problem = validate(np.zeros(shape), b, None, 0, 0, None, None)
+    problem = validate(np.zeros(shape), b)
     for entries in CHUNK_ENTRIES.values():
         chunks = list(chunked(problem, entries))
         assert [k.start for k in chunks[1:]] == [k.stop for k in chunks[:-1]]

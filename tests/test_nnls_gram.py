@@ -33,8 +33,7 @@ EPS = {np.dtype(one): float(np.finfo(one).eps) for one in (np.float32, np.float6
 
 def solve(A: Array, b: Array, **options: Any) -> Solution:
     """Solve by the kernel alone, on the emulator."""
-    given = {"warm_start": None, "l1": 0.0, "l2": 0.0, "tol": None, "maxiter": None}
-    problem = validate(A, b, **{**given, **options})
+    problem = validate(A, b, **options)
     return device.nnls(problem, kernels.EmulatedDevice(), "gram")
 
 

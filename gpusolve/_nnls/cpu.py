@@ -1,10 +1,11 @@
-"""NNLS on the CPU: the batch is cut into chunks, which a pool of threads solves."""
+"""Least squares on the CPU: the batch is cut into chunks, which threads solve."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from ..reference._nnls_qr import (
     solve_one,
 )
 from ..reference._scaling import ScaledSystem, scale
-from .inputs import Problem
+from .inputs import Option, Problem
 from .nnls_gram_cpu import nnls_gram
 from .nnls_householder_cpu import nnls_householder
 
@@ -69,9 +70,9 @@ def chunked(problem: Problem, entries: int) -> Iterator[slice]:
     systems share counts once for each of them.
     """
     systems, (m, n) = math.prod(problem.batch), problem.shape
-    passive = n if problem.l2 > 0 else min(m, n)
+    passive = min(problem.rows, n)
     numbers = passive * (n + passive) + m + 8 * n
-    if problem.A.ndim > 2:
+    if problem.has_own_matrices:
         numbers += n * (m + n)
     limit = max(1, min(CHUNK_BYTES // (8 * numbers + 1), entries // (m * n + 1)))
     chunks_per_core = ceil_div(systems, limit * cores())
@@ -97,7 +98,7 @@ def run_all(run: Callable[[slice], int], chunks: list[slice], systems: int) -> N
 
 
 def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Array:
-    """The systems of a chunk in float64; a matrix that all systems share stays (m, n).
+    """The systems of a chunk in float64; an array that all systems share stays shared.
 
     Parameters
     ----------
@@ -110,7 +111,7 @@ def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Arr
         A range of the flattened batch.
     """
     shape = array.shape[array.ndim - core :]
-    if math.prod(array.shape[: array.ndim - core]) == 1 and core == 2:
+    if math.prod(array.shape[: array.ndim - core]) == 1:
         return array.reshape(shape).astype(np.float64, copy=False)
     batch = batch or (1,)
     broadcast = np.broadcast_to(array, (*batch, *shape))
@@ -122,39 +123,101 @@ def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Arr
     return part.astype(np.float64, copy=False)
 
 
+class Part(NamedTuple):
+    """The arrays of a chunk; those that all systems share have no batch axis."""
+
+    A: Array
+    b: Array
+    lower: Array
+    upper: Array
+    l1: Array
+    l2: Array
+    sum_to: Array | None
+    weights: Array | None
+    start: Array | None
+
+    @classmethod
+    def of(cls, problem: Problem, chunk: slice) -> Part:
+        """The arrays of a chunk of the batch."""
+
+        def part(value: Option | None, core: int) -> Any:
+            array = None if value is None else np.asarray(value, np.float64)
+            if array is None or array.ndim < core:
+                return array
+            return gather(array, core, problem.batch, chunk)
+
+        b = gather(problem.b, 1, problem.batch, chunk)
+        return cls(
+            A=gather(problem.A, 2, problem.batch, chunk),
+            b=np.broadcast_to(b, (chunk.stop - chunk.start, problem.shape[0])),
+            lower=part(problem.lower, 1),
+            upper=part(problem.upper, 1),
+            l1=part(problem.l1, 1),
+            l2=part(problem.l2, 1),
+            sum_to=part(problem.sum_to, 0),
+            weights=part(problem.weights, 1),
+            start=part(problem.start, 1),
+        )
+
+    def take(self, systems: NDArray[np.bool_]) -> Part:
+        """Select systems; what all systems share stays shared."""
+        return Part(
+            *[
+                one if one is None or one.ndim <= axes else one[systems]
+                for one, axes in zip(self, CORE_AXES, strict=True)
+            ]
+        )
+
+    def is_finite(self) -> NDArray[np.bool_]:
+        """Mask of the systems without NaN, infinity and negative weights."""
+        finite: NDArray[np.bool_] = np.isfinite(self.b).all(axis=-1)
+        finite &= np.isfinite(self.A).all(axis=(-2, -1))
+        for bound in (self.lower, self.upper):
+            finite &= ~np.isnan(bound).any(axis=-1)
+        for penalty in (self.l1, self.l2):
+            finite &= np.isfinite(penalty).all(axis=-1)
+        if self.sum_to is not None:
+            finite &= np.isfinite(self.sum_to)
+        if self.weights is not None:
+            usable = np.isfinite(self.weights) & (self.weights >= 0)
+            finite &= usable.all(axis=-1)
+        return finite
+
+
+CORE_AXES = (2, 1, 1, 1, 1, 1, 0, 1, 1)
+"""The number of axes of each array of `Part` that belong to one system."""
+
+
 def solve_chunk(problem: Problem, chunk: slice, method: str) -> Solution:
     """Solve the systems of a chunk; systems with NaN or infinity get NaN."""
-    n = problem.shape[1]
-    A = gather(problem.A, 2, problem.batch, chunk)
-    b = gather(problem.b, 1, problem.batch, chunk)
-    start = np.zeros((len(b), n))
-    if problem.start is not None:
-        start = gather(problem.start, 1, problem.batch, chunk)
-        start = np.where(np.isfinite(start) & (start > 0), start, 0)
-    finite = np.isfinite(b).all(axis=-1) & np.isfinite(A).all(axis=(-2, -1))
+    part = Part.of(problem, chunk)
+    finite = part.is_finite()
     if finite.all():
-        return solve_finite(problem, A, b, start, method)
-    solution = Solution.blank((len(b),), n, b.dtype)
+        return solve_finite(problem, part, method)
+    solution = Solution.blank((len(part.b),), problem.shape[1], part.b.dtype)
     solution.status[:] = NOT_FINITE
     solution.method[:] = BY_QR if method == "qr" else BY_GRAM
     if finite.any():
-        part = solve_finite(
-            problem, A if A.ndim == 2 else A[finite], b[finite], start[finite], method
-        )
-        solution.put(finite, part)
+        solution.put(finite, solve_finite(problem, part.take(finite), method))
     return solution
 
 
-def solve_finite(
-    problem: Problem, A: Array, b: Array, start: Array, method: str
-) -> Solution:
+def solve_finite(problem: Problem, part: Part, method: str) -> Solution:
     """Scale and solve systems whose entries are all finite."""
-    tol = default_tolerance(A.dtype) if problem.tol is None else problem.tol
+    tol = default_tolerance(part.A.dtype) if problem.tol is None else problem.tol
     maxiter = problem.iteration_limit
-    system = scale(A, b, problem.l1, problem.l2, problem.dtype)
-    start = system.rescale(start)
-    start = np.where(hidden_by_rounding(system, start)[:, None], 0, start)
-    if method == "qr" or A.shape[-1] == 0:
+    system = scale(
+        part.A,
+        part.b,
+        part.l1,
+        part.l2,
+        problem.dtype,
+        bounds=(part.lower, part.upper),
+        weights=part.weights,
+        sum_to=part.sum_to,
+    )
+    start = starting_points(system, part.start)
+    if method == "qr" or part.A.shape[-1] == 0:
         solution = by_qr(system, start, tol, maxiter)
     else:
         solution, settled = nnls_gram(system, start, tol=tol, maxiter=maxiter)
@@ -163,6 +226,16 @@ def solve_finite(
         if method == "auto" and not settled.all():
             repair(system, solution, np.flatnonzero(~settled), tol, maxiter)
     return solution._replace(x=system.unscale(solution.x))
+
+
+def starting_points(system: ScaledSystem, given: Array | None) -> Array:
+    """The given points within the bounds, unless rounding hides what they fit."""
+    systems, n = system.b.shape[0], system.A.shape[-1]
+    if given is None:
+        return np.broadcast_to(system.rest, (systems, n)).copy()
+    start = system.rescale(np.where(np.isfinite(given), given, 0))
+    start = np.clip(start, system.lower, system.upper)
+    return np.where(hidden_by_rounding(system, start)[:, None], system.rest, start)
 
 
 def repair(
@@ -174,7 +247,7 @@ def repair(
 ) -> None:
     """Solve the `unsettled` systems again by QR, starting at their solutions."""
     part, x = system.take(unsettled), solution.x[unsettled]
-    start = np.where(hidden_by_rounding(part, x)[:, None], 0, x)
+    start = np.where(hidden_by_rounding(part, x)[:, None], part.rest, x)
     again = nnls_householder(part, start, tol=tol, maxiter=maxiter)
     solution.put(unsettled, again)
     solution.repaired[unsettled] = True

@@ -1,28 +1,61 @@
-"""Validation of the arguments of ``nnls``."""
+"""Validation of the arguments of ``nnls``, ``lsq_linear`` and ``bounded_qp``."""
 
 from __future__ import annotations
 
+import functools
 import math
+import numbers
 import operator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, broadcast_shapes, floating
+from .._device.arrays import (
+    Array,
+    asarray_like,
+    broadcast_shapes,
+    floating,
+    namespace,
+    on_one_device,
+)
 from ..reference._nnls_qr import default_limit, default_tolerance
+
+Option = float | Array
+"""The same number for all systems, or an array."""
 
 
 class Problem(NamedTuple):
-    """Validated arguments; all arrays are on one device and of one floating dtype."""
+    """Validated arguments; all arrays are on one device.
+
+    Attributes
+    ----------
+    A, b : array
+        Of one floating dtype.
+    batch : tuple of int
+        The batch axes, to which the leading axes of all arrays broadcast.
+    start : (..., n) array or None
+        The warm start.
+    lower, upper, l1, l2 : float or (..., n) array
+        Arrays of options are float64. Their values are rounded to the dtype of A.
+    sum_to : float, (...,) array or None
+        The sum of x.
+    weights : (..., m) array or None
+        The weights of the squared residuals.
+    tol, maxiter : float or None, int or None
+    """
 
     A: Array
     b: Array
-    start: Array | None
     batch: tuple[int, ...]
-    l1: float
-    l2: float
-    tol: float | None
-    maxiter: int | None
+    start: Array | None = None
+    lower: Option = 0.0
+    upper: Option = math.inf
+    l1: Option = 0.0
+    l2: Option = 0.0
+    sum_to: Option | None = None
+    weights: Array | None = None
+    tol: float | None = None
+    maxiter: int | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -37,10 +70,32 @@ class Problem(NamedTuple):
         return m, n
 
     @property
+    def has_ridge(self) -> bool:
+        """Whether there may be an l2 penalty."""
+        return not isinstance(self.l2, float) or self.l2 > 0
+
+    @property
+    def has_sum(self) -> bool:
+        """Whether the sum of x is fixed."""
+        return self.sum_to is not None
+
+    @property
+    def is_nnls(self) -> bool:
+        """Whether all bounds are 0 and infinity."""
+        bounds = self.lower, self.upper
+        return all(isinstance(one, float) for one in bounds) and bounds == (0, math.inf)
+
+    @property
     def rows(self) -> int:
-        """Rows of each matrix, with those of the l2 penalty."""
+        """Rows of each matrix, with those of a fixed sum and of the l2 penalty."""
         m, n = self.shape
-        return m + (n if self.l2 > 0 else 0)
+        return m + self.has_sum + n * self.has_ridge
+
+    @property
+    def has_own_matrices(self) -> bool:
+        """Whether systems differ in their matrix or in their weights."""
+        weights = self.weights
+        return self.A.ndim > 2 or (weights is not None and weights.ndim > 1)
 
     @property
     def iteration_limit(self) -> int:
@@ -52,17 +107,52 @@ class Problem(NamedTuple):
         """`tol`, or its default for the dtype."""
         return default_tolerance(self.dtype) if self.tol is None else self.tol
 
+    @property
+    def infeasible(self) -> Array | None:
+        """Mask of the systems that have no solution, or None if all may have one.
+
+        Their bounds contradict each other or the sum, or all their weights are zero.
+        """
+        lower, upper, found = self.lower, self.upper, []
+        if not (isinstance(lower, float) and isinstance(upper, float)):
+            wrong: Array = (lower > upper) | (lower == math.inf)
+            wrong = wrong | (upper == -math.inf)
+            found.append(wrong.any(axis=-1))
+        if self.sum_to is not None:
+            for bound, sign in ((lower, 1), (upper, -1)):
+                total, rounding = self._total(bound)
+                found.append(sign * total > sign * self.sum_to + rounding)
+        if self.weights is not None:
+            found.append((self.weights == 0).all(axis=-1))
+        if not found:
+            return None
+        mask = functools.reduce(operator.or_, found)
+        return namespace(self.A).broadcast_to(mask, self.batch)
+
+    def _total(self, bound: Option) -> tuple[Option, Option]:
+        """The sum of the bounds of all variables, and its rounding error."""
+        n, eps = self.shape[1], float(np.finfo(self.dtype).eps)
+        if isinstance(bound, float):
+            total = n * bound if n else 0.0
+            return total, 4 * eps * abs(total) if math.isfinite(total) else 0.0
+        sizes = namespace(bound).where(abs(bound) < math.inf, abs(bound), 0)
+        return bound.sum(axis=-1), 4 * eps * sizes.sum(axis=-1)
+
 
 def validate(
     A: Any,
     b: Any,
-    warm_start: Any,
-    l1: float,
-    l2: float,
-    tol: float | None,
-    maxiter: int | None,
+    *,
+    bounds: Any = (0.0, math.inf),
+    weights: Any = None,
+    sum_to: Any = None,
+    warm_start: Any = None,
+    l1: Any = 0.0,
+    l2: Any = 0.0,
+    tol: float | None = None,
+    maxiter: int | None = None,
 ) -> Problem:
-    """Check the arguments of ``nnls`` and convert the arrays to one dtype."""
+    """Check the arguments of ``lsq_linear`` and convert the arrays."""
     given = {"A": A, "b": b}
     if warm_start is not None:
         given["warm_start"] = warm_start
@@ -84,23 +174,102 @@ def validate(
             f"warm_start must have shape (..., {n}) for A of shape {A.shape}, "
             f"got {start.shape}"
         )
+    lower, upper = _bounds(A, bounds)
+    options = {
+        "lower": lower,
+        "upper": upper,
+        "l1": _penalty(A, l1, "l1"),
+        "l2": _penalty(A, l2, "l2"),
+        "sum_to": None if sum_to is None else _sum(A, sum_to),
+        "weights": None if weights is None else _weights(A, weights),
+    }
+    axes = {"sum_to": 0}
+    shapes = {"A": A.shape[:-2], "b": b.shape[:-1]}
+    if start is not None:
+        shapes["warm_start"] = start.shape[:-1]
+    for name, option in options.items():
+        if option is not None and not isinstance(option, float):
+            shapes[name] = option.shape[: option.ndim - axes.get(name, 1)]
     try:
-        batch = broadcast_shapes(
-            A.shape[:-2], b.shape[:-1], () if start is None else start.shape[:-1]
-        )
+        batch = broadcast_shapes(*shapes.values())
     except ValueError as error:
-        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
-        raise ValueError(f"batch axes must broadcast, got shapes {shapes}") from error
+        named = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"batch axes must broadcast, got {named}") from error
     return Problem(
         A,
         b,
-        start,
         batch,
-        _nonnegative(l1, "l1"),
-        _nonnegative(l2, "l2"),
-        None if tol is None else _nonnegative(tol, "tol"),
-        None if maxiter is None else _count(maxiter, "maxiter"),
+        start,
+        **options,
+        tol=None if tol is None else _nonnegative(tol, "tol"),
+        maxiter=None if maxiter is None else _count(maxiter, "maxiter"),
     )
+
+
+def _option(A: Array, value: Any, name: str) -> Option:
+    """A number as a float, or an array in float64, rounded to the dtype of A."""
+    if isinstance(value, numbers.Real | np.bool_) or (
+        isinstance(value, np.ndarray) and value.ndim == 0
+    ):
+        return float(A.dtype.type(value))
+    arrays = on_one_device({"A": A, name: asarray_like(A, value)})
+    found = floating({name: arrays[name]})[name]
+    return found.astype(A.dtype, copy=False).astype(np.float64, copy=False)
+
+
+def _per_variable(A: Array, value: Any, name: str) -> Option:
+    option, n = _option(A, value, name), A.shape[-1]
+    if isinstance(option, float):
+        return option
+    if option.shape[-1:] not in ((n,), (1,)):
+        raise ValueError(
+            f"{name} must be a number or have shape (..., {n}) for A of shape "
+            f"{A.shape}, got {option.shape}"
+        )
+    return namespace(A).broadcast_to(option, (*option.shape[:-1], n))
+
+
+def _bounds(A: Array, bounds: Any) -> tuple[Option, Option]:
+    try:
+        lower, upper = bounds
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"bounds must be a pair (lower, upper), got {bounds!r}"
+        ) from None
+    found = _per_variable(A, lower, "lower"), _per_variable(A, upper, "upper")
+    least, most = found
+    if not (isinstance(least, float) and isinstance(most, float)):
+        return found
+    if not (least <= most and least < math.inf and most > -math.inf):
+        raise ValueError(
+            "bounds must have lower <= upper, lower < inf and upper > -inf, "
+            f"got ({lower}, {upper})"
+        )
+    return found
+
+
+def _penalty(A: Array, value: Any, name: str) -> Option:
+    option = _per_variable(A, value, name)
+    if isinstance(option, float):
+        return _nonnegative(option, name)
+    return namespace(A).where(option >= 0, option, math.nan)
+
+
+def _sum(A: Array, value: Any) -> Option:
+    option = _option(A, value, "sum_to")
+    if isinstance(option, float) and not math.isfinite(option):
+        raise ValueError(f"sum_to must be finite, got {value}")
+    return option
+
+
+def _weights(A: Array, value: Any) -> Array:
+    option, m = _option(A, value, "weights"), A.shape[-2]
+    if isinstance(option, float) or option.shape[-1:] != (m,):
+        shape = () if isinstance(option, float) else option.shape
+        raise ValueError(
+            f"weights must have shape (..., {m}) for A of shape {A.shape}, got {shape}"
+        )
+    return option.astype(A.dtype, copy=False)
 
 
 def _nonnegative(value: float, name: str) -> float:

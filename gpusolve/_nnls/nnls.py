@@ -2,85 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from .._device.arrays import Array, as_array, unwrapped
+from .._device.arrays import as_array
 from .._device.kernels import current, device_of
-from . import cpu, device
 from .inputs import validate
-
-METHODS = ("auto", "qr", "gram")
-
-
-@dataclass(frozen=True)
-class NNLSResult:
-    """Solutions of a batch of systems; unpacks as ``x, rnorm = result``.
-
-    The arrays are on the device of the inputs. ``...`` stands for the batch axes.
-
-    Attributes
-    ----------
-    x : (..., n) array
-        The solutions. All entries are non-negative.
-    rnorm : (...,) array
-        ``|b - A x|``, the 2-norm of the residual of the returned x. Where terms cancel,
-        the residual is computed in twice the working precision.
-    dual : (..., n) array
-        The negative gradient ``A^T (b - A x) - l1 - l2 x``. Up to rounding it is 0
-        where ``x > 0``, and at most 0 where ``x == 0``. It belongs to x before x was
-        rounded to its dtype; a row of A with a large weight may magnify the difference.
-    kkt : (...,) array
-        The certificate: an upper bound on how far ``|b - A x|`` is above the minimum,
-        relative to |b|. For every ``x' >= 0`` (without penalties, to first order)
-
-            ``|b - A x| <= |b - A x'| + kkt (|b| + sum_k |a_k| x'_k)``.
-
-        It is computed from A, b, x and a witness: a vector that bounds all residuals
-        from below. It is never divided by x. An optimal x has a `kkt` of a few eps, or
-        more where x is so large that rounding x changes ``A x``: by up to
-        ``eps sum_k |a_k| x_k``.
-    nit : (...,) int32 array
-        Number of least-squares solutions that were computed, one for each passive set.
-    status : (...,) int32 array
-        0: converged and certified. `kkt` is at most 1e-10 (float32: 1e-4), or at most
-        `tol` if that is larger. Rounding in x may add up to
-        ``8 eps sum_k |a_k| x_k / |b|``.
-        1: stopped at `maxiter`; x is the best feasible point so far.
-        2: A or b contains NaN or infinity; all floating-point fields are NaN.
-        3: not certified; x is the best point found. Either `kkt` shows how far x may
-        be from the optimum; or x is so large that rounding it changes ``b - A x`` by
-        more than 1e-6 |b| (float32: 1e-3), as with nearly dependent columns.
-    n_updates, n_downdates : (...,) int32 array
-        Number of columns that entered and that left the passive set.
-    repaired : (...,) bool array
-        Whether the system was solved a second time, because the first solution was not
-        certified: by ``"qr"`` after ``"gram"``, or with a larger threshold for
-        dependent columns.
-    method : (...,) uint8 array
-        The method that found x: 0 for ``"gram"``, 1 for ``"qr"``.
-    """
-
-    x: Array
-    rnorm: Array
-    dual: Array
-    kkt: Array
-    nit: Array
-    status: Array
-    n_updates: Array
-    n_downdates: Array
-    repaired: Array
-    method: Array
-
-    def __iter__(self) -> Iterator[Array]:
-        return iter((self.x, self.rnorm))
-
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, index: int | slice) -> Any:
-        return (self.x, self.rnorm)[index]
+from .result import NNLSResult
+from .solve import check_method, solve
 
 
 def nnls(
@@ -88,15 +16,18 @@ def nnls(
     b: Any,
     *,
     method: str = "auto",
+    weights: Any = None,
+    sum_to: Any = None,
     warm_start: Any = None,
-    l1: float = 0.0,
-    l2: float = 0.0,
+    l1: Any = 0.0,
+    l2: Any = 0.0,
     tol: float | None = None,
     maxiter: int | None = None,
 ) -> NNLSResult:
     r"""Solve non-negative least-squares problems, each with a certificate.
 
-    .. math:: \min_{x \ge 0} \tfrac12 |A x - b|^2 + l_1 \sum_j x_j + \tfrac{l_2}2 |x|^2
+    .. math:: \min_{x \ge 0} \tfrac12 |A x - b|^2 + l_1 \cdot x
+              + \tfrac12 \textstyle\sum_j l_{2j} x_j^2
 
     Parameters
     ----------
@@ -113,9 +44,14 @@ def nnls(
         systems that ``"gram"`` could not certify to a few eps. On a GPU it is ``"qr"``
         alone for matrices with more than twice as many columns as rows, or if
         ``A^T A`` does not fit into memory.
+    weights : (..., m) array_like, optional
+        Weights of the squared residuals, such as inverse variances; non-negative. A
+        row of weight 0 has no effect. A shared matrix is not copied for each system.
+    sum_to : float or (...,) array_like, optional
+        The sum of x, if it is fixed, as for abundances that add up to one.
     warm_start : (..., n) array_like, optional
         An initial guess of x. The passive set starts with its positive, finite entries.
-    l1, l2 : float
+    l1, l2 : float or (..., n) array_like
         Weights of the penalties, non-negative.
     tol : float, optional
         A variable may enter if ``dual[j] > tol |a_j| |r|`` with the residual r. So
@@ -193,14 +129,19 @@ def nnls(
     >>> np.bincount(result.method, minlength=2)
     array([3, 0])
     """
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+    check_method(method)
     A = as_array(A, "A")
     target = device_of(A)
     with current(target):
-        problem = validate(A, b, warm_start, l1, l2, tol, maxiter)
-        if target is None:
-            fields = cpu.nnls(problem, method)
-        else:
-            fields = device.nnls(problem, target, method)
-    return NNLSResult(*[unwrapped(field) for field in fields])
+        problem = validate(
+            A,
+            b,
+            weights=weights,
+            sum_to=sum_to,
+            warm_start=warm_start,
+            l1=l1,
+            l2=l2,
+            tol=tol,
+            maxiter=maxiter,
+        )
+        return solve(problem, target, method)

@@ -1,13 +1,19 @@
 """The certificate of a solution: how far ``|b - A x|`` can be above the minimum.
 
-A *witness* y proves a lower bound. For every x' >= 0
+A *witness* y proves a lower bound. For every feasible x', with w = A^T y,
 
-    |b - A x'| |y| >= y (b - A x') = b y - sum_k x'_k (a_k y),
+    |b - A x'| |y| >= y (b - A x') = y (b - A p) - sum_k (x'_k - p_k) w_k.
 
-so if y makes no acute angle with any column, every residual is at least ``b y / |y|``.
+Here p_k is the bound next to x_k, or x_k itself if that is free. If w points out of the
+interval at each p_k that is a bound, and is 0 where x is free, then every residual is
+at least ``y (b - A p) / |y|``. For x >= 0 that is ``b y / |y|``, if y makes no acute
+angle with any column.
+
 The best witness is the residual of the optimum. A solver supplies its residual, made
 orthogonal to the passive columns. The certificate is computed from A, b, x and y alone;
-it does not depend on how the solver found x and y.
+it does not depend on how the solver found x and y. If the sum of x is fixed, all
+feasible x satisfy the row of A that says so, and the element of y there is free: it is
+the multiplier of the constraint.
 """
 
 from __future__ import annotations
@@ -28,20 +34,24 @@ CERTIFIED = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-10}
 """The largest `kkt` of a certified solution, not counting errors due to rounding x."""
 
 HIDDEN = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
-"""Limit on the change of ``A x`` due to rounding x, relative to ``|b|``."""
+"""Limit on the change of ``A x`` due to rounding x, relative to `magnitude`."""
 
 ROUNDED = 8.0
-"""What rounding x may add to `by_x`, in units of ``eps sum_k |a_k| x_k / |b|``."""
+"""What rounding x may add to `by_x`, in units of ``eps sum_k |a_k x_k|`` over
+`magnitude`."""
 
 CONVINCING = 4.0
 """Limit on `angle`, and on `by_x`, in eps, below which no method improves x."""
+
+FREE = 2.0**26
+"""Weight of the row of a fixed sum when the best witness is computed."""
 
 BLOCK = 2**16
 """Number of products computed at once in twice the precision, to stay in cache."""
 
 
 class Certificate(NamedTuple):
-    """The certificate of a point x >= 0, from A, b, x and a witness y.
+    """The certificate of a feasible point x, from A, b, x and a witness y.
 
     Attributes
     ----------
@@ -53,11 +63,13 @@ class Certificate(NamedTuple):
         ``by_x + angle``.
     by_x : (...,) array
         How far x is from the point that belongs to y: ``|y - (b - A x)|`` plus
-        ``|sum_k x_k dual[k]| / |y|``, divided by |b|. The second term is at most
-        ``|y| / |b|``.
+        ``|sum_k (x_k - p_k) dual[k]| / |y|``, divided by ``system.magnitude``, which is
+        |b| for x >= 0. The second term is at most ``sqrt(|y|^2 + 2 room)`` over the
+        same, where `room` is what the penalties may still fall by: no x' is better by
+        more than that.
     angle : (...,) array
         The largest violation of the optimality conditions by `dual`, as the cosine of
-        the angle between y and a column; at most ``|y| / |b|``.
+        the angle between y and a column; at most as large as the second term of `by_x`.
     """
 
     rnorm: Array
@@ -73,8 +85,8 @@ def norm(vectors: Array) -> Array:
 
 
 def size(system: ScaledSystem, x: Array) -> Array:
-    """``sum_k |a_k| x_k``."""
-    return np.asarray(np.einsum("...j,...j->...", system.norm, x))
+    """``sum_k |a_k x_k|``."""
+    return np.asarray(np.einsum("...j,...j->...", system.norm, np.abs(x)))
 
 
 def residual(system: ScaledSystem, x: Array) -> Array:
@@ -84,7 +96,7 @@ def residual(system: ScaledSystem, x: Array) -> Array:
     in twice the precision.
     """
     r = np.asarray(system.b - np.matmul(system.A, x[..., None])[..., 0])
-    cancelling = norm(system.b) + size(system, x)
+    cancelling = system.magnitude + size(system, x)
     inaccurate = np.flatnonzero(ACCURATE * norm(r) < cancelling)
     if inaccurate.size:
         recompute(np.atleast_2d(r), system, np.atleast_2d(x), inaccurate)
@@ -100,7 +112,7 @@ def recompute(
     b, A = np.atleast_2d(system.b), system.A
     A = A if A.ndim == 2 else A[systems]
     terms = np.abs(b[systems])
-    terms += np.matmul(np.abs(A), x[systems, :, None])[..., 0]
+    terms += np.matmul(np.abs(A), np.abs(x[systems, :, None]))[..., 0]
     lane, row = np.nonzero(terms > ACCURATE * norm(r[systems])[:, None])
     step = max(1, BLOCK // max(1, x.shape[-1]))
     for first in range(0, len(lane), step):
@@ -140,18 +152,15 @@ def certify(
     r, w : array, optional
         ``residual(system, x)`` and ``gradient(system, witness)``, if already computed.
     """
-    m = system.A.shape[-2]
+    m = system.data_rows
     r = residual(system, x) if r is None else r
     w = gradient(system, witness) if w is None else w
-    violation = np.where(x > 0, np.abs(w), np.maximum(w, 0))
-    slope = np.divide(
-        violation, system.norm, out=np.zeros_like(violation), where=system.norm > 0
-    )
-    length, magnitude = norm(witness), norm(system.b)
-    limit = ratio(length, magnitude)
-    gap = np.abs(np.sum(np.where(x > 0, x * w, 0), axis=-1))
+    slope = ratio(violation(system, x, w), system.norm)
+    length, magnitude = data_norm(system, witness), system.magnitude
+    limit = ratio(np.hypot(length, np.sqrt(2 * room(system, x))), magnitude)
+    gap = np.abs(np.sum(from_bound(system, x) * w, axis=-1))
     gap = ratio(ratio(gap, length), magnitude)
-    by_x = ratio(norm(r - witness), magnitude) + np.fmin(gap, limit)
+    by_x = ratio(data_norm(system, r - witness), magnitude) + np.fmin(gap, limit)
     angle = np.minimum(ratio(np.max(slope, axis=-1, initial=0), length), limit)
     return Certificate(
         rnorm=norm(r[..., :m]) / system.b_scale,
@@ -162,28 +171,63 @@ def certify(
     )
 
 
-def best_witness(system: ScaledSystem, x: Array) -> Array:
-    """The best witness for the support of x, by a singular value decomposition.
+def data_norm(system: ScaledSystem, vectors: Array) -> Array:
+    """2-norms over all rows but that of a fixed sum."""
+    if system.has_sum:
+        vectors = np.delete(vectors, system.data_rows, axis=-1)
+    return norm(vectors)
 
-    It is the residual of the least-squares solution on these columns, whose signs are
-    not constrained. Singular values at the level of rounding count as zero.
+
+def violation(system: ScaledSystem, x: Array, w: Array) -> Array:
+    """How far the negative gradient w is from optimal, for each variable.
+
+    At a bound, w must not point into the interval; between bounds it must be 0.
     """
-    columns = np.where((x > 0)[..., None, :], system.A, 0)
-    penalty = np.where(x > 0, system.penalty, 0)
+    up = np.where(x < system.upper, w, 0)
+    down = np.where(x > system.lower, -w, 0)
+    return np.asarray(np.maximum(np.maximum(up, down), 0))
+
+
+def room(system: ScaledSystem, x: Array) -> Array:
+    """How much the penalties of x are above their minimum within the bounds."""
+    p = system.penalty
+    least = np.minimum(p * system.lower, p * system.upper)
+    return np.asarray(np.sum(np.where(p != 0, p * x - least, 0), axis=-1))
+
+
+def from_bound(system: ScaledSystem, x: Array) -> Array:
+    """``x - p``, where p is the nearest bound; 0 if there is no finite one."""
+    above, below = x - system.lower, x - system.upper
+    least = np.where(above <= -below, above, below)
+    return np.asarray(np.where(np.isfinite(least), least, 0))
+
+
+def best_witness(system: ScaledSystem, x: Array) -> Array:
+    """The best witness for the free variables of x, by a singular value decomposition.
+
+    It is the residual of the least-squares solution on the columns whose variables are
+    between their bounds. Singular values at the level of rounding count as zero. The
+    row of a fixed sum gets a large weight, so that the witness is free there.
+    """
+    m, free = system.A.shape[-2], (x > system.lower) & (x < system.upper)
+    weight = np.ones(m + x.shape[-1] * system.has_ridge)
+    weight[system.data_rows : m] = FREE
+    columns = np.where(free[..., None, :], system.A, 0)
+    penalty = np.where(free, system.penalty, 0)
     if system.has_ridge:
-        ridge = np.where(x > 0, system.damping, 0)[..., None] * np.eye(x.shape[-1])
+        ridge = np.where(free, system.damping, 0)[..., None] * np.eye(x.shape[-1])
         columns = np.concatenate([columns, ridge], axis=-2)
-    U, s, Vh = np.linalg.svd(columns, full_matrices=False)
+    U, s, Vh = np.linalg.svd(columns * weight[:, None], full_matrices=False)
     eps = np.finfo(s.dtype).eps * max(columns.shape[-2:])
     positive = s > eps * np.max(s, axis=-1, keepdims=True, initial=0)
     U = np.where(positive[..., None, :], U, 0)
     rotated = np.matmul(Vh, penalty[..., None])[..., 0]
     shift = np.divide(rotated, s, out=np.zeros_like(rotated), where=positive)
-    r = residual(system, x)
+    r = residual(system, x) / weight
     for _ in range(2):
         along = np.matmul(np.swapaxes(U, -1, -2), r[..., None])[..., 0] - shift
         r = r - np.matmul(U, along[..., None])[..., 0]
-    return np.asarray(r)
+    return np.asarray(r * weight)
 
 
 def ratio(part: Array, whole: Array) -> Array:
@@ -193,12 +237,12 @@ def ratio(part: Array, whole: Array) -> Array:
 
 
 def size_to_b(system: ScaledSystem, x: Array) -> Array:
-    """``sum_k |a_k| x_k / |b|``."""
-    return ratio(size(system, x), norm(system.b))
+    """``sum_k |a_k x_k|`` over `magnitude`."""
+    return ratio(size(system, x), system.magnitude)
 
 
 def hidden_by_rounding(system: ScaledSystem, x: Array) -> NDArray[np.bool_]:
-    """Whether rounding x may change ``A x`` by more than `HIDDEN` times ``|b|``."""
+    """Whether rounding x may change ``A x`` by more than `HIDDEN`."""
     return np.asarray(~(system.eps * size_to_b(system, x) <= HIDDEN[system.dtype]))
 
 
@@ -230,12 +274,13 @@ def is_settled(system: ScaledSystem, found: Certificate) -> NDArray[np.bool_]:
 @np.errstate(invalid="ignore")
 def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
     """The square root of twice the objective, in scaled variables."""
-    penalty = 2 * np.sum(np.where(x > 0, system.penalty * x, 0), axis=-1)
+    penalty = 2 * np.sum(np.where(x != 0, system.penalty * x, 0), axis=-1)
     penalty = penalty + np.sum((system.damping * x) ** 2, axis=-1)
-    found = np.hypot(rnorm * system.b_scale, np.sqrt(penalty))
+    square = (rnorm * system.b_scale) ** 2 + penalty
+    found = np.sign(square) * np.sqrt(np.abs(square))
     return np.asarray(np.where(np.isnan(found), np.inf, found))
 
 
 def slack(system: ScaledSystem) -> Array:
     """The misfit that a certified solution may have above one that is not certified."""
-    return np.asarray(CERTIFIED[system.dtype] * norm(system.b))
+    return np.asarray(CERTIFIED[system.dtype] * system.magnitude)

@@ -1,10 +1,19 @@
-"""Non-negative least squares from the Gram matrix: the specification.
+"""Least squares within bounds from the Gram matrix: the specification.
 
-The method is Lawson & Hanson's, on ``G = A^T A`` and the inverse H of its passive part,
-which is updated by matrices of rank one. Several variables enter at once. The Gram
-matrix squares the condition number; to make up for that, x is corrected by the residual
-``b - A x``, and certified by it. ``cuda_src/nnls_gram.cu`` computes the same, and uses
-the same names for the steps.
+The method is Lawson & Hanson's, and with upper bounds Stark & Parker's, on
+``G = A^T A`` and the inverse H of its passive part, which is updated by matrices of
+rank one. Several variables enter at once. The Gram matrix squares the condition number;
+to make up for that, x is corrected by the residual ``b - A x``, and certified by it.
+``cuda_src/nnls_gram.cu`` computes the same, and uses the same names for the steps.
+
+A variable that is not passive *rests* at a bound, or at 0 if it is free; for
+non-negative least squares always at 0. It may enter if the gradient points into its
+interval. It leaves for the bound that it reaches.
+
+If the sum of x is fixed, every step keeps it: the multiplier of the constraint is
+chosen for this, and is subtracted from the gradient. The first variable enters because
+some variable has to make up the sum. The constraint is also a row of A, so that passive
+columns may be as many as the rank of A and one more.
 """
 
 from __future__ import annotations
@@ -17,9 +26,9 @@ from numpy.typing import NDArray
 from ._certificate import (
     Certificate,
     certify,
+    data_norm,
     gradient,
     hidden_by_rounding,
-    norm,
     residual,
     size,
     size_to_b,
@@ -112,7 +121,7 @@ class PassiveInverse:
 
 
 class ActiveSet:
-    """Lawson & Hanson's active-set method for one scaled system.
+    """The active-set method for one scaled system.
 
     Parameters
     ----------
@@ -123,11 +132,15 @@ class ActiveSet:
 
     Attributes
     ----------
+    rest : (n,) array
+        The values of the variables that are not passive; 0 for those that are.
     x, passive_w : (length,) array
         Values and gradients of the passive variables, by position.
     c, w : (n,) array
-        ``A^T b - penalty``, corrected by the true residual; the negative gradient
-        ``w = c - G x``.
+        ``A^T (b - A rest) - penalty``, corrected by the true residual; the negative
+        gradient ``w = c - G[:, passive] x``.
+    multiplier : float
+        That of the fixed sum. It has been subtracted from c and w.
     """
 
     def __init__(self, system: ScaledSystem, tol: float) -> None:
@@ -135,21 +148,44 @@ class ActiveSet:
         rows, n = system.A.shape
         self.G = system.A.T @ system.A + np.diag(system.damping**2)
         self.c = system.A.T @ system.b - system.penalty
+        self.lower = np.broadcast_to(system.lower, n)
+        self.upper = np.broadcast_to(system.upper, n)
+        self.sum_row = system.A[-1] if system.has_sum else np.zeros(n)
+        self.rest: Array = np.zeros(n)
         self.w: Array = self.c
         self.x: Array = np.zeros(0)
         self.passive_w: Array = self.x
         self.inverse = PassiveInverse(n if system.has_ridge else min(rows, n))
+        self.multiplier = 0.0
         self.nit = self.n_updates = self.n_downdates = 0
         self.status = CONVERGED
+        for j in map(int, np.flatnonzero(system.rest)):
+            self.place(j, np.broadcast_to(system.rest, n)[j])
+
+    def place(self, j: int, value: float) -> None:
+        """Let a variable rest at a value."""
+        if value != self.rest[j]:
+            self.c = self.c - (value - self.rest[j]) * self.G[j]
+            self.rest[j] = value
 
     def clear(self) -> None:
-        """Remove all variables."""
+        """Remove all variables; they rest at the bounds next to them."""
+        passive, x = self.inverse.passive, self.x
         self.inverse = PassiveInverse(len(self.inverse.H))
         self.x = self.passive_w = np.zeros(0)
+        for j, value in zip(map(int, passive), x, strict=True):
+            self.place(j, self.nearest_bound(j, value))
+
+    def nearest_bound(self, j: int, value: float) -> float:
+        """The bound next to a value of variable j; 0 if both are infinite."""
+        lower, upper = self.lower[j], self.upper[j]
+        if np.isinf(lower) and np.isinf(upper):
+            return 0.0
+        return float(lower if value - lower <= upper - value else upper)
 
     def all_x(self) -> Array:
         """X by variable."""
-        return self.by_variable(self.x)
+        return self.rest + self.by_variable(self.x)
 
     def by_variable(self, values: Array) -> Array:
         """The passive values at their variables, and 0 elsewhere."""
@@ -162,7 +198,7 @@ class ActiveSet:
         self.w = self.c - self.x @ self.G[self.inverse.passive]
 
     def append(self, j: int, x_j: float, least: float) -> bool:
-        """Append a variable if it is independent of the others and would be positive.
+        """Append a variable if it is independent of the others and moves inwards.
 
         Column j is projected onto the passive columns; u has the coefficients. `least`
         limits the decrease of the objective along its orthogonal part.
@@ -176,18 +212,55 @@ class ActiveSet:
         descent = self.w[j] - u @ self.passive_w
         if not square > RESOLVED * self.system.norm[j] ** 2:
             return False
-        if not descent > least * np.sqrt(square):
+        if not np.sign(self.w[j]) * descent > least * np.sqrt(square):
             return False
         inverse.append(j, u, square)
+        self.place(j, 0.0)
         self.x = np.append(self.x, x_j)
         self.passive_w = np.append(self.passive_w, self.w[j])
         self.n_updates += 1
         return True
 
     def enter_guessed(self, guess: Array) -> None:
-        """Append the variables that are positive and finite in a guess."""
-        for j in map(int, np.flatnonzero((guess > 0) & np.isfinite(guess))):
-            self.append(j, guess[j], -np.inf)
+        """Append the variables that are between their bounds in a guess.
+
+        Others rest at the bound that the guess reaches. With a fixed sum, the variables
+        that enter start where they rest.
+        """
+        for j in map(int, np.flatnonzero(np.isfinite(guess))):
+            value = min(max(guess[j], self.lower[j]), self.upper[j])
+            if value in (self.lower[j], self.upper[j]):
+                if not self.system.has_sum:
+                    self.place(j, value)
+            elif value != self.rest[j]:
+                self.append(j, self.rest[j] if self.system.has_sum else value, -np.inf)
+
+    def make_sum(self) -> None:
+        """Let variables rest elsewhere, the steepest first, until x has its sum.
+
+        The last one is passive. If all bounds together do not allow the sum, no
+        variable is.
+        """
+        row, total = self.sum_row, float(self.system.b[-1])
+        slope = np.divide(self.c, row, out=np.zeros_like(self.c), where=row > 0)
+        missing = total - float(row @ self.rest)
+        order = np.argsort(-slope if missing >= 0 else slope, kind="stable")
+        for j in map(int, order):
+            end = (self.upper if missing >= 0 else self.lower)[j]
+            value = self.rest[j] + missing / row[j]
+            if self.lower[j] < self.upper[j] and abs(end - self.rest[j]) >= abs(
+                value - self.rest[j]
+            ):
+                self.append(j, value, -np.inf)
+                return
+            missing -= row[j] * (end - self.rest[j])
+            self.place(j, end)
+
+    def points_inwards(self) -> Array:
+        """The magnitude of w where it points into the interval; elsewhere 0."""
+        up = np.where(self.rest < self.upper, self.w, 0)
+        down = np.where(self.rest > self.lower, -self.w, 0)
+        return np.asarray(np.maximum(np.maximum(up, down), 0))
 
     def enter(self, most: int, fresh: bool) -> bool:
         """Append the steepest variables, at most `most`; False if none is appended.
@@ -196,17 +269,18 @@ class ActiveSet:
         must exceed rounding errors of the terms that cancel in ``b - A x``.
         """
         G, norms = self.G, self.system.norm
-        slope = np.divide(self.w, norms, out=np.zeros_like(self.w), where=norms > 0)
+        slope = self.points_inwards()
+        slope = np.divide(slope, norms, out=np.zeros_like(slope), where=norms > 0)
         slope[self.inverse.passive] = 0
         self.passive_w = self.w[self.inverse.passive]
-        magnitude = norm(self.system.b) + size(self.system, self.all_x())
+        magnitude = self.system.magnitude + size(self.system, self.all_x())
         cancelling = float(self.tol * magnitude)
         steep, entered = cancelling * (1 if fresh else SLACK), 0
         while entered < min(most, len(slope)):
             j = int(np.argmax(slope))
             if not slope[j] > steep:
                 break
-            if self.append(j, 0.0, cancelling):
+            if self.append(j, self.rest[j], cancelling):
                 if entered == 0:
                     steep = max(steep, STEEP * slope[j])
                 entered += 1
@@ -216,70 +290,117 @@ class ActiveSet:
             slope[j] = 0
         return entered > 0
 
+    def step(self, w: Array) -> tuple[Array, float]:
+        """The step ``H w`` along the passive variables, for their gradient w.
+
+        With a fixed sum, ``w - shift row`` takes the place of w, so that the step leads
+        to that sum. The second result is `shift`.
+        """
+        d = self.inverse.multiply(w)
+        if not self.system.has_sum:
+            return d, 0.0
+        row = self.sum_row[self.inverse.passive]
+        along = self.inverse.multiply(row)
+        x = self.rest.copy()
+        x[self.inverse.passive] = self.x
+        missing = float(self.system.b[-1] - self.sum_row @ x)
+        shift = float((row @ d - missing) / (row @ along))
+        if not np.isfinite(shift):
+            return d, 0.0
+        return d - shift * along, shift
+
+    def shift_multiplier(self, shift: float) -> None:
+        """Change the multiplier of the fixed sum."""
+        if shift:
+            self.multiplier += shift
+            self.c = self.c - shift * self.sum_row
+            self.passive_w = self.passive_w - shift * self.sum_row[self.inverse.passive]
+
     def make_feasible(self, maxiter: int) -> bool:
-        """Move x to the passive least-squares solution; remove what reaches 0.
+        """Move x to the passive least-squares solution; remove what reaches a bound.
 
         A step also changes the passive gradient: by a part of it, because ``G H = 1``.
-        Returns whether x moved.
+        Returns whether x moved. The last variable stays if the sum is fixed.
         """
         moved = False
         while self.nit < maxiter:
             self.nit += 1
-            d = self.inverse.multiply(self.passive_w)
+            d, shift = self.step(self.passive_w)
             if not np.isfinite(d).all():
                 self.status = UNCERTIFIED
                 return moved
-            blocks = self.x + d <= 0
+            self.shift_multiplier(shift)
+            passive = self.inverse.passive
+            lower, upper = self.lower[passive], self.upper[passive]
+            blocks = (self.x + d <= lower) | (self.x + d >= upper)
+            if self.system.has_sum and self.inverse.length == 1:
+                blocks = np.zeros(1, bool)
             if not blocks.any():
-                self.x = self.x + d
+                self.x = np.clip(self.x + d, lower, upper)
                 return True
-            step = np.where(self.x > 0, self.x / -np.where(blocks, d, -1), 0)
-            step[~blocks] = np.inf
+            end = np.where(d < 0, lower, upper)
+            step = np.divide(end - self.x, d, out=np.zeros_like(d), where=d != 0)
+            step = np.where(blocks, np.maximum(step, 0), np.inf)
             first = int(np.argmin(step))
             moved |= bool(step[first] > 0)
-            self.x = np.maximum(self.x + step[first] * d, 0)
+            self.x = np.clip(self.x + step[first] * d, lower, upper)
             self.passive_w = self.passive_w * (1 - step[first])
-            self.remove(first)
+            self.remove(first, float(end[first]))
         self.status = ITERATION_LIMIT
         return moved
 
-    def remove(self, position: int) -> None:
-        """Remove the variable at a position."""
+    def remove(self, position: int, value: float) -> None:
+        """Remove the variable at a position, and let it rest at a value."""
+        j = int(self.inverse.passive[position])
         self.inverse.remove(position)
         for values in (self.x, self.passive_w):
             values[position] = values[-1]
         self.x, self.passive_w = self.x[:-1], self.passive_w[:-1]
+        self.place(j, value)
         self.n_downdates += 1
+
+    def residual(self) -> Array:
+        """``b - A x``; the element in the row of a fixed sum is the multiplier's."""
+        r = residual(self.system, self.all_x())
+        if self.system.has_sum:
+            r[self.system.data_rows] = -self.multiplier
+        return r
 
     def refresh(self) -> tuple[Array, bool]:
         """Correct x by the residual ``b - A x``, unless the solver was stopped.
 
         The part of the residual along the passive columns is due to an error of x.
         Without that part it is the witness of the certificate. Returns the witness, and
-        whether the corrected x is positive, so that it is x now.
+        whether the corrected x is between its bounds, so that it is x now.
         """
         system, passive = self.system, self.inverse.passive
-        witness, change = residual(system, self.all_x()), np.zeros_like(self.x)
+        witness, change = self.residual(), np.zeros_like(self.x)
         for _ in range(CORRECTIONS):
             w = gradient(system, witness)[passive]
-            limit = self.tol / 2 * norm(witness)
+            limit = self.tol / 2 * data_norm(system, witness)
             if not (np.abs(w) > limit * system.norm[passive]).any():
                 break
-            d = self.inverse.multiply(w)
+            d, shift = self.step(w)
             d = np.where(np.isfinite(d), d, 0)
             change += d
+            self.multiplier += shift
             witness = witness - fitted(system, self.by_variable(d))
-        follows = self.status == CONVERGED and bool((self.x + change > 0).all())
+            if system.has_sum:
+                witness[system.data_rows] = -self.multiplier
+        lower, upper = self.lower[passive], self.upper[passive]
+        x = self.x + change
+        inside = bool(((x > lower) & (x < upper)).all())
+        follows = self.status == CONVERGED and inside
         if follows:
-            self.x = self.x + change
+            self.x = x
         self.x = system.rounded(self.all_x())[passive]
         return witness, follows
 
-    def correct_gradient(self, w: Array, r: Array) -> None:
+    def correct_gradient(self, w: Array) -> None:
         """Let w and c agree with the true residual; `w` is the witness's gradient."""
         passive = self.inverse.passive
         self.w = w.copy()
-        self.w[passive] = gradient(self.system, r)[passive]
+        self.w[passive] = gradient(self.system, self.residual())[passive]
         self.c = self.w + self.x @ self.G[passive]
 
     def solve(self, guess: Array | None, maxiter: int) -> tuple[Array, Certificate]:
@@ -287,13 +408,16 @@ class ActiveSet:
         system = self.system
         best_x, best = self.all_x(), None
         most, fresh, entered_since, refreshes = MOST_ENTERING, False, True, 0
+        if system.has_sum:
+            self.make_sum()
+            most = 0
         while True:
             if not fresh:
                 self.make_gradient()
             if guess is not None:
                 self.enter_guessed(guess)
                 guess, fresh = None, False
-                if hidden_by_rounding(system, self.all_x()):
+                if hidden_by_rounding(system, self.all_x()) and not system.has_sum:
                     self.clear()
                 most = 0 if self.inverse.length else MOST_ENTERING
                 continue
@@ -305,7 +429,7 @@ class ActiveSet:
                 continue
             witness, follows = self.refresh()
             x = self.all_x()
-            r, w = residual(system, x), gradient(system, witness)
+            r, w = self.residual(), gradient(system, witness)
             found = certify(system, x, witness, r, w)
             better = best is None or bool(found.kkt < best.kkt)
             if better:
@@ -317,10 +441,10 @@ class ActiveSet:
             if not goes_on or refreshes == REFRESHES or self.status != CONVERGED:
                 assert best is not None
                 return best_x, best
-            self.correct_gradient(w, r)
+            self.correct_gradient(w)
             entered_since, fresh = False, True
             most = MOST_ENTERING if follows else 0
-            if found.kkt > DRIFT * tol:
+            if found.kkt > DRIFT * tol and not system.has_sum:
                 guess = best_x
                 self.clear()
 
@@ -334,9 +458,10 @@ def fitted(system: ScaledSystem, x: Array) -> Array:
 
 
 def nnls_gram(A: Array, b: Array, **options: Unpack[Options]) -> Solution:
-    """Solve a batch of non-negative least-squares problems, one after another.
+    """Solve a batch of least-squares problems within bounds, one after another.
 
-    The parameters are those of :func:`gpusolve.nnls`, as NumPy arrays of one floating
+    The parameters are those of :func:`gpusolve.lsq_linear`; the default bounds are
+    those of :func:`gpusolve.nnls`. Arrays are NumPy arrays of one floating
     dtype. The batch axes of `A` and `b` broadcast. All computation is in float64.
 
     Examples
@@ -353,7 +478,7 @@ def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> S
     """Solve one scaled system; the solution is in the scaled variables."""
     with np.errstate(all="ignore"):
         run = ActiveSet(system, tol)
-        x, found = run.solve(start if (start > 0).any() else None, maxiter)
+        x, found = run.solve(start if (start != system.rest).any() else None, maxiter)
     status = outcome(system, x, found, run.status, tol)
     counts = run.nit, status, run.n_updates, run.n_downdates
     fields: list[Any] = [x, *found[:3], *counts, np.False_, np.uint8(BY_GRAM)]

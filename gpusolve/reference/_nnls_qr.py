@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ._certificate import (
     Certificate,
@@ -30,6 +30,7 @@ CONVERGED = 0
 ITERATION_LIMIT = 1
 NOT_FINITE = 2
 UNCERTIFIED = 3
+INFEASIBLE = 4
 
 BY_GRAM = 0
 BY_QR = 1
@@ -361,9 +362,12 @@ def default_limit(n: int) -> int:
 class Options(TypedDict, total=False):
     """Options of the specifications: those of :func:`gpusolve.nnls`."""
 
+    bounds: tuple[ArrayLike, ArrayLike]
+    weights: ArrayLike | None
+    sum_to: ArrayLike | None
     warm_start: Array | None
-    l1: float
-    l2: float
+    l1: ArrayLike
+    l2: ArrayLike
     tol: float | None
     maxiter: int | None
 
@@ -391,30 +395,56 @@ def solve_each(
     b: Array,
     computed: np.dtype[Any],
     *,
+    bounds: tuple[ArrayLike, ArrayLike] = (0.0, np.inf),
+    weights: ArrayLike | None = None,
+    sum_to: ArrayLike | None = None,
     warm_start: Array | None = None,
-    l1: float = 0.0,
-    l2: float = 0.0,
+    l1: ArrayLike = 0.0,
+    l2: ArrayLike = 0.0,
     tol: float | None = None,
     maxiter: int | None = None,
 ) -> Solution:
     """Solve one scaled system of a batch after another, in the dtype `computed`."""
     m, n = A.shape[-2:]
     batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-1])
-    A, b = np.broadcast_to(A, (*batch, m, n)), np.broadcast_to(b, (*batch, m))
-    start = np.broadcast_to(
-        np.zeros(n, A.dtype) if warm_start is None else warm_start, (*batch, n)
-    )
+    given = {
+        "A": (A, (m, n)),
+        "b": (b, (m,)),
+        "l1": (l1, (n,)),
+        "l2": (l2, (n,)),
+        "lower": (bounds[0], (n,)),
+        "upper": (bounds[1], (n,)),
+        "weights": (1.0 if weights is None else weights, (m,)),
+        "sum_to": (0.0 if sum_to is None else sum_to, ()),
+    }
+    of_all = {
+        name: np.broadcast_to(np.asarray(array, computed), (*batch, *shape))
+        for name, (array, shape) in given.items()
+    }
+    start = None
+    if warm_start is not None:
+        start = np.broadcast_to(warm_start, (*batch, n)).astype(computed)
     tol = default_tolerance(computed) if tol is None else tol
     maxiter = default_limit(n) if maxiter is None else maxiter
     solution = Solution.blank(batch, n, A.dtype)
     solution.method[...] = method
     for k in np.ndindex(batch):
-        if not (np.isfinite(A[k]).all() and np.isfinite(b[k]).all()):
+        one = {name: array[k] for name, array in of_all.items()}
+        if not (np.isfinite(one["A"]).all() and np.isfinite(one["b"]).all()):
             solution.status[k] = NOT_FINITE
             continue
-        given = A[k].astype(computed), b[k].astype(computed)
-        system = scale(*given, l1, l2, A.dtype)
-        found = solve(system, system.rescale(start[k]), tol, maxiter)
+        system = scale(
+            one["A"],
+            one["b"],
+            one["l1"],
+            one["l2"],
+            A.dtype,
+            bounds=(one["lower"], one["upper"]),
+            weights=None if weights is None else one["weights"],
+            sum_to=None if sum_to is None else one["sum_to"],
+        )
+        guess = system.rest if start is None else system.rescale(start[k])
+        found = solve(system, guess, tol, maxiter)
         solution.put(k, found._replace(x=system.unscale(found.x)))
     return solution
 

@@ -1,11 +1,11 @@
-"""Exact scaling of least-squares systems, used by all NNLS methods on the CPU."""
+"""Exact scaling of least-squares systems, used by all methods on the CPU."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.intp]
@@ -15,13 +15,18 @@ Mask = NDArray[np.bool_]
 class ScaledSystem(NamedTuple):
     """``min |A x - b|^2 + |damping x|^2 + 2 penalty x`` in scaled variables.
 
+    The minimum is over ``lower <= x <= upper``. If the sum of the original variables is
+    fixed, the last row of A and b says so: all feasible x satisfy it. The multiplier of
+    this constraint is the element of a witness in this row.
+
     Attributes
     ----------
     A : (..., m, n) array
-        The matrix. The largest magnitude in each column, or its damping if that is
-        larger, is in [0.5, 1).
+        The matrix, multiplied by the square roots of the weights. The largest magnitude
+        in each column, or its damping if that is larger, is in [0.5, 1).
     b : (..., m) array
-        The right-hand side. Its largest magnitude is in [0.5, 1).
+        The right-hand side. Its largest magnitude is in [0.5, 1), without the row of a
+        fixed sum.
     column_scale : (..., n) array
         Powers of two by which the columns of the original matrix were multiplied.
     b_scale : (...,) array
@@ -32,6 +37,13 @@ class ScaledSystem(NamedTuple):
         ``l1`` in the scaled variables.
     norm : (..., n) array
         2-norms of the columns of ``A`` stacked on ``diag(damping)``.
+    lower, upper : (..., n) array
+        The bounds, possibly infinite.
+    magnitude : (...,) array
+        ``|b|``, plus the size of ``A x`` if x has to be different from 0: what the
+        certificate is relative to.
+    has_sum : bool
+        Whether the sum is fixed.
     dtype : dtype
         The dtype of returned solutions, which may be less precise than that of `A`.
     """
@@ -43,6 +55,10 @@ class ScaledSystem(NamedTuple):
     damping: Array
     penalty: Array
     norm: Array
+    lower: Array
+    upper: Array
+    magnitude: Array
+    has_sum: bool
     dtype: np.dtype[Any]
 
     @property
@@ -55,16 +71,24 @@ class ScaledSystem(NamedTuple):
         """Whether there is an l2 penalty."""
         return bool(np.any(self.damping > 0))
 
+    @property
+    def data_rows(self) -> int:
+        """The number of rows of A, without that of a fixed sum."""
+        return int(self.A.shape[-2]) - self.has_sum
+
+    @property
+    def rest(self) -> Array:
+        """The feasible values next to 0."""
+        return np.asarray(np.clip(0.0, self.lower, self.upper))
+
     def take(self, systems: NDArray[np.intp]) -> ScaledSystem:
-        """Select systems of a batch; a matrix that all systems share stays shared."""
-        if self.A.ndim == 2:
-            return self._replace(
-                b=self.b[systems],
-                b_scale=self.b_scale[systems],
-                penalty=self.penalty[systems],
-            )
-        fields: list[Any] = [*(field[systems] for field in self[:-1]), self.dtype]
-        return ScaledSystem(*fields)
+        """Select systems of a batch; an array that all systems share stays shared."""
+        fields: dict[str, Any] = {
+            name: getattr(self, name)[systems]
+            for name, axes in AXES.items()
+            if getattr(self, name).ndim > axes
+        }
+        return self._replace(**fields)
 
     def unscale(self, x: Array) -> Array:
         """A solution in the original variables."""
@@ -83,9 +107,30 @@ class ScaledSystem(NamedTuple):
         with np.errstate(over="ignore"):
             return self.rescale(self.unscale(x).astype(self.dtype).astype(x.dtype))
 
+    def rescaled_bound(self, bound: Array) -> Array:
+        """A bound in the scaled variables; one that is 0 or infinite stays shared."""
+        if bool(np.all((bound == 0) | np.isinf(bound))):
+            return np.asarray(bound + np.zeros(self.A.shape[-1:], bound.dtype))
+        return self.rescale(bound)
+
     @property
     def _b_exponent(self) -> NDArray[np.intc]:
         return exponent(self.b_scale)[..., None]
+
+
+AXES = {
+    "A": 2,
+    "b": 1,
+    "column_scale": 1,
+    "b_scale": 0,
+    "damping": 1,
+    "penalty": 1,
+    "norm": 1,
+    "lower": 1,
+    "upper": 1,
+    "magnitude": 0,
+}
+"""The number of axes of an array of `ScaledSystem` that belong to one system."""
 
 
 def exponent(power: Array) -> NDArray[np.intc]:
@@ -113,9 +158,13 @@ def inverse_power_of_two(magnitude: Array) -> Array:
 def scale(
     A: Array,
     b: Array,
-    l1: float = 0.0,
-    l2: float = 0.0,
+    l1: ArrayLike = 0.0,
+    l2: ArrayLike = 0.0,
     dtype: np.dtype[Any] | None = None,
+    *,
+    bounds: tuple[ArrayLike, ArrayLike] = (0.0, np.inf),
+    weights: Array | None = None,
+    sum_to: ArrayLike | None = None,
 ) -> ScaledSystem:
     """Scale systems whose entries are all finite.
 
@@ -123,26 +172,69 @@ def scale(
     ----------
     A : (..., m, n) array
     b : (..., m) array
-        The leading axes broadcast; a shared ``A`` stays shared.
-    l1, l2 : float
-        Weights of the penalties ``l1 sum(x)`` and ``l2 / 2 sum(x**2)``.
+        The leading axes broadcast; a shared ``A`` stays shared, unless there are
+        weights for each system.
+    l1, l2 : (..., n) array_like or float
+        Weights of the penalties ``sum(l1 x)`` and ``sum(l2 x**2) / 2``.
     dtype : dtype, optional
         The dtype of returned solutions. Default: that of `A`.
+    bounds : tuple of (..., n) array_like or float
+        The lower and upper bounds.
+    weights : (..., m) array, optional
+        The weights of the squared residuals, non-negative.
+    sum_to : (...,) array_like, optional
+        The sum of x.
     """
-    root = A.dtype.type(np.sqrt(l2))
-    column_scale = inverse_power_of_two(np.max(np.abs(A), axis=-2, initial=root))
+    real = A.dtype.type
+    if weights is not None:
+        A, b = A * np.sqrt(weights)[..., None], b * np.sqrt(weights)
+    root = np.sqrt(np.asarray(l2, A.dtype)) + np.zeros(A.shape[-1:], A.dtype)
+    largest = np.max(np.abs(A), axis=-2, initial=0)
+    of_column = root.max(axis=tuple(range(root.ndim - 1))) if A.ndim == 2 else root
+    column_scale = inverse_power_of_two(np.maximum(largest, of_column))
     b_scale = inverse_power_of_two(np.max(np.abs(b), axis=-1, initial=0))
-    A = A * column_scale[..., None, :]
+    A, b = A * column_scale[..., None, :], b * b_scale[..., None]
     damping = root * column_scale
     with np.errstate(over="ignore"):
-        penalty = A.dtype.type(l1) * b_scale[..., None] * column_scale
-    return ScaledSystem(
+        penalty = np.asarray(l1, A.dtype) * b_scale[..., None] * column_scale
+        limit = real(np.finfo(A.dtype).max / 16)
+        if sum_to is not None:
+            A, b = with_sum(A, b, column_scale, np.asarray(sum_to, A.dtype) * b_scale)
+    squares = np.einsum("...ij,...ij->...j", A, A)
+    system = ScaledSystem(
         A=A,
-        b=b * b_scale[..., None],
+        b=b,
         column_scale=column_scale,
         b_scale=b_scale,
         damping=damping,
-        penalty=np.minimum(penalty, np.finfo(A.dtype).max / 16),
-        norm=np.hypot(np.sqrt(np.einsum("...ij,...ij->...j", A, A)), damping),
+        penalty=np.clip(penalty, -limit, limit),
+        norm=np.hypot(np.sqrt(squares), damping),
+        lower=np.zeros(0),
+        upper=np.zeros(0),
+        magnitude=np.sqrt(np.einsum("...i,...i->...", b, b)),
+        has_sum=sum_to is not None,
         dtype=A.dtype if dtype is None else dtype,
+    )
+    lower, upper = (
+        system.rescaled_bound(np.asarray(bound, A.dtype)) for bound in bounds
+    )
+    system = system._replace(lower=lower, upper=upper)
+    at_rest = np.einsum("...j,...j->...", system.norm, np.abs(system.rest))
+    return system._replace(magnitude=system.magnitude + at_rest)
+
+
+def with_sum(
+    A: Array, b: Array, coefficients: Array, total: Array
+) -> tuple[Array, Array]:
+    """Append the row ``coefficients x = total``, scaled so that its largest entry is 1.
+
+    The sum of the original variables is ``coefficients x`` in the scaled ones.
+    """
+    tiny = float(np.finfo(coefficients.dtype).tiny)
+    scale = 1 / np.max(coefficients, axis=-1, initial=tiny, keepdims=True)
+    row = np.broadcast_to(coefficients * scale, (*A.shape[:-2], A.shape[-1]))
+    entry = np.broadcast_to(total[..., None] * scale, (*b.shape[:-1], 1))
+    return (
+        np.concatenate([A, row[..., None, :]], axis=-2),
+        np.concatenate([b, entry], axis=-1),
     )
