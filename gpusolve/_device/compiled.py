@@ -1,30 +1,39 @@
-"""Functions that Numba compiles for the CPU, if it is installed."""
+"""Functions that Numba compiles for the CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from numba import njit
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
+"""Threads run in parallel; a division by zero gives infinity or NaN, as in NumPy.
+Without reference counts, which cost more than a short sum; so no array is allocated."""
+
+PART = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
 
 def compiled(function: Function) -> Function:
-    """Compile a function of arrays and numbers at its first call.
+    """Compile a function that Python calls, at its first call.
 
-    It runs without the interpreter lock, so that threads run it in parallel. The
-    machine code is kept on disk. Floating-point operations keep their order, and a
-    division by zero gives infinity or NaN, as in NumPy.
+    The machine code is kept on disk.
     """
-    return cast(Function, njit(nogil=True, cache=True, error_model="numpy", _nrt=False)(function))
-
-
-def inlined(function: Function) -> Function:
-    """Compile a function that only compiled functions call, as a part of them."""
-    return cast(Function, njit(nogil=True, error_model="numpy", _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+    return njit(cache=True, **OPTIONS)(function)  # type: ignore[no-any-return]
 
 
 def called(function: Function) -> Function:
-    """Compile a function that only compiled functions call, as a part of them."""
-    return cast(Function, njit(nogil=True, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+    """Compile a function that only compiled functions call."""
+    return njit(**PART)(function)  # type: ignore[no-any-return]
+
+
+def merged(function: Function) -> Function:
+    """Compile a function as a part of its only caller."""
+    return njit(inline="always", **PART)(function)  # type: ignore[no-any-return]
+
+
+def inlined(function: Function) -> Function:
+    """Compile a short function as a part of its callers."""
+    return njit(forceinline=True, **PART)(function)  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.compiled import compiled, inlined, called
+from .._device.compiled import called, compiled, inlined, merged
 from ..reference import _certificate, _nnls_gram
 from ..reference._certificate import HIDDEN, Certificate, is_convincing
 from ..reference._nnls_qr import (
@@ -44,6 +44,7 @@ class Limits(NamedTuple):
     hidden: float
     single: bool
     has_ridge: bool
+    has_sum: bool
     most_entering: int = _nnls_gram.MOST_ENTERING
     steep: float = _nnls_gram.STEEP
     alike: float = _nnls_gram.ALIKE
@@ -61,78 +62,118 @@ class System(NamedTuple):
     Attributes
     ----------
     A : (m, n) array
-    G : (n, n) array
-        The Gram matrix; or space for the rows of passive variables, (capacity, n).
-    b, norm, damping, penalty : arrays
-        As in `ScaledSystem`.
+    b : (m,) array
+    of : (5, n) array
+        The norm, damping, penalty, lower and upper bound of each variable.
     exponent : (n,) array
         Exponents of the factors that give x in the original variables.
-    b_norm : float
+    magnitude : float
     """
 
     A: Array
-    G: Array
     b: Array
-    norm: Array
-    damping: Array
-    penalty: Array
+    of: Array
     exponent: Integers
-    b_norm: float
-    has_gram: bool
+    magnitude: float
+
+
+NORM, DAMPING, PENALTY, LOWER, UPPER = range(5)
+"""Rows of `System.of`."""
 
 
 class ActiveSet(NamedTuple):
-    """The state of one run, and space for temporary vectors.
+    """The state of one run, and space for vectors, in a few arrays.
+
+    The compiler would spend minutes on functions of an array for each vector.
 
     Attributes
     ----------
     H : (capacity, capacity) array
-        The inverse of ``G[passive, passive]``, by position.
-    variables, rows : (capacity,) array
-        The variable at each position, and the index of its row in ``System.G``. Beyond
+        The inverse of ``G[passive, passive]``, by position. G has the squares of the
+        damping on its diagonal here.
+    G : (n, n) or (capacity, n) array
+        ``A^T A``, or those of its rows that belong to passive variables.
+    has_gram : bool
+        Whether G has all rows.
+    at : (7, capacity + 1) array
+        Numbers by position. X, PASSIVE_W: values and gradients of the passive
+        variables. The others are temporary.
+    of : (8, n) array
+        Numbers by variable. REST: the values of the variables that are not passive; 0
+        for those that are. C: ``A^T (b - A rest) - penalty``, corrected by the true
+        residual. W: the negative gradient ``w = c - G[:, passive] x``. ALL_X: x, if
+        computed since it changed. WITNESS_W: the gradient of the witness. GUESS: a
+        point to start at. The others are temporary.
+    index_at : (2, capacity) array
+        VARIABLE: the variable at each position. ROW: the index of its row in G; beyond
         the length, free rows.
-    is_passive : (n,) array
-    x, passive_w : (capacity,) array
-        Values and gradients of the passive variables, by position.
-    c, w : (n,) array
-        ``A^T b - penalty``, corrected by the true residual; the negative gradient
-        ``w = c - G x``.
+    index_of : (3, n) array
+        IS_PASSIVE; CANDIDATE: variables that may enter; COLUMN: those that are not 0.
+    residuals : (2, m + n) array
+        RESIDUAL, WITNESS: residuals, followed by the part of the l2 penalty.
+    numbers : (5,) array
+        RNORM, KKT, BY_X, ANGLE: the certificate. MULTIPLIER: that of the fixed sum; it
+        has been subtracted from c and w.
     counts : (5,) array
-        Length, nit, n_updates, n_downdates and status.
-    r, witness : (m + n,) array
-        Residuals, followed by the part of the l2 penalty.
+        LENGTH, NIT, UPDATES, DOWNDATES, STATUS.
     order : (m + n,) array
         0, 1, 2, ...
     """
 
     H: Array
-    variables: Integers
-    rows: Integers
-    is_passive: Integers
-    x: Array
-    passive_w: Array
-    c: Array
-    w: Array
+    G: Array
+    has_gram: bool
+    at: Array
+    of: Array
+    index_at: Integers
+    index_of: Integers
+    residuals: Array
+    numbers: Array
     counts: Integers
-    r: Array
-    witness: Array
     order: Integers
-    g: Array
-    u: Array
-    d: Array
-    change: Array
-    slope: Array
-    witness_w: Array
-    guess: Array
-    candidates: Integers
-    found: Array
 
 
+X, PASSIVE_W, U, PRODUCT, STEP, CHANGE, ALONG = range(7)
+REST, C, W, ALL_X, WITNESS_W, GUESS, SLOPE, VALUE = range(8)
+VARIABLE, ROW = range(2)
+IS_PASSIVE, CANDIDATE, COLUMN = range(3)
+RESIDUAL, WITNESS = range(2)
+RNORM, KKT, BY_X, ANGLE, MULTIPLIER = range(5)
 LENGTH, NIT, UPDATES, DOWNDATES, STATUS = range(5)
-"""Indices of `ActiveSet.counts`."""
 
-RNORM, KKT, BY_X, ANGLE = range(4)
-"""Indices of the numbers of a certificate."""
+
+class Batch(NamedTuple):
+    """Scaled systems; an array that all of them share has a leading axis of 1.
+
+    G, with three axes, has no rows if these are computed when they are needed.
+    """
+
+    A: Array
+    b: Array
+    norm: Array
+    damping: Array
+    penalty: Array
+    lower: Array
+    upper: Array
+    exponent: Integers
+    magnitude: Array
+    G: Array
+
+
+class Results(NamedTuple):
+    """The results of all systems, in scaled variables.
+
+    Attributes
+    ----------
+    x, w : (systems, n) array
+    numbers, counts : (systems, 5) array
+        As in `ActiveSet`.
+    """
+
+    x: Array
+    w: Array
+    numbers: Array
+    counts: Integers
 
 
 # ---- sums ----------------------------------------------------------------------------
@@ -163,12 +204,21 @@ def dot(a: Array, b: Array, length: int) -> float:
 
 
 @inlined
-def norm(a: Array, length: int) -> float:
-    """The 2-norm."""
-    return math.sqrt(dot(a, a, length))
+def dot_of_magnitudes(a: Array, b: Array) -> float:
+    """``sum |a b|``, in four sums that do not wait for each other."""
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    whole = len(a) // 4 * 4
+    for i in range(0, whole, 4):
+        s0 += abs(a[i] * b[i])
+        s1 += abs(a[i + 1] * b[i + 1])
+        s2 += abs(a[i + 2] * b[i + 2])
+        s3 += abs(a[i + 3] * b[i + 3])
+    for i in range(whole, len(a)):
+        s0 += abs(a[i] * b[i])
+    return (s0 + s1) + (s2 + s3)
 
 
-@called
+@inlined
 def add_rows(
     out: Array, width: int, matrix: Array, rows: Integers, factors: Array, count: int
 ) -> None:
@@ -187,7 +237,7 @@ def add_rows(
             out[i] += f0 * matrix[k0, i]
 
 
-@called
+@inlined
 def subtract_columns(
     out: Array, matrix: Array, columns: Integers, factors: Array, count: int
 ) -> None:
@@ -253,9 +303,7 @@ def two_product(a: float, b: float) -> tuple[float, float]:
 
 
 @called
-def minus_dot(
-    b: float, a: Array, x: Array, variables: Integers, length: int
-) -> float:
+def minus_dot(b: float, a: Array, x: Array, variables: Integers, length: int) -> float:
     """``b - a[variables] x``, in twice the working precision and rounded once."""
     total, error = b, 0.0
     for k in range(length):
@@ -271,24 +319,56 @@ def minus_dot(
 @inlined
 def gram_row(system: System, run: ActiveSet, j: int) -> int:
     """The index of row j of G; it is computed first if only some rows are kept."""
-    if system.has_gram:
+    if run.has_gram:
         return j
     m, n = system.A.shape
-    row = run.rows[run.counts[LENGTH]]
+    row = run.index_at[ROW, run.counts[LENGTH]]
     for i in range(m):
-        run.r[i] = system.A[i, j]
-    out = system.G[row]
+        run.residuals[RESIDUAL, i] = system.A[i, j]
+    out = run.G[row]
     out[:] = 0
-    add_rows(out, n, system.A, run.order, run.r, m)
-    out[j] += system.damping[j] ** 2
+    add_rows(out, n, system.A, run.order, run.residuals[RESIDUAL], m)
     return row
 
 
 @inlined
+def add_gram_rows(
+    system: System, run: ActiveSet, out: Array, factors: Array, sign: float
+) -> None:
+    """Add ``sign G[:, passive] factors`` to `out`, with the squares of the damping."""
+    length = run.counts[LENGTH]
+    for k in range(length):
+        run.at[STEP, k] = sign * factors[k]
+    add_rows(out, len(out), run.G, run.index_at[ROW], run.at[STEP], length)
+    for k in range(length):
+        j = run.index_at[VARIABLE, k]
+        out[j] += run.at[STEP, k] * system.of[DAMPING, j] ** 2
+
+
+@inlined
+def place(system: System, run: ActiveSet, j: int, row: int, value: float) -> None:
+    """Let variable j, with this row of G, rest at a value."""
+    change = value - run.of[REST, j]
+    if change != 0:
+        for i in range(len(run.of[C])):
+            run.of[C, i] -= change * run.G[row, i]
+        run.of[C, j] -= change * system.of[DAMPING, j] ** 2
+        run.of[REST, j] = value
+
+
+@inlined
+def make_all_x(run: ActiveSet) -> None:
+    """X by variable."""
+    copy(run.of[ALL_X], run.of[REST])
+    for k in range(run.counts[LENGTH]):
+        run.of[ALL_X, run.index_at[VARIABLE, k]] = run.at[X, k]
+
+
+@called
 def append(
     system: System, run: ActiveSet, limits: Limits, j: int, x_j: float, least: float
 ) -> bool:
-    """Append a variable if it is independent of the others and would be positive.
+    """Append a variable if it is independent of the others and moves inwards.
 
     Column j is projected onto the passive columns; u has the coefficients. `least`
     limits the decrease of the objective along its orthogonal part.
@@ -297,29 +377,30 @@ def append(
     if length == len(run.H):
         return False
     row = gram_row(system, run, j)
-    g, u, H = run.g, run.u, run.H
+    g, u, H = run.at[PRODUCT], run.at[U], run.H
     for k in range(length):
-        g[k] = system.G[row, run.variables[k]]
+        g[k] = run.G[row, run.index_at[VARIABLE, k]]
     multiply(H, run.order, g, length, u)
-    square = system.G[row, j] - dot(u, g, length)
-    descent = run.w[j] - dot(u, run.passive_w, length)
-    if not square > limits.resolved * system.norm[j] ** 2:
+    square = run.G[row, j] + system.of[DAMPING, j] ** 2 - dot(u, g, length)
+    descent = run.of[W, j] - dot(u, run.at[PASSIVE_W], length)
+    if not square > limits.resolved * system.of[NORM, j] ** 2:
         return False
     root = math.sqrt(square)
+    if run.of[W, j] < 0:
+        descent = -descent
     if not descent > least * root:
         return False
     u[length] = -1.0
     for k in range(length + 1):
         u[k] /= root
-    H[length, : length + 1] = 0
-    H[:length, length] = 0
+        H[length, k] = H[k, length] = 0
     add_square(H, u, length + 1, 1.0)
-    run.variables[length] = j
-    if system.has_gram:
-        run.rows[length] = j
-    run.is_passive[j] = 1
-    run.x[length] = x_j
-    run.passive_w[length] = run.w[j]
+    place(system, run, j, row, 0.0)
+    run.index_at[VARIABLE, length] = j
+    run.index_at[ROW, length] = row
+    run.index_of[IS_PASSIVE, j] = 1
+    run.at[X, length] = x_j
+    run.at[PASSIVE_W, length] = run.of[W, j]
     run.counts[LENGTH] += 1
     run.counts[UPDATES] += 1
     return True
@@ -335,10 +416,14 @@ def add_square(H: Array, v: Array, length: int, sign: float) -> None:
 
 
 @inlined
-def remove(run: ActiveSet, position: int) -> None:
-    """Remove the variable at a position; the last one takes its position."""
+def remove(system: System, run: ActiveSet, position: int, value: float) -> None:
+    """Remove the variable at a position, and let it rest at a value.
+
+    The last variable takes its position.
+    """
     last = run.counts[LENGTH] - 1
-    H, u = run.H, run.u
+    H, u, j = run.H, run.at[U], run.index_at[VARIABLE, position]
+    place(system, run, j, run.index_at[ROW, position], value)
     square = H[position, position]
     root = math.sqrt(abs(square))
     for k in range(last + 1):
@@ -348,47 +433,104 @@ def remove(run: ActiveSet, position: int) -> None:
     for k in range(last):
         H[position, k] = H[k, position] = H[last, k]
     H[position, position] = corner
-    run.is_passive[run.variables[position]] = 0
-    run.variables[position] = run.variables[last]
-    run.rows[position], run.rows[last] = run.rows[last], run.rows[position]
-    run.x[position] = run.x[last]
-    run.passive_w[position] = run.passive_w[last]
+    run.index_of[IS_PASSIVE, j] = 0
+    run.index_at[VARIABLE, position] = run.index_at[VARIABLE, last]
+    run.index_at[ROW, position], run.index_at[ROW, last] = (
+        run.index_at[ROW, last],
+        run.index_at[ROW, position],
+    )
+    run.at[X, position] = run.at[X, last]
+    run.at[PASSIVE_W, position] = run.at[PASSIVE_W, last]
     run.counts[LENGTH] = last
     run.counts[DOWNDATES] += 1
 
 
-@inlined
-def clear(run: ActiveSet) -> None:
-    """Remove all variables."""
+@called
+def clear(system: System, run: ActiveSet, limits: Limits) -> None:
+    """Remove all variables; they rest at the bounds next to them."""
+    for k in range(run.counts[LENGTH]):
+        j = run.index_at[VARIABLE, k]
+        lower, upper = system.of[LOWER, j], system.of[UPPER, j]
+        run.index_of[IS_PASSIVE, j] = 0
+        run.of[REST, j] = (
+            lower if run.at[X, k] - lower <= upper - run.at[X, k] else upper
+        )
+        if math.isinf(run.of[REST, j]):
+            run.of[REST, j] = 0
     run.counts[LENGTH] = 0
-    run.is_passive[:] = 0
+    make_c(system, run, limits)
+
+
+@called
+def make_c(system: System, run: ActiveSet, limits: Limits) -> None:
+    """``c = A^T (b - A rest) - penalty``, less the part of the multiplier."""
+    subtract_product(system, run, limits, run.of[REST])
+    if limits.has_sum:
+        run.residuals[RESIDUAL, len(system.b) - 1] -= run.numbers[MULTIPLIER]
+    gradient(system, limits, run.order, run.residuals[RESIDUAL], run.of[C])
 
 
 @inlined
 def make_gradient(system: System, run: ActiveSet) -> None:
     """``w = c - G x``, from the rows of G of the passive variables."""
-    length = run.counts[LENGTH]
-    copy(run.w, run.c)
-    for k in range(length):
-        run.d[k] = -run.x[k]
-    add_rows(run.w, len(run.w), system.G, run.rows, run.d, length)
+    copy(run.of[W], run.of[C])
+    add_gram_rows(system, run, run.of[W], run.at[X], -1.0)
 
 
 @inlined
 def size(system: System, run: ActiveSet) -> float:
-    """``sum_k |a_k| x_k``."""
-    total = 0.0
-    for k in range(run.counts[LENGTH]):
-        total += system.norm[run.variables[k]] * run.x[k]
-    return total
+    """``sum_k |a_k x_k|``."""
+    return dot_of_magnitudes(system.of[NORM], run.of[ALL_X])
 
 
-@inlined
+@called
 def enter_guessed(system: System, run: ActiveSet, limits: Limits) -> None:
-    """Append the variables that are positive and finite in a guess."""
-    for j in range(len(run.guess)):
-        if run.guess[j] > 0 and math.isfinite(run.guess[j]):
-            append(system, run, limits, j, run.guess[j], -np.inf)
+    """Append the variables that are between their bounds in a guess.
+
+    Others rest at the bound that the guess reaches. With a fixed sum, the variables
+    that enter start where they rest.
+    """
+    for j in range(len(run.of[GUESS])):
+        if not math.isfinite(run.of[GUESS, j]) or run.index_of[IS_PASSIVE, j]:
+            continue
+        lower, upper = system.of[LOWER, j], system.of[UPPER, j]
+        value = min(max(run.of[GUESS, j], lower), upper)
+        if lower < value < upper:
+            if value != run.of[REST, j]:
+                start = run.of[REST, j] if limits.has_sum else value
+                append(system, run, limits, j, start, -np.inf)
+        elif not limits.has_sum:
+            run.of[REST, j] = value
+    make_c(system, run, limits)
+
+
+@called
+def make_sum(system: System, run: ActiveSet, limits: Limits) -> None:
+    """Let variables rest elsewhere, the steepest first, until x has its sum.
+
+    The last one is passive. If all bounds together do not allow the sum, no variable
+    is.
+    """
+    row, n, slope = system.A[-1], len(run.of[REST]), run.of[SLOPE]
+    missing = system.b[-1] - dot(row, run.of[REST], n)
+    sign = 1.0 if missing >= 0 else -1.0
+    for j in range(n):
+        slope[j] = sign * run.of[C, j] / row[j] if row[j] > 0 else 0.0
+    for _ in range(n):
+        j = 0
+        for i in range(1, n):
+            if slope[i] > slope[j]:
+                j = i
+        slope[j] = -np.inf
+        lower, upper = system.of[LOWER, j], system.of[UPPER, j]
+        end, value = upper if sign > 0 else lower, run.of[REST, j] + missing / row[j]
+        reaches = abs(end - run.of[REST, j]) >= abs(value - run.of[REST, j])
+        if lower < upper and reaches:
+            append(system, run, limits, j, value, -np.inf)
+            break
+        missing -= row[j] * (end - run.of[REST, j])
+        run.of[REST, j] = end
+    make_c(system, run, limits)
 
 
 @inlined
@@ -397,18 +539,35 @@ def enter(
 ) -> bool:
     """Append the steepest variables, at most `most`; False if none is appended.
 
-    Once a variable entered, the first one that is refused ends the search. Slopes
-    must exceed rounding errors of the terms that cancel in ``b - A x``.
+    A variable may enter if w points into its interval. Once one entered, the first one
+    that is refused ends the search. Slopes must exceed rounding errors of the terms
+    that cancel in ``b - A x``.
     """
-    norms, w, slope, candidates = system.norm, run.w, run.slope, run.candidates
+    norms, w, slope, candidates = (
+        system.of[NORM],
+        run.of[W],
+        run.of[SLOPE],
+        run.index_of[CANDIDATE],
+    )
     for k in range(run.counts[LENGTH]):
-        run.passive_w[k] = w[run.variables[k]]
-    cancelling = limits.tol * (system.b_norm + size(system, run))
+        run.at[PASSIVE_W, k] = w[run.index_at[VARIABLE, k]]
+    if most == 0:
+        return False
+    make_all_x(run)
+    cancelling = limits.tol * (system.magnitude + size(system, run))
     steep, entered, count = cancelling * (1.0 if fresh else limits.slack), 0, 0
-    if most > 0:
-        for j in range(len(w)):
-            if w[j] > steep * norms[j] and not run.is_passive[j] and norms[j] > 0:
-                slope[j] = w[j] / norms[j]
+    for j in range(len(w)):
+        if (
+            abs(w[j]) > steep * norms[j]
+            and not run.index_of[IS_PASSIVE, j]
+            and norms[j] > 0
+        ):
+            up, down = (
+                run.of[REST, j] < system.of[UPPER, j],
+                run.of[REST, j] > system.of[LOWER, j],
+            )
+            if up if w[j] > 0 else down:
+                slope[j] = abs(w[j]) / norms[j]
                 candidates[count] = j
                 count += 1
     while entered < most and count > 0:
@@ -418,18 +577,21 @@ def enter(
                 j = candidates[k]
         if not slope[j] > steep:
             break
-        accepted = append(system, run, limits, j, 0.0, cancelling)
+        accepted = append(system, run, limits, j, run.of[REST, j], cancelling)
         if not accepted and entered > 0:
             break
-        if accepted and entered == 0:
-            steep = max(steep, limits.steep * slope[j])
         row, near, kept = 0, np.inf, 0
         if accepted:
+            if entered == 0:
+                steep = max(steep, limits.steep * slope[j])
             entered += 1
-            row, near = run.rows[run.counts[LENGTH] - 1], limits.alike * norms[j]
+            row, near = (
+                run.index_at[ROW, run.counts[LENGTH] - 1],
+                limits.alike * norms[j],
+            )
         for k in range(count):
             i = candidates[k]
-            alike = accepted and abs(system.G[row, i]) > near * norms[i]
+            alike = accepted and abs(run.G[row, i]) > near * norms[i]
             if slope[i] > steep and i != j and not alike:
                 candidates[kept] = i
                 kept += 1
@@ -437,36 +599,88 @@ def enter(
     return entered > 0
 
 
+@called
+def step(system: System, run: ActiveSet, limits: Limits, w: Array) -> float:
+    """Write the step ``H w`` along the passive variables, for their gradient w, to d.
+
+    With a fixed sum, ``w - shift row`` takes the place of w, so that the step leads to
+    that sum. Returns `shift`.
+    """
+    length, d, along, g = (
+        run.counts[LENGTH],
+        run.at[STEP],
+        run.at[ALONG],
+        run.at[PRODUCT],
+    )
+    multiply(run.H, run.order, w, length, d)
+    if not limits.has_sum:
+        return 0.0
+    row = system.A[-1]
+    missing = system.b[-1] - dot(row, run.of[REST], len(run.of[REST]))
+    for k in range(length):
+        g[k] = row[run.index_at[VARIABLE, k]]
+        missing -= g[k] * run.at[X, k]
+    multiply(run.H, run.order, g, length, along)
+    shift = (dot(g, d, length) - missing) / dot(g, along, length)
+    if not math.isfinite(shift):
+        return 0.0
+    for k in range(length):
+        d[k] -= shift * along[k]
+    return shift
+
+
 @inlined
-def make_feasible(run: ActiveSet, limits: Limits) -> bool:
-    """Move x to the passive least-squares solution; remove what reaches 0.
+def shift_multiplier(system: System, run: ActiveSet, shift: float) -> None:
+    """Change the multiplier of the fixed sum."""
+    run.numbers[MULTIPLIER] += shift
+    for j in range(len(run.of[C])):
+        run.of[C, j] -= shift * system.A[-1, j]
+    for k in range(run.counts[LENGTH]):
+        run.at[PASSIVE_W, k] -= shift * system.A[-1, run.index_at[VARIABLE, k]]
+
+
+@inlined
+def make_feasible(system: System, run: ActiveSet, limits: Limits) -> bool:
+    """Move x to the passive least-squares solution; remove what reaches a bound.
 
     A step also changes the passive gradient: by a part of it, because ``G H = 1``.
-    Returns whether x moved.
+    Returns whether x moved. The last variable stays if the sum is fixed.
     """
-    x, d, moved = run.x, run.d, False
+    x, d, moved = run.at[X], run.at[STEP], False
     while run.counts[NIT] < limits.maxiter:
         run.counts[NIT] += 1
         length = run.counts[LENGTH]
-        multiply(run.H, run.order, run.passive_w, length, d)
-        first, step = -1, np.inf
+        shift = step(system, run, limits, run.at[PASSIVE_W])
         for k in range(length):
             if not math.isfinite(d[k]):
                 run.counts[STATUS] = UNCERTIFIED
                 return moved
-            if x[k] + d[k] <= 0:
-                reach = x[k] / -d[k] if x[k] > 0 else 0.0
-                if reach < step:
-                    first, step = k, reach
-        if first < 0:
+        if shift != 0:
+            shift_multiplier(system, run, shift)
+        first, part, end = -1, np.inf, 0.0
+        if not (limits.has_sum and length == 1):
             for k in range(length):
-                x[k] += d[k]
-            return True
-        moved = moved or step > 0
+                j = run.index_at[VARIABLE, k]
+                bound = system.of[LOWER, j] if d[k] < 0 else system.of[UPPER, j]
+                if (
+                    x[k] + d[k] <= system.of[LOWER, j]
+                    or x[k] + d[k] >= system.of[UPPER, j]
+                ):
+                    reach = max((bound - x[k]) / d[k], 0.0) if d[k] != 0 else 0.0
+                    if reach < part:
+                        first, part, end = k, reach, bound
+        taken = part if first >= 0 else 1.0
         for k in range(length):
-            x[k] = max(x[k] + step * d[k], 0.0)
-            run.passive_w[k] *= 1 - step
-        remove(run, first)
+            j = run.index_at[VARIABLE, k]
+            x[k] = min(
+                max(x[k] + taken * d[k], system.of[LOWER, j]), system.of[UPPER, j]
+            )
+        if first < 0:
+            return True
+        moved = moved or part > 0
+        for k in range(length):
+            run.at[PASSIVE_W, k] *= 1 - part
+        remove(system, run, first, end)
     run.counts[STATUS] = ITERATION_LIMIT
     return moved
 
@@ -476,50 +690,91 @@ def make_feasible(run: ActiveSet, limits: Limits) -> bool:
 
 @inlined
 def subtract_fitted(
-    system: System, run: ActiveSet, limits: Limits, x: Array, r: Array
+    system: System,
+    limits: Limits,
+    columns: Integers,
+    values: Array,
+    count: int,
+    r: Array,
 ) -> None:
-    """Subtract ``A x``, followed by ``damping x`` if there is an l2 penalty."""
-    length, m = run.counts[LENGTH], len(system.b)
-    subtract_columns(r, system.A, run.variables, x, length)
+    """Subtract A times the values of some columns, and the part of the l2 penalty."""
+    m = len(system.b)
+    subtract_columns(r, system.A, columns, values, count)
     if limits.has_ridge:
-        for k in range(length):
-            j = run.variables[k]
-            r[m + j] -= system.damping[j] * x[k]
+        for k in range(count):
+            j = columns[k]
+            r[m + j] -= system.of[DAMPING, j] * values[k]
 
 
-@inlined
-def residual(system: System, run: ActiveSet, limits: Limits, r: Array) -> None:
-    """``b - A x``, followed by ``-damping x`` if there is an l2 penalty.
+@called
+def subtract_product(system: System, run: ActiveSet, limits: Limits, x: Array) -> int:
+    """Write ``b - A x`` to r; returns how many x are not 0, in `columns`."""
+    count = 0
+    for j in range(len(x)):
+        if x[j] != 0:
+            run.index_of[COLUMN, count] = j
+            run.of[VALUE, count] = x[j]
+            count += 1
+    copy(run.residuals[RESIDUAL], system.b)
+    subtract_fitted(
+        system,
+        limits,
+        run.index_of[COLUMN],
+        run.of[VALUE],
+        count,
+        run.residuals[RESIDUAL],
+    )
+    return count
+
+
+@called
+def residual(system: System, run: ActiveSet, limits: Limits) -> None:
+    """Write ``b - A x``, followed by ``-damping x`` with an l2 penalty, to r.
 
     It is accurate to a few eps of its own norm: rows in which more cancels are computed
-    in twice the precision.
+    in twice the precision. The element in the row of a fixed sum is the multiplier's.
     """
-    m, length, variables = len(system.b), run.counts[LENGTH], run.variables
-    copy(r, system.b)
-    subtract_fitted(system, run, limits, run.x, r)
-    level = limits.accurate * norm(r, m)
-    if not level < system.b_norm + size(system, run):
-        return
-    for i in range(m):
-        terms = abs(system.b[i])
-        for k in range(length):
-            terms += abs(system.A[i, variables[k]]) * run.x[k]
-        if terms > level:
-            r[i] = minus_dot(system.b[i], system.A[i], run.x, variables, length)
+    m, columns, values = len(system.b), run.index_of[COLUMN], run.of[VALUE]
+    make_all_x(run)
+    count = subtract_product(system, run, limits, run.of[ALL_X])
+    level = limits.accurate * math.sqrt(
+        dot(run.residuals[RESIDUAL], run.residuals[RESIDUAL], m)
+    )
+    if level < system.magnitude + size(system, run):
+        for i in range(m):
+            terms = abs(system.b[i])
+            for k in range(count):
+                terms += abs(system.A[i, columns[k]] * values[k])
+            if terms > level:
+                run.residuals[RESIDUAL, i] = minus_dot(
+                    system.b[i], system.A[i], values, columns, count
+                )
+    if limits.has_sum:
+        run.residuals[RESIDUAL, m - 1] = -run.numbers[MULTIPLIER]
 
 
-@inlined
+@called
 def gradient(
-    system: System, run: ActiveSet, limits: Limits, r: Array, w: Array
+    system: System, limits: Limits, order: Integers, r: Array, w: Array
 ) -> None:
     """``A^T r - penalty``; A includes the rows of the l2 penalty."""
     m, n = system.A.shape
-    w[:] = 0
-    add_rows(w, n, system.A, run.order, r, m)
     for j in range(n):
+        w[j] = -system.of[PENALTY, j]
         if limits.has_ridge:
-            w[j] += system.damping[j] * r[m + j]
-        w[j] -= system.penalty[j]
+            w[j] += system.of[DAMPING, j] * r[m + j]
+    add_rows(w, n, system.A, order, r, m)
+
+
+@inlined
+def data_norm(system: System, limits: Limits, r: Array) -> float:
+    """The 2-norm over all rows but that of a fixed sum."""
+    square, row = dot(r, r, len(r)), len(system.b) - 1
+    if limits.has_sum:
+        multiplier, r[row] = r[row], 0.0
+        square = dot(r, r, len(r))
+        r[row] = multiplier
+    return math.sqrt(square)
 
 
 @inlined
@@ -535,298 +790,314 @@ def rounded(x: float, exponent: int, single: bool) -> float:
 def refresh(system: System, run: ActiveSet, limits: Limits) -> bool:
     """Correct x by the residual ``b - A x``, unless the solver was stopped.
 
-    The part of the residual along the passive columns is due to an error of x.
-    Without that part it is the witness of the certificate. Returns whether the
-    corrected x is positive, so that it is x now.
+    The part of the residual along the passive columns is due to an error of x. Without
+    that part it is the witness of the certificate. Returns whether the corrected x is
+    between its bounds, so that it is x now.
     """
-    length, variables, witness = run.counts[LENGTH], run.variables, run.witness
-    residual(system, run, limits, witness)
-    run.change[:length] = 0
-    gradient(system, run, limits, witness, run.witness_w)
+    length, variables, witness = (
+        run.counts[LENGTH],
+        run.index_at[VARIABLE],
+        run.residuals[WITNESS],
+    )
+    residual(system, run, limits)
+    copy(witness, run.residuals[RESIDUAL])
+    for k in range(length):
+        run.at[CHANGE, k] = 0
+    gradient(system, limits, run.order, witness, run.of[WITNESS_W])
     for _ in range(limits.corrections):
-        limit = limits.tol / 2 * norm(witness, len(witness))
-        visible = False
+        limit, visible = limits.tol / 2 * data_norm(system, limits, witness), False
         for k in range(length):
             j = variables[k]
-            run.g[k] = run.witness_w[j]
-            visible = visible or abs(run.g[k]) > limit * system.norm[j]
+            run.at[U, k] = run.of[WITNESS_W, j]
+            visible = visible or abs(run.at[U, k]) > limit * system.of[NORM, j]
         if not visible:
             break
-        multiply(run.H, run.order, run.g, length, run.d)
+        run.numbers[MULTIPLIER] += step(system, run, limits, run.at[U])
         for k in range(length):
-            if not math.isfinite(run.d[k]):
-                run.d[k] = 0
-            run.change[k] += run.d[k]
-        subtract_fitted(system, run, limits, run.d, witness)
-        gradient(system, run, limits, witness, run.witness_w)
+            if not math.isfinite(run.at[STEP, k]):
+                run.at[STEP, k] = 0
+            run.at[CHANGE, k] += run.at[STEP, k]
+        subtract_fitted(system, limits, variables, run.at[STEP], length, witness)
+        if limits.has_sum:
+            witness[len(system.b) - 1] = -run.numbers[MULTIPLIER]
+        gradient(system, limits, run.order, witness, run.of[WITNESS_W])
     follows = run.counts[STATUS] == CONVERGED
     for k in range(length):
-        follows = follows and run.x[k] + run.change[k] > 0
+        j, x = variables[k], run.at[X, k] + run.at[CHANGE, k]
+        follows = follows and system.of[LOWER, j] < x < system.of[UPPER, j]
     for k in range(length):
-        x = run.x[k] + run.change[k] if follows else run.x[k]
-        run.x[k] = rounded(x, system.exponent[variables[k]], limits.single)
+        x = run.at[X, k] + run.at[CHANGE, k] if follows else run.at[X, k]
+        run.at[X, k] = rounded(x, system.exponent[variables[k]], limits.single)
     return follows
 
 
 @inlined
 def correct_gradient(system: System, run: ActiveSet, limits: Limits) -> None:
-    """Let w and c agree with the true residual and the witness."""
-    length = run.counts[LENGTH]
-    gradient(system, run, limits, run.r, run.c)
-    copy(run.w, run.witness_w)
-    for k in range(length):
-        run.w[run.variables[k]] = run.c[run.variables[k]]
-    copy(run.c, run.w)
-    add_rows(run.c, len(run.c), system.G, run.rows, run.x, length)
+    """Let w and c agree with the true residual, and w with the witness's gradient."""
+    gradient(system, limits, run.order, run.residuals[RESIDUAL], run.of[C])
+    copy(run.of[W], run.of[WITNESS_W])
+    for k in range(run.counts[LENGTH]):
+        run.of[W, run.index_at[VARIABLE, k]] = run.of[C, run.index_at[VARIABLE, k]]
+    copy(run.of[C], run.of[W])
+    add_gram_rows(system, run, run.of[C], run.at[X], 1.0)
 
 
 @inlined
-def certify(system: System, run: ActiveSet, found: Array) -> None:
-    """Write the certificate of x; see `gpusolve.reference._certificate.certify`."""
-    m, rows, steepest, gap = len(system.b), len(run.r), 0.0, 0.0
-    w, norms, length = run.witness_w, system.norm, norm(run.witness, len(run.r))
+def from_bound(x: float, lower: float, upper: float) -> float:
+    """``x - p``, where p is the nearest bound; 0 if there is no finite one."""
+    least = x - lower if x - lower <= upper - x else x - upper
+    return least if math.isfinite(least) else 0.0
+
+
+@inlined
+def certify(system: System, run: ActiveSet, limits: Limits) -> None:
+    """Certify x by its residual and the witness, as `_certificate.certify`."""
+    w, steepest, gap, room = run.of[WITNESS_W], 0.0, 0.0, 0.0
     for j in range(len(w)):
-        if w[j] > steepest * norms[j] and norms[j] > 0:
-            steepest = w[j] / norms[j]
-    for k in range(run.counts[LENGTH]):
-        j = run.variables[k]
-        if run.x[k] > 0:
-            steepest = max(steepest, abs(w[j]) / norms[j])
-            gap += run.x[k] * w[j]
-    difference = 0.0
-    for i in range(rows):
-        difference += (run.r[i] - run.witness[i]) ** 2
-    limit = ratio(length, system.b_norm)
-    gap = ratio(ratio(abs(gap), length), system.b_norm)
-    by_x = ratio(math.sqrt(difference), system.b_norm)
+        x, lower, upper = run.of[ALL_X, j], system.of[LOWER, j], system.of[UPPER, j]
+        if x < upper if w[j] > 0 else x > lower:
+            steepest = max(steepest, ratio(abs(w[j]), system.of[NORM, j]))
+        gap += from_bound(x, lower, upper) * w[j]
+        p = system.of[PENALTY, j]
+        if p != 0:
+            room += p * x - min(p * lower, p * upper)
+    length, magnitude = (
+        data_norm(system, limits, run.residuals[WITNESS]),
+        system.magnitude,
+    )
+    rnorm = math.sqrt(
+        dot(
+            run.residuals[RESIDUAL],
+            run.residuals[RESIDUAL],
+            len(system.b) - limits.has_sum,
+        )
+    )
+    for i in range(len(run.residuals[RESIDUAL])):
+        run.residuals[WITNESS, i] = (
+            run.residuals[RESIDUAL, i] - run.residuals[WITNESS, i]
+        )
+    limit = ratio(math.hypot(length, math.sqrt(2 * room)), magnitude)
+    gap = ratio(ratio(abs(gap), length), magnitude)
+    by_x = ratio(data_norm(system, limits, run.residuals[WITNESS]), magnitude)
     by_x += gap if gap < limit else limit
     angle = min(ratio(steepest, length), limit)
-    found[RNORM] = norm(run.r, m)
-    found[KKT] = by_x + angle
-    found[BY_X] = by_x
-    found[ANGLE] = angle
+    run.numbers[RNORM] = rnorm
+    run.numbers[KKT] = by_x + angle
+    run.numbers[BY_X] = by_x
+    run.numbers[ANGLE] = angle
 
 
 # ---- one system, and all -------------------------------------------------------------
 
 
 @inlined
-def hidden_by_rounding(system: System, run: ActiveSet, limits: Limits) -> bool:
-    """Whether rounding x may change ``A x`` visibly."""
-    size_to_b = ratio(size(system, run), system.b_norm)
-    return not limits.eps * size_to_b <= limits.hidden
+def size_to_b(system: System, run: ActiveSet) -> float:
+    """``sum_k |a_k x_k|`` over `magnitude`."""
+    make_all_x(run)
+    return ratio(size(system, run), system.magnitude)
 
 
 @inlined
+def start(system: System, run: ActiveSet, limits: Limits) -> bool:
+    """Let all variables rest next to 0; returns whether the guess is another point."""
+    guessed = False
+    run.counts[:] = 0
+    run.index_of[IS_PASSIVE, :] = 0
+    run.numbers[MULTIPLIER] = 0
+    for j in range(len(run.of[REST])):
+        run.of[REST, j] = min(max(0.0, system.of[LOWER, j]), system.of[UPPER, j])
+        guessed = guessed or run.of[GUESS, j] != run.of[REST, j]
+    make_c(system, run, limits)
+    if limits.has_sum:
+        make_sum(system, run, limits)
+    return guessed
+
+
+@merged
 def solve_one(
-    system: System,
-    run: ActiveSet,
-    limits: Limits,
-    best_x: Array,
-    best_w: Array,
-    best: Array,
+    system: System, run: ActiveSet, limits: Limits, results: Results, at: int
 ) -> None:
     """Iterate to convergence; writes the best x, its gradient and its certificate.
 
-    Starts at `run.guess`.
+    Starts at the guess.
     """
-    counts, found = run.counts, run.found
-    counts[:] = 0
-    clear(run)
-    copy(run.r, system.b)
-    gradient(system, run, limits, run.r, run.c)
-    guessed = False
-    for j in range(len(run.guess)):
-        guessed = guessed or run.guess[j] > 0
-    most, fresh, entered_since, refreshes = limits.most_entering, False, True, 0
+    counts, found, best = run.counts, run.numbers, results.numbers[at]
+    guessed = start(system, run, limits)
+    most = 0 if limits.has_sum else limits.most_entering
+    fresh, entered_since, refreshes = False, True, 0
     while True:
         if not fresh:
             make_gradient(system, run)
         if guessed:
             enter_guessed(system, run, limits)
             guessed, fresh = False, False
-            if hidden_by_rounding(system, run, limits):
-                clear(run)
+            hidden = not limits.eps * size_to_b(system, run) <= limits.hidden
+            if hidden and not limits.has_sum:
+                clear(system, run, limits)
             most = 0 if counts[LENGTH] else limits.most_entering
             continue
         converged = counts[STATUS] == CONVERGED
         entered = converged and enter(system, run, limits, most, fresh)
         if converged and (entered or most == 0):
-            most = limits.most_entering if make_feasible(run, limits) else 1
-            fresh = False
+            moved = make_feasible(system, run, limits)
+            most, fresh = limits.most_entering if moved else 1, False
             entered_since = entered_since or entered
             continue
         follows = refresh(system, run, limits)
-        residual(system, run, limits, run.r)
-        certify(system, run, found)
+        residual(system, run, limits)
+        certify(system, run, limits)
         better = refreshes == 0 or found[KKT] < best[KKT]
         if better:
             copy(best, found)
-            copy(best_w, run.witness_w)
-            best_x[:] = 0
-            for k in range(counts[LENGTH]):
-                best_x[run.variables[k]] = run.x[k]
+            copy(results.w[at], run.of[WITNESS_W])
+            copy(results.x[at], run.of[ALL_X])
         refreshes += 1
-        tol = limits.enough * (1 + ratio(size(system, run), system.b_norm))
+        tol = limits.enough * (1 + size_to_b(system, run))
         goes_on = (better or entered_since) and found[KKT] > tol
         converged = counts[STATUS] == CONVERGED
         if not goes_on or refreshes == limits.refreshes or not converged:
-            return
+            break
         correct_gradient(system, run, limits)
         entered_since, fresh = False, True
         most = limits.most_entering if follows else 0
-        if found[KKT] > limits.drift * tol:
-            copy(run.guess, best_x)
+        if found[KKT] > limits.drift * tol and not limits.has_sum:
+            copy(run.of[GUESS], results.x[at])
             guessed = True
-            clear(run)
+            clear(system, run, limits)
+    copy(results.counts[at], counts)
 
 
 @inlined
-def active_set(space: Array, integers: Integers, m: int, n: int, h: int) -> ActiveSet:
-    """Cut the state of a run from `space`; h is the capacity."""
-    H = space[: h * h].reshape((h, h))
-    rest = space[h * h :]
-    by_position, rest = rest[: 6 * (h + 1)].reshape((6, h + 1)), rest[6 * (h + 1) :]
-    by_variable, rest = rest[: 5 * n].reshape((5, n)), rest[5 * n :]
-    residuals = rest[: 2 * (m + n)].reshape((2, m + n))
-    positions = integers[: 2 * h].reshape((2, h))
-    variables = integers[2 * h : 2 * h + 2 * n].reshape((2, n))
-    order = integers[2 * (h + n) : 2 * (h + n) + m + n]
+def active_set(G: Array, space: Array, integers: Integers, h: int, m: int) -> ActiveSet:
+    """Cut the state of a run from `space` and `integers`; h is the capacity.
+
+    If G has no rows, those of passive variables are in `space`.
+    """
+    n, has_gram = G.shape[1], len(G) > 0
+    H, space = space[: h * h].reshape((h, h)), space[h * h :]
+    at, space = space[: 7 * (h + 1)].reshape((7, h + 1)), space[7 * (h + 1) :]
+    of, space = space[: 8 * n].reshape((8, n)), space[8 * n :]
+    residuals, space = space[: 2 * (m + n)].reshape((2, m + n)), space[2 * (m + n) :]
+    index_at, integers = integers[: 2 * h].reshape((2, h)), integers[2 * h :]
+    index_of, integers = integers[: 3 * n].reshape((3, n)), integers[3 * n :]
+    order = integers[: m + n]
     for i in range(m + n):
         order[i] = i
     for i in range(h):
-        positions[1, i] = i
+        index_at[ROW, i] = i
+    if not has_gram:
+        G = space[5 : 5 + h * n].reshape((h, n))
     return ActiveSet(
-        H,
-        positions[0],
-        positions[1],
-        variables[0],
-        by_position[0],
-        by_position[1],
-        by_variable[0],
-        by_variable[1],
-        integers[2 * (h + n) + m + n :],
-        residuals[0],
-        residuals[1],
-        order,
-        by_position[2],
-        by_position[3],
-        by_position[4],
-        by_position[5],
-        by_variable[2],
-        by_variable[3],
-        by_variable[4],
-        variables[1],
-        rest[2 * (m + n) : 2 * (m + n) + 4],
+        *(H, G, has_gram, at, of, index_at, index_of, residuals),
+        *(space[:5], integers[m + n :], order),
     )
+
+
+@inlined
+def one_system(batch: Batch, k: int, of: Array) -> System:
+    """The system of index k; the numbers of its variables are copied to `of`."""
+    copy(of[NORM], batch.norm[min(k, len(batch.norm) - 1)])
+    copy(of[DAMPING], batch.damping[min(k, len(batch.damping) - 1)])
+    copy(of[PENALTY], batch.penalty[min(k, len(batch.penalty) - 1)])
+    copy(of[LOWER], batch.lower[min(k, len(batch.lower) - 1)])
+    copy(of[UPPER], batch.upper[min(k, len(batch.upper) - 1)])
+    A = batch.A[min(k, len(batch.A) - 1)]
+    return System(A, batch.b[k], of, batch.exponent[k], batch.magnitude[k])
 
 
 @compiled
 def solve_all(
-    A: Array,
-    G: Array,
-    b: Array,
-    norms: Array,
-    damping: Array,
-    penalty: Array,
-    exponents: Integers,
-    start: Array,
+    batch: Batch,
+    guesses: Array,
     limits: Limits,
     capacity: int,
     space: Array,
     integers: Integers,
-    x: Array,
-    w: Array,
-    found: Array,
-    counts: Integers,
+    results: Results,
 ) -> None:
-    """Solve one system after another; writes `x`, `w`, `found` and `counts`.
+    """Solve one system after another, each from its guess; writes `results`."""
+    m, n = batch.A.shape[1:]
+    of, space = space[: 5 * n].reshape((5, n)), space[5 * n :]
+    for k in range(len(batch.b)):
+        G = batch.G[min(k, len(batch.G) - 1)]
+        run = active_set(G, space, integers, capacity, m)
+        copy(run.of[GUESS], guesses[k])
+        solve_one(one_system(batch, k, of), run, limits, results, k)
 
-    A, G, norms and damping have a leading axis of length 1 if all systems share them.
-    G has no entries if its rows are computed when they are needed.
+
+# ---- the batch -----------------------------------------------------------------------
+
+
+def gram(A: Array) -> Array:
+    """``A^T A``; without rows if they are computed when they are needed.
+
+    If A has more than twice as many columns as rows, most of them are never used.
     """
-    m, n = A.shape[1:]
-    has_gram = G.shape[1] > 0
-    kept = 0 if has_gram else capacity * n
-    rows, space = space[:kept].reshape((kept // n, n)), space[kept:]
-    run = active_set(space, integers, m, n, capacity)
-    for k in range(len(b)):
-        one = k if len(A) > 1 else 0
-        gram = G[one] if has_gram else rows
-        system = System(
-            A[one],
-            gram,
-            b[k],
-            norms[one],
-            damping[one],
-            penalty[k],
-            exponents[k],
-            norm(b[k], m),
-            has_gram,
-        )
-        copy(run.guess, start[k])
-        solve_one(system, run, limits, x[k], w[k], found[k])
-        copy(counts[k], run.counts)
-
-
-def gram(system: ScaledSystem) -> Array:
-    """``A^T A + diag(damping)^2``; empty if it is computed row by row.
-
-    If A has more than twice as many columns as rows, most rows are never used.
-    """
-    A = system.A
-    if 2 * A.shape[-2] < A.shape[-1]:
-        return np.zeros((*A.shape[:-2], 0, 0))
-    G = np.matmul(A.swapaxes(-1, -2), A)
-    np.einsum("...jj->...j", G)[...] += system.damping**2
-    return np.asarray(G)
+    m, n = A.shape[-2:]
+    if 2 * m < n:
+        return np.zeros((1, 0, n))
+    return np.asarray(np.matmul(A.swapaxes(-1, -2), A))
 
 
 def nnls_gram(
     system: ScaledSystem, start: Array, *, tol: float, maxiter: int
 ) -> tuple[Solution, Mask]:
     """Solve scaled systems in float64; as `nnls_gram` of `nnls_gram_cpu`."""
-    m, n = system.A.shape[-2:]
-    systems = len(start)
+    systems, n = start.shape
+    m = system.A.shape[-2]
     limits = Limits(
-        float(tol),
-        float(max(tol, default_tolerance(system.dtype))),
-        int(maxiter),
-        system.eps,
-        HIDDEN[system.dtype],
-        bool(system.dtype == np.float32),
-        system.has_ridge,
+        tol=float(tol),
+        enough=float(max(tol, default_tolerance(system.dtype))),
+        maxiter=int(maxiter),
+        eps=system.eps,
+        hidden=HIDDEN[system.dtype],
+        single=bool(system.dtype == np.float32),
+        has_ridge=system.has_ridge,
+        has_sum=system.has_sum,
     )
-    exponents = exponent(system.column_scale) - exponent(system.b_scale)[..., None]
-    x, w = np.empty((2, systems, n))
-    found, counts = np.empty((systems, 4)), np.zeros((systems, 5), np.int64)
-    A, G, norms, damping = system.A, gram(system), system.norm, system.damping
-    if A.ndim == 2:
-        A, G, norms, damping = A[None], G[None], norms[None], damping[None]
-    A, b = np.ascontiguousarray(A), np.ascontiguousarray(system.b)
-    capacity = n if system.has_ridge else min(m, n)
-    space = np.zeros(capacity * (capacity + n) + 8 * (capacity + 1) + 8 * (m + n))
-    integers = np.zeros(2 * capacity + 3 * n + m + 5, np.int64)
-    solve_all(
-        *(A, G, b, norms, damping, system.penalty, exponents, start, limits, capacity),
-        *(space, integers, x, w, found, counts),
+
+    def batched(array: Array, axes: int) -> Array:
+        return np.ascontiguousarray(array if array.ndim > axes else array[None])
+
+    batch = Batch(
+        A=batched(system.A, 2),
+        b=batched(system.b, 1),
+        norm=batched(system.norm, 1),
+        damping=batched(system.damping, 1),
+        penalty=batched(system.penalty, 1),
+        lower=batched(system.lower, 1),
+        upper=batched(system.upper, 1),
+        magnitude=batched(system.magnitude, 0),
+        exponent=exponent(system.column_scale) - exponent(system.b_scale)[:, None],
+        G=batched(gram(system.A), 2),
     )
+    h = n if system.has_ridge else min(m, n)
+    lazy = h * n if batch.G.shape[1] == 0 else 0
+    space = np.zeros(lazy + h * h + 7 * (h + 1) + 13 * n + 2 * (m + n) + 5)
+    integers = np.zeros(2 * h + 3 * n + m + n + 5, np.int64)
+    results = Results(
+        x=np.empty((systems, n)),
+        w=np.empty((systems, n)),
+        numbers=np.empty((systems, 5)),
+        counts=np.zeros((systems, 5), np.int64),
+    )
+    solve_all(batch, start, limits, h, space, integers, results)
+    found, counts = results.numbers.T, results.counts.T.astype(np.int32)
     certificate = Certificate(
-        rnorm=found[:, RNORM] / system.b_scale,
-        dual=system.unscale_dual(w),
-        kkt=found[:, KKT],
-        by_x=found[:, BY_X],
-        angle=found[:, ANGLE],
+        rnorm=found[RNORM] / system.b_scale,
+        dual=system.unscale_dual(results.w),
+        kkt=found[KKT],
+        by_x=found[BY_X],
+        angle=found[ANGLE],
     )
-    integers = counts.astype(np.int32)
     solution = Solution(
-        x,
+        results.x,
         *certificate[:3],
-        nit=integers[:, NIT],
-        status=outcome(system, x, certificate, integers[:, STATUS], tol),
-        n_updates=integers[:, UPDATES],
-        n_downdates=integers[:, DOWNDATES],
+        nit=counts[NIT],
+        status=outcome(system, results.x, certificate, counts[STATUS], tol),
+        n_updates=counts[UPDATES],
+        n_downdates=counts[DOWNDATES],
         repaired=np.zeros(systems, bool),
         method=np.full(systems, BY_GRAM, np.uint8),
     )
-    return solution, is_convincing(system, x, certificate, tol)
+    return solution, is_convincing(system, results.x, certificate, tol)
