@@ -19,19 +19,30 @@ from numpy.typing import NDArray
 
 from .._device.compiled import called, compiled, inlined, merged
 from ..reference import _certificate, _nnls_gram
-from ..reference._certificate import HIDDEN, Certificate, is_convincing
 from ..reference._nnls_qr import (
     BY_GRAM,
     CONVERGED,
     ITERATION_LIMIT,
+    NOT_FINITE,
     UNCERTIFIED,
     Solution,
     default_tolerance,
-    outcome,
 )
-from ..reference._scaling import Array, Mask, ScaledSystem, exponent
+from ..reference._scaling import Array, Mask, scale
+from .inputs import Problem
+from .part import Part
 
 Integers = NDArray[np.integer[Any]]
+
+LARGEST = float(np.finfo(np.float64).max / 16)
+"""Limit on the penalties of a scaled system."""
+
+BLAS = 48
+"""From this number of columns on, BLAS computes the Gram matrix."""
+
+ROWS_ONLY = 2
+"""If A has more than this number of columns per row, rows of G are computed when they
+are needed: most of them never are."""
 
 
 class Limits(NamedTuple):
@@ -41,10 +52,13 @@ class Limits(NamedTuple):
     enough: float
     maxiter: int
     eps: float
-    hidden: float
     single: bool
     has_ridge: bool
     has_sum: bool
+    hidden: float
+    certified: float
+    rounded: float = _certificate.ROUNDED
+    convincing: float = _certificate.CONVINCING
     most_entering: int = _nnls_gram.MOST_ENTERING
     steep: float = _nnls_gram.STEEP
     alike: float = _nnls_gram.ALIKE
@@ -56,29 +70,64 @@ class Limits(NamedTuple):
     accurate: float = _certificate.ACCURATE
 
 
-class System(NamedTuple):
-    """One scaled system.
+class Batch(NamedTuple):
+    """Systems; an array that all of them share has a leading axis of length 1.
 
     Attributes
     ----------
-    A : (m, n) array
-    b : (m,) array
-    of : (5, n) array
-        The norm, damping, penalty, lower and upper bound of each variable.
-    exponent : (n,) array
-        Exponents of the factors that give x in the original variables.
-    magnitude : float
+    A : (systems, m, n) array
+    b : (systems, m) array
+    root, l1, lower, upper, start : (systems, n) array
+        `root` is that of l2.
+    column_root : (systems, n) array
+        The root for which a column is scaled: the largest one for a shared matrix.
+    sum_to : (systems,) array
+    G : (systems, n, n) array
+        ``A^T A`` for the scaled A, with the row of a fixed sum; or no rows if it is to
+        be computed here.
     """
 
     A: Array
     b: Array
+    root: Array
+    column_root: Array
+    l1: Array
+    lower: Array
+    upper: Array
+    sum_to: Array
+    start: Array
+    G: Array
+
+
+class System(NamedTuple):
+    """One scaled system; see `ScaledSystem`.
+
+    Attributes
+    ----------
+    A : (rows, n) array
+        With the row of a fixed sum, if there is one.
+    columns : (n, rows) array
+        The transpose of A.
+    b : (rows,) array
+    of : (6, n) array
+        NORM, DAMPING, PENALTY, LOWER, UPPER of each variable; SQUARE: the square norm
+        of its column.
+    power : (n,) array
+        Columns were multiplied by 2 to these powers.
+    numbers : (2,) array
+        MAGNITUDE; B_POWER: b was multiplied by 2 to this power.
+    """
+
+    A: Array
+    columns: Array
+    b: Array
     of: Array
-    exponent: Integers
-    magnitude: float
+    power: Integers
+    numbers: Array
 
 
-NORM, DAMPING, PENALTY, LOWER, UPPER = range(5)
-"""Rows of `System.of`."""
+NORM, DAMPING, PENALTY, LOWER, UPPER, SQUARE = range(6)
+MAGNITUDE, B_POWER = range(2)
 
 
 class ActiveSet(NamedTuple):
@@ -111,9 +160,10 @@ class ActiveSet(NamedTuple):
         IS_PASSIVE; CANDIDATE: variables that may enter; COLUMN: those that are not 0.
     residuals : (2, m + n) array
         RESIDUAL, WITNESS: residuals, followed by the part of the l2 penalty.
-    numbers : (5,) array
-        RNORM, KKT, BY_X, ANGLE: the certificate. MULTIPLIER: that of the fixed sum; it
-        has been subtracted from c and w.
+    numbers : (6,) array
+        RNORM, KKT, BY_X, ANGLE, SIZE: the certificate and ``sum_k |a_k x_k|`` over the
+        magnitude. MULTIPLIER: that of the fixed sum; it has been subtracted from c and
+        w.
     counts : (5,) array
         LENGTH, NIT, UPDATES, DOWNDATES, STATUS.
     order : (m + n,) array
@@ -138,42 +188,28 @@ REST, C, W, ALL_X, WITNESS_W, GUESS, SLOPE, VALUE = range(8)
 VARIABLE, ROW = range(2)
 IS_PASSIVE, CANDIDATE, COLUMN = range(3)
 RESIDUAL, WITNESS = range(2)
-RNORM, KKT, BY_X, ANGLE, MULTIPLIER = range(5)
+RNORM, KKT, BY_X, ANGLE, SIZE, MULTIPLIER = range(6)
 LENGTH, NIT, UPDATES, DOWNDATES, STATUS = range(5)
 
 
-class Batch(NamedTuple):
-    """Scaled systems; an array that all of them share has a leading axis of 1.
-
-    G, with three axes, has no rows if these are computed when they are needed.
-    """
-
-    A: Array
-    b: Array
-    norm: Array
-    damping: Array
-    penalty: Array
-    lower: Array
-    upper: Array
-    exponent: Integers
-    magnitude: Array
-    G: Array
-
-
 class Results(NamedTuple):
-    """The results of all systems, in scaled variables.
+    """The results of all systems.
 
     Attributes
     ----------
-    x, w : (systems, n) array
-    numbers, counts : (systems, 5) array
-        As in `ActiveSet`.
+    x, dual : (systems, n) array
+    numbers : (systems, 6) array
+    counts : (systems, 5) array
+        As in `ActiveSet`; STATUS is the final one.
+    settled : (systems,) array
+        Whether no other method could improve the solution.
     """
 
     x: Array
-    w: Array
+    dual: Array
     numbers: Array
     counts: Integers
+    settled: Integers
 
 
 # ---- sums ----------------------------------------------------------------------------
@@ -238,32 +274,6 @@ def add_rows(
 
 
 @inlined
-def subtract_columns(
-    out: Array, matrix: Array, columns: Integers, factors: Array, count: int
-) -> None:
-    """Subtract ``sum_k factors[k] matrix[:, columns[k]]``, four rows at a time."""
-    rows = matrix.shape[0]
-    whole = rows // 4 * 4
-    for i in range(0, whole, 4):
-        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-        for k in range(count):
-            j, f = columns[k], factors[k]
-            s0 += matrix[i, j] * f
-            s1 += matrix[i + 1, j] * f
-            s2 += matrix[i + 2, j] * f
-            s3 += matrix[i + 3, j] * f
-        out[i] -= s0
-        out[i + 1] -= s1
-        out[i + 2] -= s2
-        out[i + 3] -= s3
-    for i in range(whole, rows):
-        s0 = 0.0
-        for k in range(count):
-            s0 += matrix[i, columns[k]] * factors[k]
-        out[i] -= s0
-
-
-@inlined
 def multiply(H: Array, order: Integers, v: Array, length: int, out: Array) -> None:
     """``H v``; H is symmetric."""
     out[:length] = 0
@@ -317,17 +327,20 @@ def minus_dot(b: float, a: Array, x: Array, variables: Integers, length: int) ->
 
 
 @inlined
+def write_gram_row(system: System, order: Integers, j: int, out: Array) -> None:
+    """Row j of ``A^T A``."""
+    out[:] = 0
+    rows = len(system.b)
+    add_rows(out, len(out), system.A, order, system.columns[j], rows)
+
+
+@inlined
 def gram_row(system: System, run: ActiveSet, j: int) -> int:
     """The index of row j of G; it is computed first if only some rows are kept."""
     if run.has_gram:
         return j
-    m, n = system.A.shape
     row = run.index_at[ROW, run.counts[LENGTH]]
-    for i in range(m):
-        run.residuals[RESIDUAL, i] = system.A[i, j]
-    out = run.G[row]
-    out[:] = 0
-    add_rows(out, n, system.A, run.order, run.residuals[RESIDUAL], m)
+    write_gram_row(system, run.order, j, run.G[row])
     return row
 
 
@@ -554,7 +567,7 @@ def enter(
     if most == 0:
         return False
     make_all_x(run)
-    cancelling = limits.tol * (system.magnitude + size(system, run))
+    cancelling = limits.tol * (system.numbers[MAGNITUDE] + size(system, run))
     steep, entered, count = cancelling * (1.0 if fresh else limits.slack), 0, 0
     for j in range(len(w)):
         if (
@@ -698,12 +711,15 @@ def subtract_fitted(
     r: Array,
 ) -> None:
     """Subtract A times the values of some columns, and the part of the l2 penalty."""
-    m = len(system.b)
-    subtract_columns(r, system.A, columns, values, count)
-    if limits.has_ridge:
-        for k in range(count):
-            j = columns[k]
-            r[m + j] -= system.of[DAMPING, j] * values[k]
+    rows = len(system.b)
+    for k in range(count):
+        values[k] = -values[k]
+    add_rows(r, rows, system.columns, columns, values, count)
+    for k in range(count):
+        j = columns[k]
+        if limits.has_ridge:
+            r[rows + j] += system.of[DAMPING, j] * values[k]
+        values[k] = -values[k]
 
 
 @called
@@ -740,7 +756,7 @@ def residual(system: System, run: ActiveSet, limits: Limits) -> None:
     level = limits.accurate * math.sqrt(
         dot(run.residuals[RESIDUAL], run.residuals[RESIDUAL], m)
     )
-    if level < system.magnitude + size(system, run):
+    if level < system.numbers[MAGNITUDE] + size(system, run):
         for i in range(m):
             terms = abs(system.b[i])
             for k in range(count):
@@ -778,12 +794,26 @@ def data_norm(system: System, limits: Limits, r: Array) -> float:
 
 
 @inlined
-def rounded(x: float, exponent: int, single: bool) -> float:
+def unscaled(system: System, j: int, x: float) -> float:
+    """The value of variable j in the original variables."""
+    return math.ldexp(x, np.int32(system.power[j] - system.numbers[B_POWER]))
+
+
+@inlined
+def rescaled(system: System, j: int, x: float) -> float:
+    """The value of variable j in the scaled variables; the inverse of `unscaled`."""
+    if x == 0 or math.isinf(x):
+        return x
+    return math.ldexp(x, np.int32(system.numbers[B_POWER] - system.power[j]))
+
+
+@inlined
+def rounded(system: System, limits: Limits, j: int, x: float) -> float:
     """A scaled x, rounded as if returned in the original variables."""
-    original = math.ldexp(x, exponent)
-    if single:
+    original = unscaled(system, j, x)
+    if limits.single:
         original = np.float64(np.float32(original))
-    return math.ldexp(original, -exponent)
+    return rescaled(system, j, original)
 
 
 @inlined
@@ -827,7 +857,7 @@ def refresh(system: System, run: ActiveSet, limits: Limits) -> bool:
         follows = follows and system.of[LOWER, j] < x < system.of[UPPER, j]
     for k in range(length):
         x = run.at[X, k] + run.at[CHANGE, k] if follows else run.at[X, k]
-        run.at[X, k] = rounded(x, system.exponent[variables[k]], limits.single)
+        run.at[X, k] = rounded(system, limits, variables[k], x)
     return follows
 
 
@@ -863,7 +893,7 @@ def certify(system: System, run: ActiveSet, limits: Limits) -> None:
             room += p * x - min(p * lower, p * upper)
     length, magnitude = (
         data_norm(system, limits, run.residuals[WITNESS]),
-        system.magnitude,
+        system.numbers[MAGNITUDE],
     )
     rnorm = math.sqrt(
         dot(
@@ -885,16 +915,18 @@ def certify(system: System, run: ActiveSet, limits: Limits) -> None:
     run.numbers[KKT] = by_x + angle
     run.numbers[BY_X] = by_x
     run.numbers[ANGLE] = angle
+    run.numbers[SIZE] = ratio(size(system, run), magnitude)
 
 
 # ---- one system, and all -------------------------------------------------------------
 
 
 @inlined
-def size_to_b(system: System, run: ActiveSet) -> float:
-    """``sum_k |a_k x_k|`` over `magnitude`."""
+def hidden_by_rounding(system: System, run: ActiveSet, limits: Limits) -> bool:
+    """Whether rounding x may change ``A x`` by more than `hidden`."""
     make_all_x(run)
-    return ratio(size(system, run), system.magnitude)
+    size_to_b = ratio(size(system, run), system.numbers[MAGNITUDE])
+    return not limits.eps * size_to_b <= limits.hidden
 
 
 @inlined
@@ -931,8 +963,7 @@ def solve_one(
         if guessed:
             enter_guessed(system, run, limits)
             guessed, fresh = False, False
-            hidden = not limits.eps * size_to_b(system, run) <= limits.hidden
-            if hidden and not limits.has_sum:
+            if hidden_by_rounding(system, run, limits) and not limits.has_sum:
                 clear(system, run, limits)
             most = 0 if counts[LENGTH] else limits.most_entering
             continue
@@ -949,10 +980,10 @@ def solve_one(
         better = refreshes == 0 or found[KKT] < best[KKT]
         if better:
             copy(best, found)
-            copy(results.w[at], run.of[WITNESS_W])
+            copy(results.dual[at], run.of[WITNESS_W])
             copy(results.x[at], run.of[ALL_X])
         refreshes += 1
-        tol = limits.enough * (1 + size_to_b(system, run))
+        tol = limits.enough * (1 + found[SIZE])
         goes_on = (better or entered_since) and found[KKT] > tol
         converged = counts[STATUS] == CONVERGED
         if not goes_on or refreshes == limits.refreshes or not converged:
@@ -968,136 +999,287 @@ def solve_one(
 
 
 @inlined
-def active_set(G: Array, space: Array, integers: Integers, h: int, m: int) -> ActiveSet:
-    """Cut the state of a run from `space` and `integers`; h is the capacity.
+def power_of(magnitude: float) -> int:
+    """The power of two that scales a magnitude into [0.5, 1); 0 for zero."""
+    return -min(max(math.frexp(magnitude)[1], -1022), 1022)
 
-    If G has no rows, those of passive variables are in `space`.
-    """
-    n, has_gram = G.shape[1], len(G) > 0
+
+@inlined
+def scale_matrix(A: Array, root: Array, limits: Limits, system: System) -> None:
+    """Scale the columns of A by powers of two; write A, its transpose and squares."""
+    m, n = A.shape
+    largest, square, total = system.of[LOWER], system.of[SQUARE], 0.0
+    copy(largest, root)
+    for i in range(m):
+        for j in range(n):
+            largest[j] = max(largest[j], abs(A[i, j]))
+    for j in range(n):
+        system.power[j] = power_of(largest[j])
+        largest[j] = math.ldexp(1.0, np.int32(system.power[j]))
+        total = max(total, largest[j])
+        square[j] = 0
+    for i in range(m):
+        for j in range(n):
+            a = A[i, j] * largest[j]
+            system.A[i, j] = a
+            square[j] += a * a
+    if limits.has_sum:
+        for j in range(n):
+            a = largest[j] / total
+            system.A[m, j] = a
+            square[j] += a * a
+    for j in range(n):
+        for i in range(len(system.b)):
+            system.columns[j, i] = system.A[i, j]
+
+
+@inlined
+def scale_system(batch: Batch, k: int, limits: Limits, system: System) -> bool:
+    """Scale system k, whose matrix has been scaled; returns whether all is finite."""
+    m, n = batch.A.shape[1:]
+    root, l1 = one_of(batch.root, k), one_of(batch.l1, k)
+    lowers, uppers = one_of(batch.lower, k), one_of(batch.upper, k)
+    given, of, numbers = one_of(batch.b, k), system.of, system.numbers
+    largest, most, finite = 0.0, -1022, True
+    for i in range(m):
+        largest = max(largest, abs(given[i]))
+    b_power = power_of(largest)
+    b_scale = math.ldexp(1.0, np.int32(b_power))
+    numbers[B_POWER] = b_power
+    for i in range(m):
+        system.b[i] = given[i] * b_scale
+    for j in range(n):
+        most = max(most, system.power[j])
+    if limits.has_sum:
+        total = batch.sum_to[min(k, len(batch.sum_to) - 1)] * b_scale
+        system.b[m] = total * (1 / math.ldexp(1.0, np.int32(most)))
+    b_norm = math.sqrt(dot(system.b, system.b, len(system.b)))
+    at_rest, check = 0.0, 0.0
+    for i in range(len(system.b)):
+        check += 0 * system.b[i]
+    for j in range(n):
+        column_scale = math.ldexp(1.0, np.int32(system.power[j]))
+        penalty = l1[j] * b_scale * column_scale
+        of[DAMPING, j] = root[j] * column_scale
+        of[PENALTY, j] = min(max(penalty, -LARGEST), LARGEST)
+        of[NORM, j] = math.hypot(math.sqrt(of[SQUARE, j]), of[DAMPING, j])
+        of[LOWER, j] = rescaled(system, j, lowers[j])
+        of[UPPER, j] = rescaled(system, j, uppers[j])
+        rest = min(max(0.0, of[LOWER, j]), of[UPPER, j])
+        at_rest += of[NORM, j] * abs(rest)
+        finite = finite and not (math.isnan(lowers[j]) or math.isnan(uppers[j]))
+        check += of[SQUARE, j] + 0 * root[j] + 0 * l1[j]
+    numbers[MAGNITUDE] = b_norm + at_rest
+    return finite and math.isfinite(check)
+
+
+@merged
+def one_of(array: Array, k: int) -> Array:
+    """The part of an array that belongs to system k."""
+    return array[min(k, len(array) - 1)]
+
+
+@inlined
+def make_guess(
+    batch: Batch, k: int, system: System, run: ActiveSet, limits: Limits
+) -> None:
+    """The starting point within the bounds, unless rounding hides what it fits."""
+    given, guess = one_of(batch.start, k), run.of[GUESS]
+    size_to_b = 0.0
+    for j in range(len(guess)):
+        lower, upper = system.of[LOWER, j], system.of[UPPER, j]
+        value = 0.0
+        if len(given) and math.isfinite(given[j]):
+            value = rescaled(system, j, given[j])
+        guess[j] = min(max(value, lower), upper)
+        size_to_b += system.of[NORM, j] * abs(guess[j])
+    size_to_b = ratio(size_to_b, system.numbers[MAGNITUDE])
+    if not limits.eps * size_to_b <= limits.hidden:
+        for j in range(len(guess)):
+            guess[j] = min(max(0.0, system.of[LOWER, j]), system.of[UPPER, j])
+
+
+@inlined
+def conclude(system: System, limits: Limits, results: Results, at: int) -> None:
+    """Decide on the status, and write x and its certificate in the original units."""
+    x, dual, found = results.x[at], results.dual[at], results.numbers[at]
+    b_power = int(system.numbers[B_POWER])
+    for j in range(len(x)):
+        x[j] = unscaled(system, j, x[j])
+        dual[j] = math.ldexp(dual[j], np.int32(-system.power[j] - b_power))
+    found[RNORM] = math.ldexp(found[RNORM], np.int32(-b_power))
+    tol, size_to_b = limits.tol, found[SIZE]
+    visible = limits.eps * size_to_b <= limits.hidden
+    most = limits.certified
+    by_x = max(tol, most + limits.rounded * limits.eps * size_to_b)
+    certified = visible and found[BY_X] <= by_x and found[ANGLE] <= max(tol, most)
+    most = limits.convincing * limits.eps
+    by_x = max(tol, most * (1 + size_to_b))
+    convincing = visible and found[BY_X] <= by_x and found[ANGLE] <= max(tol, most)
+    results.settled[at] = convincing
+    if results.counts[at, STATUS] == ITERATION_LIMIT:
+        results.counts[at, STATUS] = CONVERGED if convincing else ITERATION_LIMIT
+    else:
+        results.counts[at, STATUS] = CONVERGED if certified else UNCERTIFIED
+
+
+@inlined
+def system_in(space: Array, integers: Integers, rows: int, n: int) -> System:
+    """Cut a system from `space` and `integers`."""
+    size = rows * n
+    return System(
+        space[:size].reshape((rows, n)),
+        space[size : 2 * size].reshape((n, rows)),
+        space[2 * size : 2 * size + rows],
+        space[2 * size + rows : 2 * size + rows + 6 * n].reshape((6, n)),
+        integers[:n],
+        space[2 * size + rows + 6 * n :][:2],
+    )
+
+
+@inlined
+def active_set(
+    G: Array, has_gram: bool, space: Array, integers: Integers, h: int, m: int
+) -> ActiveSet:
+    """Cut the state of a run from `space` and `integers`; h is the capacity."""
+    n = G.shape[1]
     H, space = space[: h * h].reshape((h, h)), space[h * h :]
     at, space = space[: 7 * (h + 1)].reshape((7, h + 1)), space[7 * (h + 1) :]
     of, space = space[: 8 * n].reshape((8, n)), space[8 * n :]
     residuals, space = space[: 2 * (m + n)].reshape((2, m + n)), space[2 * (m + n) :]
     index_at, integers = integers[: 2 * h].reshape((2, h)), integers[2 * h :]
     index_of, integers = integers[: 3 * n].reshape((3, n)), integers[3 * n :]
-    order = integers[: m + n]
+    order, counts = integers[: m + n], integers[m + n :][:5]
     for i in range(m + n):
         order[i] = i
     for i in range(h):
         index_at[ROW, i] = i
-    if not has_gram:
-        G = space[5 : 5 + h * n].reshape((h, n))
+    numbers = space[:6]
     return ActiveSet(
-        *(H, G, has_gram, at, of, index_at, index_of, residuals),
-        *(space[:5], integers[m + n :], order),
+        *(H, G, has_gram, at, of, index_at, index_of, residuals, numbers, counts),
+        order,
     )
-
-
-@inlined
-def one_system(batch: Batch, k: int, of: Array) -> System:
-    """The system of index k; the numbers of its variables are copied to `of`."""
-    copy(of[NORM], batch.norm[min(k, len(batch.norm) - 1)])
-    copy(of[DAMPING], batch.damping[min(k, len(batch.damping) - 1)])
-    copy(of[PENALTY], batch.penalty[min(k, len(batch.penalty) - 1)])
-    copy(of[LOWER], batch.lower[min(k, len(batch.lower) - 1)])
-    copy(of[UPPER], batch.upper[min(k, len(batch.upper) - 1)])
-    A = batch.A[min(k, len(batch.A) - 1)]
-    return System(A, batch.b[k], of, batch.exponent[k], batch.magnitude[k])
 
 
 @compiled
 def solve_all(
     batch: Batch,
-    guesses: Array,
     limits: Limits,
     capacity: int,
+    has_gram: bool,
     space: Array,
     integers: Integers,
     results: Results,
 ) -> None:
-    """Solve one system after another, each from its guess; writes `results`."""
+    """Scale and solve one system after another; writes `results`."""
     m, n = batch.A.shape[1:]
-    of, space = space[: 5 * n].reshape((5, n)), space[5 * n :]
-    for k in range(len(batch.b)):
-        G = batch.G[min(k, len(batch.G) - 1)]
-        run = active_set(G, space, integers, capacity, m)
-        copy(run.of[GUESS], guesses[k])
-        solve_one(one_system(batch, k, of), run, limits, results, k)
+    rows = m + limits.has_sum
+    used = 2 * rows * n + rows + 6 * n + 2
+    system = system_in(space, integers, rows, n)
+    space, integers = space[used:], integers[n:]
+    kept = 0 if len(batch.G[0]) else n if has_gram else capacity
+    own, space = space[: kept * n].reshape((kept, n)), space[kept * n :]
+    for k in range(len(results.x)):
+        G = own if kept else batch.G[min(k, len(batch.G) - 1)]
+        run = active_set(G, has_gram, space, integers, capacity, rows)
+        if k == 0 or len(batch.A) > 1:
+            scale_matrix(
+                one_of(batch.A, k), one_of(batch.column_root, k), limits, system
+            )
+            if kept and has_gram:
+                for j in range(n):
+                    write_gram_row(system, run.order, j, own[j])
+        if scale_system(batch, k, limits, system):
+            make_guess(batch, k, system, run, limits)
+            solve_one(system, run, limits, results, k)
+            conclude(system, limits, results, k)
+        else:
+            results.counts[k, STATUS] = NOT_FINITE
+            results.settled[k] = True
 
 
 # ---- the batch -----------------------------------------------------------------------
 
 
-def gram(A: Array) -> Array:
-    """``A^T A``; without rows if they are computed when they are needed.
-
-    If A has more than twice as many columns as rows, most of them are never used.
-    """
-    m, n = A.shape[-2:]
-    if 2 * m < n:
+def gram(part: Part) -> Array:
+    """``A^T A`` of the scaled matrices, if BLAS is to compute it."""
+    m, n = part.A.shape[-2:]
+    if n < BLAS or n > ROWS_ONLY * m:
         return np.zeros((1, 0, n))
-    return np.asarray(np.matmul(A.swapaxes(-1, -2), A))
+    sum_to = None if part.sum_to is None else 0.0
+    with np.errstate(all="ignore"):
+        A = scale(part.A, np.zeros(m), l2=part.l2, sum_to=sum_to).A
+        G = np.matmul(A.swapaxes(-1, -2), A)
+    return np.asarray(G if G.ndim == 3 else G[None])
 
 
-def nnls_gram(
-    system: ScaledSystem, start: Array, *, tol: float, maxiter: int
-) -> tuple[Solution, Mask]:
-    """Solve scaled systems in float64; as `nnls_gram` of `nnls_gram_cpu`."""
-    systems, n = start.shape
-    m = system.A.shape[-2]
+def nnls_gram(problem: Problem, part: Part) -> tuple[Solution, Mask]:
+    """Solve the systems of a chunk in float64; those with NaN or infinity get NaN.
+
+    The mask tells which solutions are settled: no other method could improve them.
+    """
+    dtype, tol = problem.dtype, problem.cpu_tolerance
+    systems, n = len(part.b), part.A.shape[-1]
+    m = part.A.shape[-2] + (part.sum_to is not None)
     limits = Limits(
-        tol=float(tol),
-        enough=float(max(tol, default_tolerance(system.dtype))),
-        maxiter=int(maxiter),
-        eps=system.eps,
-        hidden=HIDDEN[system.dtype],
-        single=bool(system.dtype == np.float32),
-        has_ridge=system.has_ridge,
-        has_sum=system.has_sum,
+        tol=tol,
+        enough=max(tol, default_tolerance(dtype)),
+        maxiter=problem.iteration_limit,
+        eps=float(np.finfo(dtype).eps),
+        single=bool(dtype == np.float32),
+        has_ridge=bool((part.l2 > 0).any()),
+        has_sum=part.sum_to is not None,
+        hidden=_certificate.HIDDEN[dtype],
+        certified=_certificate.CERTIFIED[dtype],
     )
 
-    def batched(array: Array, axes: int) -> Array:
-        return np.ascontiguousarray(array if array.ndim > axes else array[None])
+    def batched(array: Array | None, *shape: int) -> Array:
+        """With a leading axis, contiguous and writable."""
+        array = np.zeros(shape) if array is None else array
+        axes = len(shape)
+        if array.ndim <= axes:
+            array = np.broadcast_to(array, shape)[None]
+        return np.require(array, np.float64, ["C", "W"])
 
+    with np.errstate(all="ignore"):
+        part = part.weighted()
+        root = batched(np.sqrt(part.l2), n)
+    shared = part.A.ndim == 2
     batch = Batch(
-        A=batched(system.A, 2),
-        b=batched(system.b, 1),
-        norm=batched(system.norm, 1),
-        damping=batched(system.damping, 1),
-        penalty=batched(system.penalty, 1),
-        lower=batched(system.lower, 1),
-        upper=batched(system.upper, 1),
-        magnitude=batched(system.magnitude, 0),
-        exponent=exponent(system.column_scale) - exponent(system.b_scale)[:, None],
-        G=batched(gram(system.A), 2),
+        A=batched(part.A, *part.A.shape[-2:]),
+        b=batched(part.b, part.A.shape[-2]),
+        root=root,
+        column_root=root.max(axis=0, keepdims=True) if shared else root,
+        l1=batched(part.l1, n),
+        lower=batched(part.lower, n),
+        upper=batched(part.upper, n),
+        sum_to=batched(part.sum_to),
+        start=batched(part.start, n if part.start is not None else 0),
+        G=gram(part),
     )
-    h = n if system.has_ridge else min(m, n)
-    lazy = h * n if batch.G.shape[1] == 0 else 0
-    space = np.zeros(lazy + h * h + 7 * (h + 1) + 13 * n + 2 * (m + n) + 5)
-    integers = np.zeros(2 * h + 3 * n + m + n + 5, np.int64)
+    used_by = systems if shared else 1
+    has_gram = not n > ROWS_ONLY * part.A.shape[-2] * used_by
+    h = n if limits.has_ridge else min(m, n)
+    kept = 0 if batch.G.shape[1] else n if has_gram else h
+    numbers = 2 * m * n + kept * n + h * h + 7 * (h + 1) + 14 * n + 3 * m + 2 * n + 8
+    space = np.zeros(numbers)
+    integers = np.zeros(2 * h + 5 * n + m + 5, np.int64)
+    solution = Solution.blank((systems,), n, np.dtype(np.float64))
     results = Results(
-        x=np.empty((systems, n)),
-        w=np.empty((systems, n)),
-        numbers=np.empty((systems, 5)),
+        x=solution.x,
+        dual=solution.dual,
+        numbers=np.full((systems, 6), np.nan),
         counts=np.zeros((systems, 5), np.int64),
+        settled=np.zeros(systems, np.int64),
     )
-    solve_all(batch, start, limits, h, space, integers, results)
-    found, counts = results.numbers.T, results.counts.T.astype(np.int32)
-    certificate = Certificate(
-        rnorm=found[RNORM] / system.b_scale,
-        dual=system.unscale_dual(results.w),
-        kkt=found[KKT],
-        by_x=found[BY_X],
-        angle=found[ANGLE],
-    )
-    solution = Solution(
-        results.x,
-        *certificate[:3],
+    solve_all(batch, limits, h, has_gram, space, integers, results)
+    counts = results.counts.T.astype(np.int32)
+    return solution._replace(
+        rnorm=results.numbers[:, RNORM],
+        kkt=results.numbers[:, KKT],
         nit=counts[NIT],
-        status=outcome(system, results.x, certificate, counts[STATUS], tol),
+        status=counts[STATUS],
         n_updates=counts[UPDATES],
         n_downdates=counts[DOWNDATES],
-        repaired=np.zeros(systems, bool),
         method=np.full(systems, BY_GRAM, np.uint8),
-    )
-    return solution, is_convincing(system, results.x, certificate, tol)
+    ), results.settled.astype(bool)
