@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.compiled import called, compiled, inlined, merged
+from .._device.compiled import apart, called, compiled, inlined, merged
 from ..reference import _certificate, _nnls_gram
 from ..reference._nnls_qr import (
     BY_GRAM,
@@ -216,7 +216,7 @@ class Results(NamedTuple):
 
 
 @inlined
-def copy(out: Array, values: Array) -> None:
+def copy(out: Any, values: Any) -> None:
     """Copy the values to the start of `out`, and fill its rest with 0."""
     for i in range(len(values)):
         out[i] = values[i]
@@ -281,6 +281,13 @@ def multiply(H: Array, order: Integers, v: Array, length: int, out: Array) -> No
 
 
 @inlined
+def shifted(x: float, power: Any) -> float:
+    """``x 2**power``, rounded once."""
+    exponent: Any = np.int32(power)
+    return math.ldexp(x, exponent)
+
+
+@inlined
 def ratio(part: float, whole: float) -> float:
     """``part / whole``, with ``0 / 0 = 0``."""
     return 0.0 if part == 0 else part / whole
@@ -315,6 +322,7 @@ def two_product(a: float, b: float) -> tuple[float, float]:
 @called
 def minus_dot(b: float, a: Array, x: Array, variables: Integers, length: int) -> float:
     """``b - a[variables] x``, in twice the working precision and rounded once."""
+    apart()
     total, error = b, 0.0
     for k in range(length):
         product, lost = two_product(a[variables[k]], x[k])
@@ -339,7 +347,7 @@ def gram_row(system: System, run: ActiveSet, j: int) -> int:
     """The index of row j of G; it is computed first if only some rows are kept."""
     if run.has_gram:
         return j
-    row = run.index_at[ROW, run.counts[LENGTH]]
+    row = int(run.index_at[ROW, run.counts[LENGTH]])
     write_gram_row(system, run.order, j, run.G[row])
     return row
 
@@ -377,7 +385,7 @@ def make_all_x(run: ActiveSet) -> None:
         run.of[ALL_X, run.index_at[VARIABLE, k]] = run.at[X, k]
 
 
-@called
+@inlined
 def append(
     system: System, run: ActiveSet, limits: Limits, j: int, x_j: float, least: float
 ) -> bool:
@@ -417,6 +425,15 @@ def append(
     run.counts[LENGTH] += 1
     run.counts[UPDATES] += 1
     return True
+
+
+@called
+def append_apart(
+    system: System, run: ActiveSet, limits: Limits, j: int, x_j: float
+) -> None:
+    """Append a variable, whether it moves inwards or not; not often called."""
+    apart()
+    append(system, run, limits, j, x_j, -np.inf)
 
 
 @inlined
@@ -461,6 +478,7 @@ def remove(system: System, run: ActiveSet, position: int, value: float) -> None:
 @called
 def clear(system: System, run: ActiveSet, limits: Limits) -> None:
     """Remove all variables; they rest at the bounds next to them."""
+    apart()
     for k in range(run.counts[LENGTH]):
         j = run.index_at[VARIABLE, k]
         lower, upper = system.of[LOWER, j], system.of[UPPER, j]
@@ -471,16 +489,23 @@ def clear(system: System, run: ActiveSet, limits: Limits) -> None:
         if math.isinf(run.of[REST, j]):
             run.of[REST, j] = 0
     run.counts[LENGTH] = 0
-    make_c(system, run, limits)
+    remake_c(system, run, limits)
 
 
-@called
+@inlined
 def make_c(system: System, run: ActiveSet, limits: Limits) -> None:
     """``c = A^T (b - A rest) - penalty``, less the part of the multiplier."""
     subtract_product(system, run, limits, run.of[REST])
     if limits.has_sum:
         run.residuals[RESIDUAL, len(system.b) - 1] -= run.numbers[MULTIPLIER]
     gradient(system, limits, run.order, run.residuals[RESIDUAL], run.of[C])
+
+
+@called
+def remake_c(system: System, run: ActiveSet, limits: Limits) -> None:
+    """Make c again after variables came to rest; not often called."""
+    apart()
+    make_c(system, run, limits)
 
 
 @inlined
@@ -503,6 +528,7 @@ def enter_guessed(system: System, run: ActiveSet, limits: Limits) -> None:
     Others rest at the bound that the guess reaches. With a fixed sum, the variables
     that enter start where they rest.
     """
+    apart()
     for j in range(len(run.of[GUESS])):
         if not math.isfinite(run.of[GUESS, j]) or run.index_of[IS_PASSIVE, j]:
             continue
@@ -511,10 +537,10 @@ def enter_guessed(system: System, run: ActiveSet, limits: Limits) -> None:
         if lower < value < upper:
             if value != run.of[REST, j]:
                 start = run.of[REST, j] if limits.has_sum else value
-                append(system, run, limits, j, start, -np.inf)
+                append_apart(system, run, limits, j, start)
         elif not limits.has_sum:
             run.of[REST, j] = value
-    make_c(system, run, limits)
+    remake_c(system, run, limits)
 
 
 @called
@@ -524,6 +550,7 @@ def make_sum(system: System, run: ActiveSet, limits: Limits) -> None:
     The last one is passive. If all bounds together do not allow the sum, no variable
     is.
     """
+    apart()
     row, n, slope = system.A[-1], len(run.of[REST]), run.of[SLOPE]
     missing = system.b[-1] - dot(row, run.of[REST], n)
     sign = 1.0 if missing >= 0 else -1.0
@@ -539,11 +566,11 @@ def make_sum(system: System, run: ActiveSet, limits: Limits) -> None:
         end, value = upper if sign > 0 else lower, run.of[REST, j] + missing / row[j]
         reaches = abs(end - run.of[REST, j]) >= abs(value - run.of[REST, j])
         if lower < upper and reaches:
-            append(system, run, limits, j, value, -np.inf)
+            append_apart(system, run, limits, j, value)
             break
         missing -= row[j] * (end - run.of[REST, j])
         run.of[REST, j] = end
-    make_c(system, run, limits)
+    remake_c(system, run, limits)
 
 
 @inlined
@@ -612,7 +639,7 @@ def enter(
     return entered > 0
 
 
-@called
+@inlined
 def step(system: System, run: ActiveSet, limits: Limits, w: Array) -> float:
     """Write the step ``H w`` along the passive variables, for their gradient w, to d.
 
@@ -639,7 +666,7 @@ def step(system: System, run: ActiveSet, limits: Limits, w: Array) -> float:
         return 0.0
     for k in range(length):
         d[k] -= shift * along[k]
-    return shift
+    return float(shift)
 
 
 @inlined
@@ -722,7 +749,7 @@ def subtract_fitted(
         values[k] = -values[k]
 
 
-@called
+@inlined
 def subtract_product(system: System, run: ActiveSet, limits: Limits, x: Array) -> int:
     """Write ``b - A x`` to r; returns how many x are not 0, in `columns`."""
     count = 0
@@ -743,7 +770,7 @@ def subtract_product(system: System, run: ActiveSet, limits: Limits, x: Array) -
     return count
 
 
-@called
+@inlined
 def residual(system: System, run: ActiveSet, limits: Limits) -> None:
     """Write ``b - A x``, followed by ``-damping x`` with an l2 penalty, to r.
 
@@ -769,7 +796,7 @@ def residual(system: System, run: ActiveSet, limits: Limits) -> None:
         run.residuals[RESIDUAL, m - 1] = -run.numbers[MULTIPLIER]
 
 
-@called
+@inlined
 def gradient(
     system: System, limits: Limits, order: Integers, r: Array, w: Array
 ) -> None:
@@ -796,7 +823,7 @@ def data_norm(system: System, limits: Limits, r: Array) -> float:
 @inlined
 def unscaled(system: System, j: int, x: float) -> float:
     """The value of variable j in the original variables."""
-    return math.ldexp(x, np.int32(system.power[j] - system.numbers[B_POWER]))
+    return shifted(x, system.power[j] - system.numbers[B_POWER])
 
 
 @inlined
@@ -804,7 +831,7 @@ def rescaled(system: System, j: int, x: float) -> float:
     """The value of variable j in the scaled variables; the inverse of `unscaled`."""
     if x == 0 or math.isinf(x):
         return x
-    return math.ldexp(x, np.int32(system.numbers[B_POWER] - system.power[j]))
+    return shifted(x, system.numbers[B_POWER] - system.power[j])
 
 
 @inlined
@@ -858,7 +885,7 @@ def refresh(system: System, run: ActiveSet, limits: Limits) -> bool:
     for k in range(length):
         x = run.at[X, k] + run.at[CHANGE, k] if follows else run.at[X, k]
         run.at[X, k] = rounded(system, limits, variables[k], x)
-    return follows
+    return bool(follows)
 
 
 @inlined
@@ -1015,7 +1042,7 @@ def scale_matrix(A: Array, root: Array, limits: Limits, system: System) -> None:
             largest[j] = max(largest[j], abs(A[i, j]))
     for j in range(n):
         system.power[j] = power_of(largest[j])
-        largest[j] = math.ldexp(1.0, np.int32(system.power[j]))
+        largest[j] = shifted(1.0, system.power[j])
         total = max(total, largest[j])
         square[j] = 0
     for i in range(m):
@@ -1044,7 +1071,7 @@ def scale_system(batch: Batch, k: int, limits: Limits, system: System) -> bool:
     for i in range(m):
         largest = max(largest, abs(given[i]))
     b_power = power_of(largest)
-    b_scale = math.ldexp(1.0, np.int32(b_power))
+    b_scale = shifted(1.0, b_power)
     numbers[B_POWER] = b_power
     for i in range(m):
         system.b[i] = given[i] * b_scale
@@ -1052,13 +1079,13 @@ def scale_system(batch: Batch, k: int, limits: Limits, system: System) -> bool:
         most = max(most, system.power[j])
     if limits.has_sum:
         total = batch.sum_to[min(k, len(batch.sum_to) - 1)] * b_scale
-        system.b[m] = total * (1 / math.ldexp(1.0, np.int32(most)))
+        system.b[m] = total * (1 / shifted(1.0, most))
     b_norm = math.sqrt(dot(system.b, system.b, len(system.b)))
     at_rest, check = 0.0, 0.0
     for i in range(len(system.b)):
         check += 0 * system.b[i]
     for j in range(n):
-        column_scale = math.ldexp(1.0, np.int32(system.power[j]))
+        column_scale = shifted(1.0, system.power[j])
         penalty = l1[j] * b_scale * column_scale
         of[DAMPING, j] = root[j] * column_scale
         of[PENALTY, j] = min(max(penalty, -LARGEST), LARGEST)
@@ -1076,7 +1103,8 @@ def scale_system(batch: Batch, k: int, limits: Limits, system: System) -> bool:
 @merged
 def one_of(array: Array, k: int) -> Array:
     """The part of an array that belongs to system k."""
-    return array[min(k, len(array) - 1)]
+    part: Array = array[min(k, len(array) - 1)]
+    return part
 
 
 @inlined
@@ -1106,8 +1134,8 @@ def conclude(system: System, limits: Limits, results: Results, at: int) -> None:
     b_power = int(system.numbers[B_POWER])
     for j in range(len(x)):
         x[j] = unscaled(system, j, x[j])
-        dual[j] = math.ldexp(dual[j], np.int32(-system.power[j] - b_power))
-    found[RNORM] = math.ldexp(found[RNORM], np.int32(-b_power))
+        dual[j] = shifted(dual[j], -system.power[j] - b_power)
+    found[RNORM] = shifted(found[RNORM], -b_power)
     tol, size_to_b = limits.tol, found[SIZE]
     visible = limits.eps * size_to_b <= limits.hidden
     most = limits.certified
