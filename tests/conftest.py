@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ import gpusolve
 from gpusolve import _emulator
 from gpusolve._device import kernels
 from gpusolve._device.arrays import is_cupy
+from gpusolve._nnls import cpu
 
 settings.register_profile(
     "gpusolve",
@@ -137,6 +139,15 @@ def device_backend(
 def numpy_backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
     """The NumPy backend."""
     return chosen_backend("numpy", monkeypatch)
+
+
+@pytest.fixture
+def without_numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Solve least-squares problems on the CPU as if Numba were not installed."""
+    monkeypatch.setitem(sys.modules, "gpusolve._nnls.nnls_gram_numba", None)
+    cpu.gram_method.cache_clear()
+    yield
+    cpu.gram_method.cache_clear()
 
 
 @pytest.fixture(params=SCHEDULES)

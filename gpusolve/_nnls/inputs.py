@@ -108,6 +108,12 @@ class Problem(NamedTuple):
         return default_tolerance(self.dtype) if self.tol is None else self.tol
 
     @property
+    def cpu_tolerance(self) -> float:
+        """`tol`, or its default on the CPU, where all computation is in float64."""
+        double = np.dtype(np.float64)
+        return default_tolerance(double) if self.tol is None else self.tol
+
+    @property
     def infeasible(self) -> Array | None:
         """Mask of the systems that have no solution, or None if all may have one.
 
