@@ -27,6 +27,7 @@ from ..reference._certificate import (
     slack,
     violation,
 )
+from ..reference._nnls_gram import SIGNIFICANT
 from ..reference._nnls_qr import (
     CAUTIONS,
     CONVERGED,
@@ -336,8 +337,52 @@ class HouseholderBatch:
         place = np.argmax(self.variables[into] == self.none, axis=1)
         self.variables[into, place] = variable[enters]
         self.tried[into] = True
-        if not enters.all():
-            self.finish(at[~enters], CONVERGED)
+        moved = np.zeros(len(at), bool)
+        for k in np.flatnonzero(~enters & np.any(system.penalty != 0, axis=-1)):
+            moved[k] = self.exchange(int(at[k]))
+        ended = ~(enters | moved)
+        if ended.any():
+            self.finish(at[ended], CONVERGED)
+
+    def exchange(self, lane: int) -> bool:
+        """Move one system along a dependence of columns if a penalty falls.
+
+        See `exchange` of the specification of ``"gram"``. False if nothing moves.
+        """
+        if self.nit[lane] >= self.maxiter:
+            return False
+        system, x = self.system.take(np.array(lane)), self.x[lane, :-1]
+        passive = self.variables[lane][self.variables[lane] < self.none]
+        w = gradient(system, self.witness[lane])
+        rest = np.setdiff1d(np.flatnonzero(violation(system, x, w)), passive)
+        A = np.vstack([system.A, np.diag(system.damping)])
+        u = np.linalg.lstsq(A[:, passive], A[:, rest], rcond=None)[0]
+        remainder = np.linalg.norm(A[:, rest] - A[:, passive] @ u, axis=0)
+        cancelling = system.norm[rest] + system.norm[passive] @ np.abs(u)
+        caution = CAUTIONS[self.attempt[lane]] * DEPENDENT * system.eps
+        gain = np.sign(w[rest]) * (system.penalty[passive] @ u - system.penalty[rest])
+        terms = system.penalty[passive] @ np.abs(u) + system.penalty[rest]
+        falls = (remainder <= caution * cancelling) & (gain > SIGNIFICANT * terms)
+        if not falls.any():
+            return False
+        steepest = int(np.argmax(np.where(falls, gain / system.norm[rest], 0)))
+        j, d = int(rest[steepest]), -np.sign(w[rest[steepest]]) * u[:, steepest]
+        lower, upper = self.lower[lane], self.upper[lane]
+        own = upper[j] - x[j] if w[j] > 0 else x[j] - lower[j]
+        end = np.where(d < 0, lower[passive], upper[passive])
+        reach = np.append(np.where(d != 0, (end - x[passive]) / d, np.inf), own)
+        first = int(np.argmin(reach))
+        if not np.isfinite(reach[first]):
+            return False
+        self.x[lane, passive] = x[passive] + reach[first] * d
+        self.x[lane, j] = x[j] + np.sign(w[j]) * reach[first]
+        self.x[lane] = np.clip(self.x[lane], lower, upper)
+        if first < len(passive):
+            self.x[lane, passive[first]] = end[first]
+            self.variables[lane, first] = j
+        self.nit[lane] += 1
+        self.tried[lane] = self.barred[lane] = False
+        return True
 
     def finish(self, at: Indices, status: int) -> None:
         """Record the best solutions so far; start another attempt if it may help."""

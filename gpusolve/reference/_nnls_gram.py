@@ -60,6 +60,9 @@ ALIKE = 0.9
 RESOLVED = 1e-12
 """Part of a column's square norm that must be orthogonal to the passive columns."""
 
+SIGNIFICANT = 1e-13
+"""Part of the terms that cancel that a difference of penalties must exceed."""
+
 SLACK = 8.0
 """Factor on `tol` for the less accurate gradients from the Gram matrix."""
 
@@ -281,7 +284,9 @@ class ActiveSet:
             j = int(np.argmax(slope))
             if not slope[j] > steep:
                 break
-            if self.append(j, self.rest[j], cancelling):
+            if entered == 0 and self.exchange(j):
+                entered = most
+            elif self.append(j, self.rest[j], cancelling):
                 if entered == 0:
                     steep = max(steep, STEEP * slope[j])
                 entered += 1
@@ -298,6 +303,49 @@ class ActiveSet:
         total = self.system.b[-1]
         x = self.rest + self.by_variable(x)
         return float(missing_in_sum(self.sum_row, total, x))
+
+    def exchange(self, j: int) -> bool:
+        """Move along a dependence of column j on the passive ones, if a penalty falls.
+
+        A x does not change, so that only a bound ends the move: that of j, or of a
+        passive variable, which j replaces. False if nothing moves.
+        """
+        inverse, penalty = (
+            self.inverse,
+            np.broadcast_to(self.system.penalty, len(self.c)),
+        )
+        passive = inverse.passive
+        if not penalty.any():
+            return False
+        g = self.G[j, passive]
+        u = inverse.multiply(g)
+        square = self.G[j, j] - u @ g
+        if square > RESOLVED * self.system.norm[j] ** 2:
+            return False
+        sign, terms = np.sign(self.w[j]), u * penalty[passive]
+        gain = sign * (terms.sum() - penalty[j])
+        if not gain > SIGNIFICANT * (np.abs(terms).sum() + abs(penalty[j])):
+            return False
+        d = -sign * u
+        lower, upper = self.lower[passive], self.upper[passive]
+        end = np.where(d < 0, lower, upper)
+        reach = np.full_like(d, np.inf)
+        np.divide(end - self.x, d, out=reach, where=d != 0)
+        own_end = self.upper[j] if sign > 0 else self.lower[j]
+        own = abs(own_end - self.rest[j])
+        curved = gain / square if square > 0 else np.inf
+        length = min(own, curved, reach.min(initial=np.inf))
+        if not np.isfinite(length):
+            return False
+        self.x = np.clip(self.x + length * d, lower, upper)
+        x_j = own_end if length == own else self.rest[j] + sign * length
+        if length < min(own, curved):
+            first = int(np.argmin(reach))
+            self.remove(first, float(end[first]))
+            if self.append(j, x_j, -np.inf):
+                return True
+        self.place(j, x_j)
+        return True
 
     def step(self, w: Array, x: Array) -> tuple[Array, float]:
         """The step ``H w`` from x along the passive variables, for their gradient w.

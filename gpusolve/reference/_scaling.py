@@ -74,8 +74,11 @@ class ScaledSystem(NamedTuple):
 
     @property
     def rest(self) -> Array:
-        """The feasible values next to 0."""
-        return np.clip(np.zeros_like(self.lower), self.lower, self.upper)
+        """The feasible values next to 0; of columns of zeros, those that cost least."""
+        idle = np.where(self.norm == 0, self.penalty, 0)
+        cheap = np.where(idle > 0, self.lower, np.where(idle < 0, self.upper, 0.0))
+        cheap = np.where(np.isfinite(cheap), cheap, 0.0)
+        return np.asarray(np.clip(cheap, self.lower, self.upper))
 
     def take(self, systems: NDArray[np.intp]) -> ScaledSystem:
         """Select systems of a batch; an array that all systems share stays shared."""
