@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gc
 import shutil
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import gpusolve
 from gpusolve import _emulator
 from gpusolve._device import kernels
 from gpusolve._device.arrays import is_cupy
+from gpusolve._nnls import cpu
 
 settings.register_profile(
     "gpusolve",
@@ -94,19 +96,15 @@ class Backend:
         return each(self.numpy, function(*each(there, args), **options))
 
     def nnls(self, A: Any, b: Any, **options: Any) -> gpusolve.NNLSResult:
-        if "warm_start" in options:
-            options["warm_start"] = self.array(options["warm_start"])
-        result = gpusolve.nnls(self.array(A), self.array(b), **options)
-        if self.name != "cuda":
-            return result
-        return replace(
-            result,
-            **{
-                field.name: getattr(result, field.name).get()
-                for field in fields(result)
-                if field.name != "method"
-            },
-        )
+        return self.solve(gpusolve.nnls, self.array(A), self.array(b), **options)
+
+    def solve(
+        self, function: Callable[..., Any], *args: Any, **options: Any
+    ) -> gpusolve.NNLSResult:
+        """Call a solver of least squares; the arrays of its result are NumPy's."""
+        result = self.call(function, *args, **options)
+        arrays = {name: self.numpy(one) for name, one in result._asdict().items()}
+        return replace(result, **arrays)
 
 
 def chosen_backend(name: str, monkeypatch: pytest.MonkeyPatch) -> Backend:
@@ -141,6 +139,15 @@ def device_backend(
 def numpy_backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
     """The NumPy backend."""
     return chosen_backend("numpy", monkeypatch)
+
+
+@pytest.fixture
+def without_numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Solve least-squares problems on the CPU as if Numba were not installed."""
+    monkeypatch.setitem(sys.modules, "gpusolve._nnls.nnls_gram_numba", None)
+    cpu.gram_method.cache_clear()
+    yield
+    cpu.gram_method.cache_clear()
 
 
 @pytest.fixture(params=SCHEDULES)

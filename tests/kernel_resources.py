@@ -34,6 +34,7 @@ from gpusolve._gemv.gemv_kernel import (
     dots_of,
     operands_of,
 )
+from gpusolve._nnls import nnls_qr_kernel
 from gpusolve._nnls.nnls_gram_kernel import Size, teams_for
 from gpusolve.gam._basis_kernel import instance as basis_instance
 from gpusolve.gam._gram_kernel import instance as learners_instance
@@ -122,7 +123,14 @@ def all_sources() -> list[Source]:
     """Every kernel, for operators and dtypes of every size and kind."""
     return [
         Source(
-            "", "nnls_qr", "", tuple(f"nnls_qr<{CUDA_TYPES[one]}>" for one in REALS)
+            "",
+            "nnls_qr",
+            "",
+            tuple(
+                nnls_qr_kernel.instance(one, general)
+                for one in REALS
+                for general in (False, True)
+            ),
         ),
         *_sources_of_nnls_gram(),
         *_sources_of_monoids(),

@@ -231,6 +231,41 @@ def nnls(
     return run
 
 
+def nnls_within_bounds(
+    m: int, n: int, *, has_sum: bool = False, warm: bool = False, **options: Any
+) -> Callable[[], None]:
+    """Systems with bounds, weights and penalties of their own; one has NaN."""
+
+    def run() -> None:
+        generator = rng()
+        A = generator.standard_normal((3, n, m)).swapaxes(1, 2)
+        b = generator.standard_normal((3, m))
+        lower = generator.random((3, n)) - 0.7
+        upper = np.where(generator.random(n) < 0.2, np.inf, lower + 0.4)
+        l2 = generator.random((3, n))
+        l2[1, 0] = np.nan
+        given = {
+            "bounds": (lower, upper),
+            "weights": generator.random((3, m)),
+            "l1": 0.1 * generator.random(n),
+            "l2": l2,
+            **options,
+        }
+        if has_sum:
+            given["sum_to"] = np.clip(0.1, lower, upper).sum(axis=-1)
+        if warm:
+            given["warm_start"] = lower + 0.5 * generator.random((3, n))
+        found = on_emulator(gpusolve.lsq_linear, A, b, method="qr", **given)
+        assert_equal(found.status == 2, np.arange(3) == 1)
+        if "maxiter" not in options:
+            expected = gpusolve.lsq_linear(A, b, method="qr", **given)
+            np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
+            assert_equal(found.status, expected.status)
+            assert found.n_downdates.sum() > 0
+
+    return run
+
+
 def nnls_in_attempts() -> None:
     """Columns that differ by rounding errors only, and one system with NaN."""
     generator = rng()
@@ -381,6 +416,12 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         nnls(3, 16, 24, warm=True, maxiter=0),
         nnls(2, 140, 60, warm=True),
         nnls_in_attempts,
+        nnls_within_bounds(16, 24),
+        nnls_within_bounds(16, 24, warm=True),
+        nnls_within_bounds(16, 24, has_sum=True),
+        nnls_within_bounds(40, 24, has_sum=True, warm=True),
+        nnls_within_bounds(5, 3, has_sum=True, warm=True),
+        nnls_within_bounds(100, 30, has_sum=True, warm=True, maxiter=5),
     ],
     "partition.cu": [partition],
     "reduce.cu": [

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._device.arrays import Array
 from .._device.launch import ceil_div, pieces
@@ -20,13 +19,13 @@ from ..reference._nnls_qr import (
     ITERATION_LIMIT,
     NOT_FINITE,
     Solution,
-    default_tolerance,
     solve_one,
 )
-from ..reference._scaling import ScaledSystem, scale
-from .inputs import Option, Problem
+from ..reference._scaling import Indices, Mask, ScaledSystem
+from .inputs import Problem
 from .nnls_gram_cpu import nnls_gram
 from .nnls_householder_cpu import nnls_householder
+from .part import Part
 
 CHUNK_BYTES = 2**27
 """Limit on the memory for the matrices of one chunk, unless it is a single system."""
@@ -97,135 +96,68 @@ def run_all(run: Callable[[slice], int], chunks: list[slice], systems: int) -> N
             bar.update(done)
 
 
-def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Array:
-    """The systems of a chunk in float64; an array that all systems share stays shared.
-
-    Parameters
-    ----------
-    array : (..., *core axes) array
-    core : int
-        Number of trailing axes that belong to one system.
-    batch : tuple of int
-        The batch shape, to which the leading axes broadcast.
-    chunk : slice
-        A range of the flattened batch.
-    """
-    shape = array.shape[array.ndim - core :]
-    if math.prod(array.shape[: array.ndim - core]) == 1:
-        return array.reshape(shape).astype(np.float64, copy=False)
-    batch = batch or (1,)
-    broadcast = np.broadcast_to(array, (*batch, *shape))
-    if len(batch) == 1:
-        part = broadcast[chunk]
-    else:
-        indices = np.unravel_index(np.arange(chunk.start, chunk.stop), batch)
-        part = broadcast[indices]
-    return part.astype(np.float64, copy=False)
-
-
-class Part(NamedTuple):
-    """The arrays of a chunk; those that all systems share have no batch axis."""
-
-    A: Array
-    b: Array
-    lower: Array
-    upper: Array
-    l1: Array
-    l2: Array
-    sum_to: Array | None
-    weights: Array | None
-    start: Array | None
-
-    @classmethod
-    def of(cls, problem: Problem, chunk: slice) -> Part:
-        """The arrays of a chunk of the batch."""
-
-        def part(value: Option | None, core: int) -> Any:
-            array = None if value is None else np.asarray(value, np.float64)
-            if array is None or array.ndim < core:
-                return array
-            return gather(array, core, problem.batch, chunk)
-
-        b = gather(problem.b, 1, problem.batch, chunk)
-        return cls(
-            A=gather(problem.A, 2, problem.batch, chunk),
-            b=np.broadcast_to(b, (chunk.stop - chunk.start, problem.shape[0])),
-            lower=part(problem.lower, 1),
-            upper=part(problem.upper, 1),
-            l1=part(problem.l1, 1),
-            l2=part(problem.l2, 1),
-            sum_to=part(problem.sum_to, 0),
-            weights=part(problem.weights, 1),
-            start=part(problem.start, 1),
-        )
-
-    def take(self, systems: NDArray[np.bool_]) -> Part:
-        """Select systems; what all systems share stays shared."""
-        return Part(
-            *[
-                one if one is None or one.ndim <= axes else one[systems]
-                for one, axes in zip(self, CORE_AXES, strict=True)
-            ]
-        )
-
-    def is_finite(self) -> NDArray[np.bool_]:
-        """Mask of the systems without NaN, infinity and negative weights."""
-        finite: NDArray[np.bool_] = np.isfinite(self.b).all(axis=-1)
-        finite &= np.isfinite(self.A).all(axis=(-2, -1))
-        for bound in (self.lower, self.upper):
-            finite &= ~np.isnan(bound).any(axis=-1)
-        for penalty in (self.l1, self.l2):
-            finite &= np.isfinite(penalty).all(axis=-1)
-        if self.sum_to is not None:
-            finite &= np.isfinite(self.sum_to)
-        if self.weights is not None:
-            usable = np.isfinite(self.weights) & (self.weights >= 0)
-            finite &= usable.all(axis=-1)
-        return finite
-
-
-CORE_AXES = (2, 1, 1, 1, 1, 1, 0, 1, 1)
-"""The number of axes of each array of `Part` that belong to one system."""
+Solve = Callable[[Problem, Part], tuple[Solution, Mask]]
+"""Solves the systems of a chunk. The mask tells which solutions are settled: no other
+method could improve them."""
 
 
 def solve_chunk(problem: Problem, chunk: slice, method: str) -> Solution:
     """Solve the systems of a chunk; systems with NaN or infinity get NaN."""
     part = Part.of(problem, chunk)
-    finite = part.is_finite()
-    if finite.all():
-        return solve_finite(problem, part, method)
-    solution = Solution.blank((len(part.b),), problem.shape[1], part.b.dtype)
-    solution.status[:] = NOT_FINITE
-    solution.method[:] = BY_QR if method == "qr" else BY_GRAM
-    if finite.any():
-        solution.put(finite, solve_finite(problem, part.take(finite), method))
+    if method == "qr" or problem.shape[1] == 0:
+        return of_finite(by_qr, problem, part)[0]
+    solution, settled = gram_method()(problem, part)
+    if problem.maxiter is not None:
+        settled |= solution.status == ITERATION_LIMIT
+    if method == "auto" and not settled.all():
+        repair(problem, part.take(~settled), solution, np.flatnonzero(~settled))
     return solution
 
 
-def solve_finite(problem: Problem, part: Part, method: str) -> Solution:
-    """Scale and solve systems whose entries are all finite."""
-    tol = default_tolerance(part.A.dtype) if problem.tol is None else problem.tol
-    maxiter = problem.iteration_limit
-    system = scale(
-        part.A,
-        part.b,
-        part.l1,
-        part.l2,
-        problem.dtype,
-        bounds=(part.lower, part.upper),
-        weights=part.weights,
-        sum_to=part.sum_to,
-    )
+@functools.cache
+def gram_method() -> Solve:
+    """The Gram method: compiled if Numba is installed, else by NumPy."""
+    try:
+        from .nnls_gram_numba import nnls_gram
+    except ImportError:
+        return functools.partial(of_finite, by_gram)
+    return nnls_gram
+
+
+def of_finite(solve: Solve, problem: Problem, part: Part) -> tuple[Solution, Mask]:
+    """Solve the systems without NaN and infinity; the others get NaN."""
+    finite = part.is_finite()
+    if finite.all():
+        return solve(problem, part)
+    solution = Solution.blank((len(part.b),), problem.shape[1], part.b.dtype)
+    solution.status[:] = NOT_FINITE
+    solution.method[:] = BY_QR if solve is by_qr else BY_GRAM
+    settled = np.ones(len(part.b), bool)
+    if finite.any():
+        found, settled[finite] = solve(problem, part.take(finite))
+        solution.put(finite, found)
+    return solution, settled
+
+
+def by_gram(problem: Problem, part: Part) -> tuple[Solution, Mask]:
+    """Solve all systems in lockstep by NumPy."""
+    system = part.scaled(problem.dtype)
     start = starting_points(system, part.start)
-    if method == "qr" or part.A.shape[-1] == 0:
-        solution = by_qr(system, start, tol, maxiter)
-    else:
-        solution, settled = nnls_gram(system, start, tol=tol, maxiter=maxiter)
-        if problem.maxiter is not None:
-            settled |= solution.status == ITERATION_LIMIT
-        if method == "auto" and not settled.all():
-            repair(system, solution, np.flatnonzero(~settled), tol, maxiter)
-    return solution._replace(x=system.unscale(solution.x))
+    solution, settled = nnls_gram(
+        system, start, tol=problem.cpu_tolerance, maxiter=problem.iteration_limit
+    )
+    return solution._replace(x=system.unscale(solution.x)), settled
+
+
+def by_qr(problem: Problem, part: Part) -> tuple[Solution, Mask]:
+    """Solve one system after another by the reference implementation."""
+    system = part.scaled(problem.dtype)
+    start = starting_points(system, part.start)
+    limits = problem.cpu_tolerance, problem.iteration_limit
+    solution = Solution.blank((len(part.b),), problem.shape[1], part.b.dtype)
+    for k in range(len(part.b)):
+        solution.put(k, solve_one(system.take(np.array(k)), start[k], *limits))
+    return solution._replace(x=system.unscale(solution.x)), np.ones(len(part.b), bool)
 
 
 def starting_points(system: ScaledSystem, given: Array | None) -> Array:
@@ -238,26 +170,14 @@ def starting_points(system: ScaledSystem, given: Array | None) -> Array:
     return np.where(hidden_by_rounding(system, start)[:, None], system.rest, start)
 
 
-def repair(
-    system: ScaledSystem,
-    solution: Solution,
-    unsettled: NDArray[np.intp],
-    tol: float,
-    maxiter: int,
-) -> None:
-    """Solve the `unsettled` systems again by QR, starting at their solutions."""
-    part, x = system.take(unsettled), solution.x[unsettled]
-    start = np.where(hidden_by_rounding(part, x)[:, None], part.rest, x)
-    again = nnls_householder(part, start, tol=tol, maxiter=maxiter)
-    solution.put(unsettled, again)
-    solution.repaired[unsettled] = True
-
-
-def by_qr(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
-    """Solve one system after another by the reference implementation."""
-    n = system.A.shape[-1]
-    solution = Solution.blank((len(system.b),), n, system.b.dtype)
-    for k in range(len(system.b)):
-        one = system.take(np.array(k))
-        solution.put(k, solve_one(one, start[k], tol, maxiter))
-    return solution
+def repair(problem: Problem, part: Part, solution: Solution, at: Indices) -> None:
+    """Solve systems again by QR, starting at their solutions, which are at `at`."""
+    system = part.scaled(problem.dtype)
+    again = nnls_householder(
+        system,
+        starting_points(system, solution.x[at]),
+        tol=problem.cpu_tolerance,
+        maxiter=problem.iteration_limit,
+    )
+    solution.put(at, again._replace(x=system.unscale(again.x)))
+    solution.repaired[at] = True

@@ -27,6 +27,7 @@ from ..reference._certificate import (
     data_norm,
     gradient,
     is_convincing,
+    missing_in_sum,
     norm,
     ratio,
     residual,
@@ -509,7 +510,7 @@ class GramBatch:
         self.nit[lanes.system[moves]] += 1
         moves = moves | polish
         at, w = np.arange(len(moves)), lanes.passive_gradient()
-        d, shift = self.step(at, w, lanes.H, self.missing(at))
+        d, shift = self.step(at, w, lanes.H, self.missing(at, lanes.all_x(at)))
         d = np.where(moves[:, None] & np.isfinite(d), d, 0)
         self.shift_multiplier(at, np.where(moves, shift, 0))
         target = lanes.x + d
@@ -548,12 +549,12 @@ class GramBatch:
         shift = (of_d - missing) / of_along
         return d - shift[:, None] * along, np.where(np.isfinite(shift), shift, 0)
 
-    def missing(self, at: Indices) -> Array:
-        """What is missing in a fixed sum, for some lanes; 0 if the sum is not fixed."""
+    def missing(self, at: Indices, x: Array) -> Array:
+        """What x lacks to a fixed sum, in some lanes; 0 if rounding explains it."""
         if not self.system.has_sum:
             return np.zeros(len(at))
         total = self.system.b[self.lanes.system[at], -1]
-        return np.asarray(total - np.vecdot(self.sum_row(at), self.lanes.all_x(at)))
+        return missing_in_sum(self.sum_row(at), total, x)
 
     def sum_row(self, at: Indices) -> Array:
         """The row of A that fixes the sum, for some lanes."""
@@ -608,22 +609,23 @@ class GramBatch:
         lanes, lane = self.lanes, np.arange(len(at))[:, None]
         variables, H = lanes.variables[at], lanes.H[at]
         norms = np.abs(lanes.rows[at, :, -1])
-        r, missing = self.residual(system, at, x), self.missing(at)
+        r, missing = self.residual(system, at, x), self.missing(at, x)
         change, w = np.zeros(variables.shape), gradient(system, r)
         for _ in range(ORTHOGONALISATIONS):
             passive = np.pad(w, ((0, 0), (0, 1)))[lane, variables]
             length = data_norm(system, r)
             visible = np.abs(passive) > 0.5 * self.tol * norms * length[:, None]
-            goes_on = visible.any(axis=1)
+            goes_on = visible.any(axis=1) | (missing != 0)
             if not goes_on.any():
                 break
             d, shift = self.step(at, passive, H, missing)
             d = np.where(goes_on[:, None] & np.isfinite(d), d, 0)
             change += d
-            missing = np.where(goes_on, 0, missing)
             self.shift_multiplier(at, np.where(goes_on, shift, 0))
             of_x = np.zeros((len(at), w.shape[1] + 1))
             of_x[lane, variables] = d
+            x = x + of_x[:, :-1]
+            missing = self.missing(at, x)
             r = self.with_multiplier(at, r - fitted(system, of_x[:, :-1]))
             w = gradient(system, r)
         return r, w, change

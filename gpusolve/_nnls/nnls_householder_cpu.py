@@ -20,6 +20,8 @@ from ..reference._certificate import (
     gradient,
     is_settled,
     misfit,
+    missing_in_sum,
+    ratio,
     residual,
     size,
     slack,
@@ -89,6 +91,12 @@ class Factors(NamedTuple):
             subtracted += along
         return r, subtracted
 
+    def towards_sum(self, missing: Array) -> Array:
+        """The right-hand side for a change of x that adds `missing` to a fixed sum."""
+        row = self.Q[:, self.sum_row]
+        change = row * ratio(missing, np.vecdot(row, row))[:, None]
+        return np.where(np.isfinite(change), change, 0)
+
 
 def factorise(system: ScaledSystem, variables: Indices) -> Factors:
     """Factorise the columns `variables` of each system, a (lanes, k) array."""
@@ -144,8 +152,8 @@ class HouseholderBatch:
     attempt : (systems,) array
         The index of the current factor in `CAUTIONS`.
     witness, slope : arrays
-        The residual orthogonal to the passive columns, and the cosine of the angle
-        between it and every column.
+        The residual orthogonal to the passive columns, with the negative multiplier in
+        the row of a fixed sum, and the cosine of the angle between it and every column.
     best, least : Solution and (systems,) array
         The best solutions of all finished attempts, and their scores: the misfit, less
         `slack` if the solution is certified.
@@ -164,7 +172,7 @@ class HouseholderBatch:
         )
         self.variables = np.full((systems, min(self.rows, n)), n)
         self.x = np.zeros((systems, n + 1))
-        self.begin(np.arange(systems), start)
+        self.begin(np.arange(systems), system, start)
         self.busy = np.ones(systems, bool)
         self.tried = np.zeros(systems, bool)
         self.barred = np.zeros((systems, n), bool)
@@ -185,10 +193,10 @@ class HouseholderBatch:
         self.best.repaired[:] = self.attempt > 0
         return self.best
 
-    def begin(self, at: Indices, start: Array) -> None:
+    def begin(self, at: Indices, system: ScaledSystem, start: Array) -> None:
         """Let some systems start at given points."""
         most = self.variables.shape[1]
-        x, passive = starting_point(self.system.take(at), start, most)
+        x, passive = starting_point(system, start, most)
         order = np.argsort(~passive, axis=1, kind="stable")[:, :most]
         passive = np.take_along_axis(passive, order, axis=1)
         self.variables[at] = np.where(passive, order, self.none)
@@ -297,6 +305,12 @@ class HouseholderBatch:
         witness, along = factors.orthogonalise(r)
         x = self.x[lanes, variables]
         refined = x + factors.solve(along)
+        if self.system.has_sum:
+            other = self.x[at]
+            np.put_along_axis(other, variables, refined, axis=1)
+            row, total = system.A[..., -1, :], system.b[:, -1]
+            missing = missing_in_sum(row, total, other[:, :-1])
+            refined += factors.solve(factors.towards_sum(missing))
         lower, upper = self.lower[lanes, variables], self.upper[lanes, variables]
         inside = (refined > lower) & (refined < upper)
         accept = optimal & inside.all(axis=1)
@@ -347,7 +361,8 @@ class HouseholderBatch:
     def restart(self, at: Indices) -> None:
         """Start the next attempt of some systems, with all variables at rest."""
         self.attempt[at] += 1
-        self.begin(at, np.full((len(at), self.none), np.nan))
+        at_rest = np.full((len(at), self.none), np.nan)
+        self.begin(at, self.system.take(at), at_rest)
         for array in (self.nit, self.n_updates, self.n_downdates):
             array[at] = 0
         for mask in (self.tried, self.barred):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from .._device.launch import (
     round_up,
 )
 from .inputs import Problem
-from .systems import Systems, strides
+from .systems import Systems
 
 MAX_THREADS = 256
 """Launch bounds of the kernel: the most threads a block may have."""
@@ -148,28 +147,14 @@ def nnls_qr(
     listed : (total, 2) int64 array, optional
         ``ListedSystem`` of ``batch.cuh``.
     """
-    problem, inputs = systems.problem, systems.inputs
-    (m, n), real = problem.shape, problem.dtype.type
+    problem, (workspace, blocks) = systems.problem, memory
     of_block, kernel, _ = _kernel_of(problem, device)
-    workspace, blocks = memory
     kernel(
         (blocks,),
         (of_block.threads,),
         (
-            inputs.A,
-            *inputs.A_offset,
-            *strides(inputs.A, 2),
-            inputs.b,
-            *inputs.b_offset,
-            *strides(inputs.b, 1),
-            np.int64(systems.part.start),
-            np.int64(systems.total),
-            np.int32(m),
-            np.int32(n),
-            real(problem.l1),
-            real(math.sqrt(problem.l2)),
-            real(problem.tolerance),
-            np.int32(min(problem.iteration_limit, 2**31 - 1)),
+            *systems.arguments,
+            problem.dtype.type(problem.tolerance),
             np.int32(listed is not None or problem.start is not None),
             *systems.solution,
             systems.counters,
@@ -182,11 +167,23 @@ def nnls_qr(
     )
 
 
+def is_general(problem: Problem) -> bool:
+    """Whether there is more than x >= 0 and penalties that all variables share."""
+    numbers = isinstance(problem.l1, float) and isinstance(problem.l2, float)
+    has_more = problem.weights is not None or problem.has_sum
+    return has_more or not (problem.is_nnls and numbers)
+
+
+def instance(dtype: np.dtype[Any], general: bool) -> str:
+    """The kernel for problems of a dtype; a simpler one unless they are general."""
+    return f"nnls_qr<{CUDA_TYPES[dtype]}, {str(general).lower()}>"
+
+
 def _kernel_of(problem: Problem, device: Device) -> tuple[BlockShape, Kernel, int]:
     """The shape of a block, the kernel, and its number of resident blocks."""
     rows, n, dtype = problem.rows, problem.shape[1], problem.dtype
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
     of_block = block_of(rows, n, dtype.itemsize, limit)
-    (kernel,) = device.kernels("nnls_qr", (f"nnls_qr<{CUDA_TYPES[dtype]}>",))
+    (kernel,) = device.kernels("nnls_qr", (instance(dtype, is_general(problem)),))
     resident = kernel.resident_blocks(of_block.threads, of_block.shared_bytes)
     return of_block, kernel, resident

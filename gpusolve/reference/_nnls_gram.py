@@ -29,6 +29,7 @@ from ._certificate import (
     data_norm,
     gradient,
     hidden_by_rounding,
+    missing_in_sum,
     residual,
     size,
     size_to_b,
@@ -290,8 +291,16 @@ class ActiveSet:
             slope[j] = 0
         return entered > 0
 
-    def step(self, w: Array) -> tuple[Array, float]:
-        """The step ``H w`` along the passive variables, for their gradient w.
+    def missing(self, x: Array) -> float:
+        """What the passive variables, of values x, lack to the fixed sum."""
+        if not self.system.has_sum:
+            return 0.0
+        total = self.system.b[-1]
+        x = self.rest + self.by_variable(x)
+        return float(missing_in_sum(self.sum_row, total, x))
+
+    def step(self, w: Array, x: Array) -> tuple[Array, float]:
+        """The step ``H w`` from x along the passive variables, for their gradient w.
 
         With a fixed sum, ``w - shift row`` takes the place of w, so that the step leads
         to that sum. The second result is `shift`.
@@ -301,10 +310,7 @@ class ActiveSet:
             return d, 0.0
         row = self.sum_row[self.inverse.passive]
         along = self.inverse.multiply(row)
-        x = self.rest.copy()
-        x[self.inverse.passive] = self.x
-        missing = float(self.system.b[-1] - self.sum_row @ x)
-        shift = float((row @ d - missing) / (row @ along))
+        shift = float((row @ d - self.missing(x)) / (row @ along))
         if not np.isfinite(shift):
             return d, 0.0
         return d - shift * along, shift
@@ -325,7 +331,7 @@ class ActiveSet:
         moved = False
         while self.nit < maxiter:
             self.nit += 1
-            d, shift = self.step(self.passive_w)
+            d, shift = self.step(self.passive_w, self.x)
             if not np.isfinite(d).all():
                 self.status = UNCERTIFIED
                 return moved
@@ -378,9 +384,10 @@ class ActiveSet:
         for _ in range(CORRECTIONS):
             w = gradient(system, witness)[passive]
             limit = self.tol / 2 * data_norm(system, witness)
-            if not (np.abs(w) > limit * system.norm[passive]).any():
+            steep = (np.abs(w) > limit * system.norm[passive]).any()
+            if not steep and not self.missing(self.x + change):
                 break
-            d, shift = self.step(w)
+            d, shift = self.step(w, self.x + change)
             d = np.where(np.isfinite(d), d, 0)
             change += d
             self.multiplier += shift

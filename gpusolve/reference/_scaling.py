@@ -75,7 +75,7 @@ class ScaledSystem(NamedTuple):
     @property
     def rest(self) -> Array:
         """The feasible values next to 0."""
-        return np.asarray(np.clip(0.0, self.lower, self.upper))
+        return np.clip(np.zeros_like(self.lower), self.lower, self.upper)
 
     def take(self, systems: NDArray[np.intp]) -> ScaledSystem:
         """Select systems of a batch; an array that all systems share stays shared."""
@@ -227,8 +227,8 @@ def with_sum(
 
     The sum of the original variables is ``coefficients x`` in the scaled ones.
     """
-    tiny = float(np.finfo(coefficients.dtype).tiny)
-    scale = 1 / np.max(coefficients, axis=-1, initial=tiny, keepdims=True)
+    largest = np.max(coefficients, axis=-1, initial=0, keepdims=True)
+    scale = 1 / np.where(largest > 0, largest, 1)
     row = np.broadcast_to(coefficients * scale, (*A.shape[:-2], A.shape[-1]))
     entry = np.broadcast_to(total[..., None] * scale, (*b.shape[:-1], 1))
     return (

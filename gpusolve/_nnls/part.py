@@ -1,0 +1,125 @@
+"""The arrays of a chunk of the batch, in float64 on the CPU."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._device.arrays import Array
+from ..reference._scaling import ScaledSystem, scale
+from .inputs import Option, Problem
+
+
+def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Array:
+    """The systems of a chunk in float64; an array that all systems share stays shared.
+
+    Parameters
+    ----------
+    array : (..., *core axes) array
+    core : int
+        Number of trailing axes that belong to one system.
+    batch : tuple of int
+        The batch shape, to which the leading axes broadcast.
+    chunk : slice
+        A range of the flattened batch.
+    """
+    shape = array.shape[array.ndim - core :]
+    if math.prod(array.shape[: array.ndim - core]) == 1:
+        return array.reshape(shape).astype(np.float64, copy=False)
+    batch = batch or (1,)
+    full = (*batch, *shape)
+    broadcast = array if array.shape == full else np.broadcast_to(array, full)
+    if len(batch) == 1:
+        part = broadcast[chunk]
+    else:
+        indices = np.unravel_index(np.arange(chunk.start, chunk.stop), batch)
+        part = broadcast[indices]
+    return part.astype(np.float64, copy=False)
+
+
+class Part(NamedTuple):
+    """The arrays of a chunk; those that all systems share have no batch axis."""
+
+    A: Array
+    b: Array
+    lower: Array
+    upper: Array
+    l1: Array
+    l2: Array
+    sum_to: Array | None
+    weights: Array | None
+    start: Array | None
+
+    @classmethod
+    def of(cls, problem: Problem, chunk: slice) -> Part:
+        """The arrays of a chunk of the batch."""
+
+        def part(value: Option | None, core: int) -> Any:
+            array = None if value is None else np.asarray(value, np.float64)
+            if array is None or array.ndim < core:
+                return array
+            return gather(array, core, problem.batch, chunk)
+
+        b = gather(problem.b, 1, problem.batch, chunk)
+        return cls(
+            A=gather(problem.A, 2, problem.batch, chunk),
+            b=np.broadcast_to(b, (chunk.stop - chunk.start, problem.shape[0])),
+            lower=part(problem.lower, 1),
+            upper=part(problem.upper, 1),
+            l1=part(problem.l1, 1),
+            l2=part(problem.l2, 1),
+            sum_to=part(problem.sum_to, 0),
+            weights=part(problem.weights, 1),
+            start=part(problem.start, 1),
+        )
+
+    def take(self, systems: NDArray[np.bool_]) -> Part:
+        """Select systems; what all systems share stays shared."""
+        return Part(
+            *[
+                one if one is None or one.ndim <= axes else one[systems]
+                for one, axes in zip(self, CORE_AXES, strict=True)
+            ]
+        )
+
+    def weighted(self) -> Part:
+        """The systems with weights of 1 and the same solutions."""
+        if self.weights is None:
+            return self
+        root = np.sqrt(self.weights)
+        return self._replace(A=self.A * root[..., None], b=self.b * root, weights=None)
+
+    def is_finite(self) -> NDArray[np.bool_]:
+        """Mask of the systems without NaN, infinity and negative weights."""
+        finite: NDArray[np.bool_] = np.isfinite(self.b).all(axis=-1)
+        finite &= np.isfinite(self.A).all(axis=(-2, -1))
+        for bound in (self.lower, self.upper):
+            finite &= ~np.isnan(bound).any(axis=-1)
+        for penalty in (self.l1, self.l2):
+            finite &= np.isfinite(penalty).all(axis=-1)
+        if self.sum_to is not None:
+            finite &= np.isfinite(self.sum_to)
+        if self.weights is not None:
+            usable = np.isfinite(self.weights) & (self.weights >= 0)
+            finite &= usable.all(axis=-1)
+        return finite
+
+    def scaled(self, dtype: np.dtype[Any]) -> ScaledSystem:
+        """The scaled systems, for solutions in `dtype`; all entries must be finite."""
+        return scale(
+            self.A,
+            self.b,
+            self.l1,
+            self.l2,
+            dtype,
+            bounds=(self.lower, self.upper),
+            weights=self.weights,
+            sum_to=self.sum_to,
+        )
+
+
+CORE_AXES = (2, 1, 1, 1, 1, 1, 0, 1, 1)
+"""The number of axes of each array of `Part` that belong to one system."""
