@@ -376,8 +376,8 @@ struct GramSystem {
         inverse.length = 0;
     }
 
-    /// w = c - G x, from the rows of G of the passive variables. What the l2 penalty adds to passive
-    /// variables is subtracted when they are gathered, by `enter`. Ends without a barrier.
+    /// w = c - G x, from the rows of G of the passive variables. What the l2 penalty adds to
+    /// passive variables is subtracted when they are gathered, by `enter`. Ends without a barrier.
     __device__ void make_gradient() {
         for_each<Team>(options.n, [&](int j) {
             at.w[j] = at.c[j] - combine(at.matrix.G.from(j), options.n, at.x);

@@ -268,7 +268,7 @@ def add_sum_row(columns: Array, norm: Array, column_scale: Array) -> None:
     with np.errstate(invalid="ignore"):
         row = column_scale / column_scale.max(axis=-1, keepdims=True)
     columns[..., -1] = row
-    namespace(norm).hypot(norm, row, out=norm)
+    norm[...] = namespace(norm).sqrt(norm * norm + row * row)
 
 
 def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> None:
