@@ -37,7 +37,10 @@ Integers = NDArray[np.integer[Any]]
 LARGEST = float(np.finfo(np.float64).max / 16)
 """Limit on the penalties of a scaled system."""
 
-BLAS = 48
+EXPONENT_BIAS, MANTISSA_BITS = 1023, 52
+"""The bits of a power of two in float64 are those of its exponent."""
+
+BLAS = 128
 """From this number of columns on, BLAS computes the Gram matrix."""
 
 ROWS_ONLY = 2
@@ -283,6 +286,9 @@ def multiply(H: Array, order: Integers, v: Array, length: int, out: Array) -> No
 @inlined
 def shifted(x: float, power: Any) -> float:
     """``x 2**power``, rounded once."""
+    if abs(power) < 1000:
+        bits = np.int64(int(power + EXPONENT_BIAS) << MANTISSA_BITS)
+        return float(x * bits.view(np.float64))
     exponent: Any = np.int32(power)
     return math.ldexp(x, exponent)
 
@@ -335,11 +341,22 @@ def minus_dot(b: float, a: Array, x: Array, variables: Integers, length: int) ->
 
 
 @inlined
-def write_gram_row(system: System, order: Integers, j: int, out: Array) -> None:
-    """Row j of ``A^T A``."""
-    out[:] = 0
-    rows = len(system.b)
-    add_rows(out, len(out), system.A, order, system.columns[j], rows)
+def write_gram_row(
+    system: System, order: Integers, j: int, width: int, out: Array
+) -> None:
+    """The first elements of row j of ``A^T A``."""
+    for i in range(width):
+        out[i] = 0
+    add_rows(out, width, system.A, order, system.columns[j], len(system.b))
+
+
+@inlined
+def make_gram(system: System, order: Integers, G: Array) -> None:
+    """``A^T A``; its bits are those of single rows."""
+    for j in range(len(G)):
+        write_gram_row(system, order, j, j + 1, G[j])
+        for i in range(j):
+            G[i, j] = G[j, i]
 
 
 @inlined
@@ -348,7 +365,7 @@ def gram_row(system: System, run: ActiveSet, j: int) -> int:
     if run.has_gram:
         return j
     row = int(run.index_at[ROW, run.counts[LENGTH]])
-    write_gram_row(system, run.order, j, run.G[row])
+    write_gram_row(system, run.order, j, run.G.shape[1], run.G[row])
     return row
 
 
@@ -1089,7 +1106,7 @@ def scale_system(batch: Batch, k: int, limits: Limits, system: System) -> bool:
         penalty = l1[j] * b_scale * column_scale
         of[DAMPING, j] = root[j] * column_scale
         of[PENALTY, j] = min(max(penalty, -LARGEST), LARGEST)
-        of[NORM, j] = math.hypot(math.sqrt(of[SQUARE, j]), of[DAMPING, j])
+        of[NORM, j] = math.sqrt(of[SQUARE, j] + of[DAMPING, j] ** 2)
         of[LOWER, j] = rescaled(system, j, lowers[j])
         of[UPPER, j] = rescaled(system, j, uppers[j])
         rest = min(max(0.0, of[LOWER, j]), of[UPPER, j])
@@ -1178,10 +1195,6 @@ def active_set(
     index_at, integers = integers[: 2 * h].reshape((2, h)), integers[2 * h :]
     index_of, integers = integers[: 3 * n].reshape((3, n)), integers[3 * n :]
     order, counts = integers[: m + n], integers[m + n :][:5]
-    for i in range(m + n):
-        order[i] = i
-    for i in range(h):
-        index_at[ROW, i] = i
     numbers = space[:6]
     return ActiveSet(
         *(H, G, has_gram, at, of, index_at, index_of, residuals, numbers, counts),
@@ -1215,8 +1228,7 @@ def solve_all(
                 one_of(batch.A, k), one_of(batch.column_root, k), limits, system
             )
             if kept and has_gram:
-                for j in range(n):
-                    write_gram_row(system, run.order, j, own[j])
+                make_gram(system, run.order, own)
         if scale_system(batch, k, limits, system):
             make_guess(batch, k, system, run, limits)
             solve_one(system, run, limits, results, k)
@@ -1291,7 +1303,9 @@ def nnls_gram(problem: Problem, part: Part) -> tuple[Solution, Mask]:
     kept = 0 if batch.G.shape[1] else n if has_gram else h
     numbers = 2 * m * n + kept * n + h * h + 7 * (h + 1) + 14 * n + 3 * m + 2 * n + 8
     space = np.zeros(numbers)
-    integers = np.zeros(2 * h + 5 * n + m + 5, np.int64)
+    free, order = np.arange(h), np.arange(m + n)
+    zeros = [np.zeros(size, np.int64) for size in (n + h, 3 * n, 5)]
+    integers = np.concatenate([zeros[0], free, zeros[1], order, zeros[2]])
     solution = Solution.blank((systems,), n, np.dtype(np.float64))
     results = Results(
         x=solution.x,
