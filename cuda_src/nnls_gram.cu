@@ -772,6 +772,21 @@ struct GramSystem {
                 square < 0 ? -misfit : misfit};
     }
 
+    /// Whether the sum of x is the fixed one, as far as a certified x is accurate. The certificate
+    /// takes it for granted.
+    __device__ bool keeps_sum() {
+        if (!options.has_sum()) return true;
+        Two sums = AddTwo::identity();
+        for_each<Team>(options.n, [&](int j) {
+            const double term = at.sum_row[j] * at.all_x[j];
+            sums = AddTwo()(sums, {term, fabs(term)});
+        });
+        sums = team.reduce(sums, Called<AddTwo>());
+        const double size = fabs(at.total[0]) + sums.b;
+        return fabs(at.total[0] - sums.a) <=
+               certified<T> * size + rounded_units * Floating<T>::epsilon * magnitude;
+    }
+
     /// Let w and c agree with the true residual. Ends without a barrier.
     __device__ void correct_gradient() {
         multiply_passive_columns(at.residual, at.passive_w);
@@ -835,9 +850,10 @@ struct GramSystem {
             const bool better = kkt < best;
             if (better || refreshes == 0) {
                 best = better ? kkt : best;
-                outcome = {found.certificate.is_good(false, options.tol),
+                const bool keeps = keeps_sum();
+                outcome = {keeps && found.certificate.is_good(false, options.tol),
                            found.certificate.is_hidden(),
-                           found.certificate.is_good(true, options.tol), found.misfit};
+                           keeps && found.certificate.is_good(true, options.tol), found.misfit};
                 store(results, k, found);
             }
             const double tol =

@@ -711,6 +711,7 @@ def test_systems_without_a_solution_end(
     total = np.array([0.5, 0.5, 0.5, 7])
     found = solve(A, b, bounds=(-good, upper), weights=weights, sum_to=total)
     assert found.status[0] == 0
+    assert found.status[3] == 3
     solve(A, b, bounds=(-np.inf, np.where(good, -np.inf, 0)))
 
 
