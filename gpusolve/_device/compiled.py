@@ -40,7 +40,7 @@ def merged(function: Function) -> Function:
     return njit(inline="always", **PART)(function)  # type: ignore[no-any-return]
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def apart(_context: Any) -> Any:
     """Keep the function that calls this one out of its callers.
 
