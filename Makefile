@@ -10,6 +10,10 @@ BIN := $(VENV)/bin
 comma := ,
 GPU_EXTRA := $(if $(shell nvidia-smi -L 2>/dev/null),$(comma)cuda12)
 
+# pip compiles no modules, see below. So each is compiled when it is first imported, not by
+# every process again, as this variable asks for.
+unexport PYTHONDONTWRITEBYTECODE
+
 PARALLEL := -n auto --dist worksteal
 PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 

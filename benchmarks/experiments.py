@@ -11,6 +11,7 @@ Every function returns ``(A, b)`` ready for :func:`gpusolve.nnls`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -93,7 +94,7 @@ def uniform_random(systems: int, size: int = 512, seed: int = 0) -> Systems:
     return rng.random((systems, size, size)), rng.random((systems, size))
 
 
-EXPERIMENTS = {
+EXPERIMENTS: dict[str, Callable[..., Systems]] = {
     "deconvolution": deconvolution,
     "shifted_gaussians": shifted_gaussians,
     "uniform_random": uniform_random,

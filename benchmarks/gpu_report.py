@@ -91,7 +91,7 @@ BENCHMARKS = [
         "blocks.py --sizes 1e4 1e7 --repeats 5",
         "gam.py --quick --sizes 1e4 --repeats 3",
         "sparse.py --sizes 1e4 1e6 --longer 1e6 --repeats 5",
-        "nnls.py",
+        "nnls.py --repeats 3 --budget 0.3",
         "blocks.py",
         "gam.py --sizes 1e5 --repeats 3",
         "gemv.py --repeats 11",

@@ -16,6 +16,7 @@ import importlib.metadata
 import math
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -278,7 +279,7 @@ def command_line() -> str:
     if "--output" in called:
         place = called.index("--output")
         del called[place : place + 2]
-    return " ".join(called)
+    return shlex.join(called)
 
 
 def table_head(*names: str, words: int = 1) -> Iterator[str]:

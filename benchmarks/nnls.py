@@ -1,106 +1,200 @@
-"""Time batched NNLS on the paper's experiments, and SciPy on all cores.
+"""Time batched NNLS and other libraries, and certify what they return.
 
-    python benchmarks/nnls.py --output FILE          # on a GPU if there is one
-    python benchmarks/nnls.py --cpu                  # the CPU path
-    python benchmarks/nnls.py --systems 2 --sizes 40 # small systems
+    python benchmarks/nnls.py --output FILE              # on a GPU if there is one
+    python benchmarks/nnls.py --cpu                      # the CPU path
+    python benchmarks/nnls.py --cases "30 x 10" --systems 1e6
+    python benchmarks/nnls.py --systems 2 --sizes 40     # small experiments
 
-SciPy solves one system per call, in a joblib pool with a process for each core. It is
-timed if joblib is installed. Results are Markdown.
+Other libraries are timed if they are installed, each in a process of its own with a
+limit on its time. Results are Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from experiments import EXPERIMENTS
+from certificates import SAMPLE_ENTRIES, SAMPLE_SYSTEMS, Certifier
+from experiments import PAPER_COUNTS
 from harness import (
     Machine,
     choose,
+    count,
     head,
     publish,
     row,
     table_head,
+    three_digits,
     timing_parser,
+    to_host,
 )
-from scipy.optimize import nnls as scipy_nnls
+from nnls_cases import CASES, Case, experiments
+from nnls_peer_process import PATIENCE, Answer, PeerProcess
+from nnls_peers import OPTAX_STEPS, distributions, installed
+from numpy.typing import NDArray
 
 import gpusolve
 from gpusolve._device.threads import cores
 
-SIZES: dict[str, list[int | None]] = {"cuda": [None], "cpu": [None], "emulator": [20]}
-"""Rows and columns of a system; None is the paper's size."""
+Array = NDArray[Any]
+
+EMULATED_SIZE = 20
+"""Rows and columns of a system on the emulator."""
 
 
-def scipy_seconds(machine: Machine, A: Any, b: Any) -> float | None:
-    """Time SciPy on every system; None without joblib or without peers."""
-    if not machine.peers or find_spec("joblib") is None:
-        return None
-    from joblib import Parallel, delayed
-
-    matrices = np.broadcast_to(A, (len(b), *A.shape[-2:]))
-    with Parallel(n_jobs=cores()) as pool:
-
-        def solve_all() -> Any:
-            systems = zip(matrices, b, strict=True)
-            return pool(delayed(scipy_nnls)(*system) for system in systems)
-
-        return machine.timing(solve_all, on_host=True).median
+# ---- measuring -----------------------------------------------------------------------
 
 
-def rows(machine: Machine, systems: int, size: int | None) -> Iterator[str]:
-    """The table's rows for one size."""
-    for name, make in EXPERIMENTS.items():
-        A, b = make(systems) if size is None else make(systems, size=size)
-        scipy = scipy_seconds(machine, A, b)
-        for dtype in (np.float64, np.float32):
-            given = (machine.xp.asarray(array.astype(dtype)) for array in (A, b))
-            first, ours, result = machine.timing(partial(gpusolve.nnls, *given))
-            yield row(
-                *(name, np.dtype(dtype), len(b), A.shape[-1]),
-                *(f"{first:.3f}", f"{ours:.3f}"),
-                *((f"{scipy:.3f}", f"{ours / scipy:.2f}") if scipy else ("", "")),
-                f"{float(result.n_updates.mean()):.1f}",
-                f"{float(result.n_downdates.mean()):.1f}",
-                f"{float(result.kkt.max()) / np.finfo(dtype).eps:.1f}",
-            )
+class Ours(NamedTuple):
+    """What gpusolve made of a batch; the certifier judges all answers to it."""
+
+    first_call: float
+    answer: Answer
+    result: Any
+    certifier: Certifier
 
 
-ABOUT = """\
-Times in seconds for all systems. Updates and downdates are the columns appended to and
-removed from the factorisation, per system; kkt is the largest certificate.
+def ours(machine: Machine, A: Array, b: Array) -> Ours:
+    given = (machine.xp.asarray(array) for array in (A, b))
+    first_call, seconds, result = machine.timing(partial(gpusolve.nnls, *given))
+    x = to_host(result.x)
+    answer = Answer(seconds / len(x), x)
+    return Ours(first_call, answer, result, Certifier(A, b, x))
+
+
+# ---- the table -----------------------------------------------------------------------
+
+
+def path(machine: Machine) -> str:
+    """What solves the systems."""
+    if machine.name == "cpu":
+        numba = find_spec("gpusolve._nnls.nnls_gram_numba") and find_spec("numba")
+        return "Numba on the CPU" if numba else "NumPy on the CPU"
+    return "CUDA" if machine.cupy else "the emulator"
+
+
+def cell(answer: Answer, certifier: Certifier, systems: int) -> str:
+    """Seconds and the certificate, or the reason why there are none."""
+    solved = len(answer.x)
+    if not solved:
+        return answer.note
+    part = f"{solved:,} solved" if solved < systems else ""
+    details = filter(None, (f"{certifier.worst(answer.x):.0e}", part, answer.note))
+    return f"{three_digits(systems * answer.seconds)} ({', '.join(details)})"
+
+
+def ratio(answer: Answer, other: Answer | None, workers: int = 1) -> str:
+    """The time of an answer over that of another one, shared by some workers."""
+    if other is None or not len(other.x):
+        return ""
+    return f"{answer.seconds * workers / other.seconds:.2f}"
+
+
+def line(
+    machine: Machine, case: Case, systems: int, peers: Iterable[PeerProcess]
+) -> str:
+    """The table's line for a batch."""
+    A, b = case.make(systems)
+    double = ours(machine, A, b)
+    single = ours(machine, A.astype(np.float32), b.astype(np.float32))
+    theirs = {process.peer.name: process.solve(A, b) for process in peers}
+    return row(
+        *(case.name, f"{systems:,}", three_digits(double.first_call)),
+        *(cell(one.answer, one.certifier, systems) for one in (double, single)),
+        f"{float(double.result.n_updates.mean()):.1f}",
+        f"{float(double.result.n_downdates.mean()):.1f}",
+        ratio(double.answer, theirs.get("SciPy"), cores()),
+        ratio(double.answer, theirs.get("joblib")),
+        *(cell(answer, double.certifier, systems) for answer in theirs.values()),
+    )
+
+
+PAPER = "; ".join(
+    f"{counts.updates:.1f} and {counts.downdates:.1f} for {name}"
+    for name, counts in PAPER_COUNTS.items()
+)
+
+ABOUT = f"""\
+A cell contains seconds for all systems and, in brackets, the certificate: an upper
+bound on the excess of `|b - A x|` relative to |b|. It is the largest of a sample: the
+first systems, with {SAMPLE_ENTRIES:,} entries together, at most {SAMPLE_SYSTEMS:,}. The
+witness is the residual of gpusolve's answer. Negative entries of x count as 0.
+
+gpusolve is timed in float64 and in float32, other libraries in float64. "/ SciPy" is
+gpusolve's time in float64 divided by that of the loop over SciPy and multiplied by the
+number of cores: below 1, it is faster than SciPy on all cores could be. "/ joblib" is
+that time divided by joblib's.
+
+"Updates" and "downdates" are the columns that enter and leave the passive set, per
+system. The paper has {PAPER}.
+"""
+
+ABOUT_PEERS = f"""\
+The other libraries: SciPy in a loop on one core; joblib, a pool with SciPy on each
+core; fnnlsEigen in a loop on one core; jaxnnls, an interior-point method; optax,
+accelerated gradients with {OPTAX_STEPS} steps; cuML. Each has {{budget:g}} s for a
+batch. If all systems take longer, it solves the first ones, "solved" says how many, and
+the time is scaled to all. It is stopped if it does not return in {{limit:g}} s:
+fnnlsEigen does not for a few systems of the second experiment.
 """
 
 
-def report(machine: Machine, systems: int, sizes: list[int | None]) -> Iterator[str]:
+def report(
+    machine: Machine, cases: list[Case], systems: list[int] | None, budget: float
+) -> Iterator[str]:
     """The report, line by line as it is measured."""
-    yield from head("NNLS", machine, "joblib")
+    libraries = installed() if machine.peers else []
+    yield from head("NNLS", machine, *distributions())
+    yield f"gpusolve's path: {path(machine)}.\n"
     yield ABOUT
+    if libraries:
+        yield ABOUT_PEERS.format(budget=budget, limit=PATIENCE * budget)
     yield from table_head(
-        *("experiment", "dtype", "systems", "size", "first call s", "gpusolve s"),
-        *("SciPy s", "ratio", "updates", "downdates", "max kkt / eps"),
-        words=2,
+        *("case", "systems", "first call s", "gpusolve float64", "gpusolve float32"),
+        *("updates", "downdates", "/ SciPy", "/ joblib"),
+        *(peer.name for peer in libraries),
     )
-    for size in sizes:
-        yield from rows(machine, systems, size)
+    with ExitStack() as stack:
+        peers = [stack.enter_context(PeerProcess(one, budget)) for one in libraries]
+        for case in cases:
+            more = case.on_gpu if machine.cupy else ()
+            for number in systems or case.systems + more:
+                yield line(machine, case, number, peers)
+
+
+# ---- the command line ----------------------------------------------------------------
+
+
+def chosen(pattern: str, sizes: list[int] | None) -> list[Case]:
+    """The cases whose name matches; with `sizes`, the experiments of these sizes."""
+    cases = [one for size in sizes for one in experiments(size)] if sizes else CASES
+    return [case for case in cases if re.search(pattern, case.name)]
 
 
 def arguments() -> argparse.Namespace:
-    sizes = "rows and columns of a system instead of the paper's"
+    sizes = "rows and columns of a system: only the experiments, in these sizes"
     made = timing_parser(__doc__, sizes, repeats=5)
-    made.add_argument("--systems", type=int, default=48)
+    made.add_argument("--systems", type=count, nargs="+", help="instead of each case's")
+    made.add_argument("--cases", default="", metavar="REGEX", help="names of the cases")
+    budget = "seconds for another library and a batch"
+    made.add_argument("--budget", type=float, default=1.0, help=budget)
     return made.parse_args()
 
 
 def main() -> None:
     options = arguments()
     machine = choose(options.emulate, options.cpu, options.repeats, options.peers)
-    sizes = options.sizes or SIZES[machine.name]
-    publish(report(machine, options.systems, sizes), options.output)
+    if machine.name == "emulator" and options.sizes is None:
+        options.sizes = [EMULATED_SIZE]
+    cases = chosen(options.cases, options.sizes)
+    lines = report(machine, cases, options.systems, options.budget)
+    publish(lines, options.output)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python benchmarks/nnls_accuracy.py              # a million systems
     python benchmarks/nnls_accuracy.py --systems 50000 --method qr --cpu
     python benchmarks/nnls_accuracy.py --systems 10000 --emulate
+    python benchmarks/nnls_accuracy.py --bounds     # with bounds and all other options
 
 The excess is ``|b - A x|`` minus that of the reference, over ``|b|``. The reference is
 the better one of SciPy and, up to 8 columns, of all supports. A system fails if its
@@ -47,6 +48,7 @@ from gpusolve._device.launch import ceil_div
 from gpusolve._device.threads import cores, one_blas_thread
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+import bounded_systems
 from degenerate_systems import (
     BATCH,
     allowance,
@@ -73,17 +75,25 @@ class Solver(NamedTuple):
     method: str
     dtype: str
 
+    bounds: bool = False
+
     @property
     def limit(self) -> float:
         return LIMITS[self.dtype]
 
-    def __call__(self, A: Array, b: Array) -> tuple[Array, Array, Array]:
+    def __call__(
+        self, A: Array, b: Array, bounds: Any = (0.0, np.inf), **options: Any
+    ) -> tuple[Array, Array, Array]:
         """x, kkt and status as NumPy arrays."""
         if self.machine == "cuda":
             import cupy
 
-            A, b = cupy.asarray(A), cupy.asarray(b)
-        result = gpusolve.nnls(A, b, method=self.method)
+            A, b, *bounds = map(cupy.asarray, (A, b, *bounds))
+            options = {
+                name: None if one is None else cupy.asarray(one)
+                for name, one in options.items()
+            }
+        result = gpusolve.lsq_linear(A, b, bounds, method=self.method, **options)
         return to_host(result.x), to_host(result.kkt), to_host(result.status)
 
 
@@ -125,6 +135,8 @@ class Tally:
 
 def measure(index: int, seed: int, solver: Solver) -> tuple[str, Tally, list[Failure]]:
     """Solve and judge one batch."""
+    if solver.bounds:
+        return measure_bounded(index, seed, solver)
     family, A, b = batch(index, seed)
     A, b = A.astype(solver.dtype), b.astype(solver.dtype)
     x, kkt, status = solver(A, b)
@@ -148,6 +160,39 @@ def measure(index: int, seed: int, solver: Solver) -> tuple[str, Tally, list[Fai
     )
     failures = [
         Failure(family, over[k], allowed[k], int(status[k]), A[k], b[k], x[k])
+        for k in np.flatnonzero(failed)
+    ]
+    return family, tally, failures
+
+
+def measure_bounded(
+    index: int, seed: int, solver: Solver
+) -> tuple[str, Tally, list[Failure]]:
+    """Solve and judge one batch of systems with bounds."""
+    family, given = bounded_systems.random_systems(index, seed, largest=4)
+    given = given.rounded(solver.dtype)
+    A, b = given.A.astype(solver.dtype), given.b.astype(solver.dtype)
+    x, kkt, status = solver(A, b, **given.options())
+    with one_blas_thread():
+        over = bounded_systems.excess(given, x.astype(np.float64))
+        scipy = np.zeros(len(b))
+        if given.sum_to is None and not given.l1.any():
+            scipy = bounded_systems.excess(given, bounded_systems.by_bvls(given))
+    failed = over > solver.limit
+    tally = Tally(
+        systems=len(b),
+        above=int(failed.sum()),
+        failed=int(failed.sum()),
+        silent=int((failed & (status == 0)).sum()),
+        below=int((over < -solver.limit).sum()),
+        scipy_failed=int((scipy > solver.limit).sum()),
+        statuses=Counter(status.tolist()),
+        worst=float(over.max()),
+        worst_failed=float(over[failed].max(initial=-np.inf)),
+        worst_kkt=float(kkt.max()),
+    )
+    failures = [
+        Failure(family, over[k], 0.0, int(status[k]), A[k], b[k], x[k])
         for k in np.flatnonzero(failed)
     ]
     return family, tally, failures
@@ -204,7 +249,7 @@ def tally_families(
 
 def report(machine: Machine, options: argparse.Namespace) -> Iterator[str]:
     """The report in Markdown."""
-    solver = Solver(machine.name, options.method, options.dtype)
+    solver = Solver(machine.name, options.method, options.dtype, options.bounds)
     yield from head("Accuracy of NNLS on degenerate systems", machine)
     begin = time.perf_counter()
     tallies, failures = tally_families(
@@ -226,6 +271,9 @@ def arguments() -> argparse.Namespace:
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--method", choices=("auto", "qr", "gram"), default="auto")
     made.add_argument("--dtype", choices=tuple(LIMITS), default="float64")
+    made.add_argument(
+        "--bounds", action="store_true", help="systems with bounds and other options"
+    )
     made.add_argument("--jobs", type=int, default=cores(), help="processes")
     made.add_argument("--save", type=Path, help="an .npz for the systems that fail")
     return made.parse_args()

@@ -1,4 +1,4 @@
-// The certificate of a solution of non-negative least squares, from sums over its rows and
+// The certificate of a solution of least squares within bounds, from sums over its rows and
 // variables. See gpusolve/reference/_certificate.py. All values are in scaled variables.
 
 #pragma once
@@ -10,7 +10,7 @@ enum NnlsStatus : int { converged = 0, iteration_limit = 1, not_finite = 2, unce
 enum NnlsMethod : unsigned char { by_gram = 0, by_qr = 1 };
 
 /// The largest `kkt` of a certified solution, and what rounding x may add to it, in units of
-/// eps sum |a_k| x_k / |b|.
+/// eps sum |a_k x_k| / `magnitude`.
 template <class T>
 constexpr T certified = sizeof(T) == 4 ? T(1e-4) : T(1e-10);
 constexpr int rounded_units = 8;
@@ -18,7 +18,7 @@ constexpr int rounded_units = 8;
 /// Limit on `angle`, and on `by_x`, in eps, below which no method improves x.
 constexpr int convincing_units = 4;
 
-/// Limit on the change of A x due to rounding x, relative to |b|.
+/// Limit on the change of A x due to rounding x, relative to `magnitude`.
 template <class T>
 constexpr T hidden = sizeof(T) == 4 ? T(1e-3) : T(1e-6);
 
@@ -27,12 +27,17 @@ template <class T, class Real>
 struct Certificate {
     Real by_x, angle, size_to_b;
 
-    /// Parameters: |y - (b - A x)|, sum x_k dual[k], the largest violation of a column's optimality
-    /// condition per column norm, |y|, |b|, sum |a_k| x_k; y is the witness.
-    __device__ Certificate(Real apart, Real gap, Real slope, Real length, Real b_norm, Real size)
-        : by_x(ratio(apart + min(ratio(fabs(gap), length), length), b_norm)),
-          angle(min(ratio(slope, length), ratio(length, b_norm))),
-          size_to_b(ratio(size, b_norm)) {}
+    /// Parameters: |y - (b - A x)|; sum (x_k - p_k) dual[k], where p_k is the bound next to x_k;
+    /// the largest violation of a variable's optimality condition per column norm; |y|; |b|, plus
+    /// the size of A x if x has to be different from 0; sum |a_k x_k|; how much the penalties of x
+    /// are above their minimum within the bounds. y is the witness.
+    __device__ Certificate(Real apart, Real gap, Real slope, Real length, Real magnitude, Real size,
+                           Real room = 0)
+        : size_to_b(ratio(size, magnitude)) {
+        const Real limit = room > 0 ? square_root(length * length + 2 * room) : length;
+        by_x = ratio(apart + min(ratio(fabs(gap), length), limit), magnitude);
+        angle = min(ratio(slope, length), ratio(limit, magnitude));
+    }
 
     __device__ Real kkt() const { return by_x + angle; }
 

@@ -2,21 +2,30 @@
 //
 // Columns are multiplied by powers of two, which is exact. `scale_columns` in nnls_gram.cu writes
 // large matrices to global memory; small ones are scaled by the team or the block that needs them,
-// into shared memory.
+// into shared memory. Rows are multiplied by the roots of their weights. If the sum of x is fixed,
+// a last row says so. The l2 penalty is no part of the matrices: it may differ between systems.
 
 #pragma once
 
 #include "floating.cuh"
 #include "team.cuh"
+#include "variables.cuh"
 
 /// Arguments that are the same for all systems.
 struct GramOptions {
-    int m, n;
-    double l1, root_l2, tol;
+    int m, n, kind;
+    double l1, tol;
     int maxiter;
 
-    __device__ bool has_ridge() const { return root_l2 > 0; }
-    __device__ int rows() const { return m + (has_ridge() ? n : 0); }
+    __device__ bool has_ridge() const { return kind & with_ridge; }
+    __device__ bool has_sum() const { return kind & with_sum; }
+    /// Whether there is more than non-negative x, with the same penalties everywhere.
+    __device__ bool has_bounds() const { return kind & with_bounds; }
+
+    /// Rows of the matrix: the given ones, and that of a fixed sum.
+    __device__ int height() const { return m + (has_sum() ? 1 : 0); }
+    /// The same, and the rows of the l2 penalty.
+    __device__ int rows() const { return height() + (has_ridge() ? n : 0); }
     __device__ int capacity() const { return min(rows(), n); }
 };
 
@@ -25,10 +34,10 @@ template <class Team>
 struct GramMatrix {
     using Reals = Vector<double, Team>;
 
-    Reals columns;  // n x leading, without the rows of the l2 penalty
+    Reals columns;  // n x leading
     long long leading;
-    Reals G;             // n x n, with the l2 penalty
-    Reals norm;          // n: norms of the columns, with the l2 penalty
+    Reals G;             // n x n
+    Reals norm;          // n: norms of the columns; infinite if an entry is not finite
     Reals column_scale;  // n: powers of two
 
     /// Refer to one of the matrices in global memory.
@@ -36,8 +45,8 @@ struct GramMatrix {
                           const double* all_G, const double* all_norm,
                           const double* all_column_scale) {
         const long long first = which * options.n;
-        leading = options.m;
-        columns.first = const_cast<double*>(all_columns) + first * options.m;
+        leading = options.height();
+        columns.first = const_cast<double*>(all_columns) + first * leading;
         G.first = const_cast<double*>(all_G) + first * options.n;
         norm.first = const_cast<double*>(all_norm) + first;
         column_scale.first = const_cast<double*>(all_column_scale) + first;
@@ -45,7 +54,8 @@ struct GramMatrix {
 
     /// Allocate the arrays of a team that scales its matrix itself.
     __device__ void place(TeamMemory<Team> memory, const GramOptions& options) {
-        leading = options.m | 1;  // odd, so that neighbouring columns start in different banks
+        leading =
+            options.height() | 1;  // odd, so that neighbouring columns start in different banks
         columns = memory.template take<double>(leading * options.n);
         G = memory.template take<double>(static_cast<long long>(options.n) * options.n);
         norm = memory.template take<double>(options.n);
@@ -53,17 +63,15 @@ struct GramMatrix {
     }
 };
 
-/// The matrix of a system as it was given. Strides are in elements.
+/// The matrix of a system as it was given, and the weights of its rows. Strides are in elements.
 template <class T>
 struct GivenMatrix {
     const T* A;
     long long row_stride, column_stride;
+    RootWeights<T> weights;
 
     __device__ double operator()(int i, int j) const {
-        return A[i * row_stride + j * column_stride];
-    }
-    __device__ GivenMatrix of(long long offset) const {
-        return {A + offset, row_stride, column_stride};
+        return weights.times(static_cast<double>(A[i * row_stride + j * column_stride]), i);
     }
 };
 
@@ -75,18 +83,17 @@ __device__ __forceinline__ double scaled_by(double value, double scale) {
     return scale > 0 ? value * scale : 0;
 }
 
-/// The norm of a column, with its row of the l2 penalty; infinite if an entry is not finite.
-__device__ __forceinline__ double norm_of(double squares, double root_l2, double scale) {
-    const double damping = root_l2 * scale;
-    return scale > 0 ? square_root(squares + damping * damping) : Floating<double>::infinity();
+/// The norm of a column; infinite if an entry is not finite.
+__device__ __forceinline__ double norm_of(double squares, double scale) {
+    return scale > 0 ? square_root(squares) : Floating<double>::infinity();
 }
 
 /// Scale a matrix into shared memory, and compute G and the norms. `Workers` do it: the team, or
 /// the block if its teams have the same matrix. Ends with a barrier.
 template <class Workers, class T, class Team>
 __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions& options,
-                             GivenMatrix<T> given) {
-    const int m = options.m, n = options.n;
+                             GivenMatrix<T> given, const Variables& variables) {
+    const int m = options.m, n = options.n, height = options.height();
     const bool by_rows = given.column_stride < given.row_stride;
     for_each<Workers>(m * n, [&](int e) {
         const int i = by_rows ? e / n : e % m, j = by_rows ? e % n : e / m;
@@ -95,7 +102,7 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions& opti
     Workers::sync();
     for_each<Workers>(n, [&](int j) {
         const auto column = at.columns.from(at.leading * j);
-        double largest = options.root_l2, squares = 0;
+        double largest = variables.root_l2(j), squares = 0;
         for (int i = 0; i < m; ++i) largest = MaxMagnitude<double>()(largest, magnitude(column[i]));
         const double scale = scale_of(largest);
         for (int i = 0; i < m; ++i) {
@@ -103,16 +110,25 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions& opti
             squares += column[i] * column[i];
         }
         at.column_scale[j] = scale;
-        at.norm[j] = norm_of(squares, options.root_l2, scale);
+        at.norm[j] = norm_of(squares, scale);
     });
     Workers::sync();
+    if (options.has_sum()) {
+        for_each<Workers>(n, [&](int j) {
+            double largest = 0;
+            for (int k = 0; k < n; ++k) largest = max(largest, at.column_scale[k]);
+            const double entry = at.column_scale[j] / largest;
+            at.columns[at.leading * j + m] = entry;
+            at.norm[j] = square_root(at.norm[j] * at.norm[j] + entry * entry);
+        });
+        Workers::sync();
+    }
     for_each<Workers>(n * n, [&](int e) {
         const auto one = at.columns.from(at.leading * (e / n));
         const auto other = at.columns.from(at.leading * (e % n));
         double sum = 0;
-        for (int i = 0; i < m; ++i) sum += one[i] * other[i];
-        const double damping = e / n == e % n ? options.root_l2 * at.column_scale[e / n] : 0;
-        at.G[e] = sum + damping * damping;
+        for (int i = 0; i < height; ++i) sum += one[i] * other[i];
+        at.G[e] = sum;
     });
     Workers::sync();
 }

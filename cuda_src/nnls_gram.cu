@@ -1,12 +1,21 @@
-// Batched non-negative least squares from Gram matrices: for every system k
+// Batched least squares within bounds from Gram matrices: for every system k
 //
-//     x_k = argmin over x >= 0 of |A_k x - b_k|^2 / 2 + l1 sum(x) + l2 |x|^2 / 2
+//     x_k = argmin of |W_k^(1/2) (A_k x - b_k)|^2 / 2 + sum_j (l1_j x_j + l2_j x_j^2 / 2)
+//           over lower <= x <= upper, and optionally with a fixed sum of x
+//
+// Non-negative least squares is the case without upper bounds, weights and sum.
 //
 // Source. Lawson & Hanson's active-set method (Algorithm 1 of Luo & Duraiswami, "Efficient Parallel
-// Non-Negative Least Squares on Multi-Core Architectures") on G = A^T A and the inverse H of its
-// passive part, which is updated by rank one. Several variables enter at once. The specification in
-// NumPy is gpusolve/reference/_nnls_gram.py, class ActiveSet; both use the same names for the
-// steps.
+// Non-Negative Least Squares on Multi-Core Architectures"), with upper bounds Stark & Parker's, on
+// G = A^T A and the inverse H of its passive part, which is updated by rank one. Several variables
+// enter at once. The specification in NumPy is gpusolve/reference/_nnls_gram.py, class ActiveSet;
+// both use the same names for the steps.
+//
+// Bounds. A variable that is not passive rests at a bound, or at 0 if it is free. What resting
+// variables fit is subtracted from c. For non-negative least squares that is 0, and costs nothing.
+//
+// Fixed sum. It is one more row of A. The element of a residual in this row is free: it is minus
+// the multiplier of the constraint, and is kept in `residual` from one residual to the next.
 //
 // Mapping. One team solves one system at a time: a thread, a warp, a block or the whole grid, by
 // the size of the system (team.cuh).
@@ -97,27 +106,59 @@ struct GramArrays {
 
     GramMatrix<Team> matrix;
     PassiveInverseArrays<Team> inverse;
-    Reals c, w;          // n: A^T b - penalty, corrected; the negative gradient
+    Reals c;             // n: A^T (b - A rest) - penalty, corrected
+    Reals w, along;      // n: the negative gradient; H row
     Reals slope, all_x;  // n: w / norm of variables that may enter; x by variable
+    Reals row;           // the same: the passive entries of the row of a fixed sum
     Reals residual;      // rows: b - A x
     Reals witness;       // rows
     Reals x, passive_w;  // capacity: of the passive variables, by position
     Reals d, g;          // capacity: the step to the solution; part of a column of G
     Reals u, change;     // capacity: coefficients of a projection; the correction of x
+    Reals end;           // the same: the bounds that the step reaches
+    Reals norm;          // n: norms of the columns with the l2 penalty
+    // With an l2 penalty:
+    Reals damping;  // n: its root in the scaled variables
+    // With bounds:
+    Reals lower, upper;  // n
+    Reals rest;          // n: the values of variables that are not passive, and 0
+    Reals penalties;     // n: l1 in the scaled variables
+    // With a fixed sum:
+    Reals sum_row;  // n: its row of the matrix
+    Reals total;    // 1: its entry of b
 
     /// Allocate the vectors; their bytes are computed by the host.
     __device__ void place(TeamMemory<Team>& memory, const GramOptions& options) {
         const int n = options.n, rows = options.rows(), capacity = options.capacity();
         c = memory.template take<double>(n);
-        w = memory.template take<double>(n);
-        slope = all_x = memory.template take<double>(n);
+        w = along = memory.template take<double>(n);
+        slope = all_x = row = memory.template take<double>(n);
         residual = memory.template take<double>(rows);
         witness = memory.template take<double>(rows);
         x = memory.template take<double>(capacity);
         passive_w = memory.template take<double>(capacity);
         d = g = memory.template take<double>(capacity);
-        u = change = memory.template take<double>(capacity);
+        u = change = end = memory.template take<double>(capacity);
         inverse.variables = memory.template take<int>(capacity);
+        if (options.has_ridge()) {
+            norm = memory.template take<double>(n);
+            damping = memory.template take<double>(n);
+        }
+        if (options.has_bounds()) {
+            lower = memory.template take<double>(n);
+            upper = memory.template take<double>(n);
+            rest = memory.template take<double>(n);
+            penalties = memory.template take<double>(n);
+        }
+        if (options.has_sum()) {
+            sum_row = memory.template take<double>(n);
+            total = memory.template take<double>(1);
+        }
+    }
+
+    /// Refer to the norms of the matrix, unless the team has its own.
+    __device__ void refer_to_norms(const GramOptions& options) {
+        if (!options.has_ridge()) norm = matrix.norm;
     }
 };
 
@@ -150,15 +191,26 @@ __device__ __noinline__ double combine(Vector<double, Team> rows, long long step
     return sum;
 }
 
-/// `start` minus the same, in twice the working precision.
+/// `start` minus the same, in twice the working precision. The variables are the first ones if
+/// `variables` is null.
 template <class Team>
 __device__ __noinline__ double subtract_accurately(double start, Vector<double, Team> rows,
                                                    long long step, Vector<int, Team> variables,
                                                    int length, Vector<double, Team> y) {
     Twofold<double> sum{start, 0};
-    for (int p = 0; p < length; ++p)
-        sum = AddTwofold<double>()(sum, two_product(rows[variables[p] * step], -y[p]));
+    for (int p = 0; p < length; ++p) {
+        if (y[p] == 0) continue;
+        const int j = variables.first == nullptr ? p : variables[p];
+        sum = AddTwofold<double>()(sum, two_product(rows[j * step], -y[p]));
+    }
     return sum.high + sum.low;
+}
+
+/// out[i] -= factor * in[i]. A thread computes the elements of its rank.
+template <class Team>
+__device__ __noinline__ void subtract_multiple(Vector<double, Team> out, int count, double factor,
+                                               Vector<double, Team> in) {
+    for_each<Team>(count, [&](int i) { out[i] -= factor * in[i]; });
 }
 
 template <class T, class Team>
@@ -169,19 +221,42 @@ struct GramSystem {
     const GramOptions& options;
     const GramArrays<Team>& at;
     PassiveInverse<Team> inverse;
-    const T* given_b;
+    const T* unscaled_b;
     long long b_stride;
+    RootWeights<T> weights;
 
-    double b_scale, b_norm;
+    double b_scale, magnitude;  // of b, and of A x if x has to be different from 0
     NnlsStatus status;
     int nit, n_updates, n_downdates;
 
-    __device__ double b(int i) const { return given_b[i * b_stride] * b_scale; }
-    __device__ double damping(int j) const { return options.root_l2 * at.matrix.column_scale[j]; }
-    __device__ double penalty(int j) const {
-        return min(options.l1 * b_scale * at.matrix.column_scale[j],
-                   Floating<double>::largest() / 16);
+    /// Element i of the weighted b, before it is scaled.
+    __device__ double given_b(int i) const {
+        return weights.times(static_cast<double>(unscaled_b[i * b_stride]), i);
     }
+    __device__ double scaled_l1(double l1, int j) const {
+        return min(l1 * b_scale * at.matrix.column_scale[j], Floating<double>::largest() / 16);
+    }
+    __device__ double penalty(int j) const {
+        return options.has_bounds() ? at.penalties[j] : scaled_l1(options.l1, j);
+    }
+    /// What the l2 penalty adds to the square of a column's norm.
+    __device__ double ridge(int j) const {
+        return options.has_ridge() ? at.damping[j] * at.damping[j] : 0;
+    }
+
+    __device__ double lower(int j) const { return options.has_bounds() ? at.lower[j] : 0; }
+    __device__ double upper(int j) const {
+        return options.has_bounds() ? at.upper[j] : Floating<double>::infinity();
+    }
+    __device__ double rest(int j) const { return options.has_bounds() ? at.rest[j] : 0; }
+    /// Whether a value of the passive variable at position p is between its bounds.
+    __device__ bool is_inside(double value, int p) const {
+        if (!options.has_bounds()) return value > 0;
+        return value > at.lower[variable(p)] && value < at.upper[variable(p)];
+    }
+
+    /// Whether row i of a residual is not that of a fixed sum.
+    __device__ bool is_data(int i) const { return !(options.has_sum() && i == options.m); }
     __device__ Reals gram(int j) const {
         return at.matrix.G.from(static_cast<long long>(options.n) * j);
     }
@@ -189,17 +264,17 @@ struct GramSystem {
 
     /// The gradient along variable j for a residual, from the product of column and residual.
     __device__ double gradient(double product, int j, Reals residual) const {
-        if (options.has_ridge()) product += damping(j) * residual[options.m + j];
+        if (options.has_ridge()) product += at.damping[j] * residual[options.height() + j];
         return product - penalty(j);
     }
 
     /// out = A^T residual. Ends without a barrier.
     __device__ void multiply_columns(Reals residual, Reals out) const {
-        ::multiply_columns<Team>(at.matrix.columns, at.matrix.leading, options.m, {nullptr},
+        ::multiply_columns<Team>(at.matrix.columns, at.matrix.leading, options.height(), {nullptr},
                                  options.n, residual, out);
     }
     __device__ void multiply_passive_columns(Reals residual, Reals out) const {
-        ::multiply_columns<Team>(at.matrix.columns, at.matrix.leading, options.m,
+        ::multiply_columns<Team>(at.matrix.columns, at.matrix.leading, options.height(),
                                  at.inverse.variables, inverse.length, residual, out);
     }
 
@@ -207,6 +282,9 @@ struct GramSystem {
     __device__ double combine(Reals rows, long long step, Reals y) const {
         return ::combine<Team>(rows, step, at.inverse.variables, inverse.length, y);
     }
+
+    /// Whether this thread has element i of vectors.
+    static __device__ bool owns(int i) { return i % Team::size() == Team::rank(); }
 
     /// The sum of f(i) over the elements of this thread, and then over the team.
     template <class Term>
@@ -217,23 +295,27 @@ struct GramSystem {
         return team.reduce(result, Called<Add<double>>());
     }
 
-    /// Compute b's scale and c = A^T b - penalty. False if an entry is not finite.
-    __device__ bool load() {
+    /// Compute b's scale and c = A^T (b - A rest) - penalty. False if an entry is not finite.
+    __device__ bool load(const Variables& variables) {
         double largest = 0, largest_norm = 0;
         for_each<Team>(options.m, [&](int i) {
-            largest = MaxMagnitude<double>()(largest,
-                                             magnitude(static_cast<double>(given_b[i * b_stride])));
+            largest = MaxMagnitude<double>()(largest, ::magnitude(given_b(i)));
         });
         for_each<Team>(options.n, [&](int j) {
-            largest_norm = MaxMagnitude<double>()(largest_norm, magnitude(at.matrix.norm[j]));
+            largest_norm = MaxMagnitude<double>()(largest_norm, ::magnitude(at.matrix.norm[j]));
+            if (options.has_bounds() && !variables.are_finite(j))
+                largest_norm = Floating<double>::infinity();
         });
         largest = team.reduce(largest, Called<MaxMagnitude<double>>());
         largest_norm = team.reduce(largest_norm, Called<MaxMagnitude<double>>());
         if (!(max(largest, largest_norm) < Floating<double>::infinity())) return false;
         b_scale = inverse_power_of_two(largest);
-        b_norm = square_root(sum(options.rows(), [&](int i) {
-            const double value = i < options.m ? b(i) : 0;
+        scale_variables(variables);
+        magnitude = square_root(sum(options.rows(), [&](int i) {
+            const double value =
+                i < options.m ? given_b(i) * b_scale : (is_data(i) ? 0 : at.total[0]);
             at.witness[i] = value;
+            if (!is_data(i)) at.residual[i] = 0;
             return value * value;
         }));
         multiply_columns(at.witness, at.c);
@@ -241,23 +323,75 @@ struct GramSystem {
         for_each<Team>(options.n, [&](int j) { at.c[j] = gradient(at.c[j], j, at.witness); });
         status = converged;
         nit = n_updates = n_downdates = inverse.length = 0;
+        if (options.has_bounds()) {
+            for (int j = 0; j < options.n; ++j) place(j, 0, clipped(0.0, at.lower[j], at.upper[j]));
+            magnitude += size();
+        }
         return true;
     }
 
-    /// w = c - G x, from the rows of G of the passive variables. Ends without a barrier.
+    /// Convert penalties and bounds to the scaled variables; all variables rest at 0. Ends with a
+    /// barrier if there are any.
+    __device__ void scale_variables(const Variables& variables) {
+        if (options.has_ridge())
+            for_each<Team>(options.n, [&](int j) {
+                const double damping = variables.root_l2(j) * at.matrix.column_scale[j];
+                const double norm = at.matrix.norm[j];
+                at.damping[j] = damping;
+                at.norm[j] = square_root(norm * norm + damping * damping);
+            });
+        if (options.has_bounds())
+            for_each<Team>(options.n, [&](int j) {
+                at.lower[j] = to_scaled(variables.lower(j), j);
+                at.upper[j] = to_scaled(variables.upper(j), j);
+                at.rest[j] = 0;
+                at.penalties[j] = scaled_l1(variables.l1(j), j);
+            });
+        if (options.has_sum()) {
+            for_each<Team>(options.n, [&](int j) {
+                at.sum_row[j] = at.matrix.columns[at.matrix.leading * j + options.m];
+            });
+            if (Team::rank() == 0)
+                at.total[0] =
+                    variables.sum() * b_scale * (at.sum_row[0] / at.matrix.column_scale[0]);
+            team.sync();
+        }
+    }
+
+    /// Let variable j, which rests at `before`, rest at a value. Ends without a barrier.
+    __device__ void place(int j, double before, double value) {
+        if (!options.has_bounds() || value == before) return;
+        subtract_multiple<Team>(at.c, options.n, value - before, gram(j));
+        if (!owns(j)) return;
+        at.c[j] -= (value - before) * ridge(j);
+        at.rest[j] = value;
+    }
+
+    /// Remove all variables; they rest at the bounds next to them. Ends without a barrier.
+    __device__ void clear() {
+        for (int p = 0; options.has_bounds() && p < inverse.length; ++p) {
+            const int j = variable(p);
+            place(j, 0, nearest_bound(at.x[p], at.lower[j], at.upper[j]));
+        }
+        inverse.length = 0;
+    }
+
+    /// w = c - G x, from the rows of G of the passive variables. What the l2 penalty adds to
+    /// passive variables is subtracted when they are gathered, by `enter`. Ends without a barrier.
     __device__ void make_gradient() {
         for_each<Team>(options.n, [&](int j) {
             at.w[j] = at.c[j] - combine(at.matrix.G.from(j), options.n, at.x);
         });
     }
 
-    /// Append a variable of value x_j, if it is independent of the others and x_j will be positive.
+    /// Append a variable of value x_j, if it is independent of the others and moves inwards.
     ///
     /// Column j is projected onto the passive columns; `u` has the coefficients. `least` limits the
     /// decrease of the objective along its orthogonal part. Ends without a barrier.
     __device__ bool append(int j, double x_j, double least) {
         const int last = inverse.length;
         if (last == options.capacity()) return false;
+        const double before = rest(j);
         for_each<Team>(last, [&](int p) { at.g[p] = gram(j)[variable(p)]; });
         team.sync();
         inverse.multiply(at.g, at.u);
@@ -266,90 +400,191 @@ struct GramSystem {
             along = AddTwo()(along, {at.u[p] * at.g[p], at.u[p] * at.passive_w[p]});
         });
         along = team.reduce(along, Called<AddTwo>());
-        const double square = gram(j)[j] - along.a, descent = at.w[j] - along.b;
-        if (!(square > resolved_part * at.matrix.norm[j] * at.matrix.norm[j])) return false;
-        if (!(descent > least * square_root(square))) return false;
+        const double square = gram(j)[j] + ridge(j) - along.a, w = at.w[j], descent = w - along.b;
+        if (!(square > resolved_part * at.norm[j] * at.norm[j])) return false;
+        if (!((w < 0 ? -descent : descent) > least * square_root(square))) return false;
         inverse.append(j, at.u, square);
+        place(j, before, 0);
         if (Team::rank() == 0) {
             at.x[last] = x_j;
-            at.passive_w[last] = at.w[j];
+            at.passive_w[last] = w;
         }
         ++n_updates;
         return true;
     }
 
-    /// sum_k |a_k| x_k.
+    /// sum_k |a_k x_k|.
     __device__ double size() {
-        return sum(inverse.length, [&](int p) { return at.matrix.norm[variable(p)] * at.x[p]; });
+        double result = 0;
+        for_each<Team>(inverse.length,
+                       [&](int p) { result += at.norm[variable(p)] * fabs(at.x[p]); });
+        if (options.has_bounds())
+            for_each<Team>(options.n, [&](int j) { result += at.norm[j] * fabs(at.rest[j]); });
+        return team.reduce(result, Called<Add<double>>());
     }
 
-    /// The first variable from j whose entry in `guess`, which is not scaled, is positive and
-    /// finite; -1 if there is none.
+    /// Let variables rest elsewhere, the steepest first, until x has its sum. The last one may be
+    /// between its bounds, and has to enter; -1 if all bounds together do not allow the sum.
+    __device__ int make_sum() {
+        double missing =
+            at.total[0] - sum(options.n, [&](int j) { return at.sum_row[j] * at.rest[j]; });
+        const bool up = missing >= 0;
+        for_each<Team>(options.n, [&](int j) {
+            const double slope = at.sum_row[j] > 0 ? at.c[j] / at.sum_row[j] : 0;
+            at.slope[j] = up ? slope : -slope;
+        });
+        for (;;) {
+            Located<double> steepest = ArgMax<double>::identity();
+            for_each<Team>(options.n, [&](int i) {
+                if (at.slope[i] == at.slope[i])
+                    steepest = ArgMax<double>()(steepest, {at.slope[i], i});
+            });
+            const int j = team.reduce(steepest, Called<ArgMax<double>>()).index;
+            if (j < 0) return -1;
+            const double before = at.rest[j], end = up ? at.upper[j] : at.lower[j];
+            const double value = before + missing / at.sum_row[j];
+            const bool fits =
+                at.lower[j] < at.upper[j] && fabs(end - before) >= fabs(value - before);
+            team.sync();
+            place(j, before, fits ? value : end);
+            if (fits) return j;
+            missing -= at.sum_row[j] * (end - before);
+            if (owns(j)) at.slope[j] = Floating<double>::nan();
+        }
+    }
+
+    /// Where the guess, which is not scaled, has variable j: within its bounds.
+    __device__ double guessed(const T* guess, int j) const {
+        return clipped(to_scaled(guess[j], j), lower(j), upper(j));
+    }
+
+    /// The first variable from j that is elsewhere in the guess than where it rests; -1 if there is
+    /// none. With a fixed sum, it must be between its bounds, and not be the first passive one.
     __device__ int next_guessed(const T* guess, int j) const {
         for (; j < options.n; ++j) {
-            const double value = to_scaled(guess[j], j);
-            if (value > 0 && is_finite(value)) return j;
+            const double value = guessed(guess, j);
+            if (!is_finite(to_scaled(guess[j], j)) || value == rest(j)) continue;
+            if (!options.has_sum()) return j;
+            const bool is_first = inverse.length > 0 && j == variable(0);
+            if (value > lower(j) && value < upper(j) && !is_first) return j;
         }
         return -1;
     }
 
-    /// Append the steepest variables, at most `most`; with a `guess`, the variables that are
-    /// positive there. False if none is appended. Once a variable entered, the first one that is
-    /// refused ends the search.
+    /// The gradient along a variable that is not passive, positive if it points into its interval.
+    __device__ double inwards(int j) const {
+        const double w = at.w[j];
+        return options.has_bounds() ? violation(at.rest[j], w, at.lower[j], at.upper[j]) : w;
+    }
+
+    /// Append the steepest variables, at most `most`. False if none is appended. Once a variable
+    /// entered, the first one that is refused ends the search.
     ///
-    /// Slopes must exceed rounding errors of the terms that cancel in b - A x.
-    __device__ bool enter(int most, bool fresh, const T* guess) {
-        for_each<Team>(options.n, [&](int j) {
-            at.slope[j] = at.matrix.norm[j] > 0 ? at.w[j] / at.matrix.norm[j] : 0;
-        });
+    /// Slopes must exceed rounding errors of the terms that cancel in b - A x. With a `guess`, the
+    /// variables that are between their bounds there enter instead; others rest at the bound that
+    /// the guess reaches. With a fixed sum, variables enter where they rest. If `first` is not
+    /// negative, this variable enters instead.
+    __device__ bool enter(int most, bool fresh, const T* guess, int first) {
+        for_each<Team>(options.n,
+                       [&](int j) { at.slope[j] = at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0; });
         team.sync();
         for_each<Team>(inverse.length, [&](int p) {
-            at.passive_w[p] = at.w[variable(p)];
-            at.slope[variable(p)] = 0;
+            const int j = variable(p);
+            at.passive_w[p] = fresh ? at.w[j] : at.w[j] - ridge(j) * at.x[p];
+            at.slope[j] = 0;
         });
-        const double cancelling = options.tol * (b_norm + size());
+        const double cancelling = options.tol * (magnitude + size());
         double steep = fresh ? cancelling : slack * cancelling;
         int entered = 0;
-        for (int j = -1; guess != nullptr || entered < most;) {
+        const bool by_slope = guess == nullptr && first < 0;
+        for (int j = -1; !by_slope || entered < most;) {
             Located<double> steepest = ArgMax<double>::identity();
-            for_each<Team>(guess == nullptr ? options.n : 0, [&](int i) {
+            for_each<Team>(by_slope ? options.n : 0, [&](int i) {
                 if (at.slope[i] > steep) steepest = ArgMax<double>()(steepest, {at.slope[i], i});
             });
             steepest = team.reduce(steepest, Called<ArgMax<double>>());
-            j = guess == nullptr ? steepest.index : next_guessed(guess, j + 1);
+            if (by_slope)
+                j = steepest.index;
+            else if (guess != nullptr)
+                j = next_guessed(guess, j + 1);
+            else
+                j = j < 0 ? first : -1;
             if (j < 0) break;
+            double x_j = rest(j);
+            if (guess != nullptr && !options.has_sum()) {
+                const double before = x_j;
+                x_j = guessed(guess, j);
+                if (x_j == lower(j) || x_j == upper(j)) {
+                    team.sync();
+                    place(j, before, x_j);
+                    continue;
+                }
+            }
             const bool accepted =
-                append(j, guess == nullptr ? 0 : to_scaled(guess[j], j),
-                       guess == nullptr ? cancelling : -Floating<double>::infinity());
-            if (!accepted && entered > 0 && guess == nullptr) break;
+                append(j, x_j, by_slope ? cancelling : -Floating<double>::infinity());
+            if (!accepted && entered > 0 && by_slope) break;
             if (accepted && entered++ == 0) steep = max(steep, steep_part * steepest.value);
             for_each<Team>(options.n, [&](int i) {
-                if (i == j ||
-                    (accepted && fabs(gram(j)[i]) > alike * at.matrix.norm[i] * at.matrix.norm[j]))
+                if (i == j || (accepted && fabs(gram(j)[i]) > alike * at.norm[i] * at.norm[j]))
                     at.slope[i] = 0;
             });
         }
         return entered > 0;
     }
 
-    /// Move x to the passive least-squares solution; remove what reaches 0, one after another.
+    /// d = H passive_w. With a fixed sum, passive_w - shift row takes the place of passive_w, so
+    /// that the step d leads to that sum; returns `shift`. Ends without a barrier.
+    __device__ double step() {
+        if (options.has_sum()) {
+            for_each<Team>(inverse.length, [&](int p) { at.row[p] = at.sum_row[variable(p)]; });
+            team.sync();
+            inverse.multiply(at.row, at.along);
+        }
+        inverse.multiply(at.passive_w, at.d);
+        if (!options.has_sum()) return 0;
+        Two sums = AddTwo::identity();
+        for_each<Team>(inverse.length, [&](int p) {
+            sums.a += at.row[p] * (at.x[p] + at.d[p]);
+            sums.b += at.row[p] * at.along[p];
+        });
+        for_each<Team>(options.n, [&](int j) { sums.a += at.sum_row[j] * at.rest[j]; });
+        sums = team.reduce(sums, Called<AddTwo>());
+        const double shift = (sums.a - at.total[0]) / sums.b;
+        if (!is_finite(shift)) return 0;
+        for_each<Team>(inverse.length, [&](int p) { at.d[p] -= shift * at.along[p]; });
+        return shift;
+    }
+
+    /// Change the multiplier of the fixed sum; it is subtracted from c and passive_w.
+    __device__ void shift_multiplier(double shift) {
+        subtract_multiple<Team>(at.c, options.n, shift, at.sum_row);
+        subtract_multiple<Team>(at.passive_w, inverse.length, shift, at.row);
+        if (owns(options.m)) at.residual[options.m] -= shift;
+    }
+
+    /// Move x to the passive least-squares solution; remove what reaches a bound, one after
+    /// another.
     ///
     /// A step also changes the passive gradient: by a part of it, because G H = 1. Returns whether
-    /// x moved.
+    /// x moved. The last variable stays if the sum is fixed.
     __device__ bool make_feasible() {
         bool moved = false;
         while (nit < options.maxiter) {
             ++nit;
             team.sync();
-            inverse.multiply(at.passive_w, at.d);
+            const double shift = step();
+            const bool stays = options.has_sum() && inverse.length == 1;
             Located<double> first = ArgMax<double>::identity();
             for_each<Team>(inverse.length, [&](int p) {
                 const double x = at.x[p], d = at.d[p];
                 // Steps are negated; 1 is that of a d that is not finite.
-                if (!is_finite(d))
+                if (!is_finite(d)) {
                     first = ArgMax<double>()(first, {1, p});
-                else if (!(x + d > 0))
-                    first = ArgMax<double>()(first, {x > 0 ? x / d : 0, p});
+                } else if (!is_inside(x + d, p) && !stays) {
+                    const double end = reached(x + d, p);
+                    first = ArgMax<double>()(first, {d != 0 ? min((x - end) / d, 0.0) : 0, p});
+                    if (options.has_bounds()) at.end[p] = end;
+                }
             });
             first = team.reduce(first, Called<ArgMax<double>>());
             if (first.value > 0) {
@@ -357,9 +592,10 @@ struct GramSystem {
                 return moved;
             }
             const double step = first.index < 0 ? 1 : -first.value;
+            if (options.has_sum()) shift_multiplier(shift);
             for_each<Team>(inverse.length, [&](int p) {
-                const double x = at.x[p] + step * at.d[p];
-                at.x[p] = first.index < 0 || x > 0 ? x : 0;
+                const int j = options.has_bounds() ? variable(p) : 0;
+                at.x[p] = clipped(at.x[p] + step * at.d[p], lower(j), upper(j));
                 at.passive_w[p] *= 1 - step;
             });
             if (first.index < 0) return true;
@@ -370,13 +606,22 @@ struct GramSystem {
         return moved;
     }
 
-    /// Remove the variable at a position. Ends without a barrier.
+    /// The bound of the variable at position p that a value reaches.
+    __device__ double reached(double value, int p) const {
+        if (!options.has_bounds()) return 0;
+        return value <= at.lower[variable(p)] ? at.lower[variable(p)] : at.upper[variable(p)];
+    }
+
+    /// Remove the variable at a position, and let it rest at its `end`. Ends without a barrier.
     __device__ void remove(int position) {
+        const int j = options.has_bounds() ? variable(position) : 0;
+        const double value = options.has_bounds() ? at.end[position] : 0;
         inverse.remove(team, position, at.d);
         if (Team::rank() == 0) {
             at.x[position] = at.x[inverse.length];
             at.passive_w[position] = at.passive_w[inverse.length];
         }
+        place(j, 0, value);
         ++n_downdates;
     }
 
@@ -384,26 +629,34 @@ struct GramSystem {
     __device__ T to_given(double value, int j) const {
         return static_cast<T>(shifted(value, column_shift(j) - b_shift()));
     }
-    __device__ double to_scaled(T value, int j) const {
-        return shifted(static_cast<double>(value), b_shift() - column_shift(j));
+    __device__ double to_scaled(double value, int j) const {
+        return shifted(value, b_shift() - column_shift(j));
     }
     __device__ int column_shift(int j) const {
         return Floating<double>::exponent(at.matrix.column_scale[j]);
     }
     __device__ int b_shift() const { return Floating<double>::exponent(b_scale); }
 
-    /// out = b - A x in twice the working precision, and then -damping x in the rows of the l2
-    /// penalty. A thread stores the elements of its rank. Ends with a barrier.
+    /// out = b - A x in twice the working precision; then minus the multiplier in the row of a
+    /// fixed sum, and -damping x in the rows of the l2 penalty. Computes x by variable. A thread
+    /// stores the elements of its rank. Ends with a barrier.
     __device__ void make_residual(Reals out) {
-        for_each<Team>(options.n, [&](int j) { at.all_x[j] = 0; });
+        for_each<Team>(options.n, [&](int j) { at.all_x[j] = rest(j); });
         team.sync();
         for_each<Team>(inverse.length, [&](int p) { at.all_x[variable(p)] = at.x[p]; });
         team.sync();
+        const bool all = options.has_bounds();
+        const Vector<int, Team> variables{all ? nullptr : at.inverse.variables.first};
+        const Reals x = all ? at.all_x : at.x;
         for_each<Team>(options.rows(), [&](int i) {
-            out[i] = i < options.m ? subtract_accurately<Team>(
-                                         b(i), at.matrix.columns.from(i), at.matrix.leading,
-                                         at.inverse.variables, inverse.length, at.x)
-                                   : -damping(i - options.m) * at.all_x[i - options.m];
+            if (i < options.m)
+                out[i] = subtract_accurately<Team>(given_b(i) * b_scale, at.matrix.columns.from(i),
+                                                   at.matrix.leading, variables,
+                                                   all ? options.n : inverse.length, x);
+            else if (is_data(i))
+                out[i] = -at.damping[i - options.height()] * at.all_x[i - options.height()];
+            else
+                out[i] = at.residual[i];
         });
         team.sync();
     }
@@ -413,39 +666,44 @@ struct GramSystem {
         for_each<Team>(inverse.length, [&](int p) { at.change[p] = 0; });
         for (int correction = 0; correction < most_corrections; ++correction) {
             multiply_passive_columns(at.witness, at.passive_w);
-            const double square =
-                sum(options.rows(), [&](int i) { return at.witness[i] * at.witness[i]; });
+            const double square = sum(options.rows(), [&](int i) {
+                return is_data(i) ? at.witness[i] * at.witness[i] : 0;
+            });
             const double limit = options.tol / 2 * square_root(square);
             const double visible = sum(inverse.length, [&](int p) {
                 const double w = gradient(at.passive_w[p], variable(p), at.witness);
                 at.passive_w[p] = w;
-                return fabs(w) > limit * at.matrix.norm[variable(p)] ? 1.0 : 0.0;
+                return fabs(w) > limit * at.norm[variable(p)] ? 1.0 : 0.0;
             });
             if (visible == 0) return;
-            inverse.multiply(at.passive_w, at.d);
+            const double shift = step();
             for_each<Team>(inverse.length, [&](int p) {
                 if (!is_finite(at.d[p])) at.d[p] = 0;
                 at.change[p] += at.d[p];
             });
             team.sync();
-            subtract_fitted();
+            subtract_fitted(shift);
             team.sync();
         }
     }
 
-    /// Subtract A d, with the rows of the l2 penalty, from the witness.
-    __device__ void subtract_fitted() {
-        for_each<Team>(options.m, [&](int i) {
-            at.witness[i] -= combine(at.matrix.columns.from(i), at.matrix.leading, at.d);
+    /// Subtract A d, with the rows of the l2 penalty, from the witness; `shift` changes the
+    /// multiplier of the fixed sum.
+    __device__ void subtract_fitted(double shift) {
+        for_each<Team>(options.height(), [&](int i) {
+            if (is_data(i))
+                at.witness[i] -= combine(at.matrix.columns.from(i), at.matrix.leading, at.d);
+            else
+                at.witness[i] = at.residual[i] -= shift;
         });
         if (options.has_ridge())
             for_each<Team>(inverse.length, [&](int p) {
-                at.witness[options.m + variable(p)] -= damping(variable(p)) * at.d[p];
+                at.witness[options.height() + variable(p)] -= at.damping[variable(p)] * at.d[p];
             });
     }
 
     /// Correct x by the residual b - A x, unless the solver was stopped. Computes the residual of x
-    /// and the witness. Returns whether the corrected x is positive, so that it is x now.
+    /// and the witness. Returns whether the corrected x is between its bounds, so that it is x now.
     ///
     /// The part of the residual along the passive columns is due to an error of x. Without that
     /// part it is the witness of the certificate.
@@ -456,8 +714,9 @@ struct GramSystem {
             make_residual(out);
             if (k == 1) break;
             correct();
-            const double blocked =
-                sum(inverse.length, [&](int p) { return at.x[p] + at.change[p] > 0 ? 0.0 : 1.0; });
+            const double blocked = sum(inverse.length, [&](int p) {
+                return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0;
+            });
             follows = status == converged && blocked == 0;
             for_each<Team>(inverse.length, [&](int p) {
                 const double x = follows ? at.x[p] + at.change[p] : at.x[p];
@@ -476,13 +735,13 @@ struct GramSystem {
 
     __device__ Certified certify() {
         multiply_columns(at.witness, at.w);
-        Two apart_and_gap{0, 0}, fit_and_length{0, 0};
-        double objective = 0;
+        Two apart_and_gap{0, 0}, fit_and_length{0, 0}, objective_and_room{0, 0};
         for_each<Team>(options.rows(), [&](int i) {
+            if (!is_data(i)) return;
             const double left = at.residual[i], witness = at.witness[i];
             const Two squares{(left - witness) * (left - witness), 0};
             apart_and_gap = AddTwo()(apart_and_gap, squares);
-            objective += left * left;
+            objective_and_room.a += left * left;
             fit_and_length =
                 AddTwo()(fit_and_length, {i < options.m ? left * left : 0, witness * witness});
         });
@@ -491,19 +750,24 @@ struct GramSystem {
         for_each<Team>(options.n, [&](int j) {
             const double x = at.all_x[j], w = gradient(at.w[j], j, at.witness);
             at.w[j] = w;
-            const double violation = x > 0 ? fabs(w) : max(w, 0.0);
-            if (at.matrix.norm[j] > 0)
-                slope = MaxMagnitude<double>()(slope, violation / at.matrix.norm[j]);
-            if (x > 0) apart_and_gap.b += x * w;
-            if (x > 0) objective += 2 * penalty(j) * x;
+            if (at.norm[j] > 0)
+                slope =
+                    MaxMagnitude<double>()(slope, violation(x, w, lower(j), upper(j)) / at.norm[j]);
+            apart_and_gap.b += from_bound(x, lower(j), upper(j)) * w;
+            const double l1 = penalty(j);
+            if (!(l1 > 0)) return;
+            objective_and_room.a += 2 * l1 * x;
+            objective_and_room.b += l1 * (x - lower(j));
         });
         apart_and_gap = team.reduce(apart_and_gap, Called<AddTwo>());
         slope = team.reduce(slope, Called<MaxMagnitude<double>>());
-        objective = team.reduce(objective, Called<Add<double>>());
-        const double length = square_root(fit_and_length.b);
-        return {{square_root(apart_and_gap.a), apart_and_gap.b, slope, length, b_norm, size()},
+        objective_and_room = team.reduce(objective_and_room, Called<AddTwo>());
+        const double length = square_root(fit_and_length.b), square = objective_and_room.a;
+        const double misfit = square_root(fabs(square));
+        return {{square_root(apart_and_gap.a), apart_and_gap.b, slope, length, magnitude, size(),
+                 objective_and_room.b},
                 square_root(fit_and_length.a),
-                square_root(objective)};
+                square < 0 ? -misfit : misfit};
     }
 
     /// Let w and c agree with the true residual. Ends without a barrier.
@@ -515,7 +779,9 @@ struct GramSystem {
         });
         team.sync();
         for_each<Team>(options.n, [&](int j) {
-            at.c[j] = at.w[j] + combine(at.matrix.G.from(j), options.n, at.x);
+            const double passive_x = options.has_ridge() ? at.all_x[j] - rest(j) : 0;
+            at.c[j] =
+                at.w[j] + combine(at.matrix.G.from(j), options.n, at.x) + ridge(j) * passive_x;
         });
     }
 
@@ -534,20 +800,25 @@ struct GramSystem {
         double best = Floating<double>::infinity();
         bool fresh = false, entered_since = true;
         Outcome outcome;
-        int most = most_entering;
+        int first = options.has_sum() ? make_sum() : -1;
+        int most = options.has_sum() ? 0 : most_entering;
         for (int refreshes = 0;;) {
             if (!fresh) {
                 team.sync();
                 make_gradient();
             }
-            const bool entered = status == converged && enter(most, fresh, guess);
-            const bool polish = most == 0;
+            const bool first_enters = first >= 0, polish = most == 0;
+            const bool entered =
+                status == converged && enter(most, fresh, first_enters ? nullptr : guess, first);
+            first = -1;
             if (guess != nullptr) {
-                guess = nullptr;
-                if (!(Floating<T>::epsilon * ratio(size(), b_norm) <= hidden<T>))
-                    inverse.length = 0;
-                most = inverse.length > 0 ? 0 : most_entering;
                 fresh = false;
+                if (first_enters) continue;
+                guess = nullptr;
+                if (!(Floating<T>::epsilon * ratio(size(), magnitude) <= hidden<T>) &&
+                    !options.has_sum())
+                    clear();
+                most = inverse.length > 0 ? 0 : most_entering;
                 continue;
             }
             if (entered || (polish && status == converged)) {
@@ -576,9 +847,9 @@ struct GramSystem {
             entered_since = false;
             fresh = true;
             most = follows ? most_entering : 0;
-            if (kkt > drift * tol) {
+            if (kkt > drift * tol && !options.has_sum()) {
                 guess = results.x + k * options.n;
-                inverse.length = 0;
+                clear();
             }
         }
         const bool good = status == iteration_limit ? outcome.is_convincing : outcome.is_certified;
@@ -597,7 +868,7 @@ struct GramSystem {
     /// What another method must beat: less if x is certified, and NaN if x is not kept.
     __device__ double score(const Outcome& outcome) const {
         if (outcome.is_hidden) return Floating<double>::nan();
-        return outcome.misfit - (outcome.is_certified ? certified<T> * b_norm : 0);
+        return outcome.misfit - (outcome.is_certified ? certified<T> * magnitude : 0);
     }
 
     /// Write x and its certificate in the original units.
@@ -616,22 +887,35 @@ struct GramSystem {
     }
 };
 
-/// Write the scaled columns of each matrix, one after another, and their scales and norms.
+/// Write the scaled columns of each matrix, one after another, and their scales and norms. A column
+/// has room for `height` entries. The scale takes account of the l2 penalty.
 ///
 /// A block has 32 columns of one matrix, which it reads twice.
 template <class T>
 __global__ void __launch_bounds__(scale_warps* warp_threads)
-    scale_columns(const T* A, const long long* A_offset, long long A_stride, long long first_matrix,
-                  long long row_stride, long long column_stride, int m, int n, double root_l2,
-                  double* columns, double* norm, double* column_scale) {
+    scale_columns(const T* A, const long long* A_offset, long long A_stride, long long row_stride,
+                  long long column_stride, const T* root_weight, const long long* weight_offset,
+                  long long weight_batch_stride, long long weight_stride, const double* options,
+                  const long long* options_offset, long long options_stride, double root_l2,
+                  long long first_matrix, int m, int n, int height, double* columns, double* norm,
+                  double* column_scale) {
     constexpr int columns_of_warp = scale_tile / scale_warps;
     const int tiles = (n + scale_tile - 1) / scale_tile;
     const long long matrix = blockIdx.x / tiles;
     const int first_column = blockIdx.x % tiles * scale_tile;
-    const long long begin = BatchOffsets{A_offset, A_stride}[first_matrix + matrix];
-    const GivenMatrix<T> given{A + begin, row_stride, column_stride};
+    const long long which = first_matrix + matrix;
+    const GivenMatrix<T> given{A + BatchOffsets{A_offset, A_stride}[which], row_stride,
+                               column_stride,
+                               RootWeights<T>{root_weight, weight_stride}.from(
+                                   BatchOffsets{weight_offset, weight_batch_stride}[which])};
+    const Variables variables = Variables{options, n, 0, 0, 0, root_l2, 0}.from(
+        BatchOffsets{options_offset, options_stride}[which]);
     double scale[columns_of_warp], squares[columns_of_warp];
-    for (int q = 0; q < columns_of_warp; ++q) scale[q] = root_l2, squares[q] = 0;
+    for (int q = 0; q < columns_of_warp; ++q) {
+        const int j = first_column + warp_index() + scale_warps * q;
+        scale[q] = j < n ? variables.root_l2(j) : 0;
+        squares[q] = 0;
+    }
     for_each_entry(given, m, n, first_column, [&](int q, int, double value) {
         scale[q] = MaxMagnitude<double>()(scale[q], magnitude(value));
     });
@@ -640,13 +924,13 @@ __global__ void __launch_bounds__(scale_warps* warp_threads)
     const long long first = matrix * n + first_column + warp_index();
     for_each_entry(given, m, n, first_column, [&](int q, int i, double value) {
         const double scaled = scaled_by(value, scale[q]);
-        columns[(first + scale_warps * q) * m + i] = scaled;
+        columns[(first + scale_warps * q) * height + i] = scaled;
         squares[q] += scaled * scaled;
     });
     for (int q = 0; q < columns_of_warp; ++q) {
         const double sum = warp_reduce(squares[q], Add<double>());
         if (lane_index() == 0 && first_column + warp_index() + scale_warps * q < n) {
-            norm[first + scale_warps * q] = norm_of(sum, root_l2, scale[q]);
+            norm[first + scale_warps * q] = norm_of(sum, scale[q]);
             column_scale[first + scale_warps * q] = scale[q];
         }
     }
@@ -665,25 +949,28 @@ __global__ void __launch_bounds__(scale_warps* warp_threads)
 template <class T, class Team>
 __global__ void __launch_bounds__(Team::threads, Team::blocks)
     nnls_gram(const T* A, const long long* A_offset, long long A_stride, long long row_stride,
-              long long column_stride, const double* columns, const double* G, const double* norm,
-              const double* column_scale, const long long* which, long long which_stride,
-              const T* b, const long long* b_offset, long long b_batch_stride, long long b_stride,
-              long long first, long long systems, int m, int n, double l1, double root_l2,
-              double tol, int maxiter, int warm, int limited, T* x, T* rnorm, T* dual, T* kkt,
-              int* nit, int* status, int* n_updates, int* n_downdates, bool* repaired,
-              unsigned char* method, ListedSystem* listed, BatchCounters* counters,
-              long long matrix_bytes, long long vectors_bytes, long long near_entries,
-              long long shared_bytes, int vectors_in_shared, unsigned char* workspace,
-              long long workspace_stride, unsigned char* barrier) {
+              long long column_stride, const T* b, const long long* b_offset,
+              long long b_batch_stride, long long b_stride, const T* root_weight,
+              const long long* weight_offset, long long weight_batch_stride,
+              long long weight_stride, const double* each_option, const long long* options_offset,
+              long long options_stride, double lower, double upper, double l1, double root_l2,
+              double sum, int kind, long long first, long long systems, int m, int n, int maxiter,
+              double tol, int warm, int limited, const double* columns, const double* G,
+              const double* norm, const double* column_scale, const long long* which,
+              long long which_stride, T* x, T* rnorm, T* dual, T* kkt, int* nit, int* status,
+              int* n_updates, int* n_downdates, bool* repaired, unsigned char* method,
+              ListedSystem* listed, BatchCounters* counters, long long matrix_bytes,
+              long long vectors_bytes, long long near_entries, long long shared_bytes,
+              int vectors_in_shared, unsigned char* workspace, long long workspace_stride,
+              unsigned char* barrier) {
     __shared__ typename Team::Storage storage;
     Team team(storage, barrier);
-    const GramOptions options{m, n, l1, root_l2, tol, maxiter};
+    const GramOptions options{m, n, kind, l1, tol, maxiter};
     const GramResults<T> results{x,      rnorm,     dual,        kkt,      nit,
                                  status, n_updates, n_downdates, repaired, method};
 
     __shared__ GramArrays<Team> arrays_of_block[Team::memories_of_block];
     GramArrays<Team>& arrays = arrays_of_block[Team::memory_of_block()];
-    const GivenMatrix<T> given{A, row_stride, column_stride};
     constexpr bool scales = Team::is_small;
     const bool scales_once = scales && Team::stride == 1 && matrix_bytes > 0;
     if (Team::places()) {
@@ -694,6 +981,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         TeamMemory<Team> vectors{vectors_in_shared ? shared : global};
         arrays.place(vectors, options);
         if (scales && !scales_once) arrays.matrix.place(vectors, options);
+        if (scales) arrays.refer_to_norms(options);
         (vectors_in_shared ? shared : global) += vectors_bytes;
         TeamMemory<Team> near{shared}, far{global};
         arrays.inverse.near_entries = near_entries;
@@ -701,18 +989,34 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         arrays.inverse.far = far.template take<double>(0);
     }
     __syncthreads();
+
+    const auto variables_of = [&](long long k) {
+        return Variables{each_option, n, lower, upper, l1, root_l2, sum}.from(
+            BatchOffsets{options_offset, options_stride}[k]);
+    };
+    const auto weights_of = [&](long long k) {
+        return RootWeights<T>{root_weight, weight_stride}.from(
+            BatchOffsets{weight_offset, weight_batch_stride}[k]);
+    };
+    const auto matrix_of = [&](long long k) {
+        return GivenMatrix<T>{A + BatchOffsets{A_offset, A_stride}[k], row_stride, column_stride,
+                              weights_of(k)};
+    };
     if constexpr (scales)
-        if (scales_once) scale_matrix<BlockTeam>(arrays.matrix, options, given.of(0));
+        if (scales_once)
+            scale_matrix<BlockTeam>(arrays.matrix, options, matrix_of(0), variables_of(0));
 
     for (long long k = Team::index(); k < systems; k += Team::teams()) {
         if constexpr (scales) {
             if (!scales_once)
-                scale_matrix<Team>(arrays.matrix, options,
-                                   given.of(BatchOffsets{A_offset, A_stride}[first + k]));
+                scale_matrix<Team>(arrays.matrix, options, matrix_of(first + k),
+                                   variables_of(first + k));
         } else {
-            if (Team::places())
+            if (Team::places()) {
                 arrays.matrix.refer(BatchOffsets{which, which_stride}[k], options, columns, G, norm,
                                     column_scale);
+                arrays.refer_to_norms(options);
+            }
             team.sync();
         }
         GramSystem<T, Team> system{team,
@@ -720,8 +1024,9 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
                                    arrays,
                                    {arrays.inverse, 0},
                                    b + BatchOffsets{b_offset, b_batch_stride}[first + k],
-                                   b_stride};
-        if (!system.load()) {
+                                   b_stride,
+                                   weights_of(first + k)};
+        if (!system.load(variables_of(first + k))) {
             results.template refuse<Team>(k, n);
         } else {
             const auto outcome = system.solve(warm ? x + k * n : nullptr, results, k);

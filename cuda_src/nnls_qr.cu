@@ -1,13 +1,22 @@
-// Batched non-negative least squares: for every system k
+// Batched least squares within bounds: for every system k
 //
-//     x_k = argmin over x >= 0 of |A_k x - b_k|^2 / 2 + l1 sum(x) + l2 |x|^2 / 2
+//     x_k = argmin over lower <= x <= upper of
+//               |W^(1/2) (A_k x - b_k)|^2 / 2 + sum_j l1_j x_j + sum_j l2_j x_j^2 / 2
+//
+// and, if it is fixed, over the x with a given sum. Bounds, weights W, penalties and the sum may
+// differ between systems. For non-negative least squares, the bounds are 0 and infinity.
 //
 // Source. Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
 // Architectures": Algorithm 1 (Lawson & Hanson's active-set method) on the updated
 // factorisation of passive_qr.cuh. Differences: the sign of the step length (Algorithm 1, line
 // 10) is corrected, tolerances are relative, the entering variable is that of steepest descent
-// per unit column norm, and m and n are arbitrary. The specification in NumPy is
-// gpusolve/reference/_nnls_qr.py, class ActiveSet; both use the same names for the steps.
+// per unit column norm, m and n are arbitrary, and bounds may be any (Stark & Parker,
+// "Bounded-Variable Least-Squares: an Algorithm and Applications", 1995). The specification in
+// NumPy is gpusolve/reference/_nnls_qr.py, class ActiveSet; both use the same names for the steps.
+//
+// A variable that is not passive rests at a bound, or at 0 if it is free; `x` has its value, and b
+// does not contain what it fits. A fixed sum is the last row of A. Its element of b is free: it is
+// chosen so that the passive solution has this sum.
 //
 // Mapping. One block solves one system at a time. The grid is persistent, with as many blocks as
 // the device (or the memory for their factorisations) holds at once; each takes the next system
@@ -33,10 +42,11 @@
 #include "compensated.cuh"
 #include "floating.cuh"
 #include "passive_qr.cuh"
+#include "variables.cuh"
 
 constexpr int nnls_max_threads = 256;
 
-enum VariableState : int { at_zero, passive, barred };
+enum VariableState : int { resting, passive, barred, guessed };
 
 /// Threshold for dependent columns, in units of eps times the sum of the terms that cancel; the
 /// factor by which each further attempt multiplies it; and the number of attempts.
@@ -45,16 +55,40 @@ constexpr int dependent_units = 4, more_caution = 64, attempts = 3;
 /// Limit on how often the residual is recomputed to look for entering variables.
 constexpr int fresh_rounds = 32;
 
-/// One system. Strides are in elements; `root_l2` is the square root of l2.
-template <class T>
+/// One system. Strides are in elements; `kind` has the bits of `ProblemKind`. Unless it is
+/// `general`, all bounds are 0 and infinity, penalties are the same for all variables, and there
+/// are neither weights nor a fixed sum.
+template <class T, bool general>
 struct NnlsProblem {
     const T* A;
     long long row_stride, column_stride;
     const T* b;
     long long b_stride;
-    int m, n;
-    T l1, root_l2, tol;
+    RootWeights<T> weights;
+    Variables variables;
+    int m, n, kind;
+    T tol;
     int maxiter;
+
+    __device__ bool has_ridge() const { return kind & with_ridge; }
+    __device__ bool has_sum() const { return general && kind & with_sum; }
+
+    /// The elements of A and b, times the square roots of the weights.
+    __device__ T a(int i, int j) const {
+        return weighted(A[i * row_stride + j * column_stride], i);
+    }
+    __device__ T element_of_b(int i) const { return weighted(b[i * b_stride], i); }
+    __device__ T weighted(T value, int i) const {
+        return general ? weights.times(value, i) : value;
+    }
+
+    __device__ T l1(int j) const {
+        return static_cast<T>(general ? variables.l1(j) : variables.same_l1);
+    }
+    __device__ T root_l2(int j) const {
+        return static_cast<T>(general ? variables.root_l2(j) : variables.same_root_l2);
+    }
+    __device__ bool has_numbers(int j) const { return !general || variables.are_finite(j); }
 };
 
 /// The arrays of the results of all systems.
@@ -78,15 +112,15 @@ struct NnlsRegions {
 template <class T>
 struct NnlsArrays {
     PassiveQRArrays<T> factors;
-    T* x;             // n, in scaled variables
+    T* x;             // n, in scaled variables: of passive and of resting variables
     T* w;             // n: negative gradient
-    T* norm;          // n: column norms, including the rows of the l2 penalty
+    T* norm;          // n: column norms, including the rows of the l2 penalty and of the sum
     T* column_scale;  // n: powers of two
     int* state;       // n: VariableState
 
     /// Divide the block's memory into the arrays.
-    __device__ void place(const NnlsRegions& regions, int m, int n, bool has_ridge,
-                          unsigned char* shared, unsigned char* global) {
+    __device__ void place(const NnlsRegions& regions, int rows, int n, unsigned char* shared,
+                          unsigned char* global) {
         const auto region = [&](int index, long long begin) {
             return reinterpret_cast<T*>((index < regions.in_shared ? shared : global) + begin);
         };
@@ -97,7 +131,6 @@ struct NnlsArrays {
             return piece;
         };
 
-        const int rows = m + (has_ridge ? n : 0);
         const int capacity = min(rows, n);
         factors.rows = rows;
         factors.capacity = capacity;
@@ -120,29 +153,69 @@ struct NnlsArrays {
     }
 };
 
-/// A system in scaled variables. `b_scale` is a power of two.
+/// The values of a variable.
 template <class T>
-struct ScaledSystem {
-    const NnlsProblem<T>& problem;
-    const NnlsArrays<T>& at;
-    T b_scale;
+struct Interval {
+    T lower, upper;
 
-    __device__ T a(int i, int j) const {
-        return problem.A[i * problem.row_stride + j * problem.column_stride] * at.column_scale[j];
-    }
-    __device__ T b(int i) const { return problem.b[i * problem.b_stride] * b_scale; }
-    __device__ T damping(int j) const { return problem.root_l2 * at.column_scale[j]; }
-    __device__ T penalty(int j) const {
-        return min(problem.l1 * b_scale * at.column_scale[j], Floating<T>::largest() / 16);
-    }
-    __device__ bool row_major() const { return problem.column_stride < problem.row_stride; }
-    __device__ bool has_ridge() const { return problem.root_l2 > 0; }
+    /// Whether `target` is a bound or outside, and the bound that is reached on the way there.
+    __device__ bool is_reached_by(T target) const { return target <= lower || target >= upper; }
+    __device__ T towards(T target) const { return target <= lower ? lower : upper; }
 };
 
+/// A system in scaled variables. `b_scale` is a power of two. `sum_scale`, too: the row of a fixed
+/// sum is multiplied by it.
+template <class T, bool general>
+struct ScaledSystem {
+    const NnlsProblem<T, general>& problem;
+    const NnlsArrays<T>& at;
+    T b_scale, sum_scale;
+
+    __device__ T a(int i, int j) const { return problem.a(i, j) * at.column_scale[j]; }
+    __device__ T b(int i) const { return problem.element_of_b(i) * b_scale; }
+    __device__ T damping(int j) const { return problem.root_l2(j) * at.column_scale[j]; }
+    __device__ T penalty(int j) const {
+        const T limit = Floating<T>::largest() / 16;
+        const T value = problem.l1(j) * b_scale * at.column_scale[j];
+        return min(max(value, -limit), limit);
+    }
+    __device__ bool row_major() const { return problem.column_stride < problem.row_stride; }
+
+    /// The row of a fixed sum, and its elements of A and b.
+    __device__ int sum_row() const { return at.factors.rows - 1; }
+    __device__ T of_sum(int j) const { return at.column_scale[j] * sum_scale; }
+    __device__ T total() const {
+        return static_cast<T>(problem.variables.sum()) * b_scale * sum_scale;
+    }
+    /// The number of the other rows.
+    __device__ int data_rows() const { return at.factors.rows - problem.has_sum(); }
+
+    /// Convert a coefficient from scaled variables, and back; each conversion rounds once.
+    __device__ T to_given(T value, int j) const {
+        return shifted(value, column_shift(j) - b_shift());
+    }
+    __device__ T to_scaled(T value, int j) const {
+        return shifted(value, b_shift() - column_shift(j));
+    }
+
+    __device__ int column_shift(int j) const { return Floating<T>::exponent(at.column_scale[j]); }
+    __device__ int b_shift() const { return Floating<T>::exponent(b_scale); }
+};
+
+/// The bounds of variable j.
+template <class T, bool general>
+__device__ __noinline__ Interval<T> scaled_bounds(ScaledSystem<T, general> system, int j) {
+    const Variables& variables = system.problem.variables;
+    const int shift = system.b_shift() - system.column_shift(j);
+    return {shifted(static_cast<T>(variables.lower(j)), shift),
+            shifted(static_cast<T>(variables.upper(j)), shift)};
+}
+
 /// result[j] = a_j vector - penalty, or |a_j| if `vector` is null, for every column a_j of A and
-/// its row of the l2 penalty. Ends without a barrier.
-template <class T>
-__device__ __noinline__ void multiply_columns(ScaledSystem<T> system, const T* vector, T* result) {
+/// its rows of the l2 penalty and of the sum. Ends without a barrier.
+template <class T, bool general>
+__device__ __noinline__ void multiply_columns(ScaledSystem<T, general> system, const T* vector,
+                                              T* result) {
     const int m = system.problem.m;
     reduce_each<T>(
         system.problem.n, m, system.row_major(), Called<Add<T>>(),
@@ -151,163 +224,279 @@ __device__ __noinline__ void multiply_columns(ScaledSystem<T> system, const T* v
             return entry * (vector == nullptr ? entry : vector[i]);
         },
         [&](int j, T product) {
-            if (system.has_ridge()) {
-                const T entry = system.damping(j);
-                product += entry * (vector == nullptr ? entry : vector[m + j]);
-            }
+            const auto add = [&](T entry, int i) {
+                product += entry * (vector == nullptr ? entry : vector[i]);
+            };
+            if (system.problem.has_ridge()) add(system.damping(j), m + j);
+            if (system.problem.has_sum()) add(system.of_sum(j), system.sum_row());
             result[j] = vector == nullptr ? square_root(product) : product - system.penalty(j);
         });
 }
 
 /// result = b - A x, in twice the working precision, rounded once; then -damping x for the rows of
-/// the l2 penalty. Only the first `length` variables of the factorisation are not zero. Ends with
-/// a barrier.
-template <class T>
-__device__ __noinline__ void make_residual(ScaledSystem<T> system, int length, T* result) {
-    const NnlsProblem<T>& problem = system.problem;
+/// the l2 penalty. Unless there are bounds, only the first `length` variables of the factorisation
+/// are not zero. Ends with a barrier.
+template <class T, bool general>
+__device__ __noinline__ void make_residual(ScaledSystem<T, general> system, int length, T* result) {
+    const NnlsProblem<T, general>& problem = system.problem;
     const NnlsArrays<T>& at = system.at;
+    const int m = problem.m;
+    const auto is_sum = [&](int i) { return problem.has_sum() && i == m; };
     reduce_each<Twofold<T>, 1>(
-        problem.m, length, !system.row_major(), Called<AddTwofold<T>>(),
+        m + problem.has_sum(), general ? problem.n : length, !system.row_major(),
+        Called<AddTwofold<T>>(),
         [&](int i, int p) {
-            const int j = at.factors.variables[p];
-            return two_product(system.a(i, j), -at.x[j]);
+            const int j = general ? p : at.factors.variables[p];
+            return two_product(is_sum(i) ? system.of_sum(j) : system.a(i, j), -at.x[j]);
         },
         [&](int i, Twofold<T> minus_fitted) {
-            const Twofold<T> left = AddTwofold<T>()({system.b(i), T(0)}, minus_fitted);
-            result[i] = left.high + left.low;
+            const T given = is_sum(i) ? system.total() : system.b(i);
+            const Twofold<T> left = AddTwofold<T>()({given, T(0)}, minus_fitted);
+            result[is_sum(i) ? system.sum_row() : i] = left.high + left.low;
         });
-    for (int i = problem.m + threadIdx.x; i < at.factors.rows; i += blockDim.x)
-        result[i] = -system.damping(i - problem.m) * at.x[i - problem.m];
+    for (int i = m + threadIdx.x; i < system.data_rows(); i += blockDim.x)
+        result[i] = -system.damping(i - m) * at.x[i - m];
     __syncthreads();
 }
 
-template <class T>
-struct NnlsSystem : ScaledSystem<T> {
-    using ScaledSystem<T>::problem, ScaledSystem<T>::at, ScaledSystem<T>::b_scale;
-    using ScaledSystem<T>::a, ScaledSystem<T>::b, ScaledSystem<T>::damping;
-    using ScaledSystem<T>::penalty, ScaledSystem<T>::row_major, ScaledSystem<T>::has_ridge;
+template <class T, bool general>
+struct NnlsSystem : ScaledSystem<T, general> {
+    using Base = ScaledSystem<T, general>;
+    using Base::column_shift, Base::b_shift;
+    using Base::damping, Base::penalty, Base::row_major, Base::sum_row, Base::of_sum, Base::total;
+    using Base::data_rows, Base::to_given, Base::to_scaled;
+    using Base::problem, Base::at, Base::b_scale, Base::sum_scale, Base::a, Base::b;
 
     PassiveQR<T> factors;
     BlockReduce<T> reduce;
     BlockReduce<Located<T>> reduce_located;
 
-    T b_norm;
+    T magnitude_of_b;  // |b|, plus the size of A x if x has to be different from 0
+    T multiplier;      // by how much the element of b in the row of a fixed sum is less
     T dependent;
     int nit, n_updates, n_downdates;
 
-    /// Compute the scales and the column norms. False if an entry is not finite.
+    /// Compute the scales and the column norms. False if an entry or an option is not finite.
     __device__ bool load() {
-        T largest = 0;  // of b; infinite if an entry of A or b is not finite
+        T largest = 0;  // of b; infinite if a number is not finite
+        T largest_scale = 0;
         reduce_each<T, 1>(
             problem.n, problem.m, row_major(), Called<MaxMagnitude<T>>(),
-            [&](int j, int i) {
-                return magnitude(problem.A[i * problem.row_stride + j * problem.column_stride]);
-            },
+            [&](int j, int i) { return magnitude(problem.a(i, j)); },
             [&](int j, T of_column) {
-                of_column = MaxMagnitude<T>()(of_column, problem.root_l2);
-                if (!(of_column < Floating<T>::infinity())) largest = of_column;
+                const T root_l2 = problem.root_l2(j);
+                of_column = MaxMagnitude<T>()(of_column, root_l2);
+                if (!(of_column < Floating<T>::infinity() && problem.has_numbers(j)))
+                    largest = Floating<T>::infinity();
                 at.column_scale[j] = inverse_power_of_two(of_column);
+                largest_scale = MaxMagnitude<T>()(largest_scale, at.column_scale[j]);
             });
+#pragma unroll 1
         for (int i = threadIdx.x; i < problem.m; i += blockDim.x)
-            largest = MaxMagnitude<T>()(largest, magnitude(problem.b[i * problem.b_stride]));
+            largest = MaxMagnitude<T>()(largest, magnitude(problem.element_of_b(i)));
         largest = reduce(largest, Called<MaxMagnitude<T>>());
         if (!(largest < Floating<T>::infinity())) return false;
 
         b_scale = inverse_power_of_two(largest);
-        multiply_columns<T>(*this, nullptr, at.norm);
+        if (problem.has_sum())
+            sum_scale = ratio(T(1), reduce(largest_scale, Called<MaxMagnitude<T>>()));
+        multiply_columns<T, general>(*this, nullptr, at.norm);
         return true;
     }
 
-    /// Start from x = 0. `caution` is a factor on the threshold for dependent columns.
-    __device__ void start(T caution) {
-        dependent = caution * dependent_units * Floating<T>::epsilon;
-        nit = n_updates = n_downdates = 0;
-        for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
-            at.state[j] = at_zero;
-            at.x[j] = 0;
-        }
-        for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x)
-            at.factors.residual[i] = i < problem.m ? b(i) : T(0);
-        factors.clear();
-        b_norm = residual_norm();
+    __device__ Interval<T> bounds_of(int j) const {
+        if (!general) return {T(0), Floating<T>::infinity()};
+        return scaled_bounds<T, general>(*this, j);
     }
 
-    /// sum_k |a_k| x_k.
+    /// Let all variables rest, at the feasible values next to 0. `caution` is a factor on the
+    /// threshold for dependent columns.
+    __device__ void start(T caution) {
+        dependent = caution * dependent_units * Floating<T>::epsilon;
+        multiplier = 0;
+        nit = n_updates = n_downdates = 0;
+#pragma unroll 1
+        for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
+            const Interval<T> bounds = bounds_of(j);
+            at.state[j] = resting;
+            at.x[j] = clipped(T(0), bounds.lower, bounds.upper);
+        }
+#pragma unroll 1
+        for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x)
+            at.factors.residual[i] = i < problem.m ? b(i) : (i < data_rows() ? T(0) : total());
+        factors.clear();
+        magnitude_of_b = norm_of(at.factors.residual, at.factors.rows, reduce);
+        if (general) magnitude_of_b += size();
+    }
+
+    /// The norm of the residual, without the row of a fixed sum.
+    __device__ T residual_norm() { return norm_of(at.factors.residual, data_rows(), reduce); }
+
+    /// sum_k |a_k x_k|.
     __device__ T size() {
         T sum = 0;
 #pragma unroll 1
-        for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
-            sum += at.norm[at.factors.variables[p]] * at.x[at.factors.variables[p]];
+        for (int p = threadIdx.x; p < (general ? problem.n : factors.length); p += blockDim.x) {
+            const int j = general ? p : at.factors.variables[p];
+            sum += at.norm[j] * fabs(at.x[j]);
+        }
         return reduce(sum, Called<Add<T>>());
     }
 
-    __device__ T residual_norm() { return norm_of(at.factors.residual, at.factors.rows, reduce); }
+    /// Choose what enters first: the variables that are between their bounds in `guess`, which is
+    /// not scaled; `w` has their values then. Others rest at the bound that the guess reaches. With
+    /// a fixed sum, those that enter start where they rest, and one of them makes up the sum.
+    __device__ void choose(const T* guess) {
+        if (problem.has_sum()) make_sum();
+        if (guess != nullptr)
+#pragma unroll 1
+            for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
+                const Interval<T> bounds = bounds_of(j);
+                const T given = to_scaled(guess[j], j), now = at.x[j];
+                const T value = clipped(given, bounds.lower, bounds.upper);
+                if (!(fabs(given) < Floating<T>::infinity()) || at.state[j] == guessed) continue;
+                if (value > bounds.lower && value < bounds.upper && value != now) {
+                    at.state[j] = guessed;
+                    at.w[j] = problem.has_sum() ? now : value;
+                } else if (!problem.has_sum()) {
+                    at.x[j] = value;
+                }
+            }
+        if (!general) return;
+        __syncthreads();
+        make_residual<T, general>(*this, 0, at.factors.residual);
+    }
+
+    /// Let variables rest elsewhere, the steepest first, until x has its sum. The last one enters,
+    /// with its value in `w`. If all bounds together do not allow the sum, there is none.
+    __device__ void make_sum() {
+        make_residual<T, general>(*this, 0, at.factors.residual);
+        multiply_columns<T, general>(*this, at.factors.residual, at.w);
+        T missing = at.factors.residual[sum_row()];
+        const T sign = missing >= 0 ? T(1) : T(-1);
+        for (bool enough = false; !enough;) {
+            __syncthreads();
+            Located<T> steepest = ArgMax<T>::identity();
+#pragma unroll 1
+            for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
+                if (at.state[j] == resting)
+                    steepest = ArgMax<T>()(steepest, {ratio(sign * at.w[j], of_sum(j)), j});
+            const int j = reduce_located(steepest, Called<ArgMax<T>>()).index;
+            if (j < 0) break;
+            const Interval<T> bounds = bounds_of(j);
+            const T now = at.x[j], end = sign > 0 ? bounds.upper : bounds.lower;
+            const T change = ratio(missing, of_sum(j));
+            enough = bounds.lower < bounds.upper && fabs(end - now) >= fabs(change);
+            missing -= of_sum(j) * (end - now);
+            __syncthreads();
+            if (threadIdx.x > 0) continue;
+            at.state[j] = enough ? guessed : barred;
+            (enough ? at.w : at.x)[j] = enough ? now + change : end;
+        }
+        __syncthreads();
+        let_barred_rest();
+    }
+
+    __device__ void let_barred_rest() {
+#pragma unroll 1
+        for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
+            if (at.state[j] == barred) at.state[j] = resting;
+    }
 
     /// The variable of steepest descent that may enter; -1 if there is none.
     __device__ int entering(T threshold) {
         Located<T> steepest = ArgMax<T>::identity();
-        for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
-            if (at.state[j] == at_zero && at.w[j] > threshold * at.norm[j])
-                steepest = ArgMax<T>()(steepest, {ratio(at.w[j], at.norm[j]), j});
+        for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
+            if (at.state[j] != resting) continue;
+            const Interval<T> bounds = bounds_of(j);
+            const T slope = violation(rest(j), at.w[j], bounds.lower, bounds.upper);
+            if (slope > threshold * at.norm[j])
+                steepest = ArgMax<T>()(steepest, {ratio(slope, at.norm[j]), j});
+        }
         return reduce_located(steepest, Called<ArgMax<T>>()).index;
     }
 
+    /// The value at which variable j rests.
+    __device__ T rest(int j) const { return general ? at.x[j] : T(0); }
+
+    /// The first variable from j that has been chosen to enter; -1 if there is none. Ends with a
+    /// barrier.
+    __device__ int next_guessed(int j) const {
+        while (j < problem.n && at.state[j] != guessed) ++j;
+        __syncthreads();
+        return j < problem.n ? j : -1;
+    }
+
     /// Append variable j to the passive set if the factorisation accepts it.
-    __device__ bool append(int j, T least) {
-        for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x)
-            at.factors.column[i] =
-                i < problem.m ? a(i, j) : (i - problem.m == j ? damping(j) : T(0));
-        const bool entered = factors.append(j, penalty(j), dependent, least, reduce);
+    __device__ bool append(int j, bool shrinks, T least) {
+        for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x) {
+            T entry = i - problem.m == j ? damping(j) : T(0);
+            if (i < problem.m) entry = a(i, j);
+            if (i == data_rows()) entry = of_sum(j);
+            at.factors.column[i] = entry;
+        }
+        const bool entered =
+            factors.append(j, rest(j), penalty(j), dependent, shrinks, least, reduce);
         if (entered) ++n_updates;
         return entered;
     }
 
-    /// The first variable from j whose entry in `guess`, which is not scaled, is positive and
-    /// finite; -1 if there is none.
-    __device__ int next_guessed(const T* guess, int j) const {
-        for (; j < problem.n; ++j) {
-            const T value = to_scaled(guess[j], j);
-            if (value > 0 && value < Floating<T>::infinity()) return j;
-        }
-        return -1;
-    }
-
-    /// Append the steepest variable that lowers the objective; with a `guess`, the variables that
-    /// are positive there. False if none is appended.
+    /// Append the steepest variable that lowers the objective; when `starting`, those that have
+    /// been chosen. False if none is appended.
     ///
     /// The decrease must exceed rounding errors. These are relative to the terms that cancel in
     /// b - A x; after `refresh` (`fresh`), to the residual itself.
-    __device__ bool enter(bool fresh, const T* guess) {
-        const T cancelling = b_norm + size();
+    __device__ bool enter(bool fresh, bool starting) {
         const T length = residual_norm();
-        if (guess == nullptr && !(length > problem.tol * cancelling)) return false;
-        const T least = guess == nullptr ? problem.tol * (fresh ? length : cancelling)
-                                         : -Floating<T>::infinity();
+        const T cancelling = magnitude_of_b + size();
+        if (!starting && !(length > problem.tol * cancelling)) return false;
+        const T least =
+            starting ? -Floating<T>::infinity() : problem.tol * (fresh ? length : cancelling);
         bool entered = false;
-        for (int j = -1; guess != nullptr || !entered;) {
-            j = guess == nullptr ? entering(problem.tol * length) : next_guessed(guess, j + 1);
+        for (int j = -1; starting || !entered;) {
+            j = starting ? next_guessed(j + 1) : entering(problem.tol * length);
             if (j < 0) break;
-            const bool accepted = append(j, least);
+            const bool accepted = append(j, general && !starting && at.w[j] < 0, least);
             if (threadIdx.x == 0) {
                 at.state[j] = accepted ? passive : barred;
-                if (accepted && guess != nullptr) at.x[j] = to_scaled(guess[j], j);
+                if (accepted && starting) at.x[j] = at.w[j];
             }
             __syncthreads();
             entered = entered || accepted;
         }
-        for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
-            if (at.state[j] == barred) at.state[j] = at_zero;
+        let_barred_rest();
         return entered;
     }
 
+    /// Choose the multiplier of a fixed sum so that the passive solution has this sum.
+    __device__ void keep_sum(T sum) {
+        T* const partial = reduce.next();
+        multiplier += fit_row(at.factors, factors.length, sum_row(), sum, partial, reduce.next());
+    }
+
+    /// What a fixed sum is more than the sum of the resting variables.
+    __device__ T missing() {
+        T fitted = 0;
+#pragma unroll 1
+        for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
+            if (at.state[j] != passive) fitted += of_sum(j) * at.x[j];
+        return total() - reduce(fitted, Called<Add<T>>());
+    }
+
+    /// Whether there is one passive variable, which has to make up a fixed sum.
+    __device__ bool has_to_stay() const { return problem.has_sum() && factors.length == 1; }
+
     /// The step length towards the solution of the passive set (Algorithm 1, lines 9 and 10): the
-    /// position whose coefficient reaches zero first, and the negative of the step; index -1 for a
-    /// full step.
-    __device__ Located<T> first_to_reach_zero() {
+    /// position whose coefficient reaches a bound first, and the negative of the step; index -1 for
+    /// a full step.
+    __device__ Located<T> first_to_reach_bound() {
         Located<T> first = ArgMax<T>::identity();
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
-            const T now = at.x[at.factors.variables[p]], target = at.factors.solution[p];
-            if (target <= 0) first = ArgMax<T>()(first, {-ratio(now, now - target), p});
+            const int j = at.factors.variables[p];
+            const Interval<T> bounds = bounds_of(j);
+            const T now = at.x[j], target = at.factors.solution[p];
+            if (!bounds.is_reached_by(target)) continue;
+            first = ArgMax<T>()(first, {-ratio(bounds.towards(target) - now, target - now), p});
         }
         return reduce_located(first, Called<ArgMax<T>>());
     }
@@ -320,48 +509,71 @@ struct NnlsSystem : ScaledSystem<T> {
         return reduce_located(last, Called<ArgMax<T>>()).index;
     }
 
-    /// Move x to the passive least-squares solution; remove what reaches 0. False if the iteration
-    /// limit is reached first.
+    /// Move x to the passive solution; remove what reaches a bound. False if the iteration limit
+    /// is reached first. The last variable stays if the sum is fixed.
     __device__ bool make_feasible() {
         while (nit < problem.maxiter) {
             ++nit;
+            const T sum = problem.has_sum() ? missing() : T(0);
+            factors.load_rhs();
+            if (problem.has_sum()) keep_sum(sum);
             factors.solve();
-            const Located<T> first = first_to_reach_zero();
+            Located<T> first = first_to_reach_bound();
+            if (has_to_stay()) first.index = -1;
             for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
                 const int j = at.factors.variables[p];
-                const T target = at.factors.solution[p];
+                const Interval<T> bounds = bounds_of(j);
+                const T target = at.factors.solution[p], end = bounds.towards(target);
                 if (first.index < 0) {
-                    at.x[j] = target;
+                    at.x[j] = bounds.is_reached_by(target) ? end : target;
                 } else {
                     const T moved =
-                        p == first.index ? T(0) : at.x[j] - first.value * (target - at.x[j]);
-                    at.x[j] = moved > 0 ? moved : T(0);
-                    if (target <= 0 && at.x[j] == 0) at.state[j] = at_zero;
+                        p == first.index ? end : at.x[j] - first.value * (target - at.x[j]);
+                    at.x[j] = clipped(moved, bounds.lower, bounds.upper);
+                    if (bounds.is_reached_by(target) && at.x[j] == end) at.state[j] = resting;
                 }
             }
             if (first.index < 0) return true;
             for (;;) {
                 const int p = last_not_passive();
-                if (p < 0) break;
-                factors.remove(p);
+                if (p < 0 || has_to_stay()) break;
+                factors.remove(p, rest(at.factors.variables[p]));
                 ++n_downdates;
+            }
+            if (has_to_stay()) {
+                if (threadIdx.x == 0) at.state[at.factors.variables[0]] = passive;
+                __syncthreads();
             }
         }
         return false;
     }
 
-    /// Recompute the residual from A, b and x. To `refine`, correct x by it if x stays positive.
+    /// Recompute the residual from A, b and x. To `refine`, correct x by it if x stays between its
+    /// bounds.
     ///
     /// At the optimum of the passive set, the part of the residual along the passive columns is
     /// due to errors of x. Without that part, the gradient of the other variables is accurate, and
     /// the residual is the witness of the certificate.
     __device__ void refresh(bool refine) {
-        make_residual<T>(*this, factors.length, at.factors.residual);
+        make_residual<T, general>(*this, factors.length, at.factors.residual);
+        T missing = 0;
+        if (problem.has_sum()) {
+            missing = at.factors.residual[sum_row()];
+            __syncthreads();
+            if (threadIdx.x == 0) at.factors.residual[sum_row()] -= multiplier;
+            __syncthreads();
+        }
         if (!refine) return;
         factors.correct(reduce);
+        if (problem.has_sum()) keep_sum(missing);
+        factors.solve();
         T blocked = 0;
-        for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
-            if (!(at.x[at.factors.variables[p]] + at.factors.solution[p] > 0)) blocked = 1;
+        for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
+            const int j = at.factors.variables[p];
+            const Interval<T> bounds = bounds_of(j);
+            const T refined = at.x[j] + at.factors.solution[p];
+            if (!(refined > bounds.lower && refined < bounds.upper)) blocked = 1;
+        }
         if (reduce(blocked, Called<Add<T>>()) == 0)
             for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
                 at.x[at.factors.variables[p]] += at.factors.solution[p];
@@ -371,17 +583,20 @@ struct NnlsSystem : ScaledSystem<T> {
     /// `residual` and `w` are those of the result. With a `guess`, start from it.
     ///
     /// Each step is called in one place only, because it is inlined there.
-    __device__ NnlsStatus solve(const T* guess) {
+    __device__ NnlsStatus solve(T caution, const T* guess) {
+        start(caution);
         bool entered = false, fresh = false;
+        bool starting = guess != nullptr || general;
+        if (starting) choose(guess);
         for (int round = 0;;) {
             const bool limit = entered && !make_feasible();
             if (limit || fresh) refresh(fresh);
-            if (guess == nullptr) multiply_columns<T>(*this, at.factors.residual, at.w);
+            if (!starting) multiply_columns<T, general>(*this, at.factors.residual, at.w);
             if (limit) return iteration_limit;
-            entered = !(fresh && round++ == fresh_rounds) && enter(fresh, guess);
+            entered = !(fresh && round++ == fresh_rounds) && enter(fresh, starting);
             if (fresh && !entered) return converged;
-            fresh = !entered && guess == nullptr;
-            guess = nullptr;
+            fresh = !entered && !starting;
+            starting = false;
         }
     }
 
@@ -397,6 +612,7 @@ struct NnlsSystem : ScaledSystem<T> {
     /// The result of a system that has NaN or infinity in it.
     __device__ Found refuse() {
         const T nan = Floating<T>::nan();
+        nit = n_updates = n_downdates = 0;
 #pragma unroll 1
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) at.x[j] = at.w[j] = nan;
         return {nan, nan, nan, not_finite, true};
@@ -409,47 +625,40 @@ struct NnlsSystem : ScaledSystem<T> {
             at.x[j] = to_scaled(to_given(at.x[j], j), j);
         }
         __syncthreads();
-        make_residual<T>(*this, factors.length, at.factors.column);
+        make_residual<T, general>(*this, factors.length, at.factors.column);
         T fit = 0, apart = 0, penalties = 0, gap = 0, slope = 0;
 #pragma unroll 1
-        for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x) {
+        for (int i = threadIdx.x; i < data_rows(); i += blockDim.x) {
             const T left = at.factors.column[i], between = left - at.factors.residual[i];
             apart += between * between;
             (i < problem.m ? fit : penalties) += left * left;
         }
 #pragma unroll 1
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
-            const T violation = at.x[j] > 0 ? fabs(at.w[j]) : (at.w[j] > 0 ? at.w[j] : T(0));
-            if (at.norm[j] > 0) slope = MaxMagnitude<T>()(slope, ratio(violation, at.norm[j]));
-            if (!(at.x[j] > 0)) continue;
-            penalties += 2 * penalty(j) * at.x[j];
-            gap += at.x[j] * at.w[j];
+            const Interval<T> bounds = bounds_of(j);
+            const T x = at.x[j], w = at.w[j];
+            const T moves = violation(x, w, bounds.lower, bounds.upper);
+            if (at.norm[j] > 0) slope = MaxMagnitude<T>()(slope, ratio(moves, at.norm[j]));
+            const T inside = from_bound(x, bounds.lower, bounds.upper);
+            if (x != 0) penalties += 2 * penalty(j) * x;
+            if (inside != 0) gap += inside * w;
         }
         fit = reduce(fit, Called<Add<T>>());
         penalties = reduce(penalties, Called<Add<T>>());
         apart = square_root(reduce(apart, Called<Add<T>>()));
         gap = reduce(gap, Called<Add<T>>());
         slope = reduce(slope, Called<MaxMagnitude<T>>());
-        const Certificate<T, T> certificate(apart, gap, slope, residual_norm(), b_norm, size());
+        const Certificate<T, T> certificate(apart, gap, slope, residual_norm(), magnitude_of_b,
+                                            size());
         const bool ended = outcome == converged;
         const bool good = certificate.is_good(ended, problem.tol);
         const NnlsStatus refused = ended ? uncertified : outcome;
-        const T misfit = square_root(fit + penalties), kkt = certificate.kkt();
+        const T square = fit + penalties, root = square_root(fabs(square));
+        const T misfit = square < 0 ? -root : root, kkt = certificate.kkt();
         return {square_root(fit),
-                good ? misfit - certified<T> * b_norm : finite_or_infinity(misfit), kkt,
+                good ? misfit - certified<T> * magnitude_of_b : finite_or_infinity(misfit), kkt,
                 good ? converged : refused, !ended || (good && kkt <= certified<T>)};
     }
-
-    /// Convert a coefficient from scaled variables, and back; each conversion rounds once.
-    __device__ T to_given(T value, int j) const {
-        return shifted(value, column_shift(j) - b_shift());
-    }
-    __device__ T to_scaled(T value, int j) const {
-        return shifted(value, b_shift() - column_shift(j));
-    }
-
-    __device__ int column_shift(int j) const { return Floating<T>::exponent(at.column_scale[j]); }
-    __device__ int b_shift() const { return Floating<T>::exponent(b_scale); }
 
     static __device__ T finite_or_infinity(T value) {
         return value == value ? value : Floating<T>::infinity();
@@ -479,34 +688,49 @@ struct NnlsSystem : ScaledSystem<T> {
 ///
 /// If `listed` is not null, only the systems that it lists are solved, and count as repaired. Their
 /// results are replaced by better ones.
-template <class T>
+template <class T, bool general>
 __global__ void __launch_bounds__(nnls_max_threads, 2)
     nnls_qr(const T* A, const long long* A_offset, long long A_stride, long long row_stride,
             long long column_stride, const T* b, const long long* b_offset,
-            long long b_batch_stride, long long b_stride, long long first, long long systems, int m,
-            int n, T l1, T root_l2, T tol, int maxiter, int warm, T* x, T* rnorm, T* dual, T* kkt,
-            int* nit, int* status, int* n_updates, int* n_downdates, bool* repaired,
-            unsigned char* method, BatchCounters* counters, const ListedSystem* listed,
-            long long R_begin, long long Q_begin, int regions_in_shared, unsigned char* workspace,
-            long long workspace_stride) {
+            long long b_batch_stride, long long b_stride, const T* root_weight,
+            const long long* weight_offset, long long weight_batch_stride, long long weight_stride,
+            const double* options, const long long* options_offset, long long options_stride,
+            double lower, double upper, double l1, double root_l2, double sum, int kind,
+            long long first, long long systems, int m, int n, int maxiter, T tol, int warm, T* x,
+            T* rnorm, T* dual, T* kkt, int* nit, int* status, int* n_updates, int* n_downdates,
+            bool* repaired, unsigned char* method, BatchCounters* counters,
+            const ListedSystem* listed, long long R_begin, long long Q_begin, int regions_in_shared,
+            unsigned char* workspace, long long workspace_stride) {
     __shared__ typename BlockReduce<T>::Storage reduce_storage;
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ ListedSystem drawn;
 
-    __shared__ NnlsProblem<T> problem;
+    __shared__ NnlsProblem<T, general> problem;
     __shared__ NnlsArrays<T> arrays;
 
     if (threadIdx.x == 0) {
-        problem = {A, row_stride, column_stride, b, b_stride, m, n, l1, root_l2, tol, maxiter};
-        arrays.place({R_begin, Q_begin, regions_in_shared}, m, n, root_l2 > 0,
-                     dynamic_shared_memory(), workspace + blockIdx.x * workspace_stride);
+        problem = {A,
+                   row_stride,
+                   column_stride,
+                   b,
+                   b_stride,
+                   {root_weight, weight_stride},
+                   {options, n, lower, upper, l1, root_l2, sum},
+                   m,
+                   n,
+                   kind,
+                   tol,
+                   maxiter};
+        const int rows = m + (problem.has_ridge() ? n : 0) + problem.has_sum();
+        arrays.place({R_begin, Q_begin, regions_in_shared}, rows, n, dynamic_shared_memory(),
+                     workspace + blockIdx.x * workspace_stride);
     }
     const NnlsResults<T> results{x,      rnorm,     dual,        kkt,      nit,
                                  status, n_updates, n_downdates, repaired, method};
-    NnlsSystem<T> system{{problem, arrays, T(1)},
-                         {arrays.factors, 0},
-                         BlockReduce<T>(reduce_storage),
-                         BlockReduce<Located<T>>(located_storage)};
+    NnlsSystem<T, general> system{{problem, arrays, T(1), T(0)},
+                                  {arrays.factors, 0},
+                                  BlockReduce<T>(reduce_storage),
+                                  BlockReduce<Located<T>>(located_storage)};
 
     if (threadIdx.x == 0 && listed != nullptr) systems = static_cast<long long>(counters->listed);
     for (;;) {
@@ -515,19 +739,26 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
             drawn = {turn < systems ? turn : -1, Floating<double>::nan()};
             if (turn < systems) {
                 if (listed != nullptr) drawn = listed[turn];
-                problem.A = A + BatchOffsets{A_offset, A_stride}[first + drawn.system];
-                problem.b = b + BatchOffsets{b_offset, b_batch_stride}[first + drawn.system];
+                const long long k = first + drawn.system;
+                problem.A = A + BatchOffsets{A_offset, A_stride}[k];
+                problem.b = b + BatchOffsets{b_offset, b_batch_stride}[k];
+                if (root_weight != nullptr)
+                    problem.weights.root =
+                        root_weight + BatchOffsets{weight_offset, weight_batch_stride}[k];
+                if (options != nullptr)
+                    problem.variables.of_each =
+                        options + BatchOffsets{options_offset, options_stride}[k];
             }
         }
         __syncthreads();
         const long long k = drawn.system;
         if (k < 0) return;
-        const bool finite = system.load();
         T least = static_cast<T>(drawn.misfit), caution = 1;
+        const bool finite = system.load();
         for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
-            system.start(caution);
             const T* guess = warm && attempt == 0 ? x + k * n : nullptr;
-            const auto found = finite ? system.certify(system.solve(guess)) : system.refuse();
+            const auto found =
+                finite ? system.certify(system.solve(caution, guess)) : system.refuse();
             if (!(found.misfit >= least)) {
                 least = found.misfit;
                 system.store(results, k, found);

@@ -18,13 +18,14 @@
 // Memory. The columns of Q and the rows and columns of R are stored in slots and never move.
 // Position p of the factorisation is in slot slots[p]; a removal shifts only this list (the
 // paper's list P-hat). So R is stored as a square: by slot, it is not triangular. R has two more
-// columns, to which all rotations are applied as well: Q^T b and, for the l1 penalty, the s of
-// R^T s = penalty. Q and R are in shared or global memory.
+// columns, to which all rotations are applied as well. One is Q^T b, where b does not contain what
+// the resting variables fit. The other is the s of R^T s = penalty. Q and R are in shared or
+// global memory.
 //
 // Cost, with l columns and m rows. append: 4 m l operations and 5 barriers (another 4 m l and 2
 // if cancellation requires a second pass; also a solve if the part orthogonal to the passive
 // columns is small). remove: 6 m (l - p) operations and (l - p) / 32 + 2 barriers. solve: l^2
-// operations and 2 l / 32 barriers. correct: as append, and a solve.
+// operations and 2 l / 32 barriers. correct: as append. fit_row: 2 m l operations and 3 barriers.
 
 #pragma once
 
@@ -139,6 +140,39 @@ __device__ __noinline__ void back_substitute(const PassiveQRArrays<T>& at, int l
     }
 }
 
+/// Change b[row] so that the y of R y = solution fits this row: A[row, passive] y = value. Changes
+/// `solution` with b. Returns by how much b[row] is less. `partial` is that of two reductions.
+/// Other threads see `residual` after the caller's next barrier.
+template <class T>
+__device__ __noinline__ T fit_row(const PassiveQRArrays<T>& at, int length, int row, T value,
+                                  T* partial, T* next_partial) {
+    T fitted = 0, square = 0;
+#pragma unroll 1
+    for (int p = threadIdx.x; p < length; p += blockDim.x) {
+        const T q = at.q(at.slots[p])[row];
+        at.row[p] = q;
+        fitted += q * at.solution[p];
+        square += q * q;
+    }
+    fitted = block_reduce(fitted, partial, Called<Add<T>>());
+    square = block_reduce(square, next_partial, Called<Add<T>>());
+    const T less = ratio(fitted - value, square);
+    if (!(fabs(less) < Floating<T>::infinity())) return T(0);
+#pragma unroll 1
+    for (int p = threadIdx.x; p < length; p += blockDim.x) {
+        const T change = less * at.row[p];
+        at.solution[p] -= change;
+        at.rhs(at.slots[p]) -= change;
+    }
+    for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
+        T along = 0;
+#pragma unroll 1
+        for (int p = 0; p < length; ++p) along += at.row[p] * at.q(at.slots[p])[i];
+        at.residual[i] += less * (along - (i == row ? T(1) : T(0)));
+    }
+    return less;
+}
+
 template <class T>
 struct PassiveQR {
     const PassiveQRArrays<T>& at;
@@ -150,14 +184,15 @@ struct PassiveQR {
         for (int p = threadIdx.x; p < at.capacity; p += blockDim.x) at.slots[p] = p;
     }
 
-    /// Append `column` as `variable`. Overwrites `column`.
+    /// Append `column` as `variable`, which rests at `value`. Overwrites `column`.
     ///
     /// Returns false and leaves the factorisation unchanged in two cases. The column is dependent:
     /// the norm of its part orthogonal to the passive columns is at most `dependent` times the
-    /// sum of the terms that cancel. Or its right-hand side is at most `least`; the square of
-    /// that is twice the decrease of the objective. Other threads see the column after the
-    /// caller's next barrier.
-    __device__ bool append(int variable, T penalty, T dependent, T least, BlockReduce<T>& reduce) {
+    /// sum of the terms that cancel. Or its right-hand side, with the opposite sign to `shrinks`,
+    /// is at most `least`; the square of that is twice the decrease of the objective. Other
+    /// threads see the column after the caller's next barrier.
+    __device__ bool append(int variable, T value, T penalty, T dependent, bool shrinks, T least,
+                           BlockReduce<T>& reduce) {
         if (length == at.capacity) return false;
         const int slot = at.slots[length];
         const T before = norm_of(at.column, at.rows, reduce);
@@ -176,7 +211,7 @@ struct PassiveQR {
         for (int i = threadIdx.x; i < at.rows; i += blockDim.x) at.column[i] *= reciprocal;
         const T along = block_dot(at.column, at.residual, at.rows, reduce.next());
         const T new_rhs = along - new_shift;
-        if (!(new_rhs > least)) return false;
+        if (!((shrinks ? -new_rhs : new_rhs) > least)) return false;
 
         for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
             at.residual[i] -= new_rhs * at.column[i];
@@ -184,21 +219,28 @@ struct PassiveQR {
         }
         if (threadIdx.x == 0) {
             at.r(slot, slot) = norm;
-            at.rhs(slot) = new_rhs;
+            at.rhs(slot) = new_rhs + value * norm;
             at.shift(slot) = new_shift;
             at.variables[length] = variable;
         }
+        if (value != 0) add_column(length, slot, value);
         ++length;
         return true;
     }
 
-    /// Remove the column at `position` by Givens rotations (Algorithm 3).
+    /// Remove the column at `position` by Givens rotations (Algorithm 3); its variable rests at
+    /// `value`.
     ///
     /// The row of R in the removed slot is rotated with each later row in turn. Each rotation
     /// makes one of its entries zero. The same rotations are applied to Q. Other threads see the
     /// new positions after the caller's next barrier.
-    __device__ void remove(int position) {
+    __device__ void remove(int position, T value) {
         const int slot = at.slots[position];
+        if (value != 0) {
+            add_column(position, slot, -value);
+            if (threadIdx.x == 0) at.rhs(slot) -= value * at.r(slot, slot);
+            __syncthreads();
+        }
         rotate_rows(position, slot);
         const T leaving = at.row[length];
         for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
@@ -211,20 +253,30 @@ struct PassiveQR {
         --length;
     }
 
-    /// Compute the coefficients of the passive columns, in `solution`.
-    __device__ void solve() {
+    /// Copy the right-hand side of the coefficients of the passive columns to `solution`.
+    __device__ void load_rhs() {
         for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] = at.rhs(at.slots[p]);
-        back_substitute(at, length);
     }
 
     /// Make `residual` orthogonal to the passive columns. Its part along these columns (up to the
-    /// penalty) is due to an error of x. The correction of x is written to `solution`.
+    /// penalty) is due to an error of x. The right-hand side of the correction of x is written to
+    /// `solution`.
     __device__ void correct(BlockReduce<T>& reduce) {
         orthogonalise(at.residual, norm_of(at.residual, at.rows, reduce), true, reduce);
-        back_substitute(at, length);
     }
 
+    /// Replace the right-hand side in `solution` by the coefficients.
+    __device__ void solve() { back_substitute(at, length); }
+
   private:
+    /// Add `value` times the column at `position`, in `slot`, to b; not its element on the
+    /// diagonal of R.
+    __device__ void add_column(int position, int slot, T value) {
+#pragma unroll 1
+        for (int p = threadIdx.x; p < position; p += blockDim.x)
+            at.rhs(at.slots[p]) += value * at.r(at.slots[p], slot);
+    }
+
     /// Subtract from `vector`, whose norm is given, its projection onto the passive columns (up to
     /// the shift), again if the norm falls much. The coefficients of the projection are written to
     /// `solution`. Returns the new norm.

@@ -5,10 +5,11 @@ With GPUSOLVE_TEST_STAND_IN=1 the stand-in for CuPy replaces the GPU.
 
 from __future__ import annotations
 
+import gc
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,13 @@ settings.register_profile(
 )
 settings.load_profile("gpusolve")
 
+
 SCHEDULES = ("forward", "reverse", "random")
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the thousands of collected tests from garbage collection."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -89,19 +96,15 @@ class Backend:
         return each(self.numpy, function(*each(there, args), **options))
 
     def nnls(self, A: Any, b: Any, **options: Any) -> gpusolve.NNLSResult:
-        if "warm_start" in options:
-            options["warm_start"] = self.array(options["warm_start"])
-        result = gpusolve.nnls(self.array(A), self.array(b), **options)
-        if self.name != "cuda":
-            return result
-        return replace(
-            result,
-            **{
-                field.name: getattr(result, field.name).get()
-                for field in fields(result)
-                if field.name != "method"
-            },
-        )
+        return self.solve(gpusolve.nnls, self.array(A), self.array(b), **options)
+
+    def solve(
+        self, function: Callable[..., Any], *args: Any, **options: Any
+    ) -> gpusolve.NNLSResult:
+        """Call a solver of least squares; the arrays of its result are NumPy's."""
+        result = self.call(function, *args, **options)
+        arrays = {name: self.numpy(one) for name, one in result._asdict().items()}
+        return replace(result, **arrays)
 
 
 def chosen_backend(name: str, monkeypatch: pytest.MonkeyPatch) -> Backend:

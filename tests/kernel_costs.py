@@ -280,6 +280,10 @@ def _nnls_by_teams() -> Iterator[Call]:
     for name, (A, b) in systems.items():
         size = b.size * A.shape[-1]
         yield _call(f"nnls {name}", size, gpusolve.nnls, A, b, method="gram")
+    A, b = systems["block uniform_random"]
+    options = {"method": "gram", "bounds": (-0.01, 0.01), "sum_to": np.zeros(len(b))}
+    size = b.size * A.shape[-1]
+    yield _call("lsq_linear block", size, gpusolve.lsq_linear, A, b, **options)
 
 
 def _solvers() -> Iterator[Call]:

@@ -34,6 +34,7 @@ from gpusolve._gemv.gemv_kernel import (
     dots_of,
     operands_of,
 )
+from gpusolve._nnls import nnls_qr_kernel
 from gpusolve._nnls.nnls_gram_kernel import Size, teams_for
 from gpusolve.gam._basis_kernel import instance as basis_instance
 from gpusolve.gam._gram_kernel import instance as learners_instance
@@ -122,7 +123,14 @@ def all_sources() -> list[Source]:
     """Every kernel, for operators and dtypes of every size and kind."""
     return [
         Source(
-            "", "nnls_qr", "", tuple(f"nnls_qr<{CUDA_TYPES[one]}>" for one in REALS)
+            "",
+            "nnls_qr",
+            "",
+            tuple(
+                nnls_qr_kernel.instance(one, general)
+                for one in REALS
+                for general in (False, True)
+            ),
         ),
         *_sources_of_nnls_gram(),
         *_sources_of_monoids(),
@@ -139,7 +147,7 @@ def all_sources() -> list[Source]:
 def _sources_of_nnls_gram() -> Iterator[Source]:
     """The kernels for each team: one or few large systems, and many small ones."""
     numbers = [CUDA_TYPES[one] for one in REALS]
-    few, many = Size(2000, 2000, 2000), Size(3, 3, 3)
+    few, many = Size(2000, 2000), Size(3, 3)
     for team in dict.fromkeys(
         team.name for size in (few, many) for team in teams_for(size, 1)
     ):
@@ -373,9 +381,20 @@ def read_log(log: str, symbol: str, blank: Resources) -> Resources:
     )
 
 
-def one_source_of_each_file() -> list[Source]:
-    """The first source of each file."""
-    return list({source.file: source for source in reversed(all_sources())}.values())
+def some_sources() -> list[Source]:
+    """The first source of each file, with two instances of each kernel."""
+    first = {source.file: source for source in reversed(all_sources())}
+    return [
+        source._replace(instances=first_and_last_of_each_kernel(source.instances))
+        for source in first.values()
+    ]
+
+
+def first_and_last_of_each_kernel(instances: tuple[str, ...]) -> tuple[str, ...]:
+    last = {one.partition("<")[0]: one for one in instances}
+    first = {one.partition("<")[0]: one for one in reversed(instances)}
+    kept = {*first.values(), *last.values()}
+    return tuple(one for one in instances if one in kept)
 
 
 def resources_on(architecture: int, sources: list[Source]) -> list[Resources]:

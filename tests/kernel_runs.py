@@ -17,7 +17,7 @@ import scipy.sparse
 from monoids import square
 
 import gpusolve
-from gpusolve import _emulator
+from gpusolve import _emulator, reference
 from gpusolve._device import kernels
 from gpusolve._nnls import nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team
@@ -231,6 +231,41 @@ def nnls(
     return run
 
 
+def nnls_within_bounds(
+    m: int, n: int, *, has_sum: bool = False, warm: bool = False, **options: Any
+) -> Callable[[], None]:
+    """Systems with bounds, weights and penalties of their own; one has NaN."""
+
+    def run() -> None:
+        generator = rng()
+        A = generator.standard_normal((3, n, m)).swapaxes(1, 2)
+        b = generator.standard_normal((3, m))
+        lower = generator.random((3, n)) - 0.7
+        upper = np.where(generator.random(n) < 0.2, np.inf, lower + 0.4)
+        l2 = generator.random((3, n))
+        l2[1, 0] = np.nan
+        given = {
+            "bounds": (lower, upper),
+            "weights": generator.random((3, m)),
+            "l1": 0.1 * generator.random(n),
+            "l2": l2,
+            **options,
+        }
+        if has_sum:
+            given["sum_to"] = np.clip(0.1, lower, upper).sum(axis=-1)
+        if warm:
+            given["warm_start"] = lower + 0.5 * generator.random((3, n))
+        found = on_emulator(gpusolve.lsq_linear, A, b, method="qr", **given)
+        assert_equal(found.status == 2, np.arange(3) == 1)
+        if "maxiter" not in options:
+            expected = gpusolve.lsq_linear(A, b, method="qr", **given)
+            np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
+            assert_equal(found.status, expected.status)
+            assert found.n_downdates.sum() > 0
+
+    return run
+
+
 def nnls_in_attempts() -> None:
     """Columns that differ by rounding errors only, and one system with NaN."""
     generator = rng()
@@ -244,10 +279,12 @@ def nnls_in_attempts() -> None:
     assert_equal(np.isnan(found.rnorm), np.arange(6) == 2)
 
 
-def by_gram(team: Team, *args: Any, **options: Any) -> Any:
+def by_gram(
+    team: Team, *args: Any, solver: Callable[..., Any] = gpusolve.nnls, **options: Any
+) -> Any:
     """The result of the Gram method on the emulator, by this team."""
     with mock.patch.object(nnls_gram_kernel, "teams_for", return_value=[team]):
-        return on_emulator(gpusolve.nnls, *args, method="gram", **options)
+        return on_emulator(solver, *args, method="gram", **options)
 
 
 def nnls_gram(
@@ -277,6 +314,35 @@ def nnls_gram(
     return run
 
 
+def nnls_gram_within_bounds(
+    team: Team, m: int, n: int, *, shared: bool = False, fixed_sum: bool = False
+) -> Callable[[], None]:
+    """Bounds, weights, penalties and a start for each system; perhaps a fixed sum."""
+
+    def run() -> None:
+        generator = rng()
+        A = generator.random((1 if shared else 3, m, n)) - 0.5
+        b = 2 * generator.standard_normal((3, m))
+        lower = generator.random((3, n)) - 0.8
+        upper = lower + 0.5
+        options = {
+            "bounds": (lower, upper),
+            "weights": generator.random((3, m)),
+            "l1": 0.1 * generator.random((3, n)),
+            "l2": 0.1 * generator.random((3, n)),
+            "warm_start": lower + generator.choice([0, 0.2, 0.5], (3, n)),
+        }
+        if fixed_sum:
+            options["sum_to"] = (0.5 * (lower + upper)).sum(axis=1)
+        found = by_gram(team, A, b, solver=gpusolve.lsq_linear, **options)
+        expected = reference.nnls_gram(A, b, **options)
+        assert not found.status.any()
+        np.testing.assert_allclose(found.x, expected.x, atol=1e-9)
+        assert found.n_downdates.sum() > 0
+
+    return run
+
+
 def nnls_gram_of_similar_columns(team: Team) -> Callable[[], None]:
     """Columns that differ by 1e-3: the first solution is not certified.
 
@@ -295,6 +361,7 @@ def nnls_gram_of_similar_columns(team: Team) -> Callable[[], None]:
     return run
 
 
+THREAD = Team("ThreadTeam", 128, 128, 128)
 WARP = Team("WarpTeam", 128, 4)
 BLOCK = Team("BlockTeam", 96)
 GRID = Team("GridTeam", 64)
@@ -326,13 +393,19 @@ RUNS: dict[str, list[Callable[[], None]]] = {
     "gram.cu": [gram_matrices(300, 3), gram_matrices(60, 15)],
     "map.cu": [map_elements],
     "nnls_gram.cu": [
-        nnls_gram(Team("ThreadTeam", 128, 128, 128), 5, 4),
+        nnls_gram(THREAD, 5, 4),
         nnls_gram(WARP, 16, 12),
         nnls_gram(WARP, 16, 12, shared=True, warm=True, l2=0.1),
         nnls_gram(BLOCK, 50, 40),
         nnls_gram(BLOCK, 40, 50, shared=True, warm=True, l2=0.1),
         nnls_gram_of_similar_columns(BLOCK),
         nnls_gram(GRID, 16, 24),
+        nnls_gram_within_bounds(THREAD, 5, 4, fixed_sum=True),
+        nnls_gram_within_bounds(WARP, 16, 12),
+        nnls_gram_within_bounds(WARP, 16, 12, shared=True, fixed_sum=True),
+        nnls_gram_within_bounds(BLOCK, 50, 40),
+        nnls_gram_within_bounds(BLOCK, 50, 40, fixed_sum=True),
+        nnls_gram_within_bounds(GRID, 16, 24, shared=True, fixed_sum=True),
     ],
     "nnls_qr.cu": [
         nnls(3, 16, 24),
@@ -343,6 +416,12 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         nnls(3, 16, 24, warm=True, maxiter=0),
         nnls(2, 140, 60, warm=True),
         nnls_in_attempts,
+        nnls_within_bounds(16, 24),
+        nnls_within_bounds(16, 24, warm=True),
+        nnls_within_bounds(16, 24, has_sum=True),
+        nnls_within_bounds(40, 24, has_sum=True, warm=True),
+        nnls_within_bounds(5, 3, has_sum=True, warm=True),
+        nnls_within_bounds(100, 30, has_sum=True, warm=True, maxiter=5),
     ],
     "partition.cu": [partition],
     "reduce.cu": [

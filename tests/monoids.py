@@ -160,6 +160,12 @@ class Case:
         return np.array(values, self.dtype).reshape(shape + self.element_shape)
 
 
+def frozen(x: Array) -> Array:
+    """The same array, which several tests can share."""
+    x.flags.writeable = False
+    return x
+
+
 def cases(*pairs: tuple[str, str]) -> list[Case]:
     """Cases from pairs of a monoid's name and dtypes separated by spaces."""
     return [
@@ -230,14 +236,29 @@ def ties(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
     return np.stack([rng.integers(-5, 5, n), np.arange(n)], axis=-1).astype(dtype)
 
 
+def matrices(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
+    """Matrices with odd determinants, whose products are never 0."""
+    x = anything(rng, dtype, n, 2, 2)
+    x[:, [0, 1], [0, 1]] |= 1
+    x[:, 1, 0] *= 2
+    return x
+
+
+def functions(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> Array:
+    """Functions with odd slopes, so that a composition depends on all of them."""
+    x = anything(rng, dtype, n, 2)
+    x[:, 0] |= 1
+    return x
+
+
 SAMPLES: dict[str, Callable[..., Array]] = {
     "add": terms,
     "mul": factors,
     "logical_and": rarely_false,
     "logical_or": rarely_true,
     "mssp": segment_sums,
-    "matrix product": lambda rng, dtype, n: anything(rng, dtype, n, 2, 2),
-    "affine": lambda rng, dtype, n: anything(rng, dtype, n, 2),
+    "matrix product": matrices,
+    "affine": functions,
     "argmax": ties,
     "first nonzero": late_nonzero,
 }

@@ -142,6 +142,6 @@ def test_aligned_columns() -> None:
 
 
 def test_command_line_leaves_out_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = ["/somewhere/gam.py", "--cpu", "--output", "file.md", "--quick"]
+    given = ["/somewhere/nnls.py", "--cpu", "--output", "file.md", "--cases", "3 x 3"]
     monkeypatch.setattr(sys, "argv", given)
-    assert harness.command_line() == "python benchmarks/gam.py --cpu --quick"
+    assert harness.command_line() == "python benchmarks/nnls.py --cpu --cases '3 x 3'"

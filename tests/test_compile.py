@@ -20,9 +20,9 @@ from kernel_resources import (
     Source,
     all_sources,
     compile_source,
-    one_source_of_each_file,
     registers,
     resources_on,
+    some_sources,
     written_registers,
 )
 
@@ -57,7 +57,7 @@ def check(rows: list[Resources]) -> None:
 
 
 def test_resources_of_some_kernels_are_those_of_the_table() -> None:
-    rows = resources_on(90, one_source_of_each_file())
+    rows = resources_on(90, some_sources())
     check(rows)
     changed = set(registers(rows)) - set(written_registers(90))
     assert not changed, "update the table with: make resources"
@@ -65,7 +65,7 @@ def test_resources_of_some_kernels_are_those_of_the_table() -> None:
 
 @needs_disassembler
 def test_code_of_some_kernels_is_that_of_the_table() -> None:
-    changed = "\n".join(changed_code(one_source_of_each_file()))
+    changed = "\n".join(changed_code(some_sources()))
     assert not changed, f"update the table with: make resources\n{changed}"
 
 
@@ -113,7 +113,7 @@ def test_teams_of_launcher_and_kernel_have_the_same_threads(
     size: tuple[int, int],
 ) -> None:
     source = (source_directory() / "team.cuh").read_text()
-    teams = nnls_gram_kernel.teams_for(nnls_gram_kernel.Size(*size, size[0]), 1)
+    teams = nnls_gram_kernel.teams_for(nnls_gram_kernel.Size(*size), 1)
     for team in teams:
         text = source.partition(f" {team.name} {{")[2]
         found = re.search(r"teams_of_block = (\d+), threads = (\d+)( \* warp)?", text)

@@ -21,6 +21,8 @@ from gpusolve.gam import basis as bases
 
 KIBI = 1024
 
+QR = "nnls_qr<double, false>"
+
 
 @pytest.fixture(autouse=True)
 def no_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,12 +85,12 @@ def test_boosting_refuses_a_basis_beyond_shared_memory(method: str) -> None:
 
 def test_launch_refuses_shared_memory_beyond_the_limit() -> None:
     with cupy_stand_in.installed(1, shared_memory=64 * KIBI) as cupy:
-        (kernel,) = kernels.CudaDevice(0).kernels("nnls_qr", ("nnls_qr<double>",))
+        (kernel,) = kernels.CudaDevice(0).kernels("nnls_qr", (QR,))
         assert kernel.resident_blocks(32, 40 * KIBI) > 0
         assert kernel.resident_blocks(32, 64 * KIBI) == 0
         assert kernel.resident_blocks(32, 99 * KIBI) == 0
         with pytest.raises(
-            ValueError, match=r"at most \d+ bytes for nnls_qr<double>.*got 65536"
+            ValueError, match=r"at most \d+ bytes for nnls_qr<double, false>.*got 65536"
         ):
             kernel((1,), (32,), (), shared_mem=64 * KIBI)
         assert cupy.cuda.runtime.getDevice() == 0
@@ -116,7 +118,7 @@ def test_threads_do_not_lower_each_others_shared_memory_limit(
     )
     monkeypatch.setattr(cupy_stand_in.kernels, "DEFAULT_SHARED_MEMORY", 16 * KIBI)
     with cupy_stand_in.installed(1):
-        (kernel,) = kernels.CudaDevice(0).kernels("nnls_qr", ("nnls_qr<double>",))
+        (kernel,) = kernels.CudaDevice(0).kernels("nnls_qr", (QR,))
         first = threading.Thread(target=kernel.resident_blocks, args=(32, small))
         first.start()
         assert small_started.wait(10)

@@ -32,6 +32,15 @@ def learners_of(
     return make_learners(basis, n_basis, **options)
 
 
+RATE = 0.3
+"""The learning rate with which two covariates are selected within ten steps."""
+
+
+def steps_on(backend: Any, steps: int) -> int:
+    """Fewer steps on the emulator, where each has thousands of threads to switch."""
+    return steps // 3 if backend.emulated else steps
+
+
 @pytest.mark.parametrize("n", [1000, 10_000, 100_000])
 def test_the_simulation_has_the_checksums_of_the_data_for_mboost(n: int) -> None:
     X, y, active = simulate(n)
@@ -120,15 +129,18 @@ def test_equals_the_reference(
     learners = learners_of(
         backend.array(X), penalty=penalty, weights=backend.array(weights)
     )
-    path = boost(learners, backend.array(y), steps=40, learning_rate=0.3, method=method)
+    steps = steps_on(backend, 40)
+    path = boost(
+        learners, backend.array(y), steps=steps, learning_rate=RATE, method=method
+    )
     host = learners_of(X, penalty=penalty, weights=weights)
     expected = reference.boost(
         host.dense(),
         y,
         penalty_matrix(10, penalty),
         host.lambda_,
-        steps=40,
-        learning_rate=0.3,
+        steps=steps,
+        learning_rate=RATE,
         weights=weights,
     )
     np.testing.assert_array_equal(path.selected, expected.selected)
@@ -147,7 +159,8 @@ def test_float32_bases_give_the_same_path(
         boost(
             learners_of(backend.array(X), dtype=dtype),
             backend.array(y),
-            steps=30,
+            steps=steps_on(backend, 30),
+            learning_rate=RATE,
             method=method,
         )
         for dtype in (np.float64, np.float32)
@@ -192,15 +205,16 @@ def test_risk_never_increases(
 ) -> None:
     X, y = additive(rng, 150)
     learners = learners_of(backend.array(X), weights=backend.array(rng.random(len(y))))
+    steps = steps_on(backend, 60)
     path = boost(
         learners,
         backend.array(y),
-        steps=60,
+        steps=steps,
         learning_rate=learning_rate,
         method=method,
     )
     assert (np.diff(path.risk) <= 1e-12 * path.risk[0]).all()
-    assert path.risk.shape == (61,)
+    assert path.risk.shape == (steps + 1,)
 
 
 def test_permuting_the_learners_permutes_the_path(
@@ -208,8 +222,13 @@ def test_permuting_the_learners_permutes_the_path(
 ) -> None:
     X, y = additive(rng, 150)
     order = np.array([3, 0, 4, 1, 2])
+    options: Any = {
+        "steps": steps_on(backend, 40),
+        "learning_rate": RATE,
+        "method": method,
+    }
     paths = [
-        boost(learners_of(backend.array(Z)), backend.array(y), steps=40, method=method)
+        boost(learners_of(backend.array(Z)), backend.array(y), **options)
         for Z in (X, X[:, order])
     ]
     np.testing.assert_array_equal(order[paths[1].selected], paths[0].selected)
@@ -225,8 +244,13 @@ def test_integer_weights_equal_repeated_rows(
         backend.array(X), weights=backend.array(counts.astype(float))
     )
     repeated = learners_of(backend.array(X.repeat(counts, axis=0)))
+    options: Any = {
+        "steps": steps_on(backend, 40),
+        "learning_rate": RATE,
+        "method": method,
+    }
     paths = [
-        boost(learners, backend.array(target), steps=40, method=method)
+        boost(learners, backend.array(target), **options)
         for learners, target in ((weighted, y), (repeated, y.repeat(counts)))
     ]
     np.testing.assert_array_equal(paths[0].selected, paths[1].selected)
@@ -239,9 +263,11 @@ def test_a_path_can_be_continued(
 ) -> None:
     X, y = additive(rng, 150)
     learners, y = learners_of(backend.array(X)), backend.array(y)
-    whole = boost(learners, y, steps=50, method=method)
-    part = boost(learners, y, steps=20, method=method)
-    continued = boost(learners, y, steps=30, method=method, start=part)
+    first, more = steps_on(backend, 21), steps_on(backend, 30)
+    options: Any = {"learning_rate": RATE, "method": method}
+    whole = boost(learners, y, steps=first + more, **options)
+    part = boost(learners, y, steps=first, **options)
+    continued = boost(learners, y, steps=more, start=part, **options)
     np.testing.assert_array_equal(continued.selected, whole.selected)
     np.testing.assert_allclose(continued.updates, whole.updates, atol=1e-11)
     np.testing.assert_allclose(continued.risk, whole.risk, rtol=1e-10)
@@ -311,7 +337,8 @@ def test_a_fit_repeats_bit_for_bit(
     for seed in (1, 2):
         with _emulator.schedule("random", seed):
             learners = learners_of(backend.array(X))
-            paths.append(boost(learners, backend.array(y), steps=30, method=method))
+            steps = steps_on(backend, 30)
+            paths.append(boost(learners, backend.array(y), steps=steps, method=method))
     np.testing.assert_array_equal(paths[0].updates, paths[1].updates)
     np.testing.assert_array_equal(paths[0].risk, paths[1].risk)
 

@@ -333,7 +333,7 @@ def test_weights_that_are_not_integers_are_scaled(data: Data) -> None:
 
 def test_layout_and_dtype_of_the_data(backend: Any, data: Data) -> None:
     X, y = data
-    model = BoostedGAM(n_basis=12).fit(X, y)
+    model = BoostedGAM(n_basis=12, max_iter=30).fit(X, y)
     kinds = {
         "columns": np.asfortranarray(X),
         "strided": np.repeat(X, 2, axis=1)[:, ::2],
@@ -341,10 +341,14 @@ def test_layout_and_dtype_of_the_data(backend: Any, data: Data) -> None:
         "reversed": X[:, ::-1].copy()[:, ::-1],
     }
     for kind, Z in kinds.items():
-        other = BoostedGAM(n_basis=12).fit(backend.array(Z), backend.array(y))
+        other = BoostedGAM(n_basis=12, max_iter=30).fit(
+            backend.array(Z), backend.array(y)
+        )
         np.testing.assert_array_equal(other.selected_, model.selected_, kind)
         np.testing.assert_allclose(other.coef_, model.coef_, atol=1e-10, err_msg=kind)
-    single = BoostedGAM(n_basis=12).fit(backend.array(X.astype(np.float32)), y)
+    single = BoostedGAM(n_basis=12, max_iter=30).fit(
+        backend.array(X.astype(np.float32)), y
+    )
     np.testing.assert_array_equal(single.selected_, model.selected_)
     np.testing.assert_allclose(single.coef_, model.coef_, atol=1e-4)
 
@@ -429,7 +433,7 @@ def test_staged_predict_raises_before_the_first_stage(data: Data) -> None:
 @pytest.mark.parametrize("value", [0.0, 0.1, 2.0, -1e100, 1e-200])
 def test_the_score_of_a_constant_target(backend: Any, data: Data, value: float) -> None:
     X, y = map(backend.array, (data[0], np.full(200, value)))
-    model = BoostedGAM(n_basis=12).fit(X, y)
+    model = BoostedGAM(n_basis=12, max_iter=5).fit(X, y)
     weights = backend.array(np.random.default_rng(0).random(200))
     for w in (None, weights):
         assert model.score(X, y, sample_weight=w) == 1

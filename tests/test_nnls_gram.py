@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from oracles import scipy_rnorm, violation
+from scipy.optimize import lsq_linear
 
 import gpusolve
 from gpusolve import _emulator, reference
@@ -175,7 +176,7 @@ def test_less_shared_memory_changes_no_bit(
     A, b = rng.random((3, 40, 30)), rng.random((3, 40))
     expected = solve(A, b)
     monkeypatch.setattr(kernels.EmulatedDevice, "shared_memory_per_block", limit)
-    size = Size(40, 30, 40)
+    size = Size(40, 30)
     assert layout_of(TEAMS["block"], size, False, limit - 2048).workspace > 0
     found = solve(A, b)
     for name, field in found._asdict().items():
@@ -332,7 +333,7 @@ def with_limit(empty: Any, limit: int) -> Any:
 
 def test_team_for_each_size() -> None:
     def chosen(m: int, n: int, systems: int = 1000, limit: int = 225 * 1024) -> str:
-        return choose(Size(m, n, m), systems < 5, False, limit)[0].name
+        return choose(Size(m, n), systems < 5, False, limit)[0].name
 
     assert chosen(3, 3) == "ThreadTeam"
     assert chosen(30, 10) == "WarpTeam"
@@ -341,4 +342,373 @@ def test_team_for_each_size() -> None:
     assert chosen(64, 33) == "BlockTeam"
     assert chosen(5000, 2000) == "BlockTeam"
     assert chosen(5000, 2000, systems=1) == "GridTeam"
-    assert teams_for(Size(2, 10_000, 2), True)[0].name == "BlockTeam"
+    assert teams_for(Size(2, 10_000), True)[0].name == "BlockTeam"
+
+
+# ---- bounds, weights, a fixed sum, penalties of each variable ------------------------
+
+SYSTEMS = 5
+
+
+def bounds_of(kind: str, rng: np.random.Generator, shape: Any) -> tuple[Array, Array]:
+    """Lower and upper bounds of a kind, or of all kinds next to each other."""
+    middle, width = rng.standard_normal(shape), rng.random(shape)
+    names = ("free", "below", "above", "box", "equal")
+    which = rng.integers(len(names), size=shape)
+    if kind != "mixed":
+        which = np.full(shape, names.index(kind))
+    lower = np.where((which == 0) | (which == 1), -np.inf, middle - width)
+    upper = np.where((which == 0) | (which == 2), np.inf, middle + width)
+    return np.where(which == 4, middle, lower), np.where(which == 4, middle, upper)
+
+
+def options_of(
+    case: str, rng: np.random.Generator, m: int, n: int, dtype: Any
+) -> dict[str, Any]:
+    """The options of a case, in arrays of this dtype."""
+    each, options = (SYSTEMS, n), dict[str, Any]()
+    lower, upper = bounds_of("mixed", rng, each)
+    near_0 = np.clip(0.5 * rng.standard_normal(each), lower, upper)
+    match case:
+        case "of columns":
+            options["bounds"] = bounds_of("box", rng, n)
+            options["l1"], options["l2"] = 0.1 * rng.random(n), rng.random(n)
+        case "of systems":
+            options["bounds"] = lower, upper
+            options["l1"], options["l2"] = 0.1 * rng.random(each), rng.random((5, 1))
+        case "weights":
+            options["weights"] = rng.integers(3, size=(SYSTEMS, m)) / 2
+            options["weights"][:, :n] += 0.5
+        case "shared weights":
+            options["weights"] = np.arange(m) / m
+            options["bounds"] = (-0.25, 0.5)
+        case "simplex":
+            options["sum_to"] = 1.0
+        case "sums":
+            options["bounds"], options["sum_to"] = (lower, upper), near_0.sum(axis=1)
+        case "warm":
+            options["bounds"], options["warm_start"] = (lower, upper), near_0
+        case "all":
+            options["bounds"] = lower, upper
+            options["weights"] = rng.random((SYSTEMS, m))
+            options["l1"], options["l2"] = 0.1 * rng.random(each), rng.random(n)
+            options["sum_to"], options["warm_start"] = near_0.sum(axis=1), near_0
+        case _:
+            options["bounds"] = bounds_of(case, rng, each)
+    return {
+        name: tuple(np.asarray(one, dtype) for one in value)
+        if isinstance(value, tuple) and isinstance(value[0], np.ndarray)
+        else np.asarray(value, dtype)
+        if isinstance(value, np.ndarray)
+        else value
+        for name, value in options.items()
+    }
+
+
+BOUNDS = ("free", "below", "above", "box", "equal", "mixed")
+OPTIONS = (
+    "of columns",
+    "of systems",
+    "weights",
+    "shared weights",
+    "simplex",
+    "sums",
+    "warm",
+    "all",
+)
+
+
+def least_objective(A: Array, b: Array, options: dict[str, Any], k: int) -> float:
+    """The least objective of system k, by SciPy; without l1 and a sum."""
+    m, n = A.shape[-2:]
+
+    def of_system(value: Any, length: int) -> Array:
+        return np.broadcast_to(np.asarray(value, float), (SYSTEMS, length))[k]
+
+    root = np.sqrt(of_system(options.get("weights", 1.0), m))
+    ridge = np.diag(np.sqrt(of_system(options.get("l2", 0.0), n)))
+    bounds = [of_system(one, n) for one in options.get("bounds", (0.0, np.inf))]
+    movable = bounds[0] < bounds[1]
+    rows = np.vstack([A * root[:, None], ridge]).astype(float)
+    rhs = np.append(b * root, np.zeros(n))
+    rhs = rhs - rows[:, ~movable] @ bounds[0][~movable]
+    if not movable.any():
+        return float(rhs @ rhs / 2)
+    limits = bounds[0][movable], bounds[1][movable]
+    return float(lsq_linear(rows[:, movable], rhs, limits, "bvls", tol=1e-15).cost)
+
+
+def assert_within_bounds(x: Array, options: dict[str, Any]) -> None:
+    lower, upper = options.get("bounds", (0.0, np.inf))
+    assert ((x >= lower) & (x <= upper)).all()
+    if "sum_to" in options:
+        size = np.abs(x).sum(axis=1) + np.abs(options["sum_to"])
+        wrong = np.abs(x.sum(axis=1, dtype=float) - options["sum_to"])
+        assert (wrong <= 8 * EPS[x.dtype] * size).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", [*BOUNDS, *OPTIONS])
+@pytest.mark.parametrize("team", TEAMS)
+def test_bounded_kernel_against_the_specification(
+    team: str,
+    case: str,
+    dtype: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
+) -> None:
+    use(team, monkeypatch)
+    m, n = (12, 7) if team in ("warp", "block") else SMALL
+    b = rng.standard_normal((SYSTEMS, m)).astype(dtype)
+    for shape in [(m, n), (SYSTEMS, m, n)]:
+        A = rng.standard_normal(shape).astype(dtype)
+        options = options_of(case, rng, m, n, dtype)
+        found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
+        assert_within_bounds(found.x, options)
+        eps = EPS[A.dtype]
+        assert (found.kkt <= 16 * eps).all()
+        np.testing.assert_allclose(found.x, expected.x, atol=300 * eps)
+        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=8 * eps)
+        np.testing.assert_allclose(found.dual, expected.dual, atol=300 * eps)
+        for name in ("nit", "n_updates", "n_downdates", "status"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("case", ["mixed", "of systems", "sums", "all"])
+@pytest.mark.parametrize("team", TEAMS)
+def test_the_certificate_of_an_unfinished_solution(
+    team: str, case: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Its parts are far above rounding errors."""
+    use(team, monkeypatch)
+    A, b = (
+        2 * rng.standard_normal((SYSTEMS, *SMALL)),
+        rng.standard_normal((SYSTEMS, SMALL[0])),
+    )
+    options = options_of(case, rng, *SMALL, A.dtype)
+    for maxiter in range(3):
+        found = solve(A, b, **options, maxiter=maxiter)
+        expected = reference.nnls_gram(A, b, **options, maxiter=maxiter)
+        assert_within_bounds(found.x, options)
+        np.testing.assert_array_equal(found.status, expected.status)
+        np.testing.assert_allclose(found.kkt, expected.kkt, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
+        np.testing.assert_allclose(found.dual, expected.dual, atol=1e-13)
+
+
+@pytest.mark.parametrize("case", [*BOUNDS, "weights", "shared weights", "warm"])
+@pytest.mark.parametrize("team", ["thread", "block"])
+def test_bounded_kernel_against_scipy(
+    team: str, case: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    m, n = SMALL if team == "thread" else (20, 12)
+    A, b = rng.standard_normal((SYSTEMS, m, n)), rng.standard_normal((SYSTEMS, m))
+    options = options_of(case, rng, m, n, A.dtype)
+    found = solve(A, b, **options)
+    assert (found.status == 0).all()
+    for k in range(SYSTEMS):
+        least = least_objective(A[k], b[k], options, k)
+        assert found.rnorm[k] ** 2 / 2 <= least * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_a_variable_at_a_bound_has_its_value_to_the_last_bit(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The bounds are no dyadic numbers, and the columns are scaled."""
+    use(team, monkeypatch)
+    A = rng.standard_normal((SYSTEMS, *SMALL)) * [1e-3, 7.0, 1e5]
+    b = rng.standard_normal((SYSTEMS, SMALL[0]))
+    lower, upper = np.array([-0.1, -0.7, 0.3]), np.array([0.1, -0.3, 0.7])
+    found = solve(A, b, bounds=(lower, upper))
+    at_bound = (found.x == lower) | (found.x == upper)
+    assert at_bound.sum() > SYSTEMS
+    np.testing.assert_array_equal(at_bound, found.dual != 0)
+    np.testing.assert_array_equal(found.status, 0)
+
+
+@pytest.mark.parametrize("l2", [0.0, 1e-6])
+@pytest.mark.parametrize("team", ["warp", "block"])
+def test_similar_columns_within_bounds(
+    team: str, l2: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The first solutions are inaccurate: gradients are corrected, H is recomputed."""
+    use(team, monkeypatch)
+    A = rng.random((20, 30, 1)) + 1e-3 * rng.random((20, 30, 9))
+    b = (A @ rng.random((20, 9, 1)))[..., 0] + 1e-4 * rng.standard_normal((20, 30))
+    options = {"bounds": (0.125, 0.75), "l2": np.full(9, l2)}
+    found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
+    assert_within_bounds(found.x, options)
+    np.testing.assert_array_equal(found.status, 0)
+    np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-10)
+    assert found.nit.sum() < 1.05 * expected.nit.sum()
+
+
+@pytest.mark.parametrize("team", TEAMS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_useless_warm_starts_within_bounds(
+    team: str, value: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.standard_normal(SMALL), rng.standard_normal((3, SMALL[0]))
+    bounds = (np.array([-1.0, 0.25, -0.75]), np.array([1.0, 0.5, -0.25]))
+    expected = solve(A, b, bounds=bounds)
+    found = solve(A, b, bounds=bounds, warm_start=np.full((3, 3), value))
+    for name, field in found._asdict().items():
+        np.testing.assert_array_equal(field, getattr(expected, name), name)
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_two_variables_reach_their_bounds_in_one_step(
+    team: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one leaves, and the other one has a step of length 0 to its bound."""
+    use(team, monkeypatch)
+    A, b = np.eye(3)[:, :2], np.array([1.0, 1.0, 0.0])
+    found = solve(A, b, bounds=(1.0, 2.0), warm_start=np.array([1.5, 1.5]))
+    np.testing.assert_array_equal(found.x, [1.0, 1.0])
+    assert (found.n_updates, found.n_downdates) == (2, 2)
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_a_sum_that_leaves_one_point(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The only point is a corner; one variable stays passive there."""
+    use(team, monkeypatch)
+    A, b = rng.standard_normal((2, *SMALL)), rng.standard_normal((2, SMALL[0]))
+    corners = np.array([[-1.0, 0.25, 0.5], [1.0, 0.5, 4.0]])
+    found = solve(A, b, bounds=tuple(corners), sum_to=corners.sum(axis=1))
+    np.testing.assert_array_equal(found.status, 0)
+    np.testing.assert_allclose(found.x, corners, rtol=4 * EPS[A.dtype])
+    np.testing.assert_array_equal(found.n_updates - found.n_downdates, 1)
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_options_broadcast(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """How the options are stored, and how many systems share them, changes no bit."""
+    use(team, monkeypatch)
+    m, n = SMALL
+    A, b = rng.standard_normal((m, n)), rng.standard_normal((2, 3, m))
+    lower, upper = -rng.random((2, 1, n)), np.array([[0.25], [0.5], [1.0]])
+    weights, total = rng.random((3, m)), 0.1 * rng.random((2, 1))
+    found = solve(A, b, bounds=(lower, upper), weights=weights, sum_to=total)
+    every = (2, 3, n)
+    expected = solve(
+        np.broadcast_to(A, (2, 3, m, n)).copy(),
+        b,
+        bounds=(np.broadcast_to(lower, every), np.broadcast_to(upper, every).copy()),
+        weights=np.repeat(weights[None], 2, axis=0),
+        sum_to=np.repeat(total, 3, axis=1),
+    )
+    assert (found.status == 0).all()
+    for name, field in found._asdict().items():
+        np.testing.assert_array_equal(field, getattr(expected, name), name)
+
+
+@pytest.mark.parametrize("team", ["block", "grid"])
+def test_a_shared_matrix_stays_shared(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Bounds and penalties of each system need no matrix of their own."""
+    use(team, monkeypatch)
+    scaled: list[Any] = []
+    scale = nnls_gram_kernel.scale_matrices
+
+    def watched(systems: Any, on: Any) -> Any:
+        scaled.append(scale(systems, on))
+        return scaled[-1]
+
+    monkeypatch.setattr(nnls_gram_kernel, "scale_matrices", watched)
+    A, b = rng.random((12, 7)), rng.random((SYSTEMS, 12))
+    solve(A, b, **options_of("of systems", rng, 12, 7, A.dtype))
+    solve(A, b, weights=rng.random((SYSTEMS, 12)))
+    assert [len(one.G) for one in scaled] == [1, SYSTEMS]
+
+
+def test_less_memory_for_weighted_matrices_changes_no_bit(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """One A with the weights of each system: a few scaled matrices fit into memory."""
+    A, b = rng.random((40, 33)), rng.random((9, 40))
+    options = {"weights": rng.random((9, 40)), "l2": rng.random((9, 33))}
+    options["sum_to"] = rng.random(9)
+    expected = solve(A, b, **options)
+    limit = 8 * 41 * 33 * 4
+    monkeypatch.setattr(_emulator, "empty", with_limit(_emulator.empty, limit))
+    found = solve(A, b, **options)
+    for name, field in found._asdict().items():
+        np.testing.assert_array_equal(field, getattr(expected, name), name)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("option", ["lower", "upper", "l1", "l2", "sum_to", "weights"])
+@pytest.mark.parametrize("team", TEAMS)
+def test_a_nonfinite_option_changes_no_other_system(
+    team: str,
+    option: str,
+    shared: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
+) -> None:
+    use(team, monkeypatch)
+    A = rng.standard_normal(SMALL if shared else (4, *SMALL))
+    b = rng.standard_normal((4, SMALL[0]))
+    given = {
+        "lower": -np.ones((4, 3)),
+        "upper": np.ones((4, 3)),
+        "l1": 0.1 * rng.random((4, 3)),
+        "l2": rng.random((4, 3)),
+        "sum_to": rng.random(4),
+        "weights": rng.random((4, SMALL[0])),
+    }
+
+    def solved() -> Solution:
+        rest = {
+            name: one for name, one in given.items() if name[1:] not in ("ower", "pper")
+        }
+        return solve(A, b, bounds=(given["lower"], given["upper"]), **rest)
+
+    good = solved()
+    given[option].flat[given[option].size // 2] = np.nan
+    if option == "weights":
+        given[option][1, 2] = -1.0
+    found = solved()
+    bad = np.isnan(given[option]).reshape(4, -1).any(axis=1)
+    bad[1] |= option == "weights"
+    np.testing.assert_array_equal(found.status, np.where(bad, 2, 0))
+    assert np.isnan(found.x[bad]).all()
+    np.testing.assert_array_equal(found.x[~bad], good.x[~bad])
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_a_tiny_column_does_not_disturb_an_l2_penalty_of_each_system(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.random(SMALL), rng.random((3, SMALL[0]))
+    A[:, 1] = 2.0**-600 * rng.random(SMALL[0])
+    l2 = np.array([[0.5], [1.0], [2.0]]) * [1, 1, 3]
+    found = solve(A, b, l2=l2, bounds=(-1.0, 1.0))
+    expected = reference.nnls_gram(A, b, l2=l2, bounds=(-1.0, 1.0))
+    assert (found.status == 0).all()
+    np.testing.assert_allclose(found.x, expected.x, atol=300 * EPS[A.dtype])
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_systems_without_a_solution_end(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Bounds contradict each other or the sum, or there are no weights."""
+    use(team, monkeypatch)
+    A, b = rng.standard_normal(SMALL), rng.standard_normal((4, SMALL[0]))
+    good = np.ones((4, 3))
+    upper, weights = good.copy(), rng.random((4, SMALL[0]))
+    upper[1, 0], weights[2] = -2, 0
+    total = np.array([0.5, 0.5, 0.5, 7])
+    found = solve(A, b, bounds=(-good, upper), weights=weights, sum_to=total)
+    assert found.status[0] == 0
+    solve(A, b, bounds=(-np.inf, np.where(good, -np.inf, 0)))

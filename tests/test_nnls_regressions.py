@@ -98,8 +98,8 @@ def test_a_sum_of_columns_is_dependent_on_them(seed: int) -> None:
         last = B @ weights + more * rng.standard_normal(9)
         system = scale(np.column_stack([B, last]), np.ones(9))
         run = reference.ActiveSet(system, np.zeros(6), 4 * EPS)
-        assert all(run.append(j, -np.inf) for j in range(5))
-        assert run.append(5, -np.inf) == taken
+        assert all(run.append(j, 1.0, -np.inf) for j in range(5))
+        assert run.append(5, 1.0, -np.inf) == taken
 
 
 def test_a_second_attempt_refuses_columns_of_noise(backend: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -18,6 +19,7 @@ from monoids import (
     Case,
     affine,
     first_nonzero,
+    frozen,
     matrix_product,
 )
 
@@ -30,42 +32,45 @@ same = np.testing.assert_array_equal
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
-def check_scans(
-    backend: Any, case: Case, rng: np.random.Generator, **options: Any
-) -> None:
+@functools.cache
+def scans(case: Case) -> list[tuple[Any, bool, Any]]:
+    """Arrays of all lengths, and their inclusive and exclusive scans."""
+    rng = np.random.default_rng(1)
+    arrays = [case.sample(rng, n) for n in LENGTHS]
+    return [
+        (frozen(x), exclusive, frozen(case.prefixes(x, exclusive)))
+        for x in arrays
+        for exclusive in (False, True)
+    ]
+
+
+def check_scans(backend: Any, case: Case, **options: Any) -> None:
     """Compare inclusive and exclusive scans of every length with brute force."""
-    for n in LENGTHS:
-        x = case.sample(rng, n)
-        for exclusive in (False, True):
-            found = backend.call(
-                gpusolve.scan, x, case.op, exclusive=exclusive, **options
-            )
-            expected = case.prefixes(x, exclusive)
-            same(found, expected, strict=True, err_msg=f"{n} elements, {exclusive=}")
+    for x, exclusive, expected in scans(case):
+        found = backend.call(gpusolve.scan, x, case.op, exclusive=exclusive, **options)
+        same(found, expected, strict=True, err_msg=f"{len(x)} elements, {exclusive=}")
 
 
 # ---- any monoid ----
 
 
 @pytest.mark.parametrize("case", REPRESENTATIVE, ids=str)
-def test_scan_agrees_with_brute_force(
-    backend: Any, case: Case, rng: np.random.Generator
-) -> None:
-    check_scans(backend, case, rng)
+def test_scan_agrees_with_brute_force(backend: Any, case: Case) -> None:
+    check_scans(backend, case)
 
 
 @numpy_only
 @pytest.mark.parametrize("case", EVERY_DTYPE, ids=str)
-def test_every_dtype(backend: Any, case: Case, rng: np.random.Generator) -> None:
-    check_scans(backend, case, rng)
+def test_every_dtype(backend: Any, case: Case) -> None:
+    check_scans(backend, case)
 
 
 @pytest.mark.parametrize("variant", VARIANTS[1:])
 @pytest.mark.parametrize("case", FEW, ids=str)
 def test_variants_agree_with_brute_force(
-    backend: Any, case: Case, variant: str, rng: np.random.Generator
+    backend: Any, case: Case, variant: str
 ) -> None:
-    check_scans(backend, case, rng, variant=variant)
+    check_scans(backend, case, variant=variant)
 
 
 @every_variant

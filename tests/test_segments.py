@@ -11,7 +11,15 @@ import pytest
 from backends import both_kinds, numpy_only, without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
-from monoids import EVERY_DTYPE, LENGTHS, Case, affine, cases, first_nonzero
+from monoids import (
+    EVERY_DTYPE,
+    LENGTHS,
+    Case,
+    affine,
+    cases,
+    first_nonzero,
+    frozen,
+)
 
 import gpusolve
 from gpusolve import Monoid, _emulator
@@ -44,65 +52,80 @@ def offsets_of(lengths: Any) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
-def check_scans(backend: Any, case: Case, rng: np.random.Generator) -> None:
+@functools.cache
+def scans(case: Case) -> list[tuple[Any, Any, bool, Any]]:
+    """Arrays of all lengths, flags, and their inclusive and exclusive scans."""
+    rng = np.random.default_rng(1)
+    problems = [
+        (frozen(case.sample(rng, n)), frozen(rng.random(n) < density))
+        for n in LENGTHS
+        for density in (DENSITIES if n < 5000 else (0.001,))
+    ]
+    return [
+        (x, flags, kind, frozen(case.segmented_prefixes(x, flags, kind)))
+        for x, flags in problems
+        for kind in (False, True)
+    ]
+
+
+def check_scans(backend: Any, case: Case) -> None:
     """Compare inclusive and exclusive scans of all lengths with brute force."""
-    for n in LENGTHS:
-        x = case.sample(rng, n)
-        for density in DENSITIES if n < 5000 else (0.001,):
-            flags = rng.random(n) < density
-            for exclusive in (False, True):
-                found = backend.call(
-                    gpusolve.segmented_scan, x, flags, case.op, exclusive=exclusive
-                )
-                expected = case.segmented_prefixes(x, flags, exclusive)
-                err_msg = f"{n} elements, {density} segments per element, {exclusive=}"
-                same(found, expected, strict=True, err_msg=err_msg)
+    for x, flags, exclusive, expected in scans(case):
+        found = backend.call(
+            gpusolve.segmented_scan, x, flags, case.op, exclusive=exclusive
+        )
+        err_msg = f"{len(x)} elements, {flags.sum()} segments, {exclusive=}"
+        same(found, expected, strict=True, err_msg=err_msg)
 
 
-def check_reductions(backend: Any, case: Case, rng: np.random.Generator) -> None:
-    """Compare reductions of short, empty and long segments with brute force."""
-    for lengths in ([], [0], [0, 0], [1], [0, 3, 1, 0, 4, 2, 0], [0, 1025, 0, 33, 0]):
-        check_reduction(backend, case, np.array(lengths, np.int64), rng)
-    for limit in (2, 40, 3000):
-        check_reduction(backend, case, rng.integers(0, limit, 70), rng)
+@functools.cache
+def reductions(case: Case) -> list[tuple[Any, Any, Any]]:
+    """Arrays, lengths of short, empty and long segments, and their reductions."""
+    rng = np.random.default_rng(1)
+    given = ([], [0], [0, 0], [1], [0, 3, 1, 0, 4, 2, 0], [0, 1025, 0, 33, 0])
+    limits = ((2, 70), (40, 70), (3000, 12))
+    drawn = (rng.integers(0, limit, count) for limit, count in limits)
+    found = []
+    for lengths in (*(np.array(one, np.int64) for one in given), *drawn):
+        offsets = offsets_of(lengths)
+        x = frozen(case.sample(rng, offsets[-1]))
+        expected = np.empty((len(lengths), *case.element_shape), case.dtype)
+        for k, (start, stop) in enumerate(itertools.pairwise(offsets)):
+            expected[k] = case.fold(x[start:stop])
+        found.append((x, frozen(lengths), frozen(expected)))
+    return found
 
 
-def check_reduction(
-    backend: Any, case: Case, lengths: np.ndarray, rng: np.random.Generator
-) -> None:
-    offsets = offsets_of(lengths)
-    x = case.sample(rng, offsets[-1])
-    expected = np.empty((len(lengths), *case.element_shape), case.dtype)
-    for k, (start, stop) in enumerate(itertools.pairwise(offsets)):
-        expected[k] = case.fold(x[start:stop])
-    found = backend.call(gpusolve.segmented_reduce, x, lengths, case.op)
-    same(found, expected, strict=True, err_msg=f"{lengths=}")
-    found = backend.call(gpusolve.segmented_reduce, x, None, case.op, offsets=offsets)
-    same(found, expected, strict=True, err_msg=f"{offsets=}")
+def check_reductions(backend: Any, case: Case) -> None:
+    """Compare reductions with brute force."""
+    for x, lengths, expected in reductions(case):
+        found = backend.call(gpusolve.segmented_reduce, x, lengths, case.op)
+        same(found, expected, strict=True, err_msg=f"{lengths=}")
+        offsets = offsets_of(lengths)
+        found = backend.call(
+            gpusolve.segmented_reduce, x, None, case.op, offsets=offsets
+        )
+        same(found, expected, strict=True, err_msg=f"{offsets=}")
 
 
 # ---- any monoid ----
 
 
 @pytest.mark.parametrize("case", SEGMENTED, ids=str)
-def test_scan_agrees_with_brute_force(
-    backend: Any, case: Case, rng: np.random.Generator
-) -> None:
-    check_scans(backend, case, rng)
+def test_scan_agrees_with_brute_force(backend: Any, case: Case) -> None:
+    check_scans(backend, case)
 
 
 @pytest.mark.parametrize("case", SEGMENTED, ids=str)
-def test_reduction_agrees_with_brute_force(
-    backend: Any, case: Case, rng: np.random.Generator
-) -> None:
-    check_reductions(backend, case, rng)
+def test_reduction_agrees_with_brute_force(backend: Any, case: Case) -> None:
+    check_reductions(backend, case)
 
 
 @numpy_only
 @pytest.mark.parametrize("case", EVERY_DTYPE, ids=str)
-def test_every_dtype(backend: Any, case: Case, rng: np.random.Generator) -> None:
-    check_scans(backend, case, rng)
-    check_reductions(backend, case, rng)
+def test_every_dtype(backend: Any, case: Case) -> None:
+    check_scans(backend, case)
+    check_reductions(backend, case)
 
 
 @both_kinds

@@ -40,15 +40,16 @@ def merged(function: Function) -> Function:
     return njit(inline="always", **PART)(function)  # type: ignore[no-any-return]
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def apart(_context: Any) -> Any:
-    """Keep the function that calls this one out of its callers.
-
-    The compiler would inline long functions, too, and then spend minutes on the result.
-    """
-
+def _keep_apart(_context: Any) -> Any:
     def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
         builder.function.attributes.add("noinline")
         return context.get_dummy_value()
 
     return types.void(), generate
+
+
+apart: Any = intrinsic(_keep_apart)
+"""Called by a function, keeps it out of its callers.
+
+The compiler would inline long functions, too, and then spend minutes on the result.
+"""

@@ -171,11 +171,13 @@ def build(
     """
     source, include = source.resolve(), include.resolve()
     program, user = _usable_compiler(), shlex.split(os.environ.get("CXXFLAGS", ""))
-    runtime_files = map(str, sorted(RUNTIME.glob("*.cpp")))
+    # As one text, because each file by itself would parse the same headers.
+    files = sorted(RUNTIME.glob("*.cpp"))
     runtime = _cached(
         "runtime-{key}.o",
-        [*program, *_FLAGS, *_RUNTIME_FLAGS, *user, "-r", "-nostdlib", *runtime_files],
+        [*program, *_FLAGS, *_RUNTIME_FLAGS, *user, "-c", "-xc++", "-"],
         name="the emulator's runtime",
+        text="".join(f'#include "{file}"\n' for file in files),
     )
     command = [*program, *_FLAGS, *_KERNEL_FLAGS, *user]
     command += _instrumentation(program[0], variant)
@@ -186,6 +188,7 @@ def build(
         [
             *command,
             "-shared",
+            *_linker(),
             "-Wl,-z,defs",
             *search,
             "-xc++",
@@ -203,6 +206,11 @@ def build(
         ),
         sources=[source, *_sources(include)],
     )
+
+
+def _linker() -> tuple[str, ...]:
+    """The option for gold, if installed: it takes a third of the default's time."""
+    return ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
 
 
 def _aliases(definitions: str, source: Path, include: Path) -> str:
@@ -258,9 +266,8 @@ def _cached(
     `{key}` in the name `file` is replaced by a hash of the command and all inputs.
     """
     key = hashlib.sha256(repr((_version(command[0]), command, text)).encode())
-    for path in [*_sources(RUNTIME), *sources]:
-        key.update(f"{path}:{path.stat().st_size}:".encode())
-        key.update(path.read_bytes())
+    key.update(_runtime_digest())
+    _add_files(key, sources)
     target = cache_directory() / "emulator" / file.format(key=key.hexdigest()[:16])
     for directory in (cache_directory(), cache_directory() / "emulator", target.parent):
         _make_private(directory)
@@ -269,6 +276,20 @@ def _cached(
             if not _is_private(target):
                 _compile(target, command, text, name)
     return target
+
+
+def _add_files(key: hashlib._Hash, paths: Iterable[Path]) -> None:
+    for path in paths:
+        key.update(f"{path}:{path.stat().st_size}:".encode())
+        key.update(path.read_bytes())
+
+
+@functools.cache
+def _runtime_digest() -> bytes:
+    """A hash of the emulator's own files, which do not change while it runs."""
+    key = hashlib.sha256()
+    _add_files(key, _sources(RUNTIME))
+    return key.digest()
 
 
 def _make_private(directory: Path) -> None:

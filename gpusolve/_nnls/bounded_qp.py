@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, as_array, floating, namespace
+from .._device.arrays import Array, as_array, namespace
 from .._device.kernels import current, device_of
 from .inputs import validate
 from .result import NNLSResult
@@ -35,8 +36,8 @@ def bounded_qp(
     Parameters
     ----------
     G : (..., n, n) array_like
-        Symmetric, positive semidefinite matrices, such as ``A^T A`` plus the precision
-        of a prior. Only the lower triangle is used.
+        Symmetric, positive semidefinite matrices, such as ``A^T A`` plus the inverse
+        covariance of a prior. Only the lower triangle is used.
     c : (..., n) array_like
         The linear terms, such as ``A^T b``. The leading axes of all arrays broadcast.
     bounds, method, sum_to, warm_start, tol, maxiter
@@ -46,9 +47,10 @@ def bounded_qp(
     Returns
     -------
     NNLSResult
-        Unpacks as ``x, rnorm``. `dual` is ``c - G x``. ``rnorm**2 / 2`` is how far the
-        objective is above its minimum without bounds, in the range of G. A system whose
-        G has a negative eigenvalue has status 2.
+        Unpacks as ``x, rnorm``. `residual` is ``c - G x``; `dual` is the same, minus
+        the multiplier of a fixed sum. ``rnorm**2 / 2`` is how far the objective is
+        above its minimum without bounds, in the range of G. A system whose G has a
+        negative eigenvalue has status 2.
 
     Raises
     ------
@@ -76,26 +78,29 @@ def bounded_qp(
     G = as_array(G, "G")
     target = device_of(G)
     with current(target):
-        arrays = floating({"G": G, "c": c})
-        G, c = arrays["G"], arrays["c"]
         if G.ndim < 2 or G.shape[-1] != G.shape[-2]:
             raise ValueError(f"G must have shape (..., n, n), got {G.shape}")
-        if c.ndim < 1 or c.shape[-1] != G.shape[-1]:
-            raise ValueError(
-                f"c must have shape (..., {G.shape[-1]}) for G of shape {G.shape}, "
-                f"got {c.shape}"
-            )
-        A, b, linear = least_squares(G, c)
         problem = validate(
-            A,
-            b,
+            G,
+            c,
+            names=("G", "c"),
             bounds=bounds,
             sum_to=sum_to,
             warm_start=warm_start,
             tol=tol,
             maxiter=maxiter,
         )
-        return solve(problem._replace(l1=linear), target, method)
+        G, c = symmetric(problem.A), problem.b
+        A, b, linear = least_squares(G, c)
+        result = solve(problem._replace(A=A, b=b, l1=linear), target, method)
+        given = {**result._given, "A": G, "b": c, "is_gram": True}
+        return replace(result, _given=given)
+
+
+def symmetric(G: Array) -> Array:
+    """The symmetric matrices of the lower triangles."""
+    xp = namespace(G)
+    return xp.tril(G) + xp.swapaxes(xp.tril(G, -1), -1, -2)
 
 
 def least_squares(G: Array, c: Array) -> tuple[Array, Array, Array]:
@@ -110,17 +115,20 @@ def least_squares(G: Array, c: Array) -> tuple[Array, Array, Array]:
     diagonal = xp.abs(xp.diagonal(G, axis1=-2, axis2=-1))
     scale = 1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1))
     values, vectors = xp.linalg.eigh(scale[..., :, None] * G * scale[..., None, :])
-    least = NULL * n * np.finfo(dtype).eps * xp.abs(values).max(axis=-1, keepdims=True)
+    least = NULL * n * np.finfo(dtype).eps * largest(values)
     positive = values > least
     root = xp.sqrt(xp.where(positive, values, 0))
     along = xp.matmul((c * scale)[..., None, :], vectors)[..., 0, :]
     A = xp.swapaxes(vectors, -1, -2) * root[..., :, None] / scale[..., None, :]
     b = xp.where(positive, along / xp.where(positive, root, 1), 0)
     null = xp.where(positive, 0, along)
-    null = xp.where(
-        xp.abs(null) > least * xp.abs(along).max(axis=-1, keepdims=True), null, 0
-    )
+    null = xp.where(xp.abs(null) > least * largest(along), null, 0)
     linear = -xp.matmul(vectors, null[..., None])[..., 0] / scale
     usable = finite & (values >= -least).all(axis=-1)[..., None, None]
     A = xp.where(usable, A, xp.nan)
     return A.astype(dtype, copy=False), b.astype(dtype, copy=False), linear
+
+
+def largest(values: Array) -> Array:
+    """The largest magnitude along the last axis, which is kept."""
+    return namespace(values).abs(values).max(axis=-1, initial=0, keepdims=True)

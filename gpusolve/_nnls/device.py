@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 
-from .._device.arrays import Array, batch_offsets, part_of, strided
+from .._device.arrays import part_of
 from .._device.kernels import Device
 from .._device.launch import ceil_div
 from ..reference._nnls_qr import Solution
 from .inputs import Problem
 from .nnls_gram_kernel import nnls_gram
-from .nnls_qr_kernel import Systems, nnls_qr, qr_workspace, systems_per_launch
+from .nnls_qr_kernel import nnls_qr, qr_workspace, systems_per_launch
+from .systems import Inputs, Systems
 
 WIDE = 2
 """Matrices with more columns than this number times their rows are solved by QR: most
@@ -29,23 +30,18 @@ def nnls(problem: Problem, device: Device, method: str) -> Solution:
     There is one launch of each kernel. There are several if the device has a watchdog,
     or if the Gram matrices of all systems do not fit into memory.
     """
-    solution = empty_solution(problem, device)
-    total, batch = math.prod(problem.batch), problem.batch
-    A, b = without_copies(strided(problem.A)), strided(problem.b)
-    A_offset, b_offset = batch_offsets(A, 2, batch), batch_offsets(b, 1, batch)
+    solution, inputs = empty_solution(problem, device), Inputs.of(problem)
+    total, axes = math.prod(problem.batch), len(problem.batch)
     limit = most = systems_per_launch(problem, device)
-    shares = math.prod(A.shape[:-2]) < total
+    shares = math.prod(inputs.matrices) < total
     first = 0
     while first < total:
         part = slice(first, min(first + most, total))
         systems = Systems(
             problem,
+            inputs,
             part,
-            A,
-            A_offset,
-            b,
-            b_offset,
-            Solution(*[part_of(field, len(batch), part) for field in solution]),
+            Solution(*[part_of(field, axes, part) for field in solution]),
             device.zeros((2,), np.uint64),
         )
         try:
@@ -77,14 +73,6 @@ def solve(systems: Systems, device: Device, method: str) -> None:
         memory = qr_workspace(systems, device, REPAIR_BLOCKS)
         nnls_gram(systems, device, listed)
         nnls_qr(systems, device, memory, listed)
-
-
-def without_copies(A: Array) -> Array:
-    """A view of each matrix once, if an axis of the batch repeats it."""
-    batch = zip(A.shape[:-2], A.strides[:-2], strict=True)
-    return A[
-        tuple(slice(0, 1) if n and not stride else slice(None) for n, stride in batch)
-    ]
 
 
 def empty_solution(problem: Problem, device: Device) -> Solution:

@@ -149,6 +149,7 @@ def validate(
     A: Any,
     b: Any,
     *,
+    names: tuple[str, str] = ("A", "b"),
     bounds: Any = (0.0, math.inf),
     weights: Any = None,
     sum_to: Any = None,
@@ -158,26 +159,31 @@ def validate(
     tol: float | None = None,
     maxiter: int | None = None,
 ) -> Problem:
-    """Check the arguments of ``lsq_linear`` and convert the arrays."""
-    given = {"A": A, "b": b}
+    """Check the arguments of ``lsq_linear`` and convert the arrays.
+
+    Messages call `A` and `b` by `names`.
+    """
+    of_A, of_b = names
+    given = {of_A: A, of_b: b}
     if warm_start is not None:
         given["warm_start"] = warm_start
     arrays = floating(given)
-    A, b, start = arrays["A"], arrays["b"], arrays.get("warm_start")
+    A, b, start = arrays[of_A], arrays[of_b], arrays.get("warm_start")
     if A.ndim < 2:
-        raise ValueError(f"A must have shape (..., m, n), got {A.shape}")
+        raise ValueError(f"{of_A} must have shape (..., m, n), got {A.shape}")
     if b.ndim < 1:
-        raise ValueError("b must have shape (..., m), got a scalar")
+        raise ValueError(f"{of_b} must have shape (..., m), got a scalar")
     m, n = A.shape[-2:]
     if b.shape[-1] != m:
         raise ValueError(
-            f"b must have shape (..., {m}) for A of shape {A.shape}, got {b.shape}"
+            f"{of_b} must have shape (..., {m}) for {of_A} of shape {A.shape}, "
+            f"got {b.shape}"
         )
     if m + n >= 2**31:
-        raise ValueError(f"A must have m + n < 2**31, got shape {A.shape}")
+        raise ValueError(f"{of_A} must have m + n < 2**31, got shape {A.shape}")
     if start is not None and start.shape[-1:] != (n,):
         raise ValueError(
-            f"warm_start must have shape (..., {n}) for A of shape {A.shape}, "
+            f"warm_start must have shape (..., {n}) for {of_A} of shape {A.shape}, "
             f"got {start.shape}"
         )
     lower, upper = _bounds(A, bounds)
@@ -190,7 +196,7 @@ def validate(
         "weights": None if weights is None else _weights(A, weights),
     }
     axes = {"sum_to": 0}
-    shapes = {"A": A.shape[:-2], "b": b.shape[:-1]}
+    shapes = {of_A: A.shape[:-2], of_b: b.shape[:-1]}
     if start is not None:
         shapes["warm_start"] = start.shape[:-1]
     for name, option in options.items():

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .._device.arrays import as_array
-from .._device.kernels import current, device_of
-from .inputs import validate
 from .result import NNLSResult
-from .solve import check_method, solve
+from .solve import least_squares
 
 
 def lsq_linear(
@@ -34,14 +31,15 @@ def lsq_linear(
     Parameters
     ----------
     A : (..., m, n) array_like
-        The matrices; see :func:`gpusolve.nnls`.
+        The matrices; see :func:`gpusolve.nnls`. pandas and xarray objects keep their
+        labels.
     b : (..., m) array_like
         The right-hand sides. The leading axes of all arrays broadcast; a matrix that is
         shared by several right-hand sides is not copied.
     bounds : pair of float or (..., n) array_like
-        The lower and the upper bounds. A variable whose bounds are both infinite is
-        free: once it entered the fit, it stays. Equal bounds fix a variable; bounds
-        (0, 0) leave its column out, in one system or in all.
+        The lower and the upper bounds, rounded to the dtype of A. A variable whose
+        bounds are both infinite is free: once it enters the fit, it stays. Equal bounds
+        fix a variable; bounds (0, 0) leave its column out, in one system or in all.
     method : {"auto", "qr", "gram"}
         As for :func:`gpusolve.nnls`.
     weights : (..., m) array_like, optional
@@ -97,20 +95,16 @@ def lsq_linear(
     >>> gpusolve.lsq_linear(A, [0.9, 0.3, 1.0], (0, 1), sum_to=1).x.round(12)
     array([0.8, 0.2])
     """
-    check_method(method)
-    A = as_array(A, "A")
-    target = device_of(A)
-    with current(target):
-        problem = validate(
-            A,
-            b,
-            bounds=bounds,
-            weights=weights,
-            sum_to=sum_to,
-            warm_start=warm_start,
-            l1=l1,
-            l2=l2,
-            tol=tol,
-            maxiter=maxiter,
-        )
-        return solve(problem, target, method)
+    return least_squares(
+        method,
+        A=A,
+        b=b,
+        bounds=bounds,
+        weights=weights,
+        sum_to=sum_to,
+        warm_start=warm_start,
+        l1=l1,
+        l2=l2,
+        tol=tol,
+        maxiter=maxiter,
+    )

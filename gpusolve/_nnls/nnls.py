@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._device.arrays import as_array
-from .._device.kernels import current, device_of
-from .inputs import validate
 from .result import NNLSResult
-from .solve import check_method, solve
+from .solve import least_squares
 
 
 def nnls(
@@ -46,9 +43,11 @@ def nnls(
         ``A^T A`` does not fit into memory.
     weights : (..., m) array_like, optional
         Weights of the squared residuals, such as inverse variances; non-negative. A
-        row of weight 0 has no effect. A shared matrix is not copied for each system.
+        row of weight 0 has no effect, but must be finite. A shared matrix is not copied
+        for each system.
     sum_to : float or (...,) array_like, optional
-        The sum of x, if it is fixed, as for abundances that add up to one.
+        The sum of x, if it is fixed, as for abundances that add up to one. A system
+        with a negative sum has no solution, and so status 4.
     warm_start : (..., n) array_like, optional
         An initial guess of x. The passive set starts with its positive, finite entries.
     l1, l2 : float or (..., n) array_like
@@ -91,6 +90,11 @@ def nnls(
     coefficients of its projection. A part that small may be pure rounding error. For
     ``"gram"``, the limit is ``1e-6 |a_j|``.
 
+    If `A` or `b` is a pandas DataFrame or Series, or an xarray DataArray, the results
+    are such objects, with the names of the variables (the columns of A) and of the
+    systems (the index of a DataFrame b). Axes of DataArrays are matched by name: the
+    last two of `A` are rows and variables. Labels of the same axis must be equal.
+
     float32 input gives float32 output, and so does float16; other real dtypes give
     float64. On the CPU, and by ``"gram"`` on a GPU, all computation is in float64.
     Kernels are launched on the current stream, with no host synchronisation except to
@@ -126,22 +130,18 @@ def nnls(
 
     The number of systems that were solved by each method:
 
-    >>> np.bincount(result.method, minlength=2)
-    array([3, 0])
+    >>> result.method_counts
+    {'gram': 3, 'qr': 0}
     """
-    check_method(method)
-    A = as_array(A, "A")
-    target = device_of(A)
-    with current(target):
-        problem = validate(
-            A,
-            b,
-            weights=weights,
-            sum_to=sum_to,
-            warm_start=warm_start,
-            l1=l1,
-            l2=l2,
-            tol=tol,
-            maxiter=maxiter,
-        )
-        return solve(problem, target, method)
+    return least_squares(
+        method,
+        A=A,
+        b=b,
+        weights=weights,
+        sum_to=sum_to,
+        warm_start=warm_start,
+        l1=l1,
+        l2=l2,
+        tol=tol,
+        maxiter=maxiter,
+    )

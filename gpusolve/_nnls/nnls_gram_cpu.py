@@ -1,11 +1,11 @@
-"""Non-negative least squares from Gram matrices: the CPU path, a batch in lockstep.
+"""Least squares within bounds from Gram matrices: the CPU path, a batch in lockstep.
 
-The method is that of the specification (`gpusolve.reference.nnls_qr`, Lawson & Hanson);
-the linear algebra differs. Every *pass* makes one pivot in each system, with NumPy
-looping over the systems. The Gram matrix squares the condition number. To make up for
-that, when no variable enters, ``A^T (b - A x)`` replaces the gradient that was computed
-from the Gram matrix, and the passes continue until the certificate holds. Systems that
-are too ill-conditioned for this stay uncertified; the caller solves them by QR.
+The method is that of the specification (`gpusolve.reference.nnls_gram`). Every *pass*
+makes one pivot in each system, with NumPy looping over the systems. The Gram matrix
+squares the condition number. To make up for that, when no variable enters,
+``A^T (b - A x)`` replaces the gradient that was computed from the Gram matrix, and the
+passes continue until the certificate holds. Systems that are too ill-conditioned for
+this stay uncertified; the caller solves them by QR.
 
 The bits of a solution do not depend on the other systems of the batch. Matrix products
 are one BLAS call per system. Arrays over the passive set have the size that the largest
@@ -24,11 +24,14 @@ import numpy as np
 from ..reference._certificate import (
     Certificate,
     certify,
+    data_norm,
     gradient,
     is_convincing,
+    missing_in_sum,
     norm,
     ratio,
     residual,
+    size,
     size_to_b,
 )
 from ..reference._nnls_gram import fitted
@@ -40,6 +43,7 @@ from ..reference._nnls_qr import (
     outcome,
 )
 from ..reference._scaling import Array, Indices, Mask, ScaledSystem
+from .starting_point import starting_point
 
 PANEL = 32
 """Slots that are summed at once, and by which storage for passive variables grows."""
@@ -123,6 +127,11 @@ def multiply(
     return np.asarray(np.matmul(A, vectors[:, :, None])[:, :, 0])
 
 
+def of_all(system: ScaledSystem, values: Array) -> Array:
+    """Values by variable, which systems may share, as a view for all systems."""
+    return np.broadcast_to(values, (len(system.b), values.shape[-1]))
+
+
 class Gram:
     """Rows of ``G = A^T A + diag(damping)^2``.
 
@@ -133,74 +142,106 @@ class Gram:
 
     def __init__(self, system: ScaledSystem) -> None:
         self.A = system.A
-        self.square = system.damping**2
+        self.has_ridge = system.has_ridge
+        self.square = of_all(system, system.damping**2)
         self.G = None
         if 2 * self.A.shape[-2] >= self.A.shape[-1]:
             self.G = np.matmul(self.A.swapaxes(-1, -2), self.A)
-            np.einsum("...jj->...j", self.G)[...] += self.square
 
     def rows(self, systems: Indices, variables: Indices) -> Array:
         """The row of one variable for each of some systems, as a (lanes, n) array."""
         at = (variables,) if self.A.ndim == 2 else (systems, variables)
         if self.G is not None:
-            return np.asarray(self.G[at])
-        columns = self.A.swapaxes(-1, -2)[at]
-        rows = multiply(self.A, systems, columns, transpose=True)
-        rows[np.arange(len(rows)), variables] += self.square[at]
-        return rows
+            rows = self.G[at]
+        else:
+            columns = self.A.swapaxes(-1, -2)[at]
+            rows = multiply(self.A, systems, columns, transpose=True)
+        if self.has_ridge:
+            rows[np.arange(len(rows)), variables] += self.square[systems, variables]
+        return np.asarray(rows)
+
+
+def directions(
+    rest: Array, lower: Array, upper: Array, norm: Array
+) -> tuple[Array, Mask]:
+    """Where resting variables may move: `inward` and `inside` of :class:`Lanes`."""
+    up, down = rest < upper, rest > lower
+    return np.where(up, norm, np.where(down, -norm, np.inf)), up & down
 
 
 class Lanes:
     """Unfinished systems, one per lane, each with its passive variables in *slots*.
 
     A free slot holds the variable n, which means none. Therefore arrays over variables
-    have a column n. In ``w`` it holds ``|b| + norm @ x``, the magnitude of the terms
-    that cancel in b - A x; the product that gives the gradient gives this as well.
+    have a column n. In ``w`` it holds the magnitude of the terms that cancel in
+    ``b - A x``: the product that gives the gradient gives this as well.
 
     Attributes
     ----------
     system : (lanes,) array
         The index of the system in the batch.
-    norm : (lanes, n) array
-        Norms of the columns; infinity for a column of zeros, which never enters.
+    rest : (lanes, n + 1) array
+        The values of the variables that are not passive; 0 for those that are.
+    inward : (lanes, n) array
+        Norms of the columns, negative if a resting variable may only decrease. It is
+        infinite for a column of zeros and for a variable without an interval, which
+        never enter.
+    inside : (lanes, n) array
+        Whether a resting variable may increase and decrease.
     c, w : (lanes, n + 1) array
-        ``A^T b - penalty``, corrected by the true residual; the negative gradient
-        ``w = c - G x``.
+        ``A^T (b - A rest) - penalty``, corrected by the true residual; the negative
+        gradient ``w = c - G x``.
     variables, x : (lanes, capacity) array
-        The variable in each slot and its value. A variable whose value is 0 leaves
-        next.
+        The variable in each slot and its value.
+    lower, upper : (lanes, capacity) array
+        The bounds of the variable in each slot; infinite at free slots.
+    leaving : (lanes, capacity) array
+        Whether the variable in each slot reached a bound, so that it leaves next.
     rows : (lanes, capacity, n + 1) array
         Rows of G of the passive variables.
     H : (lanes, capacity, capacity) array
         The inverse of G restricted to the passive variables; 0 at free slots.
+    length : (lanes,) array
+        The number of passive variables.
     closed : (lanes, n) array
         Variables that are passive, or could not enter the current passive set.
     waiting : (lanes, n) array
-        Variables with a positive starting value that have yet to enter.
+        Variables that start passive and have yet to enter.
+    multiplier : (lanes,) array
+        That of the fixed sum. It has been subtracted from c and w.
     busy, optimal, fresh, polish : (lanes,) array
         Whether the system is not finished; whether x minimises over the passive set;
         whether x has not moved since the last refresh, except to polish it; whether
-        the refined x was not positive, so that x needs another step.
+        the refined x was not between its bounds, so that x needs another step.
     refreshes, best : (lanes,) array
         The number of refreshes, and the least `kkt` found in them.
     """
 
-    def __init__(self, batch: ScaledSystem, start: Array, capacity: int) -> None:
-        lanes, n = start.shape
+    def __init__(
+        self, batch: ScaledSystem, rest: Array, waiting: Mask, capacity: int
+    ) -> None:
+        lanes, n = rest.shape
         self.system = np.arange(lanes)
-        self.norm = np.where(batch.norm > 0, batch.norm, np.inf) + np.zeros((lanes, 1))
-        b_norm = np.sqrt(np.vecdot(batch.b, batch.b))
-        c = multiply(batch.A, self.system, batch.b, transpose=True) - batch.penalty
-        self.c = np.concatenate([c, b_norm[:, None]], axis=1)
+        self.rest = np.concatenate([rest, np.zeros((lanes, 1))], axis=1)
+        norm = np.where(batch.norm > 0, batch.norm, np.inf)
+        self.inward, self.inside = directions(rest, batch.lower, batch.upper, norm)
+        magnitude = batch.magnitude + size(batch, rest)
+        c = gradient(batch, residual(batch, rest))
+        self.c = np.concatenate([c, magnitude[:, None]], axis=1)
         self.w = self.c.copy()
         self.variables = np.full((lanes, capacity), n)
         self.x = np.zeros((lanes, capacity))
+        self.lower = np.full((lanes, capacity), -np.inf)
+        self.upper = np.full((lanes, capacity), np.inf)
+        self.leaving = np.zeros((lanes, capacity), bool)
         self.rows = np.zeros((lanes, capacity, n + 1))
         self.H = np.zeros((lanes, capacity, capacity))
+        self.length = np.zeros(lanes, np.intp)
         self.closed = np.zeros((lanes, n), bool)
-        self.waiting = (start > 0) & np.isfinite(start)
+        self.waiting = waiting
+        self.multiplier = np.zeros(lanes)
         self.busy = np.ones(lanes, bool)
-        self.optimal = ~self.waiting.any(axis=1)
+        self.optimal = ~waiting.any(axis=1)
         self.fresh, self.polish = np.zeros((2, lanes), bool)
         self.refreshes = np.zeros(lanes, np.intp)
         self.best = np.full(lanes, np.inf)
@@ -212,19 +253,31 @@ class Lanes:
 
     def grow(self) -> None:
         """Add a panel of free slots."""
-        n, more = self.norm.shape[1], ((0, 0), (0, PANEL))
+        n, more = self.inward.shape[1], ((0, 0), (0, PANEL))
         self.variables = np.pad(self.variables, more, constant_values=n)
         self.x = np.pad(self.x, more)
+        self.lower = np.pad(self.lower, more, constant_values=-np.inf)
+        self.upper = np.pad(self.upper, more, constant_values=np.inf)
+        self.leaving = np.pad(self.leaving, more)
         self.rows = np.pad(self.rows, (*more, (0, 0)))
         self.H = np.pad(self.H, (*more, (0, PANEL)))
 
     def occupied(self) -> Mask:
         """The slots that are not free."""
-        return np.asarray(self.variables < self.norm.shape[1])
+        return np.asarray(self.variables < self.inward.shape[1])
 
     def passive_gradient(self) -> Array:
         """``w`` of the variable in each slot; arbitrary at free slots."""
         return np.asarray(self.w[np.arange(len(self.w))[:, None], self.variables])
+
+    def slope(self) -> Array:
+        """The magnitude of w over the norm where w points into the interval.
+
+        Negative or 0 elsewhere; 0 for closed variables.
+        """
+        slope = np.where(self.closed, 0, self.w[:, :-1] / self.inward)
+        np.abs(slope, out=slope, where=self.inside)
+        return np.asarray(slope)
 
     def update_inverse(self, v: Array, sign: Array) -> None:
         """Add ``sign v v^T`` to H."""
@@ -249,28 +302,34 @@ class Lanes:
         passive[np.arange(len(lanes))[:, None], self.variables[lanes]] = True
         self.closed[lanes] = passive[:, :-1]
 
-    def all_variables(self, lanes: Indices) -> Array:
-        """The values of all variables in some lanes, as a (len(lanes), n + 1) array."""
-        x = np.zeros((len(lanes), self.w.shape[1]))
+    def all_x(self, lanes: Indices) -> Array:
+        """The values of all variables in some lanes."""
+        x = self.rest[lanes]
         x[np.arange(len(lanes))[:, None], self.variables[lanes]] = self.x[lanes]
-        return x
+        return np.asarray(x[:, :-1])
 
 
 class GramBatch:
-    """Lawson & Hanson's method (Algorithm 1) for a batch of scaled systems."""
+    """The active-set method for a batch of scaled systems."""
 
     def __init__(
         self, system: ScaledSystem, start: Array, tol: float, maxiter: int
     ) -> None:
-        rows, n = system.A.shape[-2:]
-        self.system, self.start, self.tol, self.maxiter = system, start, tol, maxiter
+        (rows, n), systems = system.A.shape[-2:], len(start)
+        self.system, self.tol, self.maxiter = system, tol, maxiter
         self.gram = Gram(system)
         self.capacity = n if system.has_ridge else min(rows, n)
-        self.lanes = Lanes(system, start, capacity=max(1, min(self.capacity, PANEL)))
-        self.x: Array = np.zeros(start.shape)
-        self.certificate = certify(system, self.x, residual(system, self.x))
-        self.status = np.full(len(start), CONVERGED, np.int32)
-        self.nit, self.n_updates, self.n_downdates = np.zeros((3, len(start)), np.int32)
+        self.start, waiting = starting_point(system, start, self.capacity)
+        leave_rest = waiting & (not system.has_sum)
+        self.x: Array = np.where(leave_rest, system.rest, self.start)
+        self.lanes = Lanes(system, self.x, waiting, max(1, min(self.capacity, PANEL)))
+        self.lower = of_all(system, system.lower)
+        self.upper = of_all(system, system.upper)
+        self.signed = bool(np.any(system.lower < 0))
+        r = self.residual(system, np.arange(systems), self.x)
+        self.certificate = certify(system, self.x, r)
+        self.status = np.full(systems, CONVERGED, np.int32)
+        self.nit, self.n_updates, self.n_downdates = np.zeros((3, systems), np.int32)
 
     def solve(self) -> None:
         """Make passes until every system is finished, up to a limit on the passes."""
@@ -286,12 +345,12 @@ class GramBatch:
     def make_pass(self) -> None:
         """Let at most one variable enter or leave each passive set, and move x."""
         lanes = self.lanes
-        if lanes.x.shape[1] < self.capacity and lanes.occupied().all(axis=1).any():
+        slots = lanes.x.shape[1]
+        if slots < self.capacity and (lanes.length == slots).any():
             lanes.grow()
-        lanes.w = lanes.c - panel_product(lanes.x, lanes.rows)
+        lanes.w = self.gradient()
         waits = lanes.busy & lanes.waiting.any(axis=1)
-        leaving = lanes.occupied() & (lanes.x <= 0)
-        leaves = lanes.busy & ~waits & leaving.any(axis=1)
+        leaves = lanes.busy & ~waits & lanes.leaving.any(axis=1) & self.may_leave()
         settled = lanes.busy & lanes.optimal & ~waits & ~leaves
         variable, enters = self.entering()
         enters &= settled
@@ -299,11 +358,23 @@ class GramBatch:
         idle = settled & ~enters & ~polish
         if waits.any():
             variable = np.where(waits, np.argmax(lanes.waiting, axis=1), variable)
-        entered = self.pivot(variable, enters | waits, leaving & leaves[:, None])
-        moves = lanes.busy & ~waits & ~settled & (leaving.sum(axis=1) <= 1)
+        moves = lanes.busy & ~waits & ~settled & (lanes.leaving.sum(axis=1) <= 1)
+        entered = self.pivot(variable, enters | waits, leaves)
         self.move(moves | (entered & ~waits), polish)
         if idle.any():
             self.refresh(np.flatnonzero(idle))
+
+    def gradient(self) -> Array:
+        """``c - G x``; in the last column, the rows of G have the sign of x."""
+        lanes = self.lanes
+        if self.signed:
+            norms = lanes.rows[:, :, -1]
+            np.copysign(norms, -lanes.x, out=norms)
+        return np.asarray(lanes.c - panel_product(lanes.x, lanes.rows))
+
+    def may_leave(self) -> Mask:
+        """Lanes whose variables may leave; with a fixed sum, the last one stays."""
+        return np.asarray(self.lanes.length > self.system.has_sum)
 
     def entering(self) -> tuple[Indices, Mask]:
         """The variable of steepest descent of each lane, and whether it may enter.
@@ -311,13 +382,13 @@ class GramBatch:
         The threshold is `tol` right after a refresh, and `SLACK` times `tol` otherwise.
         """
         lanes = self.lanes
-        slope = np.where(lanes.closed, 0, lanes.w[:, :-1] / lanes.norm)
+        slope = lanes.slope()
         variable = np.argmax(slope, axis=1)
         steepest = slope[np.arange(len(slope)), variable]
         least = self.tol * lanes.w[:, -1] * np.where(lanes.fresh, 1, SLACK)
         return variable, steepest > least
 
-    def pivot(self, variable: Indices, tried: Mask, leaving: Mask) -> Mask:
+    def pivot(self, variable: Indices, tried: Mask, leaves: Mask) -> Mask:
         """Append a variable to some passive sets, and remove one from others.
 
         Both are updates of H of rank one. Returns the lanes in which a variable
@@ -325,13 +396,13 @@ class GramBatch:
         """
         lanes = self.lanes
         v, sign = np.zeros_like(lanes.x), np.zeros(len(lanes.x))
-        entered, leaves = np.zeros(len(lanes.x), bool), leaving.any(axis=1)
+        entered = np.zeros(len(lanes.x), bool)
         if tried.any():
             entered = self.append(variable, tried, v)
             sign[entered] = 1
         if leaves.any():
             at = np.flatnonzero(leaves)
-            slot = np.argmax(leaving[at], axis=1)
+            slot = np.argmax(lanes.leaving[at], axis=1)
             column = lanes.H[at, slot]
             v[at] = column / np.sqrt(column[np.arange(len(at)), slot])[:, None]
             sign[at] = -1
@@ -348,27 +419,47 @@ class GramBatch:
         """
         lanes, at = self.lanes, np.flatnonzero(tried)
         j, systems = variable[at], lanes.system[at]
-        norm = lanes.norm[at, j]
+        norm = np.abs(lanes.inward[at, j])
         row = np.concatenate([self.gram.rows(systems, j), -norm[:, None]], axis=1)
         u, square, descent = self.project(at, j, row)
-        waits = lanes.waiting[at, j]
-        fits = np.count_nonzero(lanes.occupied()[at], axis=1) < self.capacity
+        waits, fits = lanes.waiting[at, j], lanes.length[at] < self.capacity
         descends = descent > self.tol * lanes.w[at, -1] * np.sqrt(square)
         accepted = fits & (square > RESOLVED * norm**2) & (waits | descends)
         lanes.closed[at, j] = True
         lanes.waiting[at, j] = False
         at, j, root = at[accepted], j[accepted], np.sqrt(square[accepted])
-        slot = np.argmin(lanes.occupied()[at], axis=1)
+        slot, systems = np.argmin(lanes.occupied()[at], axis=1), systems[accepted]
         v[at] = u[accepted] / root[:, None]
         v[at, slot] = -1 / root
-        start = np.where(waits[accepted], self.start[lanes.system[at], j], 0)
+        start = np.where(waits[accepted], self.start[systems, j], lanes.rest[at, j])
         lanes.variables[at, slot] = j
+        lanes.lower[at, slot] = self.lower[systems, j]
+        lanes.upper[at, slot] = self.upper[systems, j]
         lanes.rows[at, slot] = row[accepted]
         lanes.x[at, slot] = start
-        self.n_updates[lanes.system[at]] += 1
+        lanes.length[at] += 1
+        self.place(at, slot, np.zeros(len(at)))
+        self.n_updates[systems] += 1
         entered = np.zeros_like(tried)
         entered[at] = True
         return entered
+
+    def place(self, at: Indices, slot: Indices, value: Array) -> None:
+        """Let the variable in a slot of some lanes rest at a value; 0 while passive."""
+        lanes = self.lanes
+        j = lanes.variables[at, slot]
+        change = np.flatnonzero(value != lanes.rest[at, j])
+        if not change.size:
+            return
+        at, slot, j, value = at[change], slot[change], j[change], value[change]
+        row, before, systems = lanes.rows[at, slot], lanes.rest[at, j], lanes.system[at]
+        norm = np.abs(row[:, -1])
+        lanes.c[at, :-1] -= (value - before)[:, None] * row[:, :-1]
+        lanes.c[at, -1] += (np.abs(value) - np.abs(before)) * norm
+        lanes.rest[at, j] = value
+        lanes.inward[at, j], lanes.inside[at, j] = directions(
+            value, self.lower[systems, j], self.upper[systems, j], norm
+        )
 
     def project(
         self, at: Indices, j: Indices, row: Array
@@ -376,7 +467,8 @@ class GramBatch:
         """Project column j of some lanes onto their passive columns.
 
         `row` is the row of G for j. Returns the coefficients by slot, the square norm
-        of the part orthogonal to the passive columns, and the descent along this part.
+        of the part orthogonal to the passive columns, and the descent along this part
+        when the variable moves inwards.
         """
         lanes = self.lanes
         g = np.zeros_like(lanes.x)
@@ -385,20 +477,28 @@ class GramBatch:
         both = np.stack([g, lanes.passive_gradient()], axis=-1)
         along = panel_product(u, both)[at]
         square = row[np.arange(len(at)), j] - along[:, 0]
-        return u[at], square, lanes.w[at, j] - along[:, 1]
+        w = lanes.w[at, j]
+        return u[at], square, np.sign(w) * (w - along[:, 1])
 
     def clear(self, at: Indices, slot: Indices) -> None:
-        """Free a slot in some lanes; variables that could not enter may try again."""
+        """Free a slot in some lanes; its variable rests at the bound that it reached.
+
+        Variables that could not enter may try again.
+        """
         lanes = self.lanes
+        self.place(at, slot, lanes.x[at, slot])
         lanes.variables[at, slot] = self.x.shape[1]
+        lanes.lower[at, slot], lanes.upper[at, slot] = -np.inf, np.inf
         lanes.x[at, slot] = 0
+        lanes.leaving[at, slot] = False
         lanes.H[at, slot] = 0
         lanes.H[at, :, slot] = 0
+        lanes.length[at] -= 1
         lanes.reopen(at)
         self.n_downdates[lanes.system[at]] += 1
 
     def move(self, moves: Mask, polish: Mask) -> None:
-        """Move x towards the passive least-squares solution while it stays positive.
+        """Move x towards the passive least-squares solution while it stays feasible.
 
         If no variable blocks it, this is a Newton step, which also corrects rounding
         errors of H and of earlier steps. Passes that only `polish` x do not count in
@@ -409,19 +509,62 @@ class GramBatch:
         moves = moves & ~limit
         self.nit[lanes.system[moves]] += 1
         moves = moves | polish
-        d = panel_product(lanes.passive_gradient(), lanes.H)
+        at, w = np.arange(len(moves)), lanes.passive_gradient()
+        d, shift = self.step(at, w, lanes.H, self.missing(at, lanes.all_x(at)))
         d = np.where(moves[:, None] & np.isfinite(d), d, 0)
-        blocks = lanes.occupied() & (lanes.x + d <= 0) & moves[:, None]
-        step = np.where(blocks, np.where(lanes.x > 0, lanes.x / -d, 0), np.inf)
+        self.shift_multiplier(at, np.where(moves, shift, 0))
+        target = lanes.x + d
+        low = target <= lanes.lower
+        blocks = (low | (target >= lanes.upper)) & (moves & self.may_leave())[:, None]
+        end = np.where(low, lanes.lower, lanes.upper)
+        step = np.where(blocks, np.fmax((end - lanes.x) / d, 0), np.inf)
         first = np.min(step, axis=1)
-        x = np.maximum(lanes.x + np.minimum(first, 1)[:, None] * d, 0)
-        x[blocks & (step <= first[:, None])] = 0
+        x = lanes.x + np.minimum(first, 1)[:, None] * d
+        x = np.clip(x, lanes.lower, lanes.upper)
+        np.copyto(x, end, where=blocks & (step <= first[:, None]))
         lanes.x = x
+        lanes.leaving &= ~moves[:, None]
+        lanes.leaving |= blocks & (x == end)
         lanes.optimal = np.where(moves, ~blocks.any(axis=1), lanes.optimal)
         lanes.polish &= ~moves
         lanes.fresh &= ~moves | polish
         if limit.any():
             self.stop(limit, ITERATION_LIMIT)
+
+    def step(
+        self, at: Indices, w: Array, H: Array, missing: Array
+    ) -> tuple[Array, Array]:
+        """The step ``H w`` of some lanes, by slot, for their passive gradient w.
+
+        With a fixed sum, ``w - shift row`` takes the place of w, so that the step leads
+        to that sum. The second result is `shift`.
+        """
+        d = panel_product(w, H)
+        if not self.system.has_sum:
+            return d, np.zeros(len(d))
+        row = np.pad(self.sum_row(at), ((0, 0), (0, 1)))
+        row = np.take_along_axis(row, self.lanes.variables[at], axis=1)
+        along = panel_product(row, H)
+        of_d, of_along = panel_product(row, np.stack([d, along], axis=-1)).T
+        shift = (of_d - missing) / of_along
+        return d - shift[:, None] * along, np.where(np.isfinite(shift), shift, 0)
+
+    def missing(self, at: Indices, x: Array) -> Array:
+        """What x lacks to a fixed sum, in some lanes; 0 if rounding explains it."""
+        if not self.system.has_sum:
+            return np.zeros(len(at))
+        total = self.system.b[self.lanes.system[at], -1]
+        return missing_in_sum(self.sum_row(at), total, x)
+
+    def sum_row(self, at: Indices) -> Array:
+        """The row of A that fixes the sum, for some lanes."""
+        return of_all(self.system, self.system.A[..., -1, :])[self.lanes.system[at]]
+
+    def shift_multiplier(self, at: Indices, shift: Array) -> None:
+        """Change the multiplier of the fixed sum in some lanes."""
+        if self.system.has_sum:
+            self.lanes.multiplier[at] += shift
+            self.lanes.c[at, :-1] -= shift[:, None] * self.sum_row(at)
 
     def refresh(self, at: Indices) -> None:
         """Compute the true residual of lanes in which no variable enters.
@@ -431,13 +574,13 @@ class GramBatch:
         improves.
         """
         lanes, system = self.lanes, self.system.take(self.lanes.system[at])
-        x = lanes.all_variables(at)[:, :-1]
-        witness, along, change = self.orthogonalise(system, at, residual(system, x))
+        witness, along, change = self.orthogonalise(system, at, lanes.all_x(at))
         refined = lanes.x[at] + change
-        follows: Mask = np.all((refined > 0) | ~lanes.occupied()[at], axis=1)
+        inside = (refined > lanes.lower[at]) & (refined < lanes.upper[at])
+        follows: Mask = np.all(inside, axis=1)
         lanes.x[at[follows]] = refined[follows]
-        x = lanes.all_variables(at)[:, :-1]
-        r = residual(system, x)
+        x = lanes.all_x(at)
+        r = self.residual(system, at, x)
         certificate = certify(system, x, witness, r, along)
         better = certificate.kkt < lanes.best[at]
         self.record(at[better], x[better], [field[better] for field in certificate])
@@ -450,37 +593,52 @@ class GramBatch:
         for lane in at[goes_on & (certificate.kkt > DRIFT * tol)]:
             lanes.invert(lane)
         on = np.flatnonzero(goes_on)
-        w = np.where(x[on] > 0, gradient(system.take(on), r[on]), along[on])
-        lanes.set_gradient(at[on], w)
+        lanes.reopen(at[on])
+        w = gradient(system.take(on), r[on])
+        lanes.set_gradient(at[on], np.where(lanes.closed[at[on]], w, along[on]))
         lanes.fresh[at[on]] = True
         lanes.polish[at[on]] = ~follows[on]
-        lanes.reopen(at[on])
 
     def orthogonalise(
-        self, system: ScaledSystem, at: Indices, r: Array
+        self, system: ScaledSystem, at: Indices, x: Array
     ) -> tuple[Array, Array, Array]:
-        """Make residuals orthogonal to the passive columns.
+        """Make the residuals of x in some lanes orthogonal to the passive columns.
 
         Returns the residuals, their gradients, and the corresponding change of x.
         """
         lanes, lane = self.lanes, np.arange(len(at))[:, None]
         variables, H = lanes.variables[at], lanes.H[at]
-        norms = np.pad(lanes.norm[at], ((0, 0), (0, 1)))[lane, variables]
+        norms = np.abs(lanes.rows[at, :, -1])
+        r, missing = self.residual(system, at, x), self.missing(at, x)
         change, w = np.zeros(variables.shape), gradient(system, r)
         for _ in range(ORTHOGONALISATIONS):
             passive = np.pad(w, ((0, 0), (0, 1)))[lane, variables]
-            visible = np.abs(passive) > 0.5 * self.tol * norms * norm(r)[:, None]
-            goes_on = visible.any(axis=1)
+            length = data_norm(system, r)
+            visible = np.abs(passive) > 0.5 * self.tol * norms * length[:, None]
+            goes_on = visible.any(axis=1) | (missing != 0)
             if not goes_on.any():
                 break
-            d = panel_product(passive, H)
+            d, shift = self.step(at, passive, H, missing)
             d = np.where(goes_on[:, None] & np.isfinite(d), d, 0)
             change += d
-            of_all = np.zeros((len(at), w.shape[1] + 1))
-            of_all[lane, variables] = d
-            r = r - fitted(system, of_all[:, :-1])
+            self.shift_multiplier(at, np.where(goes_on, shift, 0))
+            of_x = np.zeros((len(at), w.shape[1] + 1))
+            of_x[lane, variables] = d
+            x = x + of_x[:, :-1]
+            missing = self.missing(at, x)
+            r = self.with_multiplier(at, r - fitted(system, of_x[:, :-1]))
             w = gradient(system, r)
         return r, w, change
+
+    def residual(self, system: ScaledSystem, at: Indices, x: Array) -> Array:
+        """``b - A x`` of some lanes, with the multiplier in the row of a fixed sum."""
+        return self.with_multiplier(at, residual(system, x))
+
+    def with_multiplier(self, at: Indices, r: Array) -> Array:
+        """A residual, after the multiplier was written to the row of a fixed sum."""
+        if self.system.has_sum:
+            r[:, self.system.data_rows] = -self.lanes.multiplier[at]
+        return r
 
     def record(self, at: Indices, x: Array, certificate: list[Array]) -> None:
         """Record the best points so far of some lanes, with their certificates."""
@@ -493,9 +651,8 @@ class GramBatch:
         """Finish some lanes, at their best recorded point or else at their x."""
         lanes, at = self.lanes, np.flatnonzero(stopped & (self.lanes.refreshes == 0))
         if at.size:
-            system, x = self.system.take(lanes.system[at]), lanes.all_variables(at)
-            x = x[:, :-1]
-            self.record(at, x, list(certify(system, x, residual(system, x))))
+            system, x = self.system.take(lanes.system[at]), lanes.all_x(at)
+            self.record(at, x, list(certify(system, x, self.residual(system, at, x))))
         self.status[lanes.system[stopped]] = status
         lanes.busy &= ~stopped
 
@@ -510,7 +667,8 @@ def nnls_gram(
     system : ScaledSystem
         ``A`` is (m, n), shared, or (N, m, n); ``b`` is (N, m). All entries are finite.
     start : (N, n) array
-        Starting points in the scaled variables. Positive entries start passive.
+        Starting points in the scaled variables. Variables start passive where this is
+        between the bounds and not ``system.rest``.
     tol : float
         The `kkt` at which to stop.
     maxiter : int
@@ -524,10 +682,11 @@ def nnls_gram(
     convincing : (N,) array
         Whether no other method could improve the solution.
     """
-    batch = GramBatch(system, start, tol, maxiter)
     turn = SMALL_BATCH_LOCK if start.size <= SMALL_BATCH else nullcontext()
-    with np.errstate(all="ignore"), turn:
-        batch.solve()
+    with np.errstate(all="ignore"):
+        batch = GramBatch(system, start, tol, maxiter)
+        with turn:
+            batch.solve()
     x = system.rounded(batch.x)
     found = after_rounding(system, batch.x, x, batch.certificate)
     solution = Solution(
@@ -551,6 +710,7 @@ def after_rounding(
         return found
     with np.errstate(all="ignore"):
         r = residual(system, rounded)
-        change = ratio(norm(r - residual(system, x)), norm(system.b))
-    rnorm = norm(r[:, : system.b.shape[1]]) / system.b_scale
+        change = data_norm(system, r - residual(system, x))
+        change = ratio(change, system.magnitude)
+    rnorm = norm(r[:, : system.data_rows]) / system.b_scale
     return found._replace(rnorm=rnorm, kkt=found.kkt + change, by_x=found.by_x + change)

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, batch_offsets, contiguous, namespace
+from .._device.arrays import Array, BatchOffsets, batch_offsets, namespace
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import CACHED, MAX_BLOCKS, WARP, ceil_div, round_up
 from ..reference._nnls_qr import default_tolerance
-from .nnls_qr_kernel import Systems, allocate_workspace
+from .nnls_qr_kernel import allocate_workspace
+from .systems import BOUNDS, RIDGE, SUM, Options, Systems, indices_of, strides
 
 THREAD_VARIABLES, THREAD_ENTRIES = 6, 24
 """The most variables, and entries of a matrix, for a thread to solve a system."""
@@ -56,11 +57,21 @@ class Team(NamedTuple):
 
 
 class Size(NamedTuple):
-    """The size of each system. `rows` includes the rows of the l2 penalty."""
+    """The size of each system. `kind` is ``ProblemKind`` of ``variables.cuh``."""
 
     m: int
     n: int
-    rows: int
+    kind: int = 0
+
+    @property
+    def height(self) -> int:
+        """Rows of the matrix, with that of a fixed sum."""
+        return self.m + bool(self.kind & SUM)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the matrix, with those of a fixed sum and of the l2 penalty."""
+        return self.height + self.n * bool(self.kind & RIDGE)
 
     @property
     def capacity(self) -> int:
@@ -103,7 +114,7 @@ class Layout(NamedTuple):
 
 def teams_for(size: Size, few: bool) -> list[Team]:
     """Teams for systems of this size, of which there are `few`; the best first."""
-    m, n = size.m, size.n
+    m, n = size.height, size.n
     teams = []
     if n <= THREAD_VARIABLES and m * n <= THREAD_ENTRIES:
         teams.append(Team("ThreadTeam", 128, 128, 128))
@@ -117,10 +128,12 @@ def teams_for(size: Size, few: bool) -> list[Team]:
 
 def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout:
     """The memory of a block, of which at most `limit` bytes are shared memory."""
-    m, n, rows = size
-    matrix = [8 * count for count in ((m | 1) * n, n * n, n, n)]
-    arrays = [8 * n] * 3 + [8 * rows] * 2 + [8 * size.capacity] * 4
+    n, kind = size.n, size.kind
+    matrix = [8 * count for count in ((size.height | 1) * n, n * n, n, n)]
+    arrays = [8 * n] * 3 + [8 * size.rows] * 2 + [8 * size.capacity] * 4
     arrays.append(4 * size.capacity)
+    arrays += [8 * n] * (2 * bool(kind & RIDGE) + 4 * bool(kind & BOUNDS))
+    arrays += [8 * n, 8] * bool(kind & SUM)
     scales_once = team.is_small and team.stride == 1 and shared_matrix
     if team.is_small and not scales_once:
         arrays += matrix
@@ -168,9 +181,9 @@ class ScaledMatrices(NamedTuple):
 
     Attributes
     ----------
-    columns : (matrices, n, m) array
+    columns : (matrices, n, height) array
     G : (matrices, n, n) array
-        ``A^T A``, with the l2 penalty.
+        ``A^T A``, without the l2 penalty.
     norm, column_scale : (matrices, n) array
     which : (systems,) int64 array or None
         The index of each system's matrix. If None, it is the system's times `stride`.
@@ -190,53 +203,81 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
 
     Matrices that several systems share are scaled once for all of them.
     """
-    problem, A = systems.problem, systems.A
-    (m, n), batch, xp = problem.shape, problem.batch, namespace(A)
-    matrices, total = math.prod(A.shape[:-2]), math.prod(batch)
-    offsets, first, which = systems.A_offset, np.int64(0), None
-    own = matrices == total and total > 1
+    problem, inputs = systems.problem, systems.inputs
+    (m, n), batch, xp = problem.shape, problem.batch, namespace(inputs.A)
+    shape, height = inputs.matrices, problem.shape[0] + problem.has_sum
+    matrices, first, which = math.prod(shape), np.int64(0), None
+    own = matrices == math.prod(batch) > 1
+    A_offset, weight_offset = inputs.A_offset, inputs.weight_offset
+    options = inputs.options
     if own:
         matrices, first = systems.total, np.int64(systems.part.start)
-    elif matrices > 1:
-        offsets = batch_offsets(A, 2, A.shape[:-2])
-        indices = xp.arange(matrices, dtype=np.int64).reshape(A.shape[:-2])
-        which = contiguous(xp.broadcast_to(indices, batch)).reshape(-1)[systems.part]
-    columns = device.empty((matrices, n, m), np.float64)
+    else:
+        options = largest_penalties(options)
+        A_offset = batch_offsets(inputs.A, 2, shape)
+        if inputs.root_weight is not None:
+            weight_offset = batch_offsets(inputs.root_weight, 1, shape)
+        if matrices > 1:
+            which = indices_of(shape, batch, inputs.A)[systems.part]
+    columns = device.empty((matrices, n, height), np.float64)
     norm = device.empty((matrices, n), np.float64)
     column_scale = device.empty((matrices, n), np.float64)
-    instances = (f"scale_columns<{CUDA_TYPES[A.dtype]}>",)
+    instances = (f"scale_columns<{CUDA_TYPES[problem.dtype]}>",)
     (kernel,) = device.kernels("nnls_gram", instances)
     kernel(
         (matrices * ceil_div(n, SCALE_TILE),),
         (SCALE_THREADS,),
         (
-            A,
-            *offsets,
+            inputs.A,
+            *A_offset,
+            *strides(inputs.A, 2),
+            inputs.root_weight,
+            *weight_offset,
+            inputs.weight_stride,
+            options.of_each,
+            *options.offset,
+            np.float64(options.same[3]),
             first,
-            *systems.matrix_strides,
             np.int32(m),
             np.int32(n),
-            np.float64(math.sqrt(problem.l2)),
+            np.int32(height),
             columns,
             norm,
             column_scale,
         ),
     )
+    if problem.has_sum:
+        add_sum_row(columns, norm, column_scale)
     G = xp.matmul(columns, columns.swapaxes(-1, -2))
-    if problem.l2 > 0:
-        damping = math.sqrt(problem.l2) * column_scale
-        G.reshape(matrices, n * n)[:, :: n + 1] += damping**2
     return ScaledMatrices(columns, G, norm, column_scale, which, np.int64(own))
+
+
+def largest_penalties(options: Options) -> Options:
+    """The largest l2 of each column over all systems; the other options are unused."""
+    each = options.of_each
+    if each is None or each.ndim == 1:
+        return options
+    xp = namespace(each)
+    finite = xp.where(xp.isfinite(each), each, 0)
+    largest = finite.max(axis=tuple(range(each.ndim - 1)))
+    return options._replace(of_each=largest, offset=BatchOffsets(None, np.int64(0)))
+
+
+def add_sum_row(columns: Array, norm: Array, column_scale: Array) -> None:
+    """Write the row of a fixed sum, of largest entry 1, and add it to the norms."""
+    with np.errstate(invalid="ignore"):
+        row = column_scale / column_scale.max(axis=-1, keepdims=True)
+    columns[..., -1] = row
+    norm[...] = namespace(norm).sqrt(norm * norm + row * row)
 
 
 def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> None:
     """Solve the systems on the current stream, and list those that are unsettled."""
-    problem, b = systems.problem, systems.b
+    problem, inputs = systems.problem, systems.inputs
     (m, n), dtype, count = problem.shape, problem.dtype, systems.total
-    size = Size(m, n, problem.rows)
-    shared_matrix = math.prod(systems.A.shape[:-2]) == 1
+    size = Size(m, n, systems.kind)
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
-    team, layout = choose(size, count <= GRID_SYSTEMS, shared_matrix, limit)
+    team, layout = choose(size, count <= GRID_SYSTEMS, inputs.share_a_matrix, limit)
     instances = (f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>",)
     (kernel,) = device.kernels("nnls_gram", instances)
     resident = kernel.resident_blocks(team.threads, layout.shared)
@@ -245,12 +286,9 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
         blocks = min(resident, ceil_div(max(m, n), team.threads // WARP))
     elif layout.workspace or layout.matrix:
         blocks = max(1, min(blocks, resident))
-    if team.is_small:
-        given = [systems.A, *systems.A_offset, *systems.matrix_strides]
-        matrices = [*given, *[None] * 5, np.int64(0)]
-    else:
-        scaled = scale_matrices(systems, device)
-        matrices = [None, None, *[np.int64(0)] * 3, *scaled]
+    matrices: tuple[object, ...] = (*[None] * 5, np.int64(0))
+    if not team.is_small:
+        matrices = scale_matrices(systems, device)
     workspace = barrier = None
     if team.is_grid:
         workspace = device.empty((layout.workspace,), np.uint8)
@@ -261,20 +299,11 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
         (blocks,),
         (team.threads,),
         (
-            *matrices,
-            b,
-            *systems.b_offset,
-            np.int64(b.strides[-1] // b.itemsize),
-            np.int64(systems.part.start),
-            np.int64(count),
-            np.int32(m),
-            np.int32(n),
-            np.float64(problem.l1),
-            np.float64(math.sqrt(problem.l2)),
+            *systems.arguments,
             np.float64(GRAM_TOLERANCE if problem.tol is None else problem.tol),
-            np.int32(min(problem.iteration_limit, 2**31 - 1)),
             np.int32(problem.start is not None),
             np.int32(problem.maxiter is not None),
+            *matrices,
             *systems.solution,
             listed,
             systems.counters,

@@ -1,7 +1,8 @@
-"""Non-negative least squares by a new QR factorisation in every pass, in batches.
+"""Least squares within bounds by a new QR factorisation in every pass, in batches.
 
 The method is that of the specification (`gpusolve.reference.nnls_qr`, Lawson & Hanson),
-with the same criteria for dependent columns and for optimality. In every pass LAPACK
+with the same criteria for dependent columns and for optimality; bounds and a fixed sum
+are treated as in `gpusolve.reference.nnls_gram`. In every pass LAPACK
 factorises the passive columns of all systems from scratch. That is more arithmetic than
 an update, but each call handles many systems. It is used for systems that the Gram
 matrix could not certify. It starts at their solutions, which are nearly optimal.
@@ -15,14 +16,18 @@ import numpy as np
 
 from ..reference._certificate import (
     certify,
+    data_norm,
     gradient,
     is_settled,
     misfit,
-    norm,
+    missing_in_sum,
+    ratio,
     residual,
     size,
     slack,
+    violation,
 )
+from ..reference._nnls_gram import SIGNIFICANT
 from ..reference._nnls_qr import (
     CAUTIONS,
     CONVERGED,
@@ -32,6 +37,7 @@ from ..reference._nnls_qr import (
     outcome,
 )
 from ..reference._scaling import Array, Indices, Mask, ScaledSystem
+from .starting_point import starting_point
 
 
 class Factors(NamedTuple):
@@ -46,12 +52,15 @@ class Factors(NamedTuple):
     cancelling : (lanes, k) array
         The sum of the magnitudes of the terms when a column of Q is written as a
         combination of columns of A.
+    sum_row : int or None
+        The row of A that fixes the sum.
     """
 
     Q: Array
     R: Array
     shift: Array
     cancelling: Array
+    sum_row: int | None
 
     def solve(self, rhs: Array) -> Array:
         """Solve ``R y = rhs``."""
@@ -64,14 +73,30 @@ class Factors(NamedTuple):
     def orthogonalise(self, r: Array) -> tuple[Array, Array]:
         """The part of r orthogonal to the columns, and what was subtracted, by column.
 
-        The second result is the right-hand side for a correction of x.
+        The second result is the right-hand side for a correction of x. In the row of a
+        fixed sum, r has what is missing in the sum, and the result has the negative
+        multiplier: what is subtracted there leads to that sum.
         """
         subtracted = np.zeros_like(self.shift)
-        for _ in range(2):
+        for repeated in range(2):
             along = self.along(r)
+            if self.sum_row is not None:
+                row = self.Q[:, self.sum_row]
+                missing = 0 if repeated else r[:, self.sum_row]
+                shift = (np.vecdot(row, along) - missing) / np.vecdot(row, row)
+                shift = np.where(np.isfinite(shift), shift, 0)
+                along = along - shift[:, None] * row
             r = r - np.matmul(self.Q, along[..., None])[..., 0]
+            if self.sum_row is not None:
+                r[:, self.sum_row] -= shift
             subtracted += along
         return r, subtracted
+
+    def towards_sum(self, missing: Array) -> Array:
+        """The right-hand side for a change of x that adds `missing` to a fixed sum."""
+        row = self.Q[:, self.sum_row]
+        change = row * ratio(missing, np.vecdot(row, row))[:, None]
+        return np.where(np.isfinite(change), change, 0)
 
 
 def factorise(system: ScaledSystem, variables: Indices) -> Factors:
@@ -96,11 +121,18 @@ def factorise(system: ScaledSystem, variables: Indices) -> Factors:
         R=R,
         shift=np.matmul(penalty[:, None], inverse)[:, 0],
         cancelling=np.matmul(norm[:, None], np.abs(inverse))[:, 0],
+        sum_row=system.data_rows if system.has_sum else None,
     )
 
 
+def nearest_bound(x: Array, lower: Array, upper: Array) -> Array:
+    """The bound next to each x; 0 if both are infinite."""
+    bound = np.where(x - lower <= upper - x, lower, upper)
+    return np.where(np.isfinite(bound), bound, 0)
+
+
 class HouseholderBatch:
-    """Lawson & Hanson's method for a batch of scaled systems.
+    """The active-set method for a batch of scaled systems.
 
     Systems with the same number of passive variables make a pass together. Therefore
     the bits of a solution do not depend on the other systems.
@@ -111,6 +143,8 @@ class HouseholderBatch:
         The passive variables in order of entry, followed by n, which means none.
     x : (systems, n + 1) array
         The values of all variables, followed by one entry for none.
+    lower, upper : (systems, n + 1) array
+        The bounds of all variables, followed by infinite ones for none.
     tried : (systems,) array
         Whether the last passive variable still has to be checked: it must be
         independent and lower the objective.
@@ -119,8 +153,8 @@ class HouseholderBatch:
     attempt : (systems,) array
         The index of the current factor in `CAUTIONS`.
     witness, slope : arrays
-        The residual orthogonal to the passive columns, and the cosine of the angle
-        between it and every column.
+        The residual orthogonal to the passive columns, with the negative multiplier in
+        the row of a fixed sum, and the cosine of the angle between it and every column.
     best, least : Solution and (systems,) array
         The best solutions of all finished attempts, and their scores: the misfit, less
         `slack` if the solution is certified.
@@ -129,16 +163,17 @@ class HouseholderBatch:
     def __init__(
         self, system: ScaledSystem, start: Array, tol: float, maxiter: int
     ) -> None:
-        m, n = system.A.shape[-2:]
-        systems, none = len(start), np.zeros((len(start), 1))
-        start = np.where(system.norm > 0, start, 0)
+        (m, n), systems = system.A.shape[-2:], len(start)
+        infinite = np.full((systems, 1), np.inf)
         self.system, self.tol, self.maxiter = system, tol, maxiter
         self.rows, self.none = m + n * system.has_ridge, n
-        order = np.argsort(start <= 0, axis=1, kind="stable")[:, : min(self.rows, n)]
-        positive = np.take_along_axis(start, order, axis=1) > 0
-        self.variables = np.where(positive, order, n)
-        self.x = np.concatenate([np.maximum(start, 0), none], axis=1)
-        self.x[:, :-1][~self.is_passive(np.arange(systems))] = 0
+        self.lower, self.upper = (
+            np.concatenate([np.broadcast_to(bound, start.shape), none], axis=1)
+            for bound, none in ((system.lower, -infinite), (system.upper, infinite))
+        )
+        self.variables = np.full((systems, min(self.rows, n)), n)
+        self.x = np.zeros((systems, n + 1))
+        self.begin(np.arange(systems), system, start)
         self.busy = np.ones(systems, bool)
         self.tried = np.zeros(systems, bool)
         self.barred = np.zeros((systems, n), bool)
@@ -158,6 +193,15 @@ class HouseholderBatch:
                 self.make_pass(at[count == k], int(k))
         self.best.repaired[:] = self.attempt > 0
         return self.best
+
+    def begin(self, at: Indices, system: ScaledSystem, start: Array) -> None:
+        """Let some systems start at given points."""
+        most = self.variables.shape[1]
+        x, passive = starting_point(system, start, most)
+        order = np.argsort(~passive, axis=1, kind="stable")[:, :most]
+        passive = np.take_along_axis(passive, order, axis=1)
+        self.variables[at] = np.where(passive, order, self.none)
+        self.x[at, :-1] = x
 
     def is_passive(self, at: Indices) -> Mask:
         """Mask of the passive variables of some systems, (len(at), n)."""
@@ -181,7 +225,8 @@ class HouseholderBatch:
         optimal[go] = self.move(at[go], variables[go], y[go])
         if optimal.any():
             self.refresh(at, system, factors, optimal)
-        self.remove(at[drop], refused[drop])
+        if drop.any():
+            self.drop(at[drop], refused[drop])
         self.advance(at[optimal | (drop & self.tried[at])])
         if limit.any():
             self.finish(at[limit], ITERATION_LIMIT)
@@ -193,36 +238,59 @@ class HouseholderBatch:
         refused = factors.cancelling * dependent[:, None] > 1
         if refused.shape[1]:
             witness = self.witness[at]
-            descent = factors.along(witness)[:, -1] * np.sign(factors.R[:, -1, -1])
-            flat = descent <= self.tol * norm(witness)
+            inward = self.slope[at, self.variables[at, refused.shape[1] - 1]]
+            sign = np.sign(factors.R[:, -1, -1]) * np.sign(inward)
+            descent = factors.along(witness)[:, -1] * sign
+            flat = descent <= self.tol * data_norm(self.system, witness)
             refused[:, -1] |= flat & self.tried[at]
         return refused
 
+    def drop(self, at: Indices, refused: Mask) -> None:
+        """Let passive variables rest at the nearest bound; with a fixed sum, they stay.
+
+        One that was tried rests already.
+        """
+        lanes, k = at[:, None], refused.shape[1]
+        variables = self.variables[at, :k]
+        if not self.system.has_sum:
+            x = self.x[lanes, variables]
+            moves = refused.copy()
+            moves[:, -1] &= ~self.tried[at]
+            bound = nearest_bound(
+                x, self.lower[lanes, variables], self.upper[lanes, variables]
+            )
+            self.x[lanes, variables] = np.where(moves, bound, x)
+        self.remove(at, refused)
+
     def remove(self, at: Indices, leaving: Mask) -> None:
         """Remove variables from the passive sets, and bar them."""
-        lanes, k = at[:, None], leaving.shape[1]
+        k = leaving.shape[1]
         gone = np.where(leaving, self.variables[at, :k], self.none)
         kept = np.where(leaving, self.none, self.variables[at, :k])
         order = np.argsort(kept == self.none, axis=1, kind="stable")
         self.variables[at, :k] = np.take_along_axis(kept, order, axis=1)
-        self.x[lanes, gone] = 0
         mask = np.zeros((len(at), self.none + 1), bool)
         np.put_along_axis(mask, gone, True, axis=1)
         self.barred[at] |= mask[:, :-1]
 
     def move(self, at: Indices, variables: Indices, y: Array) -> Mask:
-        """Move x towards y while it stays positive; return which systems reach y."""
+        """Move x towards y while it stays feasible; return which systems reach y.
+
+        If the sum is fixed, the last passive variable stays.
+        """
         lanes = at[:, None]
-        x = self.x[lanes, variables]
-        blocks = y <= 0
-        step = np.divide(x, x - y, out=np.full_like(x, np.inf), where=blocks & (x > 0))
-        step[blocks & (x <= 0)] = 0
+        lower, upper = self.lower[lanes, variables], self.upper[lanes, variables]
+        x, low = self.x[lanes, variables], y <= lower
+        blocks, end = low | (y >= upper), np.where(low, lower, upper)
+        step = np.where(blocks, np.fmax((end - x) / (y - x), 0), np.inf)
         first = np.min(step, axis=1, keepdims=True, initial=np.inf)
-        part = np.where(np.isfinite(first), first, 1)
-        moved = np.where(np.isfinite(first), np.maximum(x + part * (y - x), 0), y)
-        moved[blocks & (step <= first)] = 0
+        moved = np.where(np.isfinite(first), x + np.fmin(first, 1) * (y - x), y)
+        moved = np.clip(moved, lower, upper)
+        moved = np.where(blocks & (step <= first), end, moved)
         self.x[lanes, variables] = moved
-        leaving = blocks & (moved <= 0)
+        leaving = blocks & (moved == end)
+        if self.system.has_sum:
+            leaving[leaving.all(axis=1), -1:] = False
         blocked = leaving.any(axis=1)
         self.n_downdates[at] += np.count_nonzero(leaving, axis=1).astype(np.int32)
         self.tried[at] = self.barred[at] = False
@@ -232,16 +300,24 @@ class HouseholderBatch:
     def refresh(
         self, at: Indices, system: ScaledSystem, factors: Factors, optimal: Mask
     ) -> None:
-        """Compute the witness from A, b and x; refine x if it stays positive."""
+        """Compute the witness from A, b and x; refine x if it stays inside."""
         lanes, variables = at[:, None], self.variables[at, : factors.R.shape[-1]]
         r = residual(system, self.x[at, :-1])
         witness, along = factors.orthogonalise(r)
         x = self.x[lanes, variables]
         refined = x + factors.solve(along)
-        accept = optimal & (refined > 0).all(axis=1)
+        if self.system.has_sum:
+            other = self.x[at]
+            np.put_along_axis(other, variables, refined, axis=1)
+            row, total = system.A[..., -1, :], system.b[:, -1]
+            missing = missing_in_sum(row, total, other[:, :-1])
+            refined += factors.solve(factors.towards_sum(missing))
+        lower, upper = self.lower[lanes, variables], self.upper[lanes, variables]
+        inside = (refined > lower) & (refined < upper)
+        accept = optimal & inside.all(axis=1)
         self.x[lanes, variables] = np.where(accept[:, None], refined, x)
         w = gradient(system, witness)
-        over = system.norm * norm(witness)[:, None]
+        over = system.norm * data_norm(system, witness)[:, None]
         slope = np.divide(w, over, out=np.zeros_like(w), where=over > 0)
         at = at[optimal]
         self.witness[at], self.slope[at] = witness[optimal], slope[optimal]
@@ -251,17 +327,62 @@ class HouseholderBatch:
         system = self.system.take(at)
         fits = (self.variables[at] == self.none).any(axis=1)
         may_enter = ~self.barred[at] & ~self.is_passive(at)
-        slope = np.where(may_enter, self.slope[at], 0)
+        x = self.x[at, :-1]
+        slope = np.where(may_enter, violation(system, x, self.slope[at]), 0)
         variable = np.argmax(slope, axis=1)
-        cancelling = norm(system.b) + size(system, self.x[at, :-1])
+        cancelling = system.magnitude + size(system, x)
         enters = fits & (slope[np.arange(len(at)), variable] > self.tol)
-        enters &= norm(self.witness[at]) > self.tol * cancelling
+        enters &= data_norm(system, self.witness[at]) > self.tol * cancelling
         into = at[enters]
         place = np.argmax(self.variables[into] == self.none, axis=1)
         self.variables[into, place] = variable[enters]
         self.tried[into] = True
-        if not enters.all():
-            self.finish(at[~enters], CONVERGED)
+        moved = np.zeros(len(at), bool)
+        for k in np.flatnonzero(~enters & np.any(system.penalty != 0, axis=-1)):
+            moved[k] = self.exchange(int(at[k]))
+        ended = ~(enters | moved)
+        if ended.any():
+            self.finish(at[ended], CONVERGED)
+
+    def exchange(self, lane: int) -> bool:
+        """Move one system along a dependence of columns if a penalty falls.
+
+        See `exchange` of the specification of ``"gram"``. False if nothing moves.
+        """
+        if self.nit[lane] >= self.maxiter:
+            return False
+        system, x = self.system.take(np.array(lane)), self.x[lane, :-1]
+        passive = self.variables[lane][self.variables[lane] < self.none]
+        w = gradient(system, self.witness[lane])
+        rest = np.setdiff1d(np.flatnonzero(violation(system, x, w)), passive)
+        A = np.vstack([system.A, np.diag(system.damping)])
+        u = np.linalg.lstsq(A[:, passive], A[:, rest], rcond=None)[0]
+        remainder = np.linalg.norm(A[:, rest] - A[:, passive] @ u, axis=0)
+        cancelling = system.norm[rest] + system.norm[passive] @ np.abs(u)
+        caution = CAUTIONS[self.attempt[lane]] * DEPENDENT * system.eps
+        gain = np.sign(w[rest]) * (system.penalty[passive] @ u - system.penalty[rest])
+        terms = system.penalty[passive] @ np.abs(u) + system.penalty[rest]
+        falls = (remainder <= caution * cancelling) & (gain > SIGNIFICANT * terms)
+        if not falls.any():
+            return False
+        steepest = int(np.argmax(np.where(falls, gain / system.norm[rest], 0)))
+        j, d = int(rest[steepest]), -np.sign(w[rest[steepest]]) * u[:, steepest]
+        lower, upper = self.lower[lane], self.upper[lane]
+        own = upper[j] - x[j] if w[j] > 0 else x[j] - lower[j]
+        end = np.where(d < 0, lower[passive], upper[passive])
+        reach = np.append(np.where(d != 0, (end - x[passive]) / d, np.inf), own)
+        first = int(np.argmin(reach))
+        if not np.isfinite(reach[first]):
+            return False
+        self.x[lane, passive] = x[passive] + reach[first] * d
+        self.x[lane, j] = x[j] + np.sign(w[j]) * reach[first]
+        self.x[lane] = np.clip(self.x[lane], lower, upper)
+        if first < len(passive):
+            self.x[lane, passive[first]] = end[first]
+            self.variables[lane, first] = j
+        self.nit[lane] += 1
+        self.tried[lane] = self.barred[lane] = False
+        return True
 
     def finish(self, at: Indices, status: int) -> None:
         """Record the best solutions so far; start another attempt if it may help."""
@@ -283,15 +404,17 @@ class HouseholderBatch:
         self.restart(at[again])
 
     def restart(self, at: Indices) -> None:
-        """Start the next attempt of some systems, at x = 0."""
+        """Start the next attempt of some systems, with all variables at rest."""
         self.attempt[at] += 1
-        self.variables[at] = self.none
-        for array in (self.x, self.nit, self.n_updates, self.n_downdates):
+        at_rest = np.full((len(at), self.none), np.nan)
+        self.begin(at, self.system.take(at), at_rest)
+        for array in (self.nit, self.n_updates, self.n_downdates):
             array[at] = 0
         for mask in (self.tried, self.barred):
             mask[at] = False
 
 
+@np.errstate(all="ignore")
 def nnls_householder(
     system: ScaledSystem, start: Array, *, tol: float, maxiter: int
 ) -> Solution:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, BatchOffsets
+from .._device.arrays import Array
 from .._device.kernels import CUDA_TYPES, Device, Kernel
 from .._device.launch import (
     CACHED,
@@ -18,8 +17,8 @@ from .._device.launch import (
     ceil_div,
     round_up,
 )
-from ..reference._nnls_qr import Solution
 from .inputs import Problem
+from .systems import Systems
 
 MAX_THREADS = 256
 """Launch bounds of the kernel: the most threads a block may have."""
@@ -112,46 +111,6 @@ def allocate_workspace(
     return device.empty((bytes_per_block,), np.uint8), 1
 
 
-class Systems(NamedTuple):
-    """Systems that are solved by one launch. Arrays are read in place.
-
-    Attributes
-    ----------
-    problem : Problem
-    part : slice
-        Of the flattened batch.
-    A, b : array
-        The matrices and right-hand sides of the whole batch. A matrix that systems
-        share is there once.
-    A_offset, b_offset : BatchOffsets
-        Where each system of the batch begins.
-    solution : Solution
-        Of these systems; its x holds the starting points.
-    counters : (2,) uint64 array
-        ``BatchCounters`` of ``batch.cuh``: zeros.
-    """
-
-    problem: Problem
-    part: slice
-    A: Array
-    A_offset: BatchOffsets
-    b: Array
-    b_offset: BatchOffsets
-    solution: Solution
-    counters: Array
-
-    @property
-    def total(self) -> int:
-        """The number of systems."""
-        return int(self.part.stop - self.part.start)
-
-    @property
-    def matrix_strides(self) -> tuple[np.int64, np.int64]:
-        """The strides of rows and columns of a matrix, in elements."""
-        rows, columns = self.A.strides[-2:]
-        return np.int64(rows // self.A.itemsize), np.int64(columns // self.A.itemsize)
-
-
 def systems_per_launch(problem: Problem, device: Device) -> int:
     """Limit on the systems of one launch; with a watchdog, a few per block."""
     if not device.has_watchdog:
@@ -188,28 +147,14 @@ def nnls_qr(
     listed : (total, 2) int64 array, optional
         ``ListedSystem`` of ``batch.cuh``.
     """
-    problem, b = systems.problem, systems.b
-    (m, n), real = problem.shape, problem.dtype.type
+    problem, (workspace, blocks) = systems.problem, memory
     of_block, kernel, _ = _kernel_of(problem, device)
-    workspace, blocks = memory
     kernel(
         (blocks,),
         (of_block.threads,),
         (
-            systems.A,
-            *systems.A_offset,
-            *systems.matrix_strides,
-            b,
-            *systems.b_offset,
-            np.int64(b.strides[-1] // b.itemsize),
-            np.int64(systems.part.start),
-            np.int64(systems.total),
-            np.int32(m),
-            np.int32(n),
-            real(problem.l1),
-            real(math.sqrt(problem.l2)),
-            real(problem.tolerance),
-            np.int32(min(problem.iteration_limit, 2**31 - 1)),
+            *systems.arguments,
+            problem.dtype.type(problem.tolerance),
             np.int32(listed is not None or problem.start is not None),
             *systems.solution,
             systems.counters,
@@ -222,11 +167,23 @@ def nnls_qr(
     )
 
 
+def is_general(problem: Problem) -> bool:
+    """Whether there is more than x >= 0 and penalties that all variables share."""
+    numbers = isinstance(problem.l1, float) and isinstance(problem.l2, float)
+    has_more = problem.weights is not None or problem.has_sum
+    return has_more or not (problem.is_nnls and numbers)
+
+
+def instance(dtype: np.dtype[Any], general: bool) -> str:
+    """The kernel for problems of a dtype; a simpler one unless they are general."""
+    return f"nnls_qr<{CUDA_TYPES[dtype]}, {str(general).lower()}>"
+
+
 def _kernel_of(problem: Problem, device: Device) -> tuple[BlockShape, Kernel, int]:
     """The shape of a block, the kernel, and its number of resident blocks."""
     rows, n, dtype = problem.rows, problem.shape[1], problem.dtype
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
     of_block = block_of(rows, n, dtype.itemsize, limit)
-    (kernel,) = device.kernels("nnls_qr", (f"nnls_qr<{CUDA_TYPES[dtype]}>",))
+    (kernel,) = device.kernels("nnls_qr", (instance(dtype, is_general(problem)),))
     resident = kernel.resident_blocks(of_block.threads, of_block.shared_bytes)
     return of_block, kernel, resident

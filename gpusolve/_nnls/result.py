@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from .._device.arrays import Array
+from .._device.arrays import Array, namespace
+from .._device.kernels import current_device
+from ..reference._nnls_qr import BY_GRAM, BY_QR
+from .covariance import covariance
+from .labels import Labels, label, plain
+
+METHOD_NAMES = {"gram": BY_GRAM, "qr": BY_QR}
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,7 @@ class NNLSResult:
     repaired: Array
     method: Array
     _given: dict[str, Any] = field(repr=False, compare=False)
+    _labels: Labels | None = field(repr=False, compare=False, default=None)
 
     def __iter__(self) -> Iterator[Array]:
         return iter((self.x, self.rnorm))
@@ -86,3 +93,75 @@ class NNLSResult:
 
     def __getitem__(self, index: int | slice) -> Any:
         return (self.x, self.rnorm)[index]
+
+    def _asdict(self) -> dict[str, Array]:
+        """The arrays by name, as for a named tuple."""
+        return {
+            one.name: getattr(self, one.name) for one in fields(self) if one.compare
+        }
+
+    @property
+    def residual(self) -> Array:
+        """``b - A x``, a (..., m) array; with `bounded_qp` ``c - G x``.
+
+        It is computed when it is asked for, from the given A and b: they must not have
+        changed since. Weights have no effect on it.
+        """
+        A, b, x = self._given["A"], self._given["b"], plain(self.x)
+        xp = namespace(x)
+        with current_device(x):
+            if A.ndim == 2:
+                found = b - xp.matmul(x, A.T)
+            else:
+                found = b - xp.matmul(A, x[..., None])[..., 0]
+        return label(self._labels, found, "residual", "row")
+
+    @property
+    def method_counts(self) -> dict[str, int]:
+        """The number of systems for which each method found x.
+
+        On a GPU, this waits for the solver.
+        """
+        return {
+            name: int((plain(self.method) == number).sum())
+            for name, number in METHOD_NAMES.items()
+        }
+
+    def covariance(self, variance: Any = None) -> Array:
+        """The covariance of x, as if its bounds had been known before the fit.
+
+        Variables at a bound count as constants. For the others, F,
+
+            ``variance (A_F^T W A_F + diag(l2)_F)^-1``,
+
+        and with a fixed sum the same on the plane of that sum. The inverse is that of
+        the Gram matrix: its relative error is about eps times the square of the
+        condition number of ``A_F``, with columns of unit norm.
+
+        Parameters
+        ----------
+        variance : float or (...,) array_like, optional
+            The variance of an element of b of weight 1. Default: 1 if there are
+            weights, which then are inverse variances, and for `bounded_qp`, where G is
+            an inverse covariance; else ``rnorm**2 / (m - p)``. Here p is the number of
+            variables between their bounds, less one for a fixed sum.
+
+        Returns
+        -------
+        (..., n, n) array
+            It is 0 for variables at a bound. It is NaN for a system that has no
+            solution, or of which the matrix is singular, or, without a variance, of
+            which ``m - p`` is not positive.
+
+        Examples
+        --------
+        >>> import gpusolve
+        >>> result = gpusolve.nnls([[1, 0], [1, 0], [0, 1]], [1, 3, -1])
+        >>> result.covariance(variance=1)
+        array([[0.5, 0. ],
+               [0. , 0. ]])
+        """
+        x, rnorm = plain(self.x), plain(self.rnorm)
+        with current_device(x):
+            found = covariance(self._given, x, rnorm, plain(variance))
+        return label(self._labels, found, "covariance", "variable", "variable")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from .._device.arrays import namespace, unwrapped
-from .._device.kernels import Device
+from typing import Any
+
+from .._device.arrays import as_array, namespace, unwrapped
+from .._device.kernels import Device, current, device_of
 from ..reference._nnls_qr import INFEASIBLE, NOT_FINITE, Solution
 from . import cpu, device
-from .inputs import Problem
+from .inputs import Problem, validate
+from .labels import Core, Labels, label, read
 from .result import NNLSResult
 
 METHODS = ("auto", "qr", "gram")
+
+OF_VARIABLES: dict[str, tuple[Core, ...]] = {"x": ("variable",), "dual": ("variable",)}
+"""The fields of a result that have a value for each variable."""
 
 
 def check_method(method: str) -> None:
@@ -18,15 +24,33 @@ def check_method(method: str) -> None:
         raise ValueError(f"method must be one of {METHODS}, got {method!r}")
 
 
-def solve(problem: Problem, target: Device | None, method: str) -> NNLSResult:
+def least_squares(method: str, **given: Any) -> NNLSResult:
+    """Validate the arguments of ``lsq_linear`` and solve every system.
+
+    The results have the labels of `A` and `b`.
+    """
+    check_method(method)
+    given, labels = read(given)
+    A = as_array(given.pop("A"), "A")
+    target = device_of(A)
+    with current(target):
+        return solve(validate(A, **given), target, method, labels)
+
+
+def solve(
+    problem: Problem, target: Device | None, method: str, labels: Labels | None = None
+) -> NNLSResult:
     """Solve every system on the current device, or on the CPU if `target` is None."""
     if target is None:
         solution = cpu.nnls(problem, method)
     else:
         solution = device.nnls(problem, target, method)
     solution = without_infeasible(problem, solution)
-    fields = {name: unwrapped(field) for name, field in solution._asdict().items()}
-    return NNLSResult(**fields, _given=problem._asdict())
+    fields = {
+        name: label(labels, unwrapped(field), name, *OF_VARIABLES.get(name, ()))
+        for name, field in solution._asdict().items()
+    }
+    return NNLSResult(**fields, _given=problem._asdict(), _labels=labels)
 
 
 def without_infeasible(problem: Problem, solution: Solution) -> Solution:

@@ -43,6 +43,9 @@ ROUNDED = 8.0
 CONVINCING = 4.0
 """Limit on `angle`, and on `by_x`, in eps, below which no method improves x."""
 
+SUMMED = 4.0
+"""Limit on the error of a fixed sum, in eps of its terms."""
+
 FREE = 2.0**26
 """Weight of the row of a fixed sum when the best witness is computed."""
 
@@ -178,6 +181,28 @@ def data_norm(system: ScaledSystem, vectors: Array) -> Array:
     return norm(vectors)
 
 
+def keeps_sum(system: ScaledSystem, x: Array) -> NDArray[np.bool_]:
+    """Whether the sum of x is the fixed one, as far as a certified x is accurate.
+
+    Where all terms are 0 up to rounding, rounding is relative to `magnitude`.
+    """
+    if not system.has_sum:
+        return np.ones(x.shape[:-1], bool)
+    row, total = system.A[..., -1, :], system.b[..., -1]
+    size = np.abs(total) + np.sum(np.abs(row * x), axis=-1)
+    lack = np.abs(missing_in_sum(row, total, x))
+    rounding = ROUNDED * system.eps * system.magnitude
+    return np.asarray(lack <= CERTIFIED[system.dtype] * size + rounding)
+
+
+def missing_in_sum(row: Array, total: Array, x: Array) -> Array:
+    """``total - row x``, computed in float64; 0 if rounding explains it."""
+    terms = row * x
+    lack = total - terms.sum(axis=-1)
+    size = np.abs(total) + np.abs(terms).sum(axis=-1)
+    return np.where(np.abs(lack) > SUMMED * np.finfo(np.float64).eps * size, lack, 0)
+
+
 def violation(system: ScaledSystem, x: Array, w: Array) -> Array:
     """How far the negative gradient w is from optimal, for each variable.
 
@@ -249,10 +274,14 @@ def hidden_by_rounding(system: ScaledSystem, x: Array) -> NDArray[np.bool_]:
 def is_certified(
     system: ScaledSystem, x: Array, found: Certificate, tol: float
 ) -> NDArray[np.bool_]:
-    """Whether the certificate accepts x, up to `tol` and to rounding of x."""
+    """Whether the certificate accepts x, up to `tol` and to rounding of x.
+
+    The certificate takes a fixed sum for granted, so it is tested here.
+    """
     most = CERTIFIED[system.dtype]
     by_x = most + ROUNDED * system.eps * size_to_b(system, x)
     good = (found.by_x <= np.maximum(tol, by_x)) & (found.angle <= max(tol, most))
+    good &= keeps_sum(system, x)
     return np.asarray(good & ~hidden_by_rounding(system, x))
 
 
@@ -263,6 +292,7 @@ def is_convincing(
     most = CONVINCING * system.eps
     by_x = most * (1 + size_to_b(system, x))
     good = (found.by_x <= np.maximum(tol, by_x)) & (found.angle <= max(tol, most))
+    good &= keeps_sum(system, x)
     return np.asarray(good & ~hidden_by_rounding(system, x))
 
 

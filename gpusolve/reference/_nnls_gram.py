@@ -29,6 +29,7 @@ from ._certificate import (
     data_norm,
     gradient,
     hidden_by_rounding,
+    missing_in_sum,
     residual,
     size,
     size_to_b,
@@ -58,6 +59,9 @@ ALIKE = 0.9
 
 RESOLVED = 1e-12
 """Part of a column's square norm that must be orthogonal to the passive columns."""
+
+SIGNIFICANT = 1e-13
+"""Part of the terms that cancel that a difference of penalties must exceed."""
 
 SLACK = 8.0
 """Factor on `tol` for the less accurate gradients from the Gram matrix."""
@@ -280,7 +284,9 @@ class ActiveSet:
             j = int(np.argmax(slope))
             if not slope[j] > steep:
                 break
-            if self.append(j, self.rest[j], cancelling):
+            if entered == 0 and self.exchange(j):
+                entered = most
+            elif self.append(j, self.rest[j], cancelling):
                 if entered == 0:
                     steep = max(steep, STEEP * slope[j])
                 entered += 1
@@ -290,8 +296,59 @@ class ActiveSet:
             slope[j] = 0
         return entered > 0
 
-    def step(self, w: Array) -> tuple[Array, float]:
-        """The step ``H w`` along the passive variables, for their gradient w.
+    def missing(self, x: Array) -> float:
+        """What the passive variables, of values x, lack to the fixed sum."""
+        if not self.system.has_sum:
+            return 0.0
+        total = self.system.b[-1]
+        x = self.rest + self.by_variable(x)
+        return float(missing_in_sum(self.sum_row, total, x))
+
+    def exchange(self, j: int) -> bool:
+        """Move along a dependence of column j on the passive ones, if a penalty falls.
+
+        A x does not change, so that only a bound ends the move: that of j, or of a
+        passive variable, which j replaces. False if nothing moves.
+        """
+        inverse, penalty = (
+            self.inverse,
+            np.broadcast_to(self.system.penalty, len(self.c)),
+        )
+        passive = inverse.passive
+        if not penalty.any():
+            return False
+        g = self.G[j, passive]
+        u = inverse.multiply(g)
+        square = self.G[j, j] - u @ g
+        if square > RESOLVED * self.system.norm[j] ** 2:
+            return False
+        sign, terms = np.sign(self.w[j]), u * penalty[passive]
+        gain = sign * (terms.sum() - penalty[j])
+        if not gain > SIGNIFICANT * (np.abs(terms).sum() + abs(penalty[j])):
+            return False
+        d = -sign * u
+        lower, upper = self.lower[passive], self.upper[passive]
+        end = np.where(d < 0, lower, upper)
+        reach = np.full_like(d, np.inf)
+        np.divide(end - self.x, d, out=reach, where=d != 0)
+        own_end = self.upper[j] if sign > 0 else self.lower[j]
+        own = abs(own_end - self.rest[j])
+        curved = gain / square if square > 0 else np.inf
+        length = min(own, curved, reach.min(initial=np.inf))
+        if not np.isfinite(length):
+            return False
+        self.x = np.clip(self.x + length * d, lower, upper)
+        x_j = own_end if length == own else self.rest[j] + sign * length
+        if length < min(own, curved):
+            first = int(np.argmin(reach))
+            self.remove(first, float(end[first]))
+            if self.append(j, x_j, -np.inf):
+                return True
+        self.place(j, x_j)
+        return True
+
+    def step(self, w: Array, x: Array) -> tuple[Array, float]:
+        """The step ``H w`` from x along the passive variables, for their gradient w.
 
         With a fixed sum, ``w - shift row`` takes the place of w, so that the step leads
         to that sum. The second result is `shift`.
@@ -301,10 +358,7 @@ class ActiveSet:
             return d, 0.0
         row = self.sum_row[self.inverse.passive]
         along = self.inverse.multiply(row)
-        x = self.rest.copy()
-        x[self.inverse.passive] = self.x
-        missing = float(self.system.b[-1] - self.sum_row @ x)
-        shift = float((row @ d - missing) / (row @ along))
+        shift = float((row @ d - self.missing(x)) / (row @ along))
         if not np.isfinite(shift):
             return d, 0.0
         return d - shift * along, shift
@@ -325,7 +379,7 @@ class ActiveSet:
         moved = False
         while self.nit < maxiter:
             self.nit += 1
-            d, shift = self.step(self.passive_w)
+            d, shift = self.step(self.passive_w, self.x)
             if not np.isfinite(d).all():
                 self.status = UNCERTIFIED
                 return moved
@@ -338,7 +392,7 @@ class ActiveSet:
             if not blocks.any():
                 self.x = np.clip(self.x + d, lower, upper)
                 return True
-            end = np.where(d < 0, lower, upper)
+            end = np.where(self.x + d <= lower, lower, upper)
             step = np.divide(end - self.x, d, out=np.zeros_like(d), where=d != 0)
             step = np.where(blocks, np.maximum(step, 0), np.inf)
             first = int(np.argmin(step))
@@ -378,9 +432,10 @@ class ActiveSet:
         for _ in range(CORRECTIONS):
             w = gradient(system, witness)[passive]
             limit = self.tol / 2 * data_norm(system, witness)
-            if not (np.abs(w) > limit * system.norm[passive]).any():
+            steep = (np.abs(w) > limit * system.norm[passive]).any()
+            if not steep and not self.missing(self.x + change):
                 break
-            d, shift = self.step(w)
+            d, shift = self.step(w, self.x + change)
             d = np.where(np.isfinite(d), d, 0)
             change += d
             self.multiplier += shift

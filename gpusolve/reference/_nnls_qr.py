@@ -1,7 +1,16 @@
-"""Non-negative least squares by an updated QR factorisation: the specification.
+"""Least squares within bounds by an updated QR factorisation: the specification.
 
 It solves one system after another in plain NumPy. ``cuda_src/nnls_qr.cu`` computes the
 same with one thread block per system, and uses the same names for the steps.
+
+The method is Lawson & Hanson's, and with upper bounds Stark & Parker's. A variable that
+is not passive *rests* at a bound, or at 0 if it is free; for non-negative least squares
+always at 0. It may enter if the gradient points into its interval. It leaves for the
+bound that it reaches.
+
+If the sum of x is fixed, a row of A says so, and the element of b in this row is free.
+It is chosen so that the passive solution has this sum. The change of the element is the
+multiplier of the constraint, so that the residual is also the witness.
 """
 
 from __future__ import annotations
@@ -15,11 +24,11 @@ from numpy.typing import ArrayLike, NDArray
 from ._certificate import (
     Certificate,
     certify,
+    data_norm,
     is_certified,
     is_convincing,
     is_settled,
     misfit,
-    norm,
     residual,
     size,
     slack,
@@ -89,8 +98,8 @@ class PassiveQR:
     The columns of Q and the rows and columns of R are stored in *slots* and never move:
     position p of the factorisation is in slot ``slots[p]``, and a removal shifts only
     this list. Free slots follow the occupied ones. R has two more columns, to which all
-    rotations are applied as well: ``Q^T b`` and, for the l1 penalty, the s of
-    ``R^T s = penalty``.
+    rotations are applied as well. One is ``Q^T b``, where b does not contain what the
+    resting variables fit. The other is the s of ``R^T s = penalty``.
 
     Parameters
     ----------
@@ -116,24 +125,32 @@ class PassiveQR:
         """The variables of the factorisation, by position."""
         return self.variables[: self.length]
 
+    @property
+    def used(self) -> NDArray[np.intp]:
+        """The occupied slots, by position."""
+        return self.slots[: self.length]
+
     def append(
         self,
         variable: int,
+        value: float,
         column: Array,
         penalty: float,
         dependent: float,
+        sign: float,
         least: float,
     ) -> bool:
-        """Append a column by classical Gram-Schmidt.
+        """Append the column of a variable that rests at `value`, by Gram-Schmidt.
 
         Returns False and leaves the factorisation unchanged in two cases. The column
         is dependent: the norm of its part orthogonal to the passive columns is at most
-        `dependent` times the sum of the terms that cancel. Or its right-hand side is
-        at most `least`; the square of that is twice the decrease of the objective.
+        `dependent` times the sum of the terms that cancel. Or its right-hand side times
+        `sign` is at most `least`; the square of that is twice the decrease of the
+        objective.
         """
         if self.length == len(self.slots):
             return False
-        used, slot = self.slots[: self.length], self.slots[self.length]
+        used, slot = self.used, self.slots[self.length]
         u, before = column.copy(), np.linalg.norm(column)
         projection, norm = self.orthogonalise(u, before)
         self.R[used, slot] = projection
@@ -145,7 +162,7 @@ class PassiveQR:
         u /= norm
         shift = (penalty - projection @ self.shift[used]) / norm
         rhs = u @ self.residual - shift
-        if not rhs > least:
+        if not sign * rhs > least:
             return False
         self.Q[:, slot] = u
         self.R[slot, slot] = norm
@@ -154,7 +171,14 @@ class PassiveQR:
         self.rhs[slot] = rhs
         self.variables[self.length] = variable
         self.length += 1
+        self.add_column(self.length - 1, value)
         return True
+
+    def add_column(self, position: int, value: float) -> None:
+        """Add `value` times the column at a position to b."""
+        if value:
+            above = self.slots[: position + 1]
+            self.rhs[above] += value * self.R[above, self.slots[position]]
 
     def orthogonalise(
         self, vector: Array, norm: Any, shifted: bool = False
@@ -165,7 +189,7 @@ class PassiveQR:
         products with the passive columns become those of the penalty, not 0.
         Returns the coefficients of the projection, by position, and the new norm.
         """
-        used = self.slots[: self.length]
+        used = self.used
         solution = np.zeros(self.length, vector.dtype)
         for _ in range(2):
             product = self.Q[:, used].T @ vector
@@ -182,12 +206,14 @@ class PassiveQR:
         """``sum_k |a_k c_k|``: c are the coefficients in A of a projection onto Q."""
         return np.abs(self.norm[self.passive] * self.solve(projection)).sum()
 
-    def remove(self, position: int) -> None:
+    def remove(self, position: int, value: float) -> None:
         """Remove the column at `position` by Givens rotations (Algorithm 3).
 
-        The row of R in the removed slot is rotated with each later row in turn. Each
-        rotation makes one of its entries zero. The same rotations are applied to Q.
+        Its variable rests at `value`. The row of R in the removed slot is rotated with
+        each later row in turn. Each rotation makes one of its entries zero. The same
+        rotations are applied to Q.
         """
+        self.add_column(position, -value)
         slot, last = self.slots[position], self.length - 1
         later = self.slots[position + 1 : self.length].copy()
         extra = len(self.slots) + np.arange(2)
@@ -206,78 +232,161 @@ class PassiveQR:
 
     def solve(self, rhs: Array) -> Array:
         """Solve ``R y = rhs`` by back substitution; both are ordered by position."""
-        used, y = self.slots[: self.length], rhs.copy()
+        used, y = self.used, rhs.copy()
         for p in range(self.length - 1, -1, -1):
             y[p] /= self.R[used[p], used[p]]
             y[:p] -= y[p] * self.R[used[:p], used[p]]
         return y
 
-    def solution(self) -> Array:
-        """Coefficients of the passive columns, by position."""
-        return self.solve(self.rhs[self.slots[: self.length]])
+    def fit_row(self, row: int, value: float, rhs: Array) -> float:
+        """Change ``b[row]`` so that the solution of ``R y = rhs`` fits this row.
+
+        Then ``A[row, passive] y = value``. Changes `rhs` with b; returns by how much
+        ``b[row]`` is less.
+        """
+        q = self.Q[row, self.used]
+        less = float((q @ rhs - value) / (q @ q)) if self.length else 0.0
+        if not np.isfinite(less):
+            return 0.0
+        self.rhs[self.used] -= less * q
+        self.residual += self.Q[:, self.used] @ (less * q)
+        self.residual[row] -= less
+        rhs -= less * q
+        return less
 
     def correct(self, residual: Array) -> Array:
         """Make a residual orthogonal to the passive columns, and store it.
 
         Its part along these columns (up to the penalty) is due to an error of x.
-        Returns the correction of x.
+        Returns the right-hand side of the correction of x.
         """
         self.residual = residual
         length = np.linalg.norm(residual)
-        excess, _ = self.orthogonalise(residual, length, shifted=True)
-        return self.solve(excess)
+        return self.orthogonalise(residual, length, shifted=True)[0]
 
 
 class ActiveSet:
-    """Lawson & Hanson's active-set method (Algorithm 1) for one scaled system.
+    """The active-set method (Algorithm 1) for one scaled system.
 
     Parameters
     ----------
     system : ScaledSystem
-    x : (n,) array
-        The starting point. Its positive, finite entries start in the passive set.
+    guess : (n,) array
+        The starting point. Its finite entries between the bounds start in the passive
+        set, unless they are those of ``system.rest``.
     tol : float
         A column may enter if the cosine of its angle to the residual exceeds `tol`.
     caution : float
         Factor on the threshold `DEPENDENT`.
+
+    Attributes
+    ----------
+    x : (n,) array
+        The values of the variables, both passive and resting.
+    multiplier : float
+        That of the fixed sum: by how much the element of b in its row is less.
     """
 
     def __init__(
-        self, system: ScaledSystem, x: Array, tol: float, caution: float = 1.0
+        self, system: ScaledSystem, guess: Array, tol: float, caution: float = 1.0
     ) -> None:
         self.system, self.tol = system, tol
         n = system.A.shape[1]
+        self.A = system.A
         if system.has_ridge:
             self.A = np.vstack([system.A, np.diag(system.damping)])
-            self.b = np.concatenate([system.b, np.zeros(n, system.b.dtype)])
-        else:
-            self.A, self.b = system.A, system.b
         self.dependent = caution * DEPENDENT * system.eps
-        self.x = np.zeros(n, self.b.dtype)
+        self.lower = np.broadcast_to(system.lower, n)
+        self.upper = np.broadcast_to(system.upper, n)
+        self.x = np.broadcast_to(system.rest, n).copy()
         self.barred = np.zeros(n, bool)
-        self.factors = PassiveQR(min(self.A.shape), self.b, system.norm)
+        self.multiplier = 0.0
         self.nit = self.n_updates = self.n_downdates = 0
         self.status = CONVERGED
-        for j in map(int, np.flatnonzero((x > 0) & np.isfinite(x))):
-            if self.append(j, least=-np.inf):
-                self.x[j] = x[j]
+        self.start(np.where(np.isfinite(guess), guess, self.x))
 
-    def append(self, j: int, least: float) -> bool:
+    def start(self, guess: Array) -> None:
+        """Let variables rest, and append those that are between their bounds.
+
+        Variables rest at the bound that the guess reaches. With a fixed sum, those that
+        enter start where they rest, and one of them makes up the sum.
+        """
+        has_sum = self.system.has_sum
+        guess = np.clip(guess, self.lower, self.upper)
+        at_bound = (guess == self.lower) | (guess == self.upper)
+        enters = ~at_bound & (guess != self.x)
+        first, value = self.make_sum() if has_sum else (-1, 0.0)
+        if not has_sum:
+            self.x[at_bound] = guess[at_bound]
+        capacity = min(self.A.shape)
+        self.factors = PassiveQR(capacity, self.residual(), self.system.norm)
+        if first >= 0 and self.append(first, 1.0, -np.inf):
+            self.x[first], enters[first] = value, False
+        for j in map(int, np.flatnonzero(enters)):
+            if self.append(j, 1.0, -np.inf) and not has_sum:
+                self.x[j] = guess[j]
+
+    def make_sum(self) -> tuple[int, float]:
+        """Let variables rest elsewhere, the steepest first, until x has its sum.
+
+        Returns the variable that has to be passive for this, and its value; -1 if all
+        bounds together do not allow the sum.
+        """
+        row = self.system.A[-1]
+        w = self.gradient(self.residual())
+        slope = np.divide(w, row, out=np.zeros_like(w), where=row > 0)
+        missing = self.missing(np.ones(len(w), bool))
+        order = np.argsort(-slope if missing >= 0 else slope, kind="stable")
+        for j in map(int, order):
+            end = (self.upper if missing >= 0 else self.lower)[j]
+            value = self.x[j] + missing / row[j]
+            if self.lower[j] < self.upper[j] and abs(end - self.x[j]) >= abs(
+                value - self.x[j]
+            ):
+                return j, float(value)
+            missing -= row[j] * (end - self.x[j])
+            self.x[j] = end
+        return -1, 0.0
+
+    def missing(self, of: NDArray[np.bool_]) -> Any:
+        """What the fixed sum is more than the sum of some variables."""
+        return self.system.b[-1] - self.system.A[-1, of] @ self.x[of]
+
+    def append(self, j: int, sign: float, least: float) -> bool:
         """Append variable `j` to the passive set if the factorisation accepts it."""
         entered = self.factors.append(
-            j, self.A[:, j], self.system.penalty[j], self.dependent, least
+            j,
+            float(self.x[j]),
+            self.A[:, j],
+            self.system.penalty[j],
+            self.dependent,
+            sign,
+            least,
         )
         self.n_updates += entered
         return entered
 
-    def entering(self) -> int:
-        """The variable of steepest descent that may enter; -1 if there is none."""
-        residual, norm = self.factors.residual, self.system.norm
-        w = self.A.T @ residual - self.system.penalty
-        enters = (w > self.tol * norm * np.linalg.norm(residual)) & ~self.barred
+    def points_inwards(self, w: Array) -> Array:
+        """The magnitude of w where it points into the interval; elsewhere 0."""
+        up = np.where(self.x < self.upper, w, 0)
+        down = np.where(self.x > self.lower, -w, 0)
+        return np.asarray(np.maximum(np.maximum(up, down), 0))
+
+    def entering(self) -> tuple[int, float]:
+        """The variable of steepest descent that may enter, and the sign of its change.
+
+        -1 if there is none.
+        """
+        norm, length = self.system.norm, data_norm(self.system, self.factors.residual)
+        w = self.gradient(self.factors.residual)
+        slope = self.points_inwards(w)
+        enters = (slope > self.tol * norm * length) & ~self.barred
         enters[self.factors.passive] = False
-        slope = np.divide(w, norm, out=np.zeros_like(w), where=enters)
-        return int(np.argmax(slope)) if enters.any() else -1
+        if not enters.any():
+            return -1, 0.0
+        slope = np.divide(slope, norm, out=np.zeros_like(w), where=enters)
+        j = int(np.argmax(slope))
+        return j, float(np.sign(w[j]))
 
     def enter(self, fresh: bool) -> bool:
         """Append the steepest variable that lowers the objective; False if none does.
@@ -285,50 +394,85 @@ class ActiveSet:
         The decrease must exceed rounding errors. These are relative to the terms that
         cancel in b - A x; after `refresh` (`fresh`), to the residual itself.
         """
-        cancelling = norm(self.system.b) + size(self.system, self.x)
-        length = np.linalg.norm(self.factors.residual)
+        cancelling = self.system.magnitude + size(self.system, self.x)
+        length = data_norm(self.system, self.factors.residual)
         if length > self.tol * cancelling:
             least = float(self.tol * (length if fresh else cancelling))
-            while (j := self.entering()) >= 0:
-                if self.append(j, least):
+            while (found := self.entering())[0] >= 0:
+                j, sign = found
+                if self.append(j, sign, least):
                     self.barred[:] = False
                     return True
                 self.barred[j] = True
             self.barred[:] = False
         return False
 
+    def solution(self) -> Array:
+        """Coefficients of the passive columns, by position."""
+        rhs = self.factors.rhs[self.factors.used]
+        if self.system.has_sum:
+            resting = np.ones(len(self.x), bool)
+            resting[self.factors.passive] = False
+            self.keep_sum(self.missing(resting), rhs)
+        return self.factors.solve(rhs)
+
+    def keep_sum(self, total: Any, rhs: Array) -> None:
+        """Choose the multiplier so that ``R y = rhs`` has this sum."""
+        self.multiplier += self.factors.fit_row(self.system.data_rows, total, rhs)
+
     def make_feasible(self, maxiter: int) -> None:
-        """Move x to the passive least-squares solution; remove what reaches 0."""
+        """Move x to the passive solution; remove what reaches a bound.
+
+        The last variable stays if the sum is fixed.
+        """
         while self.nit < maxiter:
             self.nit += 1
-            y, passive = self.factors.solution(), self.factors.passive.copy()
-            x = self.x[passive]
-            leaving = y <= 0
-            if not leaving.any():
-                self.x[passive] = y
+            y, passive = self.solution(), self.factors.passive.copy()
+            x, lower, upper = self.x[passive], self.lower[passive], self.upper[passive]
+            leaving = (y <= lower) | (y >= upper)
+            if not leaving.any() or (self.system.has_sum and len(passive) == 1):
+                self.x[passive] = np.clip(y, lower, upper)
                 return
-            step = np.where(x > 0, x / np.where(leaving, x - y, 1), 0)
+            end = np.where(y <= lower, lower, upper)
+            moves = leaving & (x != end)
+            step = np.divide(end - x, y - x, out=np.zeros_like(x), where=moves)
             step[~leaving] = np.inf
             first = np.argmin(step)
             x += step[first] * (y - x)
-            x[first] = 0
-            self.x[passive] = np.maximum(x, 0)
-            for position in np.flatnonzero(leaving & (x <= 0))[::-1]:
-                self.factors.remove(position)
+            x[first] = end[first]
+            self.x[passive] = x = np.clip(x, lower, upper)
+            for position in map(int, np.flatnonzero(leaving & (x == end))[::-1]):
+                if self.system.has_sum and self.factors.length == 1:
+                    break
+                self.factors.remove(position, float(x[position]))
                 self.n_downdates += 1
         self.status = ITERATION_LIMIT
 
+    def residual(self) -> Array:
+        """``b - A x``, where b has the multiplier subtracted."""
+        r = residual(self.system, self.x)
+        if self.system.has_sum:
+            r[self.system.data_rows] -= self.multiplier
+        return r
+
+    def gradient(self, r: Array) -> Array:
+        """``A^T r - penalty``."""
+        return np.asarray(self.A.T @ r - self.system.penalty)
+
     def refresh(self) -> None:
-        """Recompute the residual from A, b and x; refine x if it stays positive.
+        """Recompute the residual from A, b and x; refine x if it stays within bounds.
 
         At the optimum of the passive set, the part of the residual along the passive
         columns is due to errors of x. Without that part, the gradient of the other
         variables is accurate, and the residual is the witness of the certificate.
         """
         passive = self.factors.passive
-        change = self.factors.correct(residual(self.system, self.x))
-        refined = self.x[passive] + change
-        if (refined > 0).all():
+        rhs = self.factors.correct(self.residual())
+        if self.system.has_sum:
+            missing = residual(self.system, self.x)[self.system.data_rows]
+            self.keep_sum(missing, rhs)
+        refined = self.x[passive] + self.factors.solve(rhs)
+        if ((refined > self.lower[passive]) & (refined < self.upper[passive])).all():
             self.x[passive] = refined
 
     def solve(self, maxiter: int) -> None:
@@ -346,7 +490,7 @@ class ActiveSet:
             if rounds > ROUNDS or not self.enter(fresh=True):
                 return
             self.make_feasible(maxiter)
-        self.factors.residual = residual(self.system, self.x)
+        self.factors.residual = self.residual()
 
 
 def default_tolerance(dtype: np.dtype[Any]) -> float:
@@ -471,7 +615,7 @@ def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> S
             best, least = [x, *found[:3], *counts], score
         if (good and is_settled(system, found)) or run.status == ITERATION_LIMIT:
             break
-        start = np.zeros_like(start)
+        start = system.rest
     best += [np.bool_(caution > CAUTIONS[0]), np.uint8(BY_QR)]
     return Solution(*best)
 

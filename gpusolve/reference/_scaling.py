@@ -42,8 +42,8 @@ class ScaledSystem(NamedTuple):
     magnitude : (...,) array
         ``|b|``, plus the size of ``A x`` if x has to be different from 0: what the
         certificate is relative to.
-    has_sum : bool
-        Whether the sum is fixed.
+    has_sum, has_ridge : bool
+        Whether the sum is fixed, and whether there may be an l2 penalty.
     dtype : dtype
         The dtype of returned solutions, which may be less precise than that of `A`.
     """
@@ -59,6 +59,7 @@ class ScaledSystem(NamedTuple):
     upper: Array
     magnitude: Array
     has_sum: bool
+    has_ridge: bool
     dtype: np.dtype[Any]
 
     @property
@@ -67,19 +68,17 @@ class ScaledSystem(NamedTuple):
         return float(np.finfo(self.dtype).eps)
 
     @property
-    def has_ridge(self) -> bool:
-        """Whether there is an l2 penalty."""
-        return bool(np.any(self.damping > 0))
-
-    @property
     def data_rows(self) -> int:
         """The number of rows of A, without that of a fixed sum."""
         return int(self.A.shape[-2]) - self.has_sum
 
     @property
     def rest(self) -> Array:
-        """The feasible values next to 0."""
-        return np.asarray(np.clip(0.0, self.lower, self.upper))
+        """The feasible values next to 0; of columns of zeros, those that cost least."""
+        idle = np.where(self.norm == 0, self.penalty, 0)
+        cheap = np.where(idle > 0, self.lower, np.where(idle < 0, self.upper, 0.0))
+        cheap = np.where(np.isfinite(cheap), cheap, 0.0)
+        return np.asarray(np.clip(cheap, self.lower, self.upper))
 
     def take(self, systems: NDArray[np.intp]) -> ScaledSystem:
         """Select systems of a batch; an array that all systems share stays shared."""
@@ -213,6 +212,7 @@ def scale(
         upper=np.zeros(0),
         magnitude=np.sqrt(np.einsum("...i,...i->...", b, b)),
         has_sum=sum_to is not None,
+        has_ridge=bool(np.any(root > 0)),
         dtype=A.dtype if dtype is None else dtype,
     )
     lower, upper = (
@@ -230,8 +230,8 @@ def with_sum(
 
     The sum of the original variables is ``coefficients x`` in the scaled ones.
     """
-    tiny = float(np.finfo(coefficients.dtype).tiny)
-    scale = 1 / np.max(coefficients, axis=-1, initial=tiny, keepdims=True)
+    largest = np.max(coefficients, axis=-1, initial=0, keepdims=True)
+    scale = 1 / np.where(largest > 0, largest, 1)
     row = np.broadcast_to(coefficients * scale, (*A.shape[:-2], A.shape[-1]))
     entry = np.broadcast_to(total[..., None] * scale, (*b.shape[:-1], 1))
     return (

@@ -2,8 +2,10 @@
 
 #include <sched.h>
 
+#include <chrono>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "kernel_entry.h"
 #include "shared_memory.h"
@@ -22,6 +24,10 @@ EMULATOR_THREAD_LOCAL BlockRunner* runner;
 /// Atomics and fences that a thread may call before it yields: it may be waiting in a loop for
 /// another thread.
 constexpr unsigned calls_per_yield = 64;
+
+/// A block whose threads all wait polls this often before it sleeps between polls.
+constexpr unsigned rounds_before_sleep = 4;
+constexpr auto sleep_time = std::chrono::microseconds(20);
 
 // Stacks that start at the same offset in a page compete for the same few cache sets, so
 // neighbouring stacks start at different offsets.
@@ -135,7 +141,10 @@ bool BlockRunner::run_ready_warps() {
         warp.ready |= warp.paused;
         warp.paused = 0;
     }
-    if (all_paused) switch_worker();  // they may wait for another block
+    if (all_paused)
+        wait_for_other_blocks();
+    else
+        idle_rounds_ = 0;
     return any_ran;
 }
 
@@ -248,15 +257,23 @@ void BlockRunner::count_code(void* caller) {
 }
 
 void BlockRunner::switch_worker() {
-    if (!launch_.worker_scheduler)
-        sched_yield();
-    else if (!launch_.worker_scheduler->switch_from(number_) || launch_.stopped)
-        throw LaunchStopped();
+    if (!launch_.worker_scheduler->switch_from(number_) || launch_.stopped) throw LaunchStopped();
 }
 
 void BlockRunner::maybe_switch_worker() {
     if (launch_.worker_scheduler && launch_.worker_scheduler->should_switch(number_))
         switch_worker();
+}
+
+/// Called when every thread waits in a loop. It sleeps if the other blocks take long, because
+/// a yield returns at once while the cores of the machine are busy with other yields.
+void BlockRunner::wait_for_other_blocks() {
+    if (launch_.worker_scheduler)
+        switch_worker();
+    else if (++idle_rounds_ <= rounds_before_sleep)
+        sched_yield();
+    else
+        std::this_thread::sleep_for(sleep_time);
 }
 
 // ---- barriers of a block ----------------------------------------------------------------

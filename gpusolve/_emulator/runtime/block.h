@@ -137,6 +137,7 @@ class BlockRunner {
     bool run_ready_lanes(int warp);
     void resume(Thread& thread);
     void switch_worker();
+    void wait_for_other_blocks();
     void suspend();
     void release_barrier();
     void complete_exchange(Warp& warp, Thread* lanes, unsigned mask);
@@ -159,6 +160,7 @@ class BlockRunner {
     Thread* running_ = nullptr;
     unsigned finished_ = 0;
     unsigned calls_since_yield_ = 0;
+    unsigned idle_rounds_ = 0;  // since a thread last ran without waiting in a loop
     SchedulerTask task_{};
 };
 

@@ -10,7 +10,7 @@ namespace emulator {
 
 namespace {
 
-constexpr AccessKind read{true, false, false}, write{false, true, false};
+constexpr AccessKind plain_read{true, false, false}, plain_write{false, true, false};
 constexpr AccessKind strong_read{true, false, true}, strong_write{false, true, true};
 constexpr AccessKind update{true, true, true};
 
@@ -69,16 +69,16 @@ void __tsan_func_exit() {}
 
 #define EMULATOR_ACCESSES(bytes)                                              \
     void __tsan_read##bytes(void* address) {                                  \
-        check_access(address, bytes, read, EMULATOR_CALLER);                  \
+        check_access(address, bytes, plain_read, EMULATOR_CALLER);            \
     }                                                                         \
     void __tsan_write##bytes(void* address) {                                 \
-        check_access(address, bytes, write, EMULATOR_CALLER);                 \
+        check_access(address, bytes, plain_write, EMULATOR_CALLER);           \
     }                                                                         \
     void __tsan_unaligned_read##bytes(void* address) {                        \
-        check_access(address, bytes, read, EMULATOR_CALLER);                  \
+        check_access(address, bytes, plain_read, EMULATOR_CALLER);            \
     }                                                                         \
     void __tsan_unaligned_write##bytes(void* address) {                       \
-        check_access(address, bytes, write, EMULATOR_CALLER);                 \
+        check_access(address, bytes, plain_write, EMULATOR_CALLER);           \
     }                                                                         \
     void __tsan_volatile_read##bytes(void* address) {                         \
         check_volatile_access(address, bytes, strong_read, EMULATOR_CALLER);  \
@@ -100,27 +100,27 @@ EMULATOR_ACCESSES(8)
 EMULATOR_ACCESSES(16)
 
 void __tsan_read_range(void* address, unsigned long bytes) {
-    check_access(address, bytes, read, EMULATOR_CALLER);
+    check_access(address, bytes, plain_read, EMULATOR_CALLER);
 }
 
 void __tsan_write_range(void* address, unsigned long bytes) {
-    check_access(address, bytes, write, EMULATOR_CALLER);
+    check_access(address, bytes, plain_write, EMULATOR_CALLER);
 }
 
 void* __tsan_memcpy(void* target, const void* source, unsigned long bytes) {
-    check_access(source, bytes, read, EMULATOR_CALLER);
-    check_access(target, bytes, write, EMULATOR_CALLER);
+    check_access(source, bytes, plain_read, EMULATOR_CALLER);
+    check_access(target, bytes, plain_write, EMULATOR_CALLER);
     return __builtin_memcpy(target, source, bytes);
 }
 
 void* __tsan_memmove(void* target, const void* source, unsigned long bytes) {
-    check_access(source, bytes, read, EMULATOR_CALLER);
-    check_access(target, bytes, write, EMULATOR_CALLER);
+    check_access(source, bytes, plain_read, EMULATOR_CALLER);
+    check_access(target, bytes, plain_write, EMULATOR_CALLER);
     return __builtin_memmove(target, source, bytes);
 }
 
 void* __tsan_memset(void* target, int value, unsigned long bytes) {
-    check_access(target, bytes, write, EMULATOR_CALLER);
+    check_access(target, bytes, plain_write, EMULATOR_CALLER);
     return __builtin_memset(target, value, bytes);
 }
 

@@ -1,0 +1,88 @@
+// Bounds and penalties of the variables of a least-squares problem, a fixed sum, and weights of the
+// rows, for one system of a batch. In the original variables and units.
+
+#pragma once
+
+#include "floating.cuh"
+
+/// What a problem has besides A, b and non-negative x; the bits of `kind`.
+enum ProblemKind : int { with_ridge = 1, with_sum = 2, with_bounds = 4 };
+
+/// The numbers are the same for all variables and systems; if `of_each` is not null, they are
+/// there instead: n lower bounds, n upper bounds, n values of l1, n roots of l2, and the sum.
+struct Variables {
+    const double* of_each;
+    int n;
+    double same_lower, same_upper, same_l1, same_root_l2, same_sum;
+
+    /// Those of the system that begins at an offset.
+    __device__ Variables from(long long offset) const {
+        return {of_each ? of_each + offset : nullptr,
+                n,
+                same_lower,
+                same_upper,
+                same_l1,
+                same_root_l2,
+                same_sum};
+    }
+
+    __device__ double lower(int j) const { return of_each ? of_each[j] : same_lower; }
+    __device__ double upper(int j) const { return of_each ? of_each[n + j] : same_upper; }
+    __device__ double l1(int j) const { return of_each ? of_each[2LL * n + j] : same_l1; }
+    __device__ double root_l2(int j) const { return of_each ? of_each[3LL * n + j] : same_root_l2; }
+    __device__ double sum() const { return of_each ? of_each[4LL * n] : same_sum; }
+
+    /// Whether the penalties of variable j and the sum are finite, and its bounds are no NaN.
+    __device__ bool are_finite(int j) const {
+        const double finite = fabs(l1(j)) + fabs(root_l2(j)) + fabs(sum());
+        return finite < Floating<double>::infinity() && lower(j) == lower(j) &&
+               upper(j) == upper(j);
+    }
+};
+
+/// The square roots of the weights of the rows. If `root` is null, every weight is 1.
+template <class T>
+struct RootWeights {
+    const T* root;
+    long long stride;
+
+    /// Those of the system that begins at an offset.
+    __device__ RootWeights from(long long offset) const {
+        return {root ? root + offset : nullptr, stride};
+    }
+
+    template <class Real>
+    __device__ Real times(Real value, int i) const {
+        return root == nullptr ? value : value * root[i * stride];
+    }
+};
+
+/// How far w, the negative gradient along a variable of value x, is from optimal: at a bound it
+/// must not point into the interval, and between bounds it must be 0.
+template <class Real>
+__device__ __forceinline__ Real violation(Real x, Real w, Real lower, Real upper) {
+    const bool may_move = w > 0 ? x < upper : x > lower;
+    return may_move ? fabs(w) : Real(0);
+}
+
+/// x minus the bound next to it; 0 if there is no finite one.
+template <class Real>
+__device__ __forceinline__ Real from_bound(Real x, Real lower, Real upper) {
+    const Real above = x - lower, below = x - upper;
+    const Real least = above <= -below ? above : below;
+    return fabs(least) < Floating<Real>::infinity() ? least : Real(0);
+}
+
+/// x, or the bound that it is beyond.
+template <class Real>
+__device__ __forceinline__ Real clipped(Real x, Real lower, Real upper) {
+    return x > lower ? (x < upper ? x : upper) : lower;
+}
+
+/// The bound next to x; 0 if both are infinite.
+template <class Real>
+__device__ __forceinline__ Real nearest_bound(Real x, Real lower, Real upper) {
+    if (!(fabs(lower) < Floating<Real>::infinity() || fabs(upper) < Floating<Real>::infinity()))
+        return Real(0);
+    return x - lower <= upper - x ? lower : upper;
+}

@@ -1,0 +1,104 @@
+"""The covariance of the variables that are strictly between their bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._device.arrays import Array, namespace
+
+SINGULAR = 8.0
+"""A matrix counts as singular if its least eigenvalue is at most this number times
+``n eps`` of the largest, after scaling to a unit diagonal."""
+
+
+@np.errstate(all="ignore")
+def covariance(given: dict[str, Any], x: Array, rnorm: Array, variance: Any) -> Array:
+    """The covariance of each solution; see :meth:`gpusolve.NNLSResult.covariance`.
+
+    `given` has the fields of a `Problem`. If it has ``"is_gram"``, its A is the Gram
+    matrix.
+    """
+    xp = namespace(x)
+    free = (x > given["lower"]) & (x < given["upper"])
+    if variance is None:
+        variance = default_variance(given, free, rnorm)
+    variance = xp.where(xp.isnan(rnorm), xp.nan, xp.asarray(variance))
+    size, gram = scaled_gram(given)
+    row = None if given["sum_to"] is None else least(size) / size
+    H = inverse_of_free(gram, free, row)
+    H = H * (variance[..., None, None] / (size[..., :, None] * size[..., None, :]))
+    return H.astype(x.dtype, copy=False)
+
+
+def default_variance(given: dict[str, Any], free: Array, rnorm: Array) -> Any:
+    """1 if weights are inverse variances, else that of the residual."""
+    if given["weights"] is not None or "is_gram" in given:
+        return 1.0
+    xp = namespace(free)
+    fitted = xp.maximum(free.sum(axis=-1) - (given["sum_to"] is not None), 0)
+    freedom = given["b"].shape[-1] - fitted
+    positive = freedom > 0
+    square = xp.asarray(rnorm, np.float64) ** 2
+    return xp.where(positive, square / xp.where(positive, freedom, 1), xp.nan)
+
+
+def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
+    """The size of each column, and ``A^T W A + diag(l2)`` with columns of that size.
+
+    Neither a shared A nor a shared result is copied for each system.
+    """
+    xp, A = namespace(given["A"]), given["A"].astype(np.float64, copy=False)
+    if "is_gram" in given:
+        diagonal = xp.diagonal(A, axis1=-2, axis2=-1)
+        size = nonzero(xp.sqrt(xp.maximum(diagonal, 0)))
+        return size, A / size[..., :, None] / size[..., None, :]
+    size = nonzero(xp.abs(A).max(axis=-2, initial=0))
+    A, weights = A / size[..., None, :], given["weights"]
+    if weights is None:
+        gram = xp.matmul(xp.swapaxes(A, -1, -2), A)
+    else:
+        columns = (weights * A[..., j] for j in range(A.shape[-1]))
+        rows = [xp.matmul(one[..., None, :], A) for one in columns]
+        gram = xp.concatenate(rows, axis=-2) if rows else xp.zeros((0, 0))
+    return size, gram + xp.eye(A.shape[-1]) * (given["l2"] / size**2)[..., None, :]
+
+
+def inverse_of_free(gram: Array, free: Array, row: Array | None) -> Array:
+    """The inverse of the free rows and columns; 0 elsewhere, NaN if it is singular.
+
+    If `row` is given, it is that on the plane ``row x = constant``. The square of the
+    row may then be added to the matrix: it changes nothing, but the matrix may be
+    singular along the row.
+    """
+    xp, n = namespace(gram), gram.shape[-1]
+    if row is not None:
+        gram = gram + row[..., :, None] * row[..., None, :]
+    both = free[..., :, None] & free[..., None, :]
+    finite = xp.isfinite(gram).all(axis=(-2, -1))[..., None, None]
+    root = nonzero(xp.sqrt(xp.maximum(xp.diagonal(gram, axis1=-2, axis2=-1), 0)))
+    gram = gram / root[..., :, None] / root[..., None, :]
+    gram = xp.where(both & finite, gram, 0) + xp.eye(n) * ~free[..., None, :]
+    values, vectors = xp.linalg.eigh(gram)
+    limit = SINGULAR * n * np.finfo(np.float64).eps
+    largest = values.max(axis=-1, initial=0, keepdims=True)
+    inverse = xp.where(values > limit * largest, 1 / nonzero(values), xp.nan)
+    H = xp.matmul(vectors * inverse[..., None, :], xp.swapaxes(vectors, -1, -2))
+    H = H / root[..., :, None] / root[..., None, :]
+    if row is not None:
+        row = xp.where(free, row, 0)
+        along = xp.matmul(H, row[..., None])[..., 0]
+        length = nonzero((row * along).sum(axis=-1))
+        H = H - along[..., :, None] * along[..., None, :] / length[..., None, None]
+    return xp.where(both | xp.isnan(H), H, 0)
+
+
+def nonzero(values: Array) -> Array:
+    """The values, with 1 in place of 0."""
+    return namespace(values).where(values == 0, 1, values)
+
+
+def least(values: Array) -> Array:
+    """The least value along the last axis, which is kept."""
+    return values.min(axis=-1, initial=np.inf, keepdims=True)

@@ -1,0 +1,225 @@
+"""Labels of pandas and xarray: read from the arguments, put on the results.
+
+Axes have names. An axis of an xarray object keeps its name. Those of pandas objects are
+``system``, ``row`` and ``variable``. Arguments that name the same axis must have the
+same labels there. Neither package is imported unless such an object came in.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, TypedDict
+
+from .._device.arrays import Array
+
+SYSTEM, ROW, VARIABLE = "system", "row", "variable"
+
+Core = Literal["row", "variable"]
+
+CORE: dict[str, tuple[str, ...]] = {
+    "A": (ROW, VARIABLE),
+    "b": (ROW,),
+    "weights": (ROW,),
+    "sum_to": (),
+}
+"""The axes of an argument that belong to one system; of others, the variables."""
+
+
+class Labels(TypedDict):
+    """Names and labels of axes. It is a plain dictionary, so that pickles stay valid.
+
+    Attributes
+    ----------
+    package : {"pandas", "xarray"}
+    batch : list of str
+        The names of the batch axes; more axes may precede them.
+    row, variable : str
+        The names of the other axes.
+    indexes : dict
+        The pandas index of an axis, if it has one.
+    coordinates : dict
+        Further coordinates of xarray.
+    """
+
+    package: str
+    batch: list[str]
+    row: str
+    variable: str
+    indexes: dict[str, Any]
+    coordinates: dict[str, Any]
+
+
+class Named(NamedTuple):
+    """An array whose axes have names, and labels if they are in `indexes`."""
+
+    values: Array
+    axes: tuple[str, ...]
+    indexes: dict[str, Any]
+
+
+def is_from(package: str, value: object, *classes: str) -> bool:
+    """Whether a value has one of the classes of a package. This imports nothing."""
+    module = sys.modules.get(package)
+    return isinstance(value, tuple(getattr(module, name, ()) for name in classes))
+
+
+def is_xarray(value: object) -> bool:
+    return is_from("xarray", value, "DataArray")
+
+
+def is_pandas(value: object) -> bool:
+    return is_from("pandas", value, "DataFrame", "Series")
+
+
+def plain(value: Any) -> Any:
+    """The array of a labelled object; other values as they are."""
+    if is_xarray(value):
+        return value.data
+    return value.to_numpy() if is_pandas(value) else value
+
+
+def read(given: dict[str, Any]) -> tuple[dict[str, Any], Labels | None]:
+    """The arguments as plain arrays, and the labels; None if A and b have none."""
+    both = given["A"], given["b"]
+    if not any(is_pandas(one) or is_xarray(one) for one in both):
+        return given, None
+    values = {**given, **bounds_by_name(given)}
+    row, variable = core_names(values)
+    named = {
+        name: one
+        for name, value in values.items()
+        if (one := as_named(value, core_of(name, row, variable))) is not None
+    }
+    indexes = common_indexes(named)
+    batch = dict.fromkeys(
+        axis
+        for one in named.values()
+        for axis in one.axes
+        if axis not in (row, variable)
+    )
+    for name, one in named.items():
+        values[name] = arranged(name, one, list(batch), core_of(name, row, variable))
+    if "lower" in values:
+        values["bounds"] = values.pop("lower"), values.pop("upper")
+    return values, Labels(
+        package="xarray" if any(map(is_xarray, both)) else "pandas",
+        batch=list(batch),
+        row=row,
+        variable=variable,
+        indexes=indexes,
+        coordinates={
+            name: coordinate.variable
+            for one in both
+            if is_xarray(one)
+            for name, coordinate in one.coords.items()
+            if name not in one.indexes
+        },
+    )
+
+
+def bounds_by_name(given: dict[str, Any]) -> dict[str, Any]:
+    """The bounds as two arguments, if they are a pair."""
+    bounds = given.get("bounds")
+    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+        return {}
+    return {"lower": bounds[0], "upper": bounds[1]}
+
+
+def core_of(name: str, row: str, variable: str) -> tuple[str, ...]:
+    """The names of the axes of an argument that belong to one system."""
+    names = {ROW: row, VARIABLE: variable}
+    return tuple(names[axis] for axis in CORE.get(name, (VARIABLE,)))
+
+
+def core_names(values: dict[str, Any]) -> tuple[str, str]:
+    """The names of the axes of rows and variables.
+
+    They are the last ones of A. If A is no xarray object, rows are the last axis of b,
+    and variables that of an option, unless b has it.
+    """
+    A, b = values["A"], values["b"]
+    if is_xarray(A):
+        row, variable = (ROW, VARIABLE, *A.dims)[-2:]
+        return row, variable
+    of_b = (ROW, *b.dims) if is_xarray(b) else (ROW,)
+    others: Iterator[str] = (
+        value.dims[-1]
+        for name, value in values.items()
+        if name not in CORE and is_xarray(value) and value.dims
+    )
+    return of_b[-1], next((axis for axis in others if axis not in of_b), VARIABLE)
+
+
+def as_named(value: Any, core: tuple[str, ...]) -> Named | None:
+    """A labelled object as an array with names; None for other values."""
+    if is_xarray(value):
+        return Named(value.data, value.dims, dict(value.indexes))
+    axes = (SYSTEM, *core)
+    if not is_pandas(value) or value.ndim > len(axes):
+        return None
+    axes = axes[len(axes) - value.ndim :]
+    return Named(value.to_numpy(), axes, dict(zip(axes, value.axes, strict=True)))
+
+
+def common_indexes(named: dict[str, Named]) -> dict[str, Any]:
+    """The labels of each axis. ValueError if arguments differ in them."""
+    found: dict[str, tuple[str, Any]] = {}
+    for name, one in named.items():
+        for axis, index in one.indexes.items():
+            first, expected = found.setdefault(axis, (name, index))
+            if not index.equals(expected):
+                raise ValueError(
+                    f"{name} must have the labels of {first} along {axis!r}, "
+                    f"got {index} instead of {expected}"
+                )
+    return {axis: index for axis, (_, index) in found.items()}
+
+
+def arranged(name: str, one: Named, batch: list[str], core: tuple[str, ...]) -> Array:
+    """The array with its axes in the order of the batch and the core.
+
+    Axes that it does not have get the length 1.
+    """
+    if name in ("A", "b") and not set(core) <= set(one.axes):
+        raise ValueError(f"{name} must have the axes {core}, got {one.axes}")
+    wanted = (*batch, *core)
+    order = [one.axes.index(axis) for axis in wanted if axis in one.axes]
+    places = tuple(slice(None) if axis in one.axes else None for axis in wanted)
+    return one.values.transpose(order)[places]
+
+
+def label(labels: Labels | None, array: Any, name: str, *core: Core) -> Any:
+    """A result with its labels; `core` has its axes after those of the batch.
+
+    pandas has no type for more than two axes: such arrays stay as they are.
+    """
+    if labels is None or not array.ndim:
+        return array
+    batch = array.ndim - len(core)
+    unnamed = [f"dim_{k}" for k in range(batch - len(labels["batch"]))]
+    axes = [*unnamed, *labels["batch"], *(labels[axis] for axis in core)]
+    indexes = [labels["indexes"].get(axis) for axis in axes]
+    if labels["package"] == "pandas":
+        return as_pandas(array, indexes, name)
+    import xarray
+
+    if len(set(axes)) < len(axes):
+        axes[-1] += "_2"
+    pairs = zip(axes, indexes, strict=True)
+    known = {axis: index for axis, index in pairs if index is not None}
+    known |= {
+        axis: values
+        for axis, values in labels["coordinates"].items()
+        if set(values.dims) <= set(axes)
+    }
+    return xarray.DataArray(array, known, axes, name)
+
+
+def as_pandas(array: Array, indexes: list[Any], name: str) -> Any:
+    """A Series or a DataFrame; an array with more axes as it is."""
+    import pandas
+
+    if array.ndim == 1:
+        return pandas.Series(array, *indexes, name=name)
+    return pandas.DataFrame(array, *indexes) if array.ndim == 2 else array

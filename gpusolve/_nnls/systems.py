@@ -1,0 +1,216 @@
+"""The inputs of the NNLS kernels on a device, and the systems of one launch."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from .._device.arrays import (
+    Array,
+    BatchOffsets,
+    batch_offsets,
+    broadcast_shapes,
+    contiguous,
+    namespace,
+    strided,
+)
+from ..reference._nnls_qr import Solution
+from .inputs import Option, Problem
+
+RIDGE, SUM, BOUNDS = 1, 2, 4
+"""``ProblemKind`` of ``variables.cuh``."""
+
+
+class Options(NamedTuple):
+    """Bounds, penalties and the sum; see ``Variables`` in ``variables.cuh``.
+
+    Attributes
+    ----------
+    of_each : (..., 4 n + 1) float64 array or None
+        Lower bounds, upper bounds, l1, square roots of l2, and the sum. If None, the
+        numbers are the same for all variables and systems.
+    offset : BatchOffsets
+    same : tuple of float
+        The numbers, if they are the same.
+    same_l2 : bool
+        Whether all systems have the same l2.
+    """
+
+    of_each: Array | None
+    offset: BatchOffsets
+    same: tuple[float, ...]
+    same_l2: bool
+
+    @classmethod
+    def of(cls, problem: Problem) -> Options:
+        """Put the options of a problem into one array, unless all are numbers."""
+        xp, n = namespace(problem.A), problem.shape[1]
+        total: Option = 0.0 if problem.sum_to is None else problem.sum_to
+        variables = problem.lower, problem.upper, problem.l1, problem.l2
+        if all(isinstance(one, float) for one in (*variables, total)):
+            *numbers, l2 = map(float, variables)
+            same = (*numbers, math.sqrt(l2), float(total))
+            return cls(None, BatchOffsets(None, np.int64(0)), same, True)
+        parts = [xp.asarray(one, np.float64) for one in variables]
+        parts[3] = xp.sqrt(parts[3])
+        parts.append(xp.asarray(total, np.float64)[..., None])
+        leading = broadcast_shapes(*[one.shape[:-1] for one in parts])
+        same_l2 = math.prod(parts[3].shape[:-1]) == 1
+        lengths = (n, n, n, n, 1)
+        of_each = xp.concatenate(
+            [
+                xp.broadcast_to(one, (*leading, length))
+                for one, length in zip(parts, lengths, strict=True)
+            ],
+            axis=-1,
+        )
+        offset = batch_offsets(of_each, 1, problem.batch)
+        return cls(of_each, offset, (0.0,) * 5, same_l2)
+
+
+class Inputs(NamedTuple):
+    """The arrays of a problem as its kernels read them: in place, through strides.
+
+    Attributes
+    ----------
+    A, b : array
+        A matrix that systems share is there once.
+    root_weight : (..., m) array or None
+        The square roots of the weights.
+    options : Options
+    A_offset, b_offset, weight_offset : BatchOffsets
+        Where each system of the batch begins.
+    """
+
+    A: Array
+    b: Array
+    root_weight: Array | None
+    options: Options
+    A_offset: BatchOffsets
+    b_offset: BatchOffsets
+    weight_offset: BatchOffsets
+
+    @classmethod
+    def of(cls, problem: Problem) -> Inputs:
+        """Prepare the arrays of a problem; none is copied."""
+        batch, xp = problem.batch, namespace(problem.A)
+        A, b = without_copies(strided(problem.A), 2), strided(problem.b)
+        root_weight, weight_offset = None, BatchOffsets(None, np.int64(0))
+        if problem.weights is not None:
+            with np.errstate(invalid="ignore"):
+                root_weight = xp.sqrt(without_copies(problem.weights, 1))
+            weight_offset = batch_offsets(root_weight, 1, batch)
+        return cls(
+            A,
+            b,
+            root_weight,
+            Options.of(problem),
+            batch_offsets(A, 2, batch),
+            batch_offsets(b, 1, batch),
+            weight_offset,
+        )
+
+    @property
+    def weight_stride(self) -> np.int64:
+        """The distance of the weights of neighbouring rows, in elements."""
+        weight = self.root_weight
+        return np.int64(0) if weight is None else strides(weight, 1)[0]
+
+    @property
+    def matrices(self) -> tuple[int, ...]:
+        """The batch axes of the matrices with their weights."""
+        weights = () if self.root_weight is None else self.root_weight.shape[:-1]
+        return broadcast_shapes(self.A.shape[:-2], weights)
+
+    @property
+    def share_a_matrix(self) -> bool:
+        """Whether all systems have the same matrix, weights and column scales."""
+        return math.prod(self.matrices) == 1 and self.options.same_l2
+
+
+class Systems(NamedTuple):
+    """Systems that are solved by one launch.
+
+    Attributes
+    ----------
+    problem : Problem
+    inputs : Inputs
+        Of the whole batch.
+    part : slice
+        Of the flattened batch.
+    solution : Solution
+        Of these systems; its x holds the starting points.
+    counters : (2,) uint64 array
+        ``BatchCounters`` of ``batch.cuh``: zeros.
+    """
+
+    problem: Problem
+    inputs: Inputs
+    part: slice
+    solution: Solution
+    counters: Array
+
+    @property
+    def total(self) -> int:
+        """The number of systems."""
+        return int(self.part.stop - self.part.start)
+
+    @property
+    def kind(self) -> int:
+        """``ProblemKind`` of ``variables.cuh``."""
+        problem = self.problem
+        is_nnls = problem.is_nnls and self.inputs.options.of_each is None
+        return (
+            RIDGE * problem.has_ridge
+            | SUM * problem.has_sum
+            | BOUNDS * (problem.has_sum or not is_nnls)
+        )
+
+    @property
+    def arguments(self) -> tuple[object, ...]:
+        """The first arguments of every kernel that solves these systems."""
+        problem, inputs, (m, n) = self.problem, self.inputs, self.problem.shape
+        options = inputs.options
+        return (
+            inputs.A,
+            *inputs.A_offset,
+            *strides(inputs.A, 2),
+            inputs.b,
+            *inputs.b_offset,
+            *strides(inputs.b, 1),
+            inputs.root_weight,
+            *inputs.weight_offset,
+            inputs.weight_stride,
+            options.of_each,
+            *options.offset,
+            *map(np.float64, options.same),
+            np.int32(self.kind),
+            np.int64(self.part.start),
+            np.int64(self.total),
+            np.int32(m),
+            np.int32(n),
+            np.int32(min(problem.iteration_limit, 2**31 - 1)),
+        )
+
+
+def strides(array: Array, core: int) -> tuple[np.int64, ...]:
+    """The strides of the last `core` axes, in elements."""
+    return tuple(np.int64(one // array.itemsize) for one in array.strides[-core:])
+
+
+def without_copies(array: Array, core: int) -> Array:
+    """A view of each system once, if a leading axis of the batch repeats it."""
+    leading = array.ndim - core
+    axes = zip(array.shape[:leading], array.strides[:leading], strict=True)
+    return array[
+        tuple(slice(0, 1) if n and not stride else slice(None) for n, stride in axes)
+    ]
+
+
+def indices_of(shape: tuple[int, ...], batch: tuple[int, ...], array: Array) -> Array:
+    """The flat index in `shape` for each system of a batch that it broadcasts to."""
+    xp = namespace(array)
+    indices = xp.arange(math.prod(shape), dtype=np.int64).reshape(shape)
+    return contiguous(xp.broadcast_to(indices, batch)).reshape(-1)

@@ -1,0 +1,453 @@
+"""Bounds, weights, penalties and a fixed sum: the two methods on a CPU."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import lsq_linear, minimize
+
+from gpusolve import reference
+from gpusolve._nnls.nnls_gram_cpu import nnls_gram
+from gpusolve._nnls.nnls_householder_cpu import nnls_householder
+from gpusolve.reference._nnls_qr import ITERATION_LIMIT, Solution, default_tolerance
+from gpusolve.reference._scaling import scale
+
+Array = NDArray[Any]
+Options = dict[str, Any]
+
+METHODS = ("gram", "householder")
+EPS = float(np.finfo(np.float64).eps)
+
+
+def solve(
+    method: str,
+    A: Array,
+    b: Array,
+    *,
+    l1: Any = 0.0,
+    l2: Any = 0.0,
+    dtype: Any = np.float64,
+    start: Array | None = None,
+    maxiter: int = 1000,
+    **options: Any,
+) -> Solution:
+    """Solve a batch by one method, in the original variables."""
+    system = scale(A, b, l1, l2, np.dtype(dtype), **options)
+    rest = np.broadcast_to(system.rest, (len(b), A.shape[-1]))
+    guess = rest if start is None else system.rescale(start)
+    limits: Any = {"tol": default_tolerance(A.dtype), "maxiter": maxiter}
+    if method == "gram":
+        found, _ = nnls_gram(system, guess, **limits)
+    else:
+        found = nnls_householder(system, guess, **limits)
+    return found._replace(x=system.unscale(found.x))
+
+
+# ---- problems ----
+
+
+def random_bounds(rng: np.random.Generator, shape: tuple[int, ...]) -> Options:
+    """Some intervals are half-lines or all real numbers; some do not contain 0."""
+    lower, upper = np.sort(rng.standard_normal((2, *shape)), axis=0)
+    lower = np.where(rng.random(shape) < 0.2, -np.inf, lower)
+    upper = np.where(rng.random(shape) < 0.2, np.inf, upper)
+    return {"bounds": (lower, upper)}
+
+
+def normal(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
+    A, b = rng.standard_normal((N, m, n)), 2 * rng.standard_normal((N, m))
+    return {"A": A, "b": b, **random_bounds(rng, (N, n))}
+
+
+def integer(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
+    """Many ties, many intervals of one point, some columns of zeros."""
+    of = normal(rng, N, m, n)
+    lower, upper = map(np.round, of["bounds"])
+    return {"A": np.round(of["A"]), "b": np.round(of["b"]), "bounds": (lower, upper)}
+
+
+def unit(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
+    of = integer(rng, N, m, n)
+    return {**of, "bounds": (0.0, 1.0)}
+
+
+def dependent(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
+    of = normal(rng, N, m, n)
+    A = of["A"]
+    A[..., 1], A[..., 2] = A[..., 0], 0
+    A[..., -1] = A[..., 0] + A[..., 3]
+    return of
+
+
+def low_rank(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
+    of = normal(rng, N, m, n)
+    return {**of, "A": of["A"][..., :2] @ rng.standard_normal((N, 2, n))}
+
+
+def without_data(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
+    """B is 0, and 0 is outside all intervals."""
+    of = normal(rng, N, m, n)
+    lower = 0.1 + rng.random((N, n))
+    return {**of, "b": np.zeros((N, m)), "bounds": (lower, lower + rng.random((N, n)))}
+
+
+def free(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
+    of = integer(rng, N, m, n)
+    lower, upper = of["bounds"]
+    lower[:, ::2], upper[:, ::2] = -np.inf, np.inf
+    return of
+
+
+def weighted(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
+    of = normal(rng, N, m, n)
+    weights = rng.random((N, m)) * (rng.random((N, m)) < 0.8)
+    return {**of, "weights": weights, "A": of["A"][0]}
+
+
+def penalised(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
+    """The penalties differ by column and system; the matrix is shared.
+
+    Every other system has no l2 penalty. Such a system has no l1 penalty either if it
+    has dependent columns, between which only that penalty would choose.
+    """
+    of = normal(rng, N, m, n)
+    l1, l2 = rng.random((2, N, n))
+    l2[::2] = 0
+    if m < n:
+        l1[::2] = 0
+    return {**of, "A": of["A"][0], "l1": l1, "l2": l2}
+
+
+def columns_of_all_sizes(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
+    of = normal(rng, N, m, n)
+    factor = 10.0 ** rng.integers(-2, 3, n)
+    lower, upper = of["bounds"]
+    return {
+        **of,
+        "A": of["A"] * factor,
+        "bounds": (lower / factor, upper / factor),
+    }
+
+
+KINDS = {
+    kind.__name__: kind
+    for kind in (
+        normal,
+        integer,
+        unit,
+        dependent,
+        low_rank,
+        without_data,
+        free,
+        weighted,
+        penalised,
+        columns_of_all_sizes,
+    )
+}
+SHAPES = [(7, 5), (4, 9), (12, 12)]
+
+
+def problem(
+    kind: str, shape: tuple[int, int], seed: int = 0, share: float | None = None
+) -> Options:
+    """Thirty systems. `share` fixes the sum: 0 is the least one, 1 the largest."""
+    rng = np.random.default_rng([seed, *shape])
+    of = KINDS[kind](rng, 30, *shape)
+    if share is None:
+        return of
+    lower, upper = (bound + np.zeros((30, shape[1])) for bound in of["bounds"])
+    low = np.where(np.isfinite(lower), lower, np.minimum(upper, 0) - 3)
+    high = np.where(np.isfinite(upper), upper, np.maximum(lower, 0) + 3)
+    sums = (low + share * (high - low)).sum(axis=-1)
+    if share in (0, 1):
+        of["bounds"] = (low, high)
+        sums = (low, high)[share].sum(axis=-1)
+    return {**of, "sum_to": sums}
+
+
+# ---- optimality ----
+
+
+def each(of: Options) -> list[Options]:
+    """The systems of a batch, with bounds and penalties for each variable."""
+    N, n = len(of["b"]), of["A"].shape[-1]
+    lower, upper = of["bounds"]
+    weights = of.get("weights", np.ones(of["b"].shape))
+    given = {"l1": 0.0, "l2": 0.0, **of, "lower": lower, "upper": upper}
+    shapes = {"A": of["A"].shape[-2:], "b": of["b"].shape[1:]}
+    arrays = {
+        name: np.broadcast_to(given[name], (N, *shapes.get(name, (n,))))
+        for name in ("A", "b", "l1", "l2", "lower", "upper")
+    }
+    arrays["weights"] = weights
+    if "sum_to" in of:
+        arrays["sum_to"] = of["sum_to"]
+    return [{name: array[k] for name, array in arrays.items()} for k in range(N)]
+
+
+def objective(x: Array, of: Options) -> float:
+    r = of["A"] @ x - of["b"]
+    fit = float(r @ (of["weights"] * r)) / 2
+    return fit + float(of["l1"] @ x + of["l2"] @ x**2 / 2)
+
+
+def violation(x: Array, of: Options) -> float:
+    """The largest violation of the optimality conditions of one system.
+
+    The gradient of a variable that may increase must not exceed that of a variable that
+    may decrease; without a fixed sum, it must not exceed 0 either. The violation is
+    relative to the terms that cancel.
+    """
+    assert (of["lower"] <= x).all()
+    assert (x <= of["upper"]).all()
+    A, b, x, l1, l2 = (
+        np.asarray(v, np.longdouble) for v in (of["A"], of["b"], x, of["l1"], of["l2"])
+    )
+    root = np.sqrt(of["weights"])
+    A, b = A * root[:, None], b * root
+    norm = np.sqrt((A * A).sum(axis=0) + l2)
+    w = A.T @ (b - A @ x) - l1 - l2 * x
+    may_rise, may_fall = (
+        np.append(x < of["upper"], True),
+        np.append(x > of["lower"], True),
+    )
+    if "sum_to" in of:
+        total = np.abs(x).sum() + abs(of["sum_to"])
+        assert abs(x.sum() - of["sum_to"]) <= 8 * EPS * max(total, np.sqrt(b @ b))
+        may_rise[-1] = may_fall[-1] = False
+    w = np.append(w, 0)
+    terms = norm.max() * (np.sqrt(b @ b) + norm @ np.abs(x)) + np.abs(l1).max()
+    rise = np.max(w[may_rise], initial=-np.inf) - np.min(w[may_fall], initial=np.inf)
+    return float(max(rise, 0) / terms) if terms else 0.0
+
+
+@pytest.mark.parametrize("share", [None, 0.4, 0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", METHODS)
+def test_solutions_are_optimal(method: str, kind: str, share: float | None) -> None:
+    for shape in SHAPES:
+        of = problem(kind, shape, share=share)
+        found = solve(method, **of)
+        assert (found.status == 0).all()
+        for x, system in zip(found.x, each(of), strict=True):
+            assert violation(x, system) <= 64 * EPS
+
+
+@pytest.mark.parametrize("share", [None, 0.4])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_methods_agree_with_the_specification(
+    method: str, share: float | None
+) -> None:
+    for kind, shape in itertools.product(("integer", "penalised"), SHAPES):
+        of = problem(kind, shape, seed=1, share=share)
+        found, expected = solve(method, **of), reference.nnls_gram(**of)
+        np.testing.assert_allclose(found.rnorm, expected.rnorm, atol=1e-13)
+        np.testing.assert_allclose(found.dual, expected.dual, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["normal", "integer", "dependent"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_methods_agree_with_scipy(method: str, kind: str) -> None:
+    of = problem(kind, (7, 5), seed=2)
+    lower, upper = of["bounds"]
+    of["bounds"] = lower, np.where(lower == upper, upper + 1, upper)
+    found = solve(method, **of)
+    for rnorm, one in zip(found.rnorm, each(of), strict=True):
+        bounds = one["lower"], one["upper"]
+        expected = lsq_linear(one["A"], one["b"], bounds, method="bvls", tol=1e-15)
+        assert rnorm == pytest.approx(np.sqrt(2 * expected.cost), abs=1e-12)
+
+
+def brute_force(of: Options) -> float:
+    """The least objective over all choices of the variables that are at a bound."""
+    n, best, has_sum = len(of["lower"]), np.inf, int("sum_to" in of)
+    for choice in itertools.product((0, 1, 2), repeat=n):
+        at = np.array(choice)
+        x = np.where(at == 1, of["lower"], np.where(at == 2, of["upper"], 0.0))
+        if not np.isfinite(x).all():
+            continue
+        inside = np.flatnonzero(at == 0)
+        P = of["A"][:, inside]
+        ones = np.ones((len(inside), has_sum))
+        normal = P.T @ (of["weights"][:, None] * P) + np.diag(of["l2"][inside])
+        matrix = np.block([[normal, ones], [ones.T, np.zeros((has_sum, has_sum))]])
+        right = P.T @ (of["weights"] * (of["b"] - of["A"] @ x)) - of["l1"][inside]
+        if has_sum:
+            right = np.append(right, of["sum_to"] - x.sum())
+        if right.size:
+            x[inside] = np.linalg.lstsq(matrix, right, rcond=1e-12)[0][: len(inside)]
+        feasible = (x >= of["lower"] - 1e-12).all() and (x <= of["upper"] + 1e-12).all()
+        if feasible and (not has_sum or abs(x.sum() - of["sum_to"]) < 1e-9):
+            best = min(best, objective(x, of))
+    return best
+
+
+@pytest.mark.parametrize("share", [None, 0.4, 0])
+@pytest.mark.parametrize("kind", ["integer", "unit", "low_rank", "penalised"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_methods_agree_with_brute_force(
+    method: str, kind: str, share: float | None
+) -> None:
+    of = problem(kind, (4, 3), seed=3, share=share)
+    found = solve(method, **of)
+    for x, one in list(zip(found.x, each(of), strict=True))[:12]:
+        assert objective(x, one) == pytest.approx(brute_force(one), abs=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_fixed_sums_agree_with_slsqp(method: str) -> None:
+    of = problem("normal", (7, 5), seed=4, share=0.5)
+    found = solve(method, **of)
+    for x, one in list(zip(found.x, each(of), strict=True))[:6]:
+        expected = minimize(
+            objective,
+            np.clip(0, one["lower"], one["upper"]),
+            (one,),
+            method="SLSQP",
+            bounds=list(zip(one["lower"], one["upper"], strict=True)),
+            constraints={"type": "eq", "fun": lambda y, to=one["sum_to"]: y.sum() - to},
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        assert objective(x, one) == pytest.approx(expected.fun, abs=1e-7)
+
+
+# ---- one batch ----
+
+
+def part(of: Options, at: Any) -> Options:
+    """Some systems of a batch; what all systems share stays shared."""
+    axes = {"A": 2, "sum_to": 0}
+    some = {
+        name: value[at]
+        for name, value in of.items()
+        if name != "bounds" and value.ndim > axes.get(name, 1)
+    }
+    bounds = tuple(one[at] if np.ndim(one) > 1 else one for one in of["bounds"])
+    return {**of, **some, "bounds": bounds}
+
+
+@pytest.mark.parametrize("share", [None, 0.4])
+@pytest.mark.parametrize("kind", ["integer", "dependent", "penalised", "weighted"])
+@pytest.mark.parametrize("method", METHODS)
+def test_bits_do_not_depend_on_the_batch(
+    method: str, kind: str, share: float | None
+) -> None:
+    """Two penalised systems stay together: there is an l2 penalty for both or none."""
+    of = part(problem(kind, (45, 40), share=share), slice(4))
+    batch, size = solve(method, **of), 1 + (kind == "penalised")
+    for k in range(0, 4, size):
+        some = slice(k, k + size)
+        for one, of_all in zip(solve(method, **part(of, some)), batch, strict=True):
+            np.testing.assert_array_equal(one, of_all[some])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_system_without_solution_changes_no_other(method: str) -> None:
+    of = problem("normal", (7, 5), share=0.4)
+    expected = solve(method, **of)
+    lower, upper = of["bounds"]
+    lower[0], upper[1], of["sum_to"][2] = upper[0] + 1, lower[1] - 1, 1e3
+    lower[2], upper[2], lower[3], upper[4] = -1, 1, np.inf, -np.inf
+    found = solve(method, **of)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one[5:], other[5:])
+
+
+# ---- starting points ----
+
+
+@pytest.mark.parametrize("share", [None, 0.4])
+@pytest.mark.parametrize("kind", ["normal", "integer", "dependent", "unit"])
+@pytest.mark.parametrize("method", METHODS)
+def test_any_start_leads_to_the_solution(
+    method: str, kind: str, share: float | None, rng: np.random.Generator
+) -> None:
+    for shape in SHAPES:
+        of = problem(kind, shape, share=share)
+        start = 2 * rng.standard_normal((30, shape[1]))
+        start[::3, 0], start[::3, 1] = np.nan, np.inf
+        found = solve(method, **of, start=start)
+        assert (found.status == 0).all()
+        for x, system in zip(found.x, each(of), strict=True):
+            assert violation(x, system) <= 64 * EPS
+
+
+@pytest.mark.parametrize("share", [None, 0.4])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_solution_as_start_takes_one_step(method: str, share: float | None) -> None:
+    of = problem("normal", (12, 8), share=share)
+    cold = solve(method, **of)
+    warm = solve(method, **of, start=cold.x)
+    assert cold.nit.min() > 2
+    assert warm.nit.max() <= 1
+    assert warm.n_downdates.max() == 0
+    np.testing.assert_allclose(warm.x, cold.x, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(warm.x == of["bounds"][0], cold.x == of["bounds"][0])
+
+
+# ---- values ----
+
+
+@pytest.mark.parametrize("share", [None, 0.4])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_power_of_two_scales_the_solution_exactly(
+    method: str, share: float | None
+) -> None:
+    of = problem("normal", (7, 5), share=share)
+    for factor in (2.0**300, 2.0**-300):
+        large = {name: of[name] * factor for name in ("b", "sum_to") if name in of}
+        large["bounds"] = tuple(bound * factor for bound in of["bounds"])
+        found, expected = solve(method, **{**of, **large}), solve(method, **of)
+        np.testing.assert_array_equal(found.x, expected.x * factor)
+        np.testing.assert_array_equal(found.kkt, expected.kkt)
+
+
+@pytest.mark.parametrize("share", [None, 0.4, 1])
+@pytest.mark.parametrize("kind", ["normal", "without_data"])
+@pytest.mark.parametrize("method", METHODS)
+def test_solutions_in_float32(method: str, kind: str, share: float | None) -> None:
+    of = problem(kind, (7, 5), share=share)
+    lower, upper = (bound.astype(np.float32) for bound in of["bounds"])
+    of["bounds"] = lower.astype(np.float64), upper.astype(np.float64)
+    exact, rounded = solve(method, **of), solve(method, **of, dtype=np.float32)
+    assert (rounded.status == 0).all()
+    np.testing.assert_array_equal(rounded.x, exact.x.astype(np.float32))
+    r = of["b"] - np.einsum("kij,kj->ki", of["A"], rounded.x)
+    np.testing.assert_allclose(rounded.rnorm, np.linalg.norm(r, axis=-1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_variables_without_an_interval(method: str) -> None:
+    """All are at their bounds, also if rounding leaves a part of the sum."""
+    rng = np.random.default_rng(0)
+    A, b = rng.standard_normal((1, 12, 10)), rng.standard_normal((1, 12))
+    fixed = rng.standard_normal((1, 10))
+    cases: list[tuple[Options, Any]] = [
+        ({"bounds": (fixed, fixed)}, fixed),
+        ({"bounds": (fixed, fixed), "sum_to": fixed.sum(axis=-1)}, fixed),
+        ({"bounds": (0.0, 0.1), "sum_to": np.ones(1)}, 0.1),
+        ({"bounds": (0.1, 1.0), "sum_to": np.ones(1)}, 0.1),
+    ]
+    for options, x in cases:
+        found = solve(method, A, b, **options)
+        assert found.status[0] == 0
+        np.testing.assert_allclose(found.x, np.broadcast_to(x, (1, 10)), rtol=8 * EPS)
+
+
+@pytest.mark.parametrize("share", [None, 0.4])
+@pytest.mark.parametrize("maxiter", [0, 1, 3])
+@pytest.mark.parametrize("method", METHODS)
+def test_x_is_feasible_at_the_iteration_limit(
+    method: str, maxiter: int, share: float | None
+) -> None:
+    of = problem("normal", (12, 12), share=share)
+    found = solve(method, **of, maxiter=maxiter)
+    assert (found.status == ITERATION_LIMIT).sum() > 20
+    lower, upper = of["bounds"]
+    assert ((lower <= found.x) & (found.x <= upper)).all()
+    if share is not None:
+        np.testing.assert_allclose(found.x.sum(axis=-1), of["sum_to"], atol=1e-13)

@@ -1,0 +1,174 @@
+"""Labels of pandas and xarray are kept, and must agree."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gpusolve
+
+ROWS, VARIABLES, SYSTEMS = list("uvwxyz"), ["a", "b", "c"], ["s1", "s2"]
+
+
+@pytest.fixture(name="A")
+def matrix(rng: np.random.Generator) -> pd.DataFrame:
+    return pd.DataFrame(rng.random((6, 3)), ROWS, VARIABLES)
+
+
+@pytest.fixture
+def b(rng: np.random.Generator) -> pd.DataFrame:
+    return pd.DataFrame(rng.random((2, 6)), SYSTEMS, ROWS)
+
+
+@pytest.fixture
+def xarray() -> Any:
+    return pytest.importorskip("xarray")
+
+
+def test_frames(A: pd.DataFrame, b: pd.DataFrame) -> None:
+    expected = gpusolve.nnls(A.to_numpy(), b.to_numpy())
+    result = gpusolve.nnls(A, b)
+    for name in ("x", "dual"):
+        frame = pd.DataFrame(getattr(expected, name), SYSTEMS, VARIABLES)
+        pd.testing.assert_frame_equal(getattr(result, name), frame)
+    for name in ("rnorm", "kkt", "nit", "status", "repaired", "method"):
+        series = pd.Series(getattr(expected, name), SYSTEMS, name=name)
+        pd.testing.assert_series_equal(getattr(result, name), series)
+    residual = pd.DataFrame(expected.residual, SYSTEMS, ROWS)
+    pd.testing.assert_frame_equal(result.residual, residual)
+    np.testing.assert_array_equal(result.covariance(), expected.covariance())
+    assert result.method_counts == {"gram": 2, "qr": 0}
+    x, rnorm = pickle.loads(pickle.dumps(result))
+    pd.testing.assert_frame_equal(x, result.x)
+    pd.testing.assert_series_equal(rnorm, result.rnorm)
+
+
+def test_one_series(A: pd.DataFrame, b: pd.DataFrame) -> None:
+    one = b.loc["s1"]
+    expected = gpusolve.nnls(A.to_numpy(), one.to_numpy())
+    result = gpusolve.nnls(A, one)
+    series = pd.Series(expected.x, VARIABLES, name="x")
+    pd.testing.assert_series_equal(result.x, series)
+    assert np.ndim(result.rnorm) == 0
+    assert result.rnorm == expected.rnorm
+    frame = pd.DataFrame(expected.covariance(), VARIABLES, VARIABLES)
+    pd.testing.assert_frame_equal(result.covariance(), frame)
+
+
+def test_labels_of_one_argument(A: pd.DataFrame, b: pd.DataFrame) -> None:
+    of_A = gpusolve.nnls(A, b.to_numpy()).x
+    assert of_A.columns.tolist() == VARIABLES
+    assert of_A.index.tolist() == [0, 1]
+    of_b = gpusolve.nnls(A.to_numpy(), b)
+    assert of_b.x.index.tolist() == of_b.rnorm.index.tolist() == SYSTEMS
+    assert of_b.x.columns.tolist() == [0, 1, 2]
+    more = gpusolve.nnls(A, np.stack([b, b]))
+    assert type(more.x) is np.ndarray
+    assert isinstance(more.rnorm, pd.DataFrame)
+
+
+def test_labelled_options(A: pd.DataFrame, b: pd.DataFrame) -> None:
+    l1 = pd.Series([0.0, 0.1, 0.2], VARIABLES)
+    weights = pd.Series(np.arange(6.0), ROWS)
+    total = pd.Series([1.0, 2.0], SYSTEMS)
+    upper = pd.DataFrame(np.full((2, 3), 0.9), SYSTEMS, VARIABLES)
+    options = {"l1": l1, "weights": weights, "sum_to": total}
+    result = gpusolve.lsq_linear(A, b, (0, upper), **options)
+    plain = {name: one.to_numpy() for name, one in options.items()}
+    expected = gpusolve.lsq_linear(
+        A.to_numpy(), b.to_numpy(), (0, upper.to_numpy()), **plain
+    )
+    np.testing.assert_array_equal(result.x.to_numpy(), expected.x)
+    with pytest.raises(ValueError, match="l1 must have the labels of A along 'vari"):
+        gpusolve.nnls(A, b, l1=l1[::-1])
+    with pytest.raises(ValueError, match="sum_to must have the labels of b along 'sys"):
+        gpusolve.nnls(A, b, sum_to=total[::-1])
+
+
+def test_labels_must_agree(A: pd.DataFrame, b: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match="b must have the labels of A along 'row'"):
+        gpusolve.nnls(A, b[ROWS[::-1]])
+    with pytest.raises(ValueError, match="b must have the labels of A along 'row'"):
+        gpusolve.nnls(A, b.loc["s1"].iloc[1:])
+    with pytest.raises(ValueError, match=r"A must have the axes \('row', 'variable'\)"):
+        gpusolve.nnls(A["a"], b)
+    with pytest.raises(ValueError, match="bounds must be a pair"):
+        gpusolve.lsq_linear(A, b, 3)
+
+
+def test_axes_of_xarray(xarray: Any, rng: np.random.Generator) -> None:
+    """Axes are found by name: the rows of b come first."""
+    A, b = rng.random((6, 3)), rng.random((6, 2, 4))
+    lat = ("y", "x"), rng.random((2, 4))
+    dims, upper = ("band", "y", "x"), [0.5, 1.0, 2.0]
+    coords = {"band": range(6), "y": [10, 20], "lat": lat, "time": 3}
+    named_A = xarray.DataArray(
+        A, dims=("band", "mineral"), coords={"mineral": VARIABLES}
+    )
+    named_b = xarray.DataArray(b, dims=dims, coords=coords)
+    l1 = np.array([0.0, 0.1])
+    result = gpusolve.lsq_linear(
+        named_A,
+        named_b,
+        (0, xarray.DataArray(upper, dims="mineral")),
+        weights=named_b,
+        l1=xarray.DataArray(l1, dims="y"),
+    )
+    last = np.moveaxis(b, 0, -1)
+    expected = gpusolve.lsq_linear(
+        A, last, (0, upper), weights=last, l1=l1[:, None, None]
+    )
+    assert result.x.dims == ("y", "x", "mineral")
+    assert result.rnorm.dims == ("y", "x")
+    assert result.x["mineral"].to_numpy().tolist() == VARIABLES
+    assert result.x["y"].to_numpy().tolist() == [10, 20]
+    assert "x" not in result.x.coords
+    assert result.x.sel(y=20).coords["lat"].dims == ("x",)
+    assert result.rnorm.coords["time"] == 3
+    np.testing.assert_array_equal(result.x.to_numpy(), expected.x)
+    assert result.residual.dims == ("y", "x", "band")
+    found = result.covariance()
+    assert found.dims == ("y", "x", "mineral", "mineral_2")
+    np.testing.assert_array_equal(found.to_numpy(), expected.covariance())
+    assert result.method_counts == expected.method_counts
+    assert pickle.loads(pickle.dumps(result)).x.equals(result.x)
+
+
+def test_xarray_with_others(xarray: Any, A: pd.DataFrame, b: pd.DataFrame) -> None:
+    named_b = xarray.DataArray(b, dims=("star", "pixel"))
+    x = gpusolve.nnls(A, named_b).x
+    assert x.dims == ("star", "variable")
+    assert x["variable"].to_numpy().tolist() == VARIABLES
+    with pytest.raises(ValueError, match="b must have the labels of A along 'pixel'"):
+        gpusolve.nnls(A[::-1], named_b)
+    l2 = xarray.DataArray([1.0, 2.0, 3.0], dims="element")
+    assert gpusolve.nnls(A.to_numpy(), named_b, l2=l2).x.dims == ("star", "element")
+    many = xarray.DataArray(np.ones((3, 6, 2)), dims=("model", "pixel", "k"))
+    assert gpusolve.nnls(many, named_b).x.dims == ("model", "star", "k")
+    with pytest.raises(ValueError, match="b must have the axes"):
+        gpusolve.nnls(many, named_b.rename(pixel="channel"))
+    own = np.ones((5, 1, 6, 3))
+    assert gpusolve.nnls(own, named_b).x.dims == ("dim_0", "star", "variable")
+
+
+def test_arrays_stay_arrays(A: pd.DataFrame, b: pd.DataFrame) -> None:
+    result = gpusolve.nnls(
+        A.to_numpy(), b.to_numpy(), l1=pd.Series([0.0, 1.0, 2.0], VARIABLES)
+    )
+    assert all(type(one) is np.ndarray for one in result._asdict().values())
+
+
+def test_no_package_is_imported_for_arrays() -> None:
+    script = (
+        "import sys, numpy, gpusolve; gpusolve.nnls([[3, 2], [1, 1]], [3, 2]);"
+        "print({'pandas', 'xarray'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()"
