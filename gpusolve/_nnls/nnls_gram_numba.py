@@ -28,7 +28,7 @@ from ..reference._nnls_qr import (
     Solution,
     default_tolerance,
 )
-from ..reference._scaling import Array, Mask, scale
+from ..reference._scaling import Array, Mask, inverse_power_of_two
 from .inputs import Problem
 from .part import Part
 
@@ -1241,16 +1241,21 @@ def solve_all(
 # ---- the batch -----------------------------------------------------------------------
 
 
-def gram(part: Part) -> Array:
-    """``A^T A`` of the scaled matrices, if BLAS is to compute it."""
-    m, n = part.A.shape[-2:]
+def gram(A: Array, column_root: Array, has_sum: bool) -> Array:
+    """``A^T A`` of the scaled matrices, if BLAS is to compute it; else without rows."""
+    m, n = A.shape[-2:]
     if n < BLAS or n > ROWS_ONLY * m:
         return np.zeros((1, 0, n))
-    sum_to = None if part.sum_to is None else 0.0
-    with np.errstate(all="ignore"):
-        A = scale(part.A, np.zeros(m), l2=part.l2, sum_to=sum_to).A
-        G = np.matmul(A.swapaxes(-1, -2), A)
-    return np.asarray(G if G.ndim == 3 else G[None])
+    G = np.empty((len(A), n, n))
+    for k, one in enumerate(A):
+        root = column_root[min(k, len(column_root) - 1)]
+        largest = np.maximum(one.max(axis=0), -one.min(axis=0))
+        power = inverse_power_of_two(np.maximum(largest, root))
+        scaled = one * power
+        if has_sum:
+            scaled = np.vstack([scaled, power / power.max()])
+        np.matmul(scaled.T, scaled, out=G[k])
+    return G
 
 
 def nnls_gram(problem: Problem, part: Part) -> tuple[Solution, Mask]:
@@ -1283,19 +1288,21 @@ def nnls_gram(problem: Problem, part: Part) -> tuple[Solution, Mask]:
 
     with np.errstate(all="ignore"):
         part = part.weighted()
-        root = batched(np.sqrt(part.l2), n)
-    shared = part.A.ndim == 2
+        A, root = batched(part.A, *part.A.shape[-2:]), batched(np.sqrt(part.l2), n)
+        shared = part.A.ndim == 2
+        column_root = root.max(axis=0, keepdims=True) if shared else root
+        G = gram(A, column_root, limits.has_sum)
     batch = Batch(
-        A=batched(part.A, *part.A.shape[-2:]),
+        A=A,
         b=batched(part.b, part.A.shape[-2]),
         root=root,
-        column_root=root.max(axis=0, keepdims=True) if shared else root,
+        column_root=column_root,
         l1=batched(part.l1, n),
         lower=batched(part.lower, n),
         upper=batched(part.upper, n),
         sum_to=batched(part.sum_to),
         start=batched(part.start, n if part.start is not None else 0),
-        G=gram(part),
+        G=G,
     )
     used_by = systems if shared else 1
     has_gram = not n > ROWS_ONLY * part.A.shape[-2] * used_by
