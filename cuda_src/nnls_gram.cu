@@ -533,8 +533,9 @@ struct GramSystem {
     }
 
     /// d = H passive_w. With a fixed sum, passive_w - shift row takes the place of passive_w, so
-    /// that the step d leads to that sum; returns `shift`. Ends without a barrier.
-    __device__ double step() {
+    /// that the step d leads to that sum; returns `shift`. The step is from x, or from x + change
+    /// if it `corrects` x. Ends without a barrier.
+    __device__ double step(bool corrects) {
         if (options.has_sum()) {
             for_each<Team>(inverse.length, [&](int p) { at.row[p] = at.sum_row[variable(p)]; });
             team.sync();
@@ -544,7 +545,8 @@ struct GramSystem {
         if (!options.has_sum()) return 0;
         Two sums = AddTwo::identity();
         for_each<Team>(inverse.length, [&](int p) {
-            sums.a += at.row[p] * (at.x[p] + at.d[p]);
+            const double x = corrects ? at.x[p] + at.change[p] : at.x[p];
+            sums.a += at.row[p] * (x + at.d[p]);
             sums.b += at.row[p] * at.along[p];
         });
         for_each<Team>(options.n, [&](int j) { sums.a += at.sum_row[j] * at.rest[j]; });
@@ -572,7 +574,7 @@ struct GramSystem {
         while (nit < options.maxiter) {
             ++nit;
             team.sync();
-            const double shift = step();
+            const double shift = step(false);
             const bool stays = options.has_sum() && inverse.length == 1;
             Located<double> first = ArgMax<double>::identity();
             for_each<Team>(inverse.length, [&](int p) {
@@ -676,7 +678,7 @@ struct GramSystem {
                 return fabs(w) > limit * at.norm[variable(p)] ? 1.0 : 0.0;
             });
             if (visible == 0) return;
-            const double shift = step();
+            const double shift = step(true);
             for_each<Team>(inverse.length, [&](int p) {
                 if (!is_finite(at.d[p])) at.d[p] = 0;
                 at.change[p] += at.d[p];
