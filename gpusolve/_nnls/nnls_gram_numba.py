@@ -619,10 +619,7 @@ def exchange(system: System, run: ActiveSet, limits: Limits, j: int) -> bool:
         return False
     own_end = upper[j] if sign > 0 else lower[j]
     own, first, end = abs(own_end - run.of[REST, j]), -1, 0.0
-    if square > 0 and gain / square < own:
-        reach = gain / square
-    else:
-        reach = own
+    reach = min(own, gain / square) if square > 0 else own
     for k in range(length):
         d, i = -sign * u[k], variables[k]
         bound = lower[i] if d < 0 else upper[i]
