@@ -180,7 +180,7 @@ def best_on(given: Bounded, rest: Array, free: Array) -> Array:
     penalty = (given.l1 @ basis / scale)[..., None]
     change = inverse @ (r[..., None] - inverse.swapaxes(-1, -2) @ penalty)
     x = x + (change[..., 0] / scale) @ basis.T
-    slack = 1e-9 * (1 + np.abs(x).max(axis=-1, initial=0, keepdims=True))
+    slack = 1e-9 * np.abs(x).max(axis=-1, initial=0, keepdims=True)
     inside = (x >= given.lower - slack) & (x <= given.upper + slack)
     if given.sum_to is not None:
         inside &= np.abs(x.sum(axis=-1) - given.sum_to)[:, None] <= slack

@@ -712,3 +712,14 @@ def test_systems_without_a_solution_end(
     found = solve(A, b, bounds=(-good, upper), weights=weights, sum_to=total)
     assert found.status[0] == 0
     solve(A, b, bounds=(-np.inf, np.where(good, -np.inf, 0)))
+
+
+def test_qr_takes_what_the_gram_matrix_does_not_settle_within_bounds() -> None:
+    rng = np.random.default_rng(3)
+    A = rng.standard_normal((20, 17, 3)) @ rng.standard_normal((20, 3, 9))
+    A += 1e-6 * rng.standard_normal(A.shape)
+    problem = validate(A, rng.standard_normal((20, 17)), bounds=(-0.5, 0.5))
+    found = device.nnls(problem, kernels.EmulatedDevice(), "auto")
+    assert (found.status == 0).all()
+    assert found.repaired.any()
+    assert ((found.x >= -0.5) & (found.x <= 0.5)).all()
