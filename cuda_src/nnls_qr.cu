@@ -27,6 +27,9 @@
 // If a solution is not certified, a passive column may consist of rounding noise: the block
 // solves again with a larger threshold for dependent columns, and keeps the best solution.
 //
+// Forms. The `general` kernel takes all of this. The other one is smaller and faster: it has the
+// bounds 0 and infinity, penalties that are the same for all variables, no weights and no sum.
+//
 // Scaling. Columns of A and b are multiplied by powers of two when they are read: this is exact,
 // and prevents overflow and underflow.
 //
@@ -34,7 +37,8 @@
 // in this order, into shared memory, and the others into the block's part of `workspace`.
 //
 // Cost. An iteration of the outer loop reads A once (the gradient, 2 m n operations) and Q once
-// (4 m l, for l passive columns); a removal reads and writes the later columns of Q.
+// (4 m l, for l passive columns); a removal reads and writes the later columns of Q. A fixed sum
+// reads Q once more for each passive solution.
 
 #include "batch.cuh"
 #include "block.cuh"

@@ -104,13 +104,21 @@ def magnitude(given: Bounded, x: Array) -> Array:
 
 
 def infeasibility(given: Bounded, x: Array) -> Array:
-    """How far the sum is off, relative to ``sum |x|``; infinite beyond a bound."""
+    """How far the sum is off, relative to its terms; infinite beyond a bound.
+
+    Rounding errors of x do not count where they are all that x is.
+    """
     inside = (x >= given.lower) & (x <= given.upper)
     off = np.zeros(len(x))
     if given.sum_to is not None:
+        A, b = given.weighted()
+        norm = np.sqrt((A * A).sum(axis=-2) + given.l2)
+        unit = np.linalg.norm(b, axis=-1)[:, None] / np.where(norm > 0, norm, np.inf)
+        rounding = 8 * EPS * np.where(x != 0, unit, 0).max(axis=-1, initial=0)
         total = np.asarray(x, np.longdouble).sum(axis=-1)
         size = np.abs(x).sum(axis=-1) + np.abs(given.sum_to)
-        off = np.abs(total - given.sum_to) / np.where(size > 0, size, 1)
+        lack = np.maximum(np.abs(total - given.sum_to) - rounding, 0)
+        off = lack / np.where(size > 0, size, 1)
     return np.where(inside.all(axis=-1), off, np.inf).astype(np.float64)
 
 
@@ -180,7 +188,7 @@ def best_on(given: Bounded, rest: Array, free: Array) -> Array:
     penalty = (given.l1 @ basis / scale)[..., None]
     change = inverse @ (r[..., None] - inverse.swapaxes(-1, -2) @ penalty)
     x = x + (change[..., 0] / scale) @ basis.T
-    slack = 1e-9 * (1 + np.abs(x).max(axis=-1, initial=0, keepdims=True))
+    slack = 1e-9 * np.abs(x).max(axis=-1, initial=0, keepdims=True)
     inside = (x >= given.lower - slack) & (x <= given.upper + slack)
     if given.sum_to is not None:
         inside &= np.abs(x.sum(axis=-1) - given.sum_to)[:, None] <= slack

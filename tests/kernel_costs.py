@@ -289,6 +289,8 @@ def _nnls_by_teams() -> Iterator[Call]:
 def _solvers() -> Iterator[Call]:
     A, b = rng().random((4, 24, 16)), rng().random((4, 24))
     yield _call("nnls", A.size, gpusolve.nnls, A, b, method="qr")
+    options = {"method": "qr", "bounds": (-0.1, 0.2), "sum_to": 0.4}
+    yield _call("lsq_linear", A.size, gpusolve.lsq_linear, A, b, **options)
     yield from _nnls_by_teams()
     rows, count, steps = 1024, 4, 4
     size = rows * count

@@ -182,6 +182,14 @@ def test_accuracy_counts_every_system(tmp_path: Path, jobs: str) -> None:
     assert len(np.load(failures)["excess"]) == failed
 
 
+def test_accuracy_with_bounds() -> None:
+    options = ("--cpu", "--bounds", "--systems", "200", "--jobs", "1")
+    (table,) = tables(report("nnls_accuracy.py", *options))
+    name, systems, excess, _, failed, silent = table[1][:6]
+    assert (name, systems, failed, silent) == ("full rank", "200", "0", "0")
+    assert abs(float(excess)) < 1e-9
+
+
 def test_accuracy_of_gram_needs_the_cpu() -> None:
     done = run("nnls_accuracy.py", "--emulate", "--method", "gram")
     assert done.returncode == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bounded import HARD, KINDS, OPTIONS, check, random_problem
+from bounded import HARD, KINDS, OPTIONS, check, random_problem, stacked
 from scipy.optimize import lsq_linear, minimize
 
 from gpusolve import reference
@@ -126,3 +126,31 @@ def test_a_variable_rests_exactly_at_its_bound(
     assert at_bound.sum() > 5
     np.testing.assert_array_equal(np.sign(found.dual[found.x == p.lower]), -1)
     np.testing.assert_array_equal(np.sign(found.dual[found.x == p.upper]), 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("lower", np.nan),
+        ("upper", np.nan),
+        ("l1", np.inf),
+        ("l2", -1.0),
+        ("weights", -1.0),
+        ("weights", np.inf),
+        ("sum_to", np.nan),
+    ],
+)
+def test_an_invalid_number_refuses_its_system(
+    solve: Any, rng: np.random.Generator, name: str, bad: float
+) -> None:
+    every = {"l1": True, "l2": True, "weights": True, "has_sum": True}
+    problems = [random_problem(rng, 8, 5, "box", **every) for _ in range(2)]
+    A, b, options = stacked(problems)
+    numbers = {
+        **options,
+        **dict(zip(("lower", "upper"), options["bounds"], strict=True)),
+    }
+    numbers[name][0] = bad
+    found = solve(A, b, **options)
+    assert found.status.tolist() == [2, 0]
+    assert np.isnan(found.x[0]).all()

@@ -57,7 +57,8 @@ def test_the_steps_are_those_of_the_specification(
     )
     A = A[0] if shared else A
     options = options_of(rng, shape[1], shape[0])[name]
-    found = gpusolve.lsq_linear(A, b, **{"method": "gram", **options})
+    given = {"bounds": (0.0, np.inf), "method": "gram", **options}
+    found = gpusolve.lsq_linear(A, b, **given)
     expected = reference.nnls_gram(A, b, **options)
     for count in ("nit", "n_updates", "n_downdates", "status"):
         np.testing.assert_array_equal(getattr(found, count), getattr(expected, count))

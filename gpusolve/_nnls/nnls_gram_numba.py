@@ -28,7 +28,7 @@ from ..reference._nnls_qr import (
     Solution,
     default_tolerance,
 )
-from ..reference._scaling import Array, Mask, scale
+from ..reference._scaling import Array, Mask, inverse_power_of_two
 from .inputs import Problem
 from .part import Part
 
@@ -58,6 +58,7 @@ class Limits(NamedTuple):
     single: bool
     has_ridge: bool
     has_sum: bool
+    has_penalty: bool
     hidden: float
     certified: float
     rounded: float = _certificate.ROUNDED
@@ -66,6 +67,8 @@ class Limits(NamedTuple):
     steep: float = _nnls_gram.STEEP
     alike: float = _nnls_gram.ALIKE
     resolved: float = _nnls_gram.RESOLVED
+    significant: float = _nnls_gram.SIGNIFICANT
+    summed: float = _certificate.SUMMED * float(np.finfo(np.float64).eps)
     slack: float = _nnls_gram.SLACK
     refreshes: int = _nnls_gram.REFRESHES
     drift: float = _nnls_gram.DRIFT
@@ -143,11 +146,11 @@ class ActiveSet(NamedTuple):
     H : (capacity, capacity) array
         The inverse of ``G[passive, passive]``, by position. G has the squares of the
         damping on its diagonal here.
-    G : (n, n) or (capacity, n) array
+    G : (n, n) or (capacity + 1, n) array
         ``A^T A``, or those of its rows that belong to passive variables.
     has_gram : bool
         Whether G has all rows.
-    at : (7, capacity + 1) array
+    at : (8, capacity + 1) array
         Numbers by position. X, PASSIVE_W: values and gradients of the passive
         variables. The others are temporary.
     of : (8, n) array
@@ -156,7 +159,7 @@ class ActiveSet(NamedTuple):
         residual. W: the negative gradient ``w = c - G[:, passive] x``. ALL_X: x, if
         computed since it changed. WITNESS_W: the gradient of the witness. GUESS: a
         point to start at. The others are temporary.
-    index_at : (2, capacity) array
+    index_at : (2, capacity + 1) array
         VARIABLE: the variable at each position. ROW: the index of its row in G; beyond
         the length, free rows.
     index_of : (3, n) array
@@ -186,7 +189,7 @@ class ActiveSet(NamedTuple):
     order: Integers
 
 
-X, PASSIVE_W, U, PRODUCT, STEP, CHANGE, ALONG = range(7)
+X, PASSIVE_W, U, PRODUCT, STEP, CHANGE, ALONG, TRIAL = range(8)
 REST, C, W, ALL_X, WITNESS_W, GUESS, SLOPE, VALUE = range(8)
 VARIABLE, ROW = range(2)
 IS_PASSIVE, CANDIDATE, COLUMN = range(3)
@@ -590,6 +593,53 @@ def make_sum(system: System, run: ActiveSet, limits: Limits) -> None:
     remake_c(system, run, limits)
 
 
+@called
+def exchange(system: System, run: ActiveSet, limits: Limits, j: int) -> bool:
+    """Move along a dependence of column j on the passive ones, if a penalty falls.
+
+    A x does not change, so that only a bound ends the move: that of j, or of a passive
+    variable, which j replaces. False if nothing moves.
+    """
+    apart()
+    length, x, g, u = run.counts[LENGTH], run.at[X], run.at[PRODUCT], run.at[U]
+    row, variables = gram_row(system, run, j), run.index_at[VARIABLE]
+    lower, upper, penalty = system.of[LOWER], system.of[UPPER], system.of[PENALTY]
+    for k in range(length):
+        g[k] = run.G[row, variables[k]]
+    multiply(run.H, run.order, g, length, u)
+    square = run.G[row, j] + system.of[DAMPING, j] ** 2 - dot(u, g, length)
+    if square > limits.resolved * system.of[NORM, j] ** 2:
+        return False
+    sign, total, terms = np.sign(run.of[W, j]), 0.0, abs(penalty[j])
+    for k in range(length):
+        term = u[k] * penalty[variables[k]]
+        total, terms = total + term, terms + abs(term)
+    gain = sign * (total - penalty[j])
+    if not gain > limits.significant * terms:
+        return False
+    own_end = upper[j] if sign > 0 else lower[j]
+    own, first, end = abs(own_end - run.of[REST, j]), -1, 0.0
+    reach = min(own, gain / square) if square > 0 else own
+    for k in range(length):
+        d, i = -sign * u[k], variables[k]
+        bound = lower[i] if d < 0 else upper[i]
+        if d != 0 and (bound - x[k]) / d < reach:
+            first, reach, end = k, (bound - x[k]) / d, bound
+    if not math.isfinite(reach):
+        return False
+    for k in range(length):
+        i = variables[k]
+        x[k] = min(max(x[k] - reach * sign * u[k], lower[i]), upper[i])
+    x_j = own_end if reach == own else run.of[REST, j] + sign * reach
+    if first >= 0:
+        remove(system, run, first, end)
+        append_apart(system, run, limits, j, x_j)
+        if run.index_of[IS_PASSIVE, j]:
+            return True
+    place(system, run, j, gram_row(system, run, j), x_j)
+    return True
+
+
 @inlined
 def enter(
     system: System, run: ActiveSet, limits: Limits, most: int, fresh: bool
@@ -634,6 +684,8 @@ def enter(
                 j = candidates[k]
         if not slope[j] > steep:
             break
+        if limits.has_penalty and entered == 0 and exchange(system, run, limits, j):
+            return True
         accepted = append(system, run, limits, j, run.of[REST, j], cancelling)
         if not accepted and entered > 0:
             break
@@ -657,28 +709,40 @@ def enter(
 
 
 @inlined
-def step(system: System, run: ActiveSet, limits: Limits, w: Array) -> float:
-    """Write the step ``H w`` along the passive variables, for their gradient w, to d.
-
-    With a fixed sum, ``w - shift row`` takes the place of w, so that the step leads to
-    that sum. Returns `shift`.
-    """
-    length, d, along, g = (
-        run.counts[LENGTH],
-        run.at[STEP],
-        run.at[ALONG],
-        run.at[PRODUCT],
+def missing(system: System, run: ActiveSet, limits: Limits, x: Array) -> float:
+    """What passive variables of values x lack to the fixed sum; 0 if it is rounding."""
+    if not limits.has_sum:
+        return 0.0
+    row, total, terms = system.A[-1], 0.0, 0.0
+    for j in range(len(row)):
+        term = row[j] * run.of[REST, j]
+        total, terms = total + term, terms + abs(term)
+    for k in range(run.counts[LENGTH]):
+        term = row[run.index_at[VARIABLE, k]] * x[k]
+        total, terms = total + term, terms + abs(term)
+    lack = system.b[-1] - total
+    return (
+        float(lack) if abs(lack) > limits.summed * (abs(system.b[-1]) + terms) else 0.0
     )
+
+
+@inlined
+def step(system: System, run: ActiveSet, limits: Limits, w: Array, x: Array) -> float:
+    """Write the step ``H w`` from x along the passive variables, to STEP.
+
+    w is their gradient. With a fixed sum, ``w - shift row`` takes the place of w, so
+    that the step leads to that sum. Returns `shift`.
+    """
+    length, d = run.counts[LENGTH], run.at[STEP]
     multiply(run.H, run.order, w, length, d)
     if not limits.has_sum:
         return 0.0
-    row = system.A[-1]
-    missing = system.b[-1] - dot(row, run.of[REST], len(run.of[REST]))
+    along, g, row = run.at[ALONG], run.at[PRODUCT], system.A[-1]
     for k in range(length):
         g[k] = row[run.index_at[VARIABLE, k]]
-        missing -= g[k] * run.at[X, k]
     multiply(run.H, run.order, g, length, along)
-    shift = (dot(g, d, length) - missing) / dot(g, along, length)
+    lack = missing(system, run, limits, x)
+    shift = (dot(g, d, length) - lack) / dot(g, along, length)
     if not math.isfinite(shift):
         return 0.0
     for k in range(length):
@@ -707,7 +771,7 @@ def make_feasible(system: System, run: ActiveSet, limits: Limits) -> bool:
     while run.counts[NIT] < limits.maxiter:
         run.counts[NIT] += 1
         length = run.counts[LENGTH]
-        shift = step(system, run, limits, run.at[PASSIVE_W])
+        shift = step(system, run, limits, run.at[PASSIVE_W], x)
         for k in range(length):
             if not math.isfinite(d[k]):
                 run.counts[STATUS] = UNCERTIFIED
@@ -718,11 +782,9 @@ def make_feasible(system: System, run: ActiveSet, limits: Limits) -> bool:
         if not (limits.has_sum and length == 1):
             for k in range(length):
                 j = run.index_at[VARIABLE, k]
-                bound = system.of[LOWER, j] if d[k] < 0 else system.of[UPPER, j]
-                if (
-                    x[k] + d[k] <= system.of[LOWER, j]
-                    or x[k] + d[k] >= system.of[UPPER, j]
-                ):
+                falls = x[k] + d[k] <= system.of[LOWER, j]
+                bound = system.of[LOWER, j] if falls else system.of[UPPER, j]
+                if falls or x[k] + d[k] >= system.of[UPPER, j]:
                     reach = max((bound - x[k]) / d[k], 0.0) if d[k] != 0 else 0.0
                     if reach < part:
                         first, part, end = k, reach, bound
@@ -884,9 +946,11 @@ def refresh(system: System, run: ActiveSet, limits: Limits) -> bool:
             j = variables[k]
             run.at[U, k] = run.of[WITNESS_W, j]
             visible = visible or abs(run.at[U, k]) > limit * system.of[NORM, j]
-        if not visible:
+            run.at[TRIAL, k] = run.at[X, k] + run.at[CHANGE, k]
+        if not visible and missing(system, run, limits, run.at[TRIAL]) == 0:
             break
-        run.numbers[MULTIPLIER] += step(system, run, limits, run.at[U])
+        shift = step(system, run, limits, run.at[U], run.at[TRIAL])
+        run.numbers[MULTIPLIER] += shift
         for k in range(length):
             if not math.isfinite(run.at[STEP, k]):
                 run.at[STEP, k] = 0
@@ -974,6 +1038,17 @@ def hidden_by_rounding(system: System, run: ActiveSet, limits: Limits) -> bool:
 
 
 @inlined
+def first_rest(system: System, j: int) -> float:
+    """The feasible value next to 0; of a column of zeros, the one that costs least."""
+    lower, upper, value = system.of[LOWER, j], system.of[UPPER, j], 0.0
+    if system.of[NORM, j] == 0 and system.of[PENALTY, j] != 0:
+        value = lower if system.of[PENALTY, j] > 0 else upper
+        if not math.isfinite(value):
+            value = 0.0
+    return float(min(max(value, lower), upper))
+
+
+@inlined
 def start(system: System, run: ActiveSet, limits: Limits) -> bool:
     """Let all variables rest next to 0; returns whether the guess is another point."""
     guessed = False
@@ -981,7 +1056,7 @@ def start(system: System, run: ActiveSet, limits: Limits) -> bool:
     run.index_of[IS_PASSIVE, :] = 0
     run.numbers[MULTIPLIER] = 0
     for j in range(len(run.of[REST])):
-        run.of[REST, j] = min(max(0.0, system.of[LOWER, j]), system.of[UPPER, j])
+        run.of[REST, j] = first_rest(system, j)
         guessed = guessed or run.of[GUESS, j] != run.of[REST, j]
     make_c(system, run, limits)
     if limits.has_sum:
@@ -1133,15 +1208,26 @@ def make_guess(
     size_to_b = 0.0
     for j in range(len(guess)):
         lower, upper = system.of[LOWER, j], system.of[UPPER, j]
-        value = 0.0
-        if len(given) and math.isfinite(given[j]):
-            value = rescaled(system, j, given[j])
-        guess[j] = min(max(value, lower), upper)
+        guess[j] = first_rest(system, j)
+        if len(given):
+            value = rescaled(system, j, given[j]) if math.isfinite(given[j]) else 0.0
+            guess[j] = min(max(value, lower), upper)
         size_to_b += system.of[NORM, j] * abs(guess[j])
     size_to_b = ratio(size_to_b, system.numbers[MAGNITUDE])
     if not limits.eps * size_to_b <= limits.hidden:
         for j in range(len(guess)):
-            guess[j] = min(max(0.0, system.of[LOWER, j]), system.of[UPPER, j])
+            guess[j] = first_rest(system, j)
+
+
+@inlined
+def keeps_sum(system: System, limits: Limits, x: Array) -> bool:
+    """Whether the sum of x is the fixed one, as far as a certified x is accurate."""
+    row, total = system.A[-1], system.b[-1]
+    lack = abs(total - dot(row, x, len(x)))
+    terms = abs(total) + dot_of_magnitudes(row, x)
+    rounding = limits.rounded * limits.eps * system.numbers[MAGNITUDE]
+    explained = lack <= limits.summed * terms
+    return bool(explained or lack <= limits.certified * terms + rounding)
 
 
 @inlined
@@ -1149,12 +1235,13 @@ def conclude(system: System, limits: Limits, results: Results, at: int) -> None:
     """Decide on the status, and write x and its certificate in the original units."""
     x, dual, found = results.x[at], results.dual[at], results.numbers[at]
     b_power = int(system.numbers[B_POWER])
+    keeps = not limits.has_sum or keeps_sum(system, limits, x)
     for j in range(len(x)):
         x[j] = unscaled(system, j, x[j])
         dual[j] = shifted(dual[j], -system.power[j] - b_power)
     found[RNORM] = shifted(found[RNORM], -b_power)
     tol, size_to_b = limits.tol, found[SIZE]
-    visible = limits.eps * size_to_b <= limits.hidden
+    visible = limits.eps * size_to_b <= limits.hidden and keeps
     most = limits.certified
     by_x = max(tol, most + limits.rounded * limits.eps * size_to_b)
     certified = visible and found[BY_X] <= by_x and found[ANGLE] <= max(tol, most)
@@ -1189,10 +1276,13 @@ def active_set(
     """Cut the state of a run from `space` and `integers`; h is the capacity."""
     n = G.shape[1]
     H, space = space[: h * h].reshape((h, h)), space[h * h :]
-    at, space = space[: 7 * (h + 1)].reshape((7, h + 1)), space[7 * (h + 1) :]
+    at, space = space[: 8 * (h + 1)].reshape((8, h + 1)), space[8 * (h + 1) :]
     of, space = space[: 8 * n].reshape((8, n)), space[8 * n :]
     residuals, space = space[: 2 * (m + n)].reshape((2, m + n)), space[2 * (m + n) :]
-    index_at, integers = integers[: 2 * h].reshape((2, h)), integers[2 * h :]
+    index_at, integers = (
+        integers[: 2 * h + 2].reshape((2, h + 1)),
+        integers[2 * h + 2 :],
+    )
     index_of, integers = integers[: 3 * n].reshape((3, n)), integers[3 * n :]
     order, counts = integers[: m + n], integers[m + n :][:5]
     numbers = space[:6]
@@ -1218,7 +1308,7 @@ def solve_all(
     used = 2 * rows * n + rows + 6 * n + 2
     system = system_in(space, integers, rows, n)
     space, integers = space[used:], integers[n:]
-    kept = 0 if len(batch.G[0]) else n if has_gram else capacity
+    kept = 0 if len(batch.G[0]) else n if has_gram else capacity + 1
     own, space = space[: kept * n].reshape((kept, n)), space[kept * n :]
     for k in range(len(results.x)):
         G = own if kept else batch.G[min(k, len(batch.G) - 1)]
@@ -1241,16 +1331,21 @@ def solve_all(
 # ---- the batch -----------------------------------------------------------------------
 
 
-def gram(part: Part) -> Array:
-    """``A^T A`` of the scaled matrices, if BLAS is to compute it."""
-    m, n = part.A.shape[-2:]
+def gram(A: Array, column_root: Array, has_sum: bool) -> Array:
+    """``A^T A`` of the scaled matrices, if BLAS is to compute it; else without rows."""
+    m, n = A.shape[-2:]
     if n < BLAS or n > ROWS_ONLY * m:
         return np.zeros((1, 0, n))
-    sum_to = None if part.sum_to is None else 0.0
-    with np.errstate(all="ignore"):
-        A = scale(part.A, np.zeros(m), l2=part.l2, sum_to=sum_to).A
-        G = np.matmul(A.swapaxes(-1, -2), A)
-    return np.asarray(G if G.ndim == 3 else G[None])
+    G = np.empty((len(A), n, n))
+    for k, one in enumerate(A):
+        root = column_root[min(k, len(column_root) - 1)]
+        largest = np.maximum(one.max(axis=0), -one.min(axis=0))
+        power = inverse_power_of_two(np.maximum(largest, root))
+        scaled = one * power
+        if has_sum:
+            scaled = np.vstack([scaled, power / power.max()])
+        np.matmul(scaled.T, scaled, out=G[k])
+    return G
 
 
 def nnls_gram(problem: Problem, part: Part) -> tuple[Solution, Mask]:
@@ -1269,6 +1364,7 @@ def nnls_gram(problem: Problem, part: Part) -> tuple[Solution, Mask]:
         single=bool(dtype == np.float32),
         has_ridge=bool((part.l2 > 0).any()),
         has_sum=part.sum_to is not None,
+        has_penalty=bool((part.l1 != 0).any()),
         hidden=_certificate.HIDDEN[dtype],
         certified=_certificate.CERTIFIED[dtype],
     )
@@ -1283,28 +1379,30 @@ def nnls_gram(problem: Problem, part: Part) -> tuple[Solution, Mask]:
 
     with np.errstate(all="ignore"):
         part = part.weighted()
-        root = batched(np.sqrt(part.l2), n)
-    shared = part.A.ndim == 2
+        A, root = batched(part.A, *part.A.shape[-2:]), batched(np.sqrt(part.l2), n)
+        shared = part.A.ndim == 2
+        column_root = root.max(axis=0, keepdims=True) if shared else root
+        G = gram(A, column_root, limits.has_sum)
     batch = Batch(
-        A=batched(part.A, *part.A.shape[-2:]),
+        A=A,
         b=batched(part.b, part.A.shape[-2]),
         root=root,
-        column_root=root.max(axis=0, keepdims=True) if shared else root,
+        column_root=column_root,
         l1=batched(part.l1, n),
         lower=batched(part.lower, n),
         upper=batched(part.upper, n),
         sum_to=batched(part.sum_to),
         start=batched(part.start, n if part.start is not None else 0),
-        G=gram(part),
+        G=G,
     )
     used_by = systems if shared else 1
     has_gram = not n > ROWS_ONLY * part.A.shape[-2] * used_by
     h = n if limits.has_ridge else min(m, n)
-    kept = 0 if batch.G.shape[1] else n if has_gram else h
-    numbers = 2 * m * n + kept * n + h * h + 7 * (h + 1) + 14 * n + 3 * m + 2 * n + 8
+    kept = 0 if batch.G.shape[1] else n if has_gram else h + 1
+    numbers = 2 * m * n + kept * n + h * h + 8 * (h + 1) + 14 * n + 3 * m + 2 * n + 8
     space = np.zeros(numbers)
-    free, order = np.arange(h), np.arange(m + n)
-    zeros = [np.zeros(size, np.int64) for size in (n + h, 3 * n, 5)]
+    free, order = np.arange(h + 1), np.arange(m + n)
+    zeros = [np.zeros(size, np.int64) for size in (n + h + 1, 3 * n, 5)]
     integers = np.concatenate([zeros[0], free, zeros[1], order, zeros[2]])
     solution = Solution.blank((systems,), n, np.dtype(np.float64))
     results = Results(

@@ -317,7 +317,7 @@ class HouseholderBatch:
         accept = optimal & inside.all(axis=1)
         self.x[lanes, variables] = np.where(accept[:, None], refined, x)
         w = gradient(system, witness)
-        over = system.norm * data_norm(system, witness)[:, None]
+        over = system.norm * self.resolution(system, at, witness)[:, None]
         slope = np.divide(w, over, out=np.zeros_like(w), where=over > 0)
         at = at[optimal]
         self.witness[at], self.slope[at] = witness[optimal], slope[optimal]
@@ -332,7 +332,7 @@ class HouseholderBatch:
         variable = np.argmax(slope, axis=1)
         cancelling = system.magnitude + size(system, x)
         enters = fits & (slope[np.arange(len(at)), variable] > self.tol)
-        enters &= data_norm(system, self.witness[at]) > self.tol * cancelling
+        enters &= self.resolution(system, at, self.witness[at]) > self.tol * cancelling
         into = at[enters]
         place = np.argmax(self.variables[into] == self.none, axis=1)
         self.variables[into, place] = variable[enters]
@@ -344,6 +344,16 @@ class HouseholderBatch:
         if ended.any():
             self.finish(at[ended], CONVERGED)
 
+    def resolution(self, system: ScaledSystem, at: Indices, witness: Array) -> Array:
+        """What the slopes of some systems are relative to: the norm of the witness.
+
+        If that is noise, only a penalty has slopes, relative to the terms of A x.
+        """
+        length = data_norm(system, witness)
+        terms = system.magnitude + size(system, self.x[at, :-1])
+        only = np.any(system.penalty != 0, axis=-1) & (length <= self.tol * terms)
+        return np.where(only, terms, length)
+
     def exchange(self, lane: int) -> bool:
         """Move one system along a dependence of columns if a penalty falls.
 
@@ -354,7 +364,9 @@ class HouseholderBatch:
         system, x = self.system.take(np.array(lane)), self.x[lane, :-1]
         passive = self.variables[lane][self.variables[lane] < self.none]
         w = gradient(system, self.witness[lane])
-        rest = np.setdiff1d(np.flatnonzero(violation(system, x, w)), passive)
+        visible = self.tol * system.norm * (system.magnitude + size(system, x))
+        rest = np.flatnonzero(violation(system, x, w) > visible)
+        rest = np.setdiff1d(rest, passive)
         A = np.vstack([system.A, np.diag(system.damping)])
         u = np.linalg.lstsq(A[:, passive], A[:, rest], rcond=None)[0]
         remainder = np.linalg.norm(A[:, rest] - A[:, passive] @ u, axis=0)

@@ -59,13 +59,11 @@ class Options(NamedTuple):
         leading = broadcast_shapes(*[one.shape[:-1] for one in parts])
         same_l2 = math.prod(parts[3].shape[:-1]) == 1
         lengths = (n, n, n, n, 1)
-        of_each = xp.concatenate(
-            [
-                xp.broadcast_to(one, (*leading, length))
-                for one, length in zip(parts, lengths, strict=True)
-            ],
-            axis=-1,
-        )
+        of_all = [
+            xp.broadcast_to(one, (*leading, length))
+            for one, length in zip(parts, lengths, strict=True)
+        ]
+        of_each = contiguous(xp.concatenate(of_all, axis=-1))
         offset = batch_offsets(of_each, 1, problem.batch)
         return cls(of_each, offset, (0.0,) * 5, same_l2)
 

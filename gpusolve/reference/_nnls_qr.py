@@ -574,7 +574,7 @@ def solve_each(
     solution.method[...] = method
     for k in np.ndindex(batch):
         one = {name: array[k] for name, array in of_all.items()}
-        if not (np.isfinite(one["A"]).all() and np.isfinite(one["b"]).all()):
+        if not is_finite(one):
             solution.status[k] = NOT_FINITE
             continue
         system = scale(
@@ -591,6 +591,19 @@ def solve_each(
         found = solve(system, guess, tol, maxiter)
         solution.put(k, found._replace(x=system.unscale(found.x)))
     return solution
+
+
+def is_finite(numbers: dict[str, Array]) -> bool:
+    """Whether the numbers of a system are finite; bounds may be infinite.
+
+    Square roots are taken of weights and l2 penalties.
+    """
+    finite = ("A", "b", "l1", "l2", "weights", "sum_to")
+    return (
+        all(np.isfinite(numbers[name]).all() for name in finite)
+        and not any(np.isnan(numbers[name]).any() for name in ("lower", "upper"))
+        and all((numbers[name] >= 0).all() for name in ("l2", "weights"))
+    )
 
 
 def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
