@@ -22,6 +22,14 @@ constexpr int convincing_units = 4;
 template <class T>
 constexpr T hidden = sizeof(T) == 4 ? T(1e-3) : T(1e-6);
 
+/// Whether x keeps a fixed sum, as far as a certified x is accurate: `lack` is what is missing,
+/// `terms` the sum of the magnitudes of its terms.
+template <class T, class Real>
+__device__ bool keeps_sum(Real lack, Real terms, Real magnitude) {
+    const Real rounding = rounded_units * Floating<T>::epsilon * magnitude;
+    return fabs(lack) <= certified<T> * terms + rounding;
+}
+
 /// T is the type of solutions; sums are of type Real, which may be more precise.
 template <class T, class Real>
 struct Certificate {
@@ -30,9 +38,10 @@ struct Certificate {
     /// Parameters: |y - (b - A x)|; sum (x_k - p_k) dual[k], where p_k is the bound next to x_k;
     /// the largest violation of a variable's optimality condition per column norm; |y|; |b|, plus
     /// the size of A x if x has to be different from 0; sum |a_k x_k|; how much the penalties of x
-    /// are above their minimum within the bounds. y is the witness.
+    /// are above their minimum within the bounds. y is the witness. A fixed sum is taken for
+    /// granted.
     __device__ Certificate(Real apart, Real gap, Real slope, Real length, Real magnitude, Real size,
-                           Real room = 0)
+                           Real room)
         : size_to_b(ratio(size, magnitude)) {
         const Real limit = room > 0 ? square_root(length * length + 2 * room) : length;
         by_x = ratio(apart + min(ratio(fabs(gap), length), limit), magnitude);

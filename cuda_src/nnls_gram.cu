@@ -752,14 +752,12 @@ struct GramSystem {
         for_each<Team>(options.n, [&](int j) {
             const double x = at.all_x[j], w = gradient(at.w[j], j, at.witness);
             at.w[j] = w;
-            if (at.norm[j] > 0)
-                slope =
-                    MaxMagnitude<double>()(slope, violation(x, w, lower(j), upper(j)) / at.norm[j]);
+            const double violated = violation(x, w, lower(j), upper(j));
+            slope = MaxMagnitude<double>()(slope, ratio(violated, at.norm[j]));
             apart_and_gap.b += from_bound(x, lower(j), upper(j)) * w;
             const double l1 = penalty(j);
-            if (!(l1 > 0)) return;
             objective_and_room.a += 2 * l1 * x;
-            objective_and_room.b += l1 * (x - lower(j));
+            objective_and_room.b += room(l1, x, lower(j), upper(j));
         });
         apart_and_gap = team.reduce(apart_and_gap, Called<AddTwo>());
         slope = team.reduce(slope, Called<MaxMagnitude<double>>());
@@ -782,9 +780,8 @@ struct GramSystem {
             sums = AddTwo()(sums, {term, fabs(term)});
         });
         sums = team.reduce(sums, Called<AddTwo>());
-        const double size = fabs(at.total[0]) + sums.b;
-        return fabs(at.total[0] - sums.a) <=
-               certified<T> * size + rounded_units * Floating<T>::epsilon * magnitude;
+        const double total = at.total[0];
+        return ::keeps_sum<T>(total - sums.a, fabs(total) + sums.b, magnitude);
     }
 
     /// Let w and c agree with the true residual. Ends without a barrier.

@@ -622,6 +622,13 @@ struct NnlsSystem : ScaledSystem<T, general> {
         return {nan, nan, nan, not_finite, true};
     }
 
+    /// Whether x keeps a fixed sum, if there is one; `terms` are those of this thread.
+    __device__ bool keeps_sum(T terms) {
+        if (!problem.has_sum()) return true;
+        terms = reduce(terms, Called<Add<T>>()) + fabs(total());
+        return ::keeps_sum<T>(at.factors.column[sum_row()], terms, magnitude_of_b);
+    }
+
     /// Certify x; the residual is its witness. `outcome` is the status of the solver.
     __device__ Found certify(NnlsStatus outcome) {
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
@@ -630,7 +637,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
         }
         __syncthreads();
         make_residual<T, general>(*this, factors.length, at.factors.column);
-        T fit = 0, apart = 0, penalties = 0, gap = 0, slope = 0;
+        T fit = 0, apart = 0, penalties = 0, gap = 0, slope = 0, above = 0, terms = 0;
 #pragma unroll 1
         for (int i = threadIdx.x; i < data_rows(); i += blockDim.x) {
             const T left = at.factors.column[i], between = left - at.factors.residual[i];
@@ -642,20 +649,23 @@ struct NnlsSystem : ScaledSystem<T, general> {
             const Interval<T> bounds = bounds_of(j);
             const T x = at.x[j], w = at.w[j];
             const T moves = violation(x, w, bounds.lower, bounds.upper);
-            if (at.norm[j] > 0) slope = MaxMagnitude<T>()(slope, ratio(moves, at.norm[j]));
+            slope = MaxMagnitude<T>()(slope, ratio(moves, at.norm[j]));
             const T inside = from_bound(x, bounds.lower, bounds.upper);
             if (x != 0) penalties += 2 * penalty(j) * x;
             if (inside != 0) gap += inside * w;
+            above += room(penalty(j), x, bounds.lower, bounds.upper);
+            if (problem.has_sum()) terms += fabs(of_sum(j) * x);
         }
         fit = reduce(fit, Called<Add<T>>());
         penalties = reduce(penalties, Called<Add<T>>());
         apart = square_root(reduce(apart, Called<Add<T>>()));
         gap = reduce(gap, Called<Add<T>>());
         slope = reduce(slope, Called<MaxMagnitude<T>>());
+        if (general || problem.variables.same_l1 > 0) above = reduce(above, Called<Add<T>>());
         const Certificate<T, T> certificate(apart, gap, slope, residual_norm(), magnitude_of_b,
-                                            size());
+                                            size(), above);
         const bool ended = outcome == converged;
-        const bool good = certificate.is_good(ended, problem.tol);
+        const bool good = certificate.is_good(ended, problem.tol) && keeps_sum(terms);
         const NnlsStatus refused = ended ? uncertified : outcome;
         const T square = fit + penalties, root = square_root(fabs(square));
         const T misfit = square < 0 ? -root : root, kkt = certificate.kkt();

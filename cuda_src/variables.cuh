@@ -65,6 +65,12 @@ __device__ __forceinline__ Real violation(Real x, Real w, Real lower, Real upper
     return may_move ? fabs(w) : Real(0);
 }
 
+/// How much the linear penalty of x is above its minimum within the bounds.
+template <class Real>
+__device__ __forceinline__ Real room(Real penalty, Real x, Real lower, Real upper) {
+    return penalty == 0 ? Real(0) : penalty * (x - (penalty > 0 ? lower : upper));
+}
+
 /// x minus the bound next to it; 0 if there is no finite one.
 template <class Real>
 __device__ __forceinline__ Real from_bound(Real x, Real lower, Real upper) {
