@@ -324,7 +324,8 @@ struct GramSystem {
         status = converged;
         nit = n_updates = n_downdates = inverse.length = 0;
         if (options.has_bounds()) {
-            for (int j = 0; j < options.n; ++j) place(j, 0, clipped(0.0, at.lower[j], at.upper[j]));
+            for (int j = 0; j < options.n; ++j)
+                place(j, 0, first_rest(at.norm[j], penalty(j), at.lower[j], at.upper[j]));
             magnitude += size();
         }
         return true;

@@ -323,7 +323,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
             const Interval<T> bounds = bounds_of(j);
             at.state[j] = resting;
-            at.x[j] = clipped(T(0), bounds.lower, bounds.upper);
+            at.x[j] = first_rest(at.norm[j], penalty(j), bounds.lower, bounds.upper);
         }
 #pragma unroll 1
         for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x)

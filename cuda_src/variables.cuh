@@ -85,6 +85,15 @@ __device__ __forceinline__ Real clipped(Real x, Real lower, Real upper) {
     return x > lower ? (x < upper ? x : upper) : lower;
 }
 
+/// Where a variable rests at first: at the feasible value next to 0. If its column is zero, at the
+/// bound where its penalty is least.
+template <class Real>
+__device__ __forceinline__ Real first_rest(Real norm, Real penalty, Real lower, Real upper) {
+    const Real cheapest = penalty > 0 ? lower : upper;
+    const bool is_idle = norm == 0 && penalty != 0 && fabs(cheapest) < Floating<Real>::infinity();
+    return is_idle ? cheapest : clipped(Real(0), lower, upper);
+}
+
 /// The bound next to x; 0 if both are infinite.
 template <class Real>
 __device__ __forceinline__ Real nearest_bound(Real x, Real lower, Real upper) {
