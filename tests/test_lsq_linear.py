@@ -38,7 +38,7 @@ def solve(backend: Any, given: Bounded, **options: Any) -> Any:
     )
 
 
-def may_stay_unsolved(backend: Any, given: Bounded, method: str) -> Array:
+def may_stay_unsolved(backend: Any, given: Bounded, method: str) -> Any:
     """Mask of systems that may get status 3: a penalty on columns that are dependent.
 
     ``"auto"`` on the CPU solves them, too.

@@ -132,8 +132,8 @@ class Problem(NamedTuple):
             found.append((self.weights == 0).all(axis=-1))
         if not found:
             return None
-        mask = functools.reduce(operator.or_, found)
-        return namespace(self.A).broadcast_to(mask, self.batch)
+        xp, mask = namespace(self.A), functools.reduce(operator.or_, found)
+        return xp.broadcast_to(xp.asarray(mask), self.batch)
 
     def _total(self, bound: Option) -> tuple[Option, Option]:
         """The sum of the bounds of all variables, and its rounding error."""
