@@ -125,7 +125,7 @@ def least_squares(G: Array, c: Array) -> tuple[Array, Array, Array]:
     null = xp.where(xp.abs(null) > least * largest(along), null, 0)
     linear = -xp.matmul(vectors, null[..., None])[..., 0] / scale
     usable = finite & (values >= -least).all(axis=-1)[..., None, None]
-    A = xp.where(usable, A, xp.nan)
+    A = xp.where(usable, A, math.nan)
     return A.astype(dtype, copy=False), b.astype(dtype, copy=False), linear
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ def covariance(given: dict[str, Any], x: Array, rnorm: Array, variance: Any) -> 
     free = (x > given["lower"]) & (x < given["upper"])
     if variance is None:
         variance = default_variance(given, free, rnorm)
-    variance = xp.where(xp.isnan(rnorm), xp.nan, xp.asarray(variance))
+    variance = xp.where(xp.isnan(rnorm), math.nan, xp.asarray(variance))
     size, gram = scaled_gram(given)
     row = None if given["sum_to"] is None else least(size) / size
     H = inverse_of_free(gram, free, row)
@@ -41,7 +42,7 @@ def default_variance(given: dict[str, Any], free: Array, rnorm: Array) -> Any:
     freedom = given["b"].shape[-1] - fitted
     positive = freedom > 0
     square = xp.asarray(rnorm, np.float64) ** 2
-    return xp.where(positive, square / xp.where(positive, freedom, 1), xp.nan)
+    return xp.where(positive, square / xp.where(positive, freedom, 1), math.nan)
 
 
 def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
@@ -83,7 +84,7 @@ def inverse_of_free(gram: Array, free: Array, row: Array | None) -> Array:
     values, vectors = xp.linalg.eigh(gram)
     limit = SINGULAR * n * np.finfo(np.float64).eps
     largest = values.max(axis=-1, initial=0, keepdims=True)
-    inverse = xp.where(values > limit * largest, 1 / nonzero(values), xp.nan)
+    inverse = xp.where(values > limit * largest, 1 / nonzero(values), math.nan)
     H = xp.matmul(vectors * inverse[..., None, :], xp.swapaxes(vectors, -1, -2))
     H = H / root[..., :, None] / root[..., None, :]
     if row is not None:

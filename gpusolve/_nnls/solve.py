@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .._device.arrays import as_array, namespace, unwrapped
@@ -60,7 +61,7 @@ def without_infeasible(problem: Problem, solution: Solution) -> Solution:
         return solution
     mask = mask & (solution.status != NOT_FINITE)
     reals = {
-        name: xp.where(mask.reshape(mask.shape + (1,) * axes), xp.nan, array)
+        name: xp.where(mask.reshape(mask.shape + (1,) * axes), math.nan, array)
         for name, axes in (("x", 1), ("rnorm", 0), ("dual", 1), ("kkt", 0))
         for array in (getattr(solution, name),)
     }
