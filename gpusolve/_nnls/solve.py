@@ -42,10 +42,11 @@ def solve(
     problem: Problem, target: Device | None, method: str, labels: Labels | None = None
 ) -> NNLSResult:
     """Solve every system on the current device, or on the CPU if `target` is None."""
+    given = problem._replace(sum_to=problem.sum_to if problem.shape[1] else None)
     if target is None:
-        solution = cpu.nnls(problem, method)
+        solution = cpu.nnls(given, method)
     else:
-        solution = device.nnls(problem, target, method)
+        solution = device.nnls(given, target, method)
     solution = without_infeasible(problem, solution)
     fields = {
         name: label(labels, unwrapped(field), name, *OF_VARIABLES.get(name, ()))
