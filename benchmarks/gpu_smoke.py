@@ -615,6 +615,40 @@ def nnls_problems() -> Iterator[tuple[str, Maker]]:
         yield f"nnls, {name} of the paper", partial(nnls_of_the_paper, name)
 
 
+def bounded_problems() -> Iterator[tuple[str, Maker]]:
+    for method in ("auto", "gram", "qr"):
+        yield f"lsq_linear, {method}", partial(lsq_linear, method)
+    yield "bounded_qp", bounded_qp
+
+
+def lsq_linear(method: str, settings: Settings) -> Call:
+    """Free and bounded variables, weights, and a fixed sum."""
+
+    def solve(A: Array, b: Array, lower: Array, upper: Array, weights: Array) -> Any:
+        result = gpusolve.lsq_linear(
+            A, b, (lower, upper), weights=weights, sum_to=0.5, method=method
+        )
+        return result.x, result.rnorm, result.status
+
+    A, b = systems_of(5, 30, 12)
+    lower, upper = np.full(12, -0.1), np.full(12, 0.4)
+    lower[:2], upper[1:4] = -np.inf, np.inf
+    weights = positive(b.shape)
+    return Call(solve, (A, b, lower, upper, weights), {}, None, 1e-8)
+
+
+def bounded_qp(settings: Settings) -> Call:
+    def solve(G: Array, c: Array) -> Any:
+        result = gpusolve.bounded_qp(G, c)
+        return result.x, result.status
+
+    A, b = systems_of(5, 30, 12)
+    transposed = A.swapaxes(-1, -2)
+    return Call(
+        solve, (transposed @ A, (transposed @ b[..., None])[..., 0]), {}, None, 1e-6
+    )
+
+
 def positive(shape: tuple[int, ...]) -> Array:
     return random().random(shape)
 
@@ -854,6 +888,7 @@ def checks() -> list[Check]:
     """All checks in the order in which they run: the solvers before the blocks."""
     made = [
         *nnls_problems(),
+        *bounded_problems(),
         *scans(),
         *boosted_models(),
         *reductions(),

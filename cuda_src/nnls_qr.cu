@@ -319,6 +319,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
         dependent = caution * dependent_units * Floating<T>::epsilon;
         multiplier = 0;
         nit = n_updates = n_downdates = 0;
+        if constexpr (general) __syncthreads();
 #pragma unroll 1
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
             const Interval<T> bounds = bounds_of(j);

@@ -195,18 +195,20 @@ def validate(
         "sum_to": None if sum_to is None else _sum(A, sum_to),
         "weights": None if weights is None else _weights(A, weights),
     }
-    axes = {"sum_to": 0}
-    shapes = {of_A: A.shape[:-2], of_b: b.shape[:-1]}
-    if start is not None:
-        shapes["warm_start"] = start.shape[:-1]
-    for name, option in options.items():
-        if option is not None and not isinstance(option, float):
-            shapes[name] = option.shape[: option.ndim - axes.get(name, 1)]
+    named = {of_A: A, of_b: b, "warm_start": start, **options}
+    core = {of_A: 2, "sum_to": 0}
+    shapes = {
+        name: array.shape
+        for name, array in named.items()
+        if array is not None and not isinstance(array, float)
+    }
     try:
-        batch = broadcast_shapes(*shapes.values())
+        batch = broadcast_shapes(
+            *[shape[: len(shape) - core.get(name, 1)] for name, shape in shapes.items()]
+        )
     except ValueError as error:
-        named = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise ValueError(f"batch axes must broadcast, got {named}") from error
+        found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"batch axes must broadcast, got shapes {found}") from error
     return Problem(
         A,
         b,
