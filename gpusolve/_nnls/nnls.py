@@ -43,8 +43,8 @@ def nnls(
         ``A^T A`` does not fit into memory.
     weights : (..., m) array_like, optional
         Weights of the squared residuals, such as inverse variances; non-negative. A
-        row of weight 0 has no effect, but must be finite. A shared matrix is not copied
-        for each system.
+        row of weight 0 has no effect, but must be finite. For weights that differ
+        between systems, weighted matrices are made for a part of the batch at a time.
     sum_to : float or (...,) array_like, optional
         The sum of x, if it is fixed, as for abundances that add up to one. A system
         with a negative sum has no solution, and so status 4.
@@ -88,7 +88,9 @@ def nnls(
     For ``"qr"``, a column is dependent on the passive columns if its part orthogonal to
     them has a norm of at most ``4 eps (|a_j| + sum_k |a_k c_k|)``, where c are the
     coefficients of its projection. A part that small may be pure rounding error. For
-    ``"gram"``, the limit is ``1e-6 |a_j|``.
+    ``"gram"``, the limit is ``1e-6 |a_j|``. Where a penalty falls along a dependence of
+    columns, ``"auto"`` on the CPU moves x along it; by ``"qr"``, and on a GPU, such a
+    system may end with status 3.
 
     If `A` or `b` is a pandas DataFrame or Series, or an xarray DataArray, the results
     are such objects, with the names of the variables (the columns of A) and of the
