@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 from benchmark_runs import number, report, tables
 
-from benchmarks import sparse, sparse_matrices
+from benchmarks import sparse_matrices, sparse_products
 from benchmarks.harness import Machine, wall_clock
 
 KINDS = ["uniform", "banded", "power law", "one heavy row"]
@@ -19,7 +19,7 @@ KINDS = ["uniform", "banded", "power law", "one heavy row"]
 def test_emulator_report_is_printed_and_written(tmp_path: Path) -> None:
     written = tmp_path / "made" / "sparse.md"
     options = ("--emulate", "--sizes", "100", "--longer", "30", "--repeats", "1")
-    printed = report("sparse.py", *options, "--output", str(written))
+    printed = report("sparse_products.py", *options, "--output", str(written))
     assert written.read_text() == printed
     assert "no figure here says anything about a GPU" in printed.split("\n\n")[1]
     multiply, lengths, spmv = tables(printed)
@@ -37,7 +37,7 @@ def test_emulator_report_is_printed_and_written(tmp_path: Path) -> None:
 
 def test_cpu_report_has_all_sizes_in_order() -> None:
     options = ("--sizes", "1e3", "100", "--longer", "100", "--repeats", "1")
-    printed = report("sparse.py", "--cpu", *options)
+    printed = report("sparse_products.py", "--cpu", *options)
     assert "CPU path: **no figure here says anything about a GPU" in printed
     multiply, lengths, spmv = tables(printed)
     assert lengths[0] == ["ratio", "shorter", "gpusolve µs", "SciPy µs"]
@@ -51,13 +51,13 @@ def test_gpu_tables_have_columns_for_cupy(monkeypatch: pytest.MonkeyPatch) -> No
     """Without a GPU: SciPy is imported in the place of CuPy's sparse matrices."""
     monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", scipy.sparse)
     machine = Machine("cuda", np, wall_clock, 1)
-    monkeypatch.setitem(sparse.MOST_COMPARISONS, "cuda", 10**5)
+    monkeypatch.setitem(sparse_products.MOST_COMPARISONS, "cuda", 10**5)
     multiply, lengths, spmv = (
         tables("\n".join(lines))[0]
         for lines in (
-            sparse.multiply_table(machine, [100, 1000]),
-            sparse.crossover_table(machine, 100),
-            sparse.spmv_table(machine, [100]),
+            sparse_products.multiply_table(machine, [100, 1000]),
+            sparse_products.crossover_table(machine, 100),
+            sparse_products.spmv_table(machine, [100]),
         )
     )
     assert multiply[0][-2:] == lengths[0][-2:] == ["CuPy µs", "SciPy µs"]
@@ -99,15 +99,17 @@ def test_row_lengths_match_the_kind() -> None:
 
 def test_bytes_moved() -> None:
     A, B = (scipy.sparse.coo_array(one) for one in ([[1, 2, 0]], [[0, 3, 4]]))
-    assert sparse.pair(A, B).bytes_moved == 12 * (2 + 2) + 12 * 1
-    assert sparse.Product(A.tocsr(), np.ones(3)).bytes_moved == 8 * 2 + 4 * (2 + 3 + 1)
+    assert sparse_products.pair(A, B).bytes_moved == 12 * (2 + 2) + 12 * 1
+    assert sparse_products.Product(A.tocsr(), np.ones(3)).bytes_moved == 8 * 2 + 4 * (
+        2 + 3 + 1
+    )
 
 
 def test_check_rejects_a_different_product() -> None:
     A = scipy.sparse.coo_array([[1, 2]])
-    sparse.check("right", A, A.tocsr())
+    sparse_products.check("right", A, A.tocsr())
     with pytest.raises(RuntimeError, match="wrong does not agree with SciPy"):
-        sparse.check("wrong", A, 2 * A.tocsr())
+        sparse_products.check("wrong", A, 2 * A.tocsr())
 
 
 @pytest.mark.parametrize(
@@ -124,4 +126,4 @@ def test_crossover_of_merge_and_gallop(gallop: list[float], found: str) -> None:
         (ratio, {"merge": 1.0, "gallop": seconds})
         for ratio, seconds in zip((1, 2, 4, 8), gallop, strict=True)
     ]
-    assert f'"gallop" is {found};' in sparse.crossover(measured)
+    assert f'"gallop" is {found};' in sparse_products.crossover(measured)

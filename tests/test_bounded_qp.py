@@ -231,7 +231,7 @@ def test_empty(backend: Any, shape: tuple[int, ...]) -> None:
         (np.eye(3), np.ones(3), {"bounds": (1, 0)}, "bounds must have lower <= upper"),
         (np.eye(3), np.ones(3), {"warm_start": np.ones(2)}, "warm_start must have"),
         (np.eye(3), np.ones(3), {"method": "lp"}, "method must be one of"),
-        (np.ones((2, 3, 3)), np.ones((4, 3)), {}, "broadcast, got G .*, c "),
+        (np.ones((2, 3, 3)), np.ones((4, 3)), {}, "broadcast, got shapes G .*, c "),
     ],
 )
 def test_wrong_arguments(

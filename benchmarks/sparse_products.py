@@ -1,8 +1,8 @@
 """Time the sparse products, and SciPy, CuPy and cuSPARSE.
 
-    python benchmarks/sparse.py --output FILE   # on a GPU if there is one
-    python benchmarks/sparse.py --emulate       # the kernels on the CPU, at toy size
-    python benchmarks/sparse.py --cpu           # the NumPy path
+    python benchmarks/sparse_products.py --output FILE  # on a GPU if there is one
+    python benchmarks/sparse_products.py --emulate      # the kernels, at toy size
+    python benchmarks/sparse_products.py --cpu          # the NumPy path
 
 Element-wise products of two matrices of one kind, by every method; then of one matrix
 and shorter and shorter ones, to find the ratio of lengths from which "gallop" is faster
