@@ -15,7 +15,7 @@ from .result import NNLSResult
 from .solve import check_method, solve
 
 NULL = 8.0
-"""Eigenvalues of at most this number times ``n eps`` of the largest count as zero."""
+"""Eigenvalues of at most this number times ``n eps`` of their sum count as zero."""
 
 
 def bounded_qp(
@@ -100,7 +100,8 @@ def bounded_qp(
 def symmetric(G: Array) -> Array:
     """The symmetric matrices of the lower triangles."""
     xp = namespace(G)
-    return xp.tril(G) + xp.swapaxes(xp.tril(G, -1), -1, -2)
+    index = xp.arange(G.shape[-1])
+    return xp.where(index[:, None] >= index, G, xp.swapaxes(G, -1, -2))
 
 
 def least_squares(G: Array, c: Array) -> tuple[Array, Array, Array]:
@@ -115,20 +116,20 @@ def least_squares(G: Array, c: Array) -> tuple[Array, Array, Array]:
     diagonal = xp.abs(xp.diagonal(G, axis1=-2, axis2=-1))
     scale = 1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1))
     values, vectors = xp.linalg.eigh(scale[..., :, None] * G * scale[..., None, :])
-    least = NULL * n * np.finfo(dtype).eps * largest(values)
+    least = NULL * n * np.finfo(dtype).eps * size(values)
     positive = values > least
     root = xp.sqrt(xp.where(positive, values, 0))
     along = xp.matmul((c * scale)[..., None, :], vectors)[..., 0, :]
     A = xp.swapaxes(vectors, -1, -2) * root[..., :, None] / scale[..., None, :]
     b = xp.where(positive, along / xp.where(positive, root, 1), 0)
     null = xp.where(positive, 0, along)
-    null = xp.where(xp.abs(null) > least * largest(along), null, 0)
+    null = xp.where(xp.abs(null) > least * size(along), null, 0)
     linear = -xp.matmul(vectors, null[..., None])[..., 0] / scale
     usable = finite & (values >= -least).all(axis=-1)[..., None, None]
     A = xp.where(usable, A, math.nan)
     return A.astype(dtype, copy=False), b.astype(dtype, copy=False), linear
 
 
-def largest(values: Array) -> Array:
-    """The largest magnitude along the last axis, which is kept."""
-    return namespace(values).abs(values).max(axis=-1, initial=0, keepdims=True)
+def size(values: Array) -> Array:
+    """The sum of magnitudes along the last axis, which is kept."""
+    return namespace(values).abs(values).sum(axis=-1, keepdims=True)

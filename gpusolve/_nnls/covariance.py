@@ -27,7 +27,7 @@ def covariance(given: dict[str, Any], x: Array, rnorm: Array, variance: Any) -> 
         variance = default_variance(given, free, rnorm)
     variance = xp.where(xp.isnan(rnorm), math.nan, xp.asarray(variance))
     size, gram = scaled_gram(given)
-    row = None if given["sum_to"] is None else least(size) / size
+    row = None if given["sum_to"] is None else unit_sum(1 / size)
     H = inverse_of_free(gram, free, row)
     H = H * (variance[..., None, None] / (size[..., :, None] * size[..., None, :]))
     return H.astype(x.dtype, copy=False)
@@ -55,7 +55,7 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
         diagonal = xp.diagonal(A, axis1=-2, axis2=-1)
         size = nonzero(xp.sqrt(xp.maximum(diagonal, 0)))
         return size, A / size[..., :, None] / size[..., None, :]
-    size = nonzero(xp.abs(A).max(axis=-2, initial=0))
+    size = nonzero(xp.abs(A).sum(axis=-2))
     A, weights = A / size[..., None, :], given["weights"]
     if weights is None:
         gram = xp.matmul(xp.swapaxes(A, -1, -2), A)
@@ -83,8 +83,8 @@ def inverse_of_free(gram: Array, free: Array, row: Array | None) -> Array:
     gram = xp.where(both & finite, gram, 0) + xp.eye(n) * ~free[..., None, :]
     values, vectors = xp.linalg.eigh(gram)
     limit = SINGULAR * n * np.finfo(np.float64).eps
-    largest = values.max(axis=-1, initial=0, keepdims=True)
-    inverse = xp.where(values > limit * largest, 1 / nonzero(values), math.nan)
+    total = xp.abs(values).sum(axis=-1, keepdims=True)
+    inverse = xp.where(values > limit * total, 1 / nonzero(values), math.nan)
     H = xp.matmul(vectors * inverse[..., None, :], xp.swapaxes(vectors, -1, -2))
     H = H / root[..., :, None] / root[..., None, :]
     if row is not None:
@@ -100,6 +100,6 @@ def nonzero(values: Array) -> Array:
     return namespace(values).where(values == 0, 1, values)
 
 
-def least(values: Array) -> Array:
-    """The least value along the last axis, which is kept."""
-    return values.min(axis=-1, initial=np.inf, keepdims=True)
+def unit_sum(values: Array) -> Array:
+    """The values, divided by their sum."""
+    return values / values.sum(axis=-1, keepdims=True)

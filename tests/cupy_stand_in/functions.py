@@ -125,6 +125,14 @@ def broadcast_to(array: ndarray, shape: Any) -> ndarray:
     return view_of(array, np.broadcast_to(array._host, shape))
 
 
+def swapaxes(a: ndarray, axis1: int, axis2: int) -> ndarray:
+    return view_of(a, np.swapaxes(a._host, axis1, axis2))
+
+
+def diagonal(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray:
+    return view_of(a, np.diagonal(a._host, offset, axis1, axis2))
+
+
 def moveaxis(a: ndarray, source: Any, destination: Any) -> ndarray:
     return view_of(a, np.moveaxis(a._host, source, destination))
 
@@ -169,7 +177,8 @@ def _binary(function: Callable[..., Any]) -> Any:
 
 
 maximum, minimum = _binary(np.maximum), _binary(np.minimum)
-isfinite, rint = _unary(np.isfinite), _unary(np.rint)
+isfinite, isnan, rint = _unary(np.isfinite), _unary(np.isnan), _unary(np.rint)
+abs = _unary(np.abs)
 exp, log, sqrt = _unary(np.exp), _unary(np.log), _unary(np.sqrt)
 
 
@@ -253,6 +262,7 @@ def matmul(
 
 
 __all__ = [
+    "abs",
     "arange",
     "argsort",
     "asarray",
@@ -260,6 +270,7 @@ __all__ = [
     "broadcast_to",
     "clip",
     "concatenate",
+    "diagonal",
     "diff",
     "empty",
     "exp",
@@ -268,6 +279,7 @@ __all__ = [
     "from_dlpack",
     "full",
     "isfinite",
+    "isnan",
     "lexsort",
     "log",
     "matmul",
@@ -280,6 +292,7 @@ __all__ = [
     "searchsorted",
     "sqrt",
     "stack",
+    "swapaxes",
     "unpackbits",
     "where",
     "zeros",
