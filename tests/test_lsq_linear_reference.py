@@ -51,7 +51,7 @@ def test_bounds_agree_with_scipy(
     left = p.b - p.A[:, ~apart] @ p.lower[~apart]
     bounds = (p.lower[apart], p.upper[apart])
     expected = lsq_linear(p.A[:, apart], left, bounds, method="bvls", tol=1e-14)
-    assert found.rnorm**2 / 2 == pytest.approx(expected.cost, rel=1e-9, abs=1e-12)
+    assert found.rnorm**2 / 2 <= expected.cost * (1 + 1e-9) + 1e-12
 
 
 @pytest.mark.parametrize("kind", ["box", "mixed", "free"])

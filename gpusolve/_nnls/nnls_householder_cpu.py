@@ -134,8 +134,9 @@ def nearest_bound(x: Array, lower: Array, upper: Array) -> Array:
 class HouseholderBatch:
     """The active-set method for a batch of scaled systems.
 
-    Systems with the same number of passive variables make a pass together. Therefore
-    the bits of a solution do not depend on the other systems.
+    Systems with the same number of passive variables make a pass together. Therefore a
+    solution does not depend on the other systems, but for rounding: where an array
+    begins may change the order of sums in BLAS.
 
     Attributes
     ----------
