@@ -200,10 +200,13 @@ def violation(x: Array, of: Options) -> float:
 
     The gradient of a variable that may increase must not exceed that of a variable that
     may decrease; without a fixed sum, it must not exceed 0 either. The violation is
-    relative to the terms that cancel.
+    relative to the terms that cancel. A variable is at a bound if it is there up to
+    rounding of the largest one.
     """
     assert (of["lower"] <= x).all()
     assert (x <= of["upper"]).all()
+    for bound in (of["lower"], of["upper"]):
+        x = np.where(np.abs(x - bound) <= EPS * np.abs(x).max(initial=0), bound, x)
     A, b, x, l1, l2 = (
         np.asarray(v, np.longdouble) for v in (of["A"], of["b"], x, of["l1"], of["l2"])
     )
