@@ -200,13 +200,10 @@ def violation(x: Array, of: Options) -> float:
 
     The gradient of a variable that may increase must not exceed that of a variable that
     may decrease; without a fixed sum, it must not exceed 0 either. The violation is
-    relative to the terms that cancel. A variable is at a bound if it is there up to
-    rounding of the largest one.
+    relative to the terms that cancel, and to rounding of the largest variable.
     """
     assert (of["lower"] <= x).all()
     assert (x <= of["upper"]).all()
-    for bound in (of["lower"], of["upper"]):
-        x = np.where(np.abs(x - bound) <= EPS * np.abs(x).max(initial=0), bound, x)
     A, b, x, l1, l2 = (
         np.asarray(v, np.longdouble) for v in (of["A"], of["b"], x, of["l1"], of["l2"])
     )
@@ -224,6 +221,7 @@ def violation(x: Array, of: Options) -> float:
         may_rise[-1] = may_fall[-1] = False
     w = np.append(w, 0)
     terms = norm.max() * (np.sqrt(b @ b) + norm @ np.abs(x)) + np.abs(l1).max()
+    terms = terms + EPS * norm.max() ** 2 * np.abs(x).max()
     rise = np.max(w[may_rise], initial=-np.inf) - np.min(w[may_fall], initial=np.inf)
     return float(max(rise, 0) / terms) if terms else 0.0
 
