@@ -135,27 +135,44 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions& opti
 
 // ---- large matrices: scaled copies in global memory -----------------------------------
 
-constexpr int scale_tile = 32, scale_warps = 8;
+/// The columns of a matrix that a block scales: one for each of its warps. Shared memory holds
+/// `held` rows of them; the matrix is read once if these are all rows, and twice otherwise.
+constexpr int scaled_columns = 8;
 
-/// use(q, i, value) for every entry (i, j) of 32 columns, where j is `first_column` plus the index
-/// of the warp plus q times the number of warps; the lanes of a warp have neighbouring rows.
-template <class T, class Use>
-__device__ void for_each_entry(GivenMatrix<T> given, int m, int n, int first_column, Use use) {
-    __shared__ double tile[scale_tile][scale_tile + 1];
-    const bool by_rows = given.column_stride < given.row_stride;
-    for (int first = 0; first < m; first += scale_tile) {
-        for (int across = warp_index(); across < scale_tile; across += scale_warps) {
-            const int row = by_rows ? across : lane_index();
-            const int column = by_rows ? lane_index() : across;
-            const int i = first + row, j = first_column + column;
-            if (i < m && j < n) tile[row][column] = given(i, j);
-        }
-        __syncthreads();
-        for (int q = 0; q < scale_tile / scale_warps; ++q) {
-            const int column = warp_index() + scale_warps * q;
-            if (first + lane_index() < m && first_column + column < n)
-                use(q, first + lane_index(), tile[lane_index()][column]);
-        }
-        __syncthreads();
+template <class T>
+struct HeldColumns {
+    GivenMatrix<T> given;
+    int m, n, first_column, held;
+
+    /// Distance of the columns in shared memory: 2 more than a multiple of 16, so that two rows of
+    /// eight columns are in different banks.
+    __device__ int leading() const { return (held + 15) / 16 * 16 + 2; }
+
+    /// Copy `count` rows from `first` on. Neighbouring lanes read neighbours.
+    __device__ void load(double* columns, int first, int count) const {
+        const bool by_rows = given.column_stride < given.row_stride;
+        const int q = by_rows ? threadIdx.x % scaled_columns : warp_index();
+        const int start = by_rows ? threadIdx.x / scaled_columns : lane_index();
+        if (first_column + q >= n) return;
+        for (int i = start; i < count; i += warp_threads)
+            columns[leading() * q + i] = given(first + i, first_column + q);
     }
-}
+
+    /// use(i, value) for all rows i of the column of this warp. If `again`, the rows that are held
+    /// are the last ones that were used.
+    template <class Use>
+    __device__ void for_each_row(bool again, Use use) const {
+        double* columns = reinterpret_cast<double*>(dynamic_shared_memory());
+        const double* column = columns + leading() * warp_index();
+        for (int first = 0; first < m; first += held) {
+            const int count = min(held, m - first);
+            if (!again || held < m) {
+                __syncthreads();
+                load(columns, first, count);
+                __syncthreads();
+            }
+            if (first_column + warp_index() >= n) continue;
+            for (int i = lane_index(); i < count; i += warp_threads) use(first + i, column[i]);
+        }
+    }
+};

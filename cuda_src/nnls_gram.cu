@@ -906,19 +906,19 @@ struct GramSystem {
 /// Write the scaled columns of each matrix, one after another, and their scales and norms. A column
 /// has room for `height` entries. The scale takes account of the l2 penalty.
 ///
-/// A block has 32 columns of one matrix, which it reads twice.
+/// A warp scales a column. Its block holds `held` rows in shared memory.
 template <class T>
-__global__ void __launch_bounds__(scale_warps* warp_threads)
+__global__ void __launch_bounds__(scaled_columns* warp_threads)
     scale_columns(const T* A, const long long* A_offset, long long A_stride, long long row_stride,
                   long long column_stride, const T* root_weight, const long long* weight_offset,
                   long long weight_batch_stride, long long weight_stride, const double* options,
                   const long long* options_offset, long long options_stride, double root_l2,
-                  long long first_matrix, int m, int n, int height, double* columns, double* norm,
-                  double* column_scale) {
-    constexpr int columns_of_warp = scale_tile / scale_warps;
-    const int tiles = (n + scale_tile - 1) / scale_tile;
-    const long long matrix = blockIdx.x / tiles;
-    const int first_column = blockIdx.x % tiles * scale_tile;
+                  long long first_matrix, int m, int n, int height, int held, double* columns,
+                  double* norm, double* column_scale) {
+    const int blocks = (n + scaled_columns - 1) / scaled_columns;
+    const long long matrix = blockIdx.x / blocks;
+    const int first_column = blockIdx.x % blocks * scaled_columns;
+    const int j = first_column + warp_index();
     const long long which = first_matrix + matrix;
     const GivenMatrix<T> given{A + BatchOffsets{A_offset, A_stride}[which], row_stride,
                                column_stride,
@@ -926,29 +926,25 @@ __global__ void __launch_bounds__(scale_warps* warp_threads)
                                    BatchOffsets{weight_offset, weight_batch_stride}[which])};
     const Variables variables = Variables{options, n, 0, 0, 0, root_l2, 0}.from(
         BatchOffsets{options_offset, options_stride}[which]);
-    double scale[columns_of_warp], squares[columns_of_warp];
-    for (int q = 0; q < columns_of_warp; ++q) {
-        const int j = first_column + warp_index() + scale_warps * q;
-        scale[q] = j < n ? variables.root_l2(j) : 0;
-        squares[q] = 0;
-    }
-    for_each_entry(given, m, n, first_column, [&](int q, int, double value) {
-        scale[q] = MaxMagnitude<double>()(scale[q], magnitude(value));
+    const HeldColumns<T> rows{given, m, n, first_column, held};
+    double largest = 0, squares = 0;
+    rows.for_each_row(false, [&](int, double value) {
+        largest = MaxMagnitude<double>()(largest, magnitude(value));
     });
-    for (int q = 0; q < columns_of_warp; ++q)
-        scale[q] = scale_of(warp_reduce(scale[q], MaxMagnitude<double>()));
-    const long long first = matrix * n + first_column + warp_index();
-    for_each_entry(given, m, n, first_column, [&](int q, int i, double value) {
-        const double scaled = scaled_by(value, scale[q]);
-        columns[(first + scale_warps * q) * height + i] = scaled;
-        squares[q] += scaled * scaled;
+    const bool exists = j < n;
+    const double penalty = exists ? variables.root_l2(j) : 0;
+    largest = MaxMagnitude<double>()(penalty, warp_reduce(largest, MaxMagnitude<double>()));
+    const double scale = scale_of(largest);
+    double* scaled = columns + (matrix * n + j) * height;
+    rows.for_each_row(true, [&](int i, double value) {
+        value = scaled_by(value, scale);
+        scaled[i] = value;
+        squares += value * value;
     });
-    for (int q = 0; q < columns_of_warp; ++q) {
-        const double sum = warp_reduce(squares[q], Add<double>());
-        if (lane_index() == 0 && first_column + warp_index() + scale_warps * q < n) {
-            norm[first + scale_warps * q] = norm_of(sum, scale[q]);
-            column_scale[first + scale_warps * q] = scale[q];
-        }
+    squares = warp_reduce(squares, Add<double>());
+    if (exists && lane_index() == 0) {
+        norm[matrix * n + j] = norm_of(squares, scale);
+        column_scale[matrix * n + j] = scale;
     }
 }
 

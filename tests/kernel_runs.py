@@ -282,8 +282,14 @@ def nnls_in_attempts() -> None:
 def by_gram(
     team: Team, *args: Any, solver: Callable[..., Any] = gpusolve.nnls, **options: Any
 ) -> Any:
-    """The result of the Gram method on the emulator, by this team."""
-    with mock.patch.object(nnls_gram_kernel, "teams_for", return_value=[team]):
+    """The result of the Gram method on the emulator, by this team.
+
+    Shared memory holds 32 rows of the columns that are scaled.
+    """
+    with (
+        mock.patch.object(nnls_gram_kernel, "teams_for", return_value=[team]),
+        mock.patch.object(nnls_gram_kernel, "HELD_ROWS", 32),
+    ):
         return on_emulator(solver, *args, method="gram", **options)
 
 

@@ -30,8 +30,10 @@ ALIGNMENT = 16
 """Alignment in bytes of the arrays of a team; the bytes of one value of a reduction."""
 STATIC_SHARED_MEMORY = 2048
 """Upper bound on the bytes of the kernel's static shared memory."""
-SCALE_TILE, SCALE_THREADS = 32, 256
-"""Columns and threads of a block of ``scale_columns``."""
+SCALED_COLUMNS = 8
+"""Columns of a block of ``scale_columns``, and its warps."""
+HELD_ROWS = 1024
+"""The most rows of these columns in shared memory."""
 
 
 class Team(NamedTuple):
@@ -224,9 +226,10 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     column_scale = device.empty((matrices, n), np.float64)
     instances = (f"scale_columns<{CUDA_TYPES[problem.dtype]}>",)
     (kernel,) = device.kernels("nnls_gram", instances)
+    held = min(m, rows_in_shared_memory(device.shared_memory_per_block))
     kernel(
-        (matrices * ceil_div(n, SCALE_TILE),),
-        (SCALE_THREADS,),
+        (matrices * ceil_div(n, SCALED_COLUMNS),),
+        (WARP * SCALED_COLUMNS,),
         (
             inputs.A,
             *A_offset,
@@ -241,15 +244,23 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
             np.int32(m),
             np.int32(n),
             np.int32(height),
+            np.int32(held),
             columns,
             norm,
             column_scale,
         ),
+        shared_mem=8 * SCALED_COLUMNS * (round_up(held, WARP // 2) + 2),
     )
     if problem.has_sum:
         add_sum_row(columns, norm, column_scale)
     G = xp.matmul(columns, columns.swapaxes(-1, -2))
     return ScaledMatrices(columns, G, norm, column_scale, which, np.int64(own))
+
+
+def rows_in_shared_memory(limit: int) -> int:
+    """The most rows that a block of ``scale_columns`` holds: some for each lane."""
+    rows = limit // (8 * SCALED_COLUMNS) - 2
+    return min(HELD_ROWS, max(WARP, rows // WARP * WARP))
 
 
 def largest_penalties(options: Options) -> Options:
