@@ -36,7 +36,7 @@ from harness import (
 from threadpoolctl import threadpool_info
 
 import gpusolve
-from gpusolve._gemv.gemv import VARIANTS
+from gpusolve._gemv.gemv import PAPER_VARIANTS
 
 
 class Shape(NamedTuple):
@@ -190,7 +190,7 @@ variant is "auto". GB/s is the bytes of A, x and y, over the time of "auto"; "of
 is its ratio to the rate of a plain copy of A in the same run."""
 
 SECTIONS: dict[str, tuple[str, Callable[[Any], Iterator[Shape]], tuple[str, ...]]] = {
-    "figure": ("The paper's figure 4", figure_shapes, VARIANTS),
+    "figure": ("The paper's figure 4", figure_shapes, PAPER_VARIANTS),
     "short": ("Short results of long reductions", short_shapes, ()),
     "large": ("Large matrices", figure_shapes, ()),
 }

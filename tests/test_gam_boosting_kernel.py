@@ -10,6 +10,7 @@ import pytest
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._device.launch import ceil_div
+from gpusolve._gemv.gemv import VARIANTS
 from gpusolve.emulator import profile
 from gpusolve.gam import (
     BSplines,
@@ -150,3 +151,26 @@ def test_sums_over_rows_have_few_bank_conflicts(rng: np.random.Generator) -> Non
     # A row takes 0.7 for the moments, and 0.4 of the selected learner for the residual.
     assert stacked.shared_wavefronts <= 0.75 * rows + 0.4 * len(X)
     assert stacked.arrays["values"].sectors == stacked.arrays["values"].fewest_sectors
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_direct_takes_the_variants_of_gemv(
+    variant: str, rng: np.random.Generator
+) -> None:
+    """Every variant makes the same steps, by three products of its kernel in each."""
+    learners, y = some_learners(rng, rows=60), rng.random(60)
+    expected = boost(learners, y, steps=3, method="stacked")
+    with profile() as report:
+        found = boost(learners, y, steps=3, method="direct", gemv_variant=variant)
+    np.testing.assert_array_equal(found.selected, expected.selected)
+    np.testing.assert_allclose(found.updates, expected.updates, atol=1e-12)
+    launched = [k.launches for k in report.kernels if f"gemv_{variant}<" in k.name]
+    assert sum(launched) == 3 * 3
+
+
+@pytest.mark.parametrize("method", ["auto", "stacked", "gram"])
+def test_only_direct_takes_a_variant_of_gemv(
+    method: str, rng: np.random.Generator
+) -> None:
+    with pytest.raises(ValueError, match=r"gemv_variant must be one of \('auto',\)"):
+        boost(some_learners(rng), rng.random(300), method=method, gemv_variant="dots")

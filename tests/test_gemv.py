@@ -25,7 +25,7 @@ from gpusolve._gemv.gemv_kernel import Axpys, Dots
 
 Array = NDArray[Any]
 
-VARIANTS = ("auto", "naive", "threads_per_dot", "threads_per_row")
+VARIANTS = ("auto", "naive", "threads_per_dot", "threads_per_row", "dots", "axpys")
 DTYPES = ("float16", "float32", "float64")
 SHAPES = (
     (1, 1),
@@ -685,6 +685,14 @@ def test_few_columns_are_shared_by_few_threads(columns: int, lanes: int) -> None
     small = auto_shape(columns, 1000, transpose=True)
     assert isinstance(small, Axpys)
     assert small.lanes == WARP
+
+
+@pytest.mark.parametrize("variant", VARIANTS[1:])
+def test_a_variant_is_the_kernel_of_its_name(variant: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with gpusolve.emulator.profile() as report:
+        gpusolve.gemv(np.ones((40, 70)), np.ones(70), variant=variant)
+    assert report.kernels[0].name.startswith(f"gemv_{variant}<")
 
 
 @pytest.mark.parametrize("transpose", [False, True])

@@ -15,7 +15,8 @@ from .._device.arrays import (
 from .._device.kernels import current, device_of
 from . import gemv_kernel
 
-VARIANTS = ("naive", "threads_per_dot", "threads_per_row")
+PAPER_VARIANTS = ("naive", "threads_per_dot", "threads_per_row")
+VARIANTS = (*PAPER_VARIANTS, "dots", "axpys")
 
 
 def gemv(
@@ -38,13 +39,14 @@ def gemv(
         share is not copied.
     transpose : bool, optional
         Whether to multiply by the transpose of each matrix.
-    variant : {"auto", "naive", "threads_per_dot", "threads_per_row"}, optional
+    variant : {"auto", "naive", "threads_per_dot", "threads_per_row", "dots", "axpys"}
         The algorithm on a device. The paper [1]_ has three: one thread per row
         ("naive"); 16 threads of one block per row ("threads_per_dot"); up to 16 threads
         per row in different blocks, each with a segment of `x` in shared memory
-        ("threads_per_row"). In "auto", neighbouring threads read along the axis that is
-        contiguous in memory, and long reductions are split into chunks if the result is
-        short. A CPU uses one algorithm for all.
+        ("threads_per_row"). Two others split long reductions into chunks if the result
+        is short: neighbouring threads read along rows ("dots"), or along columns
+        ("axpys"). "auto", the default, is the one of these two that reads along the
+        axis that is contiguous in memory. A CPU uses one algorithm for all.
     out : array, optional
         The array for the result, of its shape and dtype, on the device of `A`. It may
         overlap `A` or `x`.

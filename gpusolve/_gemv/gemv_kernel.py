@@ -202,7 +202,8 @@ def gemv(
     x : (..., n) array
         Of the same dtype. Both broadcast against the batch; A is not copied.
     batch : tuple of int
-    variant : {"auto", "naive", "threads_per_dot", "threads_per_row"}
+    variant : str
+        A key of `VARIANTS`.
     out : (*batch, m) array, optional
         Of the same dtype.
     device : Device
@@ -354,9 +355,7 @@ def _threads_per_row(operands: Operands) -> Products:
 
 
 def _auto(operands: Operands) -> Products:
-    if by_dots(operands):
-        return _dots(operands, dots_of(operands))
-    return _axpys(operands, axpys_of(operands))
+    return _dots(operands) if by_dots(operands) else _axpys(operands)
 
 
 def by_dots(operands: Operands) -> bool:
@@ -426,7 +425,8 @@ def axpys_of(operands: Operands) -> Axpys:
     return Axpys(pack, steps, lanes, tiles, *chunks)
 
 
-def _dots(operands: Operands, shape: Dots) -> Products:
+def _dots(operands: Operands) -> Products:
+    shape = dots_of(operands)
     groups = ceil_div(operands.rows, shape.height)
     threads = shape.chunks * operands.systems * groups * shape.team
     return _products(
@@ -439,7 +439,8 @@ def _dots(operands: Operands, shape: Dots) -> Products:
     )
 
 
-def _axpys(operands: Operands, shape: Axpys) -> Products:
+def _axpys(operands: Operands) -> Products:
+    shape = axpys_of(operands)
     return _products(
         operands,
         axpys_instance(operands.dtype, _written_dtype(operands, shape), shape),
@@ -460,6 +461,8 @@ VARIANTS = {
     "naive": _naive,
     "threads_per_dot": _threads_per_dot,
     "threads_per_row": _threads_per_row,
+    "dots": _dots,
+    "axpys": _axpys,
 }
 
 

@@ -10,7 +10,11 @@ from .learners import Learners
 
 
 def boost(
-    learners: Learners, residual: Array, learning_rate: float, steps: int
+    learners: Learners,
+    residual: Array,
+    learning_rate: float,
+    steps: int,
+    gemv_variant: str,
 ) -> tuple[Array, Array, Array]:
     """Make the steps with dense design matrices, on the device of the learners.
 
@@ -32,9 +36,10 @@ def boost(
     risk = xp.zeros(steps + 1)
     risk[0] = residual @ learners.weighted(residual)
     for step in range(steps):
-        projected = gemv(X, learners.weighted(residual), transpose=True)
-        coefs = gemv(learners.inverse, projected)
-        fits = gemv(X, coefs)
+        weighted = learners.weighted(residual)
+        projected = gemv(X, weighted, transpose=True, variant=gemv_variant)
+        coefs = gemv(learners.inverse, projected, variant=gemv_variant)
+        fits = gemv(X, coefs, variant=gemv_variant)
         losses = learners.weighted((residual - fits) ** 2).sum(axis=1)
         best = losses.argmin()
         selected[step] = best

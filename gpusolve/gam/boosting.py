@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host, on_one_device
 from .._device.kernels import Device, current, device_of
 from .._device.threads import one_blas_thread
+from .._gemv.gemv import VARIANTS
 from . import _boosting_cpu, _boosting_direct, _boosting_kernel
 from ._gram_kernel import DOUBLE, gram_fits, stacked_fits
 from .learners import Learners
@@ -105,6 +106,16 @@ def check_method(
         )
 
 
+def check_variant(gemv_variant: str, method: str) -> None:
+    """ValueError if the method has no such products."""
+    allowed = ("auto", *VARIANTS) if method == "direct" else ("auto",)
+    if gemv_variant not in allowed:
+        raise ValueError(
+            f"gemv_variant must be one of {allowed} for method {method!r}, "
+            f"got {gemv_variant!r}"
+        )
+
+
 def choose_method(learners: Learners, steps: int, device: Device | None) -> str:
     """The method that "auto" stands for.
 
@@ -186,6 +197,7 @@ def boost(
     steps: int = 100,
     method: str = "auto",
     start: Path | None = None,
+    gemv_variant: str = "auto",
 ) -> Path:
     """Boost: in each step, fit all learners to the residual and follow the best.
 
@@ -205,6 +217,9 @@ def boost(
         same steps. "auto" chooses "stacked" or "gram" by their expected cost.
     start : Path, optional
         A path to continue from its end, with the same learners and y.
+    gemv_variant : str, optional
+        The `variant` of :func:`gpusolve.gemv` for the three products of a step of
+        "direct". Other methods have only "auto".
 
     Returns
     -------
@@ -216,8 +231,9 @@ def boost(
     TypeError
         If one of y and the learners is on the CPU and the other on a GPU.
     ValueError
-        If the method is unknown or does not fit on the device, if y has another shape
-        or is on another GPU, or if y and the learners are not those of `start`.
+        If the method is unknown or does not fit on the device, if it has no such
+        `gemv_variant`, if y has another shape or is on another GPU, or if y and the
+        learners are not those of `start`.
 
     Notes
     -----
@@ -249,6 +265,7 @@ def boost(
         raise ValueError(f"y must have shape ({learners.rows},), got {y.shape}")
     device = device_of(y)
     check_method(method, len(learners), learners.n_basis, device)
+    check_variant(gemv_variant, method)
     with current(device):
         return _boost(
             learners,
@@ -257,6 +274,7 @@ def boost(
             steps=steps,
             method=method,
             start=start,
+            gemv_variant=gemv_variant,
             device=device,
         )
 
@@ -270,6 +288,7 @@ def _boost(
     method: str,
     start: Path | None,
     device: Device | None,
+    gemv_variant: str = "auto",
 ) -> Path:
     """`boost` for checked arguments, on the current device."""
     if method == "auto":
@@ -281,7 +300,9 @@ def _boost(
         offset = start.offset
         residual = residual_after(learners, y, start)
         check_continues(learners, y, residual, start)
-    made = make_steps(learners, residual, learning_rate, steps, method, device)
+    made = make_steps(
+        learners, residual, learning_rate, steps, method, gemv_variant, device
+    )
     selected, updates, risk = (on_host(array) for array in made)
     path = Path(offset, selected, updates, risk, method)
     return path if start is None else start.followed_by(path)
@@ -293,12 +314,15 @@ def make_steps(
     learning_rate: float,
     steps: int,
     method: str,
+    gemv_variant: str,
     device: Device | None,
 ) -> tuple[Array, Array, Array]:
     """Make the steps on the device of the learners: ``selected, updates, risk``."""
     if method == "direct":
         with one_blas_thread():
-            return _boosting_direct.boost(learners, residual, learning_rate, steps)
+            return _boosting_direct.boost(
+                learners, residual, learning_rate, steps, gemv_variant
+            )
     if device is None:
         return _boosting_cpu.boost(learners, residual, learning_rate, steps, method)
     return _boosting_kernel.boost(
