@@ -443,20 +443,38 @@ def test_weights_of_a_shared_matrix(
         assert violation(given, flat).max() <= CERTIFIED
 
 
-def test_a_row_of_weight_zero_is_left_out(
-    backend: Any, rng: np.random.Generator, method: str
+@pytest.mark.parametrize("kept", [1e30, np.nan, INF])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("m", "n"), [(8, 3), (9, 5), (36, 34)])
+def test_a_row_of_weight_zero_is_a_row_of_zeros(
+    backend: Any,
+    rng: np.random.Generator,
+    method: str,
+    kept: float,
+    shared: bool,
+    m: int,
+    n: int,
 ) -> None:
-    given = random(rng, 9, 5)
-    weights = np.ones((4, 9))
-    weights[:, 3] = 0
-    expected = given._replace(
-        A=np.delete(given.A, 3, 1), b=np.delete(given.b, 3, 1), weights=np.ones((4, 8))
-    )
-    given.A[:, 3], given.b[:, 3] = 1e30, -1e30
-    result = solve(backend, given._replace(weights=weights), method=method)
-    np.testing.assert_allclose(
-        result.x, solve(backend, expected, method=method).x, atol=1e-12
-    )
+    """The same bits, whatever the row has, for every team of the Gram kernel."""
+    given = random(rng, m, n, 3, weights=rng.random((3, m)))
+    A = given.A[0] if shared else given.A
+    given.weights[:, 2] = given.weights[1, :4] = 0
+    A[..., 2, :], given.b[:, 2] = 0, 0
+    expected = solve(backend, given._replace(A=A), method=method)
+    check_optimal(given._replace(A=np.broadcast_to(A, given.A.shape)), expected)
+    A[..., 2, 1], given.b[0, 2], given.b[1, :4] = kept, -kept, kept
+    found = solve(backend, given._replace(A=A), method=method)
+    for name, array in expected._asdict().items():
+        np.testing.assert_array_equal(getattr(found, name), array)
+
+
+def test_nan_counts_where_its_weight_is_positive(backend: Any, method: str) -> None:
+    A, b = np.eye(4)[:, :2], np.ones((3, 4))
+    A[3] = np.nan
+    weights = np.array([[1, 1, 1, 0], [1, 1, 1, 1e-30], [0, 0, 0, 0]])
+    result = backend.solve(gpusolve.lsq_linear, A, b, weights=weights, method=method)
+    assert result.status.tolist() == [0, 2, 4]
+    np.testing.assert_array_equal(result.x[0], 1)
 
 
 @pytest.mark.parametrize("m", [9, 3])
@@ -680,6 +698,22 @@ def test_a_bad_system_changes_no_bit_of_others(
         np.testing.assert_array_equal(found[others], array[others])
         if array.dtype.kind == "f":
             assert np.isnan(found[2]).all()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("l2", [1.0, 1e6, -1.0, np.nan, INF])
+def test_an_l2_penalty_changes_no_bit_of_systems_without(
+    backend: Any, rng: np.random.Generator, method: str, l2: float, shared: bool
+) -> None:
+    given = random(rng, 9, 5, 6, l2=0.0)
+    A = given.A[0] if shared else given.A
+    good = solve(backend, given._replace(A=A), method=method)
+    given.l2[2, 1] = l2
+    result = solve(backend, given._replace(A=A), method=method)
+    assert result.status.tolist() == [0, 0, 0 if 0 < l2 < INF else 2, 0, 0, 0]
+    others = [0, 1, 3, 4, 5]
+    for name, array in good._asdict().items():
+        np.testing.assert_array_equal(getattr(result, name)[others], array[others])
 
 
 def test_defects_of_one_system(backend: Any, method: str) -> None:

@@ -128,6 +128,23 @@ def test_a_variable_rests_exactly_at_its_bound(
     np.testing.assert_array_equal(np.sign(found.dual[found.x == p.upper]), 1)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
+def test_a_row_of_weight_zero_is_left_out(
+    solve: Any, rng: np.random.Generator, bad: float
+) -> None:
+    every = {"l1": True, "l2": True, "weights": True, "has_sum": True}
+    p = random_problem(rng, 8, 5, "box", **every)
+    expected = solve(p.A, p.b, **p.options)
+    A, b = np.insert(p.A, 3, bad, axis=0), np.insert(p.b, 3, bad)
+    options = {**p.options, "weights": np.insert(p.weights, 3, 0)}
+    found = solve(A, b, **options)
+    assert found.status == 0
+    np.testing.assert_allclose(found.x, expected.x, atol=1e-14)
+    assert found.rnorm == pytest.approx(expected.rnorm, rel=1e-14)
+    options["weights"][3] = 1e-300
+    assert solve(A, b, **options).status == (0 if np.isfinite(bad) else 2)
+
+
 @pytest.mark.parametrize(
     ("name", "bad"),
     [

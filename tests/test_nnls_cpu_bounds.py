@@ -14,7 +14,7 @@ from gpusolve import reference
 from gpusolve._nnls.nnls_gram_cpu import nnls_gram
 from gpusolve._nnls.nnls_householder_cpu import nnls_householder
 from gpusolve.reference._nnls_qr import ITERATION_LIMIT, Solution, default_tolerance
-from gpusolve.reference._scaling import scale
+from gpusolve.reference._scaling import scale, weighted
 
 Array = NDArray[Any]
 Options = dict[str, Any]
@@ -31,11 +31,14 @@ def solve(
     l1: Any = 0.0,
     l2: Any = 0.0,
     dtype: Any = np.float64,
+    weights: Array | None = None,
     start: Array | None = None,
     maxiter: int = 1000,
     **options: Any,
 ) -> Solution:
     """Solve a batch by one method, in the original variables."""
+    if weights is not None:
+        A, b = weighted(A, b, weights)
     system = scale(A, b, l1, l2, np.dtype(dtype), **options)
     rest = np.broadcast_to(system.rest, (len(b), A.shape[-1]))
     guess = rest if start is None else system.rescale(start)
@@ -102,7 +105,7 @@ def free(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
     return of
 
 
-def weighted(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
+def with_weights(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
     of = normal(rng, N, m, n)
     weights = rng.random((N, m)) * (rng.random((N, m)) < 0.8)
     return {**of, "weights": weights, "A": of["A"][0]}
@@ -143,7 +146,7 @@ KINDS = {
         low_rank,
         without_data,
         free,
-        weighted,
+        with_weights,
         penalised,
         columns_of_all_sizes,
     )
@@ -342,7 +345,7 @@ def check_same(method: str, one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("share", [None, 0.4])
-@pytest.mark.parametrize("kind", ["integer", "dependent", "penalised", "weighted"])
+@pytest.mark.parametrize("kind", ["integer", "dependent", "penalised", "with_weights"])
 @pytest.mark.parametrize("method", METHODS)
 def test_bits_do_not_depend_on_the_batch(
     method: str, kind: str, share: float | None
