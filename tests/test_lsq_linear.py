@@ -9,6 +9,7 @@ import pytest
 import scipy.optimize
 from bounded_systems import (
     Bounded,
+    check_optimal,
     excess,
     infeasibility,
     magnitude,
@@ -51,13 +52,6 @@ def may_stay_unsolved(backend: Any, given: Bounded, method: str) -> Any:
     return np.asarray((given.l1 != 0).any(axis=-1) & (rank < given.A.shape[-1]))
 
 
-def check_optimal(given: Bounded, result: Any, tolerance: float = CERTIFIED) -> None:
-    """Every system is certified, feasible and optimal."""
-    assert (result.status == 0).all()
-    assert infeasibility(given, result.x).max() <= tolerance
-    assert violation(given, result.x).max() <= tolerance
-
-
 def random(
     rng: np.random.Generator, m: int, n: int, systems: int = 4, **options: Any
 ) -> Bounded:
@@ -67,8 +61,7 @@ def random(
     size = np.sqrt(n / m)
     lower = -size * rng.random((systems, n))
     upper = size * rng.random((systems, n))
-    made = Bounded.of(A, b, (lower, upper), **options)
-    return Bounded(*[None if one is None else one.copy() for one in made])
+    return Bounded.of(A, b, (lower, upper), **options).copy()
 
 
 # ---- against independent solvers -----------------------------------------------------
@@ -665,7 +658,7 @@ BAD = {
 
 def spoiled(given: Bounded, what: str, system: int) -> Bounded:
     """The systems, one of them with a defect."""
-    other = Bounded(*[one.copy() for one in given])
+    other = given.copy()
     value = BAD[what][1]
     if what == "lower above":
         other.lower[system, 1] = other.upper[system, 1] + 1
@@ -901,9 +894,9 @@ def test_float32(backend: Any, rng: np.random.Generator, method: str) -> None:
     given = random(
         rng, 12, 5, 6, weights=rng.random((6, 12)), l2=rng.random(5), sum_to=0.25
     )
-    narrow = Bounded(*[one.astype(np.float32) for one in given])
+    narrow = given.astype(np.float32)
     result = solve(backend, narrow, method=method)
-    wide = Bounded(*[one.astype(np.float64) for one in narrow])
+    wide = given.rounded(np.float32)
     assert result.x.dtype == np.float32
     assert (result.status == 0).all()
     np.testing.assert_allclose(result.x, solve(backend, wide).x, atol=1e-5)
@@ -942,5 +935,5 @@ def test_broadcast_views(backend: Any, rng: np.random.Generator, method: str) ->
         rng.random((7, 4)), rng.random((3, 7)), (-0.1, 0.2), 0.1, 0.2, 2.0, 0.3
     )
     result = solve(backend, given, method=method)
-    copies = Bounded(*[np.array(one) for one in given])
+    copies = given.copy()
     np.testing.assert_array_equal(result.x, solve(backend, copies, method=method).x)
