@@ -11,11 +11,11 @@ import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 import scipy.optimize
-from degenerate_systems import BATCH, FAMILIES
+from degenerate_systems import BATCH, FAMILIES, kahan
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import hilbert
 
 Array = NDArray[Any]
 
@@ -440,12 +440,6 @@ def excess(given: Bounded, x: Array) -> Array:
 # ---- hard systems ----
 
 
-def kahan(n: int, angle: float = 1.2) -> Array:
-    """Upper triangular and nearly singular, although no diagonal entry is small."""
-    s, c = np.sin(angle), np.cos(angle)
-    return np.diag(s ** np.arange(n)) @ (np.eye(n) - c * np.triu(np.ones((n, n)), 1))
-
-
 def hard_problems() -> dict[str, Bounded]:
     """Batches of one system."""
 
@@ -496,8 +490,8 @@ def hard_problems() -> dict[str, Bounded]:
     }
     problems |= {
         f"Hilbert {n}": problem(
-            scipy.linalg.hilbert(n),
-            scipy.linalg.hilbert(n) @ (np.arange(n) % 2.0),
+            hilbert(n),
+            hilbert(n) @ (np.arange(n) % 2.0),
             0.0,
             0.8,
         )

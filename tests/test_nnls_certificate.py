@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from degenerate_systems import kahan
 from oracles import brute_force, residual_norm
 from scipy.linalg import null_space
 
@@ -221,8 +222,6 @@ def test_a_residual_hidden_by_rounding_has_status_3(backend: Any) -> None:
 
 @pytest.mark.parametrize("method", ["auto", "qr"])
 def test_rnorm_belongs_to_the_returned_x(backend: Any, method: str) -> None:
-    from test_nnls import kahan
-
     for n in (30, 50, 60):
         A, b = kahan(n), np.ones(n)
         result = backend.nnls(A, b, method=method)
@@ -233,8 +232,6 @@ def test_rnorm_belongs_to_the_returned_x(backend: Any, method: str) -> None:
 
 
 def test_gram_reports_uncertified_solutions() -> None:
-    from test_nnls import kahan
-
     for n in (50, 60):
         A, b = kahan(n), np.ones(n)
         gram, auto = gpusolve.nnls(A, b, method="gram"), gpusolve.nnls(A, b)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_nnls import kahan
+from degenerate_systems import kahan
 
 import gpusolve
 from gpusolve.reference._scaling import scale
