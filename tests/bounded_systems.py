@@ -73,6 +73,16 @@ class Bounded(NamedTuple):
     def take(self, systems: Any) -> Bounded:
         return Bounded(*[None if one is None else one[systems] for one in self])
 
+    @classmethod
+    def joined(cls, parts: list[Bounded]) -> Bounded:
+        """The systems of all parts, which must have the same shapes and options."""
+        return cls(
+            *[
+                None if each[0] is None else np.concatenate(each)
+                for each in zip(*parts, strict=True)
+            ]
+        )
+
     def copy(self) -> Bounded:
         """The systems in arrays that may be changed."""
         return Bounded(*[None if one is None else one.copy() for one in self])
