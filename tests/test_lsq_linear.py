@@ -436,7 +436,7 @@ def test_weights_of_a_shared_matrix(
         assert violation(given, flat).max() <= CERTIFIED
 
 
-@pytest.mark.parametrize("kept", [1e30, np.nan, INF])
+@pytest.mark.parametrize("kept", [1e30, np.nan])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(("m", "n"), [(8, 3), (9, 5), (36, 34)])
 def test_a_row_of_weight_zero_is_a_row_of_zeros(
@@ -455,7 +455,7 @@ def test_a_row_of_weight_zero_is_a_row_of_zeros(
     A[..., 2, :], given.b[:, 2] = 0, 0
     expected = solve(backend, given._replace(A=A), method=method)
     check_optimal(given._replace(A=np.broadcast_to(A, given.A.shape)), expected)
-    A[..., 2, 1], given.b[0, 2], given.b[1, :4] = kept, -kept, kept
+    A[..., 2, 1], given.b[0, 2], given.b[1, :4] = kept, -kept, INF
     found = solve(backend, given._replace(A=A), method=method)
     for name, array in expected._asdict().items():
         np.testing.assert_array_equal(getattr(found, name), array)

@@ -199,7 +199,7 @@ def test_the_methods_agree_with_the_specification(
     method: str, share: float | None
 ) -> None:
     for kind, shape in itertools.product(("integer", "penalised"), SHAPES):
-        of = problem(kind, shape, seed=1, share=share)
+        of = part(problem(kind, shape, seed=1, share=share), slice(12))
         found, expected = solve(method, **of), reference.nnls_gram(**of)
         np.testing.assert_allclose(found.rnorm, expected.rnorm, atol=1e-13)
         np.testing.assert_allclose(found.dual, expected.dual, atol=1e-12)

@@ -263,13 +263,13 @@ def test_qr_replaces_a_solution_only_by_a_better_one(
 ) -> None:
     """Some of these systems are certified, but not to a few eps."""
     rng = np.random.default_rng(3)
-    A = rng.standard_normal((200, 17, 3)) @ rng.standard_normal((200, 3, 9))
-    A += 1e-6 * rng.standard_normal(A.shape)
-    b = rng.standard_normal((200, 17))
+    A = rng.standard_normal((60, 17, 3)) @ rng.standard_normal((60, 3, 9))
+    A += 1e-4 * rng.standard_normal(A.shape)
+    b = rng.standard_normal((60, 17))
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     auto, gram = gpusolve.nnls(A, b), gpusolve.nnls(A, b, method="gram")
-    assert auto.repaired.any()
     kept = gram.status == 0
+    assert auto.repaired[kept].any()
     assert (auto.status[kept] == 0).all()
     limit = 1e-10 * np.linalg.norm(b, axis=1)
     assert (auto.rnorm[kept] <= gram.rnorm[kept] + limit[kept]).all()
