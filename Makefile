@@ -19,13 +19,14 @@ PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
 CUDA_SOURCES := $(wildcard cuda_src/*.cu* tests/*/*.cu gpusolve/_emulator/runtime/*)
 
-.PHONY: demo test test-all test-barriers test-cpus test-gpu test-stand-in lint format wheel resources costs clean
+.PHONY: demo test test-all test-barriers test-cpus test-gpu test-stand-in lint machine-code format wheel resources costs clean
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
 	$(BIN)/python benchmarks/demo_gam.py
 
-test: lint
+test:
+	$(MAKE) -j 2 lint machine-code
 	$(PYTEST) -m "not slow and not gpu"
 
 test-all: test
@@ -55,6 +56,11 @@ lint: $(VENV)/test
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CUDA_SOURCES)
 	$(BIN)/mypy
+
+# Numba compiles the solver for half a minute. Without this, every process of the tests
+# would do so at the same time; so one does, next to the linters.
+machine-code: $(VENV)/test
+	$(BIN)/python -c "import gpusolve; gpusolve.nnls([[1.0]], [1.0])"
 
 format: $(VENV)/test
 	$(BIN)/ruff check --fix .

@@ -51,9 +51,12 @@ struct RootWeights {
         return {root ? root + offset : nullptr, stride};
     }
 
+    /// The value in row i, times the root of its weight; a weight of 0 gives 0 even for NaN.
     template <class Real>
     __device__ Real times(Real value, int i) const {
-        return root == nullptr ? value : value * root[i * stride];
+        if (root == nullptr) return value;
+        const T factor = root[i * stride];
+        return factor == 0 ? Real(0) : value * factor;
     }
 };
 

@@ -1,8 +1,8 @@
 """Least-squares systems with bounds, weights, penalties and sums, and their optima.
 
-All functions take batches: arrays of which the first axis is the system. The optimum is
-found without the package, by the method of least squares on every set of variables that
-may be free.
+All functions take batches: arrays of which the first axis is the system. Nothing here
+uses the package: optima are found by least squares on every set of variables that may
+be free, or by SciPy, and optimality conditions are evaluated in extended precision.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
-from degenerate_systems import BATCH, FAMILIES
+from degenerate_systems import BATCH, FAMILIES, kahan
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import hilbert
 
 Array = NDArray[Any]
 
@@ -30,9 +31,12 @@ measures it; this number only tells a solution from another point."""
 
 EPS = float(np.finfo(np.float64).eps)
 
+CERTIFIED = 16.0
+"""The largest violation of a certified solution, in eps."""
+
 
 class Bounded(NamedTuple):
-    """Systems with all their options; `sum_to` may be None."""
+    """Systems with all their options; `weights` and `sum_to` may be None."""
 
     A: Array
     b: Array
@@ -40,7 +44,7 @@ class Bounded(NamedTuple):
     upper: Array
     l1: Array
     l2: Array
-    weights: Array
+    weights: Array | None
     sum_to: Array | None
 
     @classmethod
@@ -51,27 +55,44 @@ class Bounded(NamedTuple):
         bounds: tuple[ArrayLike, ArrayLike] = (-np.inf, np.inf),
         l1: ArrayLike = 0.0,
         l2: ArrayLike = 0.0,
-        weights: ArrayLike = 1.0,
+        weights: ArrayLike | None = None,
         sum_to: ArrayLike | None = None,
     ) -> Bounded:
         """Broadcast all arguments to the systems of `b`, (systems, m)."""
         A, b = np.asarray(A, np.float64), np.asarray(b, np.float64)
         systems, (m, n) = len(b), A.shape[-2:]
 
-        def per(value: ArrayLike, *shape: int) -> Array:
+        def per(value: Any, *shape: int) -> Any:
+            if value is None:
+                return None
             return np.broadcast_to(np.asarray(value, np.float64), (systems, *shape))
 
-        total = None if sum_to is None else per(sum_to)
         each = per(bounds[0], n), per(bounds[1], n), per(l1, n), per(l2, n)
-        return cls(per(A, m, n), b, *each, per(weights, m), total)
+        return cls(per(A, m, n), b, *each, per(weights, m), per(sum_to))
 
     def take(self, systems: Any) -> Bounded:
         return Bounded(*[None if one is None else one[systems] for one in self])
 
+    @classmethod
+    def joined(cls, parts: list[Bounded]) -> Bounded:
+        """The systems of all parts, which must have the same shapes and options."""
+        return cls(
+            *[
+                None if each[0] is None else np.concatenate(each)
+                for each in zip(*parts, strict=True)
+            ]
+        )
+
+    def copy(self) -> Bounded:
+        """The systems in arrays that may be changed."""
+        return Bounded(*[None if one is None else one.copy() for one in self])
+
+    def astype(self, dtype: Any) -> Bounded:
+        return Bounded(*[None if one is None else one.astype(dtype) for one in self])
+
     def rounded(self, dtype: Any) -> Bounded:
         """The systems as a solver of this dtype reads them, in float64."""
-        fields = [one if one is None else one.astype(dtype) for one in self]
-        return Bounded(*[one if one is None else one.astype(float) for one in fields])
+        return self.astype(dtype).astype(np.float64)
 
     def options(self) -> dict[str, Any]:
         """The arguments of ``lsq_linear`` after `A` and `b`."""
@@ -81,26 +102,36 @@ class Bounded(NamedTuple):
             name: value for name, value in given.items() if name not in ("A", "b")
         }
 
-    def weighted(self) -> tuple[Array, Array]:
+    def weighted(self, dtype: Any = np.float64) -> tuple[Array, Array]:
         """A and b with rows multiplied by the square roots of the weights."""
-        root = np.sqrt(self.weights)
-        return self.A * root[..., None], self.b * root
+        A, b = self.A.astype(dtype), self.b.astype(dtype)
+        if self.weights is None:
+            return A, b
+        root = np.sqrt(self.weights.astype(dtype))
+        return A * root[..., None], b * root
 
 
 def objective(given: Bounded, x: Array) -> Array:
     """What is minimised, in extended precision."""
-    A, b = (np.asarray(one, np.longdouble) for one in given.weighted())
+    A, b = given.weighted(np.longdouble)
     r = b - np.einsum("kmn,kn->km", A, x)
     found = (r * r).sum(axis=-1) / 2
     found = found + (given.l1 * x).sum(axis=-1) + (given.l2 * x * x).sum(axis=-1) / 2
     return np.asarray(found, np.float64)
 
 
+def residual_norm(given: Bounded, x: Array) -> Array:
+    """``|b - A x|`` with the weights, in extended precision."""
+    A, b = given.weighted(np.longdouble)
+    r = b - np.einsum("kmn,kn->km", A, x)
+    return np.asarray(np.sqrt((r * r).sum(axis=-1)), np.float64)
+
+
 def magnitude(given: Bounded, x: Array) -> Array:
     """``|b| + sum_k |a_k x_k|`` with the weights; what rounding is relative to."""
-    A, b = given.weighted()
+    A, b = given.weighted(np.longdouble)
     size = np.sqrt((A * A).sum(axis=-2) + given.l2)
-    return np.asarray(np.linalg.norm(b, axis=-1) + (size * np.abs(x)).sum(axis=-1))
+    return np.asarray(np.sqrt((b * b).sum(axis=-1)) + (size * np.abs(x)).sum(axis=-1))
 
 
 def infeasibility(given: Bounded, x: Array) -> Array:
@@ -111,10 +142,11 @@ def infeasibility(given: Bounded, x: Array) -> Array:
     inside = (x >= given.lower) & (x <= given.upper)
     off = np.zeros(len(x))
     if given.sum_to is not None:
-        A, b = given.weighted()
+        A, b = given.weighted(np.longdouble)
         norm = np.sqrt((A * A).sum(axis=-2) + given.l2)
-        unit = np.linalg.norm(b, axis=-1)[:, None] / np.where(norm > 0, norm, np.inf)
-        rounding = 8 * EPS * np.where(x != 0, unit, 0).max(axis=-1, initial=0)
+        unit = np.sqrt((b * b).sum(axis=-1))[:, None] / np.where(norm > 0, norm, np.inf)
+        eps = float(np.finfo(x.dtype).eps)
+        rounding = 8 * eps * np.where(x != 0, unit, 0).max(axis=-1, initial=0)
         total = np.asarray(x, np.longdouble).sum(axis=-1)
         size = np.abs(x).sum(axis=-1) + np.abs(given.sum_to)
         lack = np.maximum(np.abs(total - given.sum_to) - rounding, 0)
@@ -123,27 +155,37 @@ def infeasibility(given: Bounded, x: Array) -> Array:
 
 
 def violation(given: Bounded, x: Array) -> Array:
-    """The largest violation of the optimality conditions, as a part of `magnitude`.
+    """The largest violation of the optimality conditions.
 
     The gradient must not point into the interval, from any bound. With a fixed sum, no
-    variable may rise while another one falls: the multiplier is eliminated.
+    variable may rise while another one falls: the multiplier is eliminated. Violations
+    are relative to the terms that cancel in a gradient.
     """
-    A, b = (np.asarray(one, np.longdouble) for one in given.weighted())
+    A, b = given.weighted(np.longdouble)
     r = b - np.einsum("kmn,kn->km", A, x)
     w = np.einsum("kmn,km->kn", A, r) - given.l1 - given.l2 * x
     norm = np.sqrt((A * A).sum(axis=-2) + given.l2)
+    terms = norm * magnitude(given, x)[:, None] + np.abs(given.l1)
     rises, falls = x < given.upper, x > given.lower
     if given.sum_to is None:
-        up, down = np.where(rises, w, 0), np.where(falls, -w, 0)
-        worst = np.maximum(np.maximum(up, down), 0) / np.where(norm > 0, norm, 1)
+        worst = np.maximum(np.where(rises, w, 0), np.where(falls, -w, 0))
     else:
         pairs = rises[:, :, None] & falls[:, None]
-        gain = np.where(pairs, w[:, :, None] - w[:, None], 0)
-        both = norm[:, :, None] + norm[:, None]
-        worst = np.maximum(gain / np.where(both > 0, both, 1), 0)
-    worst = worst.reshape(len(x), -1).max(axis=-1, initial=0)
-    size = magnitude(given, x)
-    return np.asarray(worst / np.where(size > 0, size, 1), np.float64)
+        worst = np.maximum(np.where(pairs, w[:, :, None] - w[:, None], 0), 0)
+        terms = terms[:, :, None] + terms[:, None]
+    worst = worst / np.where(terms > 0, terms, 1)
+    return worst.reshape(len(x), -1).max(axis=-1, initial=0).astype(np.float64)
+
+
+def check_optimal(given: Bounded, found: Any, tolerance: float = CERTIFIED) -> None:
+    """Every system is certified, feasible and optimal, up to `tolerance` eps."""
+    x, eps = found.x, float(np.finfo(found.x.dtype).eps)
+    assert (found.status == 0).all()
+    assert infeasibility(given, x).max() <= 16 * eps
+    assert violation(given, x).max() <= tolerance * eps
+    expected = residual_norm(given, x)
+    limit = 32 * eps * expected + eps * magnitude(given, x)
+    assert (np.abs(found.rnorm - expected) <= limit).all()
 
 
 def brute_force(given: Bounded) -> Array:
@@ -198,7 +240,7 @@ def best_on(given: Bounded, rest: Array, free: Array) -> Array:
 
 # ---- random systems ----
 
-KINDS = (
+INTERVALS = (
     (0.0, np.inf),
     (-np.inf, np.inf),
     (-np.inf, 0.0),
@@ -212,9 +254,9 @@ KINDS = (
 """Bounds of variables. Integers make ties and degenerate vertices."""
 
 
-def random_bounds(rng: Generator, systems: int, n: int) -> tuple[Array, Array]:
+def integer_bounds(rng: Generator, systems: int, n: int) -> tuple[Array, Array]:
     """Bounds of one kind, or another kind for each variable, some of them scaled."""
-    kinds = np.array(KINDS)
+    kinds = np.array(INTERVALS)
     same = rng.random((systems, 1)) < 0.4
     kind = np.where(
         same,
@@ -246,7 +288,7 @@ def random_systems(
     name = list(FAMILIES)[index % (len(FAMILIES) - 1)]
     A, b = FAMILIES[name](rng, systems, m, n)
     (m, n), kinds = A.shape[-2:], int(rng.integers(16))
-    lower, upper = random_bounds(rng, systems, n)
+    lower, upper = integer_bounds(rng, systems, n)
     size = np.linalg.norm(A, axis=-2) + 0.1
     l1 = size * rng.exponential(size=(systems, n)) * (rng.random((systems, n)) < 0.5)
     l1 = np.where(np.isfinite(lower), l1, 0)  # there is a minimum
@@ -261,9 +303,92 @@ def random_systems(
         upper,
         l1 if kinds & 1 else np.zeros((systems, n)),
         l2 if kinds & 2 else np.zeros((systems, n)),
-        weights if kinds & 4 else np.ones((systems, m)),
+        weights if kinds & 4 else None,
         total if kinds & 8 else None,
     )
+
+
+KINDS = ("box", "mixed", "free", "upper", "fixed", "tight")
+"""Kinds of bounds of `random_problems`."""
+
+OPTIONS: list[dict[str, bool]] = [
+    {},
+    {"l1": True},
+    {"l2": True},
+    {"weights": True},
+    {"has_sum": True},
+    {"l1": True, "l2": True, "weights": True, "has_sum": True},
+]
+"""Options of `random_problems`."""
+
+
+def random_bounds(
+    rng: Generator, kind: str, shape: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """Bounds of one kind; all kinds but "box" and "tight" have infinite ones."""
+    lower = 0.5 * rng.normal(size=shape)
+    upper = lower + rng.random(shape) * (0.1 if kind == "tight" else 1)
+    if kind == "free":
+        lower[:], upper[:] = -np.inf, np.inf
+    elif kind == "upper":
+        lower[:] = -np.inf
+    elif kind in ("mixed", "fixed"):
+        lower[rng.random(shape) < 0.3] = -np.inf
+        upper[rng.random(shape) < 0.3] = np.inf
+        if kind == "fixed":
+            same = (rng.random(shape) < 0.4) & np.isfinite(lower)
+            upper[same] = lower[same]
+    return lower, upper
+
+
+def random_problems(
+    rng: Generator,
+    systems: int,
+    m: int,
+    n: int,
+    kind: str,
+    *,
+    rank: int | None = None,
+    l1: bool = False,
+    l2: bool = False,
+    weights: bool = False,
+    has_sum: bool = False,
+) -> Bounded:
+    """Feasible systems with random data; sums that the bounds allow.
+
+    The penalties do not decrease towards infinite bounds: there is a minimum.
+    """
+    A = rng.standard_normal((systems, m, n))
+    if rank is not None:
+        A = A[..., :rank] @ rng.standard_normal((systems, rank, n))
+    lower, upper = random_bounds(rng, kind, (systems, n))
+    point = rng.normal(size=(systems, n))
+    root = rng.random((systems, m)) * (rng.random((systems, m)) < 0.8)
+    root[:, 0] += 0.1
+    each = rng.random((2, systems, n))
+    return Bounded.of(
+        A,
+        np.einsum("kmn,kn->km", A, point) + 0.3 * rng.standard_normal((systems, m)),
+        (lower, upper),
+        l1=0.5 * each[0] * np.isfinite(lower) if l1 else 0.0,
+        l2=each[1] * (rng.random((systems, n)) < 0.7) if l2 else 0.0,
+        weights=root**2 if weights else None,
+        sum_to=np.clip(point, lower, upper).sum(axis=-1) if has_sum else None,
+    )
+
+
+STARTS = ("solution", "point", "bounds", "invalid")
+"""Kinds of starting points."""
+
+
+def starting_point(rng: Generator, kind: str, given: Bounded, solution: Array) -> Array:
+    shape = solution.shape
+    return {
+        "solution": solution,
+        "point": rng.normal(size=shape),
+        "bounds": np.where(rng.random(shape) < 0.5, given.lower, given.upper),
+        "invalid": np.where(rng.random(shape) < 0.5, np.nan, 1e300),
+    }[kind]
 
 
 def by_bvls(given: Bounded) -> Array:
@@ -291,6 +416,23 @@ def by_bvls(given: Bounded) -> Array:
     return found
 
 
+def by_slsqp(given: Bounded) -> Array:
+    """SciPy's least objective of each system, by sequential quadratic programming."""
+    found = np.zeros(len(given.b))
+    for k in range(len(found)):
+        one = given.take([k])
+        assert one.sum_to is not None
+        found[k] = scipy.optimize.minimize(
+            lambda x, one=one: objective(one, x[None])[0],
+            np.clip(0.0, one.lower[0], one.upper[0]),
+            method="SLSQP",
+            bounds=list(zip(one.lower[0], one.upper[0], strict=True)),
+            constraints={"type": "eq", "fun": lambda x, to=one.sum_to: x.sum() - to},
+            options={"ftol": 1e-14, "maxiter": 1000},
+        ).fun
+    return found
+
+
 def excess(given: Bounded, x: Array) -> Array:
     """How far the objective is above that of brute force, as a part of its terms.
 
@@ -303,3 +445,73 @@ def excess(given: Bounded, x: Array) -> Array:
         found = above / np.where(terms > 0, terms, 1)
         off = infeasibility(given, x) > FEASIBLE
     return np.where(np.isfinite(found) & ~off, found, np.inf)
+
+
+# ---- hard systems ----
+
+
+def hard_problems() -> dict[str, Bounded]:
+    """Batches of one system."""
+
+    def problem(A: Any, b: Any, lower: Any, upper: Any, **options: Any) -> Bounded:
+        return Bounded.of(A, np.array([b]), (lower, upper), **options)
+
+    rng = np.random.default_rng(7)
+    A = rng.standard_normal((12, 8))
+    b = A @ rng.standard_normal(8) + 0.3 * rng.standard_normal(12)
+    twins = np.hstack([A, A])
+    nearly = np.hstack([A, A * (1 + 1e-14 * rng.standard_normal(A.shape))])
+    zero_columns = A * (np.arange(8) % 5 > 0)
+    cumulative = np.tril(np.ones((6, 6)))
+    problems = {
+        "duplicate columns": problem(twins, b, -0.5, 0.5),
+        "duplicate columns, sum": problem(twins, b, -0.5, 0.5, sum_to=1.0),
+        "nearly duplicate columns": problem(nearly, b, -0.5, 0.5),
+        "zero columns": problem(zero_columns, b, 1.0, 2.0),
+        "zero columns, sum": problem(zero_columns, b, -1.0, 2.0, sum_to=3.0),
+        "zero matrix": problem(np.zeros((5, 3)), np.ones(5), 1.0, 2.0),
+        "zero matrix, sum": problem(np.zeros((5, 3)), np.ones(5), 1.0, 2.0, sum_to=4.5),
+        "zero b": problem(A, np.zeros(12), 0.5, 1.0),
+        "all fixed": problem(A, b, 0.3, 0.3),
+        "all fixed, sum": problem(A, b, 0.25, 0.25, sum_to=2.0),
+        "one by one": problem([[2.0]], [3.0], -1.0, 1.0),
+        "one by one, sum": problem([[2.0]], [3.0], -1.0, 1.0, sum_to=0.25),
+        "simplex": problem(A, b, 0.0, np.inf, sum_to=1.0),
+        "simplex, one point": problem(A, b, 0.0, np.inf, sum_to=0.0),
+        "simplex, vertex": problem(np.eye(8), 9.0 * np.eye(8)[3], 0.0, 1.0, sum_to=1.0),
+        "simplex, ties": problem(np.eye(6), np.ones(6), 0.0, 1.0, sum_to=2.0),
+        "sum at its least": problem(A, b, -1.0, 1.0, sum_to=-8.0),
+        "sum at its greatest": problem(A, b, -1.0, 1.0, sum_to=8.0),
+        "ties": problem(np.eye(6), np.ones(6), -1.0, 1.0),
+        "ties, degenerate": problem(cumulative, np.ones(6), -1.0, 1.0),
+        "optimum at its bounds": problem(A, A @ np.ones(8), 0.0, 1.0),
+        "optimum at zero bounds": problem(A, np.zeros(12), 0.0, 1.0),
+        "tiny A": problem(1e-21 * A, b, -1e20, 1e20),
+        "huge A": problem(1e150 * A, b, -1e-151, 1e-151),
+        "tiny b": problem(A, 1e-200 * b, -1e-201, 1e-201),
+        "far bounds": problem(A, b, 1e6, 1e7),
+        "badly scaled columns": problem(A * np.logspace(0, -9, 8), b, -1.0, 1.0),
+        "badly scaled, sum": problem(A * np.logspace(0, -9, 8), b, -1, 1, sum_to=0.5),
+        "large l1": problem(A, b, -1.0, 1.0, l1=1e3),
+        "large l1, sum": problem(A, b, -1.0, 1.0, l1=1e3, sum_to=0.5),
+        "one weight": problem(A, b, -1.0, 1.0, weights=np.eye(12)[3]),
+        "wide": problem(rng.random((5, 20)), rng.random(5), -0.1, 0.1),
+        "one row": problem(rng.standard_normal((1, 7)), [1.0], -0.1, 0.1),
+    }
+    problems |= {
+        f"Hilbert {n}": problem(
+            hilbert(n),
+            hilbert(n) @ (np.arange(n) % 2.0),
+            0.0,
+            0.8,
+        )
+        for n in (6, 10, 14)
+    }
+    problems |= {
+        f"Kahan {n}": problem(kahan(n), np.ones(n), -2.0, 2.0) for n in (10, 40)
+    }
+    problems["Kahan, sum"] = problem(kahan(20), np.ones(20), -2.0, 2.0, sum_to=3.0)
+    return problems
+
+
+HARD = hard_problems()

@@ -134,6 +134,12 @@ def any_of(rng: Generator, systems: int, k: int, count: int) -> Array:
     return np.asarray(np.take_along_axis(made, kind, axis=0)[0])
 
 
+def kahan(n: int, angle: float = 1.2) -> Array:
+    """Upper triangular and nearly singular, although no diagonal entry is small."""
+    s, c = np.sin(angle), np.cos(angle)
+    return np.diag(s ** np.arange(n)) @ (np.eye(n) - c * np.triu(np.ones((n, n)), 1))
+
+
 # ---- families ----
 
 

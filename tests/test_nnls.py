@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from degenerate_systems import kahan
 from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
 from scipy.linalg import hilbert, toeplitz
 
@@ -15,12 +16,6 @@ import gpusolve
 
 EPS = float(np.finfo(np.float64).eps)
 CERTIFIED = 16 * EPS
-
-
-def kahan(n: int, angle: float = 1.2) -> np.ndarray:
-    """Upper triangular and nearly singular, although no diagonal entry is small."""
-    s, c = np.sin(angle), np.cos(angle)
-    return np.diag(s ** np.arange(n)) @ (np.eye(n) - c * np.triu(np.ones((n, n)), 1))
 
 
 def hard_problems() -> dict[str, tuple[np.ndarray, np.ndarray]]:

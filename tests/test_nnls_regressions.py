@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_nnls import kahan
+from degenerate_systems import kahan
 
 import gpusolve
 from gpusolve.reference._scaling import scale
@@ -52,19 +52,20 @@ def columns_of_all_sizes(rng: np.random.Generator, m: int, n: int) -> np.ndarray
     return A
 
 
-def test_a_bad_warm_start_gives_the_same_residual(backend: Any) -> None:
-    rng = np.random.default_rng(11)
-    for _ in range(100):
-        n = int(rng.integers(2, 6))
-        m = int(rng.integers(n, 7))
-        A, b = columns_of_all_sizes(rng, m, n), rng.standard_normal(m)
-        start = 10.0 ** rng.uniform(-3, 12, n)
+@pytest.mark.parametrize("n", range(2, 6))
+def test_a_bad_warm_start_gives_the_same_residual(backend: Any, n: int) -> None:
+    rng = np.random.default_rng([11, n])
+    for m in range(n, 7):
+        A = np.stack([columns_of_all_sizes(rng, m, n) for _ in range(8)])
+        b, start = rng.standard_normal((8, m)), 10.0 ** rng.uniform(-3, 12, (8, n))
         cold, warm = backend.nnls(A, b), backend.nnls(A, b, warm_start=start)
-        assert warm.rnorm <= np.linalg.norm(b) * (1 + 4 * EPS)
-        if warm.status == cold.status == 0:
-            reach = np.linalg.norm(A, axis=0) @ np.maximum(cold.x, warm.x)
-            rounding = 1e-9 * np.linalg.norm(b) + 8 * EPS * reach
-            assert warm.rnorm == pytest.approx(cold.rnorm, abs=rounding)
+        length = np.linalg.norm(b, axis=-1)
+        assert (warm.rnorm <= length * (1 + 4 * EPS)).all()
+        reach = (np.linalg.norm(A, axis=1) * np.maximum(cold.x, warm.x)).sum(axis=-1)
+        apart = np.abs(warm.rnorm - cold.rnorm) - 1e-9 * length - 8 * EPS * reach
+        solved = (warm.status == 0) & (cold.status == 0)
+        assert solved.any()
+        assert (apart[solved] <= 0).all()
 
 
 @pytest.mark.parametrize("method", ["auto", "qr"])
@@ -72,7 +73,8 @@ def test_a_converged_status_at_the_limit_means_optimal(
     backend: Any, method: str
 ) -> None:
     rng, limited = np.random.default_rng(12), 0
-    for _ in range(60):
+    systems = 15 if backend.emulated else 60
+    for _ in range(systems):
         n = int(rng.integers(3, 8))
         m = int(rng.integers(2, 7))
         A, b = columns_of_all_sizes(rng, m, n), rng.standard_normal(m)
@@ -83,7 +85,7 @@ def test_a_converged_status_at_the_limit_means_optimal(
             rounding = 1e-9 * np.linalg.norm(b) + 8 * EPS * reach
             assert part.rnorm <= full.rnorm + rounding
         limited += int(part.status == 1)
-    assert limited > 20
+    assert limited > systems // 3
 
 
 # ---- dependence ----

@@ -115,6 +115,28 @@ def test_covariance_without_a_value_does_not_affect_others(
     assert np.isfinite(few.covariance(1)).all()
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("kept", [np.nan, np.inf, 1e200])
+def test_covariance_and_residual_without_a_row(
+    backend: Any, rng: np.random.Generator, kept: float, shared: bool
+) -> None:
+    """A row of weight 0 has no effect on the covariance, nor on other residuals."""
+    A, b = rng.random((4, 9, 3)), rng.random((4, 9))
+    A, weights = A[0] if shared else A, rng.random((4, 9))
+    weights[:, 5] = A[..., 5, :] = 0
+    others = np.arange(9) != 5
+
+    def found() -> tuple[np.ndarray, np.ndarray]:
+        result = backend.call(gpusolve.nnls, A, b, weights=weights)
+        covariance, residual = result.covariance(), result.residual
+        return backend.numpy(covariance), backend.numpy(residual)[:, others]
+
+    expected = found()
+    A[..., 5, 1] = b[2, 5] = kept
+    assert np.isfinite(expected[0]).all()
+    np.testing.assert_equal(found(), expected)
+
+
 def test_covariance_of_equal_columns_with_one_at_its_bound() -> None:
     result = gpusolve.nnls(np.ones((3, 2)), [1.0, 2.0, 3.0])
     found = result.covariance(1.0)

@@ -16,7 +16,7 @@ from test_nnls import (
     test_random_batch_agrees_with_scipy,
     test_warm_start,
 )
-from test_nnls_degenerate import test_numpy
+from test_nnls_degenerate import LIMIT, check_part, parts
 from test_nnls_properties import test_solutions_are_optimal
 from test_nnls_regressions import (
     test_a_bad_warm_start_gives_the_same_residual,
@@ -37,7 +37,6 @@ __all__ = [
     "test_empty",
     "test_hard_problem",
     "test_iteration_limit",
-    "test_numpy",
     "test_penalties_agree_with_brute_force",
     "test_random_batch_agrees_with_scipy",
     "test_rnorm_of_a_near_exact_fit_under_a_heavy_row",
@@ -52,6 +51,12 @@ pytestmark = pytest.mark.usefixtures("without_numba")
 def backend(numpy_backend: Any) -> Any:
     """NumPy alone, in the place of all backends."""
     return numpy_backend
+
+
+@pytest.mark.parametrize("dtype", LIMIT)
+@pytest.mark.parametrize("part", parts(2))
+def test_degenerate_systems(part: int, dtype: Any, numpy_backend: Any) -> None:
+    check_part(numpy_backend, part, dtype)
 
 
 def test_numpy_solves_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,15 +55,20 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
         diagonal = xp.diagonal(A, axis1=-2, axis2=-1)
         size = nonzero(xp.sqrt(xp.maximum(diagonal, 0)))
         return size, A / size[..., :, None] / size[..., None, :]
-    size = nonzero(xp.abs(A).sum(axis=-2))
-    A, weights = A / size[..., None, :], given["weights"]
-    if weights is None:
+    n = A.shape[-1]
+    if given["weights"] is None:
+        size = nonzero(xp.abs(A).sum(axis=-2))
+        A = A / size[..., None, :]
         gram = xp.matmul(xp.swapaxes(A, -1, -2), A)
     else:
-        columns = (weights * A[..., j] for j in range(A.shape[-1]))
+        A = xp.where(xp.isfinite(A), A, 0)  # of use in rows of weight 0 only
+        root = xp.sqrt(given["weights"].astype(np.float64, copy=False))
+        size = nonzero(xp.matmul(root[..., None, :], xp.abs(A))[..., 0, :])
+        columns = (root * A[..., j] / size[..., j, None] * root for j in range(n))
         rows = [xp.matmul(one[..., None, :], A) for one in columns]
         gram = xp.concatenate(rows, axis=-2) if rows else xp.zeros((0, 0))
-    return size, gram + xp.eye(A.shape[-1]) * (given["l2"] / size**2)[..., None, :]
+        gram = gram / size[..., None, :]
+    return size, gram + xp.eye(n) * (given["l2"] / size**2)[..., None, :]
 
 
 def inverse_of_free(gram: Array, free: Array, row: Array | None) -> Array:

@@ -43,7 +43,8 @@ def lsq_linear(
     method : {"auto", "qr", "gram"}
         As for :func:`gpusolve.nnls`.
     weights : (..., m) array_like, optional
-        Weights of the squared residuals, such as inverse variances; non-negative.
+        Weights of the squared residuals, such as inverse variances; non-negative. A
+        row of weight 0 is left out, even if it has NaN or infinity in A or b.
     sum_to : float or (...,) array_like, optional
         The sum of x, if it is fixed.
     warm_start : (..., n) array_like, optional

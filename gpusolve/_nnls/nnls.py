@@ -43,8 +43,9 @@ def nnls(
         ``A^T A`` does not fit into memory.
     weights : (..., m) array_like, optional
         Weights of the squared residuals, such as inverse variances; non-negative. A
-        row of weight 0 has no effect, but must be finite. For weights that differ
-        between systems, weighted matrices are made for a part of the batch at a time.
+        row of weight 0 is left out, even if it has NaN or infinity in A or b. For
+        weights that differ between systems, weighted matrices are made for a part of
+        the batch at a time.
     sum_to : float or (...,) array_like, optional
         The sum of x, if it is fixed, as for abundances that add up to one. A system
         with a negative sum has no solution, and so status 4.

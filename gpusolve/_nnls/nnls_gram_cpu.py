@@ -34,7 +34,14 @@ from ..reference._certificate import (
     size,
     size_to_b,
 )
-from ..reference._nnls_gram import fitted
+from ..reference._nnls_gram import (
+    CORRECTIONS,
+    DRIFT,
+    REFRESHES,
+    RESOLVED,
+    SLACK,
+    fitted,
+)
 from ..reference._nnls_qr import (
     BY_GRAM,
     CONVERGED,
@@ -50,21 +57,6 @@ PANEL = 32
 
 GATHERED = 4096
 """Matrices with at most this many entries are gathered and multiplied in one call."""
-
-RESOLVED = 1e-12
-"""Part of a column's square norm that must be orthogonal to the passive columns."""
-
-SLACK = 8.0
-"""Factor on `tol` for the less accurate gradients from the Gram matrix."""
-
-REFRESHES = 10
-"""Limit on how often the gradient of a system is computed from the true residual."""
-
-DRIFT = 64.0
-"""H is recomputed if `kkt` exceeds this number times `tol` after a refresh."""
-
-ORTHOGONALISATIONS = 3
-"""Limit on how often a residual is made orthogonal to the passive columns."""
 
 MOST_BUSY = 0.75
 """Lanes of finished systems are dropped if at most this part of the lanes is busy."""
@@ -611,7 +603,7 @@ class GramBatch:
         norms = np.abs(lanes.rows[at, :, -1])
         r, missing = self.residual(system, at, x), self.missing(at, x)
         change, w = np.zeros(variables.shape), gradient(system, r)
-        for _ in range(ORTHOGONALISATIONS):
+        for _ in range(CORRECTIONS):
             passive = np.pad(w, ((0, 0), (0, 1)))[lane, variables]
             length = data_norm(system, r)
             visible = np.abs(passive) > 0.5 * self.tol * norms * length[:, None]

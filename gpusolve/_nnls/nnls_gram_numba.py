@@ -1362,7 +1362,7 @@ def nnls_gram(problem: Problem, part: Part) -> tuple[Solution, Mask]:
         maxiter=problem.iteration_limit,
         eps=float(np.finfo(dtype).eps),
         single=bool(dtype == np.float32),
-        has_ridge=bool((part.l2 > 0).any()),
+        has_ridge=part.has_ridge,
         has_sum=part.sum_to is not None,
         has_penalty=bool((part.l1 != 0).any()),
         hidden=_certificate.HIDDEN[dtype],
@@ -1378,10 +1378,10 @@ def nnls_gram(problem: Problem, part: Part) -> tuple[Solution, Mask]:
         return np.require(array, np.float64, ["C", "W"])
 
     with np.errstate(all="ignore"):
-        part = part.weighted()
         A, root = batched(part.A, *part.A.shape[-2:]), batched(np.sqrt(part.l2), n)
         shared = part.A.ndim == 2
-        column_root = root.max(axis=0, keepdims=True) if shared else root
+        finite = np.nan_to_num(root, posinf=0.0)
+        column_root = finite.max(axis=0, keepdims=True) if shared else root
         G = gram(A, column_root, limits.has_sum)
     batch = Batch(
         A=A,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import Array
-from ..reference._scaling import ScaledSystem, scale
+from ..reference._scaling import ScaledSystem, scale, weighted
 from .inputs import Option, Problem
 
 
@@ -41,7 +41,10 @@ def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Arr
 
 
 class Part(NamedTuple):
-    """The arrays of a chunk; those that all systems share have no batch axis."""
+    """The arrays of a chunk; those that all systems share have no batch axis.
+
+    The rows of A and b have been multiplied by the square roots of their weights.
+    """
 
     A: Array
     b: Array
@@ -50,7 +53,6 @@ class Part(NamedTuple):
     l1: Array
     l2: Array
     sum_to: Array | None
-    weights: Array | None
     start: Array | None
 
     @classmethod
@@ -63,16 +65,18 @@ class Part(NamedTuple):
                 return array
             return gather(array, core, problem.batch, chunk)
 
+        A = gather(problem.A, 2, problem.batch, chunk)
         b = gather(problem.b, 1, problem.batch, chunk)
+        if problem.weights is not None:
+            A, b = weighted(A, b, part(problem.weights, 1))
         return cls(
-            A=gather(problem.A, 2, problem.batch, chunk),
+            A=A,
             b=np.broadcast_to(b, (chunk.stop - chunk.start, problem.shape[0])),
             lower=part(problem.lower, 1),
             upper=part(problem.upper, 1),
             l1=part(problem.l1, 1),
             l2=part(problem.l2, 1),
             sum_to=part(problem.sum_to, 0),
-            weights=part(problem.weights, 1),
             start=part(problem.start, 1),
         )
 
@@ -85,15 +89,13 @@ class Part(NamedTuple):
             ]
         )
 
-    def weighted(self) -> Part:
-        """The systems with weights of 1 and the same solutions."""
-        if self.weights is None:
-            return self
-        root = np.sqrt(self.weights)
-        return self._replace(A=self.A * root[..., None], b=self.b * root, weights=None)
+    @property
+    def has_ridge(self) -> bool:
+        """Whether there may be an l2 penalty; it does not depend on other systems."""
+        return self.l2.ndim > 0 or bool(self.l2 > 0)
 
     def is_finite(self) -> NDArray[np.bool_]:
-        """Mask of the systems without NaN, infinity and negative weights."""
+        """Mask of the systems without NaN and infinity; bounds may be infinite."""
         finite: NDArray[np.bool_] = np.isfinite(self.b).all(axis=-1)
         finite &= np.isfinite(self.A).all(axis=(-2, -1))
         for bound in (self.lower, self.upper):
@@ -102,24 +104,21 @@ class Part(NamedTuple):
             finite &= np.isfinite(penalty).all(axis=-1)
         if self.sum_to is not None:
             finite &= np.isfinite(self.sum_to)
-        if self.weights is not None:
-            usable = np.isfinite(self.weights) & (self.weights >= 0)
-            finite &= usable.all(axis=-1)
         return finite
 
     def scaled(self, dtype: np.dtype[Any]) -> ScaledSystem:
         """The scaled systems, for solutions in `dtype`; all entries must be finite."""
-        return scale(
+        system = scale(
             self.A,
             self.b,
             self.l1,
             self.l2,
             dtype,
             bounds=(self.lower, self.upper),
-            weights=self.weights,
             sum_to=self.sum_to,
         )
+        return system._replace(has_ridge=self.has_ridge)
 
 
-CORE_AXES = (2, 1, 1, 1, 1, 1, 0, 1, 1)
+CORE_AXES = (2, 1, 1, 1, 1, 1, 0, 1)
 """The number of axes of each array of `Part` that belong to one system."""

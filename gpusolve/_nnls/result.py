@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
+
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from ..reference._nnls_qr import BY_GRAM, BY_QR
@@ -56,7 +58,8 @@ class NNLSResult:
         ``8 eps sum_k |a_k x_k| / B``.
         1: stopped at `maxiter`; x is the best feasible point so far.
         2: A, b or an option contains NaN or infinity (bounds may be infinite), or a
-        weight or penalty is negative; all floating-point fields are NaN.
+        weight or penalty is negative; all floating-point fields are NaN. Rows of
+        weight 0 do not count.
         3: not certified; x is the best point found. Either `kkt` shows how far x may
         be from the optimum; or x is so large that rounding it changes ``b - A x`` by
         more than 1e-6 B (float32: 1e-3), as with nearly dependent columns.
@@ -105,11 +108,11 @@ class NNLSResult:
         """``b - A x``, a (..., m) array; with `bounded_qp` ``c - G x``.
 
         It is computed when it is asked for, from the given A and b: they must not have
-        changed since. Weights have no effect on it.
+        changed since. Weights have no effect on it: it has rows of weight 0, too.
         """
         A, b, x = self._given["A"], self._given["b"], plain(self.x)
         xp = namespace(x)
-        with current_device(x):
+        with current_device(x), np.errstate(invalid="ignore"):
             if A.ndim == 2:
                 found = b - xp.matmul(x, A.T)
             else:

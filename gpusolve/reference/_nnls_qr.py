@@ -33,7 +33,7 @@ from ._certificate import (
     size,
     slack,
 )
-from ._scaling import Array, ScaledSystem, scale
+from ._scaling import Array, ScaledSystem, scale, weighted
 
 CONVERGED = 0
 ITERATION_LIMIT = 1
@@ -574,6 +574,7 @@ def solve_each(
     solution.method[...] = method
     for k in np.ndindex(batch):
         one = {name: array[k] for name, array in of_all.items()}
+        one["A"], one["b"] = weighted(one["A"], one["b"], one["weights"])
         if not is_finite(one):
             solution.status[k] = NOT_FINITE
             continue
@@ -584,7 +585,6 @@ def solve_each(
             one["l2"],
             A.dtype,
             bounds=(one["lower"], one["upper"]),
-            weights=None if weights is None else one["weights"],
             sum_to=None if sum_to is None else one["sum_to"],
         )
         guess = system.rest if start is None else system.rescale(start[k])
@@ -596,13 +596,13 @@ def solve_each(
 def is_finite(numbers: dict[str, Array]) -> bool:
     """Whether the numbers of a system are finite; bounds may be infinite.
 
-    Square roots are taken of weights and l2 penalties.
+    A and b are weighted: they have the NaN and infinity of the weights, too.
     """
-    finite = ("A", "b", "l1", "l2", "weights", "sum_to")
+    finite = ("A", "b", "l1", "l2", "sum_to")
     return (
         all(np.isfinite(numbers[name]).all() for name in finite)
         and not any(np.isnan(numbers[name]).any() for name in ("lower", "upper"))
-        and all((numbers[name] >= 0).all() for name in ("l2", "weights"))
+        and bool((numbers["l2"] >= 0).all())
     )
 
 

@@ -22,8 +22,8 @@ class ScaledSystem(NamedTuple):
     Attributes
     ----------
     A : (..., m, n) array
-        The matrix, multiplied by the square roots of the weights. The largest magnitude
-        in each column, or its damping if that is larger, is in [0.5, 1).
+        The matrix. The largest magnitude in each column, or its damping if that is
+        larger, is in [0.5, 1).
     b : (..., m) array
         The right-hand side. Its largest magnitude is in [0.5, 1), without the row of a
         fixed sum.
@@ -154,6 +154,19 @@ def inverse_power_of_two(magnitude: Array) -> Array:
     return np.asarray(np.ldexp(np.ones_like(magnitude), -exponent))
 
 
+def weighted(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
+    """A and b with rows multiplied by the square roots of the weights.
+
+    A row of weight 0 becomes 0, also if it has NaN or infinity. Those of other rows,
+    and of the weights, stay; the root of a negative weight is NaN.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        root = np.sqrt(weights)
+        used = root != 0
+        rows = np.where(used[..., None], A * root[..., None], 0)
+        return rows, np.where(used, b * root, 0)
+
+
 def scale(
     A: Array,
     b: Array,
@@ -162,7 +175,6 @@ def scale(
     dtype: np.dtype[Any] | None = None,
     *,
     bounds: tuple[ArrayLike, ArrayLike] = (0.0, np.inf),
-    weights: Array | None = None,
     sum_to: ArrayLike | None = None,
 ) -> ScaledSystem:
     """Scale systems whose entries are all finite.
@@ -171,22 +183,17 @@ def scale(
     ----------
     A : (..., m, n) array
     b : (..., m) array
-        The leading axes broadcast; a shared ``A`` stays shared, unless there are
-        weights for each system.
+        The leading axes broadcast; a shared ``A`` stays shared.
     l1, l2 : (..., n) array_like or float
         Weights of the penalties ``sum(l1 x)`` and ``sum(l2 x**2) / 2``.
     dtype : dtype, optional
         The dtype of returned solutions. Default: that of `A`.
     bounds : tuple of (..., n) array_like or float
         The lower and upper bounds.
-    weights : (..., m) array, optional
-        The weights of the squared residuals, non-negative.
     sum_to : (...,) array_like, optional
         The sum of x.
     """
     real = A.dtype.type
-    if weights is not None:
-        A, b = A * np.sqrt(weights)[..., None], b * np.sqrt(weights)
     root = np.sqrt(np.asarray(l2, A.dtype)) + np.zeros(A.shape[-1:], A.dtype)
     largest = np.max(np.abs(A), axis=-2, initial=0)
     of_column = root.max(axis=tuple(range(root.ndim - 1))) if A.ndim == 2 else root
