@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .result import NNLSResult
-from .solve import least_squares
+from .solve import NNLS_METHODS, least_squares
 
 
 def nnls(
@@ -137,6 +137,7 @@ def nnls(
     """
     return least_squares(
         method,
+        NNLS_METHODS,
         A=A,
         b=b,
         weights=weights,
