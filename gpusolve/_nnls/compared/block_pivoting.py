@@ -9,15 +9,15 @@ largest index does (Murty's rule), until the number falls: so the method is fini
 the columns are independent. Right-hand sides of one matrix are grouped as by
 ``fcnnls``.
 
-x is feasible only at the end. A block exchange that makes G singular is replaced by a
-single one; if that is singular, too, the method ends without a solution.
+x is feasible only at the end. Passive variables whose columns depend on others are left
+out, which keeps the method going, but without a guarantee.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...reference._scaling import Array, Indices, Mask, ScaledSystem
+from ...reference._scaling import Array, Indices, ScaledSystem
 from .found import Found, in_units
 from .normal_equations import NormalEquations
 
@@ -31,25 +31,23 @@ class BlockPivoting:
     Attributes
     ----------
     passive, last : (N, n) array
-        Masks of the passive variables, and of those whose solution is in `found.x`.
+        Masks of the passive variables, now and at the last solution, `found.x`.
     infeasible : (N, n) array
         Mask of the infeasible variables of that solution.
     least, patience : (N,) array
         The least number of infeasible variables, and the block exchanges left.
-    single : (N,) array
-        Whether the last exchange was of one variable.
     """
 
     def __init__(self, system: ScaledSystem, start: Array, tol: float) -> None:
         self.system, self.tol = system, tol
         self.equations = NormalEquations.of(system)
         self.passive = (start > 0) & (system.norm > 0)
-        self.found = Found.at(np.where(self.passive, start, 0))
+        self.found = Found.at(np.zeros(start.shape))
         self.last = np.zeros_like(self.passive)
         self.infeasible = np.zeros_like(self.passive)
         systems, n = start.shape
         self.least, self.patience = np.full(systems, n + 1), np.full(systems, PATIENCE)
-        self.single, self.busy = np.zeros(systems, bool), np.ones(systems, bool)
+        self.busy = np.ones(systems, bool)
 
     def solve(self, maxiter: int) -> Found:
         """Exchange variables until every system is feasible."""
@@ -71,10 +69,12 @@ class BlockPivoting:
         y = self.equations.solve(at, self.passive[at])
         self.found.nit[at] += 1
         singular = ~np.isfinite(y).all(axis=1)
-        self.busy[at[singular & self.single[at]]] = False
-        self.accept(at[~singular], y[~singular])
-        self.patience[at[singular]] = 0
-        self.exchange(at[self.busy[at]], singular[self.busy[at]])
+        some = at[singular]
+        if some.size:
+            self.passive[some] = self.equations.independent(some, self.passive[some])
+            y[singular] = self.equations.solve(some, self.passive[some])
+        self.accept(at, y)
+        self.exchange(at[self.busy[at]])
 
     def accept(self, at: Indices, y: Array) -> None:
         """Take the solutions of some systems, and find what is infeasible there."""
@@ -87,19 +87,18 @@ class BlockPivoting:
         self.infeasible[at] = np.where(passive, value < -self.tol, slope > self.tol)
         self.busy[at] = self.infeasible[at].any(axis=1)
 
-    def exchange(self, at: Indices, singular: Mask) -> None:
+    def exchange(self, at: Indices) -> None:
         """Let infeasible variables of the last solutions change sides."""
         infeasible = self.infeasible[at]
         count = np.count_nonzero(infeasible, axis=1)
-        fewer = (count < self.least[at]) & ~singular
+        fewer = count < self.least[at]
         self.least[at] = np.where(fewer, count, self.least[at])
         left = np.where(fewer, PATIENCE, self.patience[at] - 1)
-        self.patience[at] = np.maximum(left, -1)
-        single = left < 0
+        self.patience[at] = left
         last = infeasible.shape[1] - 1 - np.argmax(infeasible[:, ::-1], axis=1)
         only = np.arange(infeasible.shape[1]) == last[:, None]
-        change = np.where(single[:, None], only, infeasible)
-        self.passive[at], self.single[at] = self.last[at] ^ change, single
+        change = np.where(left[:, None] < 0, only, infeasible)
+        self.passive[at] = self.last[at] ^ change
 
 
 def block_pivoting(

@@ -44,10 +44,10 @@ def extent(system: ScaledSystem, x: Array) -> Array:
 
 
 def in_units(system: ScaledSystem, x: Array, w: Array) -> tuple[Array, Array]:
-    """x and its negative gradient w without units; 0 for columns of zeros.
+    """Scale x and its negative gradient w to have no units.
 
-    Scaling A, b or a column of A does not change them: they are ``x_j |a_j|`` and
-    ``w_j / |a_j|``, divided by `extent`.
+    They are ``x_j |a_j|`` and ``w_j / |a_j|``, divided by `extent`: scaling A, b or a
+    column of A does not change them. For columns of zeros they are 0.
     """
     whole = extent(system, x)
     return ratio(x * system.norm, whole), relative(system, w, whole)

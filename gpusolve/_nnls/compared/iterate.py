@@ -1,4 +1,4 @@
-"""Iterations that converge to the optimum without reaching it, for a batch of systems."""
+"""Iterations that converge to the optimum of each system of a batch."""
 
 from __future__ import annotations
 
@@ -43,15 +43,11 @@ def iterate(
         if ended.any():
             found.x[at] = at_bound(system, x, w, tol)
             found.nit[at], found.limited[at] = nit, ~optimal
-            go = ~ended
-            if not go.any():
+            go = np.flatnonzero(~ended)
+            if not go.size:
                 break
-            at, w, system, equations = (
-                at[go],
-                w[go],
-                system.take(go),
-                equations.take(go),
-            )
+            at, w = at[go], w[go]
+            system, equations = system.take(go), equations.take(go)
             state = tuple(one[go] for one in state)
         before = state[0] > 0
         state = step(system, equations, w, *state)

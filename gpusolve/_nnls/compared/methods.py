@@ -8,12 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...reference._certificate import Certificate, certify, residual
-from ...reference._nnls_qr import (
-    CONVERGED,
-    ITERATION_LIMIT,
-    Solution,
-    outcome,
-)
+from ...reference._nnls_qr import CONVERGED, ITERATION_LIMIT, Solution, outcome
 from ...reference._scaling import Array, Indices, ScaledSystem
 from ..nnls_householder_cpu import factorise
 from .block_pivoting import block_pivoting
@@ -57,7 +52,7 @@ COMPARED = {
     "lsqnonneg": Method(2, lsqnonneg, passive_sets),
     "fnnls": Method(3, fnnls, passive_sets),
     "fcnnls": Method(4, fcnnls, passive_sets),
-    "block_pivoting": Method(5, block_pivoting, passive_sets),
+    "block_pivoting": Method(5, block_pivoting, lambda n: 100 + n),
     "pqn": Method(6, pqn, lambda n: 100 + 10 * n),
     "cd": Method(7, cd, lambda n: 1000 + 10 * n),
     "interior_point": Method(8, interior_point, lambda n: 100, starts=False),

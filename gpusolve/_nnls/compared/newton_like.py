@@ -11,7 +11,9 @@ step p of them solves
 where e_j is g_j, but 0 where x_j and g_j are of similar size; so the matrix stays
 bounded if both are 0 at the solution. The step is projected, and shortened to stay
 inside. If the model ``p M p / 2 + g p`` with ``M = G + E / D`` decreases less than
-`SUFFICIENT` times what it does along ``-D g``, the step moves towards that one.
+`SUFFICIENT` times what it does along ``-D g``, the minimum of the model between both
+steps is taken. (The paper takes the point between them where the decrease just
+suffices.)
 
 x and g are without units here: ``x_j |a_j| / |b|``, so that the 1 has a meaning.
 """
@@ -28,7 +30,9 @@ from .iterate import iterate
 from .normal_equations import NormalEquations, newton_step
 
 POWER = 1.001
-"""x_j and g_j are of similar size if neither is below this power of the other one."""
+"""x_j and g_j are of similar size if neither is below this power of the other one. The
+paper allows powers in (1, 2]. With 2, the steps of many systems are useless far from
+the solution: e_j is 0 almost everywhere."""
 
 SHORT = 0.995
 """The least part of a projected step that is taken."""
@@ -68,7 +72,7 @@ def newton_direction(G: Array, g: Array, D: Array, E: Array) -> Array:
     S = np.sqrt(W * D)
     H = S[..., :, None] * G * S[..., None, :]
     H += (W * E)[..., None] * np.eye(g.shape[1])
-    return S * newton_step(H, -S * g)
+    return np.asarray(S * newton_step(H, -S * g))
 
 
 def scaled_descent(M: Array, g: Array, D: Array, x: Array) -> Array:
@@ -76,7 +80,7 @@ def scaled_descent(M: Array, g: Array, D: Array, x: Array) -> Array:
     d = -D * g
     length = ratio(np.vecdot(d, d / D), quadratic(M, d))
     reach = np.divide(-x, d, out=np.full_like(x, np.inf), where=d < 0).min(axis=1)
-    return np.minimum(length, SHORT * reach)[:, None] * d
+    return np.asarray(np.minimum(length, SHORT * reach)[:, None] * d)
 
 
 def sufficient(M: Array, g: Array, p: Array, cauchy: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The normal equations ``G x = c`` of a batch of systems, and of their passive parts."""
+"""The normal equations ``G x = c`` of a batch, and of their passive parts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dpstrf
 
 from ...reference._scaling import Array, Indices, Mask, ScaledSystem
 from .found import extent, relative
@@ -40,17 +41,17 @@ class NormalEquations(NamedTuple):
     @property
     def diagonal(self) -> Array:
         """The diagonal of G, (n,) or (N, n)."""
-        return np.einsum("...jj->...j", self.G)
+        return np.asarray(np.diagonal(self.G, axis1=-2, axis2=-1))
 
-    def take(self, systems: Mask) -> NormalEquations:
+    def take(self, systems: Indices) -> NormalEquations:
         """Select systems; a shared G stays shared."""
         G = self.G if self.G.ndim == 2 else self.G[systems]
         return NormalEquations(G, self.c[systems])
 
     def gradient(self, at: Indices, x: Array) -> Array:
         """``c - G x`` for some systems."""
-        G = self.G if self.G.ndim == 2 else self.G[at]
-        return np.asarray(self.c[at] - np.matmul(x[:, None], G)[:, 0])
+        G, c = self.take(at)
+        return np.asarray(c - np.matmul(x[:, None], G)[:, 0])
 
     def slope(self, system: ScaledSystem, at: Indices, x: Array) -> Array:
         """The gradient without units, for some of the systems."""
@@ -66,18 +67,36 @@ class NormalEquations(NamedTuple):
         """
         y = np.zeros(passive.shape)
         for group, variables in self.groups(passive, grouped):
-            G = self.G if self.G.ndim == 2 else self.G[at[group[0]]]
-            inverse = inverse_factor(G[np.ix_(variables, variables)])
+            inverse = inverse_factor(self.part(at[group[0]], variables))
             c = self.c[np.ix_(at[group], variables)]
             along = np.matmul(inverse, c[..., None])
             y[np.ix_(group, variables)] = np.matmul(inverse.T, along)[..., 0]
         return y
 
+    def independent(self, at: Indices, passive: Mask) -> Mask:
+        """The passive variables of some systems, without dependent columns.
+
+        By Cholesky factorisations with pivots, of G scaled to a unit diagonal.
+        """
+        kept = np.zeros_like(passive)
+        for group, variables in self.groups(passive, grouped=True):
+            G = self.part(at[group[0]], variables)
+            scale = 1 / np.sqrt(np.diagonal(G))
+            least = 2 * SINGULAR * len(G) * np.finfo(G.dtype).eps
+            _, pivots, rank, _ = dpstrf(scale[:, None] * G * scale, tol=least)
+            kept[np.ix_(group, variables[pivots[:rank] - 1])] = True
+        return kept
+
+    def part(self, system: int, variables: Indices) -> Array:
+        """The part of G of one system that belongs to some variables."""
+        G = self.G if self.G.ndim == 2 else self.G[system]
+        return G[np.ix_(variables, variables)]
+
     def groups(self, passive: Mask, grouped: bool) -> Iterator[tuple[Indices, Indices]]:
         """The systems of each group, and its passive variables."""
         if grouped and self.G.ndim == 2:
             packed = np.packbits(passive, axis=1)
-            _, group = np.unique(packed, axis=0, return_inverse=True)
+            group = np.unique(packed, axis=0, return_inverse=True)[1].reshape(-1)
         else:
             group = np.arange(len(passive))
         order = np.argsort(group, kind="stable")

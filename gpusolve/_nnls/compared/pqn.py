@@ -7,10 +7,11 @@ quasi-Newton approach*, SIAM Journal on Scientific Computing 32(6), 2010. S appr
 the inverse of G, by the BFGS formula. Variables at 0 whose gradient is positive, or
 which ``S`` times the gradient would make negative, are fixed. The others move along the
 projection arc ``max(0, x - beta S g)`` to the first beta of sufficient decrease
-(Armijo's rule), and then to the minimum on the line to this point. Where the arc
-has no descent, S starts again as a diagonal matrix.
+(Armijo's rule), and then to the minimum on the line to this point. S learns from the
+change of the gradient on the variables that are not 0 afterwards. Where the arc has no
+descent, S starts again as a diagonal matrix.
 
-A step costs a few times ``n^2`` multiplications, and S takes ``n^2`` numbers per system.
+A step costs a few times ``n^2`` multiplications. S takes ``n^2`` numbers per system.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ def step(
 ) -> tuple[Array, ...]:
     """Move x along the projection arc, and update S."""
     move, curved = arc(equations, w, x, direction(w, x, S))
-    fails = ~descends(w, move, curved)
-    if fails.any():
+    fails = np.flatnonzero(~descends(w, move, curved))
+    if fails.size:
         some = equations.take(fails)
-        S[fails] = diagonal_matrices(some, int(fails.sum()))
+        S[fails] = diagonal_matrices(some, len(fails))
         d = direction(w[fails], x[fails], S[fails])
         move[fails], curved[fails] = arc(some, w[fails], x[fails], d)
     length = ratio(np.vecdot(w, move), np.vecdot(move, curved))
@@ -72,8 +73,7 @@ def direction(w: Array, x: Array, S: Array) -> Array:
 def arc(
     equations: NormalEquations, w: Array, x: Array, d: Array
 ) -> tuple[Array, Array]:
-    """``max(0, x + beta d) - x`` for the first beta of sufficient decrease, and G times
-    it."""
+    """The move along the arc to a sufficient decrease, and G times the move."""
     beta = np.ones((len(x), 1))
     for _ in range(HALVINGS):
         move = np.maximum(x + beta * d, 0) - x
