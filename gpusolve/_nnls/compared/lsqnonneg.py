@@ -9,7 +9,6 @@ update needs ``m k``.
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from ...reference._certificate import gradient, norm, residual
 from ...reference._scaling import Array, Indices, Mask, ScaledSystem
@@ -43,6 +42,8 @@ def lsqnonneg(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> F
 
 def passive_solution(system: ScaledSystem, variables: Indices) -> Array:
     """The solution of one system on some variables; NaN if a column depends."""
+    from scipy.linalg import solve_triangular
+
     columns, b = system.A[:, variables], system.b
     if system.has_ridge:
         ridge = np.diag(system.damping)[:, variables]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,15 +12,7 @@ from ...reference._certificate import Certificate, certify, residual
 from ...reference._nnls_qr import CONVERGED, ITERATION_LIMIT, Solution, outcome
 from ...reference._scaling import Array, Indices, ScaledSystem
 from ..nnls_householder_cpu import factorise
-from .block_pivoting import block_pivoting
-from .cd import cd
-from .fcnnls import fcnnls
-from .fnnls import fnnls
 from .found import Found
-from .interior_point import interior_point
-from .lsqnonneg import lsqnonneg
-from .newton_like import newton_like
-from .pqn import pqn
 
 
 class Method(NamedTuple):
@@ -29,8 +22,6 @@ class Method(NamedTuple):
     ----------
     number : int
         Its number in ``NNLSResult.method``.
-    solve : callable
-        From scaled systems, feasible points, a tolerance and a limit to a `Found`.
     limit : callable
         The default limit on `nit` for n variables.
     starts : bool
@@ -38,9 +29,12 @@ class Method(NamedTuple):
     """
 
     number: int
-    solve: Callable[[ScaledSystem, Array, float, int], Found]
     limit: Callable[[int], int]
     starts: bool = True
+
+
+Solve = Callable[[ScaledSystem, Array, float, int], Found]
+"""From scaled systems, feasible points, a tolerance and a limit to what is found."""
 
 
 def passive_sets(n: int) -> int:
@@ -49,14 +43,14 @@ def passive_sets(n: int) -> int:
 
 
 COMPARED = {
-    "lsqnonneg": Method(2, lsqnonneg, passive_sets),
-    "fnnls": Method(3, fnnls, passive_sets),
-    "fcnnls": Method(4, fcnnls, passive_sets),
-    "block_pivoting": Method(5, block_pivoting, lambda n: 100 + n),
-    "pqn": Method(6, pqn, lambda n: 100 + 10 * n),
-    "cd": Method(7, cd, lambda n: 1000 + 10 * n),
-    "interior_point": Method(8, interior_point, lambda n: 100, starts=False),
-    "newton_like": Method(9, newton_like, lambda n: 200, starts=False),
+    "lsqnonneg": Method(2, passive_sets),
+    "fnnls": Method(3, passive_sets),
+    "fcnnls": Method(4, passive_sets),
+    "block_pivoting": Method(5, lambda n: 100 + n),
+    "pqn": Method(6, lambda n: 100 + 10 * n),
+    "cd": Method(7, lambda n: 1000 + 10 * n),
+    "interior_point": Method(8, lambda n: 100, starts=False),
+    "newton_like": Method(9, lambda n: 200, starts=False),
 }
 
 
@@ -71,7 +65,7 @@ def solve_compared(
     """
     method, n = COMPARED[name], system.A.shape[-1]
     limit = method.limit(n) if maxiter is None else maxiter
-    found = method.solve(system, start, tol, limit) if n else Found.at(start)
+    found = solver(name)(system, start, tol, limit) if n else Found.at(start)
     x = np.where(np.isfinite(found.x) & (system.norm > 0), found.x, 0)
     rounded = system.rounded(x)
     best = certificate(system, x, rounded)
@@ -86,6 +80,12 @@ def solve_compared(
         repaired=np.zeros(len(x), bool),
         method=np.full(len(x), method.number, np.uint8),
     )
+
+
+def solver(name: str) -> Solve:
+    """The function of the file that is named after the method, when first needed."""
+    solve: Solve = getattr(importlib.import_module(f"{__package__}.{name}"), name)
+    return solve
 
 
 def certificate(system: ScaledSystem, x: Array, rounded: Array) -> Certificate:

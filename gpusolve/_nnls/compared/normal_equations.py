@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpstrf
 
 from ...reference._scaling import Array, Indices, Mask, ScaledSystem
 from .found import extent, relative
@@ -78,6 +77,8 @@ class NormalEquations(NamedTuple):
 
         By Cholesky factorisations with pivots, of G scaled to a unit diagonal.
         """
+        from scipy.linalg.lapack import dpstrf
+
         kept = np.zeros_like(passive)
         for group, variables in self.groups(passive, grouped=True):
             G = self.part(at[group[0]], variables)
