@@ -8,37 +8,104 @@ step p of them solves
 
     ``(S G S + W E) (p / s) = -S g``,    ``w_j = 1 / (d_j + e_j)``,  ``S^2 = W D``,
 
-where e_j is g_j, but 0 where x_j and g_j are of similar size; so the matrix stays
-bounded if both are 0 at the solution. The step is projected, and shortened to stay
-inside. If the model ``p M p / 2 + g p`` with ``M = G + E / D`` decreases less than
-`SUFFICIENT` times what it does along ``-D g``, the minimum of the model between both
-steps is taken. (The paper takes the point between them where the decrease just
-suffices.)
+where e_j is g_j, but 0 where g_j is negative, or where x_j and g_j are of similar size:
+so convergence is fast also if both are 0 at the solution. The step is projected, and
+shortened to stay inside. It is taken if the model ``p (G + E / D) p / 2 + g p``
+decreases by `SUFFICIENT` times what it does along ``-D g``. Otherwise e_j is g_j for
+similar sizes, too; and if that does not suffice, the minimum between this step and the
+one along ``-D g`` is taken. (The paper takes, at once, the point between both steps at
+which the decrease just suffices. That is much slower if columns are nearly dependent.)
 
-x and g are without units here: ``x_j |a_j| / |b|``, so that the 1 has a meaning.
+x and g are without units here, as ``x_j |a_j| / |b|``, so that the 1 has a meaning.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ...reference._certificate import ratio
-from ...reference._scaling import Array, ScaledSystem
+from ...reference._scaling import Array, Indices, Mask, ScaledSystem
 from .found import Found
 from .interior_point import inside
 from .iterate import iterate
 from .normal_equations import NormalEquations, newton_step
 
-POWER = 1.001
-"""x_j and g_j are of similar size if neither is below this power of the other one. The
-paper allows powers in (1, 2]. With 2, the steps of many systems are useless far from
-the solution: e_j is 0 almost everywhere."""
+POWER = 2.0
+"""x_j and g_j are of similar size if neither is below this power of the other one."""
 
 SHORT = 0.995
-"""The least part of a projected step that is taken."""
+"""The least part of a step that is taken, if a longer one would leave the interior."""
 
 SUFFICIENT = 0.3
 """The part of the decrease along ``-D g`` that a step must reach."""
+
+LEAST = 1e-150
+"""The least x_j: its products with other numbers must not underflow."""
+
+
+class Model(NamedTuple):
+    """The model of a batch of systems around x: ``p (G + E / D) p / 2 + g p``.
+
+    Attributes
+    ----------
+    G : (N, n, n) array
+    x, g, D, E : (N, n) array
+    """
+
+    G: Array
+    x: Array
+    g: Array
+    D: Array
+    E: Array
+
+    def take(self, systems: Indices) -> Model:
+        """Select systems."""
+        return Model(*(one[systems] for one in self))
+
+    def times(self, p: Array) -> Array:
+        """``(G + E / D) p``."""
+        return np.asarray(np.matmul(p[:, None], self.G)[:, 0] + self.E / self.D * p)
+
+    def change(self, p: Array) -> Array:
+        """The value of the model."""
+        return np.asarray(np.vecdot(p, self.times(p) / 2 + self.g))
+
+    def newton(self) -> Array:
+        """The Newton-like step, projected and shortened."""
+        W = 1 / (self.D + self.E)
+        S = np.sqrt(W * self.D)
+        H = S[..., :, None] * self.G * S[..., None, :]
+        H += (W * self.E)[..., None] * np.eye(S.shape[1])
+        p = S * newton_step(H, -S * self.g)
+        p = np.maximum(self.x + p, 0) - self.x
+        length = np.linalg.norm(p, axis=1, keepdims=True)
+        return np.asarray(p * np.maximum(SHORT, 1 - length))
+
+    def descent(self) -> Array:
+        """The step to the minimum along ``-D g``, as far as x stays positive."""
+        d = -self.D * self.g
+        best = ratio(-np.vecdot(d, self.g), np.vecdot(d, self.times(d)))
+        reach = np.divide(-self.x, d, out=np.full_like(d, np.inf), where=d < 0)
+        length = np.minimum(best, SHORT * reach.min(axis=1))
+        return np.asarray(length[:, None] * d)
+
+    def suffices(self, p: Array) -> Mask:
+        """Whether the step p decreases the model sufficiently."""
+        return np.asarray(self.change(p) <= SUFFICIENT * self.change(self.descent()))
+
+    def sufficient(self) -> Array:
+        """The Newton-like step, or one that decreases the model sufficiently."""
+        p = self.newton()
+        return np.where(self.suffices(p)[:, None], p, self.between(p))
+
+    def between(self, p: Array) -> Array:
+        """The minimum of the model between p and the step of `descent`."""
+        d = self.descent() - p
+        slope = np.vecdot(d, self.times(p) + self.g)
+        part = np.clip(-ratio(slope, np.vecdot(d, self.times(d))), 0, 1)
+        return np.asarray(p + part[:, None] * d)
 
 
 def newton_like(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
@@ -54,45 +121,15 @@ def step(
     """A Newton-like step, or one between it and the step along ``-D g``."""
     norm = np.where(system.norm > 0, system.norm, 1)
     unit = system.magnitude[:, None] / norm
-    x, g = x / unit, -w / (norm * system.magnitude[:, None])
+    x, g = np.maximum(x / unit, LEAST), -w / (norm * system.magnitude[:, None])
     G = equations.G / (norm[..., :, None] * norm[..., None, :])
-    D = np.where(g >= 0, x, 1)
-    similar = (g >= x**POWER) & (np.maximum(g, 0) ** POWER <= x)
-    E = np.where((g >= 0) & ~similar, g, 0)
-    p = newton_direction(G, g, D, E)
-    p = np.maximum(x + p, 0) - x
-    p *= np.maximum(SHORT, 1 - np.linalg.norm(p, axis=1, keepdims=True))
-    M = G + (E / D)[..., None] * np.eye(x.shape[1])
-    return (unit * (x + sufficient(M, g, p, scaled_descent(M, g, D, x))),)
-
-
-def newton_direction(G: Array, g: Array, D: Array, E: Array) -> Array:
-    """The solution p of the Newton-like equations."""
-    W = 1 / (D + E)
-    S = np.sqrt(W * D)
-    H = S[..., :, None] * G * S[..., None, :]
-    H += (W * E)[..., None] * np.eye(g.shape[1])
-    return np.asarray(S * newton_step(H, -S * g))
-
-
-def scaled_descent(M: Array, g: Array, D: Array, x: Array) -> Array:
-    """The minimum of the model along ``-D g``, as far as x stays positive."""
-    d = -D * g
-    length = ratio(np.vecdot(d, d / D), quadratic(M, d))
-    reach = np.divide(-x, d, out=np.full_like(x, np.inf), where=d < 0).min(axis=1)
-    return np.asarray(np.minimum(length, SHORT * reach)[:, None] * d)
-
-
-def sufficient(M: Array, g: Array, p: Array, cauchy: Array) -> Array:
-    """p, moved towards the step `cauchy` if the model decreases too little."""
-    least = SUFFICIENT * (quadratic(M, cauchy) / 2 + np.vecdot(g, cauchy))
-    lacks = quadratic(M, p) / 2 + np.vecdot(g, p) > least
-    d = cauchy - p
-    slope = np.vecdot(d, np.matmul(p[:, None], M)[:, 0] + g)
-    part = np.where(lacks, np.clip(-ratio(slope, quadratic(M, d)), 0, 1), 0)
-    return p + part[:, None] * d
-
-
-def quadratic(M: Array, p: Array) -> Array:
-    """``p M p``."""
-    return np.asarray(np.vecdot(np.matmul(p[:, None], M)[:, 0], p))
+    G = np.broadcast_to(G, (*x.shape, x.shape[1]))
+    positive = np.maximum(g, 0)
+    similar = (positive >= x**POWER) & (positive**POWER <= x)
+    E = np.where(similar, 0, positive)
+    model = Model(G, x, g, np.where(g >= 0, x, 1), E)
+    p = model.newton()
+    lacks = np.flatnonzero(~model.suffices(p))
+    if lacks.size:
+        p[lacks] = model._replace(E=positive).take(lacks).sufficient()
+    return (unit * (x + p),)
