@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
 import cupy_stand_in
 import numpy as np
 import pytest
-from degenerate_systems import FAMILIES, batch, reference
+from degenerate_systems import FAMILIES, Reference, batch, reference
 from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
 from test_nnls import HARD
 
@@ -36,7 +37,7 @@ every_method = pytest.mark.parametrize("method", COMPARED)
 # ---- optimality ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (8, 5), (30, 20), (70, 40)])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (8, 5), (50, 30)])
 @pytest.mark.parametrize("shared", [False, True])
 @every_method
 def test_random_batch_is_optimal(
@@ -77,23 +78,33 @@ def test_a_certified_hard_problem_is_optimal(method: str) -> None:
             assert result.kkt > CERTIFIED
 
 
+DEGENERATE = 4
+"""Systems of each family of degenerate systems."""
+
+
+@functools.cache
+def degenerate(index: int) -> tuple[str, Any, Any, Reference]:
+    """Some degenerate systems, and the best x known of each."""
+    family, A, b = batch(index)
+    A, b = A[:DEGENERATE], b[:DEGENERATE]
+    return family, A, b, reference(A, b)
+
+
 @every_method
 def test_degenerate_systems_keep_to_their_certificates(method: str) -> None:
     """No x' known has a smaller residual than the certificate of x allows."""
     solved = 0
     for index in range(len(FAMILIES)):
-        family, A, b = batch(index)
-        A, b = A[:6], b[:6]
-        result = gpusolve.nnls(A, b, method=method, maxiter=60)
+        family, A, b, best = degenerate(index)
+        result = gpusolve.nnls(A, b, method=method, maxiter=40)
         assert np.isfinite(result.x).all()
         assert (result.x >= 0).all()
-        best = reference(A, b)
         size = np.linalg.norm(b, axis=-1) + best.magnitude
         least = best.rnorm + (result.kkt + 16 * EPS) * size
         assert (result.rnorm <= least).all(), family
         assert set(np.unique(result.status)) <= {0, 1, 3}
         solved += int((result.status == 0).sum())
-    assert solved > 0.4 * 6 * len(FAMILIES)
+    assert solved > 0.4 * DEGENERATE * len(FAMILIES)
 
 
 UNSOLVED = {
