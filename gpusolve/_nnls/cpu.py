@@ -22,6 +22,7 @@ from ..reference._nnls_qr import (
     solve_one,
 )
 from ..reference._scaling import Indices, Mask, ScaledSystem
+from .compared.methods import COMPARED, solve_compared
 from .inputs import Problem
 from .nnls_gram_cpu import nnls_gram
 from .nnls_householder_cpu import nnls_householder
@@ -34,6 +35,9 @@ CHUNK_ENTRIES = {"qr": 2**16, "gram": 2**24, "auto": 2**24}
 """Limit on the matrix entries of one chunk for each method: about a second of work.
 Between chunks the progress bar moves and interrupts are handled."""
 
+COMPARED_ENTRIES = 2**22
+"""The same limit for the compared methods."""
+
 PROGRESS_DELAY = 2.0
 """Seconds before a progress bar appears."""
 
@@ -42,7 +46,7 @@ def nnls(problem: Problem, method: str) -> Solution:
     """Solve every system of the batch; `method` is that of ``gpusolve.nnls``."""
     systems, (_, n) = math.prod(problem.batch), problem.shape
     solution = Solution.blank((systems,), n, problem.dtype)
-    chunks = list(chunked(problem, CHUNK_ENTRIES[method]))
+    chunks = list(chunked(problem, CHUNK_ENTRIES.get(method, COMPARED_ENTRIES)))
 
     def run(chunk: slice) -> int:
         part = solve_chunk(problem, chunk, method)
@@ -104,6 +108,10 @@ method could improve them."""
 def solve_chunk(problem: Problem, chunk: slice, method: str) -> Solution:
     """Solve the systems of a chunk; systems with NaN or infinity get NaN."""
     part = Part.of(problem, chunk)
+    if method in COMPARED:
+        solution, _ = of_finite(functools.partial(by_compared, method), problem, part)
+        solution.method[:] = COMPARED[method].number
+        return solution
     if method == "qr" or problem.shape[1] == 0:
         return of_finite(by_qr, problem, part)[0]
     solution, settled = gram_method()(problem, part)
@@ -159,6 +167,16 @@ def by_qr(problem: Problem, part: Part) -> tuple[Solution, Mask]:
     for k in range(len(part.b)):
         solution.put(k, solve_one(system.take(np.array(k)), start[k], *limits))
     return solution._replace(x=system.unscale(solution.x)), np.ones(len(part.b), bool)
+
+
+def by_compared(method: str, problem: Problem, part: Part) -> tuple[Solution, Mask]:
+    """Solve all systems by one of the compared methods."""
+    system = part.scaled(problem.dtype)
+    start = starting_points(system, part.start)
+    tol, maxiter = problem.cpu_tolerance, problem.maxiter
+    solution = solve_compared(method, system, start, tol, maxiter)
+    settled = np.ones(len(part.b), bool)
+    return solution._replace(x=system.unscale(solution.x)), settled
 
 
 def starting_points(system: ScaledSystem, given: Array | None) -> Array:

@@ -11,10 +11,15 @@ import numpy as np
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from ..reference._nnls_qr import BY_GRAM, BY_QR
+from .compared.methods import COMPARED
 from .covariance import covariance
 from .labels import Labels, label, plain
 
-METHOD_NAMES = {"gram": BY_GRAM, "qr": BY_QR}
+METHOD_NAMES = {
+    "gram": BY_GRAM,
+    "qr": BY_QR,
+    **{name: method.number for name, method in COMPARED.items()},
+}
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,8 @@ class NNLSResult:
         certified: by ``"qr"`` after ``"gram"``, or with a larger threshold for
         dependent columns.
     method : (...,) uint8 array
-        The method that found x: 0 for ``"gram"``, 1 for ``"qr"``.
+        The method that found x: 0 for ``"gram"``, 1 for ``"qr"``, and 2 to 9 for the
+        compared methods in the order of `nnls`.
     """
 
     x: Array
@@ -123,11 +129,17 @@ class NNLSResult:
     def method_counts(self) -> dict[str, int]:
         """The number of systems for which each method found x.
 
-        On a GPU, this waits for the solver.
+        Compared methods are left out if they found none. On a GPU, this waits for the
+        solver.
         """
-        return {
+        counts = {
             name: int((plain(self.method) == number).sum())
             for name, number in METHOD_NAMES.items()
+        }
+        return {
+            name: count
+            for name, count in counts.items()
+            if count or name not in COMPARED
         }
 
     def covariance(self, variance: Any = None) -> Array:

@@ -5,35 +5,61 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .._device.arrays import as_array, namespace, unwrapped
+from .._device.arrays import Array, as_array, is_cupy, namespace, unwrapped
 from .._device.kernels import Device, current, device_of
 from ..reference._nnls_qr import INFEASIBLE, NOT_FINITE, Solution
 from . import cpu, device
+from .compared.methods import COMPARED
 from .inputs import Problem, validate
 from .labels import Core, Labels, label, read
 from .result import NNLSResult
 
 METHODS = ("auto", "qr", "gram")
+"""The methods for all problems."""
+
+NNLS_METHODS = (*METHODS, *COMPARED)
+"""The methods for non-negative least squares without a fixed sum, on the CPU."""
 
 OF_VARIABLES: dict[str, tuple[Core, ...]] = {"x": ("variable",), "dual": ("variable",)}
 """The fields of a result that have a value for each variable."""
 
 
-def check_method(method: str) -> None:
-    """Raise ValueError if the method is unknown."""
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+def check_method(method: str, methods: tuple[str, ...] = METHODS) -> None:
+    """Raise ValueError if the method is none of `methods`."""
+    if method not in methods:
+        raise ValueError(f"method must be one of {methods}, got {method!r}")
 
 
-def least_squares(method: str, **given: Any) -> NNLSResult:
+def check_compared(method: str, A: Array, given: dict[str, Any]) -> None:
+    """Raise ValueError if a compared method does not take what is given."""
+    if is_cupy(A):
+        raise ValueError(
+            f"method must be one of {METHODS} for arrays on a GPU, got {method!r}"
+        )
+    if given["sum_to"] is not None:
+        raise ValueError(f"method must be one of {METHODS} with sum_to, got {method!r}")
+    if given["warm_start"] is not None and not COMPARED[method].starts:
+        starting = (one for one in COMPARED if COMPARED[one].starts)
+        others = (*METHODS, *starting)
+        raise ValueError(
+            f"method must be one of {others} with warm_start, got {method!r}"
+        )
+
+
+def least_squares(
+    method: str, methods: tuple[str, ...] = METHODS, **given: Any
+) -> NNLSResult:
     """Validate the arguments of ``lsq_linear`` and solve every system.
 
-    The results have the labels of `A` and `b`.
+    The results have the labels of `A` and `b`. The compared methods run on the CPU even
+    if ``GPUSOLVE_EMULATE`` is set.
     """
-    check_method(method)
+    check_method(method, methods)
     given, labels = read(given)
     A = as_array(given.pop("A"), "A")
-    target = device_of(A)
+    if method in COMPARED:
+        check_compared(method, A, given)
+    target = None if method in COMPARED else device_of(A)
     with current(target):
         return solve(validate(A, **given), target, method, labels)
 

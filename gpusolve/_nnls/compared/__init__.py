@@ -1,0 +1,1 @@
+"""The methods that Luo & Duraiswami compare theirs with, in NumPy: one file each."""

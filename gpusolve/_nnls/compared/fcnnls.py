@@ -1,0 +1,36 @@
+"""``fcnnls``: ``fnnls`` with right-hand sides grouped by passive set.
+
+M. H. van Benthem and M. R. Keenan, *Fast algorithm for the solution of large-scale
+non-negativity-constrained least squares problems*, Journal of Chemometrics 18, 2004.
+Right-hand sides of one matrix that have the same passive set at a step share one
+factorisation. Passive sets start as the positive entries of the unconstrained solution,
+so the groups are large from the beginning. Systems with matrices of their own are
+groups of one.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ...reference._scaling import Array, ScaledSystem
+from .active_set import ActiveSet
+from .found import Found
+from .normal_equations import NormalEquations
+
+
+def fcnnls(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
+    """Solve a batch of scaled systems.
+
+    Systems whose `start` is 0 start at the positive part of the unconstrained solution,
+    unless G is singular.
+    """
+    equations, systems = NormalEquations.of(system), np.arange(len(start))
+    cold = ~start.any(axis=1)
+    everywhere = np.broadcast_to(system.norm > 0, start.shape)[cold]
+    free = np.maximum(equations.solve(systems[cold], everywhere), 0)
+    start = start.copy()
+    start[cold] = np.where(np.isfinite(free), free, 0)
+    slope = functools.partial(equations.slope, system)
+    return ActiveSet(system, start, equations.solve, slope, tol).solve(maxiter)

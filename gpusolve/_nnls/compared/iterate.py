@@ -1,0 +1,57 @@
+"""Iterations that converge to the optimum of each system of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...reference._certificate import gradient, residual
+from ...reference._scaling import Array, ScaledSystem
+from .found import Found, at_bound, distance
+from .normal_equations import NormalEquations
+
+Step = Callable[..., tuple[Array, ...]]
+"""``step(system, equations, w, x, *others)``: the next x and others, from the current
+ones and the negative gradient w at x."""
+
+
+def iterate(
+    step: Step, system: ScaledSystem, state: tuple[Array, ...], tol: float, maxiter: int
+) -> Found:
+    """Make steps until every system is optimal to `tol`, in the sense of `distance`.
+
+    Each step starts with the gradient of the true residual, so rounding errors do not
+    accumulate. Systems that are finished leave the batch. A column of zeros counts as
+    one of norm 1 that is orthogonal to everything, so its variable becomes 0.
+
+    Parameters
+    ----------
+    step : Step
+    system : ScaledSystem
+    state : tuple of (N, ...) arrays
+        The points at which to start, and whatever else the method keeps.
+    """
+    found = Found.at(state[0])
+    equations, at = NormalEquations.of(system), np.arange(len(state[0]))
+    for nit in range(maxiter + 1):
+        x = state[0]
+        w = gradient(system, residual(system, x))
+        w = np.where(system.norm > 0, w, -x)
+        optimal = distance(system, x, w) <= tol
+        ended = optimal | (nit == maxiter)
+        if ended.any():
+            found.x[at] = at_bound(system, x, w, tol)
+            found.nit[at], found.limited[at] = nit, ~optimal
+            go = np.flatnonzero(~ended)
+            if not go.size:
+                break
+            at, w = at[go], w[go]
+            system, equations = system.take(go), equations.take(go)
+            state = tuple(one[go] for one in state)
+        before = state[0] > 0
+        state = step(system, equations, w, *state)
+        after = state[0] > 0
+        found.n_updates[at] += (after & ~before).sum(axis=1, dtype=np.int32)
+        found.n_downdates[at] += (before & ~after).sum(axis=1, dtype=np.int32)
+    return found

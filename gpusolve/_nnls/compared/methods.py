@@ -1,0 +1,120 @@
+"""The compared methods by name, and their certificates: the same as for all methods."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ...reference._certificate import Certificate, certify, residual
+from ...reference._nnls_qr import CONVERGED, ITERATION_LIMIT, Solution, outcome
+from ...reference._scaling import Array, Indices, ScaledSystem
+from ..nnls_householder_cpu import factorise
+from .found import Found
+
+
+class Method(NamedTuple):
+    """A compared method.
+
+    Attributes
+    ----------
+    number : int
+        Its number in ``NNLSResult.method``.
+    limit : callable
+        The default limit on `nit` for n variables.
+    starts : bool
+        Whether it takes a warm start.
+    """
+
+    number: int
+    limit: Callable[[int], int]
+    starts: bool = True
+
+
+Solve = Callable[[ScaledSystem, Array, float, int], Found]
+"""From scaled systems, feasible points, a tolerance and a limit to what is found."""
+
+
+def passive_sets(n: int) -> int:
+    """The default limit of methods that make one solve for each passive set."""
+    return 10 * n
+
+
+COMPARED = {
+    "lsqnonneg": Method(2, passive_sets),
+    "fnnls": Method(3, passive_sets),
+    "fcnnls": Method(4, passive_sets),
+    "block_pivoting": Method(5, lambda n: 100 + n),
+    "pqn": Method(6, lambda n: 100 + 10 * n),
+    "cd": Method(7, lambda n: 1000 + 10 * n),
+    "interior_point": Method(8, lambda n: 100, starts=False),
+    "newton_like": Method(9, lambda n: 200, starts=False),
+}
+
+
+@np.errstate(all="ignore")
+def solve_compared(
+    name: str, system: ScaledSystem, start: Array, tol: float, maxiter: int | None
+) -> Solution:
+    """Solve scaled systems by the method `name`, and certify what it finds.
+
+    The certificate is computed from A, b and x alone. The method only decides between
+    the statuses 1 and 3 of what is not certified.
+    """
+    method, n = COMPARED[name], system.A.shape[-1]
+    limit = method.limit(n) if maxiter is None else maxiter
+    found = solver(name)(system, start, tol, limit) if n else Found.at(start)
+    x = np.where(np.isfinite(found.x) & (system.norm > 0), found.x, 0)
+    rounded = system.rounded(x)
+    best = certificate(system, x, rounded)
+    ended = np.where(found.limited, ITERATION_LIMIT, CONVERGED)
+    return Solution(
+        rounded,
+        *best[:3],
+        found.nit,
+        outcome(system, rounded, best, ended, tol),
+        found.n_updates,
+        found.n_downdates,
+        repaired=np.zeros(len(x), bool),
+        method=np.full(len(x), method.number, np.uint8),
+    )
+
+
+def solver(name: str) -> Solve:
+    """The function of the file that is named after the method, when first needed."""
+    solve: Solve = getattr(importlib.import_module(f"{__package__}.{name}"), name)
+    return solve
+
+
+def certificate(system: ScaledSystem, x: Array, rounded: Array) -> Certificate:
+    """The certificates of the rounded x: the better one of two witnesses.
+
+    They are the residual of x, and its part orthogonal to the columns of positive
+    variables.
+    """
+    r = residual(system, x)
+    plain = certify(system, rounded, r)
+    orthogonal = certify(system, rounded, orthogonal_part(system, x, r))
+    better = orthogonal.kkt < plain.kkt
+    return Certificate(
+        *[
+            np.where(better.reshape(better.shape + (1,) * (one.ndim - 1)), two, one)
+            for one, two in zip(plain, orthogonal, strict=True)
+        ]
+    )
+
+
+def orthogonal_part(system: ScaledSystem, x: Array, r: Array) -> Array:
+    """The part of r orthogonal to the columns of positive variables, up to penalties.
+
+    Systems with more positive variables than rows keep r.
+    """
+    r, count = r.copy(), np.count_nonzero(x, axis=1)
+    for k in map(int, np.unique(count)):
+        at: Indices = np.flatnonzero(count == k)
+        if 0 < k <= r.shape[1]:
+            variables = np.nonzero(x[at])[1].reshape(-1, k)
+            r[at] = factorise(system.take(at), variables).orthogonalise(r[at])[0]
+    return r

@@ -1,0 +1,491 @@
+"""The compared methods of gpusolve.nnls: optimal, or they say that they are not."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any
+
+import cupy_stand_in
+import numpy as np
+import pytest
+from degenerate_systems import FAMILIES, Reference, batch, reference
+from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
+from test_nnls import HARD
+
+import gpusolve
+from benchmarks.experiments import EXPERIMENTS
+from gpusolve._nnls import cpu
+from gpusolve._nnls.compared import block_pivoting, methods, normal_equations
+from gpusolve._nnls.compared.found import Found
+from gpusolve._nnls.compared.methods import COMPARED
+
+EPS = float(np.finfo(np.float64).eps)
+CERTIFIED = 1e-10
+"""The largest certificate of status 0, but for rounding errors of a large x."""
+
+ACCURATE = 256 * EPS
+"""Limit on the violation by the methods of well-conditioned systems."""
+
+ACTIVE_SETS = ("lsqnonneg", "fnnls", "fcnnls")
+INTERIOR = ("interior_point", "newton_like")
+COUNTING = tuple(name for name in COMPARED if name not in INTERIOR)
+
+every_method = pytest.mark.parametrize("method", COMPARED)
+
+
+# ---- optimality ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (8, 5), (50, 30)])
+@pytest.mark.parametrize("shared", [False, True])
+@every_method
+def test_random_batch_is_optimal(
+    rng: np.random.Generator, method: str, m: int, n: int, shared: bool
+) -> None:
+    A = rng.standard_normal((m, n) if shared else (4, m, n))
+    b = rng.standard_normal((4, m))
+    result = gpusolve.nnls(A, b, method=method)
+    assert (result.status == 0).all()
+    assert result.method_counts == {"gram": 0, "qr": 0, method: 4}
+    for k, x in enumerate(result.x):
+        A_k = A if shared else A[k]
+        assert violation(A_k, b[k], x) <= ACCURATE
+        assert result.rnorm[k] == pytest.approx(scipy_rnorm(A_k, b[k]), rel=1e-12)
+        dual = A_k.T @ (b[k] - A_k @ x)
+        np.testing.assert_allclose(result.dual[k], dual, atol=1e-12 * m)
+        entered = result.n_updates[k] - result.n_downdates[k]
+        assert entered == (np.count_nonzero(x) if method in COUNTING else 0)
+
+
+@every_method
+def test_a_certified_hard_problem_is_optimal(method: str) -> None:
+    for name, (A, b) in HARD.items():
+        result = gpusolve.nnls(A, b, method=method, maxiter=300)
+        expected = residual_norm(A, b, result.x)
+        A_scale, b_scale = (np.abs(one).max() or 1.0 for one in (A, b))
+        A, b, x = A / A_scale, b / b_scale, result.x * A_scale / b_scale
+        length = np.linalg.norm(b)
+        cancelling = b_scale * (length + np.linalg.norm(A, axis=0) @ x)
+        rounding = A.shape[1] * float(np.finfo(np.longdouble).eps) * cancelling
+        assert result.rnorm == pytest.approx(expected, rel=1e-13, abs=rounding)
+        assert (x >= 0).all()
+        assert result.rnorm <= (1 + 4 * EPS) * length * b_scale
+        if result.status == 0:
+            assert violation(A, b, x) <= CERTIFIED, name
+        else:
+            assert name.startswith(("Hilbert", "Kahan")), name
+            assert result.kkt > CERTIFIED
+
+
+DEGENERATE = 4
+"""Systems of each family of degenerate systems."""
+
+
+@functools.cache
+def degenerate(index: int) -> tuple[str, Any, Any, Reference]:
+    """Some degenerate systems, and the best x known of each."""
+    family, A, b = batch(index)
+    A, b = A[:DEGENERATE], b[:DEGENERATE]
+    return family, A, b, reference(A, b)
+
+
+@every_method
+def test_degenerate_systems_keep_to_their_certificates(method: str) -> None:
+    """No x' known has a smaller residual than the certificate of x allows."""
+    solved = 0
+    for index in range(len(FAMILIES)):
+        family, A, b, best = degenerate(index)
+        result = gpusolve.nnls(A, b, method=method, maxiter=40)
+        assert np.isfinite(result.x).all()
+        assert (result.x >= 0).all()
+        size = np.linalg.norm(b, axis=-1) + best.magnitude
+        least = best.rnorm + (result.kkt + 16 * EPS) * size
+        assert (result.rnorm <= least).all(), family
+        assert set(np.unique(result.status)) <= {0, 1, 3}
+        solved += int((result.status == 0).sum())
+    assert solved > 0.4 * DEGENERATE * len(FAMILIES)
+
+
+UNSOLVED = {
+    ("cd", "deconvolution"),
+    ("cd", "shifted_gaussians"),
+    ("block_pivoting", "shifted_gaussians"),
+}
+"""Columns are nearly dependent: convergence is slow, or G is singular."""
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@every_method
+def test_experiments_of_the_paper(method: str, experiment: str) -> None:
+    A, b = EXPERIMENTS[experiment](2, size=48)
+    result = gpusolve.nnls(A, b, method=method, maxiter=600)
+    solved = result.status == 0
+    if (method, experiment) not in UNSOLVED:
+        assert solved.all()
+    for k in range(2):
+        A_k = A if A.ndim == 2 else A[k]
+        broken, best = violation(A_k, b[k], result.x[k]), scipy_rnorm(A_k, b[k])
+        assert (broken <= CERTIFIED) == solved[k]
+        if solved[k]:
+            assert result.rnorm[k] == pytest.approx(best, rel=1e-9)
+        else:
+            assert result.status[k] == 1
+            assert result.kkt[k] > CERTIFIED
+
+
+@every_method
+def test_a_wrong_x_gets_no_certificate(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, method: str
+) -> None:
+    A, b = rng.random((5, 20, 8)), rng.random((5, 20))
+    right = gpusolve.nnls(A, b, method=method)
+    monkeypatch.setattr(cpu, "cores", lambda: 1)
+    real = methods.solver(method)
+
+    def wrong(*arguments: Any) -> Found:
+        found = real(*arguments)
+        x = found.x.copy()
+        x[0] = 0
+        x[1] *= 1 + 1e-8
+        x[2] = rng.random(8)
+        x[3] = np.nan
+        return found._replace(x=x)
+
+    monkeypatch.setattr(methods, "solver", lambda _: wrong)
+    result = gpusolve.nnls(A, b, method=method)
+    assert result.status.tolist() == [3, 3, 3, 3, 0]
+    assert (result.kkt[:4] > CERTIFIED).all()
+    np.testing.assert_array_equal(result.x[4], right.x[4])
+
+
+# ---- options -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.3, 0.0), (0.0, 0.7), (0.2, 0.1), (1e3, 0.0)])
+@every_method
+def test_penalties_agree_with_brute_force(
+    rng: np.random.Generator, method: str, l1: float, l2: float
+) -> None:
+    A, b = rng.standard_normal((3, 9, 6)), rng.standard_normal((3, 9))
+    result = gpusolve.nnls(A, b, l1=l1, l2=l2, method=method)
+    assert (result.status == 0).all()
+    for k, x in enumerate(result.x):
+        found = objective(A[k], b[k], x, l1, l2)
+        expected = brute_force(A[k], b[k], l1, l2)
+        assert found == pytest.approx(expected, rel=1e-9)
+        assert violation(A[k], b[k], x, l1, l2) <= ACCURATE
+        dual = A[k].T @ (b[k] - A[k] @ x) - l1 - l2 * x
+        np.testing.assert_allclose(result.dual[k], dual, atol=1e-12 * (1 + l1))
+
+
+@pytest.mark.parametrize("name", ["l2", "weights"])
+@every_method
+def test_options_of_each_system(
+    rng: np.random.Generator, method: str, name: str
+) -> None:
+    """A is shared, but the normal equations are not."""
+    A, b, option = rng.random((9, 6)), rng.random((4, 9)), rng.random((4, 9))
+    option = option[:, : 6 if name == "l2" else 9]
+    result = gpusolve.nnls(A, b, method=method, **{name: option})
+    for k in range(4):
+        if name == "weights":
+            root = np.sqrt(option[k])
+            rows, rhs = A * root[:, None], b[k] * root
+        else:
+            rows = np.vstack([A, np.diag(np.sqrt(option[k]))])
+            rhs = np.append(b[k], np.zeros(6))
+        assert violation(rows, rhs, result.x[k]) <= ACCURATE
+
+
+@pytest.mark.parametrize("method", COUNTING)
+def test_warm_start(rng: np.random.Generator, method: str) -> None:
+    A, b = rng.random((5, 30, 20)), rng.random((5, 30))
+    cold = gpusolve.nnls(A, b, method=method)
+    warm = gpusolve.nnls(A, b, method=method, warm_start=cold.x)
+    assert (warm.status == 0).all()
+    assert (warm.nit <= 1).all()
+    assert (warm.n_downdates == 0).all()
+    start = np.where(rng.random(20) < 0.5, rng.random(20), np.nan)
+    for guess in (start, np.ones(20), np.full(20, -1.0)):
+        other = gpusolve.nnls(A, b, method=method, warm_start=guess)
+        np.testing.assert_allclose(other.x, cold.x, rtol=1e-9, atol=1e-11)
+
+
+@every_method
+def test_iteration_limit(rng: np.random.Generator, method: str) -> None:
+    A, b = rng.random((3, 30, 20)), rng.random((3, 30))
+    full = gpusolve.nnls(A, b, method=method)
+    for maxiter in range(3):
+        result = gpusolve.nnls(A, b, method=method, maxiter=maxiter)
+        assert (result.status == 1).all()
+        assert (result.nit == maxiter).all()
+        assert (result.x >= 0).all()
+        assert (result.kkt > CERTIFIED).all()
+    enough = gpusolve.nnls(A, b, method=method, maxiter=int(full.nit.max()))
+    np.testing.assert_array_equal(enough.x, full.x)
+
+
+@pytest.mark.parametrize("method", ["pqn", "cd", *INTERIOR])
+def test_a_larger_tolerance_takes_fewer_steps(
+    rng: np.random.Generator, method: str
+) -> None:
+    A, b = rng.random((3, 30, 20)), rng.random((3, 30))
+    fine = gpusolve.nnls(A, b, method=method)
+    coarse = gpusolve.nnls(A, b, method=method, tol=1e-4)
+    assert (coarse.nit < fine.nit).all()
+    assert (coarse.status == 0).all() or (coarse.kkt > 1e-4).any()
+    assert (np.abs(coarse.rnorm - fine.rnorm) < 1e-2).all()
+
+
+@every_method
+def test_float32(rng: np.random.Generator, method: str) -> None:
+    A, b = rng.random((3, 12, 8), np.float32), rng.random((3, 12), np.float32)
+    result = gpusolve.nnls(A, b, method=method)
+    assert result.x.dtype == result.rnorm.dtype == np.float32
+    assert (result.status == 0).all()
+    for k in range(3):
+        assert violation(A[k], b[k], result.x[k]) <= 4 * np.finfo(np.float32).eps
+
+
+# ---- batches -------------------------------------------------------------------------
+
+
+@every_method
+def test_broadcasting(rng: np.random.Generator, method: str) -> None:
+    A, b = rng.random((3, 1, 9, 6)), rng.random((4, 9))
+    result = gpusolve.nnls(A, b, method=method)
+    assert result.x.shape == result.dual.shape == (3, 4, 6)
+    assert result.kkt.shape == result.n_updates.shape == (3, 4)
+    for i, j in np.ndindex(3, 4):
+        alone = gpusolve.nnls(A[i, 0], b[j], method=method)
+        np.testing.assert_array_equal(alone.x, result.x[i, j])
+        assert alone.nit == result.nit[i, j]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@every_method
+def test_a_bad_system_changes_no_bit_of_others(
+    rng: np.random.Generator, method: str, shared: bool
+) -> None:
+    A, b = rng.random((20, 12) if shared else (6, 20, 12)), rng.random((6, 20))
+    good = gpusolve.nnls(A, b, method=method)
+    b[2, 7] = np.nan
+    result = gpusolve.nnls(A, b, method=method)
+    assert result.status.tolist() == [0, 0, 2, 0, 0, 0]
+    assert result.method_counts[method] == 6
+    for name in ("x", "rnorm", "dual", "kkt"):
+        assert np.isnan(getattr(result, name)[2]).all()
+    for name in ("x", "rnorm", "dual", "kkt", "nit", "n_updates", "n_downdates"):
+        one, other = (np.delete(getattr(r, name), 2, axis=0) for r in (result, good))
+        np.testing.assert_array_equal(one, other)
+
+
+@every_method
+def test_chunks_have_no_effect(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, method: str
+) -> None:
+    A, b = rng.random((20, 12)), rng.random((7, 20))
+    whole = gpusolve.nnls(A, b, method=method)
+    monkeypatch.setattr(cpu, "COMPARED_ENTRIES", 1)
+    np.testing.assert_array_equal(gpusolve.nnls(A, b, method=method).x, whole.x)
+
+
+@pytest.mark.parametrize(
+    ("A", "b"),
+    [
+        (np.zeros((0, 3)), np.zeros(0)),
+        (np.zeros((3, 0)), np.ones(3)),
+        (np.zeros((2, 4, 3)), np.ones((2, 4))),
+        (np.ones((0, 4, 3)), np.ones((0, 4))),
+        (np.ones((4, 3)), np.zeros(4)),
+    ],
+)
+@every_method
+def test_empty_and_zero_systems(method: str, A: Any, b: Any) -> None:
+    result = gpusolve.nnls(A, b, method=method)
+    assert (result.status == 0).all()
+    assert result.x.shape == (*b.shape[:-1], A.shape[-1])
+    assert (result.x == 0).all()
+    np.testing.assert_array_equal(result.rnorm, np.linalg.norm(b, axis=-1))
+
+
+# ---- refused arguments ---------------------------------------------------------------
+
+
+@every_method
+def test_only_nnls_takes_compared_methods(method: str) -> None:
+    message = rf"method must be one of \('auto', 'qr', 'gram'\), got '{method}'"
+    with pytest.raises(ValueError, match=message):
+        gpusolve.lsq_linear(np.eye(2), np.ones(2), (0, 1), method=method)
+    with pytest.raises(ValueError, match=message):
+        gpusolve.bounded_qp(np.eye(2), np.ones(2), method=method)
+
+
+@every_method
+def test_a_fixed_sum_is_refused(method: str) -> None:
+    with pytest.raises(ValueError, match=f"with sum_to, got '{method}'"):
+        gpusolve.nnls(np.eye(2), np.ones(2), method=method, sum_to=1)
+
+
+@pytest.mark.parametrize("method", INTERIOR)
+def test_a_warm_start_inside_is_refused(method: str) -> None:
+    with pytest.raises(ValueError, match=f"'cd'.* with warm_start, got '{method}'"):
+        gpusolve.nnls(np.eye(2), np.ones(2), method=method, warm_start=np.ones(2))
+
+
+@every_method
+def test_arrays_on_a_gpu_are_refused(method: str) -> None:
+    with cupy_stand_in.installed():
+        import cupy
+
+        A, b = cupy.asarray(np.eye(2)), cupy.asarray(np.ones(2))
+        with pytest.raises(ValueError, match=f"on a GPU, got '{method}'"):
+            gpusolve.nnls(A, b, method=method)
+
+
+def test_the_emulator_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    result = gpusolve.nnls([[3, 2], [1, 1]], [3, 2], method="cd")
+    assert result.method_counts == {"gram": 0, "qr": 0, "cd": 1}
+
+
+# ---- what is particular to a method --------------------------------------------------
+
+
+def lawson_hanson(A: Any, b: Any) -> tuple[Any, list[int]]:
+    """The textbook's loop, with columns of norm 1; x, and how many enter and leave."""
+    norm = np.linalg.norm(A, axis=0)
+    A, x, passive = A / norm, np.zeros(A.shape[1]), np.zeros(A.shape[1], bool)
+    counts = [0, 0]
+    while True:
+        w = np.where(passive, 0, A.T @ (b - A @ x))
+        if w.max() <= 1e-12:
+            return x / norm, counts
+        passive[np.argmax(w)] = True
+        counts[0] += 1
+        while True:
+            y = np.zeros_like(x)
+            y[passive] = np.linalg.lstsq(A[:, passive], b, rcond=None)[0]
+            low = passive & (y <= 0)
+            if not low.any():
+                break
+            step = (x[low] / (x[low] - y[low])).min()
+            x += step * (y - x)
+            leaving = passive & (x <= 1e-14)
+            counts[1] += int(leaving.sum())
+            passive &= ~leaving
+            x[leaving] = 0
+        x = y
+
+
+@pytest.mark.parametrize("method", ["lsqnonneg", "fnnls"])
+def test_the_columns_of_the_textbook_enter_and_leave(
+    rng: np.random.Generator, method: str
+) -> None:
+    A, b = rng.random((6, 40, 30)), rng.random((6, 40))
+    A[..., ::2] -= 0.5
+    result = gpusolve.nnls(A, b, method=method)
+    for k in range(6):
+        x, counts = lawson_hanson(A[k], b[k])
+        np.testing.assert_allclose(result.x[k], x, atol=1e-12)
+        assert [result.n_updates[k], result.n_downdates[k]] == counts
+    assert result.n_downdates.any()
+
+
+@pytest.mark.parametrize("method", ["fnnls", "fcnnls", "block_pivoting"])
+def test_systems_of_one_passive_set_share_a_factorisation(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, method: str
+) -> None:
+    A, b, calls = rng.random((30, 12)), rng.random(30), []
+    real = normal_equations.inverse_factor
+
+    def counted(G: Any) -> Any:
+        calls.append(len(G))
+        return real(G)
+
+    monkeypatch.setattr(normal_equations, "inverse_factor", counted)
+    monkeypatch.setattr(cpu, "cores", lambda: 1)
+    alone = gpusolve.nnls(A, b, method=method)
+    one = len(calls)
+    result = gpusolve.nnls(A, b * np.arange(1, 21)[:, None], method=method)
+    np.testing.assert_allclose(result.x[-1], 20 * alone.x, rtol=1e-12, atol=1e-15)
+    assert len(calls) - one == (20 * one if method == "fnnls" else one)
+
+
+CYCLE = (
+    np.array([[-1, 2, 1, -3], [2, 0, -1, 3], [1, -2, -2, 3], [2, -2, 0, 2.0]]),
+    np.array([-2, -3, 3, 1.0]),
+)
+"""Block exchanges visit the same passive sets again and again."""
+
+
+def test_block_pivoting_needs_its_safeguard(monkeypatch: pytest.MonkeyPatch) -> None:
+    A, b = CYCLE
+    result = gpusolve.nnls(A, b, method="block_pivoting")
+    assert result.status == 0
+    assert violation(A, b, result.x) <= ACCURATE
+    monkeypatch.setattr(block_pivoting, "PATIENCE", 10**6)
+    endless = gpusolve.nnls(A, b, method="block_pivoting", maxiter=1000)
+    assert endless.status == 1
+    assert endless.nit == 1000
+
+
+def test_block_pivoting_by_single_exchanges(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    A, b = rng.standard_normal((20, 12, 8)), rng.standard_normal((20, 12))
+    blocks = gpusolve.nnls(A, b, method="block_pivoting")
+    monkeypatch.setattr(block_pivoting, "PATIENCE", -1)
+    single = gpusolve.nnls(A, b, method="block_pivoting", maxiter=2**8)
+    assert (single.status == 0).all()
+    assert single.nit.sum() > blocks.nit.sum()
+    np.testing.assert_allclose(single.x, blocks.x, atol=1e-12)
+
+
+def test_a_sweep_of_cd_minimises_over_each_variable(rng: np.random.Generator) -> None:
+    A, b = rng.random((9, 5)), rng.random(9)
+    x = np.zeros(5)
+    for sweeps in range(1, 4):
+        for j in range(5):
+            r = b - A @ x + A[:, j] * x[j]
+            x[j] = max(0, A[:, j] @ r / (A[:, j] @ A[:, j]))
+        found = gpusolve.nnls(A, b, method="cd", maxiter=sweeps)
+        np.testing.assert_allclose(found.x, x, atol=1e-14)
+
+
+@pytest.mark.parametrize("method", ["pqn", "cd", "lsqnonneg", "fnnls"])
+def test_the_residual_never_grows(rng: np.random.Generator, method: str) -> None:
+    A, b = rng.random((30, 20)), rng.random(30)
+    rnorms = [
+        gpusolve.nnls(A, b, method=method, maxiter=k).rnorm for k in range(0, 40, 2)
+    ]
+    assert all(
+        after <= (1 + EPS) * before for before, after in itertools.pairwise(rnorms)
+    )
+    assert rnorms[-1] < rnorms[0]
+
+
+@pytest.mark.parametrize("method", INTERIOR)
+@pytest.mark.parametrize("n", [10, 100])
+def test_interior_methods_need_few_steps_for_any_size(
+    rng: np.random.Generator, method: str, n: int
+) -> None:
+    result = gpusolve.nnls(rng.random((3, n, n)), rng.random((3, n)), method=method)
+    assert (result.status == 0).all()
+    assert result.nit.max() <= 30
+
+
+@every_method
+def test_a_degenerate_solution(rng: np.random.Generator, method: str) -> None:
+    """Half of the variables at 0 have a dual of 0, too."""
+    Q = np.linalg.qr(rng.standard_normal((20, 12)))[0]
+    A = Q @ np.linalg.cholesky(np.eye(12) + 0.3 * np.ones((12, 12))).T
+    x = np.append(rng.random(4), np.zeros(8))
+    dual = np.append(np.zeros(8), -rng.random(4))
+    r = Q @ np.linalg.solve(np.linalg.cholesky(A.T @ A), dual)
+    result = gpusolve.nnls(A, A @ x + r, method=method)
+    assert result.status == 0
+    np.testing.assert_allclose(result.x, x, atol=1e-7)
+    np.testing.assert_allclose(result.dual, dual, atol=1e-7)
+    assert violation(A, A @ x + r, result.x) <= CERTIFIED
