@@ -12,12 +12,14 @@ from kernel_costs import compiler_name
 from benchmarks.qr_steps import (
     DOWNDATE,
     ROWS,
+    SOURCE,
     THREADS,
     UPDATE,
     Changed,
     Counts,
     Problem,
     counted,
+    report,
     run,
 )
 from gpusolve import _emulator
@@ -203,6 +205,12 @@ def test_downdate_needs_85_requests_to_shared_memory_for_each_rotation() -> None
     """
     found = [counted("as_solved", DOWNDATE, 64, k).counts.shared for k in (40, 50)]
     assert found[0] - found[1] == 10 * (5 * (WARPS + 1) + 3)
+
+
+@as_gcc
+def test_results_are_those_of_the_report() -> None:
+    written = (SOURCE.parent / "results/qr_steps.md").read_text()
+    assert written == "".join(f"{line}\n" for line in report())
 
 
 def test_counts_are_those_of_a_change() -> None:

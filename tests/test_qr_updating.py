@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -201,6 +202,15 @@ def test_curves_and_plot() -> None:
     assert len(left.lines) == len(right.lines) == len(TABLE)
     text = "\n".join(study.position_table(found))
     assert f"{falling[0]:,} ({found['MGS/up/unorder'][1].accesses})" in text
+
+
+def test_results_are_those_of_the_report() -> None:
+    """Those of the errors depend on the rounding of the machine."""
+    written = (Path(study.__file__).parent / "results/qr_updating.md").read_text()
+    found = "\n".join(study.report(study.curves()))
+    heading = "## Errors"
+    assert heading in found
+    assert written.partition(heading)[0] == found.partition(heading)[0]
 
 
 def test_errors_are_the_largest_of_all_edits() -> None:
