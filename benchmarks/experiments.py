@@ -11,7 +11,7 @@ Every function returns ``(A, b)`` ready for :func:`gpusolve.nnls`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -53,10 +53,29 @@ def convolution_matrix(kernel: NDArray[np.float64], size: int) -> NDArray[np.flo
     return np.asarray(toeplitz(column, row))
 
 
-def deconvolution(
+class Waveform(NamedTuple):
+    """A simulated waveform: ``b`` is ``A @ arrivals`` with noise.
+
+    Attributes
+    ----------
+    pulse : (width,) array
+    arrivals : (size,) array
+        What is returned at each time: non-negative, and mostly 0.
+    A : (size, size) array
+        Convolution with the pulse.
+    b : (size,) array
+    """
+
+    pulse: NDArray[np.float64]
+    arrivals: NDArray[np.float64]
+    A: NDArray[np.float64]
+    b: NDArray[np.float64]
+
+
+def waveforms(
     systems: int, size: int = 432, seed: int = 0, noise: float = 0.01
-) -> Systems:
-    """Table 7.1: arrival times in a LiDAR waveform; each system has its own pulse.
+) -> Iterator[Waveform]:
+    """LiDAR waveforms over a forest.
 
     A waveform is the sum of a canopy (returns spread over a hundred samples), the
     ground (one strong return) and noise. The pulses are 15 to 25 samples wide, as in
@@ -64,17 +83,27 @@ def deconvolution(
     """
     rng = np.random.default_rng(seed)
     time = np.arange(size)
-    A = np.empty((systems, size, size))
-    b = np.empty((systems, size))
-    for A_k, b_k in zip(A, b, strict=True):
-        A_k[:] = convolution_matrix(pulse(rng.uniform(15, 25)), size)
+    for _ in range(systems):
+        sent = pulse(rng.uniform(15, 25))
+        A = convolution_matrix(sent, size)
         ground = rng.uniform(0.65, 0.85) * size
         top = ground - rng.uniform(0.2, 0.5) * size
         centre = 0.5 * (ground + top)
         density = np.exp(-0.5 * ((time - centre) / (0.15 * (ground - top))) ** 2)
         arrivals = 0.3 * density * (rng.random(size) < 0.1) * rng.gamma(2.0, size=size)
         arrivals[int(ground)] += 1.0
-        b_k[:] = A_k @ arrivals + noise * rng.standard_normal(size)
+        b = A @ arrivals + noise * rng.standard_normal(size)
+        yield Waveform(sent, arrivals, A, b)
+
+
+def deconvolution(
+    systems: int, size: int = 432, seed: int = 0, noise: float = 0.01
+) -> Systems:
+    """Table 7.1: arrival times in a LiDAR waveform; each system has its own pulse."""
+    A = np.empty((systems, size, size))
+    b = np.empty((systems, size))
+    for k, waveform in enumerate(waveforms(systems, size, seed, noise)):
+        A[k], b[k] = waveform.A, waveform.b
     return A, b
 
 

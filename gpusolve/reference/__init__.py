@@ -16,6 +16,7 @@ from ._gemv import gemv
 from ._nnls_gram import nnls_gram
 from ._nnls_qr import nnls_qr
 from ._partition import replicate, scatter, stable_partition
+from ._qr_updating import qr_updating
 from ._reduce import all, any, maximum_segment_sum, reduce
 from ._scan import scan, segmented_scan
 from ._segments import segment_flags, segmented_reduce
@@ -33,6 +34,7 @@ __all__ = [
     "maximum_segment_sum",
     "nnls_gram",
     "nnls_qr",
+    "qr_updating",
     "reduce",
     "replicate",
     "scan",

@@ -1,0 +1,219 @@
+"""What a change of a factorisation costs a block, against the paper and hand counts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+import numpy as np
+import pytest
+from kernel_costs import compiler_name
+
+from benchmarks.qr_steps import (
+    DOWNDATE,
+    ROWS,
+    SOURCE,
+    THREADS,
+    UPDATE,
+    Changed,
+    Counts,
+    Problem,
+    counted,
+    report,
+    run,
+)
+from gpusolve import _emulator
+from gpusolve._emulator import KernelError
+
+LENGTHS = (8, 40)
+
+WARPS = ROWS // 32
+LEVELS = 9
+"""Levels of a sum of 512."""
+SUM = 3 * (8 + 4 + 2 + 1 + 5)
+"""Requests of `reduce512`: two reads and a write by the warps of each level."""
+PRODUCT = WARPS + SUM + WARPS
+"""The terms, the sum, and the reading of its result."""
+
+as_gcc = pytest.mark.skipif(
+    not compiler_name().startswith("GCC") or "CXXFLAGS" in os.environ,
+    reason="other compilers read values of shared memory again at other places",
+)
+
+
+def warps(count: int) -> int:
+    """The warps that have `count` neighbouring threads, beginning with the first."""
+    return -(-count // 32)
+
+
+def rotated_warps(length: int, position: int) -> int:
+    """Warps that rotate rows of R, added over the rotations of a downdate."""
+    return sum(
+        (length - 1) // 32 - later // 32 + 1 for later in range(position + 1, length)
+    )
+
+
+def check(changed: Changed, length: int) -> None:
+    """``A[:, order] = Q R`` for the columns that are left."""
+    A, Q, R = changed.factors
+    order = changed.order[:length]
+    upper = np.triu(R[np.ix_(order, order)])
+    np.testing.assert_allclose(Q[:, order] @ upper, A[:, order], atol=1e-5)
+    np.testing.assert_allclose(Q[:, order].T @ Q[:, order], np.eye(length), atol=1e-5)
+
+
+# ---- results -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", THREADS)
+@pytest.mark.parametrize("printed", [False, True])
+def test_update_is_right(name: str, printed: bool) -> None:
+    """Orthogonal columns have the same products by both formulas."""
+    check(counted(name, UPDATE, 40, printed=printed), 41)
+
+
+@pytest.mark.parametrize("name", THREADS)
+@pytest.mark.parametrize("position", [0, 20, 39])
+def test_downdate_is_right(name: str, position: int) -> None:
+    changed = counted(name, DOWNDATE, 40, position)
+    left = np.delete(np.arange(40), position)
+    np.testing.assert_array_equal(changed.order[:39], left)
+    check(changed, 39)
+
+
+@pytest.mark.parametrize("name", THREADS)
+@pytest.mark.parametrize("change", [UPDATE, DOWNDATE])
+def test_no_step_changes_nothing(name: str, change: int) -> None:
+    problem = Problem.random(8)
+    factors, order = run(name, problem, change, steps=0, position=3)
+    for found, given in zip(factors, problem, strict=True):
+        np.testing.assert_array_equal(found, given)
+    np.testing.assert_array_equal(order, np.arange(9))
+
+
+# ---- the MGS update ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_published_update_has_the_printed_accesses_to_global_memory(
+    length: int,
+) -> None:
+    """l + 2: l columns of Q are read, and one of Q and one of R are written."""
+    counts = counted("as_published", UPDATE, length, printed=True).counts
+    assert counts.columns_of_q == length + 1
+    assert counts.elements_of_r == length + 1
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("printed", [False, True])
+def test_published_update_has_more_accesses_to_shared_memory(
+    length: int, printed: bool
+) -> None:
+    """The paper's 39 l + 2 are 59 l + 61; here in requests of warps."""
+    products = 1 + printed
+    found = counted("as_published", UPDATE, length, printed=printed).counts.shared
+    for_columns = (WARPS + products * PRODUCT) * length
+    at_the_end = 2 * PRODUCT + WARPS + warps(length + 1) + 1
+    assert found == for_columns + at_the_end
+
+
+@pytest.mark.parametrize("apart", [ROWS, 0])
+def test_one_array_for_all_sums_is_a_race(apart: int) -> None:
+    """A thread writes its next term while others still read the last sum."""
+    race = contextlib.nullcontext() if apart else pytest.raises(KernelError)
+    with race, _emulator.races():
+        run("as_published", Problem.random(2), UPDATE, apart=apart)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("printed", [False, True])
+def test_published_update_has_depth_l_log_m(length: int, printed: bool) -> None:
+    """Each level of a sum has a barrier: of the block, or two of a warp.
+
+    Two more barriers of the block are at the beginning and the end of a sum.
+    """
+    counts = counted("as_published", UPDATE, length, printed=printed).counts
+    sums = (1 + printed) * length + 2
+    additions = counts.barriers - 2 * sums + counts.warp_barriers // 2
+    assert additions == sums * np.log2(ROWS)
+    assert counts.barriers == 6 * sums
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_update_has_five_barriers(length: int) -> None:
+    """5 shuffles for a product; 2 * 5 for each warp and each of 4 reductions."""
+    counts = counted("as_solved", UPDATE, length).counts
+    assert counts.barriers == 5
+    assert counts.warp_barriers == 0
+    assert counts.shuffles == 5 * length + 4 * 2 * 5 * (THREADS["as_solved"] // 32)
+    assert counts.columns_of_q == 2 * length + 1
+    assert counts.elements_of_r == 2 * length + 3
+
+
+@as_gcc
+def test_update_needs_51_requests_to_shared_memory_for_each_column() -> None:
+    """Of 512 rows: terms, slot, product, coefficient; product and slot by rows."""
+    few, many = (counted("as_solved", UPDATE, k).counts.shared for k in (32, 64))
+    # One more warp has coefficients of R: 4 requests for them and their slots.
+    assert many - few == 32 * (WARPS + 1 + 2 + 2 * WARPS) + 4
+
+
+# ---- the Givens downdate -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_published_downdate(length: int) -> None:
+    """2 (l - i + 1) columns of Q, but the one that leaves is not written."""
+    position = length // 2
+    rotations = length - 1 - position
+    counts = counted("as_published", DOWNDATE, length, position).counts
+    assert counts.columns_of_q == 2 * rotations + 1
+    rotated = sum(length - later for later in range(position + 1, length))
+    assert counts.elements_of_r == rotations + 2 * rotated + rotations
+    assert counts.barriers == 2 * rotations + 2
+
+
+@as_gcc
+@pytest.mark.parametrize("length", LENGTHS)
+def test_published_downdate_has_more_accesses_to_shared_memory(length: int) -> None:
+    """The paper's 2 (l - i) + 2 are 18 (l - i) + 6; here in requests of warps."""
+    position = length // 2
+    rotations = length - 1 - position
+    by_one_thread, of_q, slot = 1 + 2 + 2 + 4, 4 * WARPS, WARPS
+    expected = rotations * (by_one_thread + of_q + slot)
+    expected += 4 * rotated_warps(length, position)
+    loaded = warps(length) - (position + 1) // 32
+    shifted = warps(length - 1) + warps(length) - position // 32
+    expected += 3 * WARPS + loaded + shifted
+    assert counted("as_published", DOWNDATE, length, position).counts.shared == expected
+
+
+@pytest.mark.parametrize(("length", "position"), [(8, 4), (64, 32), (64, 0), (64, 63)])
+def test_downdate_has_a_barrier_for_32_rotations(length: int, position: int) -> None:
+    rotations = length - 1 - position
+    counts = counted("as_solved", DOWNDATE, length, position).counts
+    assert counts.columns_of_q == 2 * rotations + 2
+    assert counts.barriers == warps(rotations) + 2
+    assert counts.shuffles == 2 * rotations
+
+
+@as_gcc
+def test_downdate_needs_85_requests_to_shared_memory_for_each_rotation() -> None:
+    """Slot, and cosine and sine twice, for all rows and a warp of columns of R.
+
+    Each lane of the first warp stores a rotation, and reads a slot.
+    """
+    found = [counted("as_solved", DOWNDATE, 64, k).counts.shared for k in (40, 50)]
+    assert found[0] - found[1] == 10 * (5 * (WARPS + 1) + 3)
+
+
+@as_gcc
+def test_results_are_those_of_the_report() -> None:
+    written = (SOURCE.parent / "results/qr_steps.md").read_text()
+    assert written == "".join(f"{line}\n" for line in report())
+
+
+def test_counts_are_those_of_a_change() -> None:
+    """Without rotations, a downdate as published reads a column of Q."""
+    found = counted("as_published", DOWNDATE, 8, 7).counts
+    assert found == Counts(3 * WARPS + 2, 1, 0, 2, 0, 0)

@@ -1,0 +1,223 @@
+"""The study of QR updating: errors after many edits, and costs as in Table 3.1."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import qr_updating as study
+from benchmarks.qr_updating import TABLE, Costs, Errors, cost, edited, spaced
+from gpusolve.reference import qr_updating
+from gpusolve.reference._qr_updating import METHODS
+
+EPS = np.finfo(float).eps
+
+SIZES = [(9, 1), (9, 4), (20, 7), (17, 15)]
+"""Rows, and passive columns before the change."""
+
+EXACT = {
+    "MGS/up/reorder": {"accesses"},
+    "Rot/up/reorder": {"flops_of_q"},
+    "Rot/up/unorder": {"flops_of_q"},
+}
+"""What is right as printed, apart from formulas that are 0."""
+
+
+def changes() -> list[Any]:
+    return [
+        pytest.param(change, m, length, id=f"{name} {m} {length}")
+        for name, change in TABLE.items()
+        for m, length in SIZES
+    ]
+
+
+def products() -> list[tuple[str, bool]]:
+    return list(product(METHODS, (True, False)))
+
+
+# ---- the factorisations --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("method", "reordered"), products())
+def test_random_edits_keep_the_factorisation(method: str, reordered: bool) -> None:
+    """300 edits of columns whose condition number is about 6, each to its rounding."""
+    A = study.random_columns()
+    made = qr_updating(A, method, reordered=reordered)
+    found = edited(made, 300)
+    norm = np.linalg.norm(A, 2)
+    assert found.of_orthogonality <= 100 * EPS
+    assert found.of_product <= 100 * EPS * norm
+    R = made.factors()[1]
+    Gram = A[:, made.passive].T @ A[:, made.passive]
+    np.testing.assert_allclose(R.T @ R, Gram, atol=100 * EPS * norm**2)
+    assert 0 < made.length < A.shape[1]
+
+
+@pytest.mark.parametrize(("method", "reordered"), products())
+def test_r_is_that_of_lapack(method: str, reordered: bool) -> None:
+    A = study.random_columns()
+    made = qr_updating(A, method, reordered=reordered)
+    for variable in (5, 2, 9, 0, 7):
+        made.update(variable)
+    made.downdate(9)
+    assert made.passive == ([5, 2, 0, 7] if reordered else [0, 2, 5, 7])
+    expected = np.linalg.qr(A[:, made.passive], mode="r")
+    found = made.factors()[1]
+    np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-13)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_columns_of_a_square_matrix(method: str) -> None:
+    A = np.random.default_rng(2).standard_normal((5, 5))
+    made = qr_updating(A, method, reordered=False)
+    for variable in (4, 0, 2, 1, 3):
+        made.update(variable)
+    assert max(study.errors(made)) < 1e-12
+    for variable in (2, 0, 4, 3, 1):
+        made.downdate(variable)
+        assert max(study.errors(made)) < 1e-12
+    assert made.length == 0
+
+
+def test_rotations_keep_a_complete_basis() -> None:
+    made = qr_updating(study.random_columns(), "Rot")
+    edited(made, 100)
+    Q = made.Q.values
+    np.testing.assert_allclose(Q.T @ Q, np.eye(len(Q)), atol=1e-13)
+    below = made.R.values[np.ix_(made.rows[made.length :], made.passive)]
+    np.testing.assert_allclose(below, 0, atol=1e-13)
+
+
+def test_gram_schmidt_loses_orthogonality_where_rotations_do_not() -> None:
+    """The reason for the second pass of PassiveQR."""
+    A = study.gaussian_columns()
+    assert edited(qr_updating(A, "MGS"), 300).of_orthogonality > 1e-9
+    assert edited(qr_updating(A, "Rot"), 300).of_orthogonality < 100 * EPS
+
+
+# ---- Table 3.1 -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("change", "m", "length"), changes())
+def test_counts_equal_the_formulas(change: study.Change, m: int, length: int) -> None:
+    start = spaced(change.method, change.reordered, m, length)
+    for i in change.positions(length):
+        assert cost(change, start, i) == change.correct.at(m, length, i)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_printed_formulas_are_right_where_no_reason_says_otherwise(name: str) -> None:
+    change = TABLE[name]
+    right = {
+        field
+        for field, printed, correct in zip(
+            Costs._fields, change.printed, change.correct, strict=True
+        )
+        if printed == correct != "0"
+    }
+    assert right == EXACT.get(name, set())
+    assert change.why
+
+
+@pytest.mark.parametrize(("m", "length", "i"), [(9, 4, 2), (30, 12, 12), (30, 12, 1)])
+def test_printed_formulas_differ_by_what_the_reasons_say(
+    m: int, length: int, i: int
+) -> None:
+    right, end = length - i, length + 1
+
+    def apart(name: str, i: int) -> Costs:
+        change = TABLE[name]
+        return change.printed.at(m, length, i) - change.correct.at(m, length, i)
+
+    # A second scalar product with every column of Q that is read.
+    second = 2 * m * length, 2 * m * (length + i - 1) * (right + 2) // 2
+    assert apart("MGS/up/reorder", end) == (0, second[0], 0)
+    assert apart("MGS/up/unorder", i).flops_of_q == second[1]
+    # The column at position p is charged l reads instead of p - 1.
+    unneeded = sum(length - (p - 1) for p in range(i, length + 2))
+    assert apart("MGS/up/unorder", i).accesses == unneeded
+    # The product, the shared column and the new one; 2 operations per rotation.
+    assert apart("Rot/up/reorder", end) == (-(m + 3), 0, 2 * (m - end))
+    pairs = -2 * 6 * (right + 1)
+    assert apart("Rot/up/unorder", i).flops_of_r == 2 * (m - i) + pairs
+    # A product with A; three triangular steps. The rest is the bound l <= m.
+    assert apart("CSNE/up/reorder", end).accesses == -m - 3 * length
+    ordered, reordered = (
+        apart(f"CSNE/up/{name}", i) for name in ("unorder", "reorder")
+    )
+    missing = -6 - 3 * right
+    assert ordered.flops_of_r - reordered.flops_of_r == pairs + missing
+    assert ordered.accesses - reordered.accesses == -3
+    # Two transfers, m for l, and one rotated pair.
+    assert apart("Rot/down/NA", i) == (2, 6 * m * (m - length), -6)
+
+
+def test_a_square_basis_has_the_printed_accesses_of_a_downdate() -> None:
+    change, (m, length) = TABLE["Rot/down/NA"], (20, 7)
+    start = spaced("Rot", True, m, length)
+    for i in change.positions(length):
+        found = cost(change, start, i)
+        assert found.accesses == change.printed.at(m, length, i).accesses
+        assert found[1:] == change.correct.at(m, length, i)[1:]
+
+
+def test_the_last_column_leaves_at_no_cost() -> None:
+    for method in METHODS:
+        start = spaced(method, True, 20, 7)
+        assert cost(TABLE["Rot/down/NA"], start, 7) == (0, 0, 0)
+
+
+def test_gram_schmidt_costs_least_only_for_few_columns() -> None:
+    """By the printed formulas up to l = 2/3 m, not for all l <= m."""
+
+    def fewest(length: int, printed: bool) -> str:
+        names = "MGS/up/reorder", "Rot/up/reorder", "CSNE/up/reorder"
+        formulas = {
+            name: TABLE[name].printed if printed else TABLE[name].correct
+            for name in names
+        }
+        costs = {
+            name: study.operations(one.at(1000, length, length + 1))
+            for name, one in formulas.items()
+        }
+        return min(costs, key=lambda name: costs[name])
+
+    assert [fewest(length, True)[:3] for length in (650, 680)] == ["MGS", "Rot"]
+    assert [fewest(length, False)[:3] for length in (790, 810)] == ["MGS", "Rot"]
+
+
+# ---- the report ----------------------------------------------------------------------
+
+
+def test_curves_and_plot() -> None:
+    found = study.curves(m=12, length=5)
+    assert [len(one) for one in found.values()] == [1, 5, 1, 5, 1, 5, 4]
+    falling = [study.operations(one) for one in found["MGS/up/unorder"].values()]
+    assert falling == sorted(falling, reverse=True)
+    left, right = study.draw(found).axes
+    assert len(left.lines) == len(right.lines) == len(TABLE)
+    text = "\n".join(study.position_table(found))
+    assert f"{falling[0]:,} ({found['MGS/up/unorder'][1].accesses})" in text
+
+
+def test_results_are_those_of_the_report() -> None:
+    """Those of the errors depend on the rounding of the machine."""
+    written = (Path(study.__file__).parent / "results/qr_updating.md").read_text()
+    found = "\n".join(study.report(study.curves()))
+    heading = "## Errors"
+    assert heading in found
+    assert written.partition(heading)[0] == found.partition(heading)[0]
+
+
+def test_errors_are_the_largest_of_all_edits() -> None:
+    made = qr_updating(study.random_columns())
+    made.update(0)
+    made.Q.values[:, made.rows[0]] *= 1 + 1e-3
+    found = study.errors(made)
+    assert isinstance(found, Errors)
+    assert found.of_orthogonality == pytest.approx(2e-3, rel=1e-2)
+    assert found.of_product > 1e-4
