@@ -529,7 +529,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
         T length = residual_norm();
         const T cancelling = magnitude_of_b + size();
         if (!starting && !(length > problem.tol * cancelling)) {
-            if (!general) return false;
+            if (!problem.has_penalties()) return false;
             length = cancelling;
         }
         const T least =

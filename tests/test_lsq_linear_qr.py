@@ -66,6 +66,29 @@ def test_kernel_in_every_thread_order(
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
+@pytest.mark.parametrize("kind", ["box", "mixed", "tight"])
+@pytest.mark.parametrize("has_sum", [False, True])
+def test_an_exchange_in_every_thread_order(
+    schedule: str,
+    kind: str,
+    has_sum: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
+) -> None:
+    """Penalties on dependent columns: x moves along dependences, step by step."""
+    options = {"l1": True, "has_sum": has_sum}
+    A, b, given = stacked([random_problem(rng, 5, 12, kind, **options) for _ in "ab"])
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    for maxiter in (None, 3, 7):
+        given["maxiter"] = maxiter
+        expected = gpusolve.reference.nnls_qr(A, b, **given)
+        found = gpusolve.lsq_linear(A, b, method="qr", **given)
+        np.testing.assert_allclose(found.x, expected.x, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(found.dual, expected.dual, rtol=1e-10, atol=1e-12)
+        for name in ("status", "nit", "n_updates", "n_downdates"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
 @pytest.mark.parametrize(
     ("m", "n", "rank"), [(6, 9, None), (9, 6, 4), (70, 40, None), (50, 70, None)]
 )

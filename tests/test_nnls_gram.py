@@ -474,6 +474,37 @@ def test_bounded_kernel_against_the_specification(
             np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
+@pytest.mark.parametrize("case", ["l1", "l1 l2", "l1 sum"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("team", TEAMS)
+def test_an_exchange_against_the_specification(
+    team: str,
+    dtype: Any,
+    case: str,
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
+) -> None:
+    """Penalties on dependent columns: x moves along dependences, step by step."""
+    use(team, monkeypatch)
+    m, n = (5, 12) if team in ("warp", "block") else (2, 5)
+    A = rng.standard_normal((SYSTEMS, m, n)).astype(dtype)
+    b = rng.standard_normal((SYSTEMS, m)).astype(dtype)
+    each = (SYSTEMS, n)
+    options: dict[str, Any] = {"l1": rng.random(each), "bounds": (-0.75, 0.5)}
+    if case == "l1 l2":
+        options["l2"] = rng.random(each) * (np.arange(n) % 3 == 0)
+    if case == "l1 sum":
+        options["sum_to"] = rng.random(SYSTEMS) - 0.5
+    eps = EPS[A.dtype]
+    for maxiter in (None, 2, 5):
+        found = solve(A, b, **options, maxiter=maxiter)
+        expected = reference.nnls_gram(A, b, **options, maxiter=maxiter)
+        np.testing.assert_allclose(found.x, expected.x, atol=1e3 * eps)
+        for name in ("nit", "n_updates", "n_downdates", "status"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        assert maxiter is not None or not found.status.any()
+
+
 @pytest.mark.parametrize("case", ["mixed", "of systems", "sums", "all"])
 @pytest.mark.parametrize("team", TEAMS)
 def test_the_certificate_of_an_unfinished_solution(
