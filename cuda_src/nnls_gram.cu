@@ -893,8 +893,7 @@ struct GramSystem {
                 continue;
             }
             if (entered || (polish && status == converged)) {
-                const bool moved = make_feasible(leaving, first >= 0);
-                most = first >= 0 ? 0 : (moved ? most_entering : 1);
+                most = make_feasible(leaving, first >= 0) ? most_entering : 1;
                 fresh = false;
                 entered_since = entered_since || entered;
                 continue;

@@ -548,7 +548,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
             entered = entered || how != refused;
         }
         let_barred_rest();
-        return entered || (general && starting && factors.length > 0);
+        return entered;
     }
 
     /// Choose the multiplier of a fixed sum so that the passive solution has this sum.
