@@ -389,7 +389,8 @@ def options_of(
         case "warm":
             options["bounds"], options["warm_start"] = (lower, upper), near_0
         case "warm sums":
-            options["bounds"], options["sum_to"] = (0.0, 1.0), 0.9 * n
+            options["bounds"] = (0.0, 1.0)
+            options["sum_to"] = n * np.linspace(0.3, 0.9, SYSTEMS)
             options["warm_start"] = np.minimum(1.5 * rng.random(each), 1)
             options["warm_start"][::2] = 0.01
         case "all":
@@ -603,12 +604,16 @@ def test_a_warm_start_that_rounding_hides(
 ) -> None:
     """Its variables come to rest at their bounds, which are not 0."""
     use(team, monkeypatch)
-    A, b = rng.standard_normal((3, *SMALL)), rng.standard_normal((3, SMALL[0]))
-    bounds = (np.array([1.0, -1e14, -1e12]), np.array([1e14, -1.0, -0.5]))
-    expected = solve(A, b, bounds=bounds)
-    found = solve(A, b, bounds=bounds, warm_start=np.array([1e11, -1e11, -1e11]))
+    A, b = rng.standard_normal((6, *SMALL)), rng.standard_normal((6, SMALL[0]))
+    options: dict[str, Any] = {
+        "bounds": (np.array([0.1, -1e14, -1e12]), np.array([1e14, -0.1, -0.1])),
+        "warm_start": np.array([1e11, -1e11, -1e11]),
+    }
+    found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
     np.testing.assert_array_equal(found.status, 0)
     np.testing.assert_allclose(found.x, expected.x, rtol=1e-12)
+    for name in ("nit", "n_updates", "n_downdates"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
 @pytest.mark.parametrize("has_sum", [False, True])
