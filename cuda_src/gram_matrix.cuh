@@ -14,13 +14,14 @@
 /// Arguments that are the same for all systems.
 struct GramOptions {
     int m, n, kind;
-    double l1, tol;
+    double tol;
     int maxiter;
 
     __device__ bool has_ridge() const { return kind & with_ridge; }
     __device__ bool has_sum() const { return kind & with_sum; }
-    /// Whether there is more than non-negative x, with the same penalties everywhere.
+    /// Whether there is more than non-negative x, with the same l2 everywhere.
     __device__ bool has_bounds() const { return kind & with_bounds; }
+    __device__ bool has_penalties() const { return kind & with_penalties; }
 
     /// Rows of the matrix: the given ones, and that of a fixed sum.
     __device__ int height() const { return m + (has_sum() ? 1 : 0); }

@@ -50,6 +50,9 @@ constexpr double steep_part = 0.3, alike = 0.9;
 /// Part of a column's square norm that must be orthogonal to the passive columns.
 constexpr double resolved_part = 1e-12;
 
+/// Part of the terms that cancel that a difference of penalties must exceed.
+constexpr double significant_part = 1e-13;
+
 /// Factor on `tol` for the less accurate gradients from the Gram matrix.
 constexpr double slack = 8;
 
@@ -233,12 +236,7 @@ struct GramSystem {
     __device__ double given_b(int i) const {
         return weights.times(static_cast<double>(unscaled_b[i * b_stride]), i);
     }
-    __device__ double scaled_l1(double l1, int j) const {
-        return min(l1 * b_scale * at.matrix.column_scale[j], Floating<double>::largest() / 16);
-    }
-    __device__ double penalty(int j) const {
-        return options.has_bounds() ? at.penalties[j] : scaled_l1(options.l1, j);
-    }
+    __device__ double penalty(int j) const { return options.has_bounds() ? at.penalties[j] : 0; }
     /// What the l2 penalty adds to the square of a column's norm.
     __device__ double ridge(int j) const {
         return options.has_ridge() ? at.damping[j] * at.damping[j] : 0;
@@ -346,7 +344,8 @@ struct GramSystem {
                 at.lower[j] = to_scaled(variables.lower(j), j);
                 at.upper[j] = to_scaled(variables.upper(j), j);
                 at.rest[j] = 0;
-                at.penalties[j] = scaled_l1(variables.l1(j), j);
+                at.penalties[j] = min(variables.l1(j) * b_scale * at.matrix.column_scale[j],
+                                      Floating<double>::largest() / 16);
             });
         if (options.has_sum()) {
             for_each<Team>(options.n, [&](int j) {
@@ -391,7 +390,8 @@ struct GramSystem {
     /// decrease of the objective along its orthogonal part. Ends without a barrier.
     __device__ bool append(int j, double x_j, double least) {
         const int last = inverse.length;
-        if (last == options.capacity()) return false;
+        const bool fits = last < options.capacity();
+        if (!fits && !options.has_penalties()) return false;
         const double before = rest(j);
         for_each<Team>(last, [&](int p) { at.g[p] = gram(j)[variable(p)]; });
         team.sync();
@@ -402,7 +402,7 @@ struct GramSystem {
         });
         along = team.reduce(along, Called<AddTwo>());
         const double square = gram(j)[j] + ridge(j) - along.a, w = at.w[j], descent = w - along.b;
-        if (!(square > resolved_part * at.norm[j] * at.norm[j])) return false;
+        if (!fits || !(square > resolved_part * at.norm[j] * at.norm[j])) return false;
         if (!((w < 0 ? -descent : descent) > least * square_root(square))) return false;
         inverse.append(j, at.u, square);
         place(j, before, 0);
@@ -411,6 +411,50 @@ struct GramSystem {
             at.passive_w[last] = w;
         }
         ++n_updates;
+        return true;
+    }
+
+    /// Move along a dependence of column j on the passive ones, if a penalty falls. `append` has
+    /// refused j, and `u` and `g` are those of its column.
+    ///
+    /// A x does not change, so that only a bound ends the move: that of j, or of the passive
+    /// variable at the position `leaving`, which j replaces. False if nothing moves. Ends with a
+    /// barrier.
+    __device__ bool exchange(int j, int& leaving) {
+        Two penalties = AddTwo::identity();
+        double fitted = 0;
+        for_each<Team>(inverse.length, [&](int p) {
+            const double term = at.u[p] * at.penalties[variable(p)];
+            penalties = AddTwo()(penalties, {term, fabs(term)});
+            fitted += at.u[p] * at.g[p];
+        });
+        penalties = team.reduce(penalties, Called<AddTwo>());
+        const double square = gram(j)[j] + ridge(j) - team.reduce(fitted, Called<Add<double>>());
+        const double sign = at.w[j] < 0 ? -1 : 1, own = at.penalties[j], before = at.rest[j];
+        const double gain = sign * (penalties.a - own);
+        if (square > resolved_part * at.norm[j] * at.norm[j]) return false;
+        if (!(gain > significant_part * (penalties.b + fabs(own)))) return false;
+
+        const double end = sign > 0 ? at.upper[j] : at.lower[j], whole = fabs(end - before);
+        // How far x may move, negated, and the position that reaches its bound, plus 1.
+        Located<double> first{square > 0 ? -min(whole, gain / square) : -whole, 0};
+        for_each<Team>(inverse.length, [&](int p) {
+            const double d = -sign * at.u[p], x = at.x[p];
+            const double its_end = d < 0 ? at.lower[variable(p)] : at.upper[variable(p)];
+            if (d != 0) first = ArgMax<double>()(first, {(x - its_end) / d, p + 1});
+        });
+        first = team.reduce(first, Called<ArgMax<double>>());
+        const double length = -first.value;
+        if (!is_finite(length)) return false;
+        for_each<Team>(inverse.length, [&](int p) {
+            const double d = -sign * at.u[p], lower = at.lower[variable(p)];
+            const double upper = at.upper[variable(p)];
+            at.x[p] = clipped(at.x[p] + length * d, lower, upper);
+            at.end[p] = d < 0 ? lower : upper;
+        });
+        place(j, before, length == whole ? end : before + sign * length);
+        leaving = first.index - 1;
+        team.sync();
         return true;
     }
 
@@ -478,14 +522,15 @@ struct GramSystem {
         return options.has_bounds() ? violation(at.rest[j], w, at.lower[j], at.upper[j]) : w;
     }
 
-    /// Append the steepest variables, at most `most`. False if none is appended. Once a variable
-    /// entered, the first one that is refused ends the search.
+    /// Append the steepest variables, at most `most`, or exchange the steepest one. False if
+    /// nothing changes. Once a variable entered, the first one that is refused ends the search.
     ///
     /// Slopes must exceed rounding errors of the terms that cancel in b - A x. With a `guess`, the
     /// variables that are between their bounds there enter instead; others rest at the bound that
     /// the guess reaches. With a fixed sum, variables enter where they rest. If `first` is not
-    /// negative, this variable enters instead.
-    __device__ bool enter(int most, bool fresh, const T* guess, int first) {
+    /// negative, this variable enters instead. It becomes the one that has to enter after that at
+    /// `leaving` has left.
+    __device__ bool enter(int most, bool fresh, const T* guess, int& first, int& leaving) {
         for_each<Team>(options.n,
                        [&](int j) { at.slope[j] = at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0; });
         team.sync();
@@ -523,13 +568,20 @@ struct GramSystem {
             }
             const bool accepted =
                 append(j, x_j, by_slope ? cancelling : -Floating<double>::infinity());
-            if (!accepted && entered > 0 && by_slope) break;
+            if (!accepted && by_slope) {
+                if (entered > 0) break;
+                if (options.has_penalties() && exchange(j, leaving)) {
+                    first = leaving < 0 ? -1 : j;
+                    return true;
+                }
+            }
             if (accepted && entered++ == 0) steep = max(steep, steep_part * steepest.value);
             for_each<Team>(options.n, [&](int i) {
                 if (i == j || (accepted && fabs(gram(j)[i]) > alike * at.norm[i] * at.norm[j]))
                     at.slope[i] = 0;
             });
         }
+        first = -1;
         return entered > 0;
     }
 
@@ -569,10 +621,14 @@ struct GramSystem {
     /// another.
     ///
     /// A step also changes the passive gradient: by a part of it, because G H = 1. Returns whether
-    /// x moved. The last variable stays if the sum is fixed.
-    __device__ bool make_feasible() {
+    /// x moved. The last variable stays if the sum is fixed. The variable at `leaving` is removed
+    /// before, and x does not move if another one `replaces` it.
+    __device__ bool make_feasible(int leaving, bool replaces) {
         bool moved = false;
-        while (nit < options.maxiter) {
+        for (;;) {
+            if (leaving >= 0) remove(leaving);
+            if (replaces) return true;
+            if (nit >= options.maxiter) break;
             ++nit;
             team.sync();
             const double shift = step(false);
@@ -603,7 +659,7 @@ struct GramSystem {
             });
             if (first.index < 0) return true;
             moved = moved || step > 0;
-            remove(first.index);
+            leaving = first.index;
         }
         status = iteration_limit;
         return moved;
@@ -823,9 +879,9 @@ struct GramSystem {
                 make_gradient();
             }
             const bool first_enters = first >= 0, polish = most == 0;
-            const bool entered =
-                status == converged && enter(most, fresh, first_enters ? nullptr : guess, first);
-            first = -1;
+            int leaving = -1;
+            const bool entered = status == converged &&
+                                 enter(most, fresh, first_enters ? nullptr : guess, first, leaving);
             if (guess != nullptr) {
                 fresh = false;
                 if (first_enters) continue;
@@ -837,7 +893,7 @@ struct GramSystem {
                 continue;
             }
             if (entered || (polish && status == converged)) {
-                most = make_feasible() ? most_entering : 1;
+                most = make_feasible(leaving, first >= 0) ? most_entering : 1;
                 fresh = false;
                 entered_since = entered_since || entered;
                 continue;
@@ -977,7 +1033,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
               unsigned char* barrier) {
     __shared__ typename Team::Storage storage;
     Team team(storage, barrier);
-    const GramOptions options{m, n, kind, l1, tol, maxiter};
+    const GramOptions options{m, n, kind, tol, maxiter};
     const GramResults<T> results{x,      rnorm,     dual,        kkt,      nit,
                                  status, n_updates, n_downdates, repaired, method};
 

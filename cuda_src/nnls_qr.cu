@@ -28,7 +28,7 @@
 // solves again with a larger threshold for dependent columns, and keeps the best solution.
 //
 // Forms. The `general` kernel takes all of this. The other one is smaller and faster: it has the
-// bounds 0 and infinity, penalties that are the same for all variables, no weights and no sum.
+// bounds 0 and infinity, the same l2 for all variables, no l1, no weights and no sum.
 //
 // Scaling. Columns of A and b are multiplied by powers of two when they are read: this is exact,
 // and prevents overflow and underflow.
@@ -52,6 +52,9 @@ constexpr int nnls_max_threads = 256;
 
 enum VariableState : int { resting, passive, barred, guessed };
 
+/// What became of a variable that was to enter.
+enum Entered { refused, appended, exchanged };
+
 /// Threshold for dependent columns, in units of eps times the sum of the terms that cancel; the
 /// factor by which each further attempt multiplies it; and the number of attempts.
 constexpr int dependent_units = 4, more_caution = 64, attempts = 3;
@@ -59,9 +62,12 @@ constexpr int dependent_units = 4, more_caution = 64, attempts = 3;
 /// Limit on how often the residual is recomputed to look for entering variables.
 constexpr int fresh_rounds = 32;
 
+/// Threshold for a difference of penalties, in units of eps times the sum of the terms that cancel.
+constexpr int significant_units = 512;
+
 /// One system. Strides are in elements; `kind` has the bits of `ProblemKind`. Unless it is
-/// `general`, all bounds are 0 and infinity, penalties are the same for all variables, and there
-/// are neither weights nor a fixed sum.
+/// `general`, all bounds are 0 and infinity, l2 is the same for all variables, and there are
+/// neither l1, nor weights, nor a fixed sum.
 template <class T, bool general>
 struct NnlsProblem {
     const T* A;
@@ -76,6 +82,7 @@ struct NnlsProblem {
 
     __device__ bool has_ridge() const { return kind & with_ridge; }
     __device__ bool has_sum() const { return general && kind & with_sum; }
+    __device__ bool has_penalties() const { return general && kind & with_penalties; }
 
     /// The elements of A and b, times the square roots of the weights.
     __device__ T a(int i, int j) const {
@@ -86,9 +93,7 @@ struct NnlsProblem {
         return general ? weights.times(value, i) : value;
     }
 
-    __device__ T l1(int j) const {
-        return static_cast<T>(general ? variables.l1(j) : variables.same_l1);
-    }
+    __device__ T l1(int j) const { return general ? static_cast<T>(variables.l1(j)) : T(0); }
     __device__ T root_l2(int j) const {
         return static_cast<T>(general ? variables.root_l2(j) : variables.same_root_l2);
     }
@@ -179,6 +184,7 @@ struct ScaledSystem {
     __device__ T b(int i) const { return problem.element_of_b(i) * b_scale; }
     __device__ T damping(int j) const { return problem.root_l2(j) * at.column_scale[j]; }
     __device__ T penalty(int j) const {
+        if (!general) return T(0);
         const T limit = Floating<T>::largest() / 16;
         const T value = problem.l1(j) * b_scale * at.column_scale[j];
         return min(max(value, -limit), limit);
@@ -278,6 +284,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
     T magnitude_of_b;  // |b|, plus the size of A x if x has to be different from 0
     T multiplier;      // by how much the element of b in the row of a fixed sum is less
     T dependent;
+    bool replaces;  // whether a variable has to leave and another one to enter, by `exchange`
     int nit, n_updates, n_downdates;
 
     /// Compute the scales and the column norms. False if an entry or an option is not finite.
@@ -318,6 +325,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
     __device__ void start(T caution) {
         dependent = caution * dependent_units * Floating<T>::epsilon;
         multiplier = 0;
+        replaces = false;
         nit = n_updates = n_downdates = 0;
         if constexpr (general) __syncthreads();
 #pragma unroll 1
@@ -432,42 +440,112 @@ struct NnlsSystem : ScaledSystem<T, general> {
         return j < problem.n ? j : -1;
     }
 
-    /// Append variable j to the passive set if the factorisation accepts it.
-    __device__ bool append(int j, bool shrinks, T least) {
+    /// Split the column of variable j by the passive columns.
+    __device__ typename PassiveQR<T>::Split project(int j) {
         for (int i = threadIdx.x; i < at.factors.rows; i += blockDim.x) {
             T entry = i - problem.m == j ? damping(j) : T(0);
             if (i < problem.m) entry = a(i, j);
             if (i == data_rows()) entry = of_sum(j);
             at.factors.column[i] = entry;
         }
-        const bool entered =
-            factors.append(j, rest(j), penalty(j), dependent, shrinks, least, reduce);
-        if (entered) ++n_updates;
-        return entered;
+        return factors.project(dependent, reduce);
     }
 
-    /// Append the steepest variable that lowers the objective; when `starting`, those that have
-    /// been chosen. False if none is appended.
+    /// Append variable j to the passive set if the factorisation accepts it; else, if its column is
+    /// dependent and this `may_exchange`, exchange it.
+    __device__ Entered append(int j, bool shrinks, T least, bool may_exchange) {
+        may_exchange = may_exchange && problem.has_penalties();
+        if (factors.length == at.factors.capacity && !may_exchange) return refused;
+        const auto split = project(j);
+        if (factors.append(j, rest(j), penalty(j), split, shrinks, least, reduce)) {
+            ++n_updates;
+            return appended;
+        }
+        return may_exchange && split.norm == 0 && exchange(j, shrinks) ? exchanged : refused;
+    }
+
+    /// Move along a dependence of column j on the passive ones, if a penalty falls. `solution` has
+    /// the coefficients of the column.
+    ///
+    /// A x does not change, so that only a bound ends the move: that of j, or of a passive
+    /// variable, which j replaces. False if nothing moves.
+    __device__ bool exchange(int j, bool shrinks) {
+        T total = 0, terms = 0;
+#pragma unroll 1
+        for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
+            const T term = at.factors.solution[p] * penalty(at.factors.variables[p]);
+            total += term;
+            terms += fabs(term);
+        }
+        const T own = penalty(j), change = reduce(total, Called<Add<T>>()) - own;
+        terms = reduce(terms, Called<Add<T>>()) + fabs(own);
+        const T least = significant_units * Floating<T>::epsilon * terms;
+        if (!((shrinks ? -change : change) > least)) return false;
+
+        const T before = at.x[j], own_end = end_of(j, shrinks);
+        Located<T> first{-fabs(own_end - before), 0};  // how far x may move, negated; position + 1
+#pragma unroll 1
+        for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
+            const int k = at.factors.variables[p];
+            const T u = at.factors.solution[p];
+            const T left = fabs(end_of(k, (u > 0) != shrinks) - at.x[k]);
+            if (u != 0) first = ArgMax<T>()(first, {-ratio(left, fabs(u)), p + 1});
+        }
+        first = reduce_located(first, Called<ArgMax<T>>());
+        const T length = shrinks ? first.value : -first.value;
+        if (!(fabs(length) < Floating<T>::infinity())) return false;
+        replaces = first.index > 0;
+        const T after = replaces ? before + length : own_end;
+#pragma unroll 1
+        for (int p = threadIdx.x; p < factors.length; p += blockDim.x) {
+            const int k = at.factors.variables[p];
+            const T u = at.factors.solution[p];
+            const Interval<T> bounds = bounds_of(k);
+            const bool leaves = p + 1 == first.index;
+            at.x[k] = leaves ? end_of(k, (u > 0) != shrinks)
+                             : clipped(at.x[k] - length * u, bounds.lower, bounds.upper);
+            if (leaves) at.state[k] = resting;
+        }
+        factors.subtract(after - before);
+        if (threadIdx.x == 0) {
+            at.x[j] = at.w[j] = after;
+            at.state[j] = replaces ? guessed : resting;
+        }
+        return true;
+    }
+
+    /// The lower or the upper bound of variable j.
+    __device__ T end_of(int j, bool is_lower) const {
+        const Interval<T> bounds = bounds_of(j);
+        return is_lower ? bounds.lower : bounds.upper;
+    }
+
+    /// Append or exchange the steepest variable that lowers the objective; when `starting`, append
+    /// those that have been chosen. False if x is to stay.
     ///
     /// The decrease must exceed rounding errors. These are relative to the terms that cancel in
     /// b - A x; after `refresh` (`fresh`), to the residual itself.
     __device__ bool enter(bool fresh, bool starting) {
-        const T length = residual_norm();
+        T length = residual_norm();
         const T cancelling = magnitude_of_b + size();
-        if (!starting && !(length > problem.tol * cancelling)) return false;
+        if (!starting && !(length > problem.tol * cancelling)) {
+            if (!problem.has_penalties()) return false;
+            length = cancelling;
+        }
         const T least =
             starting ? -Floating<T>::infinity() : problem.tol * (fresh ? length : cancelling);
+        replaces = false;
         bool entered = false;
         for (int j = -1; starting || !entered;) {
             j = starting ? next_guessed(j + 1) : entering(problem.tol * length);
             if (j < 0) break;
-            const bool accepted = append(j, general && !starting && at.w[j] < 0, least);
-            if (threadIdx.x == 0) {
-                at.state[j] = accepted ? passive : barred;
-                if (accepted && starting) at.x[j] = at.w[j];
+            const Entered how = append(j, general && !starting && at.w[j] < 0, least, !starting);
+            if (threadIdx.x == 0 && how != exchanged) {
+                at.state[j] = how == appended ? passive : barred;
+                if (how == appended && starting) at.x[j] = at.w[j];
             }
             __syncthreads();
-            entered = entered || accepted;
+            entered = entered || how != refused;
         }
         let_barred_rest();
         return entered;
@@ -514,10 +592,28 @@ struct NnlsSystem : ScaledSystem<T, general> {
         return reduce_located(last, Called<ArgMax<T>>()).index;
     }
 
+    /// Remove the variables that are no longer passive. The last variable stays if the sum is
+    /// fixed, unless another one replaces it.
+    __device__ void remove_resting() {
+        for (;;) {
+            const int p = last_not_passive();
+            if (p < 0 || (has_to_stay() && !(general && replaces))) break;
+            factors.remove(p, rest(at.factors.variables[p]));
+            ++n_downdates;
+        }
+        if (has_to_stay()) {
+            if (threadIdx.x == 0) at.state[at.factors.variables[0]] = passive;
+            __syncthreads();
+        }
+    }
+
     /// Move x to the passive solution; remove what reaches a bound. False if the iteration limit
-    /// is reached first. The last variable stays if the sum is fixed.
+    /// is reached first. If a variable `replaces` another one, that is removed, and x stays.
     __device__ bool make_feasible() {
-        while (nit < problem.maxiter) {
+        for (bool leaving = general && replaces;; leaving = true) {
+            if (leaving) remove_resting();
+            if (general && replaces) return true;
+            if (nit >= problem.maxiter) return false;
             ++nit;
             const T sum = problem.has_sum() ? missing() : T(0);
             factors.load_rhs();
@@ -539,18 +635,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
                 }
             }
             if (first.index < 0) return true;
-            for (;;) {
-                const int p = last_not_passive();
-                if (p < 0 || has_to_stay()) break;
-                factors.remove(p, rest(at.factors.variables[p]));
-                ++n_downdates;
-            }
-            if (has_to_stay()) {
-                if (threadIdx.x == 0) at.state[at.factors.variables[0]] = passive;
-                __syncthreads();
-            }
         }
-        return false;
     }
 
     /// Recompute the residual from A, b and x. To `refine`, correct x by it if x stays between its
@@ -601,7 +686,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
             entered = !(fresh && round++ == fresh_rounds) && enter(fresh, starting);
             if (fresh && !entered) return converged;
             fresh = !entered && !starting;
-            starting = false;
+            starting = general && replaces;
         }
     }
 
@@ -662,7 +747,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
         apart = square_root(reduce(apart, Called<Add<T>>()));
         gap = reduce(gap, Called<Add<T>>());
         slope = reduce(slope, Called<MaxMagnitude<T>>());
-        if (general || problem.variables.same_l1 > 0) above = reduce(above, Called<Add<T>>());
+        if (general) above = reduce(above, Called<Add<T>>());
         const Certificate<T, T> certificate(apart, gap, slope, residual_norm(), magnitude_of_b,
                                             size(), above);
         const bool ended = outcome == converged;

@@ -67,7 +67,7 @@ struct PassiveQRArrays {
     T* column;       // rows: the column being appended
     T* solution;     // capacity: coefficients, by position
     T* row;          // capacity + 2: the row of R that a removal rotates away; products with Q
-    T* cosine;       // capacity
+    T* cosine;       // capacity: the rotations of a removal
     T* sine;         // capacity
     int* slots;      // capacity: a permutation; free slots follow those in use
     int* variables;  // capacity: the variable at each position
@@ -184,30 +184,43 @@ struct PassiveQR {
         for (int p = threadIdx.x; p < at.capacity; p += blockDim.x) at.slots[p] = p;
     }
 
-    /// Append `column` as `variable`, which rests at `value`. Overwrites `column`.
+    /// What is known of a column that `project` has split: the norm of the orthogonal part, or 0 if
+    /// the column is dependent; and this thread's terms of the product of projection and shift.
+    struct Split {
+        T norm, from_shift;
+    };
+
+    /// Split `column` into a part along the passive columns and an orthogonal one, which replaces
+    /// it. The coefficients of the first part are written to `next_column`.
     ///
-    /// Returns false and leaves the factorisation unchanged in two cases. The column is dependent:
-    /// the norm of its part orthogonal to the passive columns is at most `dependent` times the
-    /// sum of the terms that cancel. Or its right-hand side, with the opposite sign to `shrinks`,
-    /// is at most `least`; the square of that is twice the decrease of the objective. Other
-    /// threads see the column after the caller's next barrier.
-    __device__ bool append(int variable, T value, T penalty, T dependent, bool shrinks, T least,
-                           BlockReduce<T>& reduce) {
-        if (length == at.capacity) return false;
-        const int slot = at.slots[length];
+    /// The column is dependent if the norm of the orthogonal part is at most `dependent` times the
+    /// sum of the terms that cancel. Then `solution` has its coefficients in the passive columns.
+    __device__ Split project(T dependent, BlockReduce<T>& reduce) {
+        T* const projection = next_column();
         const T before = norm_of(at.column, at.rows, reduce);
         const T norm = orthogonalise(at.column, before, false, reduce);
         T from_shift = 0;
         for (int p = threadIdx.x; p < length; p += blockDim.x) {
-            at.r(at.slots[p], slot) = at.solution[p];
+            projection[at.slots[p]] = at.solution[p];
             from_shift += at.solution[p] * at.shift(at.slots[p]);
         }
         T cancelling = before;
-        if (norm < resolved<T> * before) cancelling += terms(reduce);
-        if (!(norm > dependent * cancelling)) return false;
+        if (norm < max(resolved<T>, dependent) * before) cancelling += terms(reduce);
+        return {norm > dependent * cancelling ? norm : T(0), from_shift};
+    }
 
+    /// Append a column that has been split, if it is independent. Its `variable` rests at `value`.
+    ///
+    /// Returns false and leaves the factorisation unchanged if the right-hand side, with the
+    /// opposite sign to `shrinks`, is at most `least`; the square of that is twice the decrease of
+    /// the objective. Other threads see the column after the caller's next barrier.
+    __device__ bool append(int variable, T value, T penalty, Split split, bool shrinks, T least,
+                           BlockReduce<T>& reduce) {
+        const T norm = split.norm;
+        if (!(norm > 0) || length == at.capacity) return false;
+        const int slot = at.slots[length];
         const T reciprocal = ratio(T(1), norm);
-        const T new_shift = (penalty - reduce(from_shift, Called<Add<T>>())) * reciprocal;
+        const T new_shift = (penalty - reduce(split.from_shift, Called<Add<T>>())) * reciprocal;
         for (int i = threadIdx.x; i < at.rows; i += blockDim.x) at.column[i] *= reciprocal;
         const T along = block_dot(at.column, at.residual, at.rows, reduce.next());
         const T new_rhs = along - new_shift;
@@ -253,6 +266,15 @@ struct PassiveQR {
         --length;
     }
 
+    /// Subtract `value` times the column that has been split from b.
+    __device__ void subtract(T value) {
+        const T* const projection = next_column();
+        for (int p = threadIdx.x; p < length; p += blockDim.x)
+            at.rhs(at.slots[p]) -= value * projection[at.slots[p]];
+        for (int i = threadIdx.x; i < at.rows; i += blockDim.x)
+            at.residual[i] -= value * at.column[i];
+    }
+
     /// Copy the right-hand side of the coefficients of the passive columns to `solution`.
     __device__ void load_rhs() {
         for (int p = threadIdx.x; p < length; p += blockDim.x) at.solution[p] = at.rhs(at.slots[p]);
@@ -269,6 +291,12 @@ struct PassiveQR {
     __device__ void solve() { back_substitute(at, length); }
 
   private:
+    /// The column of R that the next variable gets, by slot. If there are no more, it is no part
+    /// of R.
+    __device__ T* next_column() const {
+        return length < at.capacity ? &at.r(0, at.slots[length]) : at.cosine;
+    }
+
     /// Add `value` times the column at `position`, in `slot`, to b; not its element on the
     /// diagonal of R.
     __device__ void add_column(int position, int slot, T value) {

@@ -39,20 +39,12 @@ def test_tiny_problems_agree_with_brute_force(
     n: int,
     rank: int | None,
 ) -> None:
-    """Two systems with each kind of bounds.
-
-    By QR, a dependent column does not enter, although its penalty is less.
-    """
+    """Two systems with each kind of bounds."""
     of_kind = {"rank": rank, **options}
     given = Bounded.joined(
         [random_problems(rng, 2, m, n, kind, **of_kind) for kind in KINDS]
     )
     found = solve(given.A, given.b, **given.options())
-    solved = found.status == 0
-    if solve is reference.nnls_qr and n > (rank or m) and options == {"l1": True}:
-        assert set(found.status) <= {0, 3}
-        assert solved.mean() > 0.5
-        given, found = given.take(solved), found._make(one[solved] for one in found)
     check_optimal(given, found)
     best = brute_force(given)
     np.testing.assert_allclose(objective(given, found.x), best, rtol=1e-9, atol=1e-9)

@@ -392,6 +392,11 @@ def options_of(
             options["bounds"], options["sum_to"] = (lower, upper), near_0.sum(axis=1)
         case "warm":
             options["bounds"], options["warm_start"] = (lower, upper), near_0
+        case "warm sums":
+            options["bounds"] = (0.0, 1.0)
+            options["sum_to"] = n * np.linspace(0.3, 0.9, SYSTEMS)
+            options["warm_start"] = np.minimum(1.5 * rng.random(each), 1)
+            options["warm_start"][::2] = 0.01
         case "all":
             options["bounds"] = lower, upper
             options["weights"] = rng.random((systems, m))
@@ -418,6 +423,7 @@ OPTIONS = (
     "simplex",
     "sums",
     "warm",
+    "warm sums",
     "all",
 )
 
@@ -457,6 +463,37 @@ def test_bounded_kernel_against_the_specification(
         np.testing.assert_allclose(found.dual, expected.dual, atol=300 * eps)
         for name in ("nit", "n_updates", "n_downdates", "status"):
             np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("case", ["l1", "l1 l2", "l1 sum"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("team", TEAMS)
+def test_an_exchange_against_the_specification(
+    team: str,
+    dtype: Any,
+    case: str,
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
+) -> None:
+    """Penalties on dependent columns: x moves along dependences, step by step."""
+    use(team, monkeypatch)
+    m, n = (5, 12) if team in ("warp", "block") else (2, 5)
+    A = rng.standard_normal((SYSTEMS, m, n)).astype(dtype)
+    b = rng.standard_normal((SYSTEMS, m)).astype(dtype)
+    each = (SYSTEMS, n)
+    options: dict[str, Any] = {"l1": rng.random(each), "bounds": (-0.75, 0.5)}
+    if case == "l1 l2":
+        options["l2"] = rng.random(each) * (np.arange(n) % 3 == 0)
+    if case == "l1 sum":
+        options["sum_to"] = rng.random(SYSTEMS) - 0.5
+    eps = EPS[A.dtype]
+    for maxiter in (None, 2, 5):
+        found = solve(A, b, **options, maxiter=maxiter)
+        expected = reference.nnls_gram(A, b, **options, maxiter=maxiter)
+        np.testing.assert_allclose(found.x, expected.x, atol=1e3 * eps)
+        for name in ("nit", "n_updates", "n_downdates", "status"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        assert maxiter is not None or not found.status.any()
 
 
 @pytest.mark.parametrize("case", ["mixed", "of systems", "sums", "all"])
@@ -528,6 +565,58 @@ def test_similar_columns_within_bounds(
     np.testing.assert_array_equal(found.status, 0)
     np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-10)
     assert found.nit.sum() < 1.05 * expected.nit.sum()
+
+
+@pytest.mark.parametrize("bounds", [(-0.25, 1.0), (-10.0, 10.0)])
+def test_similar_columns_next_to_penalised_ones(
+    bounds: tuple[float, float],
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
+) -> None:
+    """After H is recomputed, x moves from where the gradient was corrected."""
+    use("warp", monkeypatch)
+    A = rng.random((40, 30, 1)) + 1e-4 * rng.random((40, 30, 9))
+    A[..., 5:] = rng.standard_normal((40, 30, 4))
+    x = rng.random((40, 9, 1)) + (np.arange(9) > 4)[:, None]
+    b = (A @ x)[..., 0] + 1e-5 * rng.standard_normal((40, 30))
+    found = solve(A, b, bounds=bounds, l2=50.0 * (np.arange(9) > 4))
+    np.testing.assert_array_equal(found.status, 0)
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_a_warm_start_that_rounding_hides(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Its variables come to rest at their bounds, which are not 0."""
+    use(team, monkeypatch)
+    A, b = rng.standard_normal((6, *SMALL)), rng.standard_normal((6, SMALL[0]))
+    options: dict[str, Any] = {
+        "bounds": (np.array([0.1, -1e14, -1e12]), np.array([1e14, -0.1, -0.1])),
+        "warm_start": np.array([1e11, -1e11, -1e11]),
+    }
+    found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
+    np.testing.assert_array_equal(found.status, 0)
+    np.testing.assert_allclose(found.x, expected.x, rtol=1e-12)
+    for name in ("nit", "n_updates", "n_downdates"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("has_sum", [False, True])
+@pytest.mark.parametrize("team", ["warp", "block"])
+def test_larger_systems_within_bounds(
+    team: str, has_sum: bool, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Several variables leave in one step; the multiplier follows."""
+    use(team, monkeypatch)
+    A, b = rng.standard_normal((6, 30, 20)), rng.standard_normal((6, 30))
+    options: dict[str, Any] = {"bounds": (-0.2, 0.3)}
+    if has_sum:
+        options["sum_to"] = rng.random(6) - 0.5
+    found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
+    np.testing.assert_array_equal(found.status, 0)
+    np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
+    for name in ("nit", "n_updates", "n_downdates"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
 @pytest.mark.parametrize("team", TEAMS)

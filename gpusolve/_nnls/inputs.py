@@ -75,6 +75,11 @@ class Problem(NamedTuple):
         return not isinstance(self.l2, float) or self.l2 > 0
 
     @property
+    def has_penalties(self) -> bool:
+        """Whether there may be an l1 penalty."""
+        return not isinstance(self.l1, float) or self.l1 > 0
+
+    @property
     def has_sum(self) -> bool:
         """Whether the sum of x is fixed."""
         return self.sum_to is not None

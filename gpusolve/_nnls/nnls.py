@@ -93,8 +93,7 @@ def nnls(
     them has a norm of at most ``4 eps (|a_j| + sum_k |a_k c_k|)``, where c are the
     coefficients of its projection. A part that small may be pure rounding error. For
     ``"gram"``, the limit is ``1e-6 |a_j|``. Where a penalty falls along a dependence of
-    columns, ``"auto"`` on the CPU moves x along it; by ``"qr"``, and on a GPU, such a
-    system may end with status 3.
+    columns, x moves along it to a bound.
 
     If `A` or `b` is a pandas DataFrame or Series, or an xarray DataArray, the results
     are such objects, with the names of the variables (the columns of A) and of the

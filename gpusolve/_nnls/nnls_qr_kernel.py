@@ -168,10 +168,9 @@ def nnls_qr(
 
 
 def is_general(problem: Problem) -> bool:
-    """Whether there is more than x >= 0 and penalties that all variables share."""
-    numbers = isinstance(problem.l1, float) and isinstance(problem.l2, float)
-    has_more = problem.weights is not None or problem.has_sum
-    return has_more or not (problem.is_nnls and numbers)
+    """Whether there is more than x >= 0 and an l2 penalty that all variables share."""
+    has_more = problem.weights is not None or problem.has_sum or problem.has_penalties
+    return has_more or not (problem.is_nnls and isinstance(problem.l2, float))
 
 
 def instance(dtype: np.dtype[Any], general: bool) -> str:

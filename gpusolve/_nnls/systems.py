@@ -19,7 +19,7 @@ from .._device.arrays import (
 from ..reference._nnls_qr import Solution
 from .inputs import Option, Problem
 
-RIDGE, SUM, BOUNDS = 1, 2, 4
+RIDGE, SUM, BOUNDS, PENALTIES = 1, 2, 4, 8
 """``ProblemKind`` of ``variables.cuh``."""
 
 
@@ -160,10 +160,12 @@ class Systems(NamedTuple):
         """``ProblemKind`` of ``variables.cuh``."""
         problem = self.problem
         is_nnls = problem.is_nnls and self.inputs.options.of_each is None
+        has_bounds = problem.has_sum or problem.has_penalties or not is_nnls
         return (
             RIDGE * problem.has_ridge
             | SUM * problem.has_sum
-            | BOUNDS * (problem.has_sum or not is_nnls)
+            | BOUNDS * has_bounds
+            | PENALTIES * problem.has_penalties
         )
 
     @property

@@ -55,6 +55,10 @@ DEPENDENT = 4.0
 """Threshold for dependent columns, in units of eps times the sum of the terms that
 cancel. The part of a dependent column orthogonal to the passive ones is below it."""
 
+SIGNIFICANT = 512.0
+"""Threshold for a difference of penalties, in units of eps times the sum of the terms
+that cancel."""
+
 CAUTIONS = (1.0, 64.0, 4096.0)
 """Factors on `DEPENDENT`, tried in turn until a solution is certified."""
 
@@ -150,15 +154,11 @@ class PassiveQR:
         """
         if self.length == len(self.slots):
             return False
-        used, slot = self.used, self.slots[self.length]
-        u, before = column.copy(), np.linalg.norm(column)
-        projection, norm = self.orthogonalise(u, before)
-        self.R[used, slot] = projection
-        cancelling = before
-        if norm < RESOLVED * before:
-            cancelling += self.terms(projection)
-        if not norm > dependent * cancelling:
+        projection, u, norm = self.project(column, dependent)
+        if not norm > 0:
             return False
+        used, slot = self.used, self.slots[self.length]
+        self.R[used, slot] = projection
         u /= norm
         shift = (penalty - projection @ self.shift[used]) / norm
         rhs = u @ self.residual - shift
@@ -174,11 +174,29 @@ class PassiveQR:
         self.add_column(self.length - 1, value)
         return True
 
+    def project(self, column: Array, dependent: float) -> tuple[Array, Array, Any]:
+        """Split a column into a part along the passive columns and an orthogonal one.
+
+        Returns the coefficients of the first part, the second part, and its norm; 0 if
+        the column is dependent.
+        """
+        u, before = column.copy(), np.linalg.norm(column)
+        projection, norm = self.orthogonalise(u, before)
+        cancelling = before
+        if norm < RESOLVED * before:
+            cancelling += self.terms(projection)
+        return projection, u, norm if norm > dependent * cancelling else 0
+
     def add_column(self, position: int, value: float) -> None:
         """Add `value` times the column at a position to b."""
         if value:
             above = self.slots[: position + 1]
             self.rhs[above] += value * self.R[above, self.slots[position]]
+
+    def subtract(self, projection: Array, rest: Array, value: float) -> None:
+        """Subtract `value` times a column, in the parts of `project`, from b."""
+        self.rhs[self.used] -= value * projection
+        self.residual -= value * rest
 
     def orthogonalise(
         self, vector: Array, norm: Any, shifted: bool = False
@@ -372,12 +390,12 @@ class ActiveSet:
         down = np.where(self.x > self.lower, -w, 0)
         return np.asarray(np.maximum(np.maximum(up, down), 0))
 
-    def entering(self) -> tuple[int, float]:
+    def entering(self, length: Any) -> tuple[int, float]:
         """The variable of steepest descent that may enter, and the sign of its change.
 
-        -1 if there is none.
+        -1 if there is none. Slopes are relative to `length`.
         """
-        norm, length = self.system.norm, data_norm(self.system, self.factors.residual)
+        norm = self.system.norm
         w = self.gradient(self.factors.residual)
         slope = self.points_inwards(w)
         enters = (slope > self.tol * norm * length) & ~self.barred
@@ -396,16 +414,59 @@ class ActiveSet:
         """
         cancelling = self.system.magnitude + size(self.system, self.x)
         length = data_norm(self.system, self.factors.residual)
-        if length > self.tol * cancelling:
-            least = float(self.tol * (length if fresh else cancelling))
-            while (found := self.entering())[0] >= 0:
-                j, sign = found
-                if self.append(j, sign, least):
-                    self.barred[:] = False
-                    return True
-                self.barred[j] = True
-            self.barred[:] = False
+        if not length > self.tol * cancelling:
+            length = cancelling
+        least = float(self.tol * (length if fresh else cancelling))
+        while (found := self.entering(length))[0] >= 0:
+            j, sign = found
+            if self.append(j, sign, least) or self.exchange(j, sign):
+                self.barred[:] = False
+                return True
+            self.barred[j] = True
+        self.barred[:] = False
         return False
+
+    def exchange(self, j: int, sign: float) -> bool:
+        """Move along a dependence of column j on the passive ones, if a penalty falls.
+
+        A x does not change, so that only a bound ends the move: that of j, or of a
+        passive variable, which j replaces. False if nothing moves.
+        """
+        factors, passive, penalty = (
+            self.factors,
+            self.factors.passive.copy(),
+            self.system.penalty,
+        )
+        if not penalty.any():
+            return False
+        projection, rest, norm = factors.project(self.A[:, j], self.dependent)
+        if norm > 0:
+            return False
+        u = factors.solve(projection)
+        terms = u * penalty[passive]
+        gain, size = sign * (terms.sum() - penalty[j]), np.abs(terms).sum() + penalty[j]
+        if not gain > SIGNIFICANT * self.system.eps * size:
+            return False
+        d, lower, upper = -sign * u, self.lower[passive], self.upper[passive]
+        end = np.where(d < 0, lower, upper)
+        reach = np.full_like(d, np.inf)
+        np.divide(end - self.x[passive], d, out=reach, where=d != 0)
+        own_end = self.upper[j] if sign > 0 else self.lower[j]
+        own = abs(own_end - self.x[j])
+        length = min(own, reach.min(initial=np.inf))
+        if not np.isfinite(length):
+            return False
+        self.x[passive] = np.clip(self.x[passive] + length * d, lower, upper)
+        x_j = own_end if length == own else self.x[j] + sign * length
+        factors.subtract(projection, rest, x_j - self.x[j])
+        self.x[j] = x_j
+        if length < own:
+            first = int(np.argmin(reach))
+            self.x[passive[first]] = end[first]
+            factors.remove(first, float(end[first]))
+            self.n_downdates += 1
+            self.append(j, sign, -np.inf)
+        return True
 
     def solution(self) -> Array:
         """Coefficients of the passive columns, by position."""
