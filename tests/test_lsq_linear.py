@@ -515,7 +515,8 @@ def penalised(
     if "l2" in case:
         given = given._replace(l2=rng.random((systems, n)) * (np.arange(n) % 3 == 0))
     if "sum" in case:
-        given = given._replace(sum_to=rng.random(systems))
+        largest = np.minimum(given.upper.sum(axis=1), 1)
+        given = given._replace(sum_to=largest * rng.random(systems))
     return given
 
 

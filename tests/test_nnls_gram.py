@@ -394,7 +394,7 @@ def options_of(
             options["bounds"], options["warm_start"] = (lower, upper), near_0
         case "warm sums":
             options["bounds"] = (0.0, 1.0)
-            options["sum_to"] = n * np.linspace(0.3, 0.9, SYSTEMS)
+            options["sum_to"] = n * np.linspace(0.3, 0.9, systems)
             options["warm_start"] = np.minimum(1.5 * rng.random(each), 1)
             options["warm_start"][::2] = 0.01
         case "all":
