@@ -16,9 +16,17 @@ from test_nnls import HARD
 import gpusolve
 from benchmarks.experiments import EXPERIMENTS
 from gpusolve._nnls import cpu
-from gpusolve._nnls.compared import block_pivoting, methods, normal_equations
+from gpusolve._nnls.compared import (
+    block_pivoting,
+    interior_point,
+    methods,
+    normal_equations,
+)
+from gpusolve._nnls.compared.active_set import ActiveSet
 from gpusolve._nnls.compared.found import Found
 from gpusolve._nnls.compared.methods import COMPARED
+from gpusolve._nnls.compared.normal_equations import NormalEquations
+from gpusolve.reference._scaling import scale
 
 EPS = float(np.finfo(np.float64).eps)
 CERTIFIED = 1e-10
@@ -123,6 +131,8 @@ def test_experiments_of_the_paper(method: str, experiment: str) -> None:
     solved = result.status == 0
     if (method, experiment) not in UNSOLVED:
         assert solved.all()
+    if method in ("lsqnonneg", "newton_like"):
+        assert result.kkt.max() <= 16 * EPS
     for k in range(2):
         A_k = A if A.ndim == 2 else A[k]
         broken, best = violation(A_k, b[k], result.x[k]), scipy_rnorm(A_k, b[k])
@@ -212,6 +222,21 @@ def test_warm_start(rng: np.random.Generator, method: str) -> None:
         np.testing.assert_allclose(other.x, cold.x, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("method", COUNTING)
+def test_warm_start_with_dependent_columns(
+    rng: np.random.Generator, method: str
+) -> None:
+    A, b = rng.random((5, 30, 10)), rng.random((5, 30))
+    cold = gpusolve.nnls(A, b, method=method)
+    twins = np.concatenate([A, A], axis=-1)
+    result = gpusolve.nnls(twins, b, method=method, warm_start=np.ones(20))
+    assert (result.status == 0).all()
+    np.testing.assert_allclose(result.rnorm, cold.rnorm, rtol=1e-12)
+    np.testing.assert_array_equal(
+        result.n_updates - result.n_downdates, np.count_nonzero(result.x, axis=-1)
+    )
+
+
 @every_method
 def test_iteration_limit(rng: np.random.Generator, method: str) -> None:
     A, b = rng.random((3, 30, 20)), rng.random((3, 30))
@@ -221,6 +246,9 @@ def test_iteration_limit(rng: np.random.Generator, method: str) -> None:
         assert (result.status == 1).all()
         assert (result.nit == maxiter).all()
         assert (result.x >= 0).all()
+        if method != "fcnnls":  # It starts far from the optimum.
+            longest = (1 + 4 * EPS) * np.linalg.norm(b, axis=-1)
+            assert (result.rnorm <= longest).all()
         assert (result.kkt > CERTIFIED).all()
     enough = gpusolve.nnls(A, b, method=method, maxiter=int(full.nit.max()))
     np.testing.assert_array_equal(enough.x, full.x)
@@ -466,6 +494,47 @@ def test_the_residual_never_grows(rng: np.random.Generator, method: str) -> None
     assert rnorms[-1] < rnorms[0]
 
 
+def test_a_refused_variable_may_enter_after_x_has_moved() -> None:
+    values = {(True, False): (-1, 0), (False, True): (0, 1), (True, True): (1, 2)}
+
+    def solve(_: Any, passive: Any) -> Any:
+        return np.array([values[tuple(map(bool, one))] for one in passive], float)
+
+    def slope(_: Any, x: Any) -> Any:
+        return np.tile([2.0, 1.0], (len(x), 1))
+
+    system = scale(np.eye(2), np.ones((1, 2)))
+    run = ActiveSet(system, np.zeros((1, 2)), solve, slope, 0.0)
+    found = run.solve(10)
+    assert found.x.tolist() == [[1, 2]]
+    assert (found.nit, found.n_updates, found.n_downdates) == (3, 2, 0)
+
+
+def test_a_step_of_interior_point_solves_the_equations_of_the_paper(
+    rng: np.random.Generator,
+) -> None:
+    """As linear systems for u and v together, without eliminating v."""
+    A, b = rng.random((9, 4)), rng.random(9)
+    G, x, y = A.T @ A, rng.random(4), rng.random(4)
+    w = A.T @ (b - A @ x)
+    left = np.block([[np.diag(y), np.diag(x)], [G, -np.eye(4)]])
+
+    def reach(change: Any) -> float:
+        both = np.append(x, y)
+        falls = change < 0
+        return min(1.0, float(0.99995 * (-both[falls] / change[falls]).min()))
+
+    first = np.linalg.solve(left, np.append(-x * y, w + y))
+    u, v = first[:4], first[4:]
+    theta = reach(first)
+    mu = (x + theta * u) @ (y + theta * v) / 16
+    second = np.linalg.solve(left, np.append(mu - x * y - u * v, w + y))
+    expected = np.append(x, y) + reach(second) * second
+    equations = NormalEquations(G, (A.T @ b)[None])
+    found = interior_point.step(scale(A, b[None]), equations, w[None], x[None], y[None])
+    np.testing.assert_allclose(np.concatenate(found, axis=1)[0], expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize("method", INTERIOR)
 @pytest.mark.parametrize("n", [10, 100])
 def test_interior_methods_need_few_steps_for_any_size(
@@ -489,3 +558,5 @@ def test_a_degenerate_solution(rng: np.random.Generator, method: str) -> None:
     np.testing.assert_allclose(result.x, x, atol=1e-7)
     np.testing.assert_allclose(result.dual, dual, atol=1e-7)
     assert violation(A, A @ x + r, result.x) <= CERTIFIED
+    if method == "newton_like":
+        assert result.nit <= 10

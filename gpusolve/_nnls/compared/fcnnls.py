@@ -29,8 +29,7 @@ def fcnnls(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Foun
     equations, systems = NormalEquations.of(system), np.arange(len(start))
     cold = ~start.any(axis=1)
     everywhere = np.broadcast_to(system.norm > 0, start.shape)[cold]
-    free = np.maximum(equations.solve(systems[cold], everywhere), 0)
     start = start.copy()
-    start[cold] = np.where(np.isfinite(free), free, 0)
+    start[cold] = equations.solve(systems[cold], everywhere)
     slope = functools.partial(equations.slope, system)
     return ActiveSet(system, start, equations.solve, slope, tol).solve(maxiter)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...reference._certificate import Certificate, certify, residual
+from ...reference._certificate import Certificate, certify, is_certified, residual
 from ...reference._nnls_qr import CONVERGED, ITERATION_LIMIT, Solution, outcome
 from ...reference._scaling import Array, Indices, ScaledSystem
 from ..nnls_householder_cpu import factorise
@@ -68,7 +68,7 @@ def solve_compared(
     found = solver(name)(system, start, tol, limit) if n else Found.at(start)
     x = np.where(np.isfinite(found.x) & (system.norm > 0), found.x, 0)
     rounded = system.rounded(x)
-    best = certificate(system, x, rounded)
+    best = certificate(system, x, rounded, tol)
     ended = np.where(found.limited, ITERATION_LIMIT, CONVERGED)
     return Solution(
         rounded,
@@ -88,20 +88,22 @@ def solver(name: str) -> Solve:
     return solve
 
 
-def certificate(system: ScaledSystem, x: Array, rounded: Array) -> Certificate:
+def certificate(
+    system: ScaledSystem, x: Array, rounded: Array, tol: float
+) -> Certificate:
     """The certificates of the rounded x: the better one of two witnesses.
 
     They are the residual of x, and its part orthogonal to the columns of positive
-    variables.
+    variables. One that certifies x is better than one that does not.
     """
     r = residual(system, x)
-    plain = certify(system, rounded, r)
-    orthogonal = certify(system, rounded, orthogonal_part(system, x, r))
-    better = orthogonal.kkt < plain.kkt
+    found = [certify(system, rounded, y) for y in (r, orthogonal_part(system, x, r))]
+    good, other = (is_certified(system, rounded, one, tol) for one in found)
+    choose = np.where(good == other, found[1].kkt < found[0].kkt, other)
     return Certificate(
         *[
-            np.where(better.reshape(better.shape + (1,) * (one.ndim - 1)), two, one)
-            for one, two in zip(plain, orthogonal, strict=True)
+            np.where(choose[(...,) + (None,) * (one.ndim - 1)], second, one)
+            for one, second in zip(*found, strict=True)
         ]
     )
 
