@@ -61,10 +61,14 @@ struct Part {
         : start(blockIdx.x * count / gridDim.x), stop((blockIdx.x + 1ll) * count / gridDim.x) {}
 };
 
-/// Where this block writes its first result: the results of the blocks before it.
+/// Where this block writes its first result: after the results of the blocks before it.
 __device__ __forceinline__ long long first_result(const long long* counts) {
-    long long before = 0;
-    for (unsigned block = 0; block < blockIdx.x; ++block) before += counts[block];
+    __shared__ long long before;
+    if (threadIdx.x == 0) {
+        before = 0;
+        for (unsigned block = 0; block < blockIdx.x; ++block) before += counts[block];
+    }
+    __syncthreads();
     return before;
 }
 

@@ -108,8 +108,8 @@ class KernelCosts:
         Instructions of all threads by kind: "load", "store" and "atomic" for global and
         shared memory; "float", the sum of `arithmetic`; "integer", "compare" and
         "branch" as in the CPU's code. So they depend on the CPU and its compiler: they
-        compare kernels, and are not those of a GPU. Moves and conversions, barriers,
-        shuffles and votes are not among them.
+        compare kernels, and are not those of a GPU. Moves, conversions and barriers are
+        not among them; of a shuffle, a vote or an atomic, its code in the emulator.
     """
 
     name: str
