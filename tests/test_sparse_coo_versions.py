@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from benchmarks import coo_paper
 from gpusolve import emulator, reference
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.sparse import (
@@ -23,6 +24,7 @@ from gpusolve.sparse._coo_multiply import METHODS, VERSIONS
 from gpusolve.sparse._inputs import coordinates
 
 same = np.testing.assert_array_equal
+random_pair = coo_paper.random_pair
 every_version = pytest.mark.parametrize("version", VERSIONS)
 every_search = pytest.mark.parametrize("search", ["linear", "binary"])
 
@@ -37,18 +39,6 @@ def coo(entries: Any, shape: tuple[int, int]) -> Any:
     rows, columns, values = zip(*entries, strict=True)
     places = np.array(rows, np.int32), np.array(columns, np.int32)
     return scipy.sparse.coo_array((np.array(values, np.float32), places), shape=shape)
-
-
-def shuffled(A: Any, seed: int) -> Any:
-    order = np.random.default_rng(seed).permutation(A.nnz)
-    places = A.row[order], A.col[order]
-    return scipy.sparse.coo_array((A.data[order], places), shape=A.shape)
-
-
-def pair(shape: tuple[int, int], density: float) -> tuple[Any, Any]:
-    """Two random matrices, with their entries in any order, as in the document."""
-    A, B = (random_coo(shape, density, rng=k, dtype=np.float32) for k in (1, 2))
-    return shuffled(A, 1), shuffled(B, 2)
 
 
 def by_scipy(A: Any, B: Any) -> Any:
@@ -139,7 +129,7 @@ def test_intensity_of_the_best_case(emulated: None) -> None:
 @pytest.mark.parametrize("blocks", [1, 3, 40])
 def test_kernels_agree_with_the_reference(search: Any, blocks: int) -> None:
     """Also the order of the products, which is that of A."""
-    A, B = pair((20, 30), 0.5)
+    A, B = random_pair((20, 30), 0.5)
     B = B if search == "linear" else B.tocsr().tocoo()
     a, b = coordinates(A), coordinates(B)
     expected = reference.coo_versions(a[:3], b[:3], a.shape, blocks, search)
@@ -158,7 +148,7 @@ def test_any_number_of_blocks(emulated: None, version: str, blocks: int | None) 
     for shape, density in (((2, 3), 0.5), ((26, 26), 0.7)):
         if version == "scratchpad" and blocks == 1 and density > 0.5:
             continue  # overflows
-        A, B = pair(shape, density)
+        A, B = random_pair(shape, density)
         check(multiply(A, B, method=version, blocks=blocks), A, B)
 
 
@@ -177,14 +167,14 @@ def test_no_operand_of_version_1_is_sorted(
         return sort(keys, *arguments)
 
     monkeypatch.setattr(_coo_multiply_kernel, "_sums_by_key", record)
-    A, B = pair((20, 20), 0.4)
+    A, B = random_pair((20, 20), 0.4)
     check(multiply(A, B, method=version), A, B)
     assert lengths == [B.nnz] * sorted_operands
 
 
 def test_version_1_reads_all_of_b_for_each_entry_of_a(emulated: None) -> None:
     """From start to finish: all lanes of a warp read the same entry."""
-    A, B = pair((32, 32), 1)
+    A, B = random_pair((32, 32), 1)
     found = costs_of(A, B, "linear")
     searched = A.nnz * B.nnz
     for kernel in ("count_found", "multiply_found"):
@@ -197,7 +187,7 @@ def test_version_1_reads_all_of_b_for_each_entry_of_a(emulated: None) -> None:
 
 def test_version_2_reads_the_logarithm(emulated: None) -> None:
     """One comparison for each halving of 1024, or one more, and one for the match."""
-    A, B = pair((32, 32), 1)
+    A, B = random_pair((32, 32), 1)
     found = costs_of(A, B, "binary")["count_found"]
     assert found.arrays["b_rows"].lanes <= A.nnz * (np.log2(B.nnz) + 2)
     assert found.arrays["b_rows"].lanes >= A.nnz * (np.log2(B.nnz) + 1)
@@ -207,7 +197,7 @@ def test_instructions_saved_by_version_2(emulated: None) -> None:
     """Figure 12: 96 % at 40 x 40, and more with more entries."""
     saved = []
     for side in (10, 40):
-        A, B = pair((side, side), 0.75)
+        A, B = random_pair((side, side), 0.75)
         of_version = [instructions(costs_of(A, B, one)) for one in ("linear", "binary")]
         saved.append(1 - of_version[1] / of_version[0])
     assert saved == sorted(saved)
@@ -217,19 +207,12 @@ def test_instructions_saved_by_version_2(emulated: None) -> None:
 # ---- figures 17 to 21: the law of 232 ------------------------------------------------
 
 
-def drawn_as_in_the_document(rng: np.random.Generator) -> Any:
-    """128 x 128 at 10 %: a place that is taken becomes the first free one."""
-    taken = np.zeros(128 * 128, bool)
-    for place in rng.integers(taken.size, size=round(0.1 * taken.size)):
-        taken[np.argmin(taken) if taken[place] else place] = True
-    return scipy.sparse.coo_array(2 * taken.reshape(128, 128).astype(np.float32))
-
-
 @pytest.fixture(scope="module")
-def operands_of_232() -> tuple[Any, Any]:
-    """A seed for which 232 places are in both, as in the document."""
-    rng = np.random.default_rng(25)
-    return drawn_as_in_the_document(rng), drawn_as_in_the_document(rng)
+def operands_of_232() -> coo_paper.Pair:
+    operands = coo_paper.pair_of_232()
+    assert [one.nnz for one in operands] == [1638, 1638]
+    assert by_scipy(*operands).nnz == 232
+    return operands
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -252,7 +235,7 @@ def test_one_multiplication_for_each_match(
 def test_the_scratchpad_halves_the_search_and_needs_a_grid_barrier(
     emulated: None,
 ) -> None:
-    A, B = pair((16, 16), 0.75)
+    A, B = random_pair((16, 16), 0.75)
     found, version_1 = costs_of(A, B, "scratchpad"), costs_of(A, B, "linear")
     attempt = found["multiply_in_scratchpad"]
     assert attempt.arrays["b_rows"].lanes == A.nnz * B.nnz
@@ -277,7 +260,7 @@ def test_the_scratchpad_overflows(emulated: None, dtype: str, places: int) -> No
 
 def test_blocks_of_the_scratchpad_must_be_resident(emulated: None) -> None:
     """So its results are limited by the device, at any number of blocks."""
-    A, B = pair((9, 9), 0.5)
+    A, B = random_pair((9, 9), 0.5)
     with pytest.raises(ValueError, match="cooperative launch must have at most"):
         multiply(A, B, method="scratchpad", blocks=1000)
 
@@ -311,14 +294,14 @@ def test_largest_over_mean_of_the_multiplications(
 
 
 def test_even_multiplications_differ_by_one(emulated: None) -> None:
-    A, B = pair((20, 20), 0.6)
+    A, B = random_pair((20, 20), 0.6)
     stores = costs_of(A, B, "even", 7)["multiply_matches"].per_block["global_stores"]
     assert by_scipy(A, B).nnz % 7
     assert stores.most - stores.least == 3
 
 
 def test_even_searches_once(emulated: None) -> None:
-    A, B = pair((20, 20), 0.6)
+    A, B = random_pair((20, 20), 0.6)
     twice, once = (costs_of(A, B, one) for one in ("binary", "even"))
     searches = twice["count_found"], twice["multiply_found"], once["find_matches"]
     assert len({one.arrays["b_rows"].lanes for one in searches}) == 1
@@ -340,7 +323,7 @@ def test_sparse_rectangle(backend: Any) -> None:
 
 
 def check_on(backend: Any, shape: tuple[int, int], density: float) -> None:
-    A, B = pair(shape, density)
+    A, B = random_pair(shape, density)
     operands = A, B
     if backend.name == "cuda":
         import cupyx.scipy.sparse
@@ -364,5 +347,5 @@ def test_invalid_blocks_are_rejected(method: str, blocks: int) -> None:
 
 
 def test_a_cpu_ignores_blocks() -> None:
-    A, B = pair((20, 20), 0.6)
+    A, B = random_pair((20, 20), 0.6)
     check(multiply(A, B, method="binary", blocks=5), A, B)
