@@ -3,6 +3,7 @@
     python benchmarks/coo_paper.py --output FILE  # times on a GPU if there is one
     python benchmarks/coo_paper.py --emulate      # times of the emulator
     python benchmarks/coo_paper.py --cpu          # times of the CPU path
+    python benchmarks/coo_paper.py --times        # no counts, which need a compiler
 
 The document counts instructions, cycles and multiplications with a simulator of RISC-V
 cores. Here the emulator runs the kernels and counts; cycles and stalls need a clock. A
@@ -12,6 +13,7 @@ measured, and predicted for an H200 from the counts. Results are Markdown.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib
 import os
@@ -211,24 +213,23 @@ def document_sizes(sides: Sequence[int]) -> Iterator[tuple[str, Pair]]:
     yield "128 x 128, 10 %", pair_of_232()
 
 
-def times_table(machine: Machine, inputs: Iterable[tuple[str, Pair]]) -> Iterator[str]:
-    """Times of each input, measured on this machine and predicted."""
+def times_table(
+    machine: Machine, inputs: Iterable[tuple[str, Pair]], predicted: Sequence[str]
+) -> Iterator[str]:
+    """Times of each input, measured on this machine and predicted for some methods."""
     timed = ("auto",) if machine.name == "cpu" else METHODS
     yield from table_head(
         *("matrices", "entries", "products"),
         *(f"{method}, measured µs" for method in timed),
-        *(f"{method}, predicted µs" for method in METHODS),
+        *(f"{method}, predicted µs" for method in predicted),
     )
     for name, operands in inputs:
         products = operands.A.tocsr().multiply(operands.B.tocsr()).nnz
         times = [machine_time(machine, operands, method) for method in timed]
-        predicted = [
-            profiled(operands, method).predict("H200").seconds for method in METHODS
+        times += [
+            profiled(operands, method).predict("H200").seconds for method in predicted
         ]
-        yield row(
-            *(name, f"{operands.A.nnz:,}", products),
-            *map(microseconds, [*times, *predicted]),
-        )
+        yield row(name, f"{operands.A.nnz:,}", products, *map(microseconds, times))
 
 
 def machine_time(machine: Machine, operands: Pair, method: str) -> float:
@@ -285,11 +286,8 @@ between the kernels, and without the latency of loads that depend on each other 
 search. The CPU has one path for all methods."""
 
 
-def report(machine: Machine, sides: Sequence[int]) -> Iterator[str]:
-    """The report, line by line as it is measured."""
-    yield from head("The element-wise product of Cupp's document", machine)
-    yield ABOUT
-    yield f"\n## Differences from the document\n\n{DIFFERENCES}"
+def counts(sides: Sequence[int]) -> Iterator[str]:
+    """The counts of all figures."""
     yield "\n## Figures 9 and 12: instructions at 75 % density\n"
     yield from versions_table(sides)
     about = ABOUT_STATISTICS.format(side=sides[-1])
@@ -300,14 +298,30 @@ def report(machine: Machine, sides: Sequence[int]) -> Iterator[str]:
     for method, name in (("binary", "version 2"), ("even", "even multiplications")):
         yield f"\n## Figures 17 to 21: 128 x 128 at 10 %, {name}\n"
         yield from tiles_table(pair_of_232(), method, TILES)
+
+
+def report(machine: Machine, sides: Sequence[int], only_times: bool) -> Iterator[str]:
+    """The report, line by line as it is measured."""
+    yield from head("The element-wise product of Cupp's document", machine)
+    yield f"{ABOUT}\n\n## Differences from the document\n\n{DIFFERENCES}"
+    if not only_times:
+        yield from counts(sides)
     yield f"\n## Times at the document's sizes\n\n{ABOUT_TIMES}\n"
-    yield from times_table(machine, document_sizes(sides))
+    predicted = () if only_times else METHODS
+    yield from times_table(machine, document_sizes(sides), predicted)
+
+
+def arguments() -> argparse.Namespace:
+    made = timing_parser(__doc__, "sides of the square matrices")
+    made.add_argument("--times", action="store_true", help="no counts and predictions")
+    return made.parse_args()
 
 
 def main() -> None:
-    options = timing_parser(__doc__, "sides of the square matrices").parse_args()
+    options = arguments()
     machine = choose(options.emulate, options.cpu, options.repeats)
-    publish(report(machine, options.sizes or SIDES), options.output)
+    lines = report(machine, options.sizes or SIDES, options.times)
+    publish(lines, options.output)
 
 
 if __name__ == "__main__":
