@@ -13,6 +13,10 @@
 constexpr long long no_key = -1;
 constexpr long long not_found = -1;
 
+/// Minimum resident blocks per multiprocessor of the kernels that search once, for
+/// `__launch_bounds__`. Without it the compiler aims at more blocks, and spills.
+constexpr int min_blocks_per_multiprocessor = 4;
+
 // ---- entries --------------------------------------------------------------------------
 
 /// The keys of entries, formed when they are read. The columns of 32-bit indices need no more

@@ -32,10 +32,6 @@
 #include "coo.cuh"
 #include "floating.cuh"
 
-/// Minimum resident blocks per multiprocessor of the kernels that search once, for
-/// `__launch_bounds__`. Without it the compiler aims at more blocks, and spills.
-constexpr int min_blocks_per_multiprocessor = 4;
-
 // ---- keys ---------------------------------------------------------------------------
 
 /// keys[i] = rows[i] * width + columns[i]. Sets `disorder` unless these strictly increase.

@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(threads)
 
 /// The products of all matches. Each block multiplies an equal part of them.
 template <class T, class Index, int threads>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, min_blocks_per_multiprocessor)
     multiply_matches(const Match* matches, long long count, const Index* a_rows,
                      const Index* a_columns, const T* a_values, const T* b_values, long long width,
                      Index* rows, Index* columns, T* products) {
