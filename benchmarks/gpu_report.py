@@ -95,6 +95,7 @@ BENCHMARKS = [
         "blocks.py",
         "gam.py --sizes 1e5 --repeats 3",
         "gemv.py --repeats 11",
+        "coo_paper.py --times",
         "sparse_products.py",
         "nnls_accuracy.py --systems 20000 --jobs 2",
         "gam.py",

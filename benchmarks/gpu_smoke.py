@@ -509,7 +509,7 @@ def gemv(
 
 
 def sparse_products() -> Iterator[tuple[str, Maker]]:
-    for method in ("linear", "binary", "merge", "gallop"):
+    for method in ("linear", "scratchpad", "binary", "even", "merge", "gallop"):
         yield f"sparse.multiply, {method}", partial(multiply, method)
     yield (
         "sparse.multiply, unsorted with duplicates",

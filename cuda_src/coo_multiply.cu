@@ -1,56 +1,36 @@
 // Element-wise product of two sparse matrices in coordinate form.
 //
-// Problem. An entry is a key and a value; the key is row * width + column, in 64 bits (the
-// source has 32 bits, which overflow from 46341 x 46341 on). If a key is in both operands, the
-// product of the values goes to the result, unless it is zero. The number of results, and the
-// position of each, is known only after the search. The keys of an operand should be strictly
-// increasing, and a value that is not finite should have an equal key in the other operand.
-// Whether this is so is known only after all entries are read.
+// Problem. An entry is a key and a value; the key is row * width + column, in 64 bits (coo.cuh). If
+// a key is in both operands, the product of the values goes to the result, unless it is zero. The
+// number of results, and the position of each, is known only after the search. The keys of an
+// operand should be strictly increasing, and a value that is not finite should have an equal key
+// in the other operand. Whether this is so is known only after all entries are read.
 //
-// Four methods to search:
-//
-//     linear, binary   the two kernels of the source, which search twice: to count, to multiply
-//     merge, gallop    what the source proposes at its end: one search; work that does not
-//                      depend on where matches are
-//
-// linear and binary take keys that `make_keys` has stored, and check nothing. merge and gallop
+// Two methods, merge and gallop, do what the source proposes at its end: one search; work that
+// does not depend on where matches are. (The kernels of the source are in coo_versions.cu.) They
 // form keys when they read an entry, check the operands while they search, look back for the
-// number of results before a tile (look_back.cuh), and write them. If the check fails, the
-// results are wrong, but all accesses are inside the arrays: the host sorts, and repeats.
+// number of results before a tile (look_back.cuh), and write them. If the check fails, the results
+// are wrong, but all accesses are inside the arrays: the host sorts, and repeats.
 //
 // Mapping.
-// - linear, binary. Each block has an equal part of A; each thread searches B for one key of
-//   this part. A block writes after the matches of all blocks before it; it sums their counts.
 // - merge. The merge path of both lists of keys has one step per key; every block has
 //   `threads * items` steps and every thread `items`. `split_path` finds where tiles begin.
 // - gallop. A thread has `items` neighbours of the shorter list. It finds the first in the
 //   longer list by binary search, the others by galloping from the previous position.
 //   `check_entries` reads the longer list.
 //
-// Shared memory. merge: the keys and values of a tile, the positions of its matches. All: the
+// Shared memory. merge: the keys and values of a tile, the positions of its matches. Both: the
 // totals of warps.
 //
-// Cost, for m and n entries of e bytes with k results. linear and binary write and read keys,
-// and read 2 m n or 2 m log n of them, in two launches. merge reads and writes (m + n + k) e
-// bytes, and for every tile a binary search. gallop reads and writes as many, and searches
-// m log(n / m) keys, if m is the shorter list. Both take two launches. No match is multiplied
-// twice.
+// Cost, for m and n entries of e bytes with k results. merge reads and writes (m + n + k) e bytes,
+// and for every tile a binary search. gallop reads and writes as many, and searches m log(n / m)
+// keys, if m is the shorter list. Both take two launches. No match is multiplied twice.
 //
-// Source. M. Cupp, "Element-Wise Multiplication Kernel" (2020), chapters 4 and 5; the merge path
-// of merge_path.cuh; the look-back of look_back.cuh.
+// Source. M. Cupp, "Element-Wise Multiplication Kernel" (2020), section 5.3; the merge path of
+// merge_path.cuh; the look-back of look_back.cuh.
 
+#include "coo.cuh"
 #include "floating.cuh"
-#include "look_back.cuh"
-#include "merge_path.cuh"
-#include "monoid.cuh"
-#include "ordered.cuh"
-
-constexpr long long no_key = -1;
-constexpr long long not_found = -1;
-
-/// Minimum resident blocks per multiprocessor of the kernels that search once, for
-/// `__launch_bounds__`. Without it the compiler aims at more blocks, and spills.
-constexpr int min_blocks_per_multiprocessor = 4;
 
 // ---- keys ---------------------------------------------------------------------------
 
@@ -65,50 +45,9 @@ __global__ void make_keys(const Index* rows, const Index* columns, long long cou
     if (i > 0 && rows[i - 1] * width + columns[i - 1] >= key) atomicOr(disorder, 1);
 }
 
-/// The keys of entries, formed when they are read. The columns of 32-bit indices need no more
-/// than 32 bits, so that rows and columns are read off such keys without a division.
-template <class Index>
-struct Keys {
-    const Index* rows;
-    const Index* columns;
-    long long columns_of_matrix;
+// ---- search -------------------------------------------------------------------------
 
-    __device__ __forceinline__ long long width() const {
-        return sizeof(Index) == 4 ? 1ll << 32 : columns_of_matrix;
-    }
-    __device__ __forceinline__ long long operator[](long long i) const {
-        return rows[i] * width() + columns[i];
-    }
-};
-
-/// The arrays of the result.
-template <class T, class Index>
-struct Result {
-    long long width;
-    Index* rows;
-    Index* columns;
-    T* products;
-
-    __device__ __forceinline__ void put(long long i, long long key, T product) const {
-        const long long row = key / width;
-        rows[i] = static_cast<Index>(row);
-        columns[i] = static_cast<Index>(key - row * width);
-        products[i] = product;
-    }
-};
-
-// ---- searches -----------------------------------------------------------------------
-
-// `keys` is anything that is indexed like an array.
-
-/// The first position in [start, stop) whose key is not less than `key`; else `stop`.
-template <class Keys>
-__device__ __forceinline__ long long lower_bound(const Keys& keys, long long start, long long stop,
-                                                 long long key) {
-    return partition_point(start, stop, [=](long long i) { return keys[i] < key; });
-}
-
-/// The same in [start, count). The time grows with the logarithm of the distance from `start`.
+/// `lower_bound` in [start, count). The time grows with the logarithm of the distance from `start`.
 template <class Keys>
 __device__ __forceinline__ long long gallop(const Keys& keys, long long start, long long count,
                                             long long key) {
@@ -118,73 +57,6 @@ __device__ __forceinline__ long long gallop(const Keys& keys, long long start, l
         step *= 2;
     }
     return lower_bound(keys, start, step <= count - start ? start + step - 1 : count, key);
-}
-
-// ---- two searches: linear, binary ---------------------------------------------------
-
-/// Version 1 of the source: one key after the other.
-struct LinearSearch {
-    static __device__ __forceinline__ long long find(const long long* keys, long long count,
-                                                     long long key) {
-        for (long long i = 0; i < count; ++i)
-            if (keys[i] == key) return i;
-        return not_found;
-    }
-};
-
-/// Version 2 of the source: binary search.
-struct BinarySearch {
-    static __device__ __forceinline__ long long find(const long long* keys, long long count,
-                                                     long long key) {
-        const long long i = lower_bound(keys, 0, count, key);
-        return i < count && keys[i] == key ? i : not_found;
-    }
-};
-
-/// This block's part of A, [start, stop).
-struct Part {
-    long long start, stop;
-
-    __device__ explicit Part(long long count)
-        : start(blockIdx.x * count / gridDim.x), stop((blockIdx.x + 1ll) * count / gridDim.x) {}
-};
-
-/// counts[block] = the number of keys of its part of A that are in B.
-template <class Search, int threads>
-__global__ void __launch_bounds__(threads)
-    count_found(const long long* a_keys, long long a_count, const long long* b_keys,
-                long long b_count, long long* counts) {
-    __shared__ BlockReduce<long long>::Storage storage;
-    const Part part(a_count);
-    long long found = 0;
-    for (long long i = part.start + threadIdx.x; i < part.stop; i += threads)
-        found += Search::find(b_keys, b_count, a_keys[i]) != not_found;
-    const long long total = BlockReduce<long long>(storage)(found, Add<long long>());
-    if (threadIdx.x == 0) counts[blockIdx.x] = total;
-}
-
-/// Repeats the search and writes the products. The grid must be that of `count_found`.
-template <class T, class Index, class Search, int threads>
-__global__ void __launch_bounds__(threads)
-    multiply_found(const long long* a_keys, const T* a_values, long long a_count,
-                   const long long* b_keys, const T* b_values, long long b_count,
-                   const long long* counts, long long width, Index* rows, Index* columns,
-                   T* products) {
-    __shared__ BlockScan<Count>::Storage storage;
-    BlockScan<Count> block_scan(storage);
-    const Result<T, Index> result{width, rows, columns, products};
-    const Part part(a_count);
-    long long written = 0;
-    for (unsigned block = 0; block < blockIdx.x; ++block) written += counts[block];
-    for (long long start = part.start; start < part.stop; start += threads) {
-        const long long i = start + threadIdx.x;
-        const long long j = i < part.stop ? Search::find(b_keys, b_count, a_keys[i]) : not_found;
-        int found;
-        const int before = block_scan.exclusive(j != not_found, found);
-        if (j != not_found)
-            result.put(written + before, a_keys[i], wrapping_multiply(a_values[i], b_values[j]));
-        written += found;
-    }
 }
 
 // ---- checks -------------------------------------------------------------------------
@@ -222,21 +94,6 @@ struct Finite<Complex<T>> {
     }
 };
 
-/// What a launch reports to the host; zero before it.
-struct Report {
-    /// Not zero if the keys of an operand do not strictly increase.
-    unsigned long long disorder;
-    /// If they do, the number of values without a match that are not finite.
-    unsigned long long unmatched;
-    /// The number of results.
-    unsigned long long results;
-
-    /// Add a number of values that are not finite; less those that are found to be matched.
-    __device__ __forceinline__ void add_unmatched(int count) {
-        if (count != 0) atomicAdd(&unmatched, static_cast<unsigned long long>(count));
-    }
-};
-
 /// Report whether the keys strictly increase, and count the values that are not finite.
 template <class T, class Index>
 __global__ void check_entries(const Index* rows, const Index* columns, const T* values,
@@ -253,27 +110,6 @@ __global__ void check_entries(const Index* rows, const Index* columns, const T* 
 }
 
 // ---- results in one pass ------------------------------------------------------------
-
-/// Sums of counts over a launch.
-struct LongCount {
-    using Value = long long;
-    static __device__ __forceinline__ long long identity() { return 0; }
-    __device__ __forceinline__ long long operator()(long long a, long long b) const {
-        return a + b;
-    }
-};
-
-constexpr int state_words = 2;
-
-/// The number of results of all tiles before this one, in lane 0. Called by one warp. The last
-/// tile reports the sum.
-__device__ __forceinline__ long long results_before(unsigned long long* states, long long tile,
-                                                    int results, Report* report) {
-    const TileStates<long long, state_words> tiles(states, nullptr);
-    const long long before = exchange_prefix<LongCount>(tiles, tile, results);
-    if (lane_index() == 0 && tile == gridDim.x - 1) report->results = before + results;
-    return before;
-}
 
 /// splits[tile] = the number of steps before the tile that take a key of A, for tiles + 1 tiles.
 template <class Index, int threads, int items>

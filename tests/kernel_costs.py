@@ -217,7 +217,9 @@ def _element_wise_products() -> Iterator[Call]:
         ("merge", 8000, 8000),
         ("gallop", 200, 8000),
         ("binary", 1500, 1500),
+        ("even", 1500, 1500),
         ("linear", 300, 300),
+        ("scratchpad", 300, 300),
     ):
         A, B = (
             _random_matrix(entries, longer // 16, seed)

@@ -40,9 +40,13 @@ from gpusolve.gam._basis_kernel import instance as basis_instance
 from gpusolve.gam._gram_kernel import instance as learners_instance
 from gpusolve.monoid import as_monoid, segment_sums_of_one
 from gpusolve.sparse._coo_multiply_kernel import (
-    SEARCHES,
     gallop_instances,
     merge_instances,
+)
+from gpusolve.sparse._coo_versions_kernel import (
+    even_instances,
+    scratchpad_instance,
+    search_instances,
 )
 from gpusolve.sparse._csr import CompressedRows
 from gpusolve.sparse._semiring import semiring
@@ -214,10 +218,21 @@ def _sources_of_sparse_products() -> Iterator[Source]:
     indices = tuple(np.dtype(name) for name in ("int32", "int64"))
     keys = (
         *(f"make_keys<{CUDA_TYPES[index]}>" for index in indices),
-        *(f"count_found<{one}, {THREADS}>" for one in SEARCHES.values()),
         *(merge_instances(np.dtype(bool), index)[0] for index in indices),
     )
     yield Source("keys", "coo_multiply", "", keys)
+    for dtype in map(np.dtype, ("bool", "float32", "complex128")):
+        versions = (
+            kernel
+            for index in indices
+            for kernel in (
+                *search_instances("LinearSearch", dtype, index),
+                *search_instances("BinarySearch", dtype, index),
+                scratchpad_instance(dtype, index),
+                *even_instances(dtype, index),
+            )
+        )
+        yield Source(dtype.name, "coo_versions", "", tuple(versions))
     for name in ("bool", "int8", "float16", "float32", "float64", "complex128"):
         dtype = np.dtype(name)
         products = (
@@ -226,11 +241,6 @@ def _sources_of_sparse_products() -> Iterator[Source]:
             for kernel in (
                 merge_instances(dtype, index)[1],
                 *gallop_instances(dtype, index),
-                *(
-                    f"multiply_found<{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}, "
-                    f"{search}, {THREADS}>"
-                    for search in SEARCHES.values()
-                ),
             )
         )
         yield Source(name, "coo_multiply", "", tuple(products))

@@ -384,8 +384,12 @@ RUNS: dict[str, list[Callable[[], None]]] = {
     "coo_multiply.cu": [
         multiply_sparse("merge", 3000),
         multiply_sparse("gallop", 1500),
-        multiply_sparse("binary", 300),
+    ],
+    "coo_versions.cu": [
         multiply_sparse("linear", 300),
+        multiply_sparse("scratchpad", 300),
+        multiply_sparse("binary", 300),
+        multiply_sparse("even", 300),
     ],
     "gemv.cu": [
         gemv(40, 70, "threads_per_dot"),

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 from benchmark_runs import number, report, tables
 
-from benchmarks import sparse_matrices, sparse_products
+from benchmarks import coo_paper, sparse_matrices, sparse_products
 from benchmarks.harness import Machine, wall_clock
 
 KINDS = ["uniform", "banded", "power law", "one heavy row"]
@@ -127,3 +127,52 @@ def test_crossover_of_merge_and_gallop(gallop: list[float], found: str) -> None:
         for ratio, seconds in zip((1, 2, 4, 8), gallop, strict=True)
     ]
     assert f'"gallop" is {found};' in sparse_products.crossover(measured)
+
+
+# ---- the figures of Cupp's document --------------------------------------------------
+
+
+def test_counts_of_the_document() -> None:
+    versions, statistics = (
+        tables("\n".join(lines))[0]
+        for lines in (
+            coo_paper.versions_table([8]),
+            coo_paper.statistics_table(coo_paper.random_pair((8, 8), 0.75)),
+        )
+    )
+    assert versions[0][2:7] == [cells[0] for cells in statistics[1:]]
+    totals = [sum(map(number, cells[1:8])) for cells in statistics[1:]]
+    assert [number(cell) for cell in versions[1][2:7]] == totals
+    products = number(versions[1][1])
+    assert all(number(cells[7]) == products for cells in statistics[1:])
+
+
+def test_tiles_of_the_document() -> None:
+    lines = coo_paper.tiles_table(coo_paper.pair_of_232(), "even", [4, 128])
+    (table,) = tables("\n".join(lines))
+    assert [cells[0] for cells in table[1:]] == ["4", "128"]
+    assert [cells[4] for cells in table[1:]] == ["232", "232"]
+    assert [number(cells[-1]) for cells in table[1:]] == [1, 1.1]
+
+
+def test_times_of_the_document_without_counts() -> None:
+    options = ("--emulate", "--times", "--sizes", "6", "--repeats", "1")
+    (table,) = tables(report("coo_paper.py", *options))
+    measured = [f"{method}, measured µs" for method in coo_paper.METHODS]
+    assert table[0] == ["matrices", "entries", "products", *measured]
+    assert [cells[1] for cells in table[1:]] == ["27", "1,000", "1,638"]
+
+
+@pytest.mark.parametrize("name", ["cpu", "cuda"])
+def test_times_at_the_document_s_sizes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a GPU: SciPy is imported in the place of CuPy's sparse matrices."""
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", scipy.sparse)
+    machine = Machine(name, np, wall_clock, 1)
+    inputs = [*coo_paper.document_sizes([6, 40])]
+    assert [one.A.nnz for _, one in inputs] == [27, 1200, 1000, 1638]
+    (table,) = tables("\n".join(coo_paper.times_table(machine, inputs[:1], ["even"])))
+    assert table[1][:2] == ["6 x 6, 75 %", "27"]
+    assert len(table[0]) == 3 + (1 if name == "cpu" else 5) + 1
+    assert all(number(cell) > 0 for cell in table[1][3:])

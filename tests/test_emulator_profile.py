@@ -222,6 +222,10 @@ def test_a_reduction_in_shared_memory(costs: Any) -> None:
     warps = 4 + 2 + 1 + 1 + 1 + 1 + 1 + 1
     assert found.shared_requests == blocks * (threads // WARP + 3 * warps + 1)
     assert found.shared_lanes == blocks * (threads + 3 * (threads - 1) + 1)
+    assert found.instructions["load"] == blocks * (threads + 2 * (threads - 1) + 1)
+    assert found.instructions["store"] == blocks * (threads + threads - 1 + 1)
+    assert found.global_loads == blocks * threads
+    assert found.global_stores == blocks
     assert found.arithmetic == {"float32 add": blocks * (threads - 1)}
 
 
@@ -280,6 +284,7 @@ def test_warp_operations_atomics_and_fences(costs: Any) -> None:
     assert found.votes == found.warp_barriers == warps
     assert found.atomics == 2 * blocks * threads
     assert found.fences == blocks * threads
+    assert found.instructions["atomic"] == found.atomics
     assert found.per_block["shuffles"] == (4, 4, 4)
     sectors = 2 * (1 + 1 + 4)  # of counts[0], counts[1] and result, by 2 warps
     assert found.per_block["global_sectors"] == (sectors,) * 3
@@ -339,6 +344,28 @@ def test_arithmetic(costs: Any, dtype: str, name: str) -> None:
     np.testing.assert_array_equal(y, np.array([7, -1, 12, 0.75, 3, 21], dtype))
     expected = {"add": 2, "multiply": 1, "divide": 1, "square root": 1, "fused": 1}
     assert found.arithmetic == {f"{name} {key}": n for key, n in expected.items()}
+
+
+def test_instructions_of_a_loop(costs: Any) -> None:
+    """Accesses and floating-point operations exactly; the others in proportion."""
+
+    def launch(n: int) -> Any:
+        y = np.zeros(32, np.float32)
+        return costs("loop", (2,), (32,), floats(n), y, np.int32(n))
+
+    found = [launch(32 * turns) for turns in (1, 2, 11)]
+    for one, turns in zip(found, (1, 2, 11), strict=True):
+        counts = one.instructions
+        assert (counts["load"], counts["store"]) == (2 * 32 * turns, 2 * 32)
+        assert (one.global_loads, one.global_stores) == (2 * 32 * turns, 2 * 32)
+        assert counts["float"] == 2 * 32 * turns == one.arithmetic["float32 add"]
+        assert one.per_block["instructions"] == (counts.total() / 2,) * 3
+    for kind in ("integer", "compare", "branch"):
+        first, second, last = (one.instructions[kind] for one in found)
+        in_a_turn, rest = divmod(second - first, 2 * 32)
+        assert rest == 0
+        assert 1 <= in_a_turn <= 4
+        assert last - second == 9 * (second - first)
 
 
 def test_lanes_that_leave_a_loop_early_stay_in_their_requests(costs: Any) -> None:

@@ -257,7 +257,7 @@ def test_any_schedule_of_threads_and_blocks(
     check_equal(product(backend, A, B, method=method), by_scipy(A, B))
 
 
-@pytest.mark.parametrize("method", ["merge", "gallop", "binary"])
+@every_method
 def test_no_races(method: str, monkeypatch: Any) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     A = random_coo((45, 50), 0.6, rng=1)
@@ -758,77 +758,3 @@ def test_device_of_the_operands_is_current(monkeypatch: Any) -> None:
     for method in METHODS:
         check_equal(multiply(A, A, method=method), by_scipy(A, A))
     assert Watched.depth == 0
-
-
-# ---- experiments of Cupp's document --------------------------------------------------
-
-
-@pytest.mark.parametrize("side", [5, 10, 20, 30, 40])
-def test_dense_squares(backend: Any, side: int) -> None:
-    """75 % density at increasing sizes; the first kernel compared with the second."""
-    A, B = (random_coo((side, side), 0.75, rng=seed) for seed in (1, 2))
-    linear = product(backend, A, B, method="linear")
-    check_equal(linear, by_scipy(A, B))
-    check_equal(product(backend, A, B, method="binary"), linear)
-
-
-@every_method
-def test_sparse_rectangle(backend: Any, method: str) -> None:
-    """1000 x 100 at 1 % density."""
-    A, B = (random_coo((1000, 100), 0.01, rng=seed) for seed in (1, 2))
-    assert A.nnz == B.nnz == 1000
-    check_equal(product(backend, A, B, method=method), by_scipy(A, B))
-
-
-COUNTED = """
-/// A number that counts its multiplications.
-struct Counted {
-    double value;
-    unsigned long long* multiplications;
-
-    Counted() = default;
-    __device__ Counted(double value, unsigned long long* multiplications = nullptr)
-        : value(value), multiplications(multiplications) {}
-};
-__device__ bool operator!=(Counted a, Counted b) {
-    return a.value != b.value;
-}
-__device__ Counted operator*(Counted a, Counted b) {
-    atomicAdd(a.multiplications, 1ull);
-    return {a.value * b.value, a.multiplications};
-}
-"""
-
-
-@every_method
-def test_one_multiplication_for_each_match(method: str, monkeypatch: Any) -> None:
-    """128 x 128 at 10 % density; the document counts 120 matches of 232."""
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    shape = 128, 128
-    A, B = (random_coo(shape, 0.1, rng=seed) for seed in (1, 2))
-    matches = by_scipy(A, B).nnz
-    assert 100 < matches < 232
-
-    count = np.zeros(1, np.uint64)
-    address = np.array([count.ctypes.data], np.uint64).view(np.float64)[0]
-    number = np.dtype(np.complex128)
-    monkeypatch.setitem(kernels.CUDA_TYPES, number, "Counted")
-    compiled = kernels.EmulatedDevice.kernels
-
-    def with_counter(
-        device: Any, file: str, instances: tuple[str, ...], definitions: str = ""
-    ) -> Any:
-        counted = COUNTED if "Counted" in "".join(instances) else ""
-        return compiled(device, file, instances, definitions + counted)
-
-    monkeypatch.setattr(kernels.EmulatedDevice, "kernels", with_counter)
-
-    def with_counters(M: Any) -> Any:
-        values = np.empty(M.nnz, number)
-        values.real, values.imag = M.data, address
-        return coo(M.row, M.col, values, shape)
-
-    found = multiply(with_counters(A), with_counters(B), method=method)
-    assert found.nnz == matches
-    assert count[0] == matches
-    same(found.data.real, by_scipy(A, B).data)

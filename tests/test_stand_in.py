@@ -19,6 +19,7 @@ from monoids import is_positive, square
 
 import gpusolve
 from gpusolve import gam, sparse
+from gpusolve.sparse._coo_multiply import METHODS
 
 
 class SecondDevice:
@@ -304,7 +305,7 @@ duplicates = scipy.sparse.coo_array(
 )
 
 
-@pytest.mark.parametrize("method", ["linear", "binary", "merge", "gallop"])
+@pytest.mark.parametrize("method", METHODS)
 def test_multiply(second: SecondDevice, method: str) -> None:
     found = second(sparse.multiply, A, B, method=method)
     np.testing.assert_array_equal(found.toarray(), (A * B).toarray())

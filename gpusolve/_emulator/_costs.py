@@ -80,12 +80,14 @@ class KernelCosts:
         `blocks` and `threads` are added over the launches.
     per_block : dict of str to Spread
         Counts per block, of the last launch: barriers, warp_barriers, shuffles, votes,
-        atomics, fences, global_sectors, shared_wavefronts, load_intervals; and work,
-        the clocks that a multiprocessor needs for its sectors, wavefronts, shuffles and
-        votes.
+        atomics, fences, global_loads, global_stores, global_sectors, shared_wavefronts,
+        load_intervals, instructions; and work, the clocks that a multiprocessor needs
+        for its sectors, wavefronts, shuffles and votes.
     barriers, warp_barriers, shuffles, votes, atomics, fences : int
         Sums over all blocks. A block executes a barrier; a warp executes warp barriers,
         shuffles and votes; a thread executes atomics and fences.
+    global_loads, global_stores : int
+        Numbers that threads read from global memory or write to it.
     grid_barriers : int
         Barriers of all blocks of a launch.
     load_intervals : int
@@ -102,6 +104,12 @@ class KernelCosts:
         Operations of all threads: additions, multiplications, fused ones, divisions and
         square roots, such as ``"float64 multiply"``. The CPU's compiler does not fuse
         ``a * b + c``, so this counts as two operations.
+    instructions : dict of str to int
+        Instructions of all threads by kind: "load", "store" and "atomic" for global and
+        shared memory; "float", the sum of `arithmetic`; "integer", "compare" and
+        "branch" as in the CPU's code. So they depend on the CPU and its compiler: they
+        compare kernels, and are not those of a GPU. Moves, conversions and barriers are
+        not among them; of a shuffle, a vote or an atomic, its code in the emulator.
     """
 
     name: str
@@ -117,9 +125,12 @@ class KernelCosts:
     fences: int = 0
     grid_barriers: int = 0
     load_intervals: int = 0
+    global_loads: int = 0
+    global_stores: int = 0
     arrays: dict[str, ArrayCosts] = field(default_factory=dict)
     shared: dict[str, SharedCosts] = field(default_factory=dict)
     arithmetic: Counter[str] = field(default_factory=Counter)
+    instructions: Counter[str] = field(default_factory=Counter)
 
     @property
     def global_bytes(self) -> int:
@@ -186,6 +197,7 @@ class KernelCosts:
         for line, shared in launch.shared.items():
             _add_integers(self.shared.setdefault(line, SharedCosts()), shared)
         self.arithmetic.update(launch.arithmetic)
+        self.instructions.update(launch.instructions)
         self.per_block = launch.per_block
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ._arithmetic import operations
 from ._costs import (
     SECTOR_BYTES,
     ArrayCosts,
@@ -20,6 +19,7 @@ from ._costs import (
     SharedCosts,
     Spread,
 )
+from ._instructions import FLOATING_POINT, instructions
 from ._lines import source_lines
 from ._predict import WORK_CLOCKS, Prediction, predict
 
@@ -33,18 +33,22 @@ PER_BLOCK = (
     "global_sectors",
     "shared_wavefronts",
     "load_intervals",
+    "global_loads",
+    "global_stores",
+    "instructions",
 )
 """In the order of ``enum class Counter`` in ``runtime/profile.h``."""
 
-SUMS = [key for key in PER_BLOCK if key not in ("global_sectors", "shared_wavefronts")]
-"""Those that `KernelCosts` does not add up from its arrays and lines."""
+OTHERWISE_SUMMED = ("global_sectors", "shared_wavefronts", "instructions")
+SUMS = [key for key in PER_BLOCK if key not in OTHERWISE_SUMMED]
+"""Those that `KernelCosts` does not add up from its arrays, lines and code."""
 
 SHARED_MEMORY = -1
 GRID_BARRIER_FILE = "grid.cuh"
 """Its one atomic operation is the arrival of a block at a barrier of the grid."""
 
-ATOMIC = 2
-"""``AccessType::atomic`` in ``runtime/profile.h``."""
+ACCESSES = ("load", "store", "atomic")
+"""In the order of ``enum class AccessType`` in ``runtime/profile.h``."""
 
 
 class AccessRow(ctypes.Structure):
@@ -66,7 +70,7 @@ class AccessRow(ctypes.Structure):
 class CodeRow(ctypes.Structure):
     """``CodeRow`` in ``runtime/profile.h``."""
 
-    _fields_ = [("address", ctypes.c_uint64), ("executions", ctypes.c_uint64)]
+    _fields_ = [("address", ctypes.c_uint64), ("count", ctypes.c_uint64)]
 
 
 class Summary(ctypes.Structure):
@@ -291,7 +295,7 @@ def costs_of_launch(
         for key, values in {**by_name, "work": np.asarray(work)}.items()
     }
     _add_memory(costs, arrays, summary, compiled)
-    _add_arithmetic(costs, summary, compiled)
+    _add_code(costs, summary, compiled)
     return costs
 
 
@@ -303,6 +307,8 @@ def _add_memory(
     arrivals = 0
     for row in rows:
         line = lines.get(row.instruction, "unknown line")
+        access = ACCESSES[row.type]
+        costs.instructions[access] += row.lanes
         if row.array == SHARED_MEMORY:
             shared = costs.shared.setdefault(line, SharedCosts())
             shared.requests += row.requests
@@ -315,7 +321,7 @@ def _add_memory(
         array.bytes += row.bytes
         array.sectors += row.sectors
         array.fewest_sectors += row.fewest_sectors
-        if row.type == ATOMIC and line.startswith(f"{GRID_BARRIER_FILE}:"):
+        if access == "atomic" and line.startswith(f"{GRID_BARRIER_FILE}:"):
             arrivals += row.lanes
     costs.grid_barriers = arrivals // costs.blocks
     for index, name in enumerate(arrays):
@@ -324,8 +330,12 @@ def _add_memory(
             costs.arrays[name].distinct_sectors = summary.distinct_sectors[index]
 
 
-def _add_arithmetic(costs: KernelCosts, summary: Summary, compiled: Path) -> None:
-    table = operations(compiled)
+def _add_code(costs: KernelCosts, summary: Summary, compiled: Path) -> None:
+    table = instructions(compiled)
     for code in summary.code[: summary.code_rows]:
-        for operation, count in table.get(code.address, {}).items():
-            costs.arithmetic[operation] += count * code.executions
+        for name, count in table.get(code.address, {}).items():
+            executions = count * code.count
+            if name.startswith(FLOATING_POINT):
+                costs.arithmetic[name] += executions
+                name = "float"
+            costs.instructions[name] += executions

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import math
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ._compiler import Variant
-from ._profile import Summary
+from ._instructions import instruction_counts
+from ._profile import CodeRow, Summary
 from ._report import Report
 from ._stacks import stacks
 
@@ -83,11 +85,19 @@ class Program:
         )
         return types[:count]
 
+    @functools.cached_property
+    def _instruction_counts(self) -> ctypes.Array[CodeRow]:
+        rows = [CodeRow(*row) for row in instruction_counts(self.path)]
+        return (CodeRow * len(rows))(*rows)
+
     @contextlib.contextmanager
     def profile(self, spans: Sequence[tuple[int, int]]) -> Iterator[ctypes.c_void_p]:
         """A profile that counts accesses to the memory at these addresses and sizes."""
         arrays = (Span * len(spans))(*(Span(*span) for span in spans))
-        profile = self._object.emulator_new_profile(arrays, ctypes.c_uint64(len(spans)))
+        code = self._instruction_counts
+        profile = self._object.emulator_new_profile(
+            arrays, ctypes.c_uint64(len(arrays)), code, ctypes.c_uint64(len(code))
+        )
         pointer = ctypes.c_void_p(profile)
         try:
             yield pointer

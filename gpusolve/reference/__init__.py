@@ -12,6 +12,7 @@ from ._boosting import (
     smoothing_parameter,
 )
 from ._coo_multiply import coo_multiply
+from ._coo_versions import coo_versions
 from ._gemv import gemv
 from ._nnls_gram import nnls_gram
 from ._nnls_qr import nnls_qr
@@ -27,6 +28,7 @@ __all__ = [
     "any",
     "boost",
     "coo_multiply",
+    "coo_versions",
     "degrees_of_freedom",
     "design_matrix",
     "equidistant_knots",

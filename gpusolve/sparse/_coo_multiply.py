@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from .._device.kernels import current
-from . import _coo_multiply_cpu, _coo_multiply_kernel
+from . import _coo_multiply_cpu, _coo_multiply_kernel, _coo_versions_kernel
 from ._inputs import Container, canonical_coo, device_of, multiply_inputs
 
-METHODS = ("linear", "binary", "merge", "gallop")
+VERSIONS = ("linear", "scratchpad", "binary", "even")
+"""The methods of Cupp's document."""
+
+METHODS = (*VERSIONS, "merge", "gallop")
 
 
-def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
+def multiply(
+    A: Container, B: Container, *, method: str = "auto", blocks: int | None = None
+) -> Container:
     """Multiply two sparse matrices element by element: the Hadamard product.
 
     Parameters
@@ -18,16 +23,22 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
         Of ``scipy.sparse`` or ``cupyx.scipy.sparse``, in any format and of any two
         dtypes. The entries may be in any order. Duplicates are summed. The operands are
         not changed.
-    method : {"auto", "merge", "gallop", "binary", "linear"}, optional
+    method : {"auto", "merge", "gallop", "linear", "binary", "scratchpad", "even"}
         How a device finds the places that both operands store. "merge" merges the
         entries of both; every thread has the same work, for any matches.
         "gallop" searches the longer operand for each entry of the shorter one. "auto"
         is "gallop" if one operand has more than 256 times the entries of the other (a
         ratio derived from the bytes moved, not measured on a GPU yet), else "merge".
-        "binary" and "linear" are the two kernels of the document [1]_, for comparison:
-        both search B for each entry of A, once to count and once to multiply. A CPU
-        uses SciPy for all, and NumPy for float16 and for matrices with far more rows
-        than entries.
+        The others are those of the document [1]_, for comparison: all search B for each
+        entry of A. "linear" (version 1) and "binary" (version 2) search once to count
+        and once to multiply. "scratchpad" (the first attempt) and "even" (what the
+        document proposes at its end) search once. A CPU uses SciPy for all, and NumPy
+        for float16 and for matrices with far more rows than entries.
+    blocks : int, optional
+        Blocks of each launch, for the methods of the document only: its tiles. Each has
+        an equal part of A; for "even", of the multiplications. All blocks of
+        "scratchpad" must be resident at the same time. The default is a block for 256
+        entries, but no more than are resident. A CPU ignores it.
 
     Returns
     -------
@@ -44,7 +55,9 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
     ValueError
         For shapes that differ (nothing is broadcast), that do not have two axes, or
         with more than 2**63 places; for operands on different GPUs; for an unknown
-        method.
+        method; for `blocks` that are not positive, or given for another method.
+    MemoryError
+        If a block has more results than the shared memory of "scratchpad" holds.
 
     Notes
     -----
@@ -69,8 +82,13 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
     allocate min(p, q) results, of which the returned arrays are the first k: the rest
     stays allocated as long as they live; a copy of the product frees it.
 
-    "binary" and "linear" first store a key of 8 bytes for each entry, check order and
-    finiteness in separate passes, and drop zeros in the last; the host waits for each.
+    The methods of the document check order, duplicates and finiteness in passes before,
+    sort the product if A is not sorted, and drop zeros in the last; the host waits for
+    each. "linear" and "scratchpad" take the entries in any order, as they are; "binary"
+    and "even" sort B. "linear" reads O(p q) keys, "binary" and "even" O(p log q).
+    "scratchpad" has 4 KiB of shared memory for the results of a block, which wait there
+    until all blocks have counted theirs: so the number of results is limited. "even"
+    stores the matches, and gives each block an equal number of multiplications.
 
     All methods return the same results in every run, except for rounding in sums of
     duplicates and in complex products. On a GPU, kernels flush subnormal float32
@@ -98,11 +116,20 @@ def multiply(A: Container, B: Container, *, method: str = "auto") -> Container:
     """
     if method not in ("auto", *METHODS):
         raise ValueError(f"method must be one of {('auto', *METHODS)}, got {method!r}")
+    if blocks is not None and (method not in VERSIONS or blocks < 1):
+        raise ValueError(
+            f"blocks must be positive, and for methods {VERSIONS} only, got {blocks} "
+            f"for {method!r}"
+        )
     left, right = multiply_inputs(A, B)
     device = device_of(left)
     with current(device):
         if device is None:
             product = _coo_multiply_cpu.coo_multiply(left, right)
+        elif method in VERSIONS:
+            product = _coo_versions_kernel.coo_versions(
+                left, right, method, blocks, device
+            )
         else:
             product = _coo_multiply_kernel.coo_multiply(left, right, method, device)
         return canonical_coo(product, left)

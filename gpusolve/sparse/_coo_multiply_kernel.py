@@ -76,8 +76,6 @@ def coo_multiply(
 ) -> Coordinates:
     """The product, sorted by row and column, without zeros, on the current stream."""
     a, b = coordinates(A), coordinates(B)
-    if method in SEARCHES:
-        return _search_twice(a, b, SEARCHES[method], device)
     if method == "auto":
         method = best_method(len(a.values), len(b.values))
     return _search_once(a, b, ONE_SEARCH[method], device)
@@ -89,15 +87,39 @@ def best_method(a_count: int, b_count: int) -> str:
     return "gallop" if longer > GALLOP_RATIO * shorter else "merge"
 
 
-# ---- keys ----------------------------------------------------------------------------
+# ---- operands ------------------------------------------------------------------------
 
 
-def _matching_entries(
+def of_common_dtypes(A: Coordinates, B: Coordinates) -> tuple[Coordinates, Coordinates]:
+    """Both operands as contiguous arrays, of one dtype of indices and one of values."""
+    index, dtype = _common(A.rows, B.rows), _common(A.values, B.values)
+    a, b = (
+        Coordinates(
+            contiguous(one.rows, index),
+            contiguous(one.columns, index),
+            contiguous(one.values, dtype),
+            one.shape,
+        )
+        for one in (A, B)
+    )
+    return a, b
+
+
+def _common(a: Array, b: Array) -> np.dtype[Any]:
+    """The dtype to which both are converted."""
+    return a.dtype if a.dtype == b.dtype else np.result_type(a.dtype, b.dtype)
+
+
+def completed(
     A: Coordinates, B: Coordinates, device: Device
-) -> tuple[Entries, Entries]:
-    """The sorted entries, with zeros where the other operand is not finite."""
+) -> tuple[Coordinates, Coordinates]:
+    """Both operands sorted, with zeros where the other one is not finite."""
     a, b = sorted_entries(A, device), sorted_entries(B, device)
-    return with_zeros(a, b, device), with_zeros(b, a, device)
+    index = _common(A.rows, B.rows)
+    return (
+        with_coordinates(with_zeros(a, b, device), A.shape, index),
+        with_coordinates(with_zeros(b, a, device), A.shape, index),
+    )
 
 
 def sorted_entries(operand: Coordinates, device: Device) -> Entries:
@@ -105,7 +127,7 @@ def sorted_entries(operand: Coordinates, device: Device) -> Entries:
 
     Whether the entries are sorted already is read from the device.
     """
-    keys, increasing = _keys(operand, device)
+    keys, increasing = make_keys(operand, device)
     if increasing:
         return Entries(keys, contiguous(operand.values))
     return _sums_by_key(keys, operand.values, device)
@@ -125,7 +147,7 @@ def with_zeros(entries: Entries, others: Entries, device: Device) -> Entries:
     return _sums_by_key(keys, values, device)
 
 
-def _keys(operand: Coordinates, device: Device) -> tuple[Array, bool]:
+def make_keys(operand: Coordinates, device: Device) -> tuple[Array, bool]:
     """The key of each entry, and whether the keys are strictly increasing."""
     count = len(operand.values)
     keys = device.empty((count,), np.int64)
@@ -155,53 +177,14 @@ def _sums_by_key(keys: Array, values: Array, device: Device) -> Entries:
     return Entries(keys[offsets[:-1]], sums)
 
 
-# ---- two searches --------------------------------------------------------------------
-
-SEARCHES = {"linear": "LinearSearch", "binary": "BinarySearch"}
-"""The methods of the document, and the template arguments of its kernels."""
-
-
-def _search_twice(
-    A: Coordinates, B: Coordinates, search: str, device: Device
+def with_coordinates(
+    entries: Entries, shape: tuple[int, int], index: np.dtype[Any]
 ) -> Coordinates:
-    """Search and count the matches, then search again and multiply."""
-    (a, b), index = _matching_entries(A, B, device), _common_index(A, B)
-    dtype = np.result_type(a.values.dtype, b.values.dtype)
-    if len(a.keys) == 0 or len(b.keys) == 0:
-        return _allocate(0, A.shape, index, dtype, device)
-    values = (one.values.astype(dtype, copy=False) for one in (a, b))
-    a, b = (Entries(one.keys, v) for one, v in zip((a, b), values, strict=True))
-    numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
-    instances = (
-        f"count_found<{search}, {THREADS}>",
-        f"multiply_found<{numbers}, {search}, {THREADS}>",
-    )
-    count, multiply = device.kernels("coo_multiply", instances)
-    blocks = min(blocks_for(len(a.keys)), count.resident_blocks(THREADS, 0))
-    launch = (blocks,), (THREADS,)
-    counts = device.empty((blocks,), np.int64)
-    sizes = np.int64(len(a.keys)), np.int64(len(b.keys))
-    count(*launch, (a.keys, sizes[0], b.keys, sizes[1], counts))
-    product = _allocate(int(counts.sum()), A.shape, index, dtype, device)
-    multiply(
-        *launch,
-        (
-            *(a.keys, a.values, sizes[0]),
-            *(b.keys, b.values, sizes[1]),
-            *(counts, np.int64(A.shape[1])),
-            *(product.rows, product.columns, product.values),
-        ),
-    )
-    return _without_zeros(product)
-
-
-def _without_zeros(product: Coordinates) -> Coordinates:
-    """The entries whose value is not zero; NaN is not zero."""
-    rows, columns, values, shape = product
-    kept = namespace(values).flatnonzero(values != 0)
-    if len(kept) == len(values):
-        return product
-    return Coordinates(rows[kept], columns[kept], values[kept], shape)
+    """The entries, with row and column instead of the key."""
+    keys, values = entries
+    rows = keys // shape[1]
+    columns = keys - rows * shape[1]
+    return Coordinates(rows.astype(index), columns.astype(index), values, shape)
 
 
 # ---- one search ----------------------------------------------------------------------
@@ -213,9 +196,7 @@ def _search_once(
     """Search, multiply and check at once; sort and repeat only if the check fails."""
     product, report = _attempt(A, B, multiply, device)
     if report.disorder or report.unmatched:
-        a, b = _matching_entries(A, B, device)
-        index = _common_index(A, B)
-        A, B = (_with_coordinates(one, A.shape, index) for one in (a, b))
+        A, B = completed(A, B, device)
         product, report = _attempt(A, B, multiply, device)
     rows, columns, values = (array[: report.results] for array in product[:3])
     return Coordinates(rows, columns, values, A.shape)
@@ -228,18 +209,9 @@ def _attempt(
 
     Reading the report is the only synchronisation.
     """
-    dtype, index = _common(A.values, B.values), _common_index(A, B)
-    a, b = (
-        Coordinates(
-            contiguous(one.rows, index),
-            contiguous(one.columns, index),
-            contiguous(one.values, dtype),
-            one.shape,
-        )
-        for one in (A, B)
-    )
+    a, b = of_common_dtypes(A, B)
     places = min(len(a.values), len(b.values))
-    product = _allocate(places, A.shape, index, dtype, device)
+    product = allocate(places, a, device)
     if len(a.values) + len(b.values) == 0:
         return product, Report(0, 0, 0)
     report = multiply(a, b, product, device)
@@ -253,7 +225,7 @@ def multiply_by_merge(
     tiles, numbers = _merge_numbers(len(a.values), len(b.values), a.shape[1])
     a_count, b_count, width, tile_count = numbers
     splits = device.empty((tiles + 1,), np.int64)
-    report, states = _states(tiles, device)
+    report, states = tile_states(tiles, device)
     instances = merge_instances(a.values.dtype, a.rows.dtype)
     split, merge = device.kernels("coo_multiply", instances)
     split(
@@ -293,7 +265,7 @@ def multiply_by_gallop(
     sizes = np.int64(len(few.values)), np.int64(len(many.values))
     width = np.int64(a.shape[1])
     tiles = max(1, ceil_div(len(few.values), THREADS * GALLOP_ITEMS))
-    report, states = _states(tiles, device)
+    report, states = tile_states(tiles, device)
     instances = gallop_instances(a.values.dtype, a.rows.dtype)
     check, gallop = device.kernels("coo_multiply", instances)
     check(
@@ -329,41 +301,18 @@ def gallop_instances(dtype: np.dtype[Any], index: np.dtype[Any]) -> tuple[str, s
     return f"check_entries<{numbers}>", gallop
 
 
-def _states(tiles: int, device: Device) -> tuple[Array, Array]:
+def tile_states(tiles: int, device: Device) -> tuple[Array, Array]:
     """A launch's report, and the states of its tiles after their counter."""
     report = len(Report._fields)
     zeros = device.zeros((report + 1 + STATE_WORDS * tiles,), np.uint64)
     return zeros[:report], zeros[report:]
 
 
-def _with_coordinates(
-    entries: Entries, shape: tuple[int, int], index: np.dtype[Any]
-) -> Coordinates:
-    keys, values = entries
-    rows = keys // shape[1]
-    columns = keys - rows * shape[1]
-    return Coordinates(rows.astype(index), columns.astype(index), values, shape)
-
-
 # ---- results -------------------------------------------------------------------------
 
 
-def _common_index(A: Coordinates, B: Coordinates) -> np.dtype[Any]:
-    return _common(A.rows, B.rows)
-
-
-def _common(a: Array, b: Array) -> np.dtype[Any]:
-    """The dtype to which both are converted."""
-    return a.dtype if a.dtype == b.dtype else np.result_type(a.dtype, b.dtype)
-
-
-def _allocate(
-    count: int,
-    shape: tuple[int, int],
-    index: np.dtype[Any],
-    dtype: np.dtype[Any],
-    device: Device,
-) -> Coordinates:
-    """Allocate the coordinates of `count` entries."""
-    rows, columns = (device.empty((count,), index) for _ in shape)
-    return Coordinates(rows, columns, device.empty((count,), dtype), shape)
+def allocate(count: int, like: Coordinates, device: Device) -> Coordinates:
+    """Coordinates of `count` entries, with the dtypes and the shape of others."""
+    rows, columns = (device.empty((count,), like.rows.dtype) for _ in like.shape)
+    values = device.empty((count,), like.values.dtype)
+    return Coordinates(rows, columns, values, like.shape)

@@ -15,11 +15,16 @@ constexpr std::uint64_t sector_bytes = 32;
 constexpr std::uint64_t bank_bytes = 4;
 constexpr std::uint64_t banks = 32;
 
-/// The offset of an address in this object's file.
-std::uint64_t file_offset(std::uintptr_t address) {
+/// Where the object with an address is loaded; 0 if there is none.
+std::uintptr_t start_of_object(std::uintptr_t address) {
     Dl_info object{};
-    if (!dladdr(reinterpret_cast<void*>(address), &object)) return address;
-    return address - reinterpret_cast<std::uintptr_t>(object.dli_fbase);
+    if (!dladdr(reinterpret_cast<void*>(address), &object)) return 0;
+    return reinterpret_cast<std::uintptr_t>(object.dli_fbase);
+}
+
+/// The offset of an address in its object's file.
+std::uint64_t file_offset(std::uintptr_t address) {
+    return address - start_of_object(address);
 }
 
 /// Lanes that the hardware processes together, for an access of this size.
@@ -32,8 +37,18 @@ std::uint32_t lanes_per_pass(std::size_t bytes) {
 
 // ---- a launch ---------------------------------------------------------------------------
 
-Profile::Profile(const MemorySpan* arrays, std::size_t count) : arrays_(arrays, arrays + count) {
+Profile::Profile(const MemorySpan* arrays, std::size_t count, const CodeRow* code,
+                 std::size_t code_count)
+    : arrays_(arrays, arrays + count) {
     for (const MemorySpan& span : arrays_) touched_.emplace_back(span.bytes);
+    const std::uintptr_t start = start_of_object(reinterpret_cast<std::uintptr_t>(&file_offset));
+    for (std::size_t i = 0; i < code_count; ++i)
+        instructions_[start + code[i].address] = code[i].count;
+}
+
+std::uint64_t Profile::instructions_after(std::uintptr_t address) const {
+    const auto found = instructions_.find(address);
+    return found == instructions_.end() ? 0 : found->second;
 }
 
 int Profile::find_array(std::uintptr_t address) const {
@@ -125,9 +140,12 @@ void BlockProfile::begin() {
 
 void BlockProfile::end() {
     for (Warp& warp : warps_) flush(warp);
+    for (const CodeCount& one : code_) {
+        if (!one.executions) continue;
+        profile_.add_code(one.address, one.executions);
+        count(Counter::instructions, one.executions * profile_.instructions_after(one.address));
+    }
     profile_.add_block(counts_);
-    for (const CodeCount& one : code_)
-        if (one.executions) profile_.add_code(one.address, one.executions);
 }
 
 /// Linear probing. Code beyond the table's size is not counted.
@@ -188,10 +206,14 @@ void BlockProfile::access(std::uint32_t thread, std::uintptr_t address, std::siz
     const auto [position, is_new] = warp.positions.try_emplace(key, warp.requests.size());
     if (is_new) warp.requests.push_back({instruction, memory, type, {}});
     warp.requests[position->second].lanes.push_back({thread % warpSize, address - start, bytes});
+    count(Counter::instructions);
     if (type == AccessType::atomic) count(Counter::atomics);
-    if (type == AccessType::read && memory != Profile::shared_memory && !loaded_) {
+    if (memory == Profile::shared_memory) return;
+    if (type == AccessType::write) count(Counter::global_stores);
+    if (type == AccessType::read) {
+        count(Counter::global_loads);
+        if (!loaded_) count(Counter::load_intervals);
         loaded_ = true;
-        count(Counter::load_intervals);
     }
 }
 
@@ -244,8 +266,9 @@ void BlockProfile::finish(Request& request) {
 
 // ---- the interface for Python -----------------------------------------------------------
 
-EMULATOR_EXPORT Profile* emulator_new_profile(const MemorySpan* arrays, std::uint64_t count) {
-    return new Profile(arrays, count);
+EMULATOR_EXPORT Profile* emulator_new_profile(const MemorySpan* arrays, std::uint64_t count,
+                                              const CodeRow* code, std::uint64_t code_count) {
+    return new Profile(arrays, count, code, code_count);
 }
 
 EMULATOR_EXPORT const ProfileSummary* emulator_summarise_profile(Profile* profile) {

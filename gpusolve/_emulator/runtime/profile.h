@@ -37,6 +37,9 @@ enum class Counter : int {
     sectors,            // of global memory
     shared_wavefronts,  // of shared memory
     load_intervals,     // between barriers of the block, with a load from global memory
+    global_loads,       // by a thread
+    global_stores,      // by a thread
+    instructions,       // by a thread: accesses to memory, and those of the executed code
     count_of_counters,
 };
 
@@ -59,10 +62,11 @@ struct AccessRow {
     std::uint64_t wavefronts;
 };
 
-/// How often the code after an address was executed by a thread. _profile.py reads it.
+/// A count of the code after an address: how often it was executed by a thread, which
+/// _profile.py reads; or its instructions, which _profile.py writes.
 struct CodeRow {
     std::uint64_t address;  // offset in the object's file
-    std::uint64_t executions;
+    std::uint64_t count;
 };
 
 /// All counts of a launch. _profile.py reads it.
@@ -82,11 +86,15 @@ class Profile {
     static constexpr int shared_memory = -1;
     static constexpr int uncounted = -2;
 
-    Profile(const MemorySpan* arrays, std::size_t count);
+    Profile(const MemorySpan* arrays, std::size_t count, const CodeRow* code,
+            std::size_t code_count);
 
     /// The index of the array at an address, or `uncounted`.
     int find_array(std::uintptr_t address) const;
     const MemorySpan& array(int index) const { return arrays_[index]; }
+
+    /// The number of instructions of the code after an address.
+    std::uint64_t instructions_after(std::uintptr_t address) const;
 
     void add_request(const AccessRow& request);
     void add_bytes(int array, std::uint64_t offset, std::size_t bytes);
@@ -101,6 +109,7 @@ class Profile {
     std::vector<std::vector<bool>> touched_;  // bytes of each array
     std::map<std::array<std::uint64_t, 3>, AccessRow> accesses_;
     std::unordered_map<std::uintptr_t, std::uint64_t> code_;
+    std::unordered_map<std::uintptr_t, std::uint64_t> instructions_;
     std::vector<BlockCounts> blocks_;
     std::vector<AccessRow> access_rows_;
     std::vector<CodeRow> code_rows_;

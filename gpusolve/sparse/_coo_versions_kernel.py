@@ -1,0 +1,213 @@
+"""The kernels of Cupp's document on a device: launches ``cuda_src/coo_versions.cu``.
+
+Version 1 and 2, the first attempt, and what section 5.3 proposes, for study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .._device.arrays import Array, namespace
+from .._device.kernels import CUDA_TYPES, Device
+from .._device.launch import THREADS, blocks_for
+from ._coo_multiply_kernel import (
+    Report,
+    allocate,
+    completed,
+    make_keys,
+    of_common_dtypes,
+    sorted_entries,
+    tile_states,
+    with_coordinates,
+)
+from ._inputs import Container, Coordinates, coordinates
+
+SCRATCHPAD_BYTES = 4096
+"""Shared memory of a block for its results: that of a tile of HammerBlade."""
+
+Version = Callable[[Coordinates, Coordinates, int | None, Device], Coordinates]
+"""Launches kernels that multiply two operands; the products are in the order of A."""
+
+
+def coo_versions(
+    A: Container, B: Container, method: str, blocks: int | None, device: Device
+) -> Coordinates:
+    """The product, sorted by row and column, without zeros, on the current stream.
+
+    Raises
+    ------
+    MemoryError
+        If the method is "scratchpad", and a block has too many results.
+    """
+    a, b = coordinates(A), coordinates(B)
+    if not (_can_be_multiplied(a, device) and _can_be_multiplied(b, device)):
+        a, b = completed(a, b, device)
+    if method in ("binary", "even"):
+        b = with_coordinates(sorted_entries(b, device), b.shape, b.rows.dtype)
+    a, b = of_common_dtypes(a, b)
+    if len(a.values) == 0 or len(b.values) == 0:
+        return allocate(0, a, device)
+    product = VERSIONS[method](a, b, blocks, device)
+    return _in_order(_take(product, product.values != 0), device)
+
+
+def _can_be_multiplied(operand: Coordinates, device: Device) -> bool:
+    """Whether no place is stored twice, and all values are finite."""
+    keys, increasing = make_keys(operand, device)
+    xp, values = namespace(keys), operand.values
+    if not increasing:
+        keys = xp.sort(keys)
+        if bool((keys[1:] == keys[:-1]).any()):
+            return False
+    return values.dtype.kind not in "fc" or bool(xp.isfinite(values).all())
+
+
+def _in_order(product: Coordinates, device: Device) -> Coordinates:
+    """The entries sorted by key."""
+    keys, increasing = make_keys(product, device)
+    return product if increasing else _take(product, namespace(keys).argsort(keys))
+
+
+def _take(entries: Coordinates, indices: Array) -> Coordinates:
+    """The entries with these indices, or of this mask."""
+    rows, columns, values = (array[indices] for array in entries[:3])
+    return Coordinates(rows, columns, values, entries.shape)
+
+
+# ---- versions 1 and 2 ----------------------------------------------------------------
+
+SEARCHES = {"linear": "LinearSearch", "binary": "BinarySearch"}
+"""Versions 1 and 2, and the template arguments of their kernels."""
+
+
+def search_twice(
+    search: str, a: Coordinates, b: Coordinates, blocks: int | None, device: Device
+) -> Coordinates:
+    """Search and count the matches, then search again and multiply."""
+    counts = count_found(search, a, b, blocks, device)
+    return multiply_found(search, a, b, counts, device)
+
+
+def count_found(
+    search: str, a: Coordinates, b: Coordinates, blocks: int | None, device: Device
+) -> Array:
+    """The number of matches of each block's part of A."""
+    instances = search_instances(search, a.values.dtype, a.rows.dtype)
+    count, _ = device.kernels("coo_versions", instances)
+    if blocks is None:
+        resident = count.resident_blocks(THREADS, 0)
+        blocks = min(blocks_for(len(a.values)), resident)
+    counts = device.empty((blocks,), np.int64)
+    left = a.rows, a.columns, np.int64(len(a.values))
+    right = b.rows, b.columns, np.int64(len(b.values))
+    count((blocks,), (THREADS,), (*left, *right, np.int64(a.shape[1]), counts))
+    return counts
+
+
+def multiply_found(
+    search: str, a: Coordinates, b: Coordinates, counts: Array, device: Device
+) -> Coordinates:
+    """The products. A block writes after the matches of all blocks before it."""
+    instances = search_instances(search, a.values.dtype, a.rows.dtype)
+    _, multiply = device.kernels("coo_versions", instances)
+    product = allocate(int(counts.sum()), a, device)
+    left, right = ((*one[:3], np.int64(len(one.values))) for one in (a, b))
+    multiply(
+        (len(counts),),
+        (THREADS,),
+        (*left, *right, np.int64(a.shape[1]), counts, *product[:3]),
+    )
+    return product
+
+
+def search_instances(
+    search: str, dtype: np.dtype[Any], index: np.dtype[Any]
+) -> tuple[str, str]:
+    """The kernels of a version, with their template arguments."""
+    found = f"{CUDA_TYPES[index]}, {search}, {THREADS}>"
+    return f"count_found<{found}", f"multiply_found<{CUDA_TYPES[dtype]}, {found}"
+
+
+# ---- the first attempt ---------------------------------------------------------------
+
+
+def multiply_in_scratchpad(
+    a: Coordinates, b: Coordinates, blocks: int | None, device: Device
+) -> Coordinates:
+    """Search once; the products wait in shared memory until all blocks have counted."""
+    dtype, index = a.values.dtype, a.rows.dtype
+    instances = (scratchpad_instance(dtype, index),)
+    (multiply,) = device.kernels("coo_versions", instances)
+    if blocks is None:
+        resident = multiply.resident_blocks(THREADS, SCRATCHPAD_BYTES)
+        blocks = min(blocks_for(len(a.values)), resident)
+    places = SCRATCHPAD_BYTES // (dtype.itemsize + 2 * index.itemsize) // 16 * 16
+    counts = device.empty((blocks,), np.int64)
+    product = allocate(min(len(a.values), len(b.values)), a, device)
+    arrived = device.zeros((1,), np.uint64)
+    left, right = ((*one[:3], np.int64(len(one.values))) for one in (a, b))
+    numbers = np.int64(a.shape[1]), np.int64(places)
+    multiply(
+        (blocks,),
+        (THREADS,),
+        (*left, *right, *numbers, counts, arrived, *product[:3]),
+        shared_mem=SCRATCHPAD_BYTES,
+        cooperative=True,
+    )
+    if (most := int(counts.max())) > places:
+        raise MemoryError(
+            f"method 'scratchpad' must have at most {places} results for each block, "
+            f"got {most} with {blocks} blocks"
+        )
+    return _take(product, slice(int(counts.sum())))
+
+
+def scratchpad_instance(dtype: np.dtype[Any], index: np.dtype[Any]) -> str:
+    """The kernel of "scratchpad", with its template arguments."""
+    numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
+    return f"multiply_in_scratchpad<{numbers}, {THREADS}>"
+
+
+# ---- even multiplications ------------------------------------------------------------
+
+
+def multiply_evenly(
+    a: Coordinates, b: Coordinates, blocks: int | None, device: Device
+) -> Coordinates:
+    """Search once and store the matches; then give each block equally many of them."""
+    instances = even_instances(a.values.dtype, a.rows.dtype)
+    find, multiply = device.kernels("coo_versions", instances)
+    tiles, width = blocks_for(len(a.values)), np.int64(a.shape[1])
+    report, states = tile_states(tiles, device)
+    matches = device.empty((len(a.values), 2), np.int64)
+    left = a.rows, a.columns, np.int64(len(a.values))
+    right = b.rows, b.columns, np.int64(len(b.values))
+    find((tiles,), (THREADS,), (*left, *right, width, states, report, matches))
+    results = Report(*map(int, report.tolist())).results
+    product = allocate(results, a, device)
+    if blocks is None:
+        blocks = min(blocks_for(results), multiply.resident_blocks(THREADS, 0))
+    multiply(
+        (blocks,),
+        (THREADS,),
+        (matches, np.int64(results), *a[:3], b.values, width, *product[:3]),
+    )
+    return product
+
+
+def even_instances(dtype: np.dtype[Any], index: np.dtype[Any]) -> tuple[str, str]:
+    """The kernels of "even", with their template arguments."""
+    find = f"find_matches<{CUDA_TYPES[index]}, {THREADS}>"
+    numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
+    return find, f"multiply_matches<{numbers}, {THREADS}>"
+
+
+VERSIONS: dict[str, Version] = {
+    **{name: partial(search_twice, search) for name, search in SEARCHES.items()},
+    "scratchpad": multiply_in_scratchpad,
+    "even": multiply_evenly,
+}
