@@ -37,6 +37,7 @@ from harness import Array, cupy_with_device, to_host
 
 import gpusolve
 from gpusolve import gam, sparse
+from gpusolve._blocks.reduce import VARIANTS as REDUCTIONS
 from gpusolve._blocks.scan_kernel import tile_for
 from gpusolve._device.config import config
 from gpusolve._device.kernels import CudaDevice
@@ -263,7 +264,7 @@ def reductions() -> Iterator[tuple[str, Maker]]:
             gpusolve.reduce, (whole(shape),), {"axis": -1, **options}
         )
 
-    for variant in ("tree", "group", "chunked", "atomic"):
+    for variant in REDUCTIONS:
         yield f"reduce, {variant}", of((2, 5000), variant=variant)
     yield "reduce, many short rows", of((20_000, 40))
     yield (

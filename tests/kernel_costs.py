@@ -126,7 +126,9 @@ def _reductions() -> Iterator[Call]:
     yield _limited(_call("reduce chunked", n, reduce, x, variant="chunked"), 4)
     yield _call("reduce group", n, reduce, x, variant="group")
     yield _call("reduce tree", n, reduce, x, variant="tree")
+    yield _call("reduce reduce512", n, reduce, x, variant="reduce512")
     yield _call("reduce atomic", 256, reduce, x[:256], variant="atomic")
+    yield _call("reduce atomic_each", 256, reduce, x[:256], variant="atomic_each")
     found = _call("reduce rows", n, reduce, rows, axis=1)
     # Each warp writes 4 bytes of a sector.
     yield _limited(found, 4 + 4 / length, 1.06)

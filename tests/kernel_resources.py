@@ -17,6 +17,7 @@ import numpy as np
 import gpusolve
 from gpusolve._blocks.operators import ELEMENT_TYPES, operators, predicate_source
 from gpusolve._blocks.partition_kernel import items_for
+from gpusolve._blocks.reduce_kernel import atomic_instance
 from gpusolve._blocks.scan_kernel import scan_instance, tile_for
 from gpusolve._blocks.segments_kernel import segmented_reduce_instance
 from gpusolve._device.kernels import CUDA_TYPES, OPTIONS, source_directory, source_of
@@ -173,13 +174,19 @@ def _sources_of_monoids() -> Iterator[Source]:
             ops = operators(monoid, dtype, map)
             tile = tile_for(ops.element_bytes)
             atomic = monoid.commutative and ops.element_bytes <= 8
+            in_blocks = monoid.commutative and ops.element_bytes <= 64
             instances = {
                 "map": (f"map_elements<{ops.map}>",),
                 "reduce": (
                     f"reduce_tree<{ops.monoid}>",
                     f"reduce_group<{ops.monoid}>",
                     f"reduce_chunked<{ops.monoid}, {ops.map}>",
-                    *((f"reduce_atomic<{ops.monoid}, {ops.map}>",) if atomic else ()),
+                    *((f"reduce_by_reduce512<{ops.monoid}>",) if in_blocks else ()),
+                    *(
+                        atomic_instance(monoid, ops, by_warp=by_warp)
+                        for by_warp in (True, False)
+                        if atomic
+                    ),
                 ),
                 "scan": tuple(
                     scan_instance(ops._replace(map=ops.keep), segments)

@@ -33,8 +33,9 @@ from ..monoid import (
 
 MAX_ELEMENT_BYTES = 256
 """Largest element. Threads keep elements in registers, blocks in shared memory."""
-ATOMIC_BYTES = 8
-"""Largest element that one atomic operation can replace."""
+UNORDERED_VARIANTS = {"reduce512": 64, "atomic": 8, "atomic_each": 8}
+"""Variants that combine elements in another order, and their largest element in bytes:
+512 elements fit into shared memory; one atomic operation replaces an element."""
 
 
 class Elements(NamedTuple):
@@ -105,8 +106,8 @@ def reduce_inputs(
 ) -> Elements:
     """The inputs of `reduce`; TypeError or ValueError if they are invalid."""
     given = elements(x, op, map)
-    if variant == "atomic":
-        _check_atomic(given)
+    if variant in UNORDERED_VARIANTS:
+        _check_unordered(given, variant)
     return given._replace(axes=some_axes(axis, given.leading))
 
 
@@ -372,18 +373,19 @@ def _check_element_size(monoid: Monoid, dtype: np.dtype[Any]) -> None:
         )
 
 
-def _check_atomic(given: Elements) -> None:
+def _check_unordered(given: Elements, variant: str) -> None:
     monoid, dtype = given.monoid, given.dtype
     if not monoid.commutative:
         raise ValueError(
-            "variant 'atomic' combines the elements in any order, so op must commute; "
-            f"{monoid.name} does not"
+            f"variant {variant!r} combines the elements in another order, so op must "
+            f"commute; {monoid.name} does not"
         )
     size = dtype.itemsize * math.prod(monoid.element_shape)
-    if size > ATOMIC_BYTES:
+    if size > UNORDERED_VARIANTS[variant]:
         raise ValueError(
-            f"variant 'atomic' needs elements of at most {ATOMIC_BYTES} bytes, got "
-            f"{size} for {monoid.name} of {dtype}"
+            f"variant {variant!r} needs elements of at most "
+            f"{UNORDERED_VARIANTS[variant]} bytes, got {size} for {monoid.name} of "
+            f"{dtype}"
         )
 
 

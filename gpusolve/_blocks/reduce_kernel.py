@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 
+from .. import monoid as monoids
 from .._device.arrays import Array, as_rows, namespace
 from .._device.kernels import Device, Kernel
 from .._device.launch import CACHED, THREADS, WARP, Launch, blocks_for, ceil_div
@@ -21,6 +23,8 @@ WINDOWS = 4
 """Vector loads of each lane before a warp folds them."""
 WINDOWS_OF_ONE_BLOCK = 16
 """One block folds a row of at most this many windows for each of its warps."""
+ATOMIC_SUMS = {np.dtype(name) for name in ("i4", "i8", "u4", "u8", "f4", "f8")}
+"""The dtypes of numbers to which the hardware adds atomically."""
 
 
 def reduce(given: Elements, variant: str, device: Device) -> Array:
@@ -41,13 +45,12 @@ def reduce_rows(
         result = device.empty((rows, 1, *ops.element_shape), ops.dtype)
         result[...] = namespace(result).asarray(monoid.identity_of(ops.dtype))
         return result
-    if variant == "atomic":
-        return _atomic(x, monoid, ops, device)
-    if variant in ("tree", "group"):
-        level = {"tree": _tree_level, "group": _group_level}[variant]
+    if variant in ("atomic", "atomic_each"):
+        return _atomic(x, monoid, ops, device, by_warp=variant == "atomic")
+    if variant in LEVELS:
         y = map_elements(x, ops, device)
         while y.shape[1] > 1:
-            y = level(y, ops, device)
+            y = LEVELS[variant](y, ops, device)
         return y
     return _chunked(x, ops, device)
 
@@ -63,14 +66,30 @@ def _tree_level(x: Array, ops: Operators, device: Device) -> Array:
     return y
 
 
-def _group_level(x: Array, ops: Operators, device: Device) -> Array:
+def _group_level(
+    x: Array,
+    ops: Operators,
+    device: Device,
+    name: str = "reduce_group",
+    threads: int = THREADS,
+) -> Array:
     rows, length = x.shape[:2]
-    groups = blocks_for(length)
+    groups = ceil_div(length, threads)
     y = device.empty((rows, groups, *ops.element_shape), ops.dtype)
-    instances = (f"reduce_group<{ops.monoid}>",)
-    (kernel,) = device.kernels("reduce", instances, ops.definitions)
-    kernel((rows * groups,), (THREADS,), (x, np.int64(length), y))
+    (kernel,) = device.kernels("reduce", (f"{name}<{ops.monoid}>",), ops.definitions)
+    kernel((rows * groups,), (threads,), (x, np.int64(length), y))
     return y
+
+
+LEVELS: dict[str, Callable[[Array, Operators, Device], Array]] = {
+    "tree": _tree_level,
+    "group": _group_level,
+    "reduce512": functools.partial(
+        _group_level, name="reduce_by_reduce512", threads=512
+    ),
+}
+"""Variants that write shorter rows, (rows, length) -> (rows, groups), until each row
+has one element."""
 
 
 def _chunked(x: Array, ops: Operators, device: Device) -> Array:
@@ -121,13 +140,23 @@ def _launch_of_level(
     return chunks, Launch(grid, (THREADS,), (*sizes, np.bool_(block_is_team)))
 
 
-def _atomic(x: Array, monoid: Monoid, ops: Operators, device: Device) -> Array:
+def atomic_instance(monoid: Monoid, ops: Operators, *, by_warp: bool) -> str:
+    """The kernel's name with its template arguments."""
+    adds = monoid is monoids.add and ops.dtype in ATOMIC_SUMS
+    update = "AtomicAdd" if adds else "CompareAndSwap"
+    each = "true" if by_warp else "false"
+    return f"reduce_atomic<{ops.monoid}, {ops.map}, {update}, {each}>"
+
+
+def _atomic(
+    x: Array, monoid: Monoid, ops: Operators, device: Device, *, by_warp: bool
+) -> Array:
     rows, length = x.shape[:2]
     cells = device.zeros((rows,), np.uint64)
     places = cells.view(ops.dtype).reshape(rows, -1)[:, : math.prod(ops.element_shape)]
     identity = namespace(x).asarray(monoid.identity_of(ops.dtype))
     places[...] = identity.reshape(-1)
-    instances = (f"reduce_atomic<{ops.monoid}, {ops.map}>",)
+    instances = (atomic_instance(monoid, ops, by_warp=by_warp),)
     (kernel,) = device.kernels("reduce", instances, ops.definitions)
     kernel((rows * blocks_for(length),), (THREADS,), (x, np.int64(length), cells))
     return places.reshape(rows, 1, *ops.element_shape).copy()
