@@ -149,12 +149,33 @@ __device__ typename Monoid::Value fold_chunk(const typename Map::Input* x, long 
     return Monoid::commutative ? warp_fold<Monoid>(result) : result;
 }
 
+/// The same for a map of several arrays, of which each lane has one number at a time.
+template <class Monoid, class Map, class... More>
+__device__ typename Monoid::Value fold_chunk_of_arrays(long long begin, long long end,
+                                                       const typename Map::Input* x,
+                                                       const More*... more) {
+    using Value = typename Monoid::Value;
+    constexpr int windows = 4;
+    Value result = Monoid::identity();
+    for (long long start = begin; start < end; start += windows * warp_threads) {
+        Value values[windows];  // loads in flight
+#pragma unroll
+        for (int k = 0; k < windows; ++k) {
+            const long long i = start + k * warp_threads + lane_index();
+            values[k] = i < end ? Map()(x[i], more[i]...) : Monoid::identity();
+        }
+#pragma unroll
+        for (int k = 0; k < windows; ++k) result = Monoid()(result, fold_window<Monoid>(values[k]));
+    }
+    return Monoid::commutative ? warp_fold<Monoid>(result) : result;
+}
+
 /// y[row, c] = reduction of the c-th chunk of the row, for every c < chunks. A team folds a
 /// chunk: one warp, or all warps of a block. Each warp folds a part of `part` elements.
-template <class Monoid, class Map>
+template <class Monoid, class Map, class... More>
 __global__ void reduce_chunked(const typename Map::Input* x, long long rows, long long length,
                                long long part, long long chunks, bool block_is_team,
-                               typename Monoid::Value* y) {
+                               typename Monoid::Value* y, const More*... more) {
     using Value = typename Monoid::Value;
     __shared__ Value folded[max_warps];
     const int team = block_is_team ? warp_count() : 1;
@@ -168,7 +189,11 @@ __global__ void reduce_chunked(const typename Map::Input* x, long long rows, lon
         const long long begin =
             ((index - row * chunks) * team + (block_is_team ? warp_index() : 0)) * part;
         const long long end = begin + part < length ? begin + part : length;
-        result = fold_chunk<Monoid, Map>(x + row * length, begin, end);
+        if constexpr (sizeof...(More) == 0)
+            result = fold_chunk<Monoid, Map>(x + row * length, begin, end);
+        else
+            result = fold_chunk_of_arrays<Monoid, Map>(begin, end, x + row * length,
+                                                       (more + row * length)...);
     }
     if (!block_is_team) {
         if (active && lane_index() == 0) y[index] = result;
@@ -223,14 +248,14 @@ struct CompareAndSwap {
 /// `cells`: a word of 8 bytes for each row, which has the identity before the launch. Only for
 /// commutative operators on elements of at most 8 bytes. No block belongs to two rows. A warp
 /// folds its elements before it updates the cell, or each thread updates it.
-template <class Monoid, class Map, class Update, bool by_warp>
+template <class Monoid, class Map, class Update, bool by_warp, class... More>
 __global__ void reduce_atomic(const typename Map::Input* x, long long length,
-                              unsigned long long* cells) {
+                              unsigned long long* cells, const More*... more) {
     using Value = typename Monoid::Value;
     static_assert(Monoid::commutative && sizeof(Value) <= sizeof(unsigned long long),
                   "atomics are in any order, and on one word");
     const ElementOfThread own(length);
-    Value value = own.exists() ? Map()(x[own.index()]) : Monoid::identity();
+    Value value = own.exists() ? Map()(x[own.index()], more[own.index()]...) : Monoid::identity();
     if (by_warp) value = warp_fold<Monoid>(value);
     if (by_warp ? lane_index() == 0 : own.exists())
         Update::template update<Monoid>(reinterpret_cast<Value*>(cells + own.row), value);

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gpusolve
-from gpusolve._blocks.operators import ELEMENT_TYPES, operators, predicate_source
-from gpusolve._blocks.partition_kernel import items_for
+from gpusolve._blocks.operators import ELEMENT_TYPES, operators
+from gpusolve._blocks.partition_kernel import items_for, predicate_operators
 from gpusolve._blocks.reduce_kernel import atomic_instance
 from gpusolve._blocks.scan_kernel import scan_instance, tile_for
 from gpusolve._blocks.segments_kernel import segmented_reduce_instance
@@ -209,12 +209,12 @@ def _sources_of_partition() -> Iterator[Source]:
     even = gpusolve.Map("even", "x % 2 == 0", lambda x: x % 2 == 0, dtype=bool)
     for name, test in (("int8", even), ("float32", None), ("complex128", None)):
         dtype = np.dtype(name)
-        definitions, tested = predicate_source(test, dtype)
+        predicate = predicate_operators(test, dtype)
         shape = f"{THREADS}, {items_for(dtype)}"
         number = CUDA_TYPES[dtype]
-        kernels = f"count_kept<{tested}, {shape}>", f"move<{number}, {shape}>"
-        yield Source(name, "partition", definitions, kernels)
-        yield Source(name, "scatter", definitions, (f"scatter<{number}>",))
+        kernels = f"count_kept<{predicate.map}, {shape}>", f"move<{number}, {shape}>"
+        yield Source(name, "partition", predicate.definitions, kernels)
+        yield Source(name, "scatter", predicate.definitions, (f"scatter<{number}>",))
 
 
 def _sources_of_sparse_products() -> Iterator[Source]:

@@ -12,7 +12,7 @@ from .._device.arrays import Array, contiguous
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import CACHED, THREADS, WARP, ceil_div
 from ..monoid import Map
-from .operators import predicate_source
+from .operators import Operators, map_operators, mask_operators
 from .scan_kernel import scan_rows
 
 TILE_BYTES = 16 * 1024
@@ -60,8 +60,14 @@ class PartitionPlan(NamedTuple):
 @functools.lru_cache(CACHED)
 def plan_of(dtype: np.dtype[Any], predicate: Map | None) -> PartitionPlan:
     """The kernels for elements of this dtype, with a predicate or a mask."""
-    items = items_for(dtype)
-    definitions, name = predicate_source(predicate, dtype)
-    count = f"count_kept<{name}, {THREADS}, {items}>"
+    items, test = items_for(dtype), predicate_operators(predicate, dtype)
+    count = f"count_kept<{test.map}, {THREADS}, {items}>"
     move = f"move<{CUDA_TYPES[dtype]}, {THREADS}, {items}>"
-    return PartitionPlan((count, move), definitions, items)
+    return PartitionPlan((count, move), test.definitions, items)
+
+
+def predicate_operators(predicate: Map | None, dtype: np.dtype[Any]) -> Operators:
+    """The map to bool: the predicate, or the identity map of a mask."""
+    if predicate is None:
+        return mask_operators()
+    return map_operators(predicate, (dtype,), np.dtype(bool), ())

@@ -12,6 +12,7 @@ from ..monoid import Map, Monoid
 from . import reduce_kernel
 from .inputs import (
     UNORDERED_VARIANTS,
+    arrays_of,
     check_variant,
     maximum_segment_sum_inputs,
     reduce_inputs,
@@ -38,7 +39,8 @@ def reduce(
     ----------
     x : (..., *element) array_like
         Elements of the monoid: numbers for all built-in monoids except ``"mssp"``. If
-        `map` is given, numbers.
+        `map` is given, numbers; a sequence of arrays, which broadcast, if `map` has
+        several parameters.
     op : str or Monoid, optional
         ``"add"``, ``"mul"``, ``"min"``, ``"max"``, ``"logical_and"``,
         ``"logical_or"``, ``"mssp"``, or a monoid of your own.
@@ -101,12 +103,12 @@ def reduce(
     array([3., 5.])
     """
     check_variant(variant, VARIANTS)
-    array = as_array(x, "x")
-    device = device_of(array)
+    arrays = arrays_of(x, map)
+    device = device_of(arrays[0])
     with current(device):
-        given = reduce_inputs(array, op, axis, map, variant)
+        given = reduce_inputs(arrays, op, axis, map, variant)
         if device is None:
-            return reference.reduce(given.x, given.monoid, axis=given.axes, map=map)
+            return reference.reduce(given.mapped(), given.monoid, axis=given.axes)
         return unwrapped(reduce_kernel.reduce(given, variant, device))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from .. import monoid as monoids
 from .._device.arrays import Array, as_rows, namespace
 from .._device.kernels import Device, Kernel
 from .._device.launch import CACHED, THREADS, WARP, Launch, blocks_for, ceil_div
-from ..monoid import Map, Monoid
+from ..monoid import Monoid
 from .inputs import Elements
 from .map_kernel import map_elements
 from .operators import Operators, operators
@@ -29,30 +29,41 @@ ATOMIC_SUMS = {np.dtype(name) for name in ("i4", "i8", "u4", "u8", "f4", "f8")}
 
 def reduce(given: Elements, variant: str, device: Device) -> Array:
     """Reduce along some axes, on the current stream."""
-    rows = as_rows(given.x, given.axes, given.leading)
-    result = reduce_rows(rows, given.monoid, given.map, variant, device)
+    arrays = (given.x, *given.more)
+    x, *more = [as_rows(one, given.axes, given.leading) for one in arrays]
+    ops = operators(
+        given.monoid, x.dtype, given.map, tuple([one.dtype for one in more])
+    )
+    result = reduce_rows(x, given.monoid, ops, variant, device, more)
     kept = [n for axis, n in enumerate(given.shape) if axis not in given.axes]
     return result.reshape((*kept, *given.monoid.element_shape))
 
 
 def reduce_rows(
-    x: Array, monoid: Monoid, map: Map | None, variant: str, device: Device
+    x: Array,
+    monoid: Monoid,
+    ops: Operators,
+    variant: str,
+    device: Device,
+    more: Sequence[Array],
 ) -> Array:
-    """(rows, length, *element) -> (rows, 1, *element), on the current stream."""
-    ops = operators(monoid, x.dtype, map)
+    """(rows, length, *element) -> (rows, 1, *element), on the current stream.
+
+    `more` are the other arrays that the map reads.
+    """
     rows, length = x.shape[:2]
     if length == 0 or rows == 0:
         result = device.empty((rows, 1, *ops.element_shape), ops.dtype)
         result[...] = namespace(result).asarray(monoid.identity_of(ops.dtype))
         return result
     if variant in ("atomic", "atomic_each"):
-        return _atomic(x, monoid, ops, device, by_warp=variant == "atomic")
+        return _atomic(x, monoid, ops, device, more, by_warp=variant == "atomic")
     if variant in LEVELS:
-        y = map_elements(x, ops, device)
+        y = map_elements(x, ops, device, more)
         while y.shape[1] > 1:
             y = LEVELS[variant](y, ops, device)
         return y
-    return _chunked(x, ops, device)
+    return _chunked(x, ops, device, more)
 
 
 def _tree_level(x: Array, ops: Operators, device: Device) -> Array:
@@ -92,32 +103,38 @@ LEVELS: dict[str, Callable[[Array, Operators, Device], Array]] = {
 has one element."""
 
 
-def _chunked(x: Array, ops: Operators, device: Device) -> Array:
+def _chunked(x: Array, ops: Operators, device: Device, more: Sequence[Array]) -> Array:
     """Brent's lemma: each of a fixed number of threads folds a chunk; then again."""
     instances = chunked_instances(ops)
     first, *again = device.kernels("reduce", instances, ops.definitions)
-    y = _chunked_level(x, ops, device, first, single=False)
+    y = _chunked_level(x, ops, device, first, more, single=False)
     if y.shape[1] > 1:
-        y = _chunked_level(y, ops, device, again[0] if again else first, single=True)
+        y = _chunked_level(y, ops, device, (again or [first])[0], (), single=True)
     return y
 
 
 @functools.lru_cache(CACHED)
 def chunked_instances(ops: Operators) -> tuple[str, ...]:
     """The kernel that applies the map, and, if it differs, the one for the results."""
-    maps = dict.fromkeys((ops.map, ops.keep))
+    maps = dict.fromkeys((ops.map + ops.more, ops.keep))
     return tuple(f"reduce_chunked<{ops.monoid}, {map}>" for map in maps)
 
 
 def _chunked_level(
-    x: Array, ops: Operators, device: Device, kernel: Kernel, *, single: bool
+    x: Array,
+    ops: Operators,
+    device: Device,
+    kernel: Kernel,
+    more: Sequence[Array],
+    *,
+    single: bool,
 ) -> Array:
     """(rows, length) -> (rows, chunks): fold chunks that fill the device."""
     rows, length = x.shape[:2]
     resident = kernel.resident_blocks(THREADS, 0)
     chunks, launch = _launch_of_level(rows, length, x.nbytes, resident, single)
     y = device.empty((rows, chunks, *ops.element_shape), ops.dtype)
-    kernel(launch.grid, launch.block, (x, *launch.numbers, y))
+    kernel(launch.grid, launch.block, (x, *launch.numbers, y, *more))
     return y
 
 
@@ -145,11 +162,17 @@ def atomic_instance(monoid: Monoid, ops: Operators, *, by_warp: bool) -> str:
     adds = monoid is monoids.add and ops.dtype in ATOMIC_SUMS
     update = "AtomicAdd" if adds else "CompareAndSwap"
     each = "true" if by_warp else "false"
-    return f"reduce_atomic<{ops.monoid}, {ops.map}, {update}, {each}>"
+    return f"reduce_atomic<{ops.monoid}, {ops.map}, {update}, {each}{ops.more}>"
 
 
 def _atomic(
-    x: Array, monoid: Monoid, ops: Operators, device: Device, *, by_warp: bool
+    x: Array,
+    monoid: Monoid,
+    ops: Operators,
+    device: Device,
+    more: Sequence[Array],
+    *,
+    by_warp: bool,
 ) -> Array:
     rows, length = x.shape[:2]
     cells = device.zeros((rows,), np.uint64)
@@ -158,5 +181,6 @@ def _atomic(
     places[...] = identity.reshape(-1)
     instances = (atomic_instance(monoid, ops, by_warp=by_warp),)
     (kernel,) = device.kernels("reduce", instances, ops.definitions)
-    kernel((rows * blocks_for(length),), (THREADS,), (x, np.int64(length), cells))
+    arguments = (x, np.int64(length), cells, *more)
+    kernel((rows * blocks_for(length),), (THREADS,), arguments)
     return places.reshape(rows, 1, *ops.element_shape).copy()

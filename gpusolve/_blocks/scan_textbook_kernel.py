@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .._device.arrays import Array
 from .._device.kernels import Device
 from .._device.launch import THREADS, WARP, blocks_for, ceil_div, round_up
-from ..monoid import Monoid
 from .inputs import Elements
 from .map_kernel import map_elements
 from .operators import Operators, operators
@@ -26,22 +27,22 @@ def scan(
 ) -> Array:
     """Scan along one axis, by a variant in several launches."""
 
-    def scan_into(x: Array, y: Array) -> None:
-        y = y.reshape(x.shape)
-        scan_rows(x, given.monoid, y, device, variant=variant, exclusive=exclusive)
+    def scan_into(x: Array, more: Sequence[Array], y: Array) -> None:
+        of_more = tuple([one.dtype for one in more])
+        ops = operators(given.monoid, x.dtype, given.map, of_more)
+        y = y.reshape(*x.shape[:2], *ops.element_shape)
+        if y.size:
+            elements = map_elements(x, ops, device, more)
+            scan_rows(elements, ops, y, device, variant=variant, exclusive=exclusive)
 
     return by_rows(given, device, out, scan_into)
 
 
 def scan_rows(
-    x: Array, monoid: Monoid, y: Array, device: Device, *, variant: str, exclusive: bool
+    x: Array, ops: Operators, y: Array, device: Device, *, variant: str, exclusive: bool
 ) -> None:
-    """Scan the rows of x into y, both (rows, length, *element)."""
-    if y.size == 0:
-        return
-    ops = operators(monoid, x.dtype)
+    """Scan the rows of x into y, both (rows, length, *element), not empty."""
     textbook = Textbook(ops, variant, device)
-    x = map_elements(x, ops, device)
     if variant == "sweep":
         textbook.sweep(x, y, exclusive)
         return

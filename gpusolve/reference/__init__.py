@@ -13,16 +13,18 @@ from ._boosting import (
 )
 from ._coo_multiply import coo_multiply
 from ._gemv import gemv
+from ._map import map, unzip, zip
 from ._nnls_gram import nnls_gram
 from ._nnls_qr import nnls_qr
 from ._partition import replicate, scatter, stable_partition
-from ._reduce import all, any, maximum_segment_sum, reduce
+from ._reduce import all, all_by_division, any, maximum_segment_sum, reduce
 from ._scan import scan, segmented_scan
 from ._segments import segment_flags, segmented_reduce
 from ._spmv import spmv
 
 __all__ = [
     "all",
+    "all_by_division",
     "any",
     "boost",
     "coo_multiply",
@@ -30,6 +32,7 @@ __all__ = [
     "design_matrix",
     "equidistant_knots",
     "gemv",
+    "map",
     "maximum_segment_sum",
     "nnls_gram",
     "nnls_qr",
@@ -43,4 +46,6 @@ __all__ = [
     "smoothing_parameter",
     "spmv",
     "stable_partition",
+    "unzip",
+    "zip",
 ]
