@@ -164,10 +164,11 @@ def _scans() -> Iterator[Call]:
 
 
 def _segments() -> Iterator[Call]:
+    scan, reduce = gpusolve.segmented_scan, gpusolve.segmented_reduce
     n, length = 8 * 3840, 24
     x, flags = integers(n), np.arange(n) % length == 0
     packed = np.packbits(flags, bitorder="little")
-    scan, reduce = gpusolve.segmented_scan, gpusolve.segmented_reduce
+    yield _call("segmented_scan sweep", n, scan, x, flags, variant="sweep")
     yield _limited(_call("segmented_scan flags", n, scan, x, flags), 9)
     found = _call("segmented_scan packed", n, scan, x, packed, packed=True)
     yield _limited(found, 8 + 1 / 8)

@@ -64,6 +64,8 @@ TEXTBOOK = (
     "up_sweep",
     "down_sweep",
     "clear_root",
+    "segmented_up_sweep",
+    "segmented_down_sweep",
     "add_prefixes",
     "shift",
     "resize_rows",

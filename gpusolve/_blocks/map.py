@@ -9,6 +9,7 @@ import numpy as np
 from .. import reference
 from .._device.arrays import Array, as_array, unwrapped
 from .._device.kernels import current, device_of
+from .._device.launch import CACHED
 from ..monoid import Map
 from . import map_kernel
 from .inputs import arrays_of, map_inputs, structures
@@ -148,7 +149,7 @@ def unzip(x: object) -> tuple[Array, ...]:
         return tuple(unwrapped(array[..., k].copy()) for k in numbers)
 
 
-@functools.cache
+@functools.lru_cache(CACHED)
 def _structure_of(count: int) -> Map:
     """The map of `count` numbers to one element."""
     names = tuple(f"x{k}" for k in range(count))

@@ -18,6 +18,7 @@ from ..monoid import (
     expressions,
     monoid_source,
 )
+from .inputs import Elements
 
 ELEMENT_TYPES = '#include "monoid.cuh"'
 """The definitions of the element types that a kernel's template arguments name."""
@@ -89,6 +90,12 @@ def operators(
         )
         map_name = "Transform"
     return Operators(definitions, name, map_name, "", dtype, shape)
+
+
+def operators_of(given: Elements) -> Operators:
+    """Write the monoid and the map of an input in C++."""
+    more = tuple([one.dtype for one in given.more])
+    return operators(given.monoid, given.x.dtype, given.map, more)
 
 
 @functools.lru_cache(CACHED)

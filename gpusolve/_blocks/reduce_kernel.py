@@ -15,7 +15,7 @@ from .._device.launch import CACHED, THREADS, WARP, Launch, blocks_for, ceil_div
 from ..monoid import Monoid
 from .inputs import Elements
 from .map_kernel import map_elements
-from .operators import Operators, operators
+from .operators import Operators, operators_of
 
 PACK_BYTES = 16
 """Bytes of one vector load: ``Pack`` in the kernel."""
@@ -31,10 +31,7 @@ def reduce(given: Elements, variant: str, device: Device) -> Array:
     """Reduce along some axes, on the current stream."""
     arrays = (given.x, *given.more)
     x, *more = [as_rows(one, given.axes, given.leading) for one in arrays]
-    ops = operators(
-        given.monoid, x.dtype, given.map, tuple([one.dtype for one in more])
-    )
-    result = reduce_rows(x, given.monoid, ops, variant, device, more)
+    result = reduce_rows(x, given.monoid, operators_of(given), variant, device, more)
     kept = [n for axis, n in enumerate(given.shape) if axis not in given.axes]
     return result.reshape((*kept, *given.monoid.element_shape))
 

@@ -15,6 +15,7 @@ from .inputs import (
 )
 
 VARIANTS = ("look_back", "hierarchical", "sweep", "warp")
+SEGMENTED_VARIANTS = ("look_back", "sweep")
 
 
 def scan(
@@ -121,6 +122,7 @@ def segmented_scan(
     exclusive: bool = False,
     map: Map | None = None,
     packed: bool = False,
+    variant: str = "auto",
     out: Array | None = None,
 ) -> Array:
     """Scan each segment of an array.
@@ -143,6 +145,8 @@ def segmented_scan(
         Whether the flags are bits, as from
         ``numpy.packbits(flags, axis=-1, bitorder="little")``: uint8 of shape
         ``(..., ceil(n / 8))``.
+    variant : {"auto", "look_back", "sweep"}, optional
+        The algorithm on a device, as for `scan`.
     out : array, optional
         The array for the result; it may be `x` itself.
 
@@ -156,7 +160,7 @@ def segmented_scan(
     TypeError
         For unsupported dtypes, or arrays on different devices.
     ValueError
-        For an unknown name, or shapes that do not match.
+        For an unknown name or variant, or shapes that do not match.
 
     See Also
     --------
@@ -172,7 +176,7 @@ def segmented_scan(
     References
     ----------
     C. Oancea and T. Henriksen, "Basic Blocks of Data-Parallel Programming", 2019:
-    "Segmented Inclusive Scan is a Sort of Scan".
+    "Segmented Inclusive Scan is a Sort of Scan", "Segmented Exclusive Scan Algorithm".
 
     Examples
     --------
@@ -182,6 +186,7 @@ def segmented_scan(
     >>> gpusolve.segmented_scan(np.arange(1, 11), flags)
     array([ 1,  3,  6,  4,  9, 15, 22, 30,  9, 19])
     """
+    check_variant(variant, SEGMENTED_VARIANTS)
     arrays = arrays_of(x, map)
     device = device_of(arrays[0])
     with current(device):
@@ -192,6 +197,5 @@ def segmented_scan(
                 given.mapped(), starts, given.monoid, exclusive=exclusive
             )
             return written(result, out)
-        return scan_kernel.segmented_scan(
-            given, segments, device, out, exclusive=exclusive
-        )
+        chosen = scan_textbook_kernel if variant == "sweep" else scan_kernel
+        return chosen.segmented_scan(given, segments, device, out, exclusive=exclusive)
