@@ -255,6 +255,7 @@ def tiles(settings: Settings, threads: int) -> int:
 # ---- reduce --------------------------------------------------------------------------
 
 SQUARE = gpusolve.Map("square", "x * x", np.square)
+TIMES = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
 POSITIVE = gpusolve.Map("positive", "x > 0", lambda x: x > 0, dtype=bool)
 
 
@@ -275,6 +276,10 @@ def reductions() -> Iterator[tuple[str, Maker]]:
     yield "reduce, no elements", of((3, 0))
     yield "reduce, map", of((2, 5000), map=SQUARE)
     yield "reduce, tree of a map", of((2, 5000), map=SQUARE, variant="tree")
+    yield "reduce, map of two arrays", partial(of_two_arrays, sum_products)
+    yield "map", partial(of_two_arrays, partial(gpusolve.map, SQUARE @ TIMES))
+    yield "zip", partial(of_two_arrays, gpusolve.zip)
+    yield "unzip", lambda s: Call(gpusolve.unzip, (whole((500, 2)),), {})
     yield (
         "reduce, strided",
         lambda s: Call(gpusolve.reduce, (strided(whole((20, 300))),), {"axis": -1}),
@@ -283,6 +288,14 @@ def reductions() -> Iterator[tuple[str, Maker]]:
     yield "all", lambda s: Call(gpusolve.all, (whole((9, 500)),), {"axis": 0})
     for variant in ("tree", "group", "chunked"):
         yield f"maximum_segment_sum, {variant}", partial(segment_sum, variant)
+
+
+def of_two_arrays(function: Callable[..., Any], settings: Settings) -> Call:
+    return Call(function, tuple(whole((2, settings.size(400_000, 9000)))), {})
+
+
+def sum_products(x: Array, y: Array) -> Any:
+    return gpusolve.reduce((x, y), map=TIMES)
 
 
 def segment_sum(variant: str, settings: Settings) -> Call:
@@ -386,10 +399,12 @@ def scans() -> Iterator[tuple[str, Maker]]:
         lambda s: Call(gpusolve.scan, (whole((300, 20)),), {"axis": 0}),
     )
     yield "scan, in place", lambda s: Call(in_place, (whole(9000),), {})
+    yield "scan, map of two arrays", partial(of_two_arrays, scan_products)
     for name, of_segments in (
         ("bytes", {}),
         ("bits", {"packed": True}),
         ("exclusive", {"exclusive": True}),
+        ("sweep", {"variant": "sweep"}),
     ):
         yield f"segmented_scan, {name}", partial(scan_segments, of_segments)
     yield "segment_flags", lambda s: Call(gpusolve.segment_flags, (lengths(),), {})
@@ -411,6 +426,10 @@ def scans() -> Iterator[tuple[str, Maker]]:
 def scan_rows(options: dict[str, Any], settings: Settings) -> Call:
     x = whole((2, settings.size(400_000, 9000)), np.int64)
     return Call(gpusolve.scan, (x,), options)
+
+
+def scan_products(x: Array, y: Array) -> Array:
+    return gpusolve.scan((x, y), map=TIMES)
 
 
 def in_place(x: Array) -> Array:
@@ -442,6 +461,10 @@ def partitions() -> Iterator[tuple[str, Maker]]:
     yield "stable_partition, mask", partial(partition, False)
     yield "stable_partition, predicate", partial(partition, True)
     yield (
+        "stable_partition, two scans",
+        partial(partition, False, variant="two_scans"),
+    )
+    yield (
         "scatter",
         lambda s: Call(
             gpusolve.scatter,
@@ -461,9 +484,10 @@ def partitions() -> Iterator[tuple[str, Maker]]:
     )
 
 
-def partition(by_predicate: bool, settings: Settings) -> Call:
+def partition(by_predicate: bool, settings: Settings, **options: Any) -> Call:
     x = whole(settings.size(3_000_000, 9000), np.int32)
-    return Call(gpusolve.stable_partition, (x, POSITIVE if by_predicate else x > 0), {})
+    mask = POSITIVE if by_predicate else x > 0
+    return Call(gpusolve.stable_partition, (x, mask), options)
 
 
 # ---- gemv ----------------------------------------------------------------------------

@@ -184,6 +184,9 @@ def _writes() -> Iterator[Call]:
     x, mask = integers(n), rng().random(n) < 0.5
     found = _call("stable_partition", n, gpusolve.stable_partition, x, mask)
     yield _limited(found, 9)
+    two_scans = {"variant": "two_scans"}
+    partition = gpusolve.stable_partition
+    yield _call("stable_partition two_scans", n, partition, x, mask, **two_scans)
     target, indices = np.zeros(n, np.float32), rng().permutation(n)
     yield _call("scatter", n, gpusolve.scatter, target, indices, x)
 

@@ -118,11 +118,14 @@ def reduce_segments() -> None:
     assert_equal(found, gpusolve.segmented_reduce(x, offsets=offsets))
 
 
-def partition() -> None:
-    x, mask = np.arange(5000, dtype=np.int32), rng().random(5000) < 0.5
-    count, y = on_emulator(gpusolve.stable_partition, x, mask)
-    assert count == mask.sum()
-    assert_equal(y, np.concatenate([x[mask], x[~mask]]))
+def partition(variant: str) -> Callable[[], None]:
+    def run() -> None:
+        x, mask = np.arange(5000, dtype=np.int32), rng().random(5000) < 0.5
+        found = on_emulator(gpusolve.stable_partition, x, mask, variant=variant)
+        assert found[0] == mask.sum()
+        assert_equal(found[1], np.concatenate([x[mask], x[~mask]]))
+
+    return run
 
 
 def scatter() -> None:
@@ -448,7 +451,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         nnls_within_bounds(5, 3, has_sum=True, warm=True),
         nnls_within_bounds(100, 30, has_sum=True, warm=True, maxiter=5),
     ],
-    "partition.cu": [partition],
+    "partition.cu": [partition("tiles")],
     "reduce.cu": [
         reduce("chunked"),
         reduce("group"),
@@ -471,7 +474,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         scan("warp"),
         scan_segments("sweep"),
     ],
-    "scatter.cu": [scatter],
+    "scatter.cu": [scatter, partition("two_scans")],
     "segments.cu": [reduce_segments],
     "spmv.cu": [multiply_by_a_vector],
 }

@@ -1,4 +1,7 @@
-"""Stable partition on a device: the launches of ``cuda_src/partition.cu``."""
+"""Stable partition on a device: the launches of ``cuda_src/partition.cu``.
+
+A variant needs no kernel of its own: it is written with scans, maps and a scatter.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ from .._device.arrays import Array, contiguous
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import CACHED, THREADS, WARP, ceil_div
 from ..monoid import Map
+from .map_kernel import map_arrays
 from .operators import Operators, map_operators, mask_operators
 from .scan_kernel import scan_rows
+from .scatter_kernel import scatter
 
 TILE_BYTES = 16 * 1024
 """Shared memory for the elements of a tile."""
@@ -47,6 +52,35 @@ def stable_partition(
         scan_rows(kept_before, monoid.add, kept_before, device, exclusive=True)
         move((tiles,), (THREADS,), (x, size, kept, kept_before, y))
     return kept_before[0, tiles:].reshape(()).copy(), y
+
+
+PLACE = Map(
+    "place",
+    "(is_kept ? kept : others) - 1",
+    lambda is_kept, kept, others: np.subtract(np.where(is_kept, kept, others), 1),
+    parameters=("is_kept", "kept", "others"),
+)
+"""The index of an element, from the numbers of elements of both groups up to it."""
+
+
+def by_two_scans(x: Array, test: Array | Map, device: Device) -> tuple[Array, Array]:
+    """`stable_partition` by two scans, a map and a scatter.
+
+    It is partition2 of the slides: scans of ones and zeros count the kept elements and
+    the others, and each element is written to its place.
+    """
+    n, x = len(x), contiguous(x)
+    y = device.empty((n,), x.dtype)
+    if n == 0:
+        return device.zeros((), np.int64), y
+    is_kept = map_arrays(test, (x,), device) if isinstance(test, Map) else test
+    counts = device.empty((2, n), np.int64)
+    counts[0], counts[1] = is_kept, ~is_kept
+    scan_rows(counts, monoid.add, counts, device, exclusive=False)
+    kept, others = counts
+    others += kept[-1]  # they follow all kept elements
+    scatter(y, map_arrays(PLACE, (is_kept, kept, others), device), x, device)
+    return kept[-1].copy(), y
 
 
 class PartitionPlan(NamedTuple):
