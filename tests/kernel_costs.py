@@ -93,6 +93,7 @@ def integers(*shape: int, dtype: str = "float32") -> Any:
 
 def all_calls() -> list[Call]:
     return [
+        *_maps(),
         *_reductions(),
         *_scans(),
         *_segments(),
@@ -116,6 +117,24 @@ def _call(
 
 def _limited(call: Call, floor: float, moved_limit: float | None = None) -> Call:
     return call._replace(floor=floor, moved_limit=moved_limit)
+
+
+square = gpusolve.Map("square", "x * x", np.square)
+times = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
+
+
+def _maps() -> Iterator[Call]:
+    """Maps alone, and fused into the kernels that read several arrays."""
+    n = 8 * 3840
+    x, y = integers(2, n)
+    yield _limited(_call("map", n, gpusolve.map, square, x), 8)
+    yield _limited(_call("map of two arrays", n, gpusolve.map, times, x, y), 12)
+    fused = _call("map of a map", n, gpusolve.map, square @ times, x, y)
+    yield _limited(fused, 12)
+    reduced = _call("reduce two arrays", n, gpusolve.reduce, (x, y), map=times)
+    yield _limited(reduced, 8)
+    scanned = _call("scan two arrays", n, gpusolve.scan, (x, y), map=times)
+    yield _limited(scanned, 12)
 
 
 def _reductions() -> Iterator[Call]:
@@ -184,9 +203,9 @@ def _writes() -> Iterator[Call]:
     x, mask = integers(n), rng().random(n) < 0.5
     found = _call("stable_partition", n, gpusolve.stable_partition, x, mask)
     yield _limited(found, 9)
-    two_scans = {"variant": "two_scans"}
-    partition = gpusolve.stable_partition
-    yield _call("stable_partition two_scans", n, partition, x, mask, **two_scans)
+    half, partition = n // 2, gpusolve.stable_partition
+    given = partition, x[:half], mask[:half]
+    yield _call("stable_partition two_scans", half, *given, variant="two_scans")
     target, indices = np.zeros(n, np.float32), rng().permutation(n)
     yield _call("scatter", n, gpusolve.scatter, target, indices, x)
 

@@ -17,7 +17,7 @@ import numpy as np
 import gpusolve
 from gpusolve._blocks.operators import ELEMENT_TYPES, operators
 from gpusolve._blocks.partition_kernel import items_for, predicate_operators
-from gpusolve._blocks.reduce_kernel import atomic_instance
+from gpusolve._blocks.reduce_kernel import atomic_instance, chunked_instances
 from gpusolve._blocks.scan_kernel import scan_instance, tile_for
 from gpusolve._blocks.segments_kernel import segmented_reduce_instance
 from gpusolve._device.kernels import CUDA_TYPES, OPTIONS, source_directory, source_of
@@ -138,6 +138,7 @@ def all_sources() -> list[Source]:
         *_sources_of_nnls_gram(),
         *_sources_of_monoids(),
         Source("", "segments", "", tuple(f"split_path<{one}>" for one in INDICES)),
+        *_sources_of_two_arrays(),
         *_sources_of_partition(),
         *_sources_of_sparse_products(),
         *_sources_of_spmv(),
@@ -205,6 +206,19 @@ def _sources_of_monoids() -> Iterator[Source]:
             }
             for file, names in instances.items():
                 yield Source(f"{monoid.name} {name}", file, ops.definitions, names)
+
+
+def _sources_of_two_arrays() -> Iterator[Source]:
+    """The kernels that read several arrays, for products of two."""
+    times = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
+    single = np.dtype(np.float32)
+    ops = operators(as_monoid("add"), single, times, (single,))
+    for file, instance in {
+        "map": f"map_elements<{ops.map}{ops.more}>",
+        "reduce": chunked_instances(ops)[0],
+        "scan": scan_instance(ops, "none"),
+    }.items():
+        yield Source("add two float32", file, ops.definitions, (instance,))
 
 
 def _sources_of_partition() -> Iterator[Source]:

@@ -4,6 +4,7 @@ The tests compare these functions with independent oracles, and the kernels with
 functions.
 """
 
+from . import _brent as brent
 from ._boosting import (
     boost,
     degrees_of_freedom,
@@ -27,6 +28,7 @@ __all__ = [
     "all_by_division",
     "any",
     "boost",
+    "brent",
     "coo_multiply",
     "degrees_of_freedom",
     "design_matrix",
