@@ -156,7 +156,7 @@ def stable_partition(
     References
     ----------
     C. Oancea and T. Henriksen, "Basic Blocks of Data-Parallel Programming", 2019:
-    "Partition2".
+    "Partition2" (partition2).
 
     Examples
     --------
