@@ -22,6 +22,7 @@ from gpusolve._device.arrays import is_cupy
 same = np.testing.assert_array_equal
 
 plus_one = Map("plus one", "x + 1", lambda x: x + 1)
+double = Map("double", "2 * x", lambda x: 2 * x, dtype=np.int64)
 halve = Map("halve", "0.5 * x", lambda x: 0.5 * x, dtype=np.float64)
 pair = Map("pair", ("x", "x + 1"), lambda x: np.stack([x, x + 1], axis=-1))
 times = Map("times", "x * y", np.multiply, parameters=("x", "y"))
@@ -102,7 +103,8 @@ def test_a_map_of_a_map_is_the_map_of_the_composition(
     backend: Any, values: list[int]
 ) -> None:
     x = np.array(values, np.int32)
-    for f, g in ((square, plus_one), (halve, square), (is_positive, halve)):
+    pairs = (square, plus_one), (halve, square), (is_positive, halve), (double, halve)
+    for f, g in pairs:
         apart = gpusolve.map(f, gpusolve.map(g, backend.array(x)))
         fused = gpusolve.map(f @ g, backend.array(x))
         same(backend.numpy(fused), backend.numpy(apart), strict=True)

@@ -146,5 +146,5 @@ def schedule(operations: Operations, processors: int) -> Ids:
     for depth in range(1, operations.depth + 1):
         (level,) = np.nonzero(depths == depth)
         steps[level] = done + 1 + np.arange(len(level)) // processors
-        done = steps[level].max()
+        done = int(steps[level].max())
     return steps
