@@ -37,6 +37,7 @@ from harness import (
 from numpy.typing import NDArray
 
 import gpusolve
+from gpusolve._blocks.reduce import ORDERED_VARIANTS
 
 Ints = NDArray[np.int64]
 
@@ -260,17 +261,19 @@ def first_call_table(first_calls: dict[str, float]) -> Iterator[str]:
 
 
 SLIDES_SIZES = (10**3, 10**6)
-SLIDES = {
+SLIDES: dict[str, tuple[int, ...]] = {
     "tree": (77, 363),
     "group": (17, 179),
     "chunked": (70, 103),
-    "atomic": (8, 1278),
+    "reduce512": (),
+    "atomic": (),
+    "atomic_each": (8, 1278),
 }
-"""Microseconds that the slides print for the sum of int32."""
+"""Microseconds that the slides print for the sum of int32; none for other variants."""
 
 
 def slides_table(machine: Machine, sizes: Sequence[int]) -> Iterator[str]:
-    """The slides' table of four reductions, measured here."""
+    """The slides' table of four reductions, and two more, measured here."""
     sums = [f"sum, {power(n)}" for n in sizes]
     theirs = [f"theirs, {power(n)}" for n in SLIDES_SIZES]
     ordered = [f"segment sum, {power(n)}" for n in sizes]
@@ -285,11 +288,14 @@ def slides_table(machine: Machine, sizes: Sequence[int]) -> Iterator[str]:
 
     for variant, published in SLIDES.items():
         segment_sums = (
-            [""] * len(arrays)
-            if variant == "atomic"
-            else cells(gpusolve.maximum_segment_sum, variant)
+            cells(gpusolve.maximum_segment_sum, variant)
+            if variant in ORDERED_VARIANTS
+            else [""] * len(arrays)
         )
-        yield row(variant, *cells(gpusolve.reduce, variant), *published, *segment_sums)
+        theirs_or_none = published or [""] * len(SLIDES_SIZES)
+        yield row(
+            variant, *cells(gpusolve.reduce, variant), *theirs_or_none, *segment_sums
+        )
 
 
 # ---- the report ----------------------------------------------------------------------
@@ -307,7 +313,10 @@ earlier call has compiled.
 ABOUT_THE_SLIDES = """
 The four reductions of C. Oancea and T. Henriksen, *Basic Blocks of Data-Parallel
 Programming* (2019), in microseconds: the sum of int32, and what they print for it on a
-GPU that they do not name; and the maximum segment sum, which no atomic computes.
+GPU that they do not name. Their atomics are one for each element, `atomic_each`;
+`atomic` has one for each warp. `reduce512` is the reduction of Y. Luo and R. Duraiswami
+(2011) in shared memory, where `group` uses shuffles. The maximum segment sum needs the
+order of the elements, which the last three do not keep.
 """
 
 

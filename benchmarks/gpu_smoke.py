@@ -37,6 +37,7 @@ from harness import Array, cupy_with_device, to_host
 
 import gpusolve
 from gpusolve import gam, sparse
+from gpusolve._blocks.reduce import VARIANTS as REDUCTIONS
 from gpusolve._blocks.scan_kernel import tile_for
 from gpusolve._device.config import config
 from gpusolve._device.kernels import CudaDevice
@@ -254,6 +255,7 @@ def tiles(settings: Settings, threads: int) -> int:
 # ---- reduce --------------------------------------------------------------------------
 
 SQUARE = gpusolve.Map("square", "x * x", np.square)
+TIMES = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
 POSITIVE = gpusolve.Map("positive", "x > 0", lambda x: x > 0, dtype=bool)
 
 
@@ -263,7 +265,7 @@ def reductions() -> Iterator[tuple[str, Maker]]:
             gpusolve.reduce, (whole(shape),), {"axis": -1, **options}
         )
 
-    for variant in ("tree", "group", "chunked", "atomic"):
+    for variant in REDUCTIONS:
         yield f"reduce, {variant}", of((2, 5000), variant=variant)
     yield "reduce, many short rows", of((20_000, 40))
     yield (
@@ -274,6 +276,10 @@ def reductions() -> Iterator[tuple[str, Maker]]:
     yield "reduce, no elements", of((3, 0))
     yield "reduce, map", of((2, 5000), map=SQUARE)
     yield "reduce, tree of a map", of((2, 5000), map=SQUARE, variant="tree")
+    yield "reduce, map of two arrays", partial(of_two_arrays, sum_products)
+    yield "map", partial(of_two_arrays, partial(gpusolve.map, SQUARE @ TIMES))
+    yield "zip", partial(of_two_arrays, gpusolve.zip)
+    yield "unzip", lambda s: Call(gpusolve.unzip, (whole((500, 2)),), {})
     yield (
         "reduce, strided",
         lambda s: Call(gpusolve.reduce, (strided(whole((20, 300))),), {"axis": -1}),
@@ -282,6 +288,14 @@ def reductions() -> Iterator[tuple[str, Maker]]:
     yield "all", lambda s: Call(gpusolve.all, (whole((9, 500)),), {"axis": 0})
     for variant in ("tree", "group", "chunked"):
         yield f"maximum_segment_sum, {variant}", partial(segment_sum, variant)
+
+
+def of_two_arrays(function: Callable[..., Any], settings: Settings) -> Call:
+    return Call(function, tuple(whole((2, settings.size(400_000, 9000)))), {})
+
+
+def sum_products(x: Array, y: Array) -> Any:
+    return gpusolve.reduce((x, y), map=TIMES)
 
 
 def segment_sum(variant: str, settings: Settings) -> Call:
@@ -385,10 +399,12 @@ def scans() -> Iterator[tuple[str, Maker]]:
         lambda s: Call(gpusolve.scan, (whole((300, 20)),), {"axis": 0}),
     )
     yield "scan, in place", lambda s: Call(in_place, (whole(9000),), {})
+    yield "scan, map of two arrays", partial(of_two_arrays, scan_products)
     for name, of_segments in (
         ("bytes", {}),
         ("bits", {"packed": True}),
         ("exclusive", {"exclusive": True}),
+        ("sweep", {"variant": "sweep"}),
     ):
         yield f"segmented_scan, {name}", partial(scan_segments, of_segments)
     yield "segment_flags", lambda s: Call(gpusolve.segment_flags, (lengths(),), {})
@@ -410,6 +426,10 @@ def scans() -> Iterator[tuple[str, Maker]]:
 def scan_rows(options: dict[str, Any], settings: Settings) -> Call:
     x = whole((2, settings.size(400_000, 9000)), np.int64)
     return Call(gpusolve.scan, (x,), options)
+
+
+def scan_products(x: Array, y: Array) -> Array:
+    return gpusolve.scan((x, y), map=TIMES)
 
 
 def in_place(x: Array) -> Array:
@@ -441,6 +461,10 @@ def partitions() -> Iterator[tuple[str, Maker]]:
     yield "stable_partition, mask", partial(partition, False)
     yield "stable_partition, predicate", partial(partition, True)
     yield (
+        "stable_partition, two scans",
+        partial(partition, False, variant="two_scans"),
+    )
+    yield (
         "scatter",
         lambda s: Call(
             gpusolve.scatter,
@@ -460,9 +484,10 @@ def partitions() -> Iterator[tuple[str, Maker]]:
     )
 
 
-def partition(by_predicate: bool, settings: Settings) -> Call:
+def partition(by_predicate: bool, settings: Settings, **options: Any) -> Call:
     x = whole(settings.size(3_000_000, 9000), np.int32)
-    return Call(gpusolve.stable_partition, (x, POSITIVE if by_predicate else x > 0), {})
+    mask = POSITIVE if by_predicate else x > 0
+    return Call(gpusolve.stable_partition, (x, mask), options)
 
 
 # ---- gemv ----------------------------------------------------------------------------

@@ -134,25 +134,26 @@ __device__ __noinline__ T block_reduce(T value, T* partial, Called<Op>) {
     return warp_reduce(value, Called<Op>());
 }
 
-/// The sum of 512 values in shared memory, by 512 threads, in every thread.
+/// The reduction of 512 values in shared memory, by 512 threads, in every thread. The operator
+/// commutes: it combines values that are 256, 128, ... apart.
 ///
 /// Algorithm 4 of Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on
 /// Multi-Core Architectures". The last steps of the paper assume that a warp runs in lockstep,
 /// which is not guaranteed since Volta: here each step reads, waits at a barrier of the warp,
 /// and writes. `BlockReduce` needs one barrier instead of six, and takes any number of warps;
-/// this function is kept for study and measurement.
-template <class T>
-__device__ T reduce512(T* values, int thread) {
+/// this function is kept for study and measurement, as a variant of `reduce`.
+template <class T, class Op>
+__device__ T reduce512(T* values, int thread, Op op) {
     __syncthreads();
     for (int half = 256; half >= warp_threads; half /= 2) {
-        if (thread < half) values[thread] += values[thread + half];
+        if (thread < half) values[thread] = op(values[thread], values[thread + half]);
         __syncthreads();
     }
     if (thread < warp_threads) {
         for (int half = warp_threads / 2; half > 0; half /= 2) {
-            T other = values[thread + half];
+            const T other = values[thread + half];
             __syncwarp();
-            values[thread] += other;
+            values[thread] = op(values[thread], other);
             __syncwarp();
         }
     }

@@ -17,7 +17,8 @@
 // the n elements; n / 8 bytes of bits are written and read. (A partition in one pass can write
 // the rejected elements only in reverse order, from the end: their position is not known.)
 //
-// Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), exercise 3.
+// Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), exercise 3. Its
+// own algorithm, two scans and a scatter, is the variant "two_scans": map.cu, scan.cu, scatter.cu.
 
 #include "monoid.cuh"
 #include "ordered.cuh"

@@ -118,13 +118,14 @@ struct Lifted<Monoid, true> {
 
 /// `states`: the counter that tiles are taken from, then `words` for each tile; all zero before
 /// the launch. `published`: two elements for each tile, if an element does not fit into the
-/// words. `flags`: a byte or a bit for each element, beginning with the lowest bit of a byte. x
-/// and y may be the same array.
-template <class Monoid, class Map, Segments segments, int threads, int items, int words>
+/// words. `flags`: a byte or a bit for each element, beginning with the lowest bit of a byte.
+/// `more`: other arrays that the map reads. Any of them and y may be the same array.
+template <class Monoid, class Map, Segments segments, int threads, int items, int words,
+          class... More>
 __global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor)
     scan(const typename Map::Input* x, long long size, long long length, const unsigned char* flags,
          bool exclusive, typename Monoid::Value* y, unsigned long long* states,
-         typename Monoid::Value* published) {
+         typename Monoid::Value* published, const More*... more) {
     constexpr bool segmented = segments != Segments::none;
     constexpr bool flagged = segments == Segments::bytes || segments == Segments::bits;
     using Element = typename Monoid::Value;
@@ -155,12 +156,16 @@ __global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor)
         Element loaded[items];
         if (whole) {
 #pragma unroll
-            for (int k = 0; k < items; ++k) loaded[k] = Map()(x[start + k * threads + threadIdx.x]);
+            for (int k = 0; k < items; ++k) {
+                const long long i = start + k * threads + threadIdx.x;
+                loaded[k] = Map()(x[i], more[i]...);
+            }
         } else {
 #pragma unroll
             for (int k = 0; k < items; ++k) {
                 const int i = k * threads + threadIdx.x;
-                loaded[k] = i < count ? Map()(x[start + i]) : Monoid::identity();
+                loaded[k] =
+                    i < count ? Map()(x[start + i], more[start + i]...) : Monoid::identity();
             }
         }
         if constexpr (flagged) {

@@ -6,15 +6,18 @@
 //
 //   warp          each warp scans 32 elements and writes their total; the totals are scanned
 //                 in the same way, and their prefixes are combined with the elements.
-//   sweep         up-sweep and down-sweep over a binary tree, one launch per level.
+//   sweep         up-sweep and down-sweep over a binary tree, one launch per level; also for
+//                 segments.
 //   hierarchical  the six steps: thread, shared memory, warp, block, totals, update. Each
 //                 block scans one chunk, tile after tile; there are so few chunks that one
 //                 block scans their totals.
 //
 // Cost, in elements read and written: warp 4 n (1 + 1/32 + ...), sweep 8 n, hierarchical 4 n.
+// The segmented sweep moves the same elements, and 5 n flags.
 //
 // Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), "Parallel
-// Exclusive Scan", "Wavefront-Level Inclusive Scan", "OpenCL Scan Implementation".
+// Exclusive Scan", "Wavefront-Level Inclusive Scan", "OpenCL Scan Implementation", "Segmented
+// Exclusive Scan Algorithm".
 
 #include "monoid.cuh"
 #include "ordered.cuh"
@@ -70,6 +73,42 @@ template <class Monoid>
 __global__ void clear_root(typename Monoid::Value* x, long long rows, long long length) {
     const long long row = thread_of_grid();
     if (row < rows) x[(row + 1) * length - 1] = Monoid::identity();
+}
+
+// ---- segmented sweep ----------------------------------------------------------------
+
+// As above, with flags: begins[i] tells whether a segment begins at element i, reached[i]
+// whether one begins at any leaf of the node that is stored at i. (The source's listing lacks
+// the line by which the left child gets the value of its parent; and it unsets flags that no
+// later step reads.)
+
+/// Each parent becomes the reduction of its leaves from the last beginning among them on.
+template <class Monoid>
+__global__ void segmented_up_sweep(typename Monoid::Value* x, unsigned char* reached,
+                                   long long parents, long long distance) {
+    const long long parent = thread_of_grid();
+    if (parent >= parents) return;
+    const long long left = (2 * parent + 1) * distance - 1, right = left + distance;
+    if (!reached[right]) x[right] = Monoid()(x[left], x[right]);
+    if (reached[left]) reached[right] = 1;
+}
+
+/// Each parent has the reduction of all elements before it in their segment. The left child gets
+/// this value; the right child the same combined with that of the left child, but nothing from
+/// before the last beginning in between.
+template <class Monoid>
+__global__ void segmented_down_sweep(typename Monoid::Value* x, const unsigned char* begins,
+                                     const unsigned char* reached, long long parents,
+                                     long long distance) {
+    const long long parent = thread_of_grid();
+    if (parent >= parents) return;
+    const long long left = (2 * parent + 1) * distance - 1, right = left + distance;
+    const typename Monoid::Value before = x[right], of_left = x[left];
+    x[left] = before;
+    if (begins[left + 1])
+        x[right] = Monoid::identity();
+    else
+        x[right] = reached[left] ? of_left : Monoid()(before, of_left);
 }
 
 // ---- hierarchical -------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Batched solvers for NVIDIA GPUs, on CuPy; the same calls run on NumPy."""
 
 from . import emulator, gam, reference, sparse
+from ._blocks.map import map, unzip, zip
 from ._blocks.partition import replicate, scatter, stable_partition
 from ._blocks.reduce import all, any, maximum_segment_sum, reduce
 from ._blocks.scan import scan, segmented_scan
@@ -25,6 +26,7 @@ __all__ = [
     "gam",
     "gemv",
     "lsq_linear",
+    "map",
     "maximum_segment_sum",
     "nnls",
     "reduce",
@@ -38,6 +40,8 @@ __all__ = [
     "show_config",
     "sparse",
     "stable_partition",
+    "unzip",
+    "zip",
 ]
 
 # Pickles store the module of a class. The public one stays valid if a class moves.

@@ -93,6 +93,7 @@ def integers(*shape: int, dtype: str = "float32") -> Any:
 
 def all_calls() -> list[Call]:
     return [
+        *_maps(),
         *_reductions(),
         *_scans(),
         *_segments(),
@@ -118,6 +119,24 @@ def _limited(call: Call, floor: float, moved_limit: float | None = None) -> Call
     return call._replace(floor=floor, moved_limit=moved_limit)
 
 
+square = gpusolve.Map("square", "x * x", np.square)
+times = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
+
+
+def _maps() -> Iterator[Call]:
+    """Maps alone, and fused into the kernels that read several arrays."""
+    n = 8 * 3840
+    x, y = integers(2, n)
+    yield _limited(_call("map", n, gpusolve.map, square, x), 8)
+    yield _limited(_call("map of two arrays", n, gpusolve.map, times, x, y), 12)
+    fused = _call("map of a map", n, gpusolve.map, square @ times, x, y)
+    yield _limited(fused, 12)
+    reduced = _call("reduce two arrays", n, gpusolve.reduce, (x, y), map=times)
+    yield _limited(reduced, 8)
+    scanned = _call("scan two arrays", n, gpusolve.scan, (x, y), map=times)
+    yield _limited(scanned, 12)
+
+
 def _reductions() -> Iterator[Call]:
     n, length = 2**16, 2**7
     x = integers(n)
@@ -126,7 +145,9 @@ def _reductions() -> Iterator[Call]:
     yield _limited(_call("reduce chunked", n, reduce, x, variant="chunked"), 4)
     yield _call("reduce group", n, reduce, x, variant="group")
     yield _call("reduce tree", n, reduce, x, variant="tree")
+    yield _call("reduce reduce512", n, reduce, x, variant="reduce512")
     yield _call("reduce atomic", 256, reduce, x[:256], variant="atomic")
+    yield _call("reduce atomic_each", 256, reduce, x[:256], variant="atomic_each")
     found = _call("reduce rows", n, reduce, rows, axis=1)
     # Each warp writes 4 bytes of a sector.
     yield _limited(found, 4 + 4 / length, 1.06)
@@ -162,10 +183,11 @@ def _scans() -> Iterator[Call]:
 
 
 def _segments() -> Iterator[Call]:
+    scan, reduce = gpusolve.segmented_scan, gpusolve.segmented_reduce
     n, length = 8 * 3840, 24
     x, flags = integers(n), np.arange(n) % length == 0
     packed = np.packbits(flags, bitorder="little")
-    scan, reduce = gpusolve.segmented_scan, gpusolve.segmented_reduce
+    yield _call("segmented_scan sweep", n, scan, x, flags, variant="sweep")
     yield _limited(_call("segmented_scan flags", n, scan, x, flags), 9)
     found = _call("segmented_scan packed", n, scan, x, packed, packed=True)
     yield _limited(found, 8 + 1 / 8)
@@ -181,6 +203,9 @@ def _writes() -> Iterator[Call]:
     x, mask = integers(n), rng().random(n) < 0.5
     found = _call("stable_partition", n, gpusolve.stable_partition, x, mask)
     yield _limited(found, 9)
+    half, partition = n // 2, gpusolve.stable_partition
+    given = partition, x[:half], mask[:half]
+    yield _call("stable_partition two_scans", half, *given, variant="two_scans")
     target, indices = np.zeros(n, np.float32), rng().permutation(n)
     yield _call("scatter", n, gpusolve.scatter, target, indices, x)
 

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gpusolve
-from gpusolve._blocks.operators import ELEMENT_TYPES, operators, predicate_source
-from gpusolve._blocks.partition_kernel import items_for
+from gpusolve._blocks.operators import ELEMENT_TYPES, operators
+from gpusolve._blocks.partition_kernel import items_for, predicate_operators
+from gpusolve._blocks.reduce_kernel import atomic_instance, chunked_instances
 from gpusolve._blocks.scan_kernel import scan_instance, tile_for
 from gpusolve._blocks.segments_kernel import segmented_reduce_instance
 from gpusolve._device.kernels import CUDA_TYPES, OPTIONS, source_directory, source_of
@@ -67,6 +68,8 @@ TEXTBOOK = (
     "up_sweep",
     "down_sweep",
     "clear_root",
+    "segmented_up_sweep",
+    "segmented_down_sweep",
     "add_prefixes",
     "shift",
     "resize_rows",
@@ -139,6 +142,7 @@ def all_sources() -> list[Source]:
         *_sources_of_nnls_gram(),
         *_sources_of_monoids(),
         Source("", "segments", "", tuple(f"split_path<{one}>" for one in INDICES)),
+        *_sources_of_two_arrays(),
         *_sources_of_partition(),
         *_sources_of_sparse_products(),
         *_sources_of_spmv(),
@@ -177,13 +181,19 @@ def _sources_of_monoids() -> Iterator[Source]:
             ops = operators(monoid, dtype, map)
             tile = tile_for(ops.element_bytes)
             atomic = monoid.commutative and ops.element_bytes <= 8
+            in_blocks = monoid.commutative and ops.element_bytes <= 64
             instances = {
                 "map": (f"map_elements<{ops.map}>",),
                 "reduce": (
                     f"reduce_tree<{ops.monoid}>",
                     f"reduce_group<{ops.monoid}>",
                     f"reduce_chunked<{ops.monoid}, {ops.map}>",
-                    *((f"reduce_atomic<{ops.monoid}, {ops.map}>",) if atomic else ()),
+                    *((f"reduce_by_reduce512<{ops.monoid}>",) if in_blocks else ()),
+                    *(
+                        atomic_instance(monoid, ops, by_warp=by_warp)
+                        for by_warp in (True, False)
+                        if atomic
+                    ),
                 ),
                 "scan": tuple(
                     scan_instance(ops._replace(map=ops.keep), segments)
@@ -202,16 +212,29 @@ def _sources_of_monoids() -> Iterator[Source]:
                 yield Source(f"{monoid.name} {name}", file, ops.definitions, names)
 
 
+def _sources_of_two_arrays() -> Iterator[Source]:
+    """The kernels that read several arrays, for products of two."""
+    times = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
+    single = np.dtype(np.float32)
+    ops = operators(as_monoid("add"), single, times, (single,))
+    for file, instance in {
+        "map": f"map_elements<{ops.map}{ops.more}>",
+        "reduce": chunked_instances(ops)[0],
+        "scan": scan_instance(ops, "none"),
+    }.items():
+        yield Source("add two float32", file, ops.definitions, (instance,))
+
+
 def _sources_of_partition() -> Iterator[Source]:
     even = gpusolve.Map("even", "x % 2 == 0", lambda x: x % 2 == 0, dtype=bool)
     for name, test in (("int8", even), ("float32", None), ("complex128", None)):
         dtype = np.dtype(name)
-        definitions, tested = predicate_source(test, dtype)
+        predicate = predicate_operators(test, dtype)
         shape = f"{THREADS}, {items_for(dtype)}"
         number = CUDA_TYPES[dtype]
-        kernels = f"count_kept<{tested}, {shape}>", f"move<{number}, {shape}>"
-        yield Source(name, "partition", definitions, kernels)
-        yield Source(name, "scatter", definitions, (f"scatter<{number}>",))
+        kernels = f"count_kept<{predicate.map}, {shape}>", f"move<{number}, {shape}>"
+        yield Source(name, "partition", predicate.definitions, kernels)
+        yield Source(name, "scatter", predicate.definitions, (f"scatter<{number}>",))
 
 
 def _sources_of_sparse_products() -> Iterator[Source]:

@@ -67,6 +67,22 @@ def map_elements() -> None:
     assert_equal(on_emulator(gpusolve.reduce, x[:, None], axis=1, map=square), x * x)
 
 
+def zip_arrays() -> None:
+    x, y = rng().integers(-99, 99, (2, 300))
+    found = on_emulator(gpusolve.unzip, on_emulator(gpusolve.zip, x, y))
+    assert_equal(found, (x, y))
+
+
+def of_two_arrays(function: Callable[..., Any]) -> Callable[[], None]:
+    def run() -> None:
+        times = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
+        arrays = tuple(rng().integers(-9, 9, (2, 5000)))
+        found = on_emulator(function, arrays, map=times)
+        assert_equal(found, function(arrays, map=times))
+
+    return run
+
+
 def reduce(variant: str, shape: tuple[int, ...] = (2, 3000)) -> Callable[[], None]:
     def run() -> None:
         x = rng().integers(-99, 99, shape).astype(np.int32)
@@ -85,10 +101,13 @@ def scan(variant: str, op: str = "add") -> Callable[[], None]:
     return run
 
 
-def scan_segments() -> None:
-    x, flags = rng().integers(-9, 9, 5000), rng().random(5000) < 0.01
-    found = on_emulator(gpusolve.segmented_scan, x, flags)
-    assert_equal(found, gpusolve.segmented_scan(x, flags))
+def scan_segments(variant: str) -> Callable[[], None]:
+    def run() -> None:
+        x, flags = rng().integers(-9, 9, 5000), rng().random(5000) < 0.01
+        found = on_emulator(gpusolve.segmented_scan, x, flags, variant=variant)
+        assert_equal(found, gpusolve.segmented_scan(x, flags))
+
+    return run
 
 
 def reduce_segments() -> None:
@@ -99,11 +118,14 @@ def reduce_segments() -> None:
     assert_equal(found, gpusolve.segmented_reduce(x, offsets=offsets))
 
 
-def partition() -> None:
-    x, mask = np.arange(5000, dtype=np.int32), rng().random(5000) < 0.5
-    count, y = on_emulator(gpusolve.stable_partition, x, mask)
-    assert count == mask.sum()
-    assert_equal(y, np.concatenate([x[mask], x[~mask]]))
+def partition(variant: str) -> Callable[[], None]:
+    def run() -> None:
+        x, mask = np.arange(5000, dtype=np.int32), rng().random(5000) < 0.5
+        found = on_emulator(gpusolve.stable_partition, x, mask, variant=variant)
+        assert found[0] == mask.sum()
+        assert_equal(found[1], np.concatenate([x[mask], x[~mask]]))
+
+    return run
 
 
 def scatter() -> None:
@@ -401,7 +423,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         gemv(40, 70, "naive"),
     ],
     "gram.cu": [gram_matrices(300, 3), gram_matrices(60, 15)],
-    "map.cu": [map_elements],
+    "map.cu": [map_elements, zip_arrays],
     "nnls_gram.cu": [
         nnls_gram(THREAD, 5, 4),
         nnls_gram(WARP, 16, 12),
@@ -433,18 +455,30 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         nnls_within_bounds(5, 3, has_sum=True, warm=True),
         nnls_within_bounds(100, 30, has_sum=True, warm=True, maxiter=5),
     ],
-    "partition.cu": [partition],
+    "partition.cu": [partition("tiles")],
     "reduce.cu": [
         reduce("chunked"),
         reduce("group"),
         reduce("tree"),
+        reduce("reduce512"),
         reduce("atomic"),
+        reduce("atomic_each"),
         reduce("chunked", (200, 40)),
         reduce("chunked", (30000,)),
+        of_two_arrays(gpusolve.reduce),
     ],
-    "scan.cu": [scan("look_back"), scan_segments],
-    "scan_textbook.cu": [scan("hierarchical"), scan("sweep"), scan("warp")],
-    "scatter.cu": [scatter],
+    "scan.cu": [
+        scan("look_back"),
+        scan_segments("look_back"),
+        of_two_arrays(gpusolve.scan),
+    ],
+    "scan_textbook.cu": [
+        scan("hierarchical"),
+        scan("sweep"),
+        scan("warp"),
+        scan_segments("sweep"),
+    ],
+    "scatter.cu": [scatter, partition("two_scans")],
     "segments.cu": [reduce_segments],
     "spmv.cu": [multiply_by_a_vector],
 }

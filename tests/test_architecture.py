@@ -41,7 +41,6 @@ ROOMS = {
 WITHOUT_REFERENCE = {
     "basis": "boosting",
     "gram": "boosting",
-    "map": "reduce",
     "scan_textbook": "scan",
     "scatter": "partition",
 }

@@ -12,6 +12,7 @@ from benchmark_runs import number, report, tables
 
 from benchmarks import blocks
 from benchmarks.harness import Machine, wall_clock
+from gpusolve._blocks.reduce import ORDERED_VARIANTS
 
 OPERATIONS = [
     "reduce",
@@ -42,9 +43,9 @@ def test_emulator_report_is_printed_and_written(tmp_path: Path) -> None:
     assert all(number(cells[3]) > 0 and number(cells[6]) > 0 for cells in timed)
     assert [name for name, _ in first_calls[1:]] == OPERATIONS
     variants = [cells[0] for cells in slides[1:]]
-    assert variants == ["tree", "group", "chunked", "atomic"]
+    assert variants == [*ORDERED_VARIANTS, "reduce512", "atomic", "atomic_each"]
     assert all(number(cells[1]) > 0 for cells in slides[1:])
-    assert [cells[4] == "" for cells in slides[1:]] == [False, False, False, True]
+    assert [cells[4] == "" for cells in slides[1:]] == [False] * 3 + [True] * 3
 
 
 def test_cpu_report_has_all_sizes_in_order() -> None:

@@ -152,8 +152,8 @@ def test_another_kernel_is_a_change() -> None:
 MUTATIONS = {
     "a strided read": (
         "reduce.cu",
-        "x[row * length + i]",
-        "x[row * length + i % 32 * (length / 32) + i / 32]",
+        "return row * length + column;",
+        "return row * length + column % 32 * (length / 32) + column / 32;",
         "bytes / element worse, from 4.141 to 32.2",
     ),
     "a second barrier": (

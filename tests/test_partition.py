@@ -15,6 +15,7 @@ import gpusolve
 from gpusolve._device.arrays import is_cupy
 
 same = np.testing.assert_array_equal
+every_variant = pytest.mark.parametrize("variant", ["tiles", "two_scans"])
 
 
 def partition_by_brute_force(values: list[Any], kept: list[bool]) -> list[Any]:
@@ -26,23 +27,25 @@ def partition_by_brute_force(values: list[Any], kept: list[bool]) -> list[Any]:
 # ---- partition ----
 
 
-def test_partition_example_from_the_slides(backend: Any) -> None:
+@every_variant
+def test_partition_example_from_the_slides(backend: Any, variant: str) -> None:
     x = np.array([5, 4, 2, 10, 3, 7, 8])
     for mask in (x % 2 == 0, is_even):
-        count, y = backend.call(gpusolve.stable_partition, x, mask)
+        count, y = backend.call(gpusolve.stable_partition, x, mask, variant=variant)
         assert count.shape == ()
         assert count.dtype.kind == "i"
         assert count == 4
         same(y, np.array([4, 2, 10, 8, 5, 3, 7]), strict=True)
 
 
+@every_variant
 @pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.99, 1])
 def test_partition_by_a_mask(
-    backend: Any, share: float, rng: np.random.Generator
+    backend: Any, share: float, variant: str, rng: np.random.Generator
 ) -> None:
     for n in LENGTHS:
         x, mask = np.arange(n, dtype=np.int32), rng.random(n) < share
-        count, y = backend.call(gpusolve.stable_partition, x, mask)
+        count, y = backend.call(gpusolve.stable_partition, x, mask, variant=variant)
         assert count == sum(mask.tolist())
         expected = np.array(
             partition_by_brute_force(x.tolist(), mask.tolist()), np.int32
@@ -50,13 +53,15 @@ def test_partition_by_a_mask(
         same(y, expected, strict=True, err_msg=f"{n} elements")
 
 
+@every_variant
 @pytest.mark.parametrize("dtype", ["int16", "int64", "float16", "float32", "float64"])
 def test_partition_by_a_predicate(
-    backend: Any, dtype: str, rng: np.random.Generator
+    backend: Any, dtype: str, variant: str, rng: np.random.Generator
 ) -> None:
     for n in (0, 1, 33, 1025, 5001):
         x = rng.integers(-99, 99, n).astype(dtype)
-        count, y = backend.call(gpusolve.stable_partition, x, is_positive)
+        partition = gpusolve.stable_partition
+        count, y = backend.call(partition, x, is_positive, variant=variant)
         kept = [value > 0 for value in x.tolist()]
         assert count == sum(kept)
         same(
@@ -91,12 +96,13 @@ def test_partition_of_strided_views(backend: Any, rng: np.random.Generator) -> N
     same(y, partition_by_brute_force(x[::-2].tolist(), mask[1::4].tolist()))
 
 
+@every_variant
 def test_partition_in_any_schedule_of_threads_and_blocks(
-    schedule: str, rng: np.random.Generator, monkeypatch: Any
+    variant: str, schedule: str, rng: np.random.Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     x, mask = np.arange(9001, dtype=np.int32), rng.random(9001) < 0.5
-    count, y = gpusolve.stable_partition(x, mask)
+    count, y = gpusolve.stable_partition(x, mask, variant=variant)
     assert count == mask.sum()
     same(y, np.argsort(~mask, kind="stable"))
 
@@ -294,6 +300,12 @@ def test_invalid_partitions_are_rejected(
 ) -> None:
     with pytest.raises(error, match=message):
         gpusolve.stable_partition(*arguments)
+
+
+@without_gpu
+def test_an_unknown_variant_of_partition_is_rejected(backend: Any) -> None:
+    with pytest.raises(ValueError, match=r"variant must .*got 'quick'"):
+        gpusolve.stable_partition(x, mask, variant="quick")
 
 
 @without_gpu

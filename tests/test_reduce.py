@@ -31,9 +31,10 @@ from monoids import (
 import gpusolve
 from gpusolve._device.arrays import is_cupy
 
-VARIANTS = ("auto", "tree", "group", "chunked", "atomic")
 ORDERED = ("auto", "tree", "group", "chunked")
 """Variants that do not need a commutative operator."""
+UNORDERED = ("reduce512", "atomic", "atomic_each")
+VARIANTS = (*ORDERED, *UNORDERED)
 
 same = np.testing.assert_array_equal
 
@@ -75,14 +76,33 @@ def test_ordered_variants_agree_with_brute_force(
 @pytest.mark.parametrize(
     "case",
     cases(
-        ("add", "int8 int32 complex64"), ("max", "float64"), ("logical_or", "float32")
+        ("add", "int8 int32 int64 complex64"),
+        ("max", "float64"),
+        ("logical_or", "float32"),
     ),
     ids=str,
 )
-def test_atomic_variant_agrees_with_brute_force(
-    backend: Any, case: Case, rng: np.random.Generator
+@pytest.mark.parametrize("variant", UNORDERED)
+def test_unordered_variants_agree_with_brute_force(
+    backend: Any, case: Case, variant: str, rng: np.random.Generator
 ) -> None:
-    check_reductions(backend, case, rng, variant="atomic")
+    check_reductions(backend, case, rng, variant=variant)
+
+
+def sums_of(count: int) -> gpusolve.Monoid:
+    """Sums of arrays of `count` numbers."""
+    cuda = tuple(f"a[{k}] + b[{k}]" for k in range(count))
+    return gpusolve.Monoid("sums", (0,) * count, cuda, np.add, commutative=True)
+
+
+def test_reduce512_takes_elements_of_64_bytes(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    x = rng.integers(-9, 9, (1300, 8)).astype(np.float64)
+    found = backend.call(gpusolve.reduce, x, sums_of(8), variant="reduce512")
+    same(found, x.sum(axis=0), strict=True)
+    with pytest.raises(ValueError, match="at most 64 bytes, got 72 for sums"):
+        gpusolve.reduce(np.ones((3, 9)), sums_of(9), variant="reduce512")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -467,11 +487,14 @@ x = np.ones((4, 3))
         ((x,), {"map": line_with_slope}, ValueError, "got 2 expressions"),
         ((x,), {"map": np.square}, TypeError, "map must .*got <ufunc 'square'>"),
         ((x,), {"map": "square"}, TypeError, "map must .*got 'square'"),
-        (
-            (x, first_nonzero),
-            {"variant": "atomic"},
-            ValueError,
-            "commute; first nonzero",
+        *(
+            (
+                (x, first_nonzero),
+                {"variant": variant},
+                ValueError,
+                f"variant '{variant}' .*commute; first nonzero",
+            )
+            for variant in UNORDERED
         ),
         ((x[:, :2], argmax), {"variant": "atomic"}, ValueError, "got 16 for argmax"),
         ((x * 1j,), {"variant": "atomic"}, ValueError, "got 16 for add of complex128"),
@@ -505,9 +528,9 @@ def test_invalid_reductions_are_rejected(
             for dtype in ("complex128", "bool", "uint64", "int16", "float16")
         ),
         (
-            lambda: gpusolve.maximum_segment_sum(x, variant="atomic"),
+            lambda: gpusolve.maximum_segment_sum(x, variant="reduce512"),
             ValueError,
-            "variant must .*got 'atomic'",
+            "variant must .*got 'reduce512'",
         ),
     ],
 )

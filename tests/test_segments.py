@@ -27,6 +27,7 @@ from gpusolve._blocks.scan_kernel import tile_for
 from gpusolve._device.arrays import is_cupy
 
 same = np.testing.assert_array_equal
+every_variant = pytest.mark.parametrize("variant", ["look_back", "sweep"])
 
 SEGMENTED = cases(
     ("add", "bool int8 int32 float16 float64 complex128"),
@@ -128,14 +129,42 @@ def test_every_dtype(backend: Any, case: Case) -> None:
     check_reductions(backend, case)
 
 
+@every_variant
+@both_kinds
+@pytest.mark.parametrize("density", [0, 0.03, 0.5])
+@pytest.mark.parametrize(
+    "case", cases(("add", "float64"), ("affine", "int16")), ids=str
+)
+def test_variants_agree_with_brute_force(
+    backend: Any,
+    case: Case,
+    density: float,
+    exclusive: bool,
+    variant: str,
+    rng: np.random.Generator,
+) -> None:
+    options: dict[str, Any] = {"exclusive": exclusive, "variant": variant}
+    for n in (0, 1, 2, 3, 31, 32, 33, 257, 1025):
+        x, flags = case.sample(rng, n), rng.random(n) < density
+        found = backend.call(gpusolve.segmented_scan, x, flags, case.op, **options)
+        expected = case.segmented_prefixes(x, flags, exclusive)
+        same(found, expected, strict=True, err_msg=f"{n} elements")
+
+
+@every_variant
 @both_kinds
 def test_any_schedule_of_threads_and_blocks(
-    exclusive: bool, schedule: str, rng: np.random.Generator, monkeypatch: Any
+    exclusive: bool,
+    variant: str,
+    schedule: str,
+    rng: np.random.Generator,
+    monkeypatch: Any,
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     case = Case("affine", np.dtype(np.int32))
     x, flags = case.sample(rng, 5001), rng.random(5001) < 0.002
-    found = gpusolve.segmented_scan(x, flags, affine, exclusive=exclusive)
+    options: dict[str, Any] = {"exclusive": exclusive, "variant": variant}
+    found = gpusolve.segmented_scan(x, flags, affine, **options)
     same(found, case.segmented_prefixes(x, flags, exclusive), strict=True)
 
 
@@ -291,15 +320,20 @@ def test_packed_flags_of_pairs(backend: Any, rng: np.random.Generator) -> None:
     same(found, case.segmented_prefixes(x, flags), strict=True)
 
 
+@every_variant
 @both_kinds
 def test_each_row_begins_a_segment(
-    backend: Any, exclusive: bool, rng: np.random.Generator
+    backend: Any, exclusive: bool, variant: str, rng: np.random.Generator
 ) -> None:
     case = Case("add", np.dtype(np.int16))
     x = case.sample(rng, 2 * 3 * 50).reshape(2, 3, 50)
     flags = rng.random((2, 3, 50)) < 0.05
     flags[..., 0] = False
-    found = backend.call(gpusolve.segmented_scan, x, flags, exclusive=exclusive)
+    options: dict[str, Any] = {"exclusive": exclusive, "variant": variant}
+    found = backend.call(gpusolve.segmented_scan, x, flags, **options)
+    bits = np.packbits(flags, axis=-1, bitorder="little")
+    packed = backend.call(gpusolve.segmented_scan, x, bits, packed=True, **options)
+    same(packed, found, strict=True)
     for k in np.ndindex(2, 3):
         expected = case.segmented_prefixes(x[k], flags[k], exclusive)
         same(found[k], expected, strict=True)
@@ -328,16 +362,18 @@ def test_strided_views(backend: Any, view: Any, rng: np.random.Generator) -> Non
         same(row, case.segmented_prefixes(x_row, flags_row), strict=True)
 
 
+@every_variant
 @both_kinds
 def test_out_is_returned_and_may_alias_x(
-    backend: Any, exclusive: bool, rng: np.random.Generator
+    backend: Any, exclusive: bool, variant: str, rng: np.random.Generator
 ) -> None:
     case = Case("add", np.dtype(np.int32))
     x, flags = case.sample(rng, 5001), rng.random(5001) < 0.01
     expected = case.segmented_prefixes(x, flags, exclusive)
 
     def scan_into(x: Any, flags: Any, out: Any) -> Any:
-        found = gpusolve.segmented_scan(x, flags, exclusive=exclusive, out=out)
+        options: dict[str, Any] = {"exclusive": exclusive, "variant": variant}
+        found = gpusolve.segmented_scan(x, flags, out=out, **options)
         return found is out, out
 
     returned, out = backend.call(scan_into, x, flags, np.zeros_like(x))

@@ -120,6 +120,11 @@ CALLS: dict[str, tuple[Callable[[Arrays], Any], int, int]] = {
         *(3, 2),
     ),
     "stable_partition": (lambda a: gpusolve.stable_partition(a["x"], a["flags"]), 4, 3),
+    "stable_partition by two scans": (
+        lambda a: gpusolve.stable_partition(a["x"], a["flags"], variant="two_scans"),
+        *(4, 3),
+    ),
+    "map of two arrays": (lambda a: gpusolve.zip(a["x"], a["x"]), 1, 1),
     "scatter": (
         lambda a: gpusolve.scatter(a["x"], a["offsets"][:-1], a["b"]),
         *(0, 1),

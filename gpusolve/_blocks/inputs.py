@@ -12,7 +12,9 @@ import numpy as np
 
 from .._device.arrays import (
     Array,
+    as_array,
     asarray_like,
+    broadcast_shapes,
     check_out,
     contiguous,
     is_cupy,
@@ -33,8 +35,9 @@ from ..monoid import (
 
 MAX_ELEMENT_BYTES = 256
 """Largest element. Threads keep elements in registers, blocks in shared memory."""
-ATOMIC_BYTES = 8
-"""Largest element that one atomic operation can replace."""
+UNORDERED_VARIANTS = {"reduce512": 64, "atomic": 8, "atomic_each": 8}
+"""Variants that combine elements in another order, and their largest element in bytes:
+512 elements fit into shared memory; one atomic operation replaces an element."""
 
 
 class Elements(NamedTuple):
@@ -44,6 +47,8 @@ class Elements(NamedTuple):
     ----------
     x : (..., *element) array
         Numbers, if there is a map.
+    more : tuple of array
+        If the map has several parameters: the other arrays, of the shape of x.
     monoid : Monoid
     map : Map or None
         Applied to each number first.
@@ -56,6 +61,7 @@ class Elements(NamedTuple):
     """
 
     x: Array
+    more: tuple[Array, ...]
     monoid: Monoid
     map: Map | None
     axes: tuple[int, ...]
@@ -66,6 +72,10 @@ class Elements(NamedTuple):
     def leading(self) -> int:
         """Number of axes before those of an element."""
         return len(self.shape)
+
+    def mapped(self) -> Array:
+        """The elements of the monoid: NumPy applies the map."""
+        return self.x if self.map is None else self.map.apply(self.x, *self.more)
 
 
 class SegmentFlags(NamedTuple):
@@ -93,11 +103,30 @@ class SegmentFlags(NamedTuple):
 
 # ---- the inputs of each function -----------------------------------------------------
 
-# `x` is an array, whose device is the current one.
+# The first array is on the current device.
+
+
+def map_inputs(f: Map, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The arrays of `map`, of one shape; TypeError or ValueError if invalid."""
+    same = _of_one_shape(arrays)
+    dtypes = [native_dtype(one.dtype, "arrays") for one in same]
+    made = f.dtype_of(*dtypes)
+    if made not in CUDA_TYPES:
+        raise TypeError(f"f must return a dtype of kernels, got {made} from {f.name}")
+    _check_element_size(f.name, math.prod(f.result_shape) * made.itemsize)
+    pairs = zip(same, dtypes, strict=True)
+    return tuple(one.astype(dtype, copy=False) for one, dtype in pairs)
+
+
+def structures(x: Array) -> Array:
+    """The input of `unzip`; ValueError if it has no axes."""
+    if x.ndim == 0:
+        raise ValueError("x must have shape (..., k), got ()")
+    return x
 
 
 def reduce_inputs(
-    x: Array,
+    x: tuple[Array, ...],
     op: str | Monoid,
     axis: int | Sequence[int] | None,
     map: Map | None,
@@ -105,8 +134,8 @@ def reduce_inputs(
 ) -> Elements:
     """The inputs of `reduce`; TypeError or ValueError if they are invalid."""
     given = elements(x, op, map)
-    if variant == "atomic":
-        _check_atomic(given)
+    if variant in UNORDERED_VARIANTS:
+        _check_unordered(given, variant)
     return given._replace(axes=some_axes(axis, given.leading))
 
 
@@ -118,26 +147,35 @@ def maximum_segment_sum_inputs(x: Array) -> Elements:
         )
     if x.ndim == 0:
         raise ValueError("x must have shape (..., n), got ()")
-    return elements(x, mssp, segment_sums_of_one)._replace(axes=(x.ndim - 1,))
+    return elements((x,), mssp, segment_sums_of_one)._replace(axes=(x.ndim - 1,))
 
 
 def scan_inputs(
-    x: Array, op: str | Monoid, axis: object, out: Array | None
+    x: tuple[Array, ...],
+    op: str | Monoid,
+    axis: object,
+    map: Map | None,
+    out: Array | None,
 ) -> Elements:
     """The inputs of `scan`; TypeError or ValueError if they are invalid."""
-    given = elements(x, op)
-    check_out(out, given.x, "x", given.dtype, given.x.shape)
+    given = elements(x, op, map)
+    _check_scanned(given, out)
     return given._replace(axes=(one_axis(axis, given.leading),))
 
 
 def segmented_scan_inputs(
-    x: Array, flags: object, op: str | Monoid, packed: bool, out: Array | None
+    x: tuple[Array, ...],
+    flags: object,
+    op: str | Monoid,
+    map: Map | None,
+    packed: bool,
+    out: Array | None,
 ) -> tuple[Elements, SegmentFlags]:
     """The inputs of `segmented_scan`; TypeError or ValueError if they are invalid."""
-    given = elements(x, op)
+    given = elements(x, op, map)
     if not given.shape:
         raise ValueError("x must have shape (..., n, *element), got one element")
-    check_out(out, given.x, "x", given.dtype, given.x.shape)
+    _check_scanned(given, out)
     arrays = on_one_device({"x": given.x, "flags": asarray_like(given.x, flags)})
     starts = _segment_flags(arrays["flags"], given.shape, packed)
     return given._replace(axes=(given.leading - 1,)), SegmentFlags(starts, packed)
@@ -147,7 +185,7 @@ def segmented_reduce_inputs(
     x: Array, op: str | Monoid, bounds: object, name: str
 ) -> tuple[Elements, Array]:
     """The elements, and the lengths or offsets as `name` says, (m,) of int64."""
-    given = elements(x, op)
+    given = elements((x,), op)
     if len(given.shape) != 1:
         raise ValueError(f"x must have shape (n, *element), got {given.x.shape}")
     arrays = on_one_device({"x": given.x, name: asarray_like(given.x, bounds)})
@@ -229,7 +267,34 @@ def check_offsets(offsets: Array, n: int, name: str) -> None:
 # ---- parts ---------------------------------------------------------------------------
 
 
-def elements(x: Array, op: str | Monoid, map: Map | None = None) -> Elements:
+def arrays_of(x: object, map: Map | None, name: str = "map") -> tuple[Array, ...]:
+    """The array `x`, or the arrays for a map of several parameters.
+
+    `name` is that of the map's argument. They may be on different devices.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Unless `map` is a Map or None, and there is an array for each parameter.
+    """
+    if map is not None and not isinstance(map, Map):
+        raise TypeError(f"{name} must be a gpusolve.Map, got {map!r}")
+    if map is None or (map.arity == 1 and name == "map"):
+        return (as_array(x, "x"),)
+    if not isinstance(x, Sequence) or len(x) != map.arity:
+        found = len(x) if isinstance(x, Sequence) else type(x).__name__
+        raise ValueError(
+            f"the arrays must be {map.arity}, one for each parameter of {map.name}, "
+            f"got {found}"
+        )
+    first = as_array(x[0], "x")
+    others = (as_array(asarray_like(first, one), "x") for one in x[1:])
+    return first, *others
+
+
+def elements(
+    arrays: tuple[Array, ...], op: str | Monoid, map: Map | None = None
+) -> Elements:
     """The elements of a monoid, along no axis yet.
 
     Raises
@@ -240,34 +305,51 @@ def elements(x: Array, op: str | Monoid, map: Map | None = None) -> Elements:
         If the last axes of `x` are not those of an element.
     """
     monoid = as_monoid(op)
-    if map is not None and not isinstance(map, Map):
-        raise TypeError(f"map must be a gpusolve.Map, got {map!r}")
-    given, made = _dtypes_of(x.dtype, monoid, map)
+    same = _of_one_shape(arrays)
+    given, made = _dtypes_of(tuple([one.dtype for one in same]), monoid, map)
     element = monoid.element_shape if map is None else ()
-    leading = x.ndim - len(element)
-    shape = x.shape
+    shape = same[0].shape
+    leading = len(shape) - len(element)
     if leading < 0 or shape[leading:] != element:
         raise ValueError(
             f"x must end with the axes {element} of an element of {monoid.name}, got "
             f"shape {shape}"
         )
-    array = x.astype(given, copy=False)
-    return Elements(array, monoid, map, (), shape[:leading], made)
+    pairs = zip(same, given, strict=True)
+    x, *more = [one.astype(dtype, copy=False) for one, dtype in pairs]
+    return Elements(x, tuple(more), monoid, map, (), shape[:leading], made)
+
+
+def _of_one_shape(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The arrays, broadcast; an error if they are on different devices."""
+    if len(arrays) == 1:
+        return arrays
+    on_one_device({f"array {k}": one for k, one in enumerate(arrays)})
+    try:
+        shape = broadcast_shapes(*[one.shape for one in arrays])
+    except ValueError:
+        raise ValueError(
+            f"arrays must broadcast, got shapes {[one.shape for one in arrays]}"
+        ) from None
+    return tuple(namespace(one).broadcast_to(one, shape) for one in arrays)
 
 
 @functools.lru_cache(CACHED)
 def _dtypes_of(
-    given: np.dtype[Any], monoid: Monoid, map: Map | None
-) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    given: tuple[np.dtype[Any], ...], monoid: Monoid, map: Map | None
+) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
     """`given` in native byte order, and the dtype of the results.
 
     An error unless the operators accept it.
     """
-    dtype = native_dtype(given, "x", monoid.kinds if map is None else "biufc")
+    kinds = monoid.kinds if map is None else "biufc"
+    dtypes = tuple(native_dtype(one, "x", kinds) for one in given)
     if map is not None:
-        _check_map(map, monoid, dtype)
-    _check_element_size(monoid, monoid.dtype_of(dtype))
-    return dtype, monoid.dtype_of(dtype if map is None else map.dtype_of(dtype))
+        _check_map(map, monoid, dtypes)
+    made = monoid.dtype_of(dtypes[0] if map is None else map.dtype_of(*dtypes))
+    size = math.prod(monoid.element_shape) * made.itemsize
+    _check_element_size(monoid.name, size)
+    return dtypes, made
 
 
 def native(array: Array, name: str, kinds: str = "biufc") -> Array:
@@ -349,8 +431,8 @@ def check_variant(variant: str, variants: tuple[str, ...]) -> None:
         )
 
 
-def _check_map(map: Map, monoid: Monoid, given: np.dtype[Any]) -> None:
-    dtype = map.dtype_of(given)
+def _check_map(map: Map, monoid: Monoid, given: tuple[np.dtype[Any], ...]) -> None:
+    dtype = map.dtype_of(*given)
     if dtype not in CUDA_TYPES or dtype.kind not in monoid.kinds:
         raise TypeError(
             f"map must return a dtype that {monoid.name} accepts, got {dtype} from "
@@ -363,27 +445,32 @@ def _check_map(map: Map, monoid: Monoid, given: np.dtype[Any]) -> None:
         )
 
 
-def _check_element_size(monoid: Monoid, dtype: np.dtype[Any]) -> None:
-    size = math.prod(monoid.element_shape) * dtype.itemsize
+def _check_element_size(name: str, size: int) -> None:
     if size > MAX_ELEMENT_BYTES:
         raise ValueError(
-            f"an element of {monoid.name} must have at most {MAX_ELEMENT_BYTES} bytes, "
-            f"got {size}"
+            f"an element of {name} must have at most {MAX_ELEMENT_BYTES} bytes, got "
+            f"{size}"
         )
 
 
-def _check_atomic(given: Elements) -> None:
+def _check_scanned(given: Elements, out: Array | None) -> None:
+    shape = (*given.shape, *given.monoid.element_shape)
+    check_out(out, given.x, "x", given.dtype, shape)
+
+
+def _check_unordered(given: Elements, variant: str) -> None:
     monoid, dtype = given.monoid, given.dtype
     if not monoid.commutative:
         raise ValueError(
-            "variant 'atomic' combines the elements in any order, so op must commute; "
-            f"{monoid.name} does not"
+            f"variant {variant!r} combines the elements in another order, so op must "
+            f"commute; {monoid.name} does not"
         )
     size = dtype.itemsize * math.prod(monoid.element_shape)
-    if size > ATOMIC_BYTES:
+    if size > UNORDERED_VARIANTS[variant]:
         raise ValueError(
-            f"variant 'atomic' needs elements of at most {ATOMIC_BYTES} bytes, got "
-            f"{size} for {monoid.name} of {dtype}"
+            f"variant {variant!r} needs elements of at most "
+            f"{UNORDERED_VARIANTS[variant]} bytes, got {size} for {monoid.name} of "
+            f"{dtype}"
         )
 
 
@@ -422,6 +509,10 @@ def _broadcast_values(values: Array, target: Array, n: int) -> Array:
 
 
 def _check_predicate(predicate: Map, x: Array) -> Map:
+    if predicate.arity > 1:
+        raise ValueError(
+            f"mask must have one parameter, got {predicate.arity} in {predicate.name}"
+        )
     dtype = predicate.dtype_of(x.dtype)
     if dtype.kind != "b" or not isinstance(predicate.cuda, str):
         raise TypeError(f"mask must return one bool, got {dtype} from {predicate.name}")

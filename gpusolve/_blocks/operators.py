@@ -18,20 +18,24 @@ from ..monoid import (
     expressions,
     monoid_source,
 )
+from .inputs import Elements
 
 ELEMENT_TYPES = '#include "monoid.cuh"'
 """The definitions of the element types that a kernel's template arguments name."""
 
 
 class Operators(NamedTuple):
-    """A monoid and the map applied before it, for inputs of one dtype.
+    """A monoid and the map applied before it, for inputs of certain dtypes.
 
     Attributes
     ----------
     definitions : str
         C++ source that defines the types; it precedes the source of the kernel.
     monoid, map : str
-        The names of the types.
+        The names of the types. There is no monoid if a map is alone.
+    more : str
+        If the map reads several arrays: the types of all but the first, each after a
+        comma. They are the last template arguments of a kernel.
     dtype : dtype
         The dtype of the results.
     element_shape : tuple of int
@@ -41,6 +45,7 @@ class Operators(NamedTuple):
     definitions: str
     monoid: str
     map: str
+    more: str
     dtype: np.dtype[Any]
     element_shape: tuple[int, ...]
 
@@ -60,53 +65,91 @@ def operators(
     monoid: Monoid,
     given: np.dtype[Any],
     map: Map | None = None,
+    more: tuple[np.dtype[Any], ...] = (),
     *,
     name: str = "Operator",
 ) -> Operators:
     """Write a monoid and a map in C++, for inputs of dtype `given`.
 
-    Several monoids before one file need different names, and at most one of them may
-    have a map.
+    A map of several arrays reads the others with the dtypes `more`. Several monoids
+    before one file need different names, and at most one of them may have a map.
     """
-    mapped = given if map is None else map.dtype_of(given)
+    mapped = given if map is None else map.dtype_of(given, *more)
     dtype = monoid.dtype_of(mapped)
     shape = monoid.element_shape
-    parts = [ELEMENT_TYPES, monoid_source(name, monoid, dtype)]
+    definitions = ELEMENT_TYPES + monoid_source(name, monoid, dtype)
+    if map is not None:
+        alone = map_operators(map, (given, *more), dtype, shape)
+        definitions += alone.definitions.removeprefix(ELEMENT_TYPES)
+        return alone._replace(definitions=definitions, monoid=name)
     map_name = f"Keep<{name}::Value>"
-    if map is not None or dtype != given:
-        read = map or _conversion(shape)
-        taken = element_type(given, () if map else shape)
-        parts.append(_map_source(read, taken, mapped, dtype, shape))
+    if dtype != given:
+        taken = element_type(given, shape)
+        definitions += _map_source(
+            "Transform", _conversion(shape), (taken,), (given,), dtype, shape
+        )
         map_name = "Transform"
-    return Operators("".join(parts), name, map_name, dtype, shape)
+    return Operators(definitions, name, map_name, "", dtype, shape)
 
 
-def predicate_source(map: Map | None, given: np.dtype[Any]) -> tuple[str, str]:
-    """Definitions and name of a map to bool; of the identity map for a mask."""
-    if map is None:
-        return ELEMENT_TYPES, "Keep<bool>"
-    mapped = map.dtype_of(given)
-    source = _map_source(map, CUDA_TYPES[given], mapped, np.dtype(bool), ())
-    return ELEMENT_TYPES + source, "Transform"
+def operators_of(given: Elements) -> Operators:
+    """Write the monoid and the map of an input in C++."""
+    more = tuple([one.dtype for one in given.more])
+    return operators(given.monoid, given.x.dtype, given.map, more)
+
+
+@functools.lru_cache(CACHED)
+def map_operators(
+    map: Map,
+    given: tuple[np.dtype[Any], ...],
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+) -> Operators:
+    """Write a map in C++, for inputs of dtypes `given`.
+
+    Its results are converted to numbers of `dtype`, in elements of this shape.
+    """
+    taken = tuple(CUDA_TYPES[one] for one in given)
+    source = _map_source("Transform", map, taken, given, dtype, shape)
+    more = "".join(f", {one}" for one in taken[1:])
+    return Operators(ELEMENT_TYPES + source, "", "Transform", more, dtype, shape)
+
+
+def mask_operators() -> Operators:
+    """The identity map of bool, for a mask in place of a predicate."""
+    return Operators(ELEMENT_TYPES, "", "Keep<bool>", "", np.dtype(bool), ())
 
 
 def _map_source(
+    name: str,
     map: Map,
-    taken: str,
-    mapped: np.dtype[Any],
+    taken: tuple[str, ...],
+    given: tuple[np.dtype[Any], ...],
     dtype: np.dtype[Any],
     shape: tuple[int, ...],
 ) -> str:
-    """A map from `taken` to numbers of dtype `mapped`, converted to `dtype`."""
+    """A C++ type `name` for a map from `taken` to numbers converted to `dtype`.
+
+    Before it, the type of its inner map, if it has one.
+    """
     result = [f"Number(T({one}))" for one in expressions(map.cuda)]
-    return f"""
-struct Transform {{
-    using T = {CUDA_TYPES[mapped]};
+    names, before, body = map.parameters, "", f"return {braced(result, shape)};"
+    if map.inner is not None:
+        between = map.inner.dtype_of(*given)
+        before = _map_source(f"Inner{name}", map.inner, taken, given, between, ())
+        names = tuple(f"input{k}" for k in range(len(taken)))
+        (x,) = map.parameters
+        body = f"const auto {x} = Inner{name}()({', '.join(names)}); {body}"
+    typed = zip(taken, names, strict=True)
+    parameters = ", ".join(f"const {type}& {one}" for type, one in typed)
+    return f"""{before}
+struct {name} {{
+    using T = {CUDA_TYPES[map.dtype_of(*given)]};
     using Number = {CUDA_TYPES[dtype]};
-    using Input = {taken};
+    using Input = {taken[0]};
     using Value = {element_type(dtype, shape)};
-    __device__ __forceinline__ Value operator()(const Input& x) const {{
-        return {braced(result, shape)};
+    __device__ __forceinline__ Value operator()({parameters}) const {{
+        {body}
     }}
 }};
 """

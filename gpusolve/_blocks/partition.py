@@ -12,7 +12,15 @@ from .._device.arrays import Array, as_array, namespace, unwrapped
 from .._device.kernels import current, device_of
 from ..monoid import Map
 from . import partition_kernel, scatter_kernel
-from .inputs import check_target, length, scatter_inputs, stable_partition_inputs
+from .inputs import (
+    check_target,
+    check_variant,
+    length,
+    scatter_inputs,
+    stable_partition_inputs,
+)
+
+VARIANTS = ("tiles", "two_scans")
 
 
 def scatter(target: Array, indices: object, values: object) -> Array:
@@ -106,7 +114,9 @@ def replicate(n: int, value: npt.ArrayLike, *, like: object = None) -> Array:
         return xp.full((count, *element.shape), element, element.dtype)
 
 
-def stable_partition(x: object, mask: object) -> tuple[Any, Array]:
+def stable_partition(
+    x: object, mask: object, *, variant: str = "auto"
+) -> tuple[Any, Array]:
     """Move the elements that are kept to the front and the others behind them.
 
     Both groups keep their order.
@@ -116,6 +126,11 @@ def stable_partition(x: object, mask: object) -> tuple[Any, Array]:
     x : (n,) array_like
     mask : (n,) array_like of bool, or Map
         The elements to keep; or a predicate of the elements.
+    variant : {"auto", "tiles", "two_scans"}, optional
+        The algorithm on a device. "tiles" counts the kept elements of each tile, scans
+        the counts, and moves each element once. "two_scans" is the slides' partition2:
+        it scans a number for each element twice, and scatters. "auto" is "tiles". A CPU
+        uses one algorithm for both.
 
     Returns
     -------
@@ -130,18 +145,18 @@ def stable_partition(x: object, mask: object) -> tuple[Any, Array]:
     TypeError
         For a mask that is not bool, unsupported dtypes, or arrays on different devices.
     ValueError
-        For shapes that do not match.
+        For shapes that do not match, or an unknown variant.
 
     Notes
     -----
-    `numpy.partition` is a different operation: it selects by size. Here every element
-    is read once and written once. The mask, or the input of the predicate, is read once
-    more before, to count.
+    `numpy.partition` is a different operation: it selects by size. In "tiles" every
+    element is read once and written once. The mask, or the input of the predicate, is
+    read once more before, to count.
 
     References
     ----------
     C. Oancea and T. Henriksen, "Basic Blocks of Data-Parallel Programming", 2019:
-    "Partition2".
+    "Partition2" (partition2).
 
     Examples
     --------
@@ -151,6 +166,7 @@ def stable_partition(x: object, mask: object) -> tuple[Any, Array]:
     >>> gpusolve.stable_partition(np.array([5, 4, 2, 10, 3, 7, 8]), even)
     (np.int64(4), array([ 4,  2, 10,  8,  5,  3,  7]))
     """
+    check_variant(variant, VARIANTS)
     array = as_array(x, "x")
     device = device_of(array)
     with current(device):
@@ -158,6 +174,8 @@ def stable_partition(x: object, mask: object) -> tuple[Any, Array]:
         if device is None:
             kept = test.apply(array) if isinstance(test, Map) else test
             count, y = reference.stable_partition(array, kept)
+        elif variant == "two_scans":
+            count, y = partition_kernel.by_two_scans(array, test, device)
         else:
             count, y = partition_kernel.stable_partition(array, test, device)
         return unwrapped(count), y

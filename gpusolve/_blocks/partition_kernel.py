@@ -1,4 +1,7 @@
-"""Stable partition on a device: the launches of ``cuda_src/partition.cu``."""
+"""Stable partition on a device: the launches of ``cuda_src/partition.cu``.
+
+A variant needs no kernel of its own: it is written with scans, maps and a scatter.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ from .._device.arrays import Array, contiguous
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import CACHED, THREADS, WARP, ceil_div
 from ..monoid import Map
-from .operators import predicate_source
+from .map_kernel import map_arrays
+from .operators import Operators, map_operators, mask_operators
 from .scan_kernel import scan_rows
+from .scatter_kernel import scatter
 
 TILE_BYTES = 16 * 1024
 """Shared memory for the elements of a tile."""
@@ -49,6 +54,35 @@ def stable_partition(
     return kept_before[0, tiles:].reshape(()).copy(), y
 
 
+PLACE = Map(
+    "place",
+    "(is_kept ? kept : others) - 1",
+    lambda is_kept, kept, others: np.subtract(np.where(is_kept, kept, others), 1),
+    parameters=("is_kept", "kept", "others"),
+)
+"""The index of an element, from the numbers of elements of both groups up to it."""
+
+
+def by_two_scans(x: Array, test: Array | Map, device: Device) -> tuple[Array, Array]:
+    """`stable_partition` by two scans, a map and a scatter.
+
+    It is partition2 of the slides: scans of ones and zeros count the kept elements and
+    the others, and each element is written to its place.
+    """
+    n, x = len(x), contiguous(x)
+    y = device.empty((n,), x.dtype)
+    if n == 0:
+        return device.zeros((), np.int64), y
+    is_kept = map_arrays(test, (x,), device) if isinstance(test, Map) else test
+    counts = device.empty((2, n), np.int64)
+    counts[0], counts[1] = is_kept, ~is_kept
+    scan_rows(counts, monoid.add, counts, device, exclusive=False)
+    kept, others = counts
+    others += kept[-1]  # they follow all kept elements
+    scatter(y, map_arrays(PLACE, (is_kept, kept, others), device), x, device)
+    return kept[-1].copy(), y
+
+
 class PartitionPlan(NamedTuple):
     """The kernels that count and move, their definitions, and items per thread."""
 
@@ -60,8 +94,14 @@ class PartitionPlan(NamedTuple):
 @functools.lru_cache(CACHED)
 def plan_of(dtype: np.dtype[Any], predicate: Map | None) -> PartitionPlan:
     """The kernels for elements of this dtype, with a predicate or a mask."""
-    items = items_for(dtype)
-    definitions, name = predicate_source(predicate, dtype)
-    count = f"count_kept<{name}, {THREADS}, {items}>"
+    items, test = items_for(dtype), predicate_operators(predicate, dtype)
+    count = f"count_kept<{test.map}, {THREADS}, {items}>"
     move = f"move<{CUDA_TYPES[dtype]}, {THREADS}, {items}>"
-    return PartitionPlan((count, move), definitions, items)
+    return PartitionPlan((count, move), test.definitions, items)
+
+
+def predicate_operators(predicate: Map | None, dtype: np.dtype[Any]) -> Operators:
+    """The map to bool: the predicate, or the identity map of a mask."""
+    if predicate is None:
+        return mask_operators()
+    return map_operators(predicate, (dtype,), np.dtype(bool), ())

@@ -10,10 +10,16 @@ from .._device.arrays import as_array, unwrapped
 from .._device.kernels import current, device_of
 from ..monoid import Map, Monoid
 from . import reduce_kernel
-from .inputs import check_variant, maximum_segment_sum_inputs, reduce_inputs
+from .inputs import (
+    UNORDERED_VARIANTS,
+    arrays_of,
+    check_variant,
+    maximum_segment_sum_inputs,
+    reduce_inputs,
+)
 
-VARIANTS = ("tree", "group", "chunked", "atomic")
-ORDERED_VARIANTS = VARIANTS[:-1]
+ORDERED_VARIANTS = ("tree", "group", "chunked")
+VARIANTS = (*ORDERED_VARIANTS, *UNORDERED_VARIANTS)
 
 
 def reduce(
@@ -33,7 +39,8 @@ def reduce(
     ----------
     x : (..., *element) array_like
         Elements of the monoid: numbers for all built-in monoids except ``"mssp"``. If
-        `map` is given, numbers.
+        `map` is given, numbers; a sequence of arrays, which broadcast, if `map` has
+        several parameters.
     op : str or Monoid, optional
         ``"add"``, ``"mul"``, ``"min"``, ``"max"``, ``"logical_and"``,
         ``"logical_or"``, ``"mssp"``, or a monoid of your own.
@@ -41,12 +48,16 @@ def reduce(
         The axes to reduce, among those before the axes of an element. Default: all.
     map : Map, optional
         Applied to each number as it is read.
-    variant : {"auto", "tree", "group", "chunked", "atomic"}, optional
+    variant : {"auto", "tree", "group", "chunked", "reduce512", "atomic", \
+            "atomic_each"}, optional
         The algorithm on a device. "tree" launches once for each level of a binary
         tree. "group" divides the length by the block size in each launch. In
-        "chunked", each of a fixed number of threads folds one chunk. "atomic" updates
-        one value in memory; it requires an operator that commutes and elements of at
-        most 8 bytes. "auto" is "chunked". A CPU uses one algorithm for all.
+        "chunked", each of a fixed number of threads folds one chunk. "auto" is
+        "chunked". The others require an operator that commutes: "reduce512" is "group"
+        with blocks of 512 and the tree in shared memory of [2]_, for elements of at
+        most 64 bytes; "atomic" updates one value in memory for each 32 elements, and
+        "atomic_each" for each element, of at most 8 bytes. A CPU uses one algorithm
+        for all.
 
     Returns
     -------
@@ -60,7 +71,7 @@ def reduce(
         For a dtype that the monoid does not accept.
     ValueError
         For an unknown name, an invalid axis, a shape of `x` that does not end with
-        that of an element, or an operator that "atomic" does not support.
+        that of an element, or an operator that the variant does not support.
 
     See Also
     --------
@@ -68,15 +79,18 @@ def reduce(
 
     Notes
     -----
-    Work O(n), depth O(log n). All variants except "atomic" return the same bits on the
-    same device in every run. A reduction along axes that are not the last ones makes a
-    contiguous copy first. On a GPU, float32 numbers below 1.2e-38 are treated as zero,
-    also by "min", "max" and the logical operators, because CuPy compiles kernels with
-    flush-to-zero.
+    Work O(n), depth O(log n). All variants except those by atomics return the same bits
+    on the same device in every run. A reduction along axes that are not the last ones
+    makes a contiguous copy first. On a GPU, float32 numbers below 1.2e-38 are treated
+    as zero, also by "min", "max" and the logical operators, because CuPy compiles
+    kernels with flush-to-zero.
 
     References
     ----------
-    C. Oancea and T. Henriksen, "Basic Blocks of Data-Parallel Programming", 2019.
+    .. [1] C. Oancea and T. Henriksen, "Basic Blocks of Data-Parallel Programming",
+       2019: "Four implementations of summing".
+    .. [2] Y. Luo and R. Duraiswami, "Efficient Parallel Non-Negative Least Squares on
+       Multi-Core Architectures", SIAM J. Sci. Comput. 33(5), 2011: Algorithm 4.
 
     Examples
     --------
@@ -89,12 +103,12 @@ def reduce(
     array([3., 5.])
     """
     check_variant(variant, VARIANTS)
-    array = as_array(x, "x")
-    device = device_of(array)
+    arrays = arrays_of(x, map)
+    device = device_of(arrays[0])
     with current(device):
-        given = reduce_inputs(array, op, axis, map, variant)
+        given = reduce_inputs(arrays, op, axis, map, variant)
         if device is None:
-            return reference.reduce(given.x, given.monoid, axis=given.axes, map=map)
+            return reference.reduce(given.mapped(), given.monoid, axis=given.axes)
         return unwrapped(reduce_kernel.reduce(given, variant, device))
 
 

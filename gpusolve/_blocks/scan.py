@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from .. import reference
-from .._device.arrays import Array, as_array, written
+from .._device.arrays import Array, written
 from .._device.kernels import current, device_of
-from ..monoid import Monoid
+from ..monoid import Map, Monoid
 from . import scan_kernel, scan_textbook_kernel
-from .inputs import check_variant, scan_inputs, segmented_scan_inputs
+from .inputs import (
+    arrays_of,
+    check_variant,
+    scan_inputs,
+    segmented_scan_inputs,
+)
 
 VARIANTS = ("look_back", "hierarchical", "sweep", "warp")
+SEGMENTED_VARIANTS = ("look_back", "sweep")
 
 
 def scan(
@@ -18,6 +24,7 @@ def scan(
     *,
     exclusive: bool = False,
     axis: int = -1,
+    map: Map | None = None,
     variant: str = "auto",
     out: Array | None = None,
 ) -> Array:
@@ -29,13 +36,16 @@ def scan(
     Parameters
     ----------
     x : (..., n, ..., *element) array_like
-        Elements of the monoid: numbers for all built-in monoids except ``"mssp"``.
+        Elements of the monoid: numbers for all built-in monoids except ``"mssp"``. If
+        `map` is given, numbers, or a sequence of arrays, as for `reduce`.
     op : str or Monoid, optional
         As for `reduce`. It need not commute.
     exclusive : bool, optional
         Whether each result excludes its own element.
     axis : int, optional
         Among the axes before those of an element. Default: the last of them.
+    map : Map, optional
+        Applied to each number as it is read, as for `reduce`.
     variant : {"auto", "look_back", "hierarchical", "sweep", "warp"}, optional
         The algorithm on a device. "look_back" reads and writes each element once;
         "auto" is "look_back". The others are simpler, deterministic and slower: "warp"
@@ -47,7 +57,7 @@ def scan(
 
     Returns
     -------
-    array of the shape of `x`
+    array of the shape of the elements
         On the device of `x`, of its dtype or the monoid's; integers wrap.
 
     Raises
@@ -89,13 +99,14 @@ def scan(
     array([3, 3, 7, 7])
     """
     check_variant(variant, VARIANTS)
-    array = as_array(x, "x")
-    device = device_of(array)
+    arrays = arrays_of(x, map)
+    device = device_of(arrays[0])
     with current(device):
-        given = scan_inputs(array, op, axis, out)
+        given = scan_inputs(arrays, op, axis, map, out)
         if device is None:
             (axis,), monoid = given.axes, given.monoid
-            result = reference.scan(given.x, monoid, exclusive=exclusive, axis=axis)
+            elements = given.mapped()
+            result = reference.scan(elements, monoid, exclusive=exclusive, axis=axis)
             return written(result, out)
         if variant in ("auto", "look_back"):
             return scan_kernel.scan(given, device, out, exclusive=exclusive)
@@ -109,7 +120,9 @@ def segmented_scan(
     op: str | Monoid = "add",
     *,
     exclusive: bool = False,
+    map: Map | None = None,
     packed: bool = False,
+    variant: str = "auto",
     out: Array | None = None,
 ) -> Array:
     """Scan each segment of an array.
@@ -117,7 +130,8 @@ def segmented_scan(
     Parameters
     ----------
     x : (..., n, *element) array_like
-        The segments, one after the other. Every row of `x` begins a new segment.
+        The segments, one after the other. Every row of `x` begins a new segment. If
+        `map` is given, numbers, or a sequence of arrays, as for `reduce`.
     flags : (..., n) array_like of bool or int
         Nonzero where a segment begins. Broadcasts to the shape of the elements.
     op : str or Monoid, optional
@@ -125,16 +139,20 @@ def segmented_scan(
     exclusive : bool, optional
         Whether each result excludes its own element. The first result of a segment is
         then the identity.
+    map : Map, optional
+        Applied to each number as it is read, as for `reduce`.
     packed : bool, optional
         Whether the flags are bits, as from
         ``numpy.packbits(flags, axis=-1, bitorder="little")``: uint8 of shape
         ``(..., ceil(n / 8))``.
+    variant : {"auto", "look_back", "sweep"}, optional
+        The algorithm on a device, as for `scan`.
     out : array, optional
         The array for the result; it may be `x` itself.
 
     Returns
     -------
-    array of the shape of `x`
+    array of the shape of the elements
         On the device of `x`, of its dtype or the monoid's; integers wrap.
 
     Raises
@@ -142,7 +160,7 @@ def segmented_scan(
     TypeError
         For unsupported dtypes, or arrays on different devices.
     ValueError
-        For an unknown name, or shapes that do not match.
+        For an unknown name or variant, or shapes that do not match.
 
     See Also
     --------
@@ -158,7 +176,7 @@ def segmented_scan(
     References
     ----------
     C. Oancea and T. Henriksen, "Basic Blocks of Data-Parallel Programming", 2019:
-    "Segmented Inclusive Scan is a Sort of Scan".
+    "Segmented Inclusive Scan is a Sort of Scan", "Segmented Exclusive Scan Algorithm".
 
     Examples
     --------
@@ -168,16 +186,16 @@ def segmented_scan(
     >>> gpusolve.segmented_scan(np.arange(1, 11), flags)
     array([ 1,  3,  6,  4,  9, 15, 22, 30,  9, 19])
     """
-    array = as_array(x, "x")
-    device = device_of(array)
+    check_variant(variant, SEGMENTED_VARIANTS)
+    arrays = arrays_of(x, map)
+    device = device_of(arrays[0])
     with current(device):
-        given, segments = segmented_scan_inputs(array, flags, op, packed, out)
+        given, segments = segmented_scan_inputs(arrays, flags, op, map, packed, out)
         if device is None:
             starts = segments.unpacked(given.shape[-1]).values
             result = reference.segmented_scan(
-                given.x, starts, given.monoid, exclusive=exclusive
+                given.mapped(), starts, given.monoid, exclusive=exclusive
             )
             return written(result, out)
-        return scan_kernel.segmented_scan(
-            given, segments, device, out, exclusive=exclusive
-        )
+        chosen = scan_textbook_kernel if variant == "sweep" else scan_kernel
+        return chosen.segmented_scan(given, segments, device, out, exclusive=exclusive)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from .._device.arrays import (
 )
 from .._device.kernels import Device
 from .._device.launch import CACHED, THREADS, WARP, Launch, Tile, ceil_div
-from ..monoid import Monoid
+from ..monoid import Map, Monoid
 from .inputs import Elements, SegmentFlags
 from .operators import Operators, operators
 
@@ -54,8 +54,10 @@ def scan(
 ) -> Array:
     """Scan along one axis, in one pass."""
 
-    def scan_into(x: Array, y: Array) -> None:
-        scan_rows(x, given.monoid, y, device, exclusive=exclusive)
+    def scan_into(x: Array, more: Sequence[Array], y: Array) -> None:
+        scan_rows(
+            x, given.monoid, y, device, exclusive=exclusive, map=given.map, more=more
+        )
 
     return by_rows(given, device, out, scan_into)
 
@@ -71,7 +73,7 @@ def segmented_scan(
     """Scan each segment of the last axis, in one pass."""
     length = given.shape[-1]
 
-    def scan_into(x: Array, y: Array) -> None:
+    def scan_into(x: Array, more: Sequence[Array], y: Array) -> None:
         flags, packed = segments
         if packed and length % 8 and len(x) > 1:  # rows do not begin at bits 0
             flags, packed = segments.unpacked(length)
@@ -84,6 +86,8 @@ def segmented_scan(
             exclusive=exclusive,
             flags=flags,
             packed=packed,
+            map=given.map,
+            more=more,
         )
 
     return by_rows(given, device, out, scan_into)
@@ -93,23 +97,25 @@ def by_rows(
     given: Elements,
     device: Device,
     out: Array | None,
-    scan_into: Callable[[Array, Array], None],
+    scan_into: Callable[[Array, Sequence[Array], Array], None],
 ) -> Array:
     """Scan along one axis, by a function that scans rows x into y, of any shape.
 
-    Blocks write tiles while others still read: the rows may be written to `out` only
-    if it is `x` itself or does not overlap it.
+    The function also gets the rows of the other arrays that the map reads. Blocks write
+    tiles while others still read: the rows may be written to `out` only if it is one of
+    the arrays itself or does not overlap it.
     """
     (axis,), leading, shape = given.axes, given.leading, given.shape
-    x = as_rows(given.x, given.axes, leading)
-    others = () if out is given.x else (x,)
+    arrays = (given.x, *given.more)
+    x, *more = rows = [as_rows(one, given.axes, leading) for one in arrays]
+    others = [row for row, one in zip(rows, arrays, strict=True) if one is not out]
     if out is not None and axis == leading - 1 and can_write_to(out, *others):
-        scan_into(x, out)
+        scan_into(x, more, out)
         return out
     rest = shape[:axis] + shape[axis + 1 :]
     of_rows = (*rest, shape[axis], *given.monoid.element_shape)
     y = device.empty(of_rows, given.dtype)
-    scan_into(x, y)
+    scan_into(x, more, y)
     return written(namespace(y).moveaxis(y, leading - 1, axis), out)
 
 
@@ -122,11 +128,14 @@ def scan_rows(
     exclusive: bool,
     flags: Array | None = None,
     packed: bool = False,
+    map: Map | None = None,
+    more: Sequence[Array] = (),
 ) -> None:
     """Scan the rows of x, (rows, length, *element), into y, on the current stream.
 
     `flags` mark where segments begin within the rows: a byte, or a bit if packed, for
-    each element. y has as many elements, in any shape; x and y may be the same array.
+    each element. The map reads x and `more`. y has as many elements, in any shape; it
+    may be one of these arrays.
     """
     rows, length = x.shape[:2]
     size = rows * length
@@ -136,7 +145,7 @@ def scan_rows(
         segments = "rows" if rows > 1 else "none"
     else:
         segments = "bits" if packed else "bytes"
-    ops = operators(monoid, x.dtype)
+    ops = operators(monoid, x.dtype, map, tuple([one.dtype for one in more]))
     plan = plan_of(ops, segments)
     (kernel,) = device.kernels("scan", plan.instances, ops.definitions)
     resident = kernel.resident_blocks(plan.tile.threads, 0)
@@ -146,7 +155,7 @@ def scan_rows(
     if not plan.fits:
         values = device.empty((2 * tiles, *ops.element_shape), ops.dtype)
     numbers = (*launch.numbers, flags, np.bool_(exclusive))
-    kernel(launch.grid, launch.block, (x, *numbers, y, states, values))
+    kernel(launch.grid, launch.block, (x, *numbers, y, states, values, *more))
 
 
 class ScanPlan(NamedTuple):
@@ -191,5 +200,5 @@ def scan_instance(ops: Operators, segments: str) -> str:
     tile, words = tile_for(ops.element_bytes), state_words(ops.element_bytes)
     return (
         f"scan<{ops.monoid}, {ops.map}, Segments::{segments}, "
-        f"{tile.threads}, {tile.items}, {words}>"
+        f"{tile.threads}, {tile.items}, {words}{ops.more}>"
     )

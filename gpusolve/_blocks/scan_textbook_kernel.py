@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from .._device.arrays import Array
 from .._device.kernels import Device
 from .._device.launch import THREADS, WARP, blocks_for, ceil_div, round_up
-from ..monoid import Monoid
-from .inputs import Elements
+from .inputs import Elements, SegmentFlags
 from .map_kernel import map_elements
-from .operators import Operators, operators
+from .operators import Operators, operators_of
 from .scan_kernel import by_rows, tile_for
 
 KERNELS = {
     "warp": ("scan_warps", "add_prefixes", "shift"),
     "sweep": ("resize_rows", "up_sweep", "clear_root", "down_sweep", "add_elements"),
+    "segmented_sweep": (
+        "resize_rows",
+        "segmented_up_sweep",
+        "clear_root",
+        "segmented_down_sweep",
+        "add_elements",
+    ),
     "hierarchical": ("scan_chunks", "add_prefixes", "shift"),
 }
 """The kernels of each variant."""
@@ -26,22 +34,55 @@ def scan(
 ) -> Array:
     """Scan along one axis, by a variant in several launches."""
 
-    def scan_into(x: Array, y: Array) -> None:
-        y = y.reshape(x.shape)
-        scan_rows(x, given.monoid, y, device, variant=variant, exclusive=exclusive)
+    def scan_elements(x: Array, y: Array) -> None:
+        scan_rows(x, operators_of(given), y, device, variant, exclusive=exclusive)
+
+    return by_mapped_rows(given, device, out, scan_elements)
+
+
+def segmented_scan(
+    given: Elements,
+    segments: SegmentFlags,
+    device: Device,
+    out: Array | None,
+    *,
+    exclusive: bool,
+) -> Array:
+    """Scan each segment of the last axis, by an up-sweep and a down-sweep."""
+    flags = segments.unpacked(given.shape[-1]).values
+
+    def scan_elements(x: Array, y: Array) -> None:
+        textbook = Textbook(operators_of(given), "segmented_sweep", device)
+        textbook.sweep(x, y, exclusive, flags.reshape(x.shape[:2]))
+
+    return by_mapped_rows(given, device, out, scan_elements)
+
+
+def by_mapped_rows(
+    given: Elements,
+    device: Device,
+    out: Array | None,
+    scan_elements: Callable[[Array, Array], None],
+) -> Array:
+    """Scan by a function of x and y, both (rows, length, *element), not empty.
+
+    A separate pass applies the map.
+    """
+    ops = operators_of(given)
+
+    def scan_into(x: Array, more: Sequence[Array], y: Array) -> None:
+        if y.size:
+            shape = x.shape[:2] + ops.element_shape
+            scan_elements(map_elements(x, ops, device, more), y.reshape(shape))
 
     return by_rows(given, device, out, scan_into)
 
 
 def scan_rows(
-    x: Array, monoid: Monoid, y: Array, device: Device, *, variant: str, exclusive: bool
+    x: Array, ops: Operators, y: Array, device: Device, variant: str, *, exclusive: bool
 ) -> None:
-    """Scan the rows of x into y, both (rows, length, *element)."""
-    if y.size == 0:
-        return
-    ops = operators(monoid, x.dtype)
+    """Scan the rows of x into y, both (rows, length, *element), not empty."""
     textbook = Textbook(ops, variant, device)
-    x = map_elements(x, ops, device)
     if variant == "sweep":
         textbook.sweep(x, y, exclusive)
         return
@@ -87,18 +128,32 @@ class Textbook:
             self.warps(totals, totals)
             self._add_prefixes(totals, WARP, y)
 
-    def sweep(self, x: Array, y: Array, exclusive: bool) -> None:
-        """Up-sweep and down-sweep over a binary tree, one launch for each level."""
+    def sweep(
+        self, x: Array, y: Array, exclusive: bool, flags: Array | None = None
+    ) -> None:
+        """Up-sweep and down-sweep over a binary tree, one launch for each level.
+
+        `flags`, (rows, length) of bool, mark where segments begin.
+        """
         rows, length = x.shape[:2]
         padded = 1 << (length - 1).bit_length()
         tree = self.empty(rows, padded)
         self._resize(x, tree)
+        up, upward = "up_sweep", [tree]
+        down, downward = "down_sweep", [tree]
+        if flags is not None:
+            begins = self.device.zeros((rows, padded), np.uint8)
+            begins[:, :length] = flags
+            reached = begins.copy()
+            up, upward = "segmented_up_sweep", [tree, reached]
+            down, downward = "segmented_down_sweep", [tree, begins, reached]
+        nodes = rows * padded // 2
         distances = [1 << level for level in range(padded.bit_length() - 1)]
         for distance in distances:
-            self._sweep_level("up_sweep", tree, distance)
+            self._each(up, nodes // distance, *upward, nodes // distance, distance)
         self._each("clear_root", rows, tree, rows, padded)
         for distance in reversed(distances):
-            self._sweep_level("down_sweep", tree, distance)
+            self._each(down, nodes // distance, *downward, nodes // distance, distance)
         if exclusive:
             self._resize(tree, y)
         else:
@@ -132,10 +187,6 @@ class Textbook:
         threads = tile_for(self.ops.element_bytes).threads
         sizes = (length, chunk, chunks)
         self._launch("scan_chunks", rows * chunks, threads, x, *sizes, y, totals)
-
-    def _sweep_level(self, name: str, tree: Array, distance: int) -> None:
-        parents = tree.shape[0] * tree.shape[1] // (2 * distance)
-        self._each(name, parents, tree, parents, distance)
 
     def _resize(self, x: Array, y: Array) -> None:
         rows, wanted = y.shape[:2]

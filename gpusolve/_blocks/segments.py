@@ -41,7 +41,7 @@ def segment_flags(lengths: object, *, total: int | None = None) -> Array:
     References
     ----------
     C. Oancea and T. Henriksen, "Basic Blocks of Data-Parallel Programming", 2019:
-    "Computing Flag Array from Shape Array".
+    "Computing Flag Array from Shape Array" (mkFlagArray).
 
     Examples
     --------

@@ -25,12 +25,22 @@ def parameter_names(source: str, instance: str, count: int) -> list[str]:
     >>> text = "__global__ void scale(const float* x, int n) {}"
     >>> parameter_names(text, "scale", 2)
     ['x', 'n']
+
+    The parameters of a pack are numbered:
+
+    >>> text = "__global__ void add(float* x, const T*... more) {}"
+    >>> parameter_names(text, "add<float, int>", 3)
+    ['x', 'more0', 'more1']
     """
     name = instance.partition("<")[0].strip().rpartition("::")[2]
     text = _COMMENT.sub(" ", source)
     start = re.search(rf"__global__[^;{{]*?\b{re.escape(name)}\s*\(", text)
     if start:
         declarations = _split(text[start.end() :])
+        if declarations and "..." in declarations[-1]:
+            pack = declarations.pop()
+            rest = range(count - len(declarations))
+            declarations += [f"{pack}{number}" for number in rest]
         found = [_IDENTIFIER.findall(declaration) for declaration in declarations]
         if len(found) == count and all(found):
             return [identifiers[-1] for identifiers in found]

@@ -7,6 +7,7 @@ identity. The order of the elements is kept; they may be grouped in any way.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,37 @@ def all(
     array([ True, False])
     """
     return reduce(x, "logical_and", axis=axis, map=predicate)
+
+
+def all_by_division(
+    x: Array,
+    predicate: Map | None = None,
+    split: Callable[[int], int] = lambda n: n // 2,
+) -> bool:
+    """`all` of one axis by divide and conquer; every split gives the same result.
+
+    ``all(p, []) = True``, ``all(p, [a]) = p(a)``,
+    ``all(p, x ++ y) = all(p, x) and all(p, y)``.
+
+    Parameters
+    ----------
+    x : (n,) array
+    predicate : Map, optional
+    split : callable, optional
+        The length of the first part, from 1 to n - 1, for an array of length n > 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> all_by_division(np.array([1, 2, 3, 0]))
+    False
+    """
+    if len(x) > 1:
+        cut = split(len(x))
+        parts = x[:cut], x[cut:]
+        first, second = (all_by_division(part, predicate, split) for part in parts)
+        return first and second
+    return bool(converted(x, as_monoid("logical_and"), predicate).all())
 
 
 def any(

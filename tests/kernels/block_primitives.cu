@@ -7,7 +7,7 @@ template <class T>
 __global__ void sum_by_reduce512(const T* values, T* sums) {
     __shared__ T shared[512];
     shared[threadIdx.x] = values[threadIdx.x];
-    sums[threadIdx.x] = reduce512(shared, threadIdx.x);
+    sums[threadIdx.x] = reduce512(shared, threadIdx.x, Add<T>());
 }
 
 /// Alternating sums and maxima, which reuse the storage without a barrier in between. Thread t of
