@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._device.compiled import compiled, fingerprint, inlined, merged
+from .._device.compiled import compiled, fingerprint, merged
 from ..reference import _certificate
 from ..reference._nnls_qr import (
     BY_GRAM,
@@ -105,7 +105,7 @@ class Results(NamedTuple):
     settled: Integers
 
 
-@inlined
+@merged
 def start(system: System, run: ActiveSet, limits: Limits) -> bool:
     """Let all variables rest next to 0; returns whether the guess is another point."""
     guessed = False
@@ -175,7 +175,7 @@ def solve_one(
     copy(results.counts[at], counts)
 
 
-@inlined
+@merged
 def make_guess(
     batch: Batch, k: int, system: System, run: ActiveSet, limits: Limits
 ) -> None:
@@ -195,7 +195,7 @@ def make_guess(
             guess[j] = first_rest(system, j)
 
 
-@inlined
+@merged
 def conclude(system: System, limits: Limits, results: Results, at: int) -> None:
     """Decide on the status, and write x and its certificate in the original units."""
     x, dual, found = results.x[at], results.dual[at], results.numbers[at]
@@ -220,7 +220,7 @@ def conclude(system: System, limits: Limits, results: Results, at: int) -> None:
         results.counts[at, STATUS] = CONVERGED if certified else UNCERTIFIED
 
 
-@inlined
+@merged
 def system_in(space: Array, integers: Integers, rows: int, n: int) -> System:
     """Cut a system from `space` and `integers`."""
     columns, space = space[: n * rows].reshape((n, rows)), space[n * rows :]
@@ -228,7 +228,7 @@ def system_in(space: Array, integers: Integers, rows: int, n: int) -> System:
     return System(columns, space[:rows], of, integers[:n], space[rows:][:2])
 
 
-@inlined
+@merged
 def active_set(
     has_gram: bool, space: Array, integers: Integers, rows: int, n: int, h: int
 ) -> ActiveSet:

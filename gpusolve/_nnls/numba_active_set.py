@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .._device.compiled import apart, called, inlined
+from .._device.compiled import apart, called, inlined, merged
 from ..reference._nnls_qr import ITERATION_LIMIT, UNCERTIFIED
 from ..reference._scaling import Array
 from .numba_residual import gradient_at
@@ -209,10 +209,7 @@ def make_sum(system: System, run: ActiveSet, limits: Limits) -> None:
     for j in range(n):
         slope[j] = sign * run.of[C, j] / row[j] if row[j] > 0 else 0.0
     for _ in range(n):
-        j = 0
-        for i in range(1, n):
-            if slope[i] > slope[j]:
-                j = i
+        j = steepest(slope, run.order, n)
         slope[j] = -np.inf
         lower, upper = system.of[LOWER, j], system.of[UPPER, j]
         end, value = upper if sign > 0 else lower, run.of[REST, j] + missing / row[j]
@@ -248,7 +245,7 @@ def exchange(system: System, run: ActiveSet, limits: Limits, j: int) -> bool:
     if not gain > limits.significant * terms:
         return False
     own_end = upper[j] if sign > 0 else lower[j]
-    own, first, end = abs(own_end - run.of[REST, j]), -1, 0.0
+    own, first, end = abs(own_end - run.of[REST, j]), length, 0.0
     reach = min(own, gain / square) if square > 0 else own
     for k in range(length):
         d, i = -sign * u[k], variables[k]
@@ -261,7 +258,7 @@ def exchange(system: System, run: ActiveSet, limits: Limits, j: int) -> bool:
         i = variables[k]
         x[k] = min(max(x[k] - reach * sign * u[k], lower[i]), upper[i])
     x_j = own_end if reach == own else run.of[REST, j] + sign * reach
-    if first >= 0:
+    if first < length:
         remove(system, run, first, end)
         append_apart(system, run, limits, j, x_j)
         if run.index_of[IS_PASSIVE, j]:
@@ -276,6 +273,23 @@ def points_inwards(system: System, run: ActiveSet, j: int) -> bool:
     if run.of[W, j] > 0:
         return bool(run.of[REST, j] < system.of[UPPER, j])
     return bool(run.of[REST, j] > system.of[LOWER, j])
+
+
+@inlined
+def find_candidates(system: System, run: ActiveSet, steep: float) -> int:
+    """List the variables that may enter, and their slopes; returns how many."""
+    norms, w, count = system.of[NORM], run.of[W], 0
+    for j in range(len(w)):
+        if (
+            abs(w[j]) > steep * norms[j]
+            and not run.index_of[IS_PASSIVE, j]
+            and norms[j] > 0
+            and points_inwards(system, run, j)
+        ):
+            run.of[SLOPE, j] = abs(w[j]) / norms[j]
+            run.index_of[CANDIDATE, count] = j
+            count += 1
+    return count
 
 
 @inlined
@@ -302,7 +316,7 @@ def is_alike(
     return False
 
 
-@inlined
+@merged
 def enter(
     system: System, run: ActiveSet, limits: Limits, most: int, fresh: bool
 ) -> bool:
@@ -311,25 +325,16 @@ def enter(
     Once one entered, the first one that is refused ends the search. Slopes must exceed
     rounding errors of the terms that cancel in ``b - A x``.
     """
-    norms, w, slope = system.of[NORM], run.of[W], run.of[SLOPE]
-    candidates, first = run.index_of[CANDIDATE], run.counts[LENGTH]
+    slope, candidates = run.of[SLOPE], run.index_of[CANDIDATE]
+    first, entered = run.counts[LENGTH], 0
     for k in range(first):
-        run.at[PASSIVE_W, k] = w[run.variable[k]]
+        run.at[PASSIVE_W, k] = run.of[W, run.variable[k]]
     if most == 0:
         return False
     make_all_x(run)
     cancelling = limits.tol * (system.numbers[MAGNITUDE] + size(system, run))
-    steep, entered, count = cancelling * (1.0 if fresh else limits.slack), 0, 0
-    for j in range(len(w)):
-        if (
-            abs(w[j]) > steep * norms[j]
-            and not run.index_of[IS_PASSIVE, j]
-            and norms[j] > 0
-            and points_inwards(system, run, j)
-        ):
-            slope[j] = abs(w[j]) / norms[j]
-            candidates[count] = j
-            count += 1
+    steep = cancelling * (1.0 if fresh else limits.slack)
+    count = find_candidates(system, run, steep)
     while entered < most and count > 0:
         j = steepest(slope, candidates, count)
         steepness, slope[j] = slope[j], 0.0
@@ -401,7 +406,7 @@ def shift_multiplier(system: System, run: ActiveSet, shift: float) -> None:
         run.at[PASSIVE_W, k] -= shift * system.of[IN_SUM, run.variable[k]]
 
 
-@inlined
+@merged
 def make_feasible(system: System, run: ActiveSet, limits: Limits) -> bool:
     """Move x to the passive least-squares solution; remove what reaches a bound.
 
@@ -419,7 +424,7 @@ def make_feasible(system: System, run: ActiveSet, limits: Limits) -> bool:
                 return moved
         if shift != 0:
             shift_multiplier(system, run, shift)
-        first, part, end = -1, np.inf, 0.0
+        first, part, end = length, np.inf, 0.0
         if not (limits.has_sum and length == 1):
             for k in range(length):
                 j = run.variable[k]
@@ -429,13 +434,13 @@ def make_feasible(system: System, run: ActiveSet, limits: Limits) -> bool:
                     reach = max((bound - x[k]) / d[k], 0.0) if d[k] != 0 else 0.0
                     if reach < part:
                         first, part, end = k, reach, bound
-        taken = part if first >= 0 else 1.0
+        taken = part if first < length else 1.0
         for k in range(length):
             j = run.variable[k]
             x[k] = min(
                 max(x[k] + taken * d[k], system.of[LOWER, j]), system.of[UPPER, j]
             )
-        if first < 0:
+        if first == length:
             return True
         moved = moved or part > 0
         for k in range(length):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .._device.compiled import inlined
+from .._device.compiled import inlined, merged
 from ..reference._nnls_qr import CONVERGED
 from .numba_active_set import missing, step
 from .numba_residual import (
@@ -51,7 +51,7 @@ from .numba_system import (
 )
 
 
-@inlined
+@merged
 def refresh(system: System, run: ActiveSet, limits: Limits) -> bool:
     """Correct x by the residual ``b - A x``, unless the solver was stopped.
 
@@ -98,7 +98,7 @@ def refresh(system: System, run: ActiveSet, limits: Limits) -> bool:
     return bool(follows)
 
 
-@inlined
+@merged
 def correct_gradient(system: System, run: ActiveSet, limits: Limits) -> None:
     """Let w and c agree with the true residual, and w with the witness's gradient."""
     passive_gradient(system, run, limits, run.residuals[RESIDUAL], run.at[U])
@@ -117,7 +117,7 @@ def from_bound(x: float, lower: float, upper: float) -> float:
     return least if math.isfinite(least) else 0.0
 
 
-@inlined
+@merged
 def certify(system: System, run: ActiveSet, limits: Limits) -> None:
     """Certify x by its residual and the witness, as `_certificate.certify`."""
     w, steepest, gap, room = run.of[WITNESS_W], 0.0, 0.0, 0.0

@@ -48,15 +48,22 @@ def subtract_fitted(
 
 
 @inlined
-def subtract_product(system: System, run: ActiveSet, limits: Limits, x: Array) -> int:
-    """Write ``b - A x`` to r; returns how many x are not 0, in `columns`."""
-    columns, values, r = run.index_of[COLUMN], run.of[VALUE], run.residuals[RESIDUAL]
+def find_columns(run: ActiveSet, x: Array) -> int:
+    """List the x that are not 0, and their columns; returns how many."""
     count = 0
     for j in range(len(x)):
         if x[j] != 0:
-            columns[count] = j
-            values[count] = x[j]
+            run.index_of[COLUMN, count] = j
+            run.of[VALUE, count] = x[j]
             count += 1
+    return count
+
+
+@inlined
+def subtract_product(system: System, run: ActiveSet, limits: Limits, x: Array) -> int:
+    """Write ``b - A x`` to r; returns how many x are not 0."""
+    columns, values, r = run.index_of[COLUMN], run.of[VALUE], run.residuals[RESIDUAL]
+    count = find_columns(run, x)
     copy(r, system.b)
     subtract_fitted(system, limits, columns, values, count, r)
     return count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .._device.compiled import inlined
+from .._device.compiled import inlined, merged
 from ..reference._scaling import Array
 from .numba_sums import (
     Integers,
@@ -103,7 +103,7 @@ def hidden_by_rounding(system: System, run: ActiveSet, limits: Limits) -> bool:
 # ---- the Gram matrix -----------------------------------------------------------------
 
 
-@inlined
+@merged
 def make_gram(system: System, order: Integers, G: Array) -> None:
     """``A^T A``."""
     for j in range(len(G)):

@@ -121,7 +121,7 @@ def power_of(magnitude: float) -> int:
     return -min(max(math.frexp(magnitude)[1], -1022), 1022)
 
 
-@inlined
+@merged
 def scale_matrix(batch: Batch, k: int, limits: Limits, system: System) -> None:
     """Write the scaled columns of matrix k and their squares."""
     root, root_weight = one_of(batch.column_root, k), one_of(batch.root_weight, k)
@@ -145,7 +145,7 @@ def scale_matrix(batch: Batch, k: int, limits: Limits, system: System) -> None:
             system.of[SQUARE, j] += a * a
 
 
-@inlined
+@merged
 def scale_system(batch: Batch, k: int, limits: Limits, system: System) -> bool:
     """Scale system k, whose matrix has been scaled; returns whether all is finite."""
     m, n = batch.A.shape[1:]
