@@ -35,7 +35,7 @@ from .numba_run import (
     make_all_x,
     size,
 )
-from .numba_sums import Integers, add_square, dot, multiply
+from .numba_sums import add_square, dot, multiply, two_dots
 from .numba_system import (
     DAMPING,
     IN_SUM,
@@ -47,6 +47,7 @@ from .numba_system import (
     UPPER,
     Limits,
     System,
+    points_inwards,
 )
 
 
@@ -62,16 +63,17 @@ def place(system: System, run: ActiveSet, j: int, value: float) -> None:
 
 
 @inlined
-def project(system: System, run: ActiveSet, j: int) -> float:
+def project(system: System, run: ActiveSet, j: int) -> tuple[float, float]:
     """Project column j onto the passive columns; U has the coefficients.
 
     PRODUCT contains the products with the passive columns. Returns the square norm of
-    the orthogonal part.
+    the orthogonal part, and w along it.
     """
     length, u, g = run.counts[LENGTH], run.at[U], run.at[PRODUCT]
     multiply(run.H, run.order, g, length, u)
-    square = system.of[SQUARE, j] + system.of[DAMPING, j] ** 2
-    return float(square - dot(u, g, length))
+    square, along = two_dots(u, g, run.at[PASSIVE_W], length)
+    square = system.of[SQUARE, j] + system.of[DAMPING, j] ** 2 - square
+    return square, run.of[W, j] - along
 
 
 @inlined
@@ -86,8 +88,7 @@ def append(
     length, u, H = run.counts[LENGTH], run.at[U], run.H
     if length == len(H):
         return False
-    square = project(system, run, j)
-    descent = run.of[W, j] - dot(u, run.at[PASSIVE_W], length)
+    square, descent = project(system, run, j)
     if not square > limits.resolved * system.of[NORM, j] ** 2:
         return False
     root = math.sqrt(square)
@@ -209,7 +210,7 @@ def make_sum(system: System, run: ActiveSet, limits: Limits) -> None:
     for j in range(n):
         slope[j] = sign * run.of[C, j] / row[j] if row[j] > 0 else 0.0
     for _ in range(n):
-        j = steepest(slope, run.order, n)
+        j = steepest(slope, n)
         slope[j] = -np.inf
         lower, upper = system.of[LOWER, j], system.of[UPPER, j]
         end, value = upper if sign > 0 else lower, run.of[REST, j] + missing / row[j]
@@ -234,7 +235,7 @@ def exchange(system: System, run: ActiveSet, limits: Limits, j: int) -> bool:
     length, x, u, variables = run.counts[LENGTH], run.at[X], run.at[U], run.variable
     lower, upper, penalty = system.of[LOWER], system.of[UPPER], system.of[PENALTY]
     find_products(system, run, j, 0, length)
-    square = project(system, run, j)
+    square, _ = project(system, run, j)
     if square > limits.resolved * system.of[NORM, j] ** 2:
         return False
     sign, total, terms = np.sign(run.of[W, j]), 0.0, abs(penalty[j])
@@ -268,38 +269,27 @@ def exchange(system: System, run: ActiveSet, limits: Limits, j: int) -> bool:
 
 
 @inlined
-def points_inwards(system: System, run: ActiveSet, j: int) -> bool:
-    """Whether the gradient points into the interval of a variable that rests."""
-    if run.of[W, j] > 0:
-        return bool(run.of[REST, j] < system.of[UPPER, j])
-    return bool(run.of[REST, j] > system.of[LOWER, j])
-
-
-@inlined
 def find_candidates(system: System, run: ActiveSet, steep: float) -> int:
     """List the variables that may enter, and their slopes; returns how many."""
-    norms, w, count = system.of[NORM], run.of[W], 0
+    norms, lower, upper = system.of[NORM], system.of[LOWER], system.of[UPPER]
+    w, rest, count = run.of[W], run.of[REST], 0
     for j in range(len(w)):
-        if (
-            abs(w[j]) > steep * norms[j]
-            and not run.index_of[IS_PASSIVE, j]
-            and norms[j] > 0
-            and points_inwards(system, run, j)
-        ):
-            run.of[SLOPE, j] = abs(w[j]) / norms[j]
-            run.index_of[CANDIDATE, count] = j
-            count += 1
+        run.of[SLOPE, count] = abs(w[j]) / norms[j]
+        run.index_of[CANDIDATE, count] = j
+        may_enter = points_inwards(w[j], rest[j], lower[j], upper[j])
+        may_enter &= (abs(w[j]) > steep * norms[j]) & (norms[j] > 0)
+        count += may_enter & (run.index_of[IS_PASSIVE, j] == 0)
     return count
 
 
 @inlined
-def steepest(slope: Array, candidates: Integers, count: int) -> int:
-    """The candidate with the largest slope, the first one of several."""
-    found = candidates[0]
+def steepest(slope: Array, count: int) -> int:
+    """The position of the largest slope, the first one of several."""
+    found, largest = 0, slope[0]
     for k in range(1, count):
-        if slope[candidates[k]] > slope[found]:
-            found = candidates[k]
-    return int(found)
+        if slope[k] > largest:
+            found, largest = k, slope[k]
+    return found
 
 
 @inlined
@@ -336,8 +326,8 @@ def enter(
     steep = cancelling * (1.0 if fresh else limits.slack)
     count = find_candidates(system, run, steep)
     while entered < most and count > 0:
-        j = steepest(slope, candidates, count)
-        steepness, slope[j] = slope[j], 0.0
+        found = steepest(slope, count)
+        j, steepness, slope[found] = candidates[found], slope[found], 0.0
         if not steepness > steep:
             break
         if limits.has_penalty and entered == 0 and exchange(system, run, limits, j):

@@ -47,6 +47,7 @@ from .numba_system import (
     UPPER,
     Limits,
     System,
+    points_inwards,
     rounded,
 )
 
@@ -123,8 +124,8 @@ def certify(system: System, run: ActiveSet, limits: Limits) -> None:
     w, steepest, gap, room = run.of[WITNESS_W], 0.0, 0.0, 0.0
     for j in range(len(w)):
         x, lower, upper = run.of[ALL_X, j], system.of[LOWER, j], system.of[UPPER, j]
-        if x < upper if w[j] > 0 else x > lower:
-            steepest = max(steepest, ratio(abs(w[j]), system.of[NORM, j]))
+        violation = abs(w[j]) if points_inwards(w[j], x, lower, upper) else 0.0
+        steepest = max(steepest, ratio(violation, system.of[NORM, j]))
         gap += from_bound(x, lower, upper) * w[j]
         p = system.of[PENALTY, j]
         if p != 0:

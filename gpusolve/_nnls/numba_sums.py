@@ -36,6 +36,16 @@ def dot(a: Array, b: Array, length: int) -> float:
 
 
 @reordered
+def two_dots(a: Array, b: Array, c: Array, length: int) -> tuple[float, float]:
+    """``a b`` and ``a c``."""
+    first, second = 0.0, 0.0
+    for i in range(length):
+        first += a[i] * b[i]
+        second += a[i] * c[i]
+    return first, second
+
+
+@reordered
 def dot_of_magnitudes(a: Array, b: Array) -> float:
     """``sum |a b|``."""
     total = 0.0

@@ -209,6 +209,12 @@ def rounded(system: System, limits: Limits, j: int, x: float) -> float:
 
 
 @inlined
+def points_inwards(w: float, x: float, lower: float, upper: float) -> bool:
+    """Whether x may move in the direction of w; without branches."""
+    return bool((w > 0) & (x < upper) | (w <= 0) & (x > lower))
+
+
+@inlined
 def first_rest(system: System, j: int) -> float:
     """The feasible value next to 0; of a column of zeros, the one that costs least."""
     lower, upper, value = system.of[LOWER, j], system.of[UPPER, j], 0.0
