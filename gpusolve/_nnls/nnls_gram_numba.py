@@ -245,10 +245,9 @@ def active_set(
     order, counts = integers[:n], integers[n:][:5]
     for j in range(n):
         order[j] = j
-    return ActiveSet(
-        *(H, G, has_gram, at, of, variable, index_of, residuals, space[:6], counts),
-        order,
-    )
+    numbers = space[:6]
+    arrays = at, of, variable, index_of, residuals, numbers, counts, order
+    return ActiveSet(H, G, has_gram, *arrays)
 
 
 def solver(sources: int) -> Callable[..., None]:
@@ -265,7 +264,7 @@ def solver(sources: int) -> Callable[..., None]:
         results: Results,
     ) -> None:
         """Scale and solve one system after another; writes `results`."""
-        _ = sources
+        _ = sources  # in the closure, so that Numba notices when it changes
         m, n = batch.A.shape[1:]
         rows = m + limits.has_sum
         system = system_in(space, integers, rows, n)
@@ -325,8 +324,7 @@ def nnls_gram(problem: Problem, part: Part) -> tuple[Solution, Mask]:
     with np.errstate(all="ignore"):
         root = batched(np.sqrt(part.l2), n)
         weights = None if part.weights is None else np.sqrt(part.weights)
-    weighted_alike = weights is None or weights.ndim == 1
-    shares = part.A.ndim == 2 and weighted_alike
+    shares = part.A.ndim == 2 and (weights is None or weights.ndim == 1)
     column_root = root.max(axis=0, keepdims=True) if shares else root
     batch = Batch(
         A=batched(part.A, *part.A.shape[-2:]),

@@ -85,13 +85,6 @@ class Part(NamedTuple):
             ]
         )
 
-    def weighted(self) -> Part:
-        """The systems with weights of 1 and the same solutions."""
-        if self.weights is None:
-            return self
-        root = np.sqrt(self.weights)
-        return self._replace(A=self.A * root[..., None], b=self.b * root, weights=None)
-
     def is_finite(self) -> NDArray[np.bool_]:
         """Mask of the systems without NaN, infinity and negative weights."""
         finite: NDArray[np.bool_] = np.isfinite(self.b).all(axis=-1)
