@@ -84,16 +84,43 @@ def test_less_precise_dtypes(dtype: Any, rng: np.random.Generator) -> None:
 def test_bits_do_not_depend_on_the_batch(
     shape: tuple[int, int], options: dict[str, float], rng: np.random.Generator
 ) -> None:
-    """A shared wide matrix has all rows of G computed for many systems only."""
+    """Nor on whether a matrix with few columns is shared; see `COLUMNS_PER_SYSTEM`."""
     A, b = rng.random(shape), rng.random((SYSTEMS, shape[0]))
     batch = gpusolve.nnls(A, b, **options)
+    part = gpusolve.nnls(A, b[::-1], **options)
     own = gpusolve.nnls(np.stack([A] * SYSTEMS), b, **options)
+    few = shape[1] <= nnls_gram_numba.COLUMNS_PER_SYSTEM
     for k in range(SYSTEMS):
         alone = gpusolve.nnls(A, b[k], **options)
         for name in ("x", "rnorm", "dual", "kkt", "nit"):
-            expected = getattr(alone, name)
-            np.testing.assert_array_equal(getattr(batch, name)[k], expected)
-            np.testing.assert_array_equal(getattr(own, name)[k], expected)
+            bits, shared = getattr(own, name)[k], getattr(batch, name)[k]
+            np.testing.assert_array_equal(bits, getattr(alone, name))
+            np.testing.assert_array_equal(shared, getattr(part, name)[-1 - k])
+            if few:
+                np.testing.assert_array_equal(bits, shared)
+
+
+@pytest.mark.parametrize("shape", [(80, 60), (12, 200), (9, 5)])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("columns_per_system", [0, np.inf])
+def test_gradients_from_the_matrix_and_from_its_gram_matrix(
+    shape: tuple[int, int],
+    name: str,
+    columns_per_system: float,
+    rng: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both ways take the steps of the specification, for any number of columns."""
+    A, b = rng.standard_normal(shape), rng.standard_normal((SYSTEMS, shape[0]))
+    options = options_of(rng, shape[1], shape[0])[name]
+    given = {"bounds": (0.0, np.inf), "method": "gram", **options}
+    monkeypatch.setattr(nnls_gram_numba, "COLUMNS_PER_SYSTEM", columns_per_system)
+    found = gpusolve.lsq_linear(A, b, **given)
+    expected = reference.nnls_gram(A, b, **options)
+    for count in ("nit", "n_updates", "n_downdates", "status"):
+        np.testing.assert_array_equal(getattr(found, count), getattr(expected, count))
+    scale = 1e4 * EPS * max(1, abs(expected.x).max())
+    np.testing.assert_allclose(found.x, expected.x, atol=scale)
 
 
 def test_arrays_that_cannot_be_written(rng: np.random.Generator) -> None:

@@ -134,6 +134,7 @@ def gram_method() -> Solve:
 
 def of_finite(solve: Solve, problem: Problem, part: Part) -> tuple[Solution, Mask]:
     """Solve the systems without NaN and infinity; the others get NaN."""
+    part = part.weighted()
     finite = part.is_finite()
     if finite.all():
         return solve(problem, part)
@@ -191,7 +192,7 @@ def starting_points(system: ScaledSystem, given: Array | None) -> Array:
 
 def repair(problem: Problem, part: Part, solution: Solution, at: Indices) -> None:
     """Solve systems again by QR, starting at their solutions, which are at `at`."""
-    system = part.scaled(problem.dtype)
+    system = part.weighted().scaled(problem.dtype)
     again = nnls_householder(
         system,
         starting_points(system, solution.x[at]),

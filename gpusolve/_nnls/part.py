@@ -41,10 +41,7 @@ def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Arr
 
 
 class Part(NamedTuple):
-    """The arrays of a chunk; those that all systems share have no batch axis.
-
-    The rows of A and b have been multiplied by the square roots of their weights.
-    """
+    """The arrays of a chunk; those that all systems share have no batch axis."""
 
     A: Array
     b: Array
@@ -53,6 +50,7 @@ class Part(NamedTuple):
     l1: Array
     l2: Array
     sum_to: Array | None
+    weights: Array | None
     start: Array | None
 
     @classmethod
@@ -65,18 +63,16 @@ class Part(NamedTuple):
                 return array
             return gather(array, core, problem.batch, chunk)
 
-        A = gather(problem.A, 2, problem.batch, chunk)
         b = gather(problem.b, 1, problem.batch, chunk)
-        if problem.weights is not None:
-            A, b = weighted(A, b, part(problem.weights, 1))
         return cls(
-            A=A,
+            A=gather(problem.A, 2, problem.batch, chunk),
             b=np.broadcast_to(b, (chunk.stop - chunk.start, problem.shape[0])),
             lower=part(problem.lower, 1),
             upper=part(problem.upper, 1),
             l1=part(problem.l1, 1),
             l2=part(problem.l2, 1),
             sum_to=part(problem.sum_to, 0),
+            weights=part(problem.weights, 1),
             start=part(problem.start, 1),
         )
 
@@ -89,13 +85,23 @@ class Part(NamedTuple):
             ]
         )
 
+    def weighted(self) -> Part:
+        """The systems whose rows have been multiplied by the roots of the weights."""
+        if self.weights is None:
+            return self
+        A, b = weighted(self.A, self.b, self.weights)
+        return self._replace(A=A, b=b, weights=None)
+
     @property
     def has_ridge(self) -> bool:
         """Whether there may be an l2 penalty; it does not depend on other systems."""
         return self.l2.ndim > 0 or bool(self.l2 > 0)
 
     def is_finite(self) -> NDArray[np.bool_]:
-        """Mask of the systems without NaN and infinity; bounds may be infinite."""
+        """Mask of the systems without NaN and infinity; bounds may be infinite.
+
+        There must be no weights: they decide which rows count.
+        """
         finite: NDArray[np.bool_] = np.isfinite(self.b).all(axis=-1)
         finite &= np.isfinite(self.A).all(axis=(-2, -1))
         for bound in (self.lower, self.upper):
@@ -107,7 +113,10 @@ class Part(NamedTuple):
         return finite
 
     def scaled(self, dtype: np.dtype[Any]) -> ScaledSystem:
-        """The scaled systems, for solutions in `dtype`; all entries must be finite."""
+        """The scaled systems, for solutions in `dtype`.
+
+        All entries must be finite, and there must be no weights.
+        """
         system = scale(
             self.A,
             self.b,
@@ -120,5 +129,5 @@ class Part(NamedTuple):
         return system._replace(has_ridge=self.has_ridge)
 
 
-CORE_AXES = (2, 1, 1, 1, 1, 1, 0, 1)
+CORE_AXES = (2, 1, 1, 1, 1, 1, 0, 1, 1)
 """The number of axes of each array of `Part` that belong to one system."""
