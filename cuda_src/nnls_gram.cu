@@ -67,8 +67,8 @@ struct AddTwo {
     static __device__ __forceinline__ Two identity() { return {0, 0}; }
     __device__ __forceinline__ Two operator()(Two x, Two y) const { return {x.a + y.a, x.b + y.b}; }
 };
-__device__ __forceinline__ Two shuffle_xor(Two x, int distance) {
-    return {shuffle_xor(x.a, distance), shuffle_xor(x.b, distance)};
+__device__ __forceinline__ Two shuffle_xor(Two x, int distance, unsigned mask = whole_warp) {
+    return {shuffle_xor(x.a, distance, mask), shuffle_xor(x.b, distance, mask)};
 }
 
 /// Whether a value is neither infinite nor NaN.
@@ -98,77 +98,78 @@ struct GramResults {
     }
 };
 
-/// The arrays of a team, which are in shared memory: they are the same for all its members. Some
-/// vectors share memory; they are never in use at the same time.
+/// The arrays of a team. Those in memory are the same for all its members. Some vectors share
+/// memory; they are never in use at the same time.
 template <class Team>
 struct GramArrays {
-    using Reals = Vector<double, Team>;
+    using Reals = typename Team::Reals;
 
     GramMatrix<Team> matrix;
     PassiveInverseArrays<Team> inverse;
-    Reals c;             // n: A^T (b - A rest) - penalty, corrected
-    Reals w, along;      // n: the negative gradient; H row
-    Reals slope, all_x;  // n: w / norm of variables that may enter; x by variable
-    Reals row;           // the same: the passive entries of the row of a fixed sum
-    Reals residual;      // rows: b - A x
-    Reals witness;       // rows
-    Reals x, passive_w;  // capacity: of the passive variables, by position
-    Reals d, g;          // capacity: the step to the solution; part of a column of G
-    Reals u, change;     // capacity: coefficients of a projection; the correction of x
-    Reals end;           // the same: the bounds that the step reaches
-    Reals norm;          // n: norms of the columns with the l2 penalty
+    Vector<double> residual;  // rows: b - A x
+    Vector<double> witness;   // rows
+    Reals c;                  // n: A^T (b - A rest) - penalty, corrected
+    Reals w, along;           // n: the negative gradient; H row
+    Reals slope, all_x;       // n: w / norm of variables that may enter; x by variable
+    Reals row;                // the same: the passive entries of the row of a fixed sum
+    Reals x, passive_w;       // capacity: of the passive variables, by position
+    Reals d, g;               // capacity: the step to the solution; part of a column of G
+    Reals u, change;          // capacity: coefficients of a projection; the correction of x
+    Reals end;                // the same: the bounds that the step reaches
+    Reals norm;               // n: norms of the columns with the l2 penalty
     // With an l2 penalty:
-    Reals damping;  // n: its root in the scaled variables
+    Vector<double> damping;  // n: its root in the scaled variables
     // With bounds:
-    Reals lower, upper;  // n
-    Reals rest;          // n: the values of variables that are not passive, and 0
-    Reals penalties;     // n: l1 in the scaled variables
+    Vector<double> lower, upper;  // n
+    Vector<double> rest;          // n: the values of variables that are not passive, and 0
+    Vector<double> penalties;     // n: l1 in the scaled variables
     // With a fixed sum:
-    Reals sum_row;  // n: its row of the matrix
-    Reals total;    // 1: its entry of b
+    Vector<double> sum_row;  // n: its row of the matrix
+    Vector<double> total;    // 1: its entry of b
 
     /// Allocate the vectors; their bytes are computed by the host.
-    __device__ void place(TeamMemory<Team>& memory, const GramOptions& options) {
+    __device__ void place(TeamMemory& memory, const GramOptions& options) {
         const int n = options.n, rows = options.rows(), capacity = options.capacity();
-        c = memory.template take<double>(n);
-        w = along = memory.template take<double>(n);
-        slope = all_x = row = memory.template take<double>(n);
-        residual = memory.template take<double>(rows);
-        witness = memory.template take<double>(rows);
-        x = memory.template take<double>(capacity);
-        passive_w = memory.template take<double>(capacity);
-        d = g = memory.template take<double>(capacity);
-        u = change = end = memory.template take<double>(capacity);
-        inverse.variables = memory.template take<int>(capacity);
-        if (options.has_ridge()) {
-            norm = memory.template take<double>(n);
-            damping = memory.template take<double>(n);
-        }
+        memory.take(residual, rows);
+        memory.take(witness, rows);
+        memory.take(c, n);
+        memory.take(w, n);
+        memory.take(slope, n);
+        memory.take(x, capacity);
+        memory.take(passive_w, capacity);
+        memory.take(d, capacity);
+        memory.take(u, capacity);
+        inverse.place(memory, capacity);
+        if (has_norms(options)) memory.take(norm, n);
+        if (options.has_ridge()) memory.take(damping, n);
         if (options.has_bounds()) {
-            lower = memory.template take<double>(n);
-            upper = memory.template take<double>(n);
-            rest = memory.template take<double>(n);
-            penalties = memory.template take<double>(n);
+            memory.take(lower, n);
+            memory.take(upper, n);
+            memory.take(rest, n);
+            memory.take(penalties, n);
         }
         if (options.has_sum()) {
-            sum_row = memory.template take<double>(n);
-            total = memory.template take<double>(1);
+            memory.take(sum_row, n);
+            memory.take(total, 1);
         }
+        along = w;
+        all_x = row = slope;
+        g = d;
+        change = end = u;
     }
 
-    /// Refer to the norms of the matrix, unless the team has its own.
-    __device__ void refer_to_norms(const GramOptions& options) {
-        if (!options.has_ridge()) norm = matrix.norm;
+    /// Whether the norms are not those of the matrix.
+    static __device__ bool has_norms(const GramOptions& options) {
+        return options.has_ridge() || Team::is_small;
     }
 };
 
 /// out[q] = column_q . vector, for `count` columns: those of `variables`, or the first ones if it
 /// is null. One thread stores an element. Ends without a barrier.
 template <class Team>
-__device__ __noinline__ void multiply_columns(Vector<double, Team> columns, long long leading,
-                                              int m, Vector<int, Team> variables, int count,
-                                              Vector<double, Team> vector,
-                                              Vector<double, Team> out) {
+__device__ __noinline__ void multiply_columns(Vector<double> columns, long long leading, int m,
+                                              Vector<int> variables, int count,
+                                              Vector<double> vector, Vector<double> out) {
 #pragma unroll 1
     for (int q = Team::group(); q < count; q += Team::groups()) {
         const int j = variables.first == nullptr ? q : variables[q];
@@ -180,46 +181,112 @@ __device__ __noinline__ void multiply_columns(Vector<double, Team> columns, long
         if (Team::lane() == 0) out[q] = sum;
     }
 }
-
-/// sum_p rows[variables[p] * step] y[p].
 template <class Team>
-__device__ __noinline__ double combine(Vector<double, Team> rows, long long step,
-                                       Vector<int, Team> variables, int length,
-                                       Vector<double, Team> y) {
-    double sum = 0;
-    for (int p = 0; p < length; ++p) sum += rows[variables[p] * step] * y[p];
-    return sum;
+__device__ void multiply_columns(const GramMatrix<Team>& matrix, int m, int,
+                                 const Chosen<Team>& chosen, Vector<double> vector,
+                                 Vector<double> out) {
+    multiply_columns<Team>(matrix.entries, matrix.leading, m, chosen.list, chosen.count, vector,
+                           out);
 }
 
-/// `start` minus the same, in twice the working precision. The variables are the first ones if
-/// `variables` is null.
-template <class Team>
-__device__ __noinline__ double subtract_accurately(double start, Vector<double, Team> rows,
-                                                   long long step, Vector<int, Team> variables,
-                                                   int length, Vector<double, Team> y) {
-    Twofold<double> sum{start, 0};
-    for (int p = 0; p < length; ++p) {
-        if (y[p] == 0) continue;
-        const int j = variables.first == nullptr ? p : variables[p];
-        sum = AddTwofold<double>()(sum, two_product(rows[j * step], -y[p]));
+/// The same for lanes, and all columns. A lane adds the products of its rows; then lanes exchange
+/// halves of their sums until each lane has that of its column.
+template <int width>
+__device__ void multiply_columns(const GramMatrix<LaneTeam<width>>& matrix, int m, int n,
+                                 const Chosen<LaneTeam<width>>&, Vector<double> vector,
+                                 LaneVector<double, LaneTeam<width>>& out) {
+    constexpr int count = width < 8 ? width : 8;
+    const int rank = LaneTeam<width>::rank();
+    const unsigned mask = LaneTeam<width>::mask();
+#pragma unroll 1
+    for (int first = 0; first < n; first += count) {
+        double part[count];
+#pragma unroll
+        for (int q = 0; q < count; ++q) part[q] = 0;
+#pragma unroll 1
+        for (int i = rank; i < m; i += width) {
+            const double value = vector[i];
+#pragma unroll
+            for (int q = 0; q < count; ++q)
+                if (first + q < n) part[q] += matrix(i, first + q) * value;
+        }
+#pragma unroll
+        for (int half = count / 2; half > 0; half /= 2) {
+            const bool is_upper = rank & half;
+#pragma unroll
+            for (int q = 0; q < half; ++q) {
+                const double sent = is_upper ? part[q] : part[q + half];
+                const double kept = is_upper ? part[q + half] : part[q];
+                part[q] = kept + shuffle_xor(sent, half, mask);
+            }
+        }
+#pragma unroll
+        for (int distance = count; distance < width; distance *= 2)
+            part[0] += shuffle_xor(part[0], distance, mask);
+        if (rank / count == first / count) out.own = part[0];
     }
-    return sum.high + sum.low;
+}
+
+/// A sum of products in working precision; a number minus such a sum, in twice of it.
+struct PlainSum {
+    double value;
+    __device__ __forceinline__ void take(double a, double x) { value += a * x; }
+    __device__ __forceinline__ double rounded() const { return value; }
+};
+struct AccurateDifference {
+    Twofold<double> value;
+    __device__ __forceinline__ void take(double a, double x) {
+        value = AddTwofold<double>()(value, two_product(a, -x));
+    }
+    __device__ __forceinline__ double rounded() const { return value.high + value.low; }
+};
+
+/// use(i, result) for i < count, by the thread that has element i. The result takes the products
+/// of rows(i, j) and y[p] to start(i), for the chosen variables j at positions p. `unrolled`
+/// elements at once.
+template <class Sum, class Team, int unrolled, class Reals, class Start, class Use>
+__device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen<Team>& chosen,
+                                        const Reals& y, Start start, Use use) {
+    const int size = Team::size();
+#pragma unroll 1
+    for (int first = Team::rank(); first - Team::rank() < count; first += unrolled * size) {
+        Sum sum[unrolled];
+#pragma unroll
+        for (int q = 0; q < unrolled; ++q)
+            sum[q] = {first + q * size < count ? start(first + q * size) : 0};
+        chosen.by_all([&](int p, int j) {
+            const double value = y.of(p);
+            if (value == 0) return;
+#pragma unroll
+            for (int q = 0; q < unrolled; ++q)
+                if (first + q * size < count) sum[q].take(rows(first + q * size, j), value);
+        });
+#pragma unroll
+        for (int q = 0; q < unrolled; ++q)
+            if (first + q * size < count) use(first + q * size, sum[q].rounded());
+    }
 }
 
 /// out[i] -= factor * in[i]. A thread computes the elements of its rank.
 template <class Team>
-__device__ __noinline__ void subtract_multiple(Vector<double, Team> out, int count, double factor,
-                                               Vector<double, Team> in) {
+__device__ __noinline__ void subtract_multiple(Vector<double> out, int count, double factor,
+                                               Vector<double> in) {
+    for_each<Team>(count, [&](int i) { out[i] -= factor * in[i]; });
+}
+
+template <class Team, class In>
+__device__ __forceinline__ void subtract_multiple(LaneVector<double, Team>& out, int count,
+                                                  double factor, In in) {
     for_each<Team>(count, [&](int i) { out[i] -= factor * in[i]; });
 }
 
 template <class T, class Team>
 struct GramSystem {
-    using Reals = Vector<double, Team>;
+    using Reals = typename Team::Reals;
 
     Team& team;
     const GramOptions& options;
-    const GramArrays<Team>& at;
+    GramArrays<Team>& at;
     PassiveInverse<Team> inverse;
     const T* unscaled_b;
     long long b_stride;
@@ -249,6 +316,19 @@ struct GramSystem {
         return options.has_bounds() ? at.upper[j] : Floating<double>::infinity();
     }
     __device__ double rest(int j) const { return options.has_bounds() ? at.rest[j] : 0; }
+
+    /// The same of a variable that all threads ask for.
+    __device__ double ridge_of(int j) const {
+        if (!options.has_ridge()) return 0;
+        const double damping = at.damping.of(j);
+        return damping * damping;
+    }
+    __device__ double lower_of(int j) const { return options.has_bounds() ? at.lower.of(j) : 0; }
+    __device__ double upper_of(int j) const {
+        return options.has_bounds() ? at.upper.of(j) : Floating<double>::infinity();
+    }
+    __device__ double rest_of(int j) const { return options.has_bounds() ? at.rest.of(j) : 0; }
+
     /// Whether a value of the passive variable at position p is between its bounds.
     __device__ bool is_inside(double value, int p) const {
         if (!options.has_bounds()) return value > 0;
@@ -257,31 +337,24 @@ struct GramSystem {
 
     /// Whether row i of a residual is not that of a fixed sum.
     __device__ bool is_data(int i) const { return !(options.has_sum() && i == options.m); }
-    __device__ Reals gram(int j) const {
+    __device__ Vector<double> gram(int j) const {
         return at.matrix.G.from(static_cast<long long>(options.n) * j);
     }
-    __device__ int variable(int p) const { return at.inverse.variables[p]; }
+    __device__ int variable(int p) const { return inverse.variable(p); }
 
     /// The gradient along variable j for a residual, from the product of column and residual.
-    __device__ double gradient(double product, int j, Reals residual) const {
+    __device__ double gradient(double product, int j, Vector<double> residual) const {
         if (options.has_ridge()) product += at.damping[j] * residual[options.height() + j];
         return product - penalty(j);
     }
 
-    /// out = A^T residual. Ends without a barrier.
-    __device__ void multiply_columns(Reals residual, Reals out) const {
-        ::multiply_columns<Team>(at.matrix.columns, at.matrix.leading, options.height(), {nullptr},
-                                 options.n, residual, out);
-    }
-    __device__ void multiply_passive_columns(Reals residual, Reals out) const {
-        ::multiply_columns<Team>(at.matrix.columns, at.matrix.leading, options.height(),
-                                 at.inverse.variables, inverse.length, residual, out);
+    /// out = A^T residual, at least for the chosen columns. Ends without a barrier.
+    __device__ void multiply_columns(const Chosen<Team>& chosen, Vector<double> residual,
+                                     Reals& out) const {
+        ::multiply_columns(at.matrix, options.height(), options.n, chosen, residual, out);
     }
 
-    /// sum_p rows[variable(p) * step] y[p].
-    __device__ double combine(Reals rows, long long step, Reals y) const {
-        return ::combine<Team>(rows, step, at.inverse.variables, inverse.length, y);
-    }
+    __device__ MatrixView gram_view() const { return {at.matrix.G, 1, options.n}; }
 
     /// Whether this thread has element i of vectors.
     static __device__ bool owns(int i) { return i % Team::size() == Team::rank(); }
@@ -292,6 +365,13 @@ struct GramSystem {
         double result = 0;
 #pragma unroll 1
         for (int i = Team::rank(); i < count; i += Team::size()) result += term(i);
+        return team.reduce(result, Called<Add<double>>());
+    }
+
+    template <class Term>
+    __device__ double sum_of_passive(Term term) {
+        double result = 0;
+        inverse.for_each([&](int p) { result += term(p); });
         return team.reduce(result, Called<Add<double>>());
     }
 
@@ -318,14 +398,17 @@ struct GramSystem {
             if (!is_data(i)) at.residual[i] = 0;
             return value * value;
         }));
-        multiply_columns(at.witness, at.c);
+        multiply_columns(inverse.all(options.n), at.witness, at.c);
         team.sync();
         for_each<Team>(options.n, [&](int j) { at.c[j] = gradient(at.c[j], j, at.witness); });
         status = converged;
-        nit = n_updates = n_downdates = inverse.length = 0;
+        nit = n_updates = n_downdates = 0;
+        inverse.clear();
         if (options.has_bounds()) {
             for (int j = 0; j < options.n; ++j)
-                place(j, 0, first_rest(at.norm[j], penalty(j), at.lower[j], at.upper[j]));
+                place(
+                    j, 0,
+                    first_rest(at.norm.of(j), at.penalties.of(j), at.lower.of(j), at.upper.of(j)));
             magnitude += size();
         }
         return true;
@@ -334,10 +417,12 @@ struct GramSystem {
     /// Convert penalties and bounds to the scaled variables; all variables rest at 0. Ends with a
     /// barrier if there are any.
     __device__ void scale_variables(const Variables& variables) {
+        if (at.has_norms(options))
+            for_each<Team>(options.n, [&](int j) { at.norm[j] = at.matrix.norm[j]; });
         if (options.has_ridge())
             for_each<Team>(options.n, [&](int j) {
                 const double damping = variables.root_l2(j) * at.matrix.column_scale[j];
-                const double norm = at.matrix.norm[j];
+                const double norm = at.norm[j];
                 at.damping[j] = damping;
                 at.norm[j] = square_root(norm * norm + damping * damping);
             });
@@ -349,9 +434,7 @@ struct GramSystem {
                 at.penalties[j] = scaled_l1(variables.l1(j), j);
             });
         if (options.has_sum()) {
-            for_each<Team>(options.n, [&](int j) {
-                at.sum_row[j] = at.matrix.columns[at.matrix.leading * j + options.m];
-            });
+            for_each<Team>(options.n, [&](int j) { at.sum_row[j] = at.matrix(options.m, j); });
             if (Team::rank() == 0)
                 at.total[0] =
                     variables.sum() * b_scale * (at.sum_row[0] / at.matrix.column_scale[0]);
@@ -370,19 +453,19 @@ struct GramSystem {
 
     /// Remove all variables; they rest at the bounds next to them. Ends without a barrier.
     __device__ void clear() {
-        for (int p = 0; options.has_bounds() && p < inverse.length; ++p) {
-            const int j = variable(p);
-            place(j, 0, nearest_bound(at.x[p], at.lower[j], at.upper[j]));
-        }
-        inverse.length = 0;
+        if (options.has_bounds())
+            inverse.passive().by_all([&](int p, int j) {
+                place(j, 0, nearest_bound(at.x.of(p), at.lower.of(j), at.upper.of(j)));
+            });
+        inverse.clear();
     }
 
     /// w = c - G x, from the rows of G of the passive variables. What the l2 penalty adds to
     /// passive variables is subtracted when they are gathered, by `enter`. Ends without a barrier.
     __device__ void make_gradient() {
-        for_each<Team>(options.n, [&](int j) {
-            at.w[j] = at.c[j] - combine(at.matrix.G.from(j), options.n, at.x);
-        });
+        combine<PlainSum, Team, 1>(
+            gram_view(), options.n, inverse.passive(), at.x, [](int) { return 0.0; },
+            [&](int j, double sum) { at.w[j] = at.c[j] - sum; });
     }
 
     /// Append a variable of value x_j, if it is independent of the others and moves inwards.
@@ -390,25 +473,24 @@ struct GramSystem {
     /// Column j is projected onto the passive columns; `u` has the coefficients. `least` limits the
     /// decrease of the objective along its orthogonal part. Ends without a barrier.
     __device__ bool append(int j, double x_j, double least) {
-        const int last = inverse.length;
-        if (last == options.capacity()) return false;
-        const double before = rest(j);
-        for_each<Team>(last, [&](int p) { at.g[p] = gram(j)[variable(p)]; });
+        if (inverse.length == options.capacity()) return false;
+        const double before = rest_of(j), w = at.w.of(j), norm = at.norm.of(j);
+        inverse.for_each([&](int p) { at.g[p] = gram(j)[variable(p)]; });
         team.sync();
         inverse.multiply(at.g, at.u);
         Two along = AddTwo::identity();
-        for_each<Team>(last, [&](int p) {
+        inverse.for_each([&](int p) {
             along = AddTwo()(along, {at.u[p] * at.g[p], at.u[p] * at.passive_w[p]});
         });
         along = team.reduce(along, Called<AddTwo>());
-        const double square = gram(j)[j] + ridge(j) - along.a, w = at.w[j], descent = w - along.b;
-        if (!(square > resolved_part * at.norm[j] * at.norm[j])) return false;
+        const double square = gram(j)[j] + ridge_of(j) - along.a, descent = w - along.b;
+        if (!(square > resolved_part * norm * norm)) return false;
         if (!((w < 0 ? -descent : descent) > least * square_root(square))) return false;
-        inverse.append(j, at.u, square);
+        const int p = inverse.append(j, at.u, square);
         place(j, before, 0);
-        if (Team::rank() == 0) {
-            at.x[last] = x_j;
-            at.passive_w[last] = w;
+        if (owns(p)) {
+            at.x[p] = x_j;
+            at.passive_w[p] = w;
         }
         ++n_updates;
         return true;
@@ -417,8 +499,7 @@ struct GramSystem {
     /// sum_k |a_k x_k|.
     __device__ double size() {
         double result = 0;
-        for_each<Team>(inverse.length,
-                       [&](int p) { result += at.norm[variable(p)] * fabs(at.x[p]); });
+        inverse.for_each([&](int p) { result += at.norm[variable(p)] * fabs(at.x[p]); });
         if (options.has_bounds())
             for_each<Team>(options.n, [&](int j) { result += at.norm[j] * fabs(at.rest[j]); });
         return team.reduce(result, Called<Add<double>>());
@@ -442,34 +523,25 @@ struct GramSystem {
             });
             const int j = team.reduce(steepest, Called<ArgMax<double>>()).index;
             if (j < 0) return -1;
-            const double before = at.rest[j], end = up ? at.upper[j] : at.lower[j];
-            const double value = before + missing / at.sum_row[j];
-            const bool fits =
-                at.lower[j] < at.upper[j] && fabs(end - before) >= fabs(value - before);
+            const double before = at.rest.of(j), coefficient = at.sum_row.of(j);
+            const double lower = at.lower.of(j), upper = at.upper.of(j), end = up ? upper : lower;
+            const double value = before + missing / coefficient;
+            const bool fits = lower < upper && fabs(end - before) >= fabs(value - before);
             team.sync();
             place(j, before, fits ? value : end);
             if (fits) return j;
-            missing -= at.sum_row[j] * (end - before);
+            missing -= coefficient * (end - before);
             if (owns(j)) at.slope[j] = Floating<double>::nan();
         }
     }
 
-    /// Where the guess, which is not scaled, has variable j: within its bounds.
+    /// Where the guess, which is not scaled, has variable j, within its bounds; NaN if it may stay
+    /// where it rests. With a fixed sum, only variables between their bounds enter.
     __device__ double guessed(const T* guess, int j) const {
-        return clipped(to_scaled(guess[j], j), lower(j), upper(j));
-    }
-
-    /// The first variable from j that is elsewhere in the guess than where it rests; -1 if there is
-    /// none. With a fixed sum, it must be between its bounds, and not be the first passive one.
-    __device__ int next_guessed(const T* guess, int j) const {
-        for (; j < options.n; ++j) {
-            const double value = guessed(guess, j);
-            if (!is_finite(to_scaled(guess[j], j)) || value == rest(j)) continue;
-            if (!options.has_sum()) return j;
-            const bool is_first = inverse.length > 0 && j == variable(0);
-            if (value > lower(j) && value < upper(j) && !is_first) return j;
-        }
-        return -1;
+        const double given = to_scaled(guess[j], j), value = clipped(given, lower(j), upper(j));
+        const bool moves = is_finite(given) && value != rest(j);
+        const bool is_between = value > lower(j) && value < upper(j);
+        return moves && (is_between || !options.has_sum()) ? value : Floating<double>::nan();
     }
 
     /// The gradient along a variable that is not passive, positive if it points into its interval.
@@ -486,47 +558,48 @@ struct GramSystem {
     /// the guess reaches. With a fixed sum, variables enter where they rest. If `first` is not
     /// negative, this variable enters instead.
     __device__ bool enter(int most, bool fresh, const T* guess, int first) {
-        for_each<Team>(options.n,
-                       [&](int j) { at.slope[j] = at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0; });
+        const bool by_slope = guess == nullptr && first < 0;
+        for_each<Team>(options.n, [&](int j) {
+            const double slope = at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0;
+            at.slope[j] = guess != nullptr ? guessed(guess, j) : slope;
+        });
         team.sync();
-        for_each<Team>(inverse.length, [&](int p) {
+        inverse.for_each([&](int p) {
             const int j = variable(p);
             at.passive_w[p] = fresh ? at.w[j] : at.w[j] - ridge(j) * at.x[p];
-            at.slope[j] = 0;
+            at.slope[j] = guess != nullptr ? Floating<double>::nan() : 0;
         });
         const double cancelling = options.tol * (magnitude + size());
         double steep = fresh ? cancelling : slack * cancelling;
         int entered = 0;
-        const bool by_slope = guess == nullptr && first < 0;
         for (int j = -1; !by_slope || entered < most;) {
-            Located<double> steepest = ArgMax<double>::identity();
-            for_each<Team>(by_slope ? options.n : 0, [&](int i) {
-                if (at.slope[i] > steep) steepest = ArgMax<double>()(steepest, {at.slope[i], i});
+            Located<double> next = ArgMax<double>::identity();
+            for_each<Team>(first < 0 ? options.n : 0, [&](int i) {
+                const double slope = at.slope[i];
+                const bool may_enter = by_slope ? slope > steep : i > j && slope == slope;
+                const double order = by_slope ? slope : -i;
+                if (may_enter) next = ArgMax<double>()(next, {order, i});
             });
-            steepest = team.reduce(steepest, Called<ArgMax<double>>());
-            if (by_slope)
-                j = steepest.index;
-            else if (guess != nullptr)
-                j = next_guessed(guess, j + 1);
-            else
-                j = j < 0 ? first : -1;
+            next = team.reduce(next, Called<ArgMax<double>>());
+            j = first < 0 ? next.index : (j < 0 ? first : -1);
             if (j < 0) break;
-            double x_j = rest(j);
+            double x_j = rest_of(j);
             if (guess != nullptr && !options.has_sum()) {
                 const double before = x_j;
-                x_j = guessed(guess, j);
-                if (x_j == lower(j) || x_j == upper(j)) {
+                x_j = at.slope.of(j);
+                if (x_j == lower_of(j) || x_j == upper_of(j)) {
                     team.sync();
                     place(j, before, x_j);
                     continue;
                 }
             }
+            const double norm = at.norm.of(j);
             const bool accepted =
                 append(j, x_j, by_slope ? cancelling : -Floating<double>::infinity());
             if (!accepted && entered > 0 && by_slope) break;
-            if (accepted && entered++ == 0) steep = max(steep, steep_part * steepest.value);
-            for_each<Team>(options.n, [&](int i) {
-                if (i == j || (accepted && fabs(gram(j)[i]) > alike * at.norm[i] * at.norm[j]))
+            if (accepted && entered++ == 0) steep = max(steep, steep_part * next.value);
+            for_each<Team>(by_slope ? options.n : 0, [&](int i) {
+                if (i == j || (accepted && fabs(gram(j)[i]) > alike * at.norm[i] * norm))
                     at.slope[i] = 0;
             });
         }
@@ -538,14 +611,14 @@ struct GramSystem {
     /// if it `corrects` x. Ends without a barrier.
     __device__ double step(bool corrects) {
         if (options.has_sum()) {
-            for_each<Team>(inverse.length, [&](int p) { at.row[p] = at.sum_row[variable(p)]; });
+            inverse.for_each([&](int p) { at.row[p] = at.sum_row[variable(p)]; });
             team.sync();
             inverse.multiply(at.row, at.along);
         }
         inverse.multiply(at.passive_w, at.d);
         if (!options.has_sum()) return 0;
         Two sums = AddTwo::identity();
-        for_each<Team>(inverse.length, [&](int p) {
+        inverse.for_each([&](int p) {
             const double x = corrects ? at.x[p] + at.change[p] : at.x[p];
             sums.a += at.row[p] * (x + at.d[p]);
             sums.b += at.row[p] * at.along[p];
@@ -554,14 +627,14 @@ struct GramSystem {
         sums = team.reduce(sums, Called<AddTwo>());
         const double shift = (sums.a - at.total[0]) / sums.b;
         if (!is_finite(shift)) return 0;
-        for_each<Team>(inverse.length, [&](int p) { at.d[p] -= shift * at.along[p]; });
+        inverse.for_each([&](int p) { at.d[p] -= shift * at.along[p]; });
         return shift;
     }
 
     /// Change the multiplier of the fixed sum; it is subtracted from c and passive_w.
     __device__ void shift_multiplier(double shift) {
         subtract_multiple<Team>(at.c, options.n, shift, at.sum_row);
-        subtract_multiple<Team>(at.passive_w, inverse.length, shift, at.row);
+        inverse.for_each([&](int p) { at.passive_w[p] -= shift * at.row[p]; });
         if (owns(options.m)) at.residual[options.m] -= shift;
     }
 
@@ -578,7 +651,7 @@ struct GramSystem {
             const double shift = step(false);
             const bool stays = options.has_sum() && inverse.length == 1;
             Located<double> first = ArgMax<double>::identity();
-            for_each<Team>(inverse.length, [&](int p) {
+            inverse.for_each([&](int p) {
                 const double x = at.x[p], d = at.d[p];
                 // Steps are negated; 1 is that of a d that is not finite.
                 if (!is_finite(d)) {
@@ -596,7 +669,7 @@ struct GramSystem {
             }
             const double step = first.index < 0 ? 1 : -first.value;
             if (options.has_sum()) shift_multiplier(shift);
-            for_each<Team>(inverse.length, [&](int p) {
+            inverse.for_each([&](int p) {
                 const int j = options.has_bounds() ? variable(p) : 0;
                 at.x[p] = clipped(at.x[p] + step * at.d[p], lower(j), upper(j));
                 at.passive_w[p] *= 1 - step;
@@ -618,12 +691,8 @@ struct GramSystem {
     /// Remove the variable at a position, and let it rest at its `end`. Ends without a barrier.
     __device__ void remove(int position) {
         const int j = options.has_bounds() ? variable(position) : 0;
-        const double value = options.has_bounds() ? at.end[position] : 0;
-        inverse.remove(team, position, at.d);
-        if (Team::rank() == 0) {
-            at.x[position] = at.x[inverse.length];
-            at.passive_w[position] = at.passive_w[inverse.length];
-        }
+        const double value = options.has_bounds() ? at.end.of(position) : 0;
+        inverse.remove(team, position, at.d, at.x, at.passive_w);
         place(j, 0, value);
         ++n_downdates;
     }
@@ -643,44 +712,41 @@ struct GramSystem {
     /// out = b - A x in twice the working precision; then minus the multiplier in the row of a
     /// fixed sum, and -damping x in the rows of the l2 penalty. Computes x by variable. A thread
     /// stores the elements of its rank. Ends with a barrier.
-    __device__ void make_residual(Reals out) {
+    __device__ void make_residual(Vector<double> out) {
         for_each<Team>(options.n, [&](int j) { at.all_x[j] = rest(j); });
         team.sync();
-        for_each<Team>(inverse.length, [&](int p) { at.all_x[variable(p)] = at.x[p]; });
+        inverse.for_each([&](int p) { at.all_x[variable(p)] = at.x[p]; });
         team.sync();
         const bool all = options.has_bounds();
-        const Vector<int, Team> variables{all ? nullptr : at.inverse.variables.first};
-        const Reals x = all ? at.all_x : at.x;
-        for_each<Team>(options.rows(), [&](int i) {
-            if (i < options.m)
-                out[i] = subtract_accurately<Team>(given_b(i) * b_scale, at.matrix.columns.from(i),
-                                                   at.matrix.leading, variables,
-                                                   all ? options.n : inverse.length, x);
-            else if (is_data(i))
-                out[i] = -at.damping[i - options.height()] * at.all_x[i - options.height()];
-            else
-                out[i] = at.residual[i];
-        });
+        combine<AccurateDifference, Team, Team::rows_at_once>(
+            at.matrix.view(), options.m, all ? inverse.all(options.n) : inverse.passive(),
+            all ? at.all_x : at.x, [&](int i) { return given_b(i) * b_scale; },
+            [&](int i, double value) { out[i] = value; });
+        if (options.has_sum() && owns(options.m)) out[options.m] = at.residual[options.m];
+        if (options.has_ridge())
+            for_each<Team>(options.n, [&](int j) {
+                out[options.height() + j] = -at.damping[j] * at.all_x[j];
+            });
         team.sync();
     }
 
     /// Make the witness orthogonal to the passive columns; `change` is the correction of x.
     __device__ void correct() {
-        for_each<Team>(inverse.length, [&](int p) { at.change[p] = 0; });
+        inverse.for_each([&](int p) { at.change[p] = 0; });
         for (int correction = 0; correction < most_corrections; ++correction) {
-            multiply_passive_columns(at.witness, at.passive_w);
+            multiply_columns(inverse.passive(), at.witness, at.passive_w);
             const double square = sum(options.rows(), [&](int i) {
                 return is_data(i) ? at.witness[i] * at.witness[i] : 0;
             });
             const double limit = options.tol / 2 * square_root(square);
-            const double visible = sum(inverse.length, [&](int p) {
+            const double visible = sum_of_passive([&](int p) {
                 const double w = gradient(at.passive_w[p], variable(p), at.witness);
                 at.passive_w[p] = w;
                 return fabs(w) > limit * at.norm[variable(p)] ? 1.0 : 0.0;
             });
             if (visible == 0) return;
             const double shift = step(true);
-            for_each<Team>(inverse.length, [&](int p) {
+            inverse.for_each([&](int p) {
                 if (!is_finite(at.d[p])) at.d[p] = 0;
                 at.change[p] += at.d[p];
             });
@@ -693,14 +759,16 @@ struct GramSystem {
     /// Subtract A d, with the rows of the l2 penalty, from the witness; `shift` changes the
     /// multiplier of the fixed sum.
     __device__ void subtract_fitted(double shift) {
-        for_each<Team>(options.height(), [&](int i) {
-            if (is_data(i))
-                at.witness[i] -= combine(at.matrix.columns.from(i), at.matrix.leading, at.d);
-            else
-                at.witness[i] = at.residual[i] -= shift;
-        });
+        combine<PlainSum, Team, Team::rows_at_once>(
+            at.matrix.view(), options.height(), inverse.passive(), at.d, [](int) { return 0.0; },
+            [&](int i, double fitted) {
+                if (is_data(i))
+                    at.witness[i] -= fitted;
+                else
+                    at.witness[i] = at.residual[i] -= shift;
+            });
         if (options.has_ridge())
-            for_each<Team>(inverse.length, [&](int p) {
+            inverse.for_each([&](int p) {
                 at.witness[options.height() + variable(p)] -= at.damping[variable(p)] * at.d[p];
             });
     }
@@ -711,17 +779,16 @@ struct GramSystem {
     /// The part of the residual along the passive columns is due to an error of x. Without that
     /// part it is the witness of the certificate.
     __device__ bool refresh() {
-        Reals out = at.witness;
+        Vector<double> out = at.witness;
         bool follows = false;
         for (int k = 0; k < 2; ++k, out = at.residual) {
             make_residual(out);
             if (k == 1) break;
             correct();
-            const double blocked = sum(inverse.length, [&](int p) {
-                return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0;
-            });
+            const double blocked = sum_of_passive(
+                [&](int p) { return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0; });
             follows = status == converged && blocked == 0;
-            for_each<Team>(inverse.length, [&](int p) {
+            inverse.for_each([&](int p) {
                 const double x = follows ? at.x[p] + at.change[p] : at.x[p];
                 at.x[p] = to_scaled(to_given(x, variable(p)), variable(p));
             });
@@ -737,7 +804,7 @@ struct GramSystem {
     };
 
     __device__ Certified certify() {
-        multiply_columns(at.witness, at.w);
+        multiply_columns(inverse.all(options.n), at.witness, at.w);
         Two apart_and_gap{0, 0}, fit_and_length{0, 0}, objective_and_room{0, 0};
         for_each<Team>(options.rows(), [&](int i) {
             if (!is_data(i)) return;
@@ -787,17 +854,18 @@ struct GramSystem {
 
     /// Let w and c agree with the true residual. Ends without a barrier.
     __device__ void correct_gradient() {
-        multiply_passive_columns(at.residual, at.passive_w);
+        multiply_columns(inverse.passive(), at.residual, at.passive_w);
         team.sync();
-        for_each<Team>(inverse.length, [&](int p) {
+        inverse.for_each([&](int p) {
             at.w[variable(p)] = gradient(at.passive_w[p], variable(p), at.residual);
         });
         team.sync();
-        for_each<Team>(options.n, [&](int j) {
-            const double passive_x = options.has_ridge() ? at.all_x[j] - rest(j) : 0;
-            at.c[j] =
-                at.w[j] + combine(at.matrix.G.from(j), options.n, at.x) + ridge(j) * passive_x;
-        });
+        combine<PlainSum, Team, 1>(
+            gram_view(), options.n, inverse.passive(), at.x, [](int) { return 0.0; },
+            [&](int j, double sum) {
+                const double passive_x = options.has_ridge() ? at.all_x[j] - rest(j) : 0;
+                at.c[j] = at.w[j] + sum + ridge(j) * passive_x;
+            });
     }
 
     /// How a system ended.
@@ -985,24 +1053,23 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
     const GramResults<T> results{x,      rnorm,     dual,        kkt,      nit,
                                  status, n_updates, n_downdates, repaired, method};
 
-    __shared__ GramArrays<Team> arrays_of_block[Team::memories_of_block];
-    GramArrays<Team>& arrays = arrays_of_block[Team::memory_of_block()];
+    __shared__ GramArrays<Team> arrays_of_block;
+    GramArrays<Team> arrays_of_thread;
+    GramArrays<Team>& arrays = Team::is_small ? arrays_of_thread : arrays_of_block;
     constexpr bool scales = Team::is_small;
-    const bool scales_once = scales && Team::stride == 1 && matrix_bytes > 0;
+    const bool scales_once = scales && matrix_bytes > 0;
     if (Team::places()) {
         unsigned char* shared = dynamic_shared_memory();
-        if (scales_once) arrays.matrix.place({shared}, options);
+        TeamMemory of_all{shared};
+        if (scales_once) arrays.matrix.place(of_all, options);
         shared += matrix_bytes + Team::memory_of_block() * shared_bytes;
         unsigned char* global = workspace + Team::index() * workspace_stride;
-        TeamMemory<Team> vectors{vectors_in_shared ? shared : global};
-        arrays.place(vectors, options);
+        const bool in_shared = Team::is_small || vectors_in_shared;
+        TeamMemory vectors{in_shared ? shared : global};
         if (scales && !scales_once) arrays.matrix.place(vectors, options);
-        if (scales) arrays.refer_to_norms(options);
-        (vectors_in_shared ? shared : global) += vectors_bytes;
-        TeamMemory<Team> near{shared}, far{global};
-        arrays.inverse.near_entries = near_entries;
-        arrays.inverse.near = near.template take<double>(near_entries);
-        arrays.inverse.far = far.template take<double>(0);
+        arrays.place(vectors, options);
+        (in_shared ? shared : global) += vectors_bytes;
+        arrays.inverse.place(shared, global, near_entries);
     }
     __syncthreads();
 
@@ -1022,7 +1089,8 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         if (scales_once)
             scale_matrix<BlockTeam>(arrays.matrix, options, matrix_of(0), variables_of(0));
 
-    for (long long k = Team::index(); k < systems; k += Team::teams()) {
+    for (long long k = Team::index(); Team::begins(k < systems); k += Team::teams()) {
+        if (k >= systems) continue;
         if constexpr (scales) {
             if (!scales_once)
                 scale_matrix<Team>(arrays.matrix, options, matrix_of(first + k),
@@ -1031,14 +1099,15 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
             if (Team::places()) {
                 arrays.matrix.refer(BatchOffsets{which, which_stride}[k], options, columns, G, norm,
                                     column_scale);
-                arrays.refer_to_norms(options);
+                if constexpr (!scales)
+                    if (!arrays.has_norms(options)) arrays.norm = arrays.matrix.norm;
             }
             team.sync();
         }
         GramSystem<T, Team> system{team,
                                    options,
                                    arrays,
-                                   {arrays.inverse, 0},
+                                   PassiveInverse<Team>{arrays.inverse},
                                    b + BatchOffsets{b_offset, b_batch_stride}[first + k],
                                    b_stride,
                                    weights_of(first + k)};

@@ -1,33 +1,48 @@
 // Teams: the threads that solve one problem together.
 //
 // A kernel that is a template over the team is written once for problems of every size: a team is
-// one thread, one warp, one block, or all blocks of a cooperative launch. A team consists of
+// some lanes of a warp, one block, or all blocks of a cooperative launch. A team consists of
 // groups, which reduce without a barrier: the warps of a block, or the team itself if it is not
 // larger than a warp.
 //
 // All members call the functions of a team in uniform control flow. What a member wrote before
 // `sync` or `reduce` is visible to all members after it.
 //
-// Memory. An array of a team is a `Vector`. Arrays of thread teams are interleaved: neighbouring
-// threads access neighbouring addresses.
+// Memory. An array of a team is a `Vector` in memory. Where a lane has one variable of a problem,
+// an array by variable is a `LaneVector`: a register of each lane.
 
 #pragma once
 
 #include "block.cuh"
+#include "floating.cuh"
 #include "grid.cuh"
 
 constexpr int alignment_of_arrays = 16;
 
-/// An array of a team.
-template <class T, class Team>
+/// An array of a team, in memory.
+template <class T>
 struct Vector {
     T* first;
 
     template <class Index>
     __device__ __forceinline__ T& operator[](Index i) const {
-        return first[i * Team::stride + Team::offset()];
+        return first[i];
     }
-    __device__ __forceinline__ Vector from(long long i) const { return {first + i * Team::stride}; }
+    /// Element i, which is the same for all members.
+    __device__ __forceinline__ T of(int i) const { return first[i]; }
+    __device__ __forceinline__ Vector from(long long i) const { return {first + i}; }
+};
+
+/// An array of a team of lanes: each lane has the element of its rank.
+template <class T, class Team>
+struct LaneVector {
+    T own;
+
+    __device__ __forceinline__ T& operator[](int) { return own; }
+    /// Element i, which is the same for all members.
+    __device__ __forceinline__ T of(int i) const {
+        return __shfl_sync(Team::mask(), own, i, Team::size());
+    }
 };
 
 __device__ __forceinline__ long long aligned_bytes(long long bytes) {
@@ -35,95 +50,92 @@ __device__ __forceinline__ long long aligned_bytes(long long bytes) {
 }
 
 /// Memory of a team, from which arrays are allocated one after the other.
-template <class Team>
 struct TeamMemory {
     unsigned char* next;
 
     template <class T>
-    __device__ Vector<T, Team> take(long long count) {
-        T* first = reinterpret_cast<T*>(next);
-        next += aligned_bytes(count * Team::stride * static_cast<long long>(sizeof(T)));
-        return {first};
+    __device__ void take(Vector<T>& vector, long long count) {
+        vector.first = reinterpret_cast<T*>(next);
+        next += aligned_bytes(count * static_cast<long long>(sizeof(T)));
+    }
+    /// Registers need no memory.
+    template <class T, class Team>
+    __device__ void take(LaneVector<T, Team>& vector, long long) {
+        vector.own = T(0);
     }
 };
 
-/// One thread.
-struct ThreadTeam {
-    static constexpr int teams_of_block = 128, threads = 128, blocks = 4, stride = teams_of_block;
-    static constexpr int memories_of_block = 1;
+/// Some lanes of a warp: a power of two. They may diverge from the other lanes.
+template <int width>
+struct LaneTeam {
+    static constexpr int threads = 128, blocks = width < warp_threads ? 3 : 2;
+    static constexpr int memories_of_block = threads / width;
     static constexpr bool is_small = true;
+    static constexpr int rows_at_once = 4;
+
+    using Reals = LaneVector<double, LaneTeam>;
 
     struct Storage {};
-    __device__ ThreadTeam(Storage&, unsigned char*) {}
+    __device__ LaneTeam(Storage&, unsigned char*) {}
 
-    static __device__ __forceinline__ int offset() { return threadIdx.x; }
-    static __device__ __forceinline__ int memory_of_block() { return 0; }
-    static __device__ __forceinline__ bool places() { return threadIdx.x == 0; }
-    static __device__ __forceinline__ long long index() { return thread_of_grid(); }
+    static __device__ __forceinline__ int memory_of_block() { return threadIdx.x / width; }
+    static __device__ __forceinline__ bool places() { return true; }
+    static __device__ __forceinline__ long long index() {
+        return static_cast<long long>(blockIdx.x) * memories_of_block + memory_of_block();
+    }
     static __device__ __forceinline__ long long teams() {
-        return static_cast<long long>(gridDim.x) * blockDim.x;
+        return static_cast<long long>(gridDim.x) * memories_of_block;
     }
 
-    static __device__ __forceinline__ int rank() { return 0; }
-    static __device__ __forceinline__ int size() { return 1; }
-    static __device__ __forceinline__ int group() { return 0; }
-    static __device__ __forceinline__ int groups() { return 1; }
-    static __device__ __forceinline__ int lane() { return 0; }
-    static __device__ __forceinline__ int lanes() { return 1; }
-    static __device__ __forceinline__ void sync() {}
-
-    template <class T, class Op>
-    __device__ __forceinline__ T reduce(T value, Op) {
-        return value;
-    }
-    template <class T, class Op>
-    static __device__ __forceinline__ T reduce_group(T value, Op) {
-        return value;
-    }
-};
-
-/// One warp.
-struct WarpTeam {
-    static constexpr int teams_of_block = 4, threads = 4 * warp_threads, blocks = 3, stride = 1;
-    static constexpr int memories_of_block = 4;
-    static constexpr bool is_small = true;
-
-    struct Storage {};
-    __device__ WarpTeam(Storage&, unsigned char*) {}
-
-    static __device__ __forceinline__ int offset() { return 0; }
-    static __device__ __forceinline__ int memory_of_block() { return warp_index(); }
-    static __device__ __forceinline__ bool places() { return lane_index() == 0; }
-    static __device__ __forceinline__ long long index() { return warp_of_grid(); }
-    static __device__ __forceinline__ long long teams() {
-        return static_cast<long long>(gridDim.x) * warp_count();
+    /// Whether one of the warp's teams has another problem: they begin together, so that the warp
+    /// executes instructions for all of them.
+    static __device__ __forceinline__ bool begins(bool has_problem) {
+        return __any_sync(whole_warp, has_problem);
     }
 
-    static __device__ __forceinline__ int rank() { return lane_index(); }
-    static __device__ __forceinline__ int size() { return warp_threads; }
-    static __device__ __forceinline__ int group() { return 0; }
-    static __device__ __forceinline__ int groups() { return 1; }
-    static __device__ __forceinline__ int lane() { return lane_index(); }
-    static __device__ __forceinline__ int lanes() { return warp_threads; }
-    static __device__ __forceinline__ void sync() { __syncwarp(); }
+    static __device__ __forceinline__ int rank() { return threadIdx.x % width; }
+    static constexpr __device__ __forceinline__ int size() { return width; }
+    static __device__ __forceinline__ void sync() { __syncwarp(mask()); }
+
+    /// The lanes of the team in its warp.
+    static __device__ __forceinline__ unsigned mask() {
+        return whole_warp >> (warp_threads - width) << first_lane();
+    }
 
     template <class T, class Op>
     __device__ __forceinline__ T reduce(T value, Op op) {
-        __syncwarp();
-        return warp_reduce(value, op);
+        __syncwarp(mask());
+#pragma unroll
+        for (int distance = width / 2; distance > 0; distance /= 2)
+            value = op(value, shuffle_xor(value, distance, mask()));
+        return value;
     }
-    template <class T, class Op>
-    static __device__ __forceinline__ T reduce_group(T value, Op op) {
-        return warp_reduce(value, op);
+
+    /// The largest value, of several the first. A lane has the element of its rank or none.
+    template <class T>
+    __device__ __forceinline__ Located<T> reduce(Located<T> one, Called<ArgMax<T>>) {
+        const T least = -Floating<T>::infinity();
+        const T value = one.index < 0 ? least : one.value;
+        const T largest = reduce(value, [](T a, T b) { return a < b ? b : a; });
+        const unsigned found =
+            __ballot_sync(mask(), one.index >= 0 && one.value == largest) >> first_lane();
+        return {largest,
+                __ffs(static_cast<int>(found & (whole_warp >> (warp_threads - width)))) - 1};
     }
+
+  private:
+    static __device__ __forceinline__ int first_lane() { return lane_index() / width * width; }
 };
 
 /// One block.
 class BlockTeam {
   public:
-    static constexpr int teams_of_block = 1, threads = 384, blocks = 1, stride = 1;
+    static constexpr int threads = 384, blocks = 1;
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false;
+    static constexpr int rows_at_once = 1;
+
+    using Reals = Vector<double>;
 
     /// The partial results of the warps, double-buffered.
     struct Storage {
@@ -132,11 +144,12 @@ class BlockTeam {
 
     __device__ explicit BlockTeam(Storage& storage, unsigned char* = nullptr) : storage_(storage) {}
 
-    static __device__ __forceinline__ int offset() { return 0; }
     static __device__ __forceinline__ int memory_of_block() { return 0; }
     static __device__ __forceinline__ bool places() { return threadIdx.x == 0; }
     static __device__ __forceinline__ long long index() { return blockIdx.x; }
     static __device__ __forceinline__ long long teams() { return gridDim.x; }
+
+    static __device__ __forceinline__ bool begins(bool has_problem) { return has_problem; }
 
     static __device__ __forceinline__ int rank() { return threadIdx.x; }
     static __device__ __forceinline__ int size() { return blockDim.x; }
@@ -166,10 +179,12 @@ class BlockTeam {
 /// All blocks of a cooperative launch.
 class GridTeam {
   public:
-    static constexpr int teams_of_block = 1, threads = 256, blocks = 1, stride = 1;
+    static constexpr int threads = 256, blocks = 1;
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false;
+    static constexpr int rows_at_once = 1;
 
+    using Reals = Vector<double>;
     using Storage = BlockTeam::Storage;
 
     /// `global` has 16 bytes for the barrier, which are zero before the launch, and then
@@ -179,11 +194,12 @@ class GridTeam {
           barrier_(reinterpret_cast<unsigned long long*>(global)),
           partial_(global + alignment_of_arrays) {}
 
-    static __device__ __forceinline__ int offset() { return 0; }
     static __device__ __forceinline__ int memory_of_block() { return 0; }
     static __device__ __forceinline__ bool places() { return threadIdx.x == 0; }
     static __device__ __forceinline__ long long index() { return 0; }
     static __device__ __forceinline__ long long teams() { return 1; }
+
+    static __device__ __forceinline__ bool begins(bool has_problem) { return has_problem; }
 
     static __device__ __forceinline__ int rank() { return static_cast<int>(thread_of_grid()); }
     static __device__ __forceinline__ int size() { return gridDim.x * blockDim.x; }

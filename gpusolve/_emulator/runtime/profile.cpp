@@ -153,27 +153,38 @@ void BlockProfile::barrier() {
     for (Warp& warp : warps_) flush(warp);
 }
 
-void BlockProfile::warp_operation(Operation operation, std::uint32_t warp, std::uint32_t lanes) {
+void BlockProfile::warp_operation(Operation operation, std::uint32_t warp, std::uint32_t lanes,
+                                  int words, std::uint64_t instruction) {
+    const std::uint32_t first = warp * warpSize;
+    std::vector<Lane*> callers;
+    bool is_whole = true;
+    for (std::uint32_t lane = 0; lane < warpSize && first + lane < lanes_.size(); ++lane)
+        if (lanes >> lane & 1)
+            callers.push_back(&lanes_[first + lane]);
+        else
+            is_whole = false;
+    const Key key{instruction, callers[0]->epoch, callers[0]->executions[instruction], 0};
+    const bool is_new = is_whole || warps_[warp].operations.insert(key).second;
+    if (is_new) count_operation(operation, words);
+    for (Lane* lane : callers)
+        if (is_whole)
+            start_epoch(*lane);
+        else
+            ++lane->executions[instruction];
+    if (is_whole) flush(warps_[warp]);
+}
+
+void BlockProfile::count_operation(Operation operation, int words) {
     switch (operation) {
         case Operation::syncwarp:
-            count(Counter::warp_barriers);
-            break;
+            return count(Counter::warp_barriers);
         case Operation::ballot:
         case Operation::any:
         case Operation::all:
-            count(Counter::votes);
-            break;
+            return count(Counter::votes);
         default:
-            count(Counter::shuffles);
+            count(Counter::shuffles, words);
     }
-    const std::uint32_t first = warp * warpSize;
-    std::uint32_t others = 0;
-    for (std::uint32_t lane = 0; lane < warpSize && first + lane < lanes_.size(); ++lane)
-        if (lanes >> lane & 1)
-            start_epoch(lanes_[first + lane]);
-        else
-            ++others;
-    if (others == 0) flush(warps_[warp]);
 }
 
 void BlockProfile::access(std::uint32_t thread, std::uintptr_t address, std::size_t bytes,
@@ -199,6 +210,7 @@ void BlockProfile::flush(Warp& warp) {
     for (Request& request : warp.requests) finish(request);
     warp.requests.clear();
     warp.positions.clear();
+    warp.operations.clear();
 }
 
 void BlockProfile::finish(Request& request) {

@@ -3,8 +3,9 @@
 // A request is one memory instruction of a warp. The emulator runs the lanes of a warp one
 // after another, so their accesses are combined afterwards: accesses of different lanes belong
 // to one request if they are the same execution of the same instruction, counted since the
-// lane's last barrier or warp operation. Lanes that reach an instruction in different iterations
-// of a loop need more requests on a GPU.
+// lane's last barrier or operation of the whole warp. Lanes that reach an instruction in different
+// iterations of a loop need more requests on a GPU. Operations of a part of a warp are combined in
+// the same way. A shuffle of 8 bytes counts twice, because it is two instructions.
 //
 // Global memory moves in sectors of 32 bytes; the address of an array's first element counts as
 // a multiple of 32. Shared memory has 32 banks of 4 bytes. Lanes that access different words of
@@ -19,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "device.h"
@@ -30,7 +32,7 @@ namespace emulator {
 enum class Counter : int {
     barriers,           // __syncthreads(), by the block
     warp_barriers,      // __syncwarp(), by a warp
-    shuffles,           // by a warp
+    shuffles,           // of 4 bytes, by a warp
     votes,              // by a warp
     atomics,            // by a thread
     fences,             // by a thread
@@ -124,13 +126,14 @@ class BlockProfile {
     }
     void count_code(std::uintptr_t address);
     void barrier();
-    void warp_operation(Operation operation, std::uint32_t warp, std::uint32_t lanes);
+    void warp_operation(Operation operation, std::uint32_t warp, std::uint32_t lanes, int words,
+                        std::uint64_t instruction);
     void access(std::uint32_t thread, std::uintptr_t address, std::size_t bytes, AccessType type,
                 std::uint64_t instruction);
 
   private:
     struct Lane {
-        std::uint64_t epoch = 0;  // barriers and warp operations so far
+        std::uint64_t epoch = 0;  // barriers and operations of the whole warp so far
         std::unordered_map<std::uint64_t, std::uint64_t> executions;  // since the last of them
     };
 
@@ -165,6 +168,7 @@ class BlockProfile {
 
     struct Warp {
         std::unordered_map<Key, std::size_t, HashKey> positions;
+        std::unordered_set<Key, HashKey> operations;  // of a part of the warp
         std::vector<Request> requests;
     };
 
@@ -177,6 +181,7 @@ class BlockProfile {
     static constexpr std::size_t code_slots = 1 << 14;
 
     void start_epoch(Lane& lane);
+    void count_operation(Operation operation, int words);
     void flush(Warp& warp);
     void finish(Request& request);
 
