@@ -190,40 +190,46 @@ __device__ void multiply_columns(const GramMatrix<Team>& matrix, int m, int,
 }
 
 /// The same for lanes, and all columns. A lane adds the products of its rows; then lanes exchange
-/// halves of their sums until each lane has that of its column.
-template <int width>
-__device__ void multiply_columns(const GramMatrix<LaneTeam<width>>& matrix, int m, int n,
-                                 const Chosen<LaneTeam<width>>&, Vector<double> vector,
-                                 LaneVector<double, LaneTeam<width>>& out) {
-    constexpr int count = width < 8 ? width : 8;
-    const int rank = LaneTeam<width>::rank();
-    const unsigned mask = LaneTeam<width>::mask();
+/// halves of their sums, until each lane has those of its columns.
+template <int lanes, int each>
+__device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each>>& matrix, int m, int n,
+                                 const Chosen<LaneTeam<lanes, each>>&, Vector<double> vector,
+                                 LaneVector<double, LaneTeam<lanes, each>>& out) {
+    using Team = LaneTeam<lanes, each>;
+    constexpr int count = Team::width < 8 ? Team::width : 8;
+    constexpr int holders = lanes < count ? lanes : count;  // lanes that have different columns
+    const int rank = Team::rank();
 #pragma unroll 1
     for (int first = 0; first < n; first += count) {
         double part[count];
 #pragma unroll
         for (int q = 0; q < count; ++q) part[q] = 0;
 #pragma unroll 1
-        for (int i = rank; i < m; i += width) {
+        for (int i = rank; i < m; i += lanes) {
             const double value = vector[i];
 #pragma unroll
             for (int q = 0; q < count; ++q)
                 if (first + q < n) part[q] += matrix(i, first + q) * value;
         }
 #pragma unroll
-        for (int half = count / 2; half > 0; half /= 2) {
+        for (int half = holders / 2; half > 0; half /= 2) {
             const bool is_upper = rank & half;
 #pragma unroll
-            for (int q = 0; q < half; ++q) {
+            for (int q = 0; q < count; ++q) {
+                if (q % holders >= half) continue;
                 const double sent = is_upper ? part[q] : part[q + half];
                 const double kept = is_upper ? part[q + half] : part[q];
-                part[q] = kept + shuffle_xor(sent, half, mask);
+                part[q] = kept + shuffle_xor(sent, half, Team::mask());
             }
         }
 #pragma unroll
-        for (int distance = count; distance < width; distance *= 2)
-            part[0] += shuffle_xor(part[0], distance, mask);
-        if (rank / count == first / count) out.own = part[0];
+        for (int distance = holders; distance < lanes; distance *= 2)
+            part[0] += shuffle_xor(part[0], distance, Team::mask());
+#pragma unroll
+        for (int q = 0; q < count; q += holders)
+            for_each_variable<Team>(n, [&](auto j) {
+                if (first + q == j - j % holders) out[j] = part[q];
+            });
     }
 }
 
@@ -242,11 +248,11 @@ struct AccurateDifference {
 };
 
 /// use(i, result) for i < count, by the thread that has element i. The result takes the products
-/// of rows(i, j) and y[p] to start(i), for the chosen variables j at positions p. `unrolled`
-/// elements at once.
-template <class Sum, class Team, int unrolled, class Reals, class Start, class Use>
+/// of rows(i, j) and y[p] to start(i), for the chosen variables j at positions p.
+template <class Sum, class Team, class Reals, class Start, class Use>
 __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen<Team>& chosen,
                                         const Reals& y, Start start, Use use) {
+    constexpr int unrolled = Team::rows_at_once;
     const int size = Team::size();
 #pragma unroll 1
     for (int first = Team::rank(); first - Team::rank() < count; first += unrolled * size) {
@@ -267,6 +273,24 @@ __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen
     }
 }
 
+/// use(i, sum) for every variable i < n, by the thread that has it: the sum of G(i, j) y[p].
+template <class Team, class Use>
+__device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int n,
+                                             const Chosen<Team>& chosen,
+                                             const typename Team::Reals& y, Use use) {
+    const MatrixView G{matrix.G, 1, n};
+    if constexpr (Team::is_small) {
+        typename Team::Reals sum{};
+        chosen.by_all([&](int p, int j) {
+            const double value = y.of(p);
+            for_each_variable<Team>(n, [&](auto i) { sum[i] += G(i, j) * value; });
+        });
+        for_each_variable<Team>(n, [&](auto i) { use(i, sum[i]); });
+    } else {
+        combine<PlainSum, Team>(G, n, chosen, y, [](int) { return 0.0; }, use);
+    }
+}
+
 /// out[i] -= factor * in[i]. A thread computes the elements of its rank.
 template <class Team>
 __device__ __noinline__ void subtract_multiple(Vector<double> out, int count, double factor,
@@ -277,7 +301,7 @@ __device__ __noinline__ void subtract_multiple(Vector<double> out, int count, do
 template <class Team, class In>
 __device__ __forceinline__ void subtract_multiple(LaneVector<double, Team>& out, int count,
                                                   double factor, In in) {
-    for_each<Team>(count, [&](int i) { out[i] -= factor * in[i]; });
+    for_each_variable<Team>(count, [&](auto i) { out[i] -= factor * in[i]; });
 }
 
 template <class T, class Team>
@@ -340,7 +364,10 @@ struct GramSystem {
     __device__ Vector<double> gram(int j) const {
         return at.matrix.G.from(static_cast<long long>(options.n) * j);
     }
-    __device__ int variable(int p) const { return inverse.variable(p); }
+    template <class Position>
+    __device__ auto variable(Position p) const {
+        return inverse.variable(p);
+    }
 
     /// The gradient along variable j for a residual, from the product of column and residual.
     __device__ double gradient(double product, int j, Vector<double> residual) const {
@@ -353,8 +380,6 @@ struct GramSystem {
                                      Reals& out) const {
         ::multiply_columns(at.matrix, options.height(), options.n, chosen, residual, out);
     }
-
-    __device__ MatrixView gram_view() const { return {at.matrix.G, 1, options.n}; }
 
     /// Whether this thread has element i of vectors.
     static __device__ bool owns(int i) { return i % Team::size() == Team::rank(); }
@@ -371,7 +396,7 @@ struct GramSystem {
     template <class Term>
     __device__ double sum_of_passive(Term term) {
         double result = 0;
-        inverse.for_each([&](int p) { result += term(p); });
+        inverse.for_each([&](auto p) { result += term(p); });
         return team.reduce(result, Called<Add<double>>());
     }
 
@@ -381,7 +406,7 @@ struct GramSystem {
         for_each<Team>(options.m, [&](int i) {
             largest = MaxMagnitude<double>()(largest, ::magnitude(given_b(i)));
         });
-        for_each<Team>(options.n, [&](int j) {
+        for_each_variable<Team>(options.n, [&](auto j) {
             largest_norm = MaxMagnitude<double>()(largest_norm, ::magnitude(at.matrix.norm[j]));
             if (options.has_bounds() && !variables.are_finite(j))
                 largest_norm = Floating<double>::infinity();
@@ -400,7 +425,8 @@ struct GramSystem {
         }));
         multiply_columns(inverse.all(options.n), at.witness, at.c);
         team.sync();
-        for_each<Team>(options.n, [&](int j) { at.c[j] = gradient(at.c[j], j, at.witness); });
+        for_each_variable<Team>(options.n,
+                                [&](auto j) { at.c[j] = gradient(at.c[j], j, at.witness); });
         status = converged;
         nit = n_updates = n_downdates = 0;
         inverse.clear();
@@ -418,23 +444,24 @@ struct GramSystem {
     /// barrier if there are any.
     __device__ void scale_variables(const Variables& variables) {
         if (at.has_norms(options))
-            for_each<Team>(options.n, [&](int j) { at.norm[j] = at.matrix.norm[j]; });
+            for_each_variable<Team>(options.n, [&](auto j) { at.norm[j] = at.matrix.norm[j]; });
         if (options.has_ridge())
-            for_each<Team>(options.n, [&](int j) {
+            for_each_variable<Team>(options.n, [&](auto j) {
                 const double damping = variables.root_l2(j) * at.matrix.column_scale[j];
                 const double norm = at.norm[j];
                 at.damping[j] = damping;
                 at.norm[j] = square_root(norm * norm + damping * damping);
             });
         if (options.has_bounds())
-            for_each<Team>(options.n, [&](int j) {
+            for_each_variable<Team>(options.n, [&](auto j) {
                 at.lower[j] = to_scaled(variables.lower(j), j);
                 at.upper[j] = to_scaled(variables.upper(j), j);
                 at.rest[j] = 0;
                 at.penalties[j] = scaled_l1(variables.l1(j), j);
             });
         if (options.has_sum()) {
-            for_each<Team>(options.n, [&](int j) { at.sum_row[j] = at.matrix(options.m, j); });
+            for_each_variable<Team>(options.n,
+                                    [&](auto j) { at.sum_row[j] = at.matrix(options.m, j); });
             if (Team::rank() == 0)
                 at.total[0] =
                     variables.sum() * b_scale * (at.sum_row[0] / at.matrix.column_scale[0]);
@@ -446,9 +473,10 @@ struct GramSystem {
     __device__ void place(int j, double before, double value) {
         if (!options.has_bounds() || value == before) return;
         subtract_multiple<Team>(at.c, options.n, value - before, gram(j));
-        if (!owns(j)) return;
-        at.c[j] -= (value - before) * ridge(j);
-        at.rest[j] = value;
+        by_owner<Team>(j, [&](auto i) {
+            at.c[i] -= (value - before) * ridge(i);
+            at.rest[i] = value;
+        });
     }
 
     /// Remove all variables; they rest at the bounds next to them. Ends without a barrier.
@@ -463,9 +491,8 @@ struct GramSystem {
     /// w = c - G x, from the rows of G of the passive variables. What the l2 penalty adds to
     /// passive variables is subtracted when they are gathered, by `enter`. Ends without a barrier.
     __device__ void make_gradient() {
-        combine<PlainSum, Team, 1>(
-            gram_view(), options.n, inverse.passive(), at.x, [](int) { return 0.0; },
-            [&](int j, double sum) { at.w[j] = at.c[j] - sum; });
+        combine_gram(at.matrix, options.n, inverse.passive(), at.x,
+                     [&](auto j, double sum) { at.w[j] = at.c[j] - sum; });
     }
 
     /// Append a variable of value x_j, if it is independent of the others and moves inwards.
@@ -475,11 +502,11 @@ struct GramSystem {
     __device__ bool append(int j, double x_j, double least) {
         if (inverse.length == options.capacity()) return false;
         const double before = rest_of(j), w = at.w.of(j), norm = at.norm.of(j);
-        inverse.for_each([&](int p) { at.g[p] = gram(j)[variable(p)]; });
+        inverse.for_each([&](auto p) { at.g[p] = gram(j)[variable(p)]; });
         team.sync();
         inverse.multiply(at.g, at.u);
         Two along = AddTwo::identity();
-        inverse.for_each([&](int p) {
+        inverse.for_each([&](auto p) {
             along = AddTwo()(along, {at.u[p] * at.g[p], at.u[p] * at.passive_w[p]});
         });
         along = team.reduce(along, Called<AddTwo>());
@@ -488,10 +515,10 @@ struct GramSystem {
         if (!((w < 0 ? -descent : descent) > least * square_root(square))) return false;
         const int p = inverse.append(j, at.u, square);
         place(j, before, 0);
-        if (owns(p)) {
-            at.x[p] = x_j;
-            at.passive_w[p] = w;
-        }
+        by_owner<Team>(p, [&](auto i) {
+            at.x[i] = x_j;
+            at.passive_w[i] = w;
+        });
         ++n_updates;
         return true;
     }
@@ -499,9 +526,10 @@ struct GramSystem {
     /// sum_k |a_k x_k|.
     __device__ double size() {
         double result = 0;
-        inverse.for_each([&](int p) { result += at.norm[variable(p)] * fabs(at.x[p]); });
+        inverse.for_each([&](auto p) { result += at.norm[variable(p)] * fabs(at.x[p]); });
         if (options.has_bounds())
-            for_each<Team>(options.n, [&](int j) { result += at.norm[j] * fabs(at.rest[j]); });
+            for_each_variable<Team>(options.n,
+                                    [&](auto j) { result += at.norm[j] * fabs(at.rest[j]); });
         return team.reduce(result, Called<Add<double>>());
     }
 
@@ -511,13 +539,13 @@ struct GramSystem {
         double missing =
             at.total[0] - sum(options.n, [&](int j) { return at.sum_row[j] * at.rest[j]; });
         const bool up = missing >= 0;
-        for_each<Team>(options.n, [&](int j) {
+        for_each_variable<Team>(options.n, [&](auto j) {
             const double slope = at.sum_row[j] > 0 ? at.c[j] / at.sum_row[j] : 0;
             at.slope[j] = up ? slope : -slope;
         });
         for (;;) {
             Located<double> steepest = ArgMax<double>::identity();
-            for_each<Team>(options.n, [&](int i) {
+            for_each_variable<Team>(options.n, [&](auto i) {
                 if (at.slope[i] == at.slope[i])
                     steepest = ArgMax<double>()(steepest, {at.slope[i], i});
             });
@@ -531,7 +559,7 @@ struct GramSystem {
             place(j, before, fits ? value : end);
             if (fits) return j;
             missing -= coefficient * (end - before);
-            if (owns(j)) at.slope[j] = Floating<double>::nan();
+            by_owner<Team>(j, [&](auto i) { at.slope[i] = Floating<double>::nan(); });
         }
     }
 
@@ -545,7 +573,8 @@ struct GramSystem {
     }
 
     /// The gradient along a variable that is not passive, positive if it points into its interval.
-    __device__ double inwards(int j) const {
+    template <class Variable>
+    __device__ double inwards(Variable j) const {
         const double w = at.w[j];
         return options.has_bounds() ? violation(at.rest[j], w, at.lower[j], at.upper[j]) : w;
     }
@@ -559,13 +588,13 @@ struct GramSystem {
     /// negative, this variable enters instead.
     __device__ bool enter(int most, bool fresh, const T* guess, int first) {
         const bool by_slope = guess == nullptr && first < 0;
-        for_each<Team>(options.n, [&](int j) {
+        for_each_variable<Team>(options.n, [&](auto j) {
             const double slope = at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0;
             at.slope[j] = guess != nullptr ? guessed(guess, j) : slope;
         });
         team.sync();
-        inverse.for_each([&](int p) {
-            const int j = variable(p);
+        inverse.for_each([&](auto p) {
+            const auto j = variable(p);
             at.passive_w[p] = fresh ? at.w[j] : at.w[j] - ridge(j) * at.x[p];
             at.slope[j] = guess != nullptr ? Floating<double>::nan() : 0;
         });
@@ -574,7 +603,7 @@ struct GramSystem {
         int entered = 0;
         for (int j = -1; !by_slope || entered < most;) {
             Located<double> next = ArgMax<double>::identity();
-            for_each<Team>(first < 0 ? options.n : 0, [&](int i) {
+            for_each_variable<Team>(first < 0 ? options.n : 0, [&](auto i) {
                 const double slope = at.slope[i];
                 const bool may_enter = by_slope ? slope > steep : i > j && slope == slope;
                 const double order = by_slope ? slope : -i;
@@ -598,7 +627,7 @@ struct GramSystem {
                 append(j, x_j, by_slope ? cancelling : -Floating<double>::infinity());
             if (!accepted && entered > 0 && by_slope) break;
             if (accepted && entered++ == 0) steep = max(steep, steep_part * next.value);
-            for_each<Team>(by_slope ? options.n : 0, [&](int i) {
+            for_each_variable<Team>(by_slope ? options.n : 0, [&](auto i) {
                 if (i == j || (accepted && fabs(gram(j)[i]) > alike * at.norm[i] * norm))
                     at.slope[i] = 0;
             });
@@ -611,30 +640,30 @@ struct GramSystem {
     /// if it `corrects` x. Ends without a barrier.
     __device__ double step(bool corrects) {
         if (options.has_sum()) {
-            inverse.for_each([&](int p) { at.row[p] = at.sum_row[variable(p)]; });
+            inverse.for_each([&](auto p) { at.row[p] = at.sum_row[variable(p)]; });
             team.sync();
             inverse.multiply(at.row, at.along);
         }
         inverse.multiply(at.passive_w, at.d);
         if (!options.has_sum()) return 0;
         Two sums = AddTwo::identity();
-        inverse.for_each([&](int p) {
+        inverse.for_each([&](auto p) {
             const double x = corrects ? at.x[p] + at.change[p] : at.x[p];
             sums.a += at.row[p] * (x + at.d[p]);
             sums.b += at.row[p] * at.along[p];
         });
-        for_each<Team>(options.n, [&](int j) { sums.a += at.sum_row[j] * at.rest[j]; });
+        for_each_variable<Team>(options.n, [&](auto j) { sums.a += at.sum_row[j] * at.rest[j]; });
         sums = team.reduce(sums, Called<AddTwo>());
         const double shift = (sums.a - at.total[0]) / sums.b;
         if (!is_finite(shift)) return 0;
-        inverse.for_each([&](int p) { at.d[p] -= shift * at.along[p]; });
+        inverse.for_each([&](auto p) { at.d[p] -= shift * at.along[p]; });
         return shift;
     }
 
     /// Change the multiplier of the fixed sum; it is subtracted from c and passive_w.
     __device__ void shift_multiplier(double shift) {
         subtract_multiple<Team>(at.c, options.n, shift, at.sum_row);
-        inverse.for_each([&](int p) { at.passive_w[p] -= shift * at.row[p]; });
+        inverse.for_each([&](auto p) { at.passive_w[p] -= shift * at.row[p]; });
         if (owns(options.m)) at.residual[options.m] -= shift;
     }
 
@@ -651,7 +680,7 @@ struct GramSystem {
             const double shift = step(false);
             const bool stays = options.has_sum() && inverse.length == 1;
             Located<double> first = ArgMax<double>::identity();
-            inverse.for_each([&](int p) {
+            inverse.for_each([&](auto p) {
                 const double x = at.x[p], d = at.d[p];
                 // Steps are negated; 1 is that of a d that is not finite.
                 if (!is_finite(d)) {
@@ -669,7 +698,7 @@ struct GramSystem {
             }
             const double step = first.index < 0 ? 1 : -first.value;
             if (options.has_sum()) shift_multiplier(shift);
-            inverse.for_each([&](int p) {
+            inverse.for_each([&](auto p) {
                 const int j = options.has_bounds() ? variable(p) : 0;
                 at.x[p] = clipped(at.x[p] + step * at.d[p], lower(j), upper(j));
                 at.passive_w[p] *= 1 - step;
@@ -713,18 +742,18 @@ struct GramSystem {
     /// fixed sum, and -damping x in the rows of the l2 penalty. Computes x by variable. A thread
     /// stores the elements of its rank. Ends with a barrier.
     __device__ void make_residual(Vector<double> out) {
-        for_each<Team>(options.n, [&](int j) { at.all_x[j] = rest(j); });
+        for_each_variable<Team>(options.n, [&](auto j) { at.all_x[j] = rest(j); });
         team.sync();
-        inverse.for_each([&](int p) { at.all_x[variable(p)] = at.x[p]; });
+        inverse.for_each([&](auto p) { at.all_x[variable(p)] = at.x[p]; });
         team.sync();
         const bool all = options.has_bounds();
-        combine<AccurateDifference, Team, Team::rows_at_once>(
+        combine<AccurateDifference, Team>(
             at.matrix.view(), options.m, all ? inverse.all(options.n) : inverse.passive(),
-            all ? at.all_x : at.x, [&](int i) { return given_b(i) * b_scale; },
+            all || Team::is_small ? at.all_x : at.x, [&](int i) { return given_b(i) * b_scale; },
             [&](int i, double value) { out[i] = value; });
         if (options.has_sum() && owns(options.m)) out[options.m] = at.residual[options.m];
         if (options.has_ridge())
-            for_each<Team>(options.n, [&](int j) {
+            for_each_variable<Team>(options.n, [&](auto j) {
                 out[options.height() + j] = -at.damping[j] * at.all_x[j];
             });
         team.sync();
@@ -732,21 +761,21 @@ struct GramSystem {
 
     /// Make the witness orthogonal to the passive columns; `change` is the correction of x.
     __device__ void correct() {
-        inverse.for_each([&](int p) { at.change[p] = 0; });
+        inverse.for_each([&](auto p) { at.change[p] = 0; });
         for (int correction = 0; correction < most_corrections; ++correction) {
             multiply_columns(inverse.passive(), at.witness, at.passive_w);
             const double square = sum(options.rows(), [&](int i) {
                 return is_data(i) ? at.witness[i] * at.witness[i] : 0;
             });
             const double limit = options.tol / 2 * square_root(square);
-            const double visible = sum_of_passive([&](int p) {
+            const double visible = sum_of_passive([&](auto p) {
                 const double w = gradient(at.passive_w[p], variable(p), at.witness);
                 at.passive_w[p] = w;
                 return fabs(w) > limit * at.norm[variable(p)] ? 1.0 : 0.0;
             });
             if (visible == 0) return;
             const double shift = step(true);
-            inverse.for_each([&](int p) {
+            inverse.for_each([&](auto p) {
                 if (!is_finite(at.d[p])) at.d[p] = 0;
                 at.change[p] += at.d[p];
             });
@@ -759,7 +788,7 @@ struct GramSystem {
     /// Subtract A d, with the rows of the l2 penalty, from the witness; `shift` changes the
     /// multiplier of the fixed sum.
     __device__ void subtract_fitted(double shift) {
-        combine<PlainSum, Team, Team::rows_at_once>(
+        combine<PlainSum, Team>(
             at.matrix.view(), options.height(), inverse.passive(), at.d, [](int) { return 0.0; },
             [&](int i, double fitted) {
                 if (is_data(i))
@@ -768,7 +797,7 @@ struct GramSystem {
                     at.witness[i] = at.residual[i] -= shift;
             });
         if (options.has_ridge())
-            inverse.for_each([&](int p) {
+            inverse.for_each([&](auto p) {
                 at.witness[options.height() + variable(p)] -= at.damping[variable(p)] * at.d[p];
             });
     }
@@ -786,9 +815,9 @@ struct GramSystem {
             if (k == 1) break;
             correct();
             const double blocked = sum_of_passive(
-                [&](int p) { return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0; });
+                [&](auto p) { return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0; });
             follows = status == converged && blocked == 0;
-            inverse.for_each([&](int p) {
+            inverse.for_each([&](auto p) {
                 const double x = follows ? at.x[p] + at.change[p] : at.x[p];
                 at.x[p] = to_scaled(to_given(x, variable(p)), variable(p));
             });
@@ -817,7 +846,7 @@ struct GramSystem {
         });
         fit_and_length = team.reduce(fit_and_length, Called<AddTwo>());
         double slope = 0;
-        for_each<Team>(options.n, [&](int j) {
+        for_each_variable<Team>(options.n, [&](auto j) {
             const double x = at.all_x[j], w = gradient(at.w[j], j, at.witness);
             at.w[j] = w;
             const double violated = violation(x, w, lower(j), upper(j));
@@ -843,7 +872,7 @@ struct GramSystem {
     __device__ bool keeps_sum() {
         if (!options.has_sum()) return true;
         Two sums = AddTwo::identity();
-        for_each<Team>(options.n, [&](int j) {
+        for_each_variable<Team>(options.n, [&](auto j) {
             const double term = at.sum_row[j] * at.all_x[j];
             sums = AddTwo()(sums, {term, fabs(term)});
         });
@@ -856,16 +885,14 @@ struct GramSystem {
     __device__ void correct_gradient() {
         multiply_columns(inverse.passive(), at.residual, at.passive_w);
         team.sync();
-        inverse.for_each([&](int p) {
+        inverse.for_each([&](auto p) {
             at.w[variable(p)] = gradient(at.passive_w[p], variable(p), at.residual);
         });
         team.sync();
-        combine<PlainSum, Team, 1>(
-            gram_view(), options.n, inverse.passive(), at.x, [](int) { return 0.0; },
-            [&](int j, double sum) {
-                const double passive_x = options.has_ridge() ? at.all_x[j] - rest(j) : 0;
-                at.c[j] = at.w[j] + sum + ridge(j) * passive_x;
-            });
+        combine_gram(at.matrix, options.n, inverse.passive(), at.x, [&](auto j, double sum) {
+            const double passive_x = options.has_ridge() ? at.all_x[j] - rest(j) : 0;
+            at.c[j] = at.w[j] + sum + ridge(j) * passive_x;
+        });
     }
 
     /// How a system ended.
@@ -959,7 +986,7 @@ struct GramSystem {
     __device__ void store(const GramResults<T>& results, long long k,
                           const Certified& found) const {
         const int n = options.n;
-        for_each<Team>(n, [&](int j) {
+        for_each_variable<Team>(n, [&](auto j) {
             results.x[k * n + j] = to_given(at.all_x[j], j);
             results.dual[k * n + j] =
                 static_cast<T>(shifted(at.w[j], -column_shift(j) - b_shift()));

@@ -5,14 +5,14 @@
 //
 // - For large teams, as in the specification. The last variable takes the position of one that
 //   leaves, so H never has gaps.
-// - For lanes of a warp, the position of a variable is its own number: its lane. Rows and columns
-//   of other variables are 0.
+// - For lanes of a warp, the position of a variable is its own number. Rows and columns of other
+//   variables are 0.
 //
 // Memory of large teams. H is symmetric, and stored as its lower triangle, row after row: entry
 // (i, k) with k <= i is at i (i + 1) / 2 + k. The triangle grows at its end, so its first entries
 // can be in shared memory (`near`), and the others in global memory (`far`). 16 neighbouring
 // threads that read one column access all banks: 16 successive triangular numbers are distinct
-// modulo 16. A lane has its row of H in registers.
+// modulo 16. A lane has its rows of H in registers.
 //
 // Cost. For l variables, an update reads and writes l^2 / 2 numbers, a product reads l^2. For
 // lanes: l shuffles.
@@ -147,8 +147,8 @@ class PassiveInverse {
 // ---- lanes of a warp ------------------------------------------------------------------------
 
 /// Variables of a problem, as a set of bits.
-template <int width>
-struct Chosen<LaneTeam<width>> {
+template <int lanes, int each>
+struct Chosen<LaneTeam<lanes, each>> {
     unsigned bits;
 
     __device__ __forceinline__ bool has(int j) const { return bits >> j & 1; }
@@ -162,23 +162,26 @@ struct Chosen<LaneTeam<width>> {
     }
 };
 
-template <int width>
-struct PassiveInverseArrays<LaneTeam<width>> {
+template <int lanes, int each>
+struct PassiveInverseArrays<LaneTeam<lanes, each>> {
     __device__ void place(TeamMemory&, int) {}
     __device__ void place(unsigned char*, unsigned char*, long long) {}
 };
 
-template <int width>
-class PassiveInverse<LaneTeam<width>> {
+template <int lanes, int each>
+class PassiveInverse<LaneTeam<lanes, each>> {
   public:
-    using Team = LaneTeam<width>;
+    using Team = LaneTeam<lanes, each>;
     using Reals = LaneVector<double, Team>;
 
     int length;
 
     __device__ explicit PassiveInverse(const PassiveInverseArrays<Team>&) { clear(); }
 
-    __device__ __forceinline__ int variable(int p) const { return p; }
+    template <class Position>
+    __device__ __forceinline__ Position variable(Position p) const {
+        return p;
+    }
     __device__ __forceinline__ Chosen<Team> passive() const { return chosen_; }
     __device__ __forceinline__ Chosen<Team> all(int n) const {
         return {whole_warp >> (warp_threads - n)};
@@ -186,26 +189,32 @@ class PassiveInverse<LaneTeam<width>> {
     __device__ void clear() {
         length = 0;
         chosen_.bits = 0;
-#pragma unroll
-        for (int k = 0; k < width; ++k) row_[k] = 0;
+        for_each_entry([](int, int, double& entry) { entry = 0; });
     }
 
     template <class Body>
     __device__ __forceinline__ void for_each(Body body) const {
-        if (chosen_.has(Team::rank())) body(Team::rank());
+        for_each_variable<Team>(width, [&](auto p) {
+            if (chosen_.has(p)) body(p);
+        });
     }
 
     __device__ void multiply(const Reals& in, Reals& out) const {
-        double sum = 0;
+        Reals sum{};
 #pragma unroll
-        for (int k = 0; k < width; ++k)
-            if (chosen_.has(k)) sum += row_[k] * in.of(k);
-        out.own = sum;
+        for (int k = 0; k < width; ++k) {
+            if (!chosen_.has(k)) continue;
+            const double value = in.of(k);
+#pragma unroll
+            for (int q = 0; q < each; ++q) sum.own[q] += rows_[q][k] * value;
+        }
+        out = sum;
     }
 
     __device__ int append(int variable, Reals u, double square) {
-        if (!chosen_.has(Team::rank())) u.own = 0;
-        if (Team::rank() == variable) u.own = -1;
+        for_each_variable<Team>(width, [&](auto p) {
+            if (!chosen_.has(p)) u[p] = p == variable ? -1 : 0;
+        });
         chosen_.bits |= 1u << variable;
         add_product(1 / square, u);
         ++length;
@@ -213,25 +222,39 @@ class PassiveInverse<LaneTeam<width>> {
     }
 
     __device__ void remove(Team&, int position, Reals& v, Reals&, Reals&) {
-#pragma unroll
-        for (int k = 0; k < width; ++k)
-            if (k == position) v.own = row_[k];
+        for_each_entry([&](auto p, int k, double& entry) {
+            if (k == position) v[p] = entry;
+        });
         add_product(-1 / v.of(position), v);
+        for_each_entry([&](int p, int k, double& entry) {
+            if (p == position || k == position) entry = 0;
+        });
         chosen_.bits &= ~(1u << position);
-#pragma unroll
-        for (int k = 0; k < width; ++k)
-            if (k == position || Team::rank() == position) row_[k] = 0;
         --length;
     }
 
   private:
-    double row_[width];
+    static constexpr int width = Team::width;
+
+    double rows_[each][width];
     Chosen<Team> chosen_;
+
+    /// body(p, k, entry) for the entries of this lane's rows.
+    template <class Body>
+    __device__ __forceinline__ void for_each_entry(Body body) {
+#pragma unroll
+        for (int k = 0; k < width; ++k)
+            for_each_variable<Team>(width, [&](auto p) { body(p, k, rows_[p.slot][k]); });
+    }
 
     /// H += factor v v^T. The product of two elements comes first, so that H stays symmetric.
     __device__ void add_product(double factor, const Reals& v) {
 #pragma unroll
-        for (int k = 0; k < width; ++k)
-            if (chosen_.has(k)) row_[k] += factor * (v.own * v.of(k));
+        for (int k = 0; k < width; ++k) {
+            if (!chosen_.has(k)) continue;
+            const double value = v.of(k);
+#pragma unroll
+            for (int q = 0; q < each; ++q) rows_[q][k] += factor * (v.own[q] * value);
+        }
     }
 };

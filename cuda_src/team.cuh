@@ -33,15 +33,39 @@ struct Vector {
     __device__ __forceinline__ Vector from(long long i) const { return {first + i}; }
 };
 
-/// An array of a team of lanes: each lane has the element of its rank.
+/// The number of a variable that this lane has, in its register `slot`.
+template <int slot_>
+struct OwnVariable {
+    static constexpr int slot = slot_;
+    int j;
+
+    __device__ __forceinline__ operator int() const { return j; }
+};
+
+/// An array of a team of lanes: lane j % lanes has element j in its register j / lanes.
 template <class T, class Team>
 struct LaneVector {
-    T own;
+    T own[Team::each];
 
-    __device__ __forceinline__ T& operator[](int) { return own; }
-    /// Element i, which is the same for all members.
-    __device__ __forceinline__ T of(int i) const {
-        return __shfl_sync(Team::mask(), own, i, Team::size());
+    template <int slot>
+    __device__ __forceinline__ T& operator[](OwnVariable<slot>) {
+        return own[slot];
+    }
+    /// Element j, which is the same for all members.
+    __device__ __forceinline__ T of(int j) const {
+        const T value = in_slot(j / Team::size());
+        if constexpr (Team::size() == 1) return value;
+        return __shfl_sync(Team::mask(), value, j % Team::size(), Team::size());
+    }
+
+  private:
+    /// A register is chosen from all: arrays in registers have no address.
+    template <int slot = 0>
+    __device__ __forceinline__ T in_slot(int wanted) const {
+        const T here = own[slot];
+        if constexpr (slot + 1 == Team::each) return here;
+        const T later = in_slot<(slot + 1) % Team::each>(wanted);
+        return wanted == slot ? here : later;
     }
 };
 
@@ -61,15 +85,18 @@ struct TeamMemory {
     /// Registers need no memory.
     template <class T, class Team>
     __device__ void take(LaneVector<T, Team>& vector, long long) {
-        vector.own = T(0);
+#pragma unroll
+        for (T& own : vector.own) own = T(0);
     }
 };
 
-/// Some lanes of a warp: a power of two. They may diverge from the other lanes.
-template <int width>
+/// Some lanes of a warp, a power of two, with `each_` variables each. They may diverge from the
+/// other lanes.
+template <int lanes, int each_>
 struct LaneTeam {
-    static constexpr int threads = 128, blocks = width < warp_threads ? 3 : 2;
-    static constexpr int memories_of_block = threads / width;
+    static constexpr int threads = 128, blocks = 2;
+    static constexpr int each = each_, width = lanes * each;
+    static constexpr int memories_of_block = threads / lanes;
     static constexpr bool is_small = true;
     static constexpr int rows_at_once = 4;
 
@@ -78,7 +105,7 @@ struct LaneTeam {
     struct Storage {};
     __device__ LaneTeam(Storage&, unsigned char*) {}
 
-    static __device__ __forceinline__ int memory_of_block() { return threadIdx.x / width; }
+    static __device__ __forceinline__ int memory_of_block() { return threadIdx.x / lanes; }
     static __device__ __forceinline__ bool places() { return true; }
     static __device__ __forceinline__ long long index() {
         return static_cast<long long>(blockIdx.x) * memories_of_block + memory_of_block();
@@ -86,45 +113,48 @@ struct LaneTeam {
     static __device__ __forceinline__ long long teams() {
         return static_cast<long long>(gridDim.x) * memories_of_block;
     }
-
     /// Whether one of the warp's teams has another problem: they begin together, so that the warp
     /// executes instructions for all of them.
     static __device__ __forceinline__ bool begins(bool has_problem) {
         return __any_sync(whole_warp, has_problem);
     }
 
-    static __device__ __forceinline__ int rank() { return threadIdx.x % width; }
-    static constexpr __device__ __forceinline__ int size() { return width; }
-    static __device__ __forceinline__ void sync() { __syncwarp(mask()); }
+    static __device__ __forceinline__ int rank() { return threadIdx.x % lanes; }
+    static constexpr __device__ __forceinline__ int size() { return lanes; }
+    static __device__ __forceinline__ void sync() {
+        if constexpr (lanes > 1) __syncwarp(mask());
+    }
 
     /// The lanes of the team in its warp.
-    static __device__ __forceinline__ unsigned mask() {
-        return whole_warp >> (warp_threads - width) << first_lane();
-    }
+    static __device__ __forceinline__ unsigned mask() { return first_lanes << first_lane(); }
 
     template <class T, class Op>
     __device__ __forceinline__ T reduce(T value, Op op) {
-        __syncwarp(mask());
+        sync();
 #pragma unroll
-        for (int distance = width / 2; distance > 0; distance /= 2)
+        for (int distance = lanes / 2; distance > 0; distance /= 2)
             value = op(value, shuffle_xor(value, distance, mask()));
         return value;
     }
 
-    /// The largest value, of several the first. A lane has the element of its rank or none.
+    /// The largest value. Of several, that of the first lane.
     template <class T>
     __device__ __forceinline__ Located<T> reduce(Located<T> one, Called<ArgMax<T>>) {
+        if constexpr (lanes == 1) return one;
         const T least = -Floating<T>::infinity();
         const T value = one.index < 0 ? least : one.value;
         const T largest = reduce(value, [](T a, T b) { return a < b ? b : a; });
-        const unsigned found =
-            __ballot_sync(mask(), one.index >= 0 && one.value == largest) >> first_lane();
-        return {largest,
-                __ffs(static_cast<int>(found & (whole_warp >> (warp_threads - width)))) - 1};
+        const bool is_largest = one.index >= 0 && one.value == largest;
+        const unsigned found = __ballot_sync(mask(), is_largest) >> first_lane() & first_lanes;
+        if (found == 0) return ArgMax<T>::identity();
+        const int lane = __ffs(static_cast<int>(found)) - 1;
+        return {largest, each == 1 ? lane : __shfl_sync(mask(), one.index, lane, lanes)};
     }
 
   private:
-    static __device__ __forceinline__ int first_lane() { return lane_index() / width * width; }
+    static constexpr unsigned first_lanes = whole_warp >> (warp_threads - lanes);
+
+    static __device__ __forceinline__ int first_lane() { return lane_index() / lanes * lanes; }
 };
 
 /// One block.
@@ -133,7 +163,7 @@ class BlockTeam {
     static constexpr int threads = 384, blocks = 1;
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false;
-    static constexpr int rows_at_once = 1;
+    static constexpr int each = 1, rows_at_once = 1;
 
     using Reals = Vector<double>;
 
@@ -182,7 +212,7 @@ class GridTeam {
     static constexpr int threads = 256, blocks = 1;
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false;
-    static constexpr int rows_at_once = 1;
+    static constexpr int each = 1, rows_at_once = 1;
 
     using Reals = Vector<double>;
     using Storage = BlockTeam::Storage;
@@ -243,4 +273,28 @@ template <class Team, class Body>
 __device__ __forceinline__ void for_each(int count, Body body) {
 #pragma unroll 1
     for (int i = Team::rank(); i < count; i += Team::size()) body(i);
+}
+
+/// body(j) for every variable j < count: the same for arrays that may be in registers.
+template <class Team, int slot = 0, class Body>
+__device__ __forceinline__ void for_each_variable(int count, Body body) {
+    if constexpr (!Team::is_small) {
+        for_each<Team>(count, body);
+    } else if constexpr (slot < Team::each) {
+        const OwnVariable<slot> own{Team::rank() + slot * Team::size()};
+        if (own < count) body(own);
+        for_each_variable<Team, slot + 1>(count, body);
+    }
+}
+
+/// body(j) by the member that has variable j.
+template <class Team, class Body>
+__device__ __forceinline__ void by_owner(int j, Body body) {
+    if constexpr (Team::is_small) {
+        for_each_variable<Team>(Team::width, [&](auto own) {
+            if (own == j) body(own);
+        });
+    } else {
+        if (j % Team::size() == Team::rank()) body(j);
+    }
 }

@@ -361,8 +361,8 @@ def nnls_gram_of_similar_columns(team: Team) -> Callable[[], None]:
     return run
 
 
-LANES = Team("LaneTeam<4>", 128, 32)
-WARP = Team("LaneTeam<32>", 128, 4)
+LANES = Team("LaneTeam<4, 2>", 128, 32)
+WARP = Team("LaneTeam<32, 1>", 128, 4)
 BLOCK = Team("BlockTeam", 96)
 GRID = Team("GridTeam", 64)
 

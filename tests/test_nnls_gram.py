@@ -23,9 +23,10 @@ from gpusolve.reference._nnls_qr import Solution
 Array = NDArray[Any]
 
 TEAMS = {
-    "4 lanes": Team("LaneTeam<4>", 128, 32),
-    "16 lanes": Team("LaneTeam<16>", 128, 8),
-    "warp": Team("LaneTeam<32>", 128, 4),
+    "a lane": Team("LaneTeam<1, 4>", 128, 128),
+    "4 lanes": Team("LaneTeam<4, 2>", 128, 32),
+    "8 lanes": Team("LaneTeam<8, 2>", 128, 16),
+    "warp": Team("LaneTeam<32, 1>", 128, 4),
     "block": Team("BlockTeam", 64),
     "grid": Team("GridTeam", 64),
 }
@@ -336,10 +337,10 @@ def test_team_for_each_size() -> None:
     def chosen(m: int, n: int, systems: int = 1000, limit: int = 225 * 1024) -> str:
         return choose(Size(m, n), systems < 5, False, limit)[0].name
 
-    assert chosen(3, 3) == "LaneTeam<4>"
-    assert chosen(33, 3) == "LaneTeam<8>"
-    assert chosen(30, 10) == "LaneTeam<16>"
-    assert chosen(64, 32) == "LaneTeam<32>"
+    assert chosen(3, 3) == "LaneTeam<1, 4>"
+    assert chosen(33, 3) == "LaneTeam<4, 2>"
+    assert chosen(30, 10) == "LaneTeam<8, 2>"
+    assert chosen(64, 32) == "LaneTeam<32, 1>"
     assert chosen(64, 32, limit=20_000) == "BlockTeam"
     assert chosen(64, 33) == "BlockTeam"
     assert chosen(5000, 2000) == "BlockTeam"

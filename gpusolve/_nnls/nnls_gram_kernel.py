@@ -15,9 +15,10 @@ from ..reference._nnls_qr import default_tolerance
 from .nnls_qr_kernel import allocate_workspace
 from .systems import BOUNDS, RIDGE, SUM, Options, Systems, indices_of, strides
 
-LANES, ROWS_OF_LANE = (4, 8, 16, 32), 8
-"""The lanes of a warp that may solve a system, one variable each; the most rows of a
-lane."""
+LANES = {1: 4, 4: 2, 8: 2, 32: 1}
+"""Lanes of a warp that may solve a system: how many, and the most variables of each."""
+ROWS_OF_LANE = 16
+"""The most rows of each of these lanes."""
 LANE_THREADS = 128
 """The threads of a block whose teams are lanes."""
 GRID_VARIABLES, GRID_SYSTEMS = 1024, 4
@@ -115,9 +116,9 @@ def teams_for(size: Size, few: bool) -> list[Team]:
     """Teams for systems of this size, of which there are `few`; the best first."""
     m, n = size.height, size.n
     teams = [
-        Team(f"LaneTeam<{lanes}>", LANE_THREADS, LANE_THREADS // lanes)
-        for lanes in LANES
-        if n <= lanes and m <= ROWS_OF_LANE * lanes
+        Team(f"LaneTeam<{lanes}, {each}>", LANE_THREADS, LANE_THREADS // lanes)
+        for lanes, each in LANES.items()
+        if n <= lanes * each and m <= ROWS_OF_LANE * lanes
     ]
     if size.capacity >= GRID_VARIABLES and few:
         teams.append(Team("GridTeam", 256))
@@ -137,6 +138,15 @@ def arrays_of(team: Team, size: Size) -> list[int]:
     return arrays
 
 
+def spread_over_banks(bytes: int, team: Team) -> int:
+    """At least as many bytes, so that teams of a warp access different banks.
+
+    They are an odd multiple of what a double of each lane needs.
+    """
+    of_lanes = 8 * LANE_THREADS // team.teams
+    return of_lanes * (ceil_div(bytes, of_lanes) | 1)
+
+
 def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout:
     """The memory of a block, of which at most `limit` bytes are shared memory."""
     scales_once = team.is_small and shared_matrix
@@ -148,8 +158,10 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
         matrix = sum(round_up(one, ALIGNMENT) for one in sizes)
     matrix_bytes = matrix * scales_once
     vectors = sum(round_up(one, ALIGNMENT) for one in arrays) + matrix - matrix_bytes
+    if team.is_small:
+        vectors = spread_over_banks(vectors, team)
     entries = 0 if team.is_small else size.capacity * (size.capacity + 1) // 2
-    share = (limit - matrix_bytes) // team.teams // ALIGNMENT * ALIGNMENT
+    share = (limit - matrix_bytes) // team.teams
     if team.is_grid:
         share = 0
     in_shared = vectors <= share

@@ -142,8 +142,7 @@ void BlockProfile::count_code(std::uintptr_t address) {
 }
 
 void BlockProfile::start_epoch(Lane& lane) {
-    ++lane.epoch;
-    lane.executions.clear();
+    lane = {{lane.epoch.barriers + 1, 0, 0}, {}, {}};
 }
 
 void BlockProfile::barrier() {
@@ -163,14 +162,20 @@ void BlockProfile::warp_operation(Operation operation, std::uint32_t warp, std::
             callers.push_back(&lanes_[first + lane]);
         else
             is_whole = false;
-    const Key key{instruction, callers[0]->epoch, callers[0]->executions[instruction], 0};
+    Lane& first_caller = *callers[0];
+    const std::uint64_t execution = first_caller.operations[instruction];
+    const Key key{instruction, {first_caller.epoch.barriers, 0, 0}, execution, 0};
     const bool is_new = is_whole || warps_[warp].operations.insert(key).second;
     if (is_new) count_operation(operation, words);
-    for (Lane* lane : callers)
-        if (is_whole)
+    for (Lane* lane : callers) {
+        if (is_whole) {
             start_epoch(*lane);
-        else
-            ++lane->executions[instruction];
+            continue;
+        }
+        ++lane->operations[instruction];
+        lane->epoch = {lane->epoch.barriers, instruction, execution};
+        lane->accesses.clear();
+    }
     if (is_whole) flush(warps_[warp]);
 }
 
@@ -195,7 +200,7 @@ void BlockProfile::access(std::uint32_t thread, std::uintptr_t address, std::siz
         memory == Profile::shared_memory ? shared_.start : profile_.array(memory).start;
     Lane& lane = lanes_[thread];
     Warp& warp = warps_[thread / warpSize];
-    const Key key{instruction, lane.epoch, lane.executions[instruction]++, memory};
+    const Key key{instruction, lane.epoch, lane.accesses[instruction]++, memory};
     const auto [position, is_new] = warp.positions.try_emplace(key, warp.requests.size());
     if (is_new) warp.requests.push_back({instruction, memory, type, {}});
     warp.requests[position->second].lanes.push_back({thread % warpSize, address - start, bytes});

@@ -3,9 +3,10 @@
 // A request is one memory instruction of a warp. The emulator runs the lanes of a warp one
 // after another, so their accesses are combined afterwards: accesses of different lanes belong
 // to one request if they are the same execution of the same instruction, counted since the
-// lane's last barrier or operation of the whole warp. Lanes that reach an instruction in different
-// iterations of a loop need more requests on a GPU. Operations of a part of a warp are combined in
-// the same way. A shuffle of 8 bytes counts twice, because it is two instructions.
+// lane's last barrier or warp operation. Lanes that reach an instruction in different iterations
+// of a loop need more requests on a GPU. Operations of different parts of a warp are combined in
+// the same way, and so are accesses that follow them: as if the parts always waited for each other
+// to execute an instruction together. A shuffle of 8 bytes counts twice: it is two instructions.
 //
 // Global memory moves in sectors of 32 bytes; the address of an array's first element counts as
 // a multiple of 32. Shared memory has 32 banks of 4 bytes. Lanes that access different words of
@@ -132,9 +133,23 @@ class BlockProfile {
                 std::uint64_t instruction);
 
   private:
+    /// How often instructions were executed.
+    using Executions = std::unordered_map<std::uint64_t, std::uint64_t>;
+
+    /// What a lane's accesses follow: barriers and operations of its whole warp so far, and since
+    /// then the execution of an operation of a part of the warp.
+    struct Epoch {
+        std::uint64_t barriers = 0, operation = 0, execution = 0;
+        bool operator==(const Epoch& other) const {
+            return barriers == other.barriers && operation == other.operation &&
+                   execution == other.execution;
+        }
+    };
+
     struct Lane {
-        std::uint64_t epoch = 0;  // barriers and operations of the whole warp so far
-        std::unordered_map<std::uint64_t, std::uint64_t> executions;  // since the last of them
+        Epoch epoch;
+        Executions accesses;    // since the epoch began
+        Executions operations;  // of parts of the warp, since `epoch.barriers`
     };
 
     struct LaneAccess {
@@ -151,7 +166,9 @@ class BlockProfile {
     };
 
     struct Key {
-        std::uint64_t instruction, epoch, execution;
+        std::uint64_t instruction;
+        Epoch epoch;
+        std::uint64_t execution;
         int memory;
         bool operator==(const Key& other) const {
             return instruction == other.instruction && epoch == other.epoch &&
@@ -161,7 +178,10 @@ class BlockProfile {
 
     struct HashKey {
         std::size_t operator()(const Key& key) const {
-            return (key.instruction * 31 + key.epoch) * 1000003 + key.execution * 17 +
+            const Epoch& epoch = key.epoch;
+            const std::size_t after =
+                (epoch.barriers * 31 + epoch.operation) * 1000003 + epoch.execution;
+            return ((key.instruction * 31 + after) * 1000003 + key.execution) * 17 +
                    static_cast<std::size_t>(key.memory);
         }
     };
