@@ -108,6 +108,7 @@ struct GramArrays {
     PassiveInverseArrays<Team> inverse;
     Vector<double> residual;  // rows: b - A x
     Vector<double> witness;   // rows
+    Vector<double> b;         // m, for small teams: scaled
     Reals c;                  // n: A^T (b - A rest) - penalty, corrected
     Reals w, along;           // n: the negative gradient; H row
     Reals slope, all_x;       // n: w / norm of variables that may enter; x by variable
@@ -132,6 +133,7 @@ struct GramArrays {
         const int n = options.n, rows = options.rows(), capacity = options.capacity();
         memory.take(residual, rows);
         memory.take(witness, rows);
+        if constexpr (Team::is_small) memory.take(b, options.m);
         memory.take(c, n);
         memory.take(w, n);
         memory.take(slope, n);
@@ -319,6 +321,7 @@ struct GramSystem {
     double b_scale, magnitude;  // of b, and of A x if x has to be different from 0
     NnlsStatus status;
     int nit, n_updates, n_downdates;
+    bool has_product;  // whether w is the product of the columns with the witness
 
     /// Element i of the weighted b, before it is scaled.
     __device__ double given_b(int i) const {
@@ -357,6 +360,12 @@ struct GramSystem {
     __device__ bool is_inside(double value, int p) const {
         if (!options.has_bounds()) return value > 0;
         return value > at.lower[variable(p)] && value < at.upper[variable(p)];
+    }
+
+    /// The same, scaled. Small teams keep it in memory.
+    __device__ double scaled_b(int i) const {
+        if constexpr (Team::is_small) return at.b[i];
+        return given_b(i) * b_scale;
     }
 
     /// Whether row i of a residual is not that of a fixed sum.
@@ -404,7 +413,9 @@ struct GramSystem {
     __device__ bool load(const Variables& variables) {
         double largest = 0, largest_norm = 0;
         for_each<Team>(options.m, [&](int i) {
-            largest = MaxMagnitude<double>()(largest, ::magnitude(given_b(i)));
+            const double value = given_b(i);
+            if constexpr (Team::is_small) at.b[i] = value;
+            largest = MaxMagnitude<double>()(largest, ::magnitude(value));
         });
         for_each_variable<Team>(options.n, [&](auto j) {
             largest_norm = MaxMagnitude<double>()(largest_norm, ::magnitude(at.matrix.norm[j]));
@@ -416,9 +427,9 @@ struct GramSystem {
         if (!(max(largest, largest_norm) < Floating<double>::infinity())) return false;
         b_scale = inverse_power_of_two(largest);
         scale_variables(variables);
+        if constexpr (Team::is_small) for_each<Team>(options.m, [&](int i) { at.b[i] *= b_scale; });
         magnitude = square_root(sum(options.rows(), [&](int i) {
-            const double value =
-                i < options.m ? given_b(i) * b_scale : (is_data(i) ? 0 : at.total[0]);
+            const double value = i < options.m ? scaled_b(i) : (is_data(i) ? 0 : at.total[0]);
             at.witness[i] = value;
             if (!is_data(i)) at.residual[i] = 0;
             return value * value;
@@ -749,7 +760,7 @@ struct GramSystem {
         const bool all = options.has_bounds();
         combine<AccurateDifference, Team>(
             at.matrix.view(), options.m, all ? inverse.all(options.n) : inverse.passive(),
-            all || Team::is_small ? at.all_x : at.x, [&](int i) { return given_b(i) * b_scale; },
+            all || Team::is_small ? at.all_x : at.x, [&](int i) { return scaled_b(i); },
             [&](int i, double value) { out[i] = value; });
         if (options.has_sum() && owns(options.m)) out[options.m] = at.residual[options.m];
         if (options.has_ridge())
@@ -759,11 +770,13 @@ struct GramSystem {
         team.sync();
     }
 
-    /// Make the witness orthogonal to the passive columns; `change` is the correction of x.
-    __device__ void correct() {
+    /// Make the witness orthogonal to the passive columns; `change` is the correction of x. Returns
+    /// whether w is the product of the columns with the witness: small teams multiply all.
+    __device__ bool correct() {
         inverse.for_each([&](auto p) { at.change[p] = 0; });
         for (int correction = 0; correction < most_corrections; ++correction) {
             multiply_columns(inverse.passive(), at.witness, at.passive_w);
+            if constexpr (Team::is_small) at.w = at.passive_w;
             const double square = sum(options.rows(), [&](int i) {
                 return is_data(i) ? at.witness[i] * at.witness[i] : 0;
             });
@@ -773,7 +786,7 @@ struct GramSystem {
                 at.passive_w[p] = w;
                 return fabs(w) > limit * at.norm[variable(p)] ? 1.0 : 0.0;
             });
-            if (visible == 0) return;
+            if (visible == 0) return Team::is_small;
             const double shift = step(true);
             inverse.for_each([&](auto p) {
                 if (!is_finite(at.d[p])) at.d[p] = 0;
@@ -783,6 +796,7 @@ struct GramSystem {
             subtract_fitted(shift);
             team.sync();
         }
+        return false;
     }
 
     /// Subtract A d, with the rows of the l2 penalty, from the witness; `shift` changes the
@@ -813,7 +827,7 @@ struct GramSystem {
         for (int k = 0; k < 2; ++k, out = at.residual) {
             make_residual(out);
             if (k == 1) break;
-            correct();
+            has_product = correct();
             const double blocked = sum_of_passive(
                 [&](auto p) { return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0; });
             follows = status == converged && blocked == 0;
@@ -833,7 +847,7 @@ struct GramSystem {
     };
 
     __device__ Certified certify() {
-        multiply_columns(inverse.all(options.n), at.witness, at.w);
+        if (!has_product) multiply_columns(inverse.all(options.n), at.witness, at.w);
         Two apart_and_gap{0, 0}, fit_and_length{0, 0}, objective_and_room{0, 0};
         for_each<Team>(options.rows(), [&](int i) {
             if (!is_data(i)) return;

@@ -132,7 +132,9 @@ def arrays_of(team: Team, size: Size) -> list[int]:
     arrays = [8 * size.rows] * 2
     arrays += [8 * n] * (bool(kind & RIDGE) + 4 * bool(kind & BOUNDS))
     arrays += [8 * n, 8] * bool(kind & SUM)
-    if not team.is_small:
+    if team.is_small:
+        arrays.append(8 * size.m)
+    else:
         arrays += [8 * n] * (3 + bool(kind & RIDGE)) + [8 * capacity] * 4
         arrays.append(4 * capacity)
     return arrays
