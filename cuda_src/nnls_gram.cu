@@ -17,8 +17,8 @@
 // Fixed sum. It is one more row of A. The element of a residual in this row is free: it is minus
 // the multiplier of the constraint, and is kept in `residual` from one residual to the next.
 //
-// Mapping. One team solves one system at a time: a thread, a warp, a block or the whole grid, by
-// the size of the system (team.cuh).
+// Mapping. One team solves one system at a time: some lanes of a warp, a block or the whole grid,
+// by the size of the system (team.cuh). A lane has up to four variables.
 //
 // Accuracy. G squares the condition number. To make up for that, x is corrected by the residual
 // b - A x in twice the working precision, and certified by it. All computation is in double, also
@@ -28,13 +28,14 @@
 // writes the scaled matrices; small matrices are scaled by their team, and not written.
 //
 // Memory. A team has a vector of each kind, and H. The first entries of H are in shared memory as
-// far as they fit. G and the scaled matrices are in global memory, or, for small teams, in shared
-// memory.
+// far as they fit. G and the scaled matrices are in global memory. Teams of lanes have H and the
+// vectors by variable in registers, and exchange them by shuffles; G, the scaled matrix, vectors by
+// row, and the options of variables are in shared memory.
 //
 // Cost. l passive variables: l n operations for a gradient, 2 l^2 for a variable that enters, l^2
 // for one that leaves, and l^2 for a solution. A is read once for A^T b, once or twice for a
 // certificate. Barriers of a team: 3 for a variable that enters, 2 for a solution, 1 for a variable
-// that leaves.
+// that leaves. Lanes need no barrier of their block, but for a matrix that its teams share.
 
 #include "batch.cuh"
 #include "certificate.cuh"

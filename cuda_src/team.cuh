@@ -8,8 +8,8 @@
 // All members call the functions of a team in uniform control flow. What a member wrote before
 // `sync` or `reduce` is visible to all members after it.
 //
-// Memory. An array of a team is a `Vector` in memory. Where a lane has one variable of a problem,
-// an array by variable is a `LaneVector`: a register of each lane.
+// Memory. An array of a team is a `Vector` in memory. Where each lane has one or a few variables
+// of a problem, an array by variable is a `LaneVector`: registers of the lanes.
 
 #pragma once
 
@@ -98,7 +98,7 @@ struct LaneTeam {
     static constexpr int each = each_, width = lanes * each;
     static constexpr int memories_of_block = threads / lanes;
     static constexpr bool is_small = true;
-    static constexpr int rows_at_once = 4;
+    static constexpr int rows_at_once = lanes == 1 ? 1 : 4;  // that share a shuffled number
 
     using Reals = LaneVector<double, LaneTeam>;
 
