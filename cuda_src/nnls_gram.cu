@@ -254,11 +254,12 @@ struct AccurateDifference {
 /// of rows(i, j) and y[p] to start(i), for the chosen variables j at positions p.
 template <class Sum, class Team, class Reals, class Start, class Use>
 __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen<Team>& chosen,
-                                        const Reals& y, Start start, Use use) {
+                                        Reals y, Start start, Use use) {
     constexpr int unrolled = Team::rows_at_once;
-    const int size = Team::size();
+    const int size = Team::size(), rank = Team::rank();
+    const int end = Team::is_small ? count + rank : count;  // lanes shuffle y together
 #pragma unroll 1
-    for (int first = Team::rank(); first - Team::rank() < count; first += unrolled * size) {
+    for (int first = rank; first < end; first += unrolled * size) {
         Sum sum[unrolled];
 #pragma unroll
         for (int q = 0; q < unrolled; ++q)
@@ -279,8 +280,8 @@ __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen
 /// use(i, sum) for every variable i < n, by the thread that has it: the sum of G(i, j) y[p].
 template <class Team, class Use>
 __device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int n,
-                                             const Chosen<Team>& chosen,
-                                             const typename Team::Reals& y, Use use) {
+                                             const Chosen<Team>& chosen, typename Team::Reals y,
+                                             Use use) {
     const MatrixView G{matrix.G, 1, n};
     if constexpr (Team::is_small) {
         typename Team::Reals sum{};

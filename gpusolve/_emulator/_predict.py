@@ -27,9 +27,9 @@ WORK_CLOCKS = {
     "votes": 1.0,
 }
 """Clocks of a multiprocessor for one of each. Shared memory sends it one wavefront per
-clock, and it shuffles 4 bytes of 32 lanes, as in NVIDIA's programming guide. That the L2
-cache sends it 64 bytes, that votes take as long as shuffles, and that shuffles occupy
-shared memory, whose crossbar they use, is assumed."""
+clock, and it shuffles 4 bytes of 32 lanes, as in NVIDIA's programming guide. That the
+L2 cache sends it 64 bytes, that votes take as long as shuffles, and that shuffles
+occupy the crossbar of shared memory, is assumed."""
 
 
 class Device(NamedTuple):
@@ -81,7 +81,8 @@ class KernelPrediction:
     name : str
     bounds : dict of str to float
         The least time in seconds that each resource needs. "shared memory" includes
-        shuffles. "latency" is the time of the barriers and of the loads that depend on each other, in one block after another.
+        shuffles. "latency" is the time of the barriers and of the loads that depend on
+        each other, in one block after another.
     rounds : int
         Blocks of the multiprocessor that has the most, added over the launches.
     filled : float
