@@ -30,16 +30,25 @@ struct GramOptions {
     __device__ int capacity() const { return min(rows(), n); }
 };
 
-/// The scaled matrix of a system.
+/// A matrix in memory. Strides are in elements.
+struct MatrixView {
+    Vector<double> entries;
+    long long row_stride, column_stride;
+
+    __device__ __forceinline__ double& operator()(int i, int j) const {
+        return entries[i * row_stride + j * column_stride];
+    }
+};
+
+/// The scaled matrix of a system. Large teams have its columns one after another, as cuBLAS; small
+/// ones its rows, because neighbouring lanes then access different banks.
 template <class Team>
 struct GramMatrix {
-    using Reals = Vector<double, Team>;
-
-    Reals columns;  // n x leading
-    long long leading;
-    Reals G;             // n x n
-    Reals norm;          // n: norms of the columns; infinite if an entry is not finite
-    Reals column_scale;  // n: powers of two
+    Vector<double> entries;
+    long long leading;            // distance of rows or columns
+    Vector<double> G;             // n x n
+    Vector<double> norm;          // n: norms of the columns; infinite if an entry is not finite
+    Vector<double> column_scale;  // n: powers of two
 
     /// Refer to one of the matrices in global memory.
     __device__ void refer(long long which, const GramOptions& options, const double* all_columns,
@@ -47,21 +56,26 @@ struct GramMatrix {
                           const double* all_column_scale) {
         const long long first = which * options.n;
         leading = options.height();
-        columns.first = const_cast<double*>(all_columns) + first * leading;
+        entries.first = const_cast<double*>(all_columns) + first * leading;
         G.first = const_cast<double*>(all_G) + first * options.n;
         norm.first = const_cast<double*>(all_norm) + first;
         column_scale.first = const_cast<double*>(all_column_scale) + first;
     }
 
     /// Allocate the arrays of a team that scales its matrix itself.
-    __device__ void place(TeamMemory<Team> memory, const GramOptions& options) {
-        leading =
-            options.height() | 1;  // odd, so that neighbouring columns start in different banks
-        columns = memory.template take<double>(leading * options.n);
-        G = memory.template take<double>(static_cast<long long>(options.n) * options.n);
-        norm = memory.template take<double>(options.n);
-        column_scale = memory.template take<double>(options.n);
+    __device__ void place(TeamMemory& memory, const GramOptions& options) {
+        leading = options.n | 1;  // odd, so that neighbouring rows start in different banks
+        memory.take(entries, leading * options.height());
+        memory.take(G, static_cast<long long>(options.n) * options.n);
+        memory.take(norm, options.n);
+        memory.take(column_scale, options.n);
     }
+
+    __device__ __forceinline__ MatrixView view() const {
+        if constexpr (Team::is_small) return {entries, leading, 1};
+        return {entries, 1, leading};
+    }
+    __device__ __forceinline__ double& operator()(int i, int j) const { return view()(i, j); }
 };
 
 /// The matrix of a system as it was given, and the weights of its rows. Strides are in elements.
@@ -89,48 +103,61 @@ __device__ __forceinline__ double norm_of(double squares, double scale) {
     return scale > 0 ? square_root(squares) : Floating<double>::infinity();
 }
 
+/// Compute G. A thread has tiles of 2 x 2 entries, on and below the diagonal; if n is odd, the last
+/// row and column are in a tile twice.
+template <class Workers, class Team>
+__device__ void multiply_by_transpose(const GramMatrix<Team>& at, int height, int n) {
+    const int tiles = (n + 1) / 2;
+    int row = 0;
+    for_each<Workers>(tiles * (tiles + 1) / 2, [&](int tile) {
+        while ((row + 1) * (row + 2) / 2 <= tile) ++row;
+        const int j = 2 * row, k = 2 * (tile - row * (row + 1) / 2);
+        const int next_j = min(j + 1, n - 1), next_k = min(k + 1, n - 1);
+        double sum[2][2] = {{0, 0}, {0, 0}};
+        for (int i = 0; i < height; ++i) {
+            const double one[] = {at(i, j), at(i, next_j)}, other[] = {at(i, k), at(i, next_k)};
+            for (int p = 0; p < 2; ++p)
+                for (int q = 0; q < 2; ++q) sum[p][q] += one[p] * other[q];
+        }
+        for (int p = 0; p < 2; ++p)
+            for (int q = 0; q < 2; ++q) {
+                const int one = p ? next_j : j, other = q ? next_k : k;
+                at.G[one * n + other] = at.G[other * n + one] = sum[p][q];
+            }
+    });
+}
+
 /// Scale a matrix into shared memory, and compute G and the norms. `Workers` do it: the team, or
 /// the block if its teams have the same matrix. Ends with a barrier.
 template <class Workers, class T, class Team>
 __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions& options,
                              GivenMatrix<T> given, const Variables& variables) {
-    const int m = options.m, n = options.n, height = options.height();
+    const int m = options.m, n = options.n;
     const bool by_rows = given.column_stride < given.row_stride;
     for_each<Workers>(m * n, [&](int e) {
         const int i = by_rows ? e / n : e % m, j = by_rows ? e % n : e / m;
-        at.columns[at.leading * j + i] = given(i, j);
+        at(i, j) = given(i, j);
     });
     Workers::sync();
     for_each<Workers>(n, [&](int j) {
-        const auto column = at.columns.from(at.leading * j);
-        double largest = variables.root_l2(j), squares = 0;
-        for (int i = 0; i < m; ++i) largest = MaxMagnitude<double>()(largest, magnitude(column[i]));
+        double largest = variables.root_l2(j);
+        for (int i = 0; i < m; ++i) largest = MaxMagnitude<double>()(largest, magnitude(at(i, j)));
         const double scale = scale_of(largest);
-        for (int i = 0; i < m; ++i) {
-            column[i] = scaled_by(column[i], scale);
-            squares += column[i] * column[i];
-        }
+        for (int i = 0; i < m; ++i) at(i, j) = scaled_by(at(i, j), scale);
         at.column_scale[j] = scale;
-        at.norm[j] = norm_of(squares, scale);
     });
     Workers::sync();
     if (options.has_sum()) {
         for_each<Workers>(n, [&](int j) {
             double largest = 0;
             for (int k = 0; k < n; ++k) largest = max(largest, at.column_scale[k]);
-            const double entry = at.column_scale[j] / largest;
-            at.columns[at.leading * j + m] = entry;
-            at.norm[j] = square_root(at.norm[j] * at.norm[j] + entry * entry);
+            at(m, j) = at.column_scale[j] / largest;
         });
         Workers::sync();
     }
-    for_each<Workers>(n * n, [&](int e) {
-        const auto one = at.columns.from(at.leading * (e / n));
-        const auto other = at.columns.from(at.leading * (e % n));
-        double sum = 0;
-        for (int i = 0; i < height; ++i) sum += one[i] * other[i];
-        at.G[e] = sum;
-    });
+    multiply_by_transpose<Workers>(at, options.height(), n);
+    Workers::sync();
+    for_each<Workers>(n, [&](int j) { at.norm[j] = norm_of(at.G[j * n + j], at.column_scale[j]); });
     Workers::sync();
 }
 

@@ -17,8 +17,8 @@
 // Fixed sum. It is one more row of A. The element of a residual in this row is free: it is minus
 // the multiplier of the constraint, and is kept in `residual` from one residual to the next.
 //
-// Mapping. One team solves one system at a time: a thread, a warp, a block or the whole grid, by
-// the size of the system (team.cuh).
+// Mapping. One team solves one system at a time: some lanes of a warp, a block or the whole grid,
+// by the size of the system (team.cuh). A lane has up to four variables.
 //
 // Accuracy. G squares the condition number. To make up for that, x is corrected by the residual
 // b - A x in twice the working precision, and certified by it. All computation is in double, also
@@ -28,13 +28,14 @@
 // writes the scaled matrices; small matrices are scaled by their team, and not written.
 //
 // Memory. A team has a vector of each kind, and H. The first entries of H are in shared memory as
-// far as they fit. G and the scaled matrices are in global memory, or, for small teams, in shared
-// memory.
+// far as they fit. G and the scaled matrices are in global memory. Teams of lanes have H and the
+// vectors by variable in registers, and exchange them by shuffles; G, the scaled matrix, vectors by
+// row, and the options of variables are in shared memory.
 //
 // Cost. l passive variables: l n operations for a gradient, 2 l^2 for a variable that enters, l^2
 // for one that leaves, and l^2 for a solution. A is read once for A^T b, once or twice for a
 // certificate. Barriers of a team: 3 for a variable that enters, 2 for a solution, 1 for a variable
-// that leaves.
+// that leaves. Lanes need no barrier of their block, but for a matrix that its teams share.
 
 #include "batch.cuh"
 #include "certificate.cuh"
@@ -70,8 +71,8 @@ struct AddTwo {
     static __device__ __forceinline__ Two identity() { return {0, 0}; }
     __device__ __forceinline__ Two operator()(Two x, Two y) const { return {x.a + y.a, x.b + y.b}; }
 };
-__device__ __forceinline__ Two shuffle_xor(Two x, int distance) {
-    return {shuffle_xor(x.a, distance), shuffle_xor(x.b, distance)};
+__device__ __forceinline__ Two shuffle_xor(Two x, int distance, unsigned mask = whole_warp) {
+    return {shuffle_xor(x.a, distance, mask), shuffle_xor(x.b, distance, mask)};
 }
 
 /// Whether a value is neither infinite nor NaN.
@@ -101,77 +102,80 @@ struct GramResults {
     }
 };
 
-/// The arrays of a team, which are in shared memory: they are the same for all its members. Some
-/// vectors share memory; they are never in use at the same time.
+/// The arrays of a team. Those in memory are the same for all its members. Some vectors share
+/// memory; they are never in use at the same time.
 template <class Team>
 struct GramArrays {
-    using Reals = Vector<double, Team>;
+    using Reals = typename Team::Reals;
 
     GramMatrix<Team> matrix;
     PassiveInverseArrays<Team> inverse;
-    Reals c;             // n: A^T (b - A rest) - penalty, corrected
-    Reals w, along;      // n: the negative gradient; H row
-    Reals slope, all_x;  // n: w / norm of variables that may enter; x by variable
-    Reals row;           // the same: the passive entries of the row of a fixed sum
-    Reals residual;      // rows: b - A x
-    Reals witness;       // rows
-    Reals x, passive_w;  // capacity: of the passive variables, by position
-    Reals d, g;          // capacity: the step to the solution; part of a column of G
-    Reals u, change;     // capacity: coefficients of a projection; the correction of x
-    Reals end;           // the same: the bounds that the step reaches
-    Reals norm;          // n: norms of the columns with the l2 penalty
+    Vector<double> residual;  // rows: b - A x
+    Vector<double> witness;   // rows
+    Vector<double> b;         // m, for small teams: scaled
+    Reals c;                  // n: A^T (b - A rest) - penalty, corrected
+    Reals w, along;           // n: the negative gradient; H row
+    Reals slope, all_x;       // n: w / norm of variables that may enter; x by variable
+    Reals row;                // the same: the passive entries of the row of a fixed sum
+    Reals x, passive_w;       // capacity: of the passive variables, by position
+    Reals d, g;               // capacity: the step to the solution; part of a column of G
+    Reals u, change;          // capacity: coefficients of a projection; the correction of x
+    Reals end;                // the same: the bounds that the step reaches
+    Reals norm;               // n: norms of the columns with the l2 penalty
     // With an l2 penalty:
-    Reals damping;  // n: its root in the scaled variables
+    Vector<double> damping;  // n: its root in the scaled variables
     // With bounds:
-    Reals lower, upper;  // n
-    Reals rest;          // n: the values of variables that are not passive, and 0
-    Reals penalties;     // n: l1 in the scaled variables
+    Vector<double> lower, upper;  // n
+    Vector<double> rest;          // n: the values of variables that are not passive, and 0
+    Vector<double> penalties;     // n: l1 in the scaled variables
     // With a fixed sum:
-    Reals sum_row;  // n: its row of the matrix
-    Reals total;    // 1: its entry of b
+    Vector<double> sum_row;  // n: its row of the matrix
+    Vector<double> total;    // 1: its entry of b
 
     /// Allocate the vectors; their bytes are computed by the host.
-    __device__ void place(TeamMemory<Team>& memory, const GramOptions& options) {
+    __device__ void place(TeamMemory& memory, const GramOptions& options) {
         const int n = options.n, rows = options.rows(), capacity = options.capacity();
-        c = memory.template take<double>(n);
-        w = along = memory.template take<double>(n);
-        slope = all_x = row = memory.template take<double>(n);
-        residual = memory.template take<double>(rows);
-        witness = memory.template take<double>(rows);
-        x = memory.template take<double>(capacity);
-        passive_w = memory.template take<double>(capacity);
-        d = g = memory.template take<double>(capacity);
-        u = change = end = memory.template take<double>(capacity);
-        inverse.variables = memory.template take<int>(capacity);
-        if (options.has_ridge()) {
-            norm = memory.template take<double>(n);
-            damping = memory.template take<double>(n);
-        }
+        memory.take(residual, rows);
+        memory.take(witness, rows);
+        if constexpr (Team::is_small) memory.take(b, options.m);
+        memory.take(c, n);
+        memory.take(w, n);
+        memory.take(slope, n);
+        memory.take(x, capacity);
+        memory.take(passive_w, capacity);
+        memory.take(d, capacity);
+        memory.take(u, capacity);
+        inverse.place(memory, capacity);
+        if (has_norms(options)) memory.take(norm, n);
+        if (options.has_ridge()) memory.take(damping, n);
         if (options.has_bounds()) {
-            lower = memory.template take<double>(n);
-            upper = memory.template take<double>(n);
-            rest = memory.template take<double>(n);
-            penalties = memory.template take<double>(n);
+            memory.take(lower, n);
+            memory.take(upper, n);
+            memory.take(rest, n);
+            memory.take(penalties, n);
         }
         if (options.has_sum()) {
-            sum_row = memory.template take<double>(n);
-            total = memory.template take<double>(1);
+            memory.take(sum_row, n);
+            memory.take(total, 1);
         }
+        along = w;
+        all_x = row = slope;
+        g = d;
+        change = end = u;
     }
 
-    /// Refer to the norms of the matrix, unless the team has its own.
-    __device__ void refer_to_norms(const GramOptions& options) {
-        if (!options.has_ridge()) norm = matrix.norm;
+    /// Whether the norms are not those of the matrix.
+    static __device__ bool has_norms(const GramOptions& options) {
+        return options.has_ridge() || Team::is_small;
     }
 };
 
 /// out[q] = column_q . vector, for `count` columns: those of `variables`, or the first ones if it
 /// is null. One thread stores an element. Ends without a barrier.
 template <class Team>
-__device__ __noinline__ void multiply_columns(Vector<double, Team> columns, long long leading,
-                                              int m, Vector<int, Team> variables, int count,
-                                              Vector<double, Team> vector,
-                                              Vector<double, Team> out) {
+__device__ __noinline__ void multiply_columns(Vector<double> columns, long long leading, int m,
+                                              Vector<int> variables, int count,
+                                              Vector<double> vector, Vector<double> out) {
 #pragma unroll 1
     for (int q = Team::group(); q < count; q += Team::groups()) {
         const int j = variables.first == nullptr ? q : variables[q];
@@ -183,46 +187,137 @@ __device__ __noinline__ void multiply_columns(Vector<double, Team> columns, long
         if (Team::lane() == 0) out[q] = sum;
     }
 }
-
-/// sum_p rows[variables[p] * step] y[p].
 template <class Team>
-__device__ __noinline__ double combine(Vector<double, Team> rows, long long step,
-                                       Vector<int, Team> variables, int length,
-                                       Vector<double, Team> y) {
-    double sum = 0;
-    for (int p = 0; p < length; ++p) sum += rows[variables[p] * step] * y[p];
-    return sum;
+__device__ void multiply_columns(const GramMatrix<Team>& matrix, int m, int,
+                                 const Chosen<Team>& chosen, Vector<double> vector,
+                                 Vector<double> out) {
+    multiply_columns<Team>(matrix.entries, matrix.leading, m, chosen.list, chosen.count, vector,
+                           out);
 }
 
-/// `start` minus the same, in twice the working precision. The variables are the first ones if
-/// `variables` is null.
-template <class Team>
-__device__ __noinline__ double subtract_accurately(double start, Vector<double, Team> rows,
-                                                   long long step, Vector<int, Team> variables,
-                                                   int length, Vector<double, Team> y) {
-    Twofold<double> sum{start, 0};
-    for (int p = 0; p < length; ++p) {
-        if (y[p] == 0) continue;
-        const int j = variables.first == nullptr ? p : variables[p];
-        sum = AddTwofold<double>()(sum, two_product(rows[j * step], -y[p]));
+/// The same for lanes, and all columns. A lane adds the products of its rows; then lanes exchange
+/// halves of their sums, until each lane has those of its columns.
+template <int lanes, int each>
+__device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each>>& matrix, int m, int n,
+                                 const Chosen<LaneTeam<lanes, each>>&, Vector<double> vector,
+                                 LaneVector<double, LaneTeam<lanes, each>>& out) {
+    using Team = LaneTeam<lanes, each>;
+    constexpr int count = Team::width < 8 ? Team::width : 8;
+    constexpr int holders = lanes < count ? lanes : count;  // lanes that have different columns
+    const int rank = Team::rank();
+#pragma unroll 1
+    for (int first = 0; first < n; first += count) {
+        double part[count];
+#pragma unroll
+        for (int q = 0; q < count; ++q) part[q] = 0;
+#pragma unroll 1
+        for (int i = rank; i < m; i += lanes) {
+            const double value = vector[i];
+#pragma unroll
+            for (int q = 0; q < count; ++q)
+                if (first + q < n) part[q] += matrix(i, first + q) * value;
+        }
+#pragma unroll
+        for (int half = holders / 2; half > 0; half /= 2) {
+            const bool is_upper = rank & half;
+#pragma unroll
+            for (int q = 0; q < count; ++q) {
+                if (q % holders >= half) continue;
+                const double sent = is_upper ? part[q] : part[q + half];
+                const double kept = is_upper ? part[q + half] : part[q];
+                part[q] = kept + shuffle_xor(sent, half, Team::mask());
+            }
+        }
+#pragma unroll
+        for (int distance = holders; distance < lanes; distance *= 2)
+            part[0] += shuffle_xor(part[0], distance, Team::mask());
+#pragma unroll
+        for (int q = 0; q < count; q += holders)
+            for_each_variable<Team>(n, [&](auto j) {
+                if (first + q == j - j % holders) out[j] = part[q];
+            });
     }
-    return sum.high + sum.low;
+}
+
+/// A sum of products in working precision; a number minus such a sum, in twice of it.
+struct PlainSum {
+    double value;
+    __device__ __forceinline__ void take(double a, double x) { value += a * x; }
+    __device__ __forceinline__ double rounded() const { return value; }
+};
+struct AccurateDifference {
+    Twofold<double> value;
+    __device__ __forceinline__ void take(double a, double x) {
+        value = AddTwofold<double>()(value, two_product(a, -x));
+    }
+    __device__ __forceinline__ double rounded() const { return value.high + value.low; }
+};
+
+/// use(i, result) for i < count, by the thread that has element i. The result takes the products
+/// of rows(i, j) and y[p] to start(i), for the chosen variables j at positions p.
+template <class Sum, class Team, class Reals, class Start, class Use>
+__device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen<Team>& chosen,
+                                        Reals y, Start start, Use use) {
+    constexpr int unrolled = Team::rows_at_once;
+    const int size = Team::size(), rank = Team::rank();
+    const int end = Team::is_small ? count + rank : count;  // lanes shuffle y together
+#pragma unroll 1
+    for (int first = rank; first < end; first += unrolled * size) {
+        Sum sum[unrolled];
+#pragma unroll
+        for (int q = 0; q < unrolled; ++q)
+            sum[q] = {first + q * size < count ? start(first + q * size) : 0};
+        chosen.by_all([&](int p, int j) {
+            const double value = y.of(p);
+            if (value == 0) return;
+#pragma unroll
+            for (int q = 0; q < unrolled; ++q)
+                if (first + q * size < count) sum[q].take(rows(first + q * size, j), value);
+        });
+#pragma unroll
+        for (int q = 0; q < unrolled; ++q)
+            if (first + q * size < count) use(first + q * size, sum[q].rounded());
+    }
+}
+
+/// use(i, sum) for every variable i < n, by the thread that has it: the sum of G(i, j) y[p].
+template <class Team, class Use>
+__device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int n,
+                                             const Chosen<Team>& chosen, typename Team::Reals y,
+                                             Use use) {
+    const MatrixView G{matrix.G, 1, n};
+    if constexpr (Team::is_small) {
+        typename Team::Reals sum{};
+        chosen.by_all([&](int p, int j) {
+            const double value = y.of(p);
+            for_each_variable<Team>(n, [&](auto i) { sum[i] += G(i, j) * value; });
+        });
+        for_each_variable<Team>(n, [&](auto i) { use(i, sum[i]); });
+    } else {
+        combine<PlainSum, Team>(G, n, chosen, y, [](int) { return 0.0; }, use);
+    }
 }
 
 /// out[i] -= factor * in[i]. A thread computes the elements of its rank.
 template <class Team>
-__device__ __noinline__ void subtract_multiple(Vector<double, Team> out, int count, double factor,
-                                               Vector<double, Team> in) {
+__device__ __noinline__ void subtract_multiple(Vector<double> out, int count, double factor,
+                                               Vector<double> in) {
     for_each<Team>(count, [&](int i) { out[i] -= factor * in[i]; });
+}
+
+template <class Team, class In>
+__device__ __forceinline__ void subtract_multiple(LaneVector<double, Team>& out, int count,
+                                                  double factor, In in) {
+    for_each_variable<Team>(count, [&](auto i) { out[i] -= factor * in[i]; });
 }
 
 template <class T, class Team>
 struct GramSystem {
-    using Reals = Vector<double, Team>;
+    using Reals = typename Team::Reals;
 
     Team& team;
     const GramOptions& options;
-    const GramArrays<Team>& at;
+    GramArrays<Team>& at;
     PassiveInverse<Team> inverse;
     const T* unscaled_b;
     long long b_stride;
@@ -231,6 +326,7 @@ struct GramSystem {
     double b_scale, magnitude;  // of b, and of A x if x has to be different from 0
     NnlsStatus status;
     int nit, n_updates, n_downdates;
+    bool has_product;  // whether w is the product of the columns with the witness
 
     /// Element i of the weighted b, before it is scaled.
     __device__ double given_b(int i) const {
@@ -247,38 +343,51 @@ struct GramSystem {
         return options.has_bounds() ? at.upper[j] : Floating<double>::infinity();
     }
     __device__ double rest(int j) const { return options.has_bounds() ? at.rest[j] : 0; }
+
+    /// The same of a variable that all threads ask for.
+    __device__ double ridge_of(int j) const {
+        if (!options.has_ridge()) return 0;
+        const double damping = at.damping.of(j);
+        return damping * damping;
+    }
+    __device__ double lower_of(int j) const { return options.has_bounds() ? at.lower.of(j) : 0; }
+    __device__ double upper_of(int j) const {
+        return options.has_bounds() ? at.upper.of(j) : Floating<double>::infinity();
+    }
+    __device__ double rest_of(int j) const { return options.has_bounds() ? at.rest.of(j) : 0; }
+
     /// Whether a value of the passive variable at position p is between its bounds.
     __device__ bool is_inside(double value, int p) const {
         if (!options.has_bounds()) return value > 0;
         return value > at.lower[variable(p)] && value < at.upper[variable(p)];
     }
 
+    /// The same, scaled. Small teams keep it in memory.
+    __device__ double scaled_b(int i) const {
+        if constexpr (Team::is_small) return at.b[i];
+        return given_b(i) * b_scale;
+    }
+
     /// Whether row i of a residual is not that of a fixed sum.
     __device__ bool is_data(int i) const { return !(options.has_sum() && i == options.m); }
-    __device__ Reals gram(int j) const {
+    __device__ Vector<double> gram(int j) const {
         return at.matrix.G.from(static_cast<long long>(options.n) * j);
     }
-    __device__ int variable(int p) const { return at.inverse.variables[p]; }
+    template <class Position>
+    __device__ auto variable(Position p) const {
+        return inverse.variable(p);
+    }
 
     /// The gradient along variable j for a residual, from the product of column and residual.
-    __device__ double gradient(double product, int j, Reals residual) const {
+    __device__ double gradient(double product, int j, Vector<double> residual) const {
         if (options.has_ridge()) product += at.damping[j] * residual[options.height() + j];
         return product - penalty(j);
     }
 
-    /// out = A^T residual. Ends without a barrier.
-    __device__ void multiply_columns(Reals residual, Reals out) const {
-        ::multiply_columns<Team>(at.matrix.columns, at.matrix.leading, options.height(), {nullptr},
-                                 options.n, residual, out);
-    }
-    __device__ void multiply_passive_columns(Reals residual, Reals out) const {
-        ::multiply_columns<Team>(at.matrix.columns, at.matrix.leading, options.height(),
-                                 at.inverse.variables, inverse.length, residual, out);
-    }
-
-    /// sum_p rows[variable(p) * step] y[p].
-    __device__ double combine(Reals rows, long long step, Reals y) const {
-        return ::combine<Team>(rows, step, at.inverse.variables, inverse.length, y);
+    /// out = A^T residual, at least for the chosen columns. Ends without a barrier.
+    __device__ void multiply_columns(const Chosen<Team>& chosen, Vector<double> residual,
+                                     Reals& out) const {
+        ::multiply_columns(at.matrix, options.height(), options.n, chosen, residual, out);
     }
 
     /// Whether this thread has element i of vectors.
@@ -293,13 +402,22 @@ struct GramSystem {
         return team.reduce(result, Called<Add<double>>());
     }
 
+    template <class Term>
+    __device__ double sum_of_passive(Term term) {
+        double result = 0;
+        inverse.for_each([&](auto p) { result += term(p); });
+        return team.reduce(result, Called<Add<double>>());
+    }
+
     /// Compute b's scale and c = A^T (b - A rest) - penalty. False if an entry is not finite.
     __device__ bool load(const Variables& variables) {
         double largest = 0, largest_norm = 0;
         for_each<Team>(options.m, [&](int i) {
-            largest = MaxMagnitude<double>()(largest, ::magnitude(given_b(i)));
+            const double value = given_b(i);
+            if constexpr (Team::is_small) at.b[i] = value;
+            largest = MaxMagnitude<double>()(largest, ::magnitude(value));
         });
-        for_each<Team>(options.n, [&](int j) {
+        for_each_variable<Team>(options.n, [&](auto j) {
             largest_norm = MaxMagnitude<double>()(largest_norm, ::magnitude(at.matrix.norm[j]));
             if (options.has_bounds() && !variables.are_finite(j))
                 largest_norm = Floating<double>::infinity();
@@ -309,21 +427,25 @@ struct GramSystem {
         if (!(max(largest, largest_norm) < Floating<double>::infinity())) return false;
         b_scale = inverse_power_of_two(largest);
         scale_variables(variables);
+        if constexpr (Team::is_small) for_each<Team>(options.m, [&](int i) { at.b[i] *= b_scale; });
         magnitude = square_root(sum(options.rows(), [&](int i) {
-            const double value =
-                i < options.m ? given_b(i) * b_scale : (is_data(i) ? 0 : at.total[0]);
+            const double value = i < options.m ? scaled_b(i) : (is_data(i) ? 0 : at.total[0]);
             at.witness[i] = value;
             if (!is_data(i)) at.residual[i] = 0;
             return value * value;
         }));
-        multiply_columns(at.witness, at.c);
+        multiply_columns(inverse.all(options.n), at.witness, at.c);
         team.sync();
-        for_each<Team>(options.n, [&](int j) { at.c[j] = gradient(at.c[j], j, at.witness); });
+        for_each_variable<Team>(options.n,
+                                [&](auto j) { at.c[j] = gradient(at.c[j], j, at.witness); });
         status = converged;
-        nit = n_updates = n_downdates = inverse.length = 0;
+        nit = n_updates = n_downdates = 0;
+        inverse.clear();
         if (options.has_bounds()) {
             for (int j = 0; j < options.n; ++j)
-                place(j, 0, first_rest(at.norm[j], penalty(j), at.lower[j], at.upper[j]));
+                place(
+                    j, 0,
+                    first_rest(at.norm.of(j), at.penalties.of(j), at.lower.of(j), at.upper.of(j)));
             magnitude += size();
         }
         return true;
@@ -332,15 +454,17 @@ struct GramSystem {
     /// Convert penalties and bounds to the scaled variables; all variables rest at 0. Ends with a
     /// barrier if there are any.
     __device__ void scale_variables(const Variables& variables) {
+        if (at.has_norms(options))
+            for_each_variable<Team>(options.n, [&](auto j) { at.norm[j] = at.matrix.norm[j]; });
         if (options.has_ridge())
-            for_each<Team>(options.n, [&](int j) {
+            for_each_variable<Team>(options.n, [&](auto j) {
                 const double damping = variables.root_l2(j) * at.matrix.column_scale[j];
-                const double norm = at.matrix.norm[j];
+                const double norm = at.norm[j];
                 at.damping[j] = damping;
                 at.norm[j] = square_root(norm * norm + damping * damping);
             });
         if (options.has_bounds())
-            for_each<Team>(options.n, [&](int j) {
+            for_each_variable<Team>(options.n, [&](auto j) {
                 at.lower[j] = to_scaled(variables.lower(j), j);
                 at.upper[j] = to_scaled(variables.upper(j), j);
                 at.rest[j] = 0;
@@ -348,9 +472,8 @@ struct GramSystem {
                                       Floating<double>::largest() / 16);
             });
         if (options.has_sum()) {
-            for_each<Team>(options.n, [&](int j) {
-                at.sum_row[j] = at.matrix.columns[at.matrix.leading * j + options.m];
-            });
+            for_each_variable<Team>(options.n,
+                                    [&](auto j) { at.sum_row[j] = at.matrix(options.m, j); });
             if (Team::rank() == 0)
                 at.total[0] =
                     variables.sum() * b_scale * (at.sum_row[0] / at.matrix.column_scale[0]);
@@ -362,26 +485,26 @@ struct GramSystem {
     __device__ void place(int j, double before, double value) {
         if (!options.has_bounds() || value == before) return;
         subtract_multiple<Team>(at.c, options.n, value - before, gram(j));
-        if (!owns(j)) return;
-        at.c[j] -= (value - before) * ridge(j);
-        at.rest[j] = value;
+        by_owner<Team>(j, [&](auto i) {
+            at.c[i] -= (value - before) * ridge(i);
+            at.rest[i] = value;
+        });
     }
 
     /// Remove all variables; they rest at the bounds next to them. Ends without a barrier.
     __device__ void clear() {
-        for (int p = 0; options.has_bounds() && p < inverse.length; ++p) {
-            const int j = variable(p);
-            place(j, 0, nearest_bound(at.x[p], at.lower[j], at.upper[j]));
-        }
-        inverse.length = 0;
+        if (options.has_bounds())
+            inverse.passive().by_all([&](int p, int j) {
+                place(j, 0, nearest_bound(at.x.of(p), at.lower.of(j), at.upper.of(j)));
+            });
+        inverse.clear();
     }
 
     /// w = c - G x, from the rows of G of the passive variables. What the l2 penalty adds to
     /// passive variables is subtracted when they are gathered, by `enter`. Ends without a barrier.
     __device__ void make_gradient() {
-        for_each<Team>(options.n, [&](int j) {
-            at.w[j] = at.c[j] - combine(at.matrix.G.from(j), options.n, at.x);
-        });
+        combine_gram(at.matrix, options.n, inverse.passive(), at.x,
+                     [&](auto j, double sum) { at.w[j] = at.c[j] - sum; });
     }
 
     /// Append a variable of value x_j, if it is independent of the others and moves inwards.
@@ -389,27 +512,26 @@ struct GramSystem {
     /// Column j is projected onto the passive columns; `u` has the coefficients. `least` limits the
     /// decrease of the objective along its orthogonal part. Ends without a barrier.
     __device__ bool append(int j, double x_j, double least) {
-        const int last = inverse.length;
-        const bool fits = last < options.capacity();
+        const bool fits = inverse.length < options.capacity();
         if (!fits && !options.has_penalties()) return false;
-        const double before = rest(j);
-        for_each<Team>(last, [&](int p) { at.g[p] = gram(j)[variable(p)]; });
+        const double before = rest_of(j), w = at.w.of(j), norm = at.norm.of(j);
+        inverse.for_each([&](auto p) { at.g[p] = gram(j)[variable(p)]; });
         team.sync();
         inverse.multiply(at.g, at.u);
         Two along = AddTwo::identity();
-        for_each<Team>(last, [&](int p) {
+        inverse.for_each([&](auto p) {
             along = AddTwo()(along, {at.u[p] * at.g[p], at.u[p] * at.passive_w[p]});
         });
         along = team.reduce(along, Called<AddTwo>());
-        const double square = gram(j)[j] + ridge(j) - along.a, w = at.w[j], descent = w - along.b;
-        if (!fits || !(square > resolved_part * at.norm[j] * at.norm[j])) return false;
+        const double square = gram(j)[j] + ridge_of(j) - along.a, descent = w - along.b;
+        if (!fits || !(square > resolved_part * norm * norm)) return false;
         if (!((w < 0 ? -descent : descent) > least * square_root(square))) return false;
-        inverse.append(j, at.u, square);
+        const int p = inverse.append(j, at.u, square);
         place(j, before, 0);
-        if (Team::rank() == 0) {
-            at.x[last] = x_j;
-            at.passive_w[last] = w;
-        }
+        by_owner<Team>(p, [&](auto i) {
+            at.x[i] = x_j;
+            at.passive_w[i] = w;
+        });
         ++n_updates;
         return true;
     }
@@ -423,37 +545,38 @@ struct GramSystem {
     __device__ bool exchange(int j, int& leaving) {
         Two penalties = AddTwo::identity();
         double fitted = 0;
-        for_each<Team>(inverse.length, [&](int p) {
+        inverse.for_each([&](auto p) {
             const double term = at.u[p] * at.penalties[variable(p)];
             penalties = AddTwo()(penalties, {term, fabs(term)});
             fitted += at.u[p] * at.g[p];
         });
         penalties = team.reduce(penalties, Called<AddTwo>());
-        const double square = gram(j)[j] + ridge(j) - team.reduce(fitted, Called<Add<double>>());
-        const double sign = at.w[j] < 0 ? -1 : 1, own = at.penalties[j], before = at.rest[j];
-        const double gain = sign * (penalties.a - own);
-        if (square > resolved_part * at.norm[j] * at.norm[j]) return false;
+        const double square = gram(j)[j] + ridge_of(j) - team.reduce(fitted, Called<Add<double>>());
+        const double norm = at.norm.of(j), own = at.penalties.of(j), before = at.rest.of(j);
+        const double sign = at.w.of(j) < 0 ? -1 : 1, gain = sign * (penalties.a - own);
+        if (square > resolved_part * norm * norm) return false;
         if (!(gain > significant_part * (penalties.b + fabs(own)))) return false;
 
-        const double end = sign > 0 ? at.upper[j] : at.lower[j], whole = fabs(end - before);
-        // How far x may move, negated, and the position that reaches its bound, plus 1.
-        Located<double> first{square > 0 ? -min(whole, gain / square) : -whole, 0};
-        for_each<Team>(inverse.length, [&](int p) {
+        const double end = sign > 0 ? at.upper.of(j) : at.lower.of(j), whole = fabs(end - before);
+        Located<double> first = ArgMax<double>::identity();
+        inverse.for_each([&](auto p) {
             const double d = -sign * at.u[p], x = at.x[p];
             const double its_end = d < 0 ? at.lower[variable(p)] : at.upper[variable(p)];
-            if (d != 0) first = ArgMax<double>()(first, {(x - its_end) / d, p + 1});
+            // How far x may move, negated.
+            if (d != 0) first = ArgMax<double>()(first, {(x - its_end) / d, p});
         });
         first = team.reduce(first, Called<ArgMax<double>>());
-        const double length = -first.value;
+        const double by_j = square > 0 ? min(whole, gain / square) : whole;
+        leaving = first.index >= 0 && -first.value < by_j ? first.index : -1;
+        const double length = leaving < 0 ? by_j : -first.value;
         if (!is_finite(length)) return false;
-        for_each<Team>(inverse.length, [&](int p) {
+        inverse.for_each([&](auto p) {
             const double d = -sign * at.u[p], lower = at.lower[variable(p)];
             const double upper = at.upper[variable(p)];
             at.x[p] = clipped(at.x[p] + length * d, lower, upper);
             at.end[p] = d < 0 ? lower : upper;
         });
         place(j, before, length == whole ? end : before + sign * length);
-        leaving = first.index - 1;
         team.sync();
         return true;
     }
@@ -461,10 +584,10 @@ struct GramSystem {
     /// sum_k |a_k x_k|.
     __device__ double size() {
         double result = 0;
-        for_each<Team>(inverse.length,
-                       [&](int p) { result += at.norm[variable(p)] * fabs(at.x[p]); });
+        inverse.for_each([&](auto p) { result += at.norm[variable(p)] * fabs(at.x[p]); });
         if (options.has_bounds())
-            for_each<Team>(options.n, [&](int j) { result += at.norm[j] * fabs(at.rest[j]); });
+            for_each_variable<Team>(options.n,
+                                    [&](auto j) { result += at.norm[j] * fabs(at.rest[j]); });
         return team.reduce(result, Called<Add<double>>());
     }
 
@@ -474,50 +597,42 @@ struct GramSystem {
         double missing =
             at.total[0] - sum(options.n, [&](int j) { return at.sum_row[j] * at.rest[j]; });
         const bool up = missing >= 0;
-        for_each<Team>(options.n, [&](int j) {
+        for_each_variable<Team>(options.n, [&](auto j) {
             const double slope = at.sum_row[j] > 0 ? at.c[j] / at.sum_row[j] : 0;
             at.slope[j] = up ? slope : -slope;
         });
         for (;;) {
             Located<double> steepest = ArgMax<double>::identity();
-            for_each<Team>(options.n, [&](int i) {
+            for_each_variable<Team>(options.n, [&](auto i) {
                 if (at.slope[i] == at.slope[i])
                     steepest = ArgMax<double>()(steepest, {at.slope[i], i});
             });
             const int j = team.reduce(steepest, Called<ArgMax<double>>()).index;
             if (j < 0) return -1;
-            const double before = at.rest[j], end = up ? at.upper[j] : at.lower[j];
-            const double value = before + missing / at.sum_row[j];
-            const bool fits =
-                at.lower[j] < at.upper[j] && fabs(end - before) >= fabs(value - before);
+            const double before = at.rest.of(j), coefficient = at.sum_row.of(j);
+            const double lower = at.lower.of(j), upper = at.upper.of(j), end = up ? upper : lower;
+            const double value = before + missing / coefficient;
+            const bool fits = lower < upper && fabs(end - before) >= fabs(value - before);
             team.sync();
             place(j, before, fits ? value : end);
             if (fits) return j;
-            missing -= at.sum_row[j] * (end - before);
-            if (owns(j)) at.slope[j] = Floating<double>::nan();
+            missing -= coefficient * (end - before);
+            by_owner<Team>(j, [&](auto i) { at.slope[i] = Floating<double>::nan(); });
         }
     }
 
-    /// Where the guess, which is not scaled, has variable j: within its bounds.
+    /// Where the guess, which is not scaled, has variable j, within its bounds; NaN if it may stay
+    /// where it rests. With a fixed sum, only variables between their bounds enter.
     __device__ double guessed(const T* guess, int j) const {
-        return clipped(to_scaled(guess[j], j), lower(j), upper(j));
-    }
-
-    /// The first variable from j that is elsewhere in the guess than where it rests; -1 if there is
-    /// none. With a fixed sum, it must be between its bounds, and not be the first passive one.
-    __device__ int next_guessed(const T* guess, int j) const {
-        for (; j < options.n; ++j) {
-            const double value = guessed(guess, j);
-            if (!is_finite(to_scaled(guess[j], j)) || value == rest(j)) continue;
-            if (!options.has_sum()) return j;
-            const bool is_first = inverse.length > 0 && j == variable(0);
-            if (value > lower(j) && value < upper(j) && !is_first) return j;
-        }
-        return -1;
+        const double given = to_scaled(guess[j], j), value = clipped(given, lower(j), upper(j));
+        const bool moves = is_finite(given) && value != rest(j);
+        const bool is_between = value > lower(j) && value < upper(j);
+        return moves && (is_between || !options.has_sum()) ? value : Floating<double>::nan();
     }
 
     /// The gradient along a variable that is not passive, positive if it points into its interval.
-    __device__ double inwards(int j) const {
+    template <class Variable>
+    __device__ double inwards(Variable j) const {
         const double w = at.w[j];
         return options.has_bounds() ? violation(at.rest[j], w, at.lower[j], at.upper[j]) : w;
     }
@@ -531,41 +646,42 @@ struct GramSystem {
     /// negative, this variable enters instead. It becomes the one that has to enter after that at
     /// `leaving` has left.
     __device__ bool enter(int most, bool fresh, const T* guess, int& first, int& leaving) {
-        for_each<Team>(options.n,
-                       [&](int j) { at.slope[j] = at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0; });
+        const bool by_slope = guess == nullptr && first < 0;
+        for_each_variable<Team>(options.n, [&](auto j) {
+            const double slope = at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0;
+            at.slope[j] = guess != nullptr ? guessed(guess, j) : slope;
+        });
         team.sync();
-        for_each<Team>(inverse.length, [&](int p) {
-            const int j = variable(p);
+        inverse.for_each([&](auto p) {
+            const auto j = variable(p);
             at.passive_w[p] = fresh ? at.w[j] : at.w[j] - ridge(j) * at.x[p];
-            at.slope[j] = 0;
+            at.slope[j] = guess != nullptr ? Floating<double>::nan() : 0;
         });
         const double cancelling = options.tol * (magnitude + size());
         double steep = fresh ? cancelling : slack * cancelling;
         int entered = 0;
-        const bool by_slope = guess == nullptr && first < 0;
         for (int j = -1; !by_slope || entered < most;) {
-            Located<double> steepest = ArgMax<double>::identity();
-            for_each<Team>(by_slope ? options.n : 0, [&](int i) {
-                if (at.slope[i] > steep) steepest = ArgMax<double>()(steepest, {at.slope[i], i});
+            Located<double> next = ArgMax<double>::identity();
+            for_each_variable<Team>(first < 0 ? options.n : 0, [&](auto i) {
+                const double slope = at.slope[i];
+                const bool may_enter = by_slope ? slope > steep : i > j && slope == slope;
+                const double order = by_slope ? slope : -i;
+                if (may_enter) next = ArgMax<double>()(next, {order, i});
             });
-            steepest = team.reduce(steepest, Called<ArgMax<double>>());
-            if (by_slope)
-                j = steepest.index;
-            else if (guess != nullptr)
-                j = next_guessed(guess, j + 1);
-            else
-                j = j < 0 ? first : -1;
+            next = team.reduce(next, Called<ArgMax<double>>());
+            j = first < 0 ? next.index : (j < 0 ? first : -1);
             if (j < 0) break;
-            double x_j = rest(j);
+            double x_j = rest_of(j);
             if (guess != nullptr && !options.has_sum()) {
                 const double before = x_j;
-                x_j = guessed(guess, j);
-                if (x_j == lower(j) || x_j == upper(j)) {
+                x_j = at.slope.of(j);
+                if (x_j == lower_of(j) || x_j == upper_of(j)) {
                     team.sync();
                     place(j, before, x_j);
                     continue;
                 }
             }
+            const double norm = at.norm.of(j);
             const bool accepted =
                 append(j, x_j, by_slope ? cancelling : -Floating<double>::infinity());
             if (!accepted && by_slope) {
@@ -575,9 +691,9 @@ struct GramSystem {
                     return true;
                 }
             }
-            if (accepted && entered++ == 0) steep = max(steep, steep_part * steepest.value);
-            for_each<Team>(options.n, [&](int i) {
-                if (i == j || (accepted && fabs(gram(j)[i]) > alike * at.norm[i] * at.norm[j]))
+            if (accepted && entered++ == 0) steep = max(steep, steep_part * next.value);
+            for_each_variable<Team>(by_slope ? options.n : 0, [&](auto i) {
+                if (i == j || (accepted && fabs(gram(j)[i]) > alike * at.norm[i] * norm))
                     at.slope[i] = 0;
             });
         }
@@ -590,30 +706,30 @@ struct GramSystem {
     /// if it `corrects` x. Ends without a barrier.
     __device__ double step(bool corrects) {
         if (options.has_sum()) {
-            for_each<Team>(inverse.length, [&](int p) { at.row[p] = at.sum_row[variable(p)]; });
+            inverse.for_each([&](auto p) { at.row[p] = at.sum_row[variable(p)]; });
             team.sync();
             inverse.multiply(at.row, at.along);
         }
         inverse.multiply(at.passive_w, at.d);
         if (!options.has_sum()) return 0;
         Two sums = AddTwo::identity();
-        for_each<Team>(inverse.length, [&](int p) {
+        inverse.for_each([&](auto p) {
             const double x = corrects ? at.x[p] + at.change[p] : at.x[p];
             sums.a += at.row[p] * (x + at.d[p]);
             sums.b += at.row[p] * at.along[p];
         });
-        for_each<Team>(options.n, [&](int j) { sums.a += at.sum_row[j] * at.rest[j]; });
+        for_each_variable<Team>(options.n, [&](auto j) { sums.a += at.sum_row[j] * at.rest[j]; });
         sums = team.reduce(sums, Called<AddTwo>());
         const double shift = (sums.a - at.total[0]) / sums.b;
         if (!is_finite(shift)) return 0;
-        for_each<Team>(inverse.length, [&](int p) { at.d[p] -= shift * at.along[p]; });
+        inverse.for_each([&](auto p) { at.d[p] -= shift * at.along[p]; });
         return shift;
     }
 
     /// Change the multiplier of the fixed sum; it is subtracted from c and passive_w.
     __device__ void shift_multiplier(double shift) {
         subtract_multiple<Team>(at.c, options.n, shift, at.sum_row);
-        subtract_multiple<Team>(at.passive_w, inverse.length, shift, at.row);
+        inverse.for_each([&](auto p) { at.passive_w[p] -= shift * at.row[p]; });
         if (owns(options.m)) at.residual[options.m] -= shift;
     }
 
@@ -634,7 +750,7 @@ struct GramSystem {
             const double shift = step(false);
             const bool stays = options.has_sum() && inverse.length == 1;
             Located<double> first = ArgMax<double>::identity();
-            for_each<Team>(inverse.length, [&](int p) {
+            inverse.for_each([&](auto p) {
                 const double x = at.x[p], d = at.d[p];
                 // Steps are negated; 1 is that of a d that is not finite.
                 if (!is_finite(d)) {
@@ -652,7 +768,7 @@ struct GramSystem {
             }
             const double step = first.index < 0 ? 1 : -first.value;
             if (options.has_sum()) shift_multiplier(shift);
-            for_each<Team>(inverse.length, [&](int p) {
+            inverse.for_each([&](auto p) {
                 const int j = options.has_bounds() ? variable(p) : 0;
                 at.x[p] = clipped(at.x[p] + step * at.d[p], lower(j), upper(j));
                 at.passive_w[p] *= 1 - step;
@@ -674,12 +790,8 @@ struct GramSystem {
     /// Remove the variable at a position, and let it rest at its `end`. Ends without a barrier.
     __device__ void remove(int position) {
         const int j = options.has_bounds() ? variable(position) : 0;
-        const double value = options.has_bounds() ? at.end[position] : 0;
-        inverse.remove(team, position, at.d);
-        if (Team::rank() == 0) {
-            at.x[position] = at.x[inverse.length];
-            at.passive_w[position] = at.passive_w[inverse.length];
-        }
+        const double value = options.has_bounds() ? at.end.of(position) : 0;
+        inverse.remove(team, position, at.d, at.x, at.passive_w);
         place(j, 0, value);
         ++n_downdates;
     }
@@ -699,44 +811,43 @@ struct GramSystem {
     /// out = b - A x in twice the working precision; then minus the multiplier in the row of a
     /// fixed sum, and -damping x in the rows of the l2 penalty. Computes x by variable. A thread
     /// stores the elements of its rank. Ends with a barrier.
-    __device__ void make_residual(Reals out) {
-        for_each<Team>(options.n, [&](int j) { at.all_x[j] = rest(j); });
+    __device__ void make_residual(Vector<double> out) {
+        for_each_variable<Team>(options.n, [&](auto j) { at.all_x[j] = rest(j); });
         team.sync();
-        for_each<Team>(inverse.length, [&](int p) { at.all_x[variable(p)] = at.x[p]; });
+        inverse.for_each([&](auto p) { at.all_x[variable(p)] = at.x[p]; });
         team.sync();
         const bool all = options.has_bounds();
-        const Vector<int, Team> variables{all ? nullptr : at.inverse.variables.first};
-        const Reals x = all ? at.all_x : at.x;
-        for_each<Team>(options.rows(), [&](int i) {
-            if (i < options.m)
-                out[i] = subtract_accurately<Team>(given_b(i) * b_scale, at.matrix.columns.from(i),
-                                                   at.matrix.leading, variables,
-                                                   all ? options.n : inverse.length, x);
-            else if (is_data(i))
-                out[i] = -at.damping[i - options.height()] * at.all_x[i - options.height()];
-            else
-                out[i] = at.residual[i];
-        });
+        combine<AccurateDifference, Team>(
+            at.matrix.view(), options.m, all ? inverse.all(options.n) : inverse.passive(),
+            all || Team::is_small ? at.all_x : at.x, [&](int i) { return scaled_b(i); },
+            [&](int i, double value) { out[i] = value; });
+        if (options.has_sum() && owns(options.m)) out[options.m] = at.residual[options.m];
+        if (options.has_ridge())
+            for_each_variable<Team>(options.n, [&](auto j) {
+                out[options.height() + j] = -at.damping[j] * at.all_x[j];
+            });
         team.sync();
     }
 
-    /// Make the witness orthogonal to the passive columns; `change` is the correction of x.
-    __device__ void correct() {
-        for_each<Team>(inverse.length, [&](int p) { at.change[p] = 0; });
+    /// Make the witness orthogonal to the passive columns; `change` is the correction of x. Returns
+    /// whether w is the product of the columns with the witness: small teams multiply all.
+    __device__ bool correct() {
+        inverse.for_each([&](auto p) { at.change[p] = 0; });
         for (int correction = 0; correction < most_corrections; ++correction) {
-            multiply_passive_columns(at.witness, at.passive_w);
+            multiply_columns(inverse.passive(), at.witness, at.passive_w);
+            if constexpr (Team::is_small) at.w = at.passive_w;
             const double square = sum(options.rows(), [&](int i) {
                 return is_data(i) ? at.witness[i] * at.witness[i] : 0;
             });
             const double limit = options.tol / 2 * square_root(square);
-            const double visible = sum(inverse.length, [&](int p) {
+            const double visible = sum_of_passive([&](auto p) {
                 const double w = gradient(at.passive_w[p], variable(p), at.witness);
                 at.passive_w[p] = w;
                 return fabs(w) > limit * at.norm[variable(p)] ? 1.0 : 0.0;
             });
-            if (visible == 0) return;
+            if (visible == 0) return Team::is_small;
             const double shift = step(true);
-            for_each<Team>(inverse.length, [&](int p) {
+            inverse.for_each([&](auto p) {
                 if (!is_finite(at.d[p])) at.d[p] = 0;
                 at.change[p] += at.d[p];
             });
@@ -744,19 +855,22 @@ struct GramSystem {
             subtract_fitted(shift);
             team.sync();
         }
+        return false;
     }
 
     /// Subtract A d, with the rows of the l2 penalty, from the witness; `shift` changes the
     /// multiplier of the fixed sum.
     __device__ void subtract_fitted(double shift) {
-        for_each<Team>(options.height(), [&](int i) {
-            if (is_data(i))
-                at.witness[i] -= combine(at.matrix.columns.from(i), at.matrix.leading, at.d);
-            else
-                at.witness[i] = at.residual[i] -= shift;
-        });
+        combine<PlainSum, Team>(
+            at.matrix.view(), options.height(), inverse.passive(), at.d, [](int) { return 0.0; },
+            [&](int i, double fitted) {
+                if (is_data(i))
+                    at.witness[i] -= fitted;
+                else
+                    at.witness[i] = at.residual[i] -= shift;
+            });
         if (options.has_ridge())
-            for_each<Team>(inverse.length, [&](int p) {
+            inverse.for_each([&](auto p) {
                 at.witness[options.height() + variable(p)] -= at.damping[variable(p)] * at.d[p];
             });
     }
@@ -767,17 +881,16 @@ struct GramSystem {
     /// The part of the residual along the passive columns is due to an error of x. Without that
     /// part it is the witness of the certificate.
     __device__ bool refresh() {
-        Reals out = at.witness;
+        Vector<double> out = at.witness;
         bool follows = false;
         for (int k = 0; k < 2; ++k, out = at.residual) {
             make_residual(out);
             if (k == 1) break;
-            correct();
-            const double blocked = sum(inverse.length, [&](int p) {
-                return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0;
-            });
+            has_product = correct();
+            const double blocked = sum_of_passive(
+                [&](auto p) { return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0; });
             follows = status == converged && blocked == 0;
-            for_each<Team>(inverse.length, [&](int p) {
+            inverse.for_each([&](auto p) {
                 const double x = follows ? at.x[p] + at.change[p] : at.x[p];
                 at.x[p] = to_scaled(to_given(x, variable(p)), variable(p));
             });
@@ -793,7 +906,7 @@ struct GramSystem {
     };
 
     __device__ Certified certify() {
-        multiply_columns(at.witness, at.w);
+        if (!has_product) multiply_columns(inverse.all(options.n), at.witness, at.w);
         Two apart_and_gap{0, 0}, fit_and_length{0, 0}, objective_and_room{0, 0};
         for_each<Team>(options.rows(), [&](int i) {
             if (!is_data(i)) return;
@@ -806,7 +919,7 @@ struct GramSystem {
         });
         fit_and_length = team.reduce(fit_and_length, Called<AddTwo>());
         double slope = 0;
-        for_each<Team>(options.n, [&](int j) {
+        for_each_variable<Team>(options.n, [&](auto j) {
             const double x = at.all_x[j], w = gradient(at.w[j], j, at.witness);
             at.w[j] = w;
             const double violated = violation(x, w, lower(j), upper(j));
@@ -832,7 +945,7 @@ struct GramSystem {
     __device__ bool keeps_sum() {
         if (!options.has_sum()) return true;
         Two sums = AddTwo::identity();
-        for_each<Team>(options.n, [&](int j) {
+        for_each_variable<Team>(options.n, [&](auto j) {
             const double term = at.sum_row[j] * at.all_x[j];
             sums = AddTwo()(sums, {term, fabs(term)});
         });
@@ -843,16 +956,15 @@ struct GramSystem {
 
     /// Let w and c agree with the true residual. Ends without a barrier.
     __device__ void correct_gradient() {
-        multiply_passive_columns(at.residual, at.passive_w);
+        multiply_columns(inverse.passive(), at.residual, at.passive_w);
         team.sync();
-        for_each<Team>(inverse.length, [&](int p) {
+        inverse.for_each([&](auto p) {
             at.w[variable(p)] = gradient(at.passive_w[p], variable(p), at.residual);
         });
         team.sync();
-        for_each<Team>(options.n, [&](int j) {
+        combine_gram(at.matrix, options.n, inverse.passive(), at.x, [&](auto j, double sum) {
             const double passive_x = options.has_ridge() ? at.all_x[j] - rest(j) : 0;
-            at.c[j] =
-                at.w[j] + combine(at.matrix.G.from(j), options.n, at.x) + ridge(j) * passive_x;
+            at.c[j] = at.w[j] + sum + ridge(j) * passive_x;
         });
     }
 
@@ -947,7 +1059,7 @@ struct GramSystem {
     __device__ void store(const GramResults<T>& results, long long k,
                           const Certified& found) const {
         const int n = options.n;
-        for_each<Team>(n, [&](int j) {
+        for_each_variable<Team>(n, [&](auto j) {
             results.x[k * n + j] = to_given(at.all_x[j], j);
             results.dual[k * n + j] =
                 static_cast<T>(shifted(at.w[j], -column_shift(j) - b_shift()));
@@ -1037,24 +1149,23 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
     const GramResults<T> results{x,      rnorm,     dual,        kkt,      nit,
                                  status, n_updates, n_downdates, repaired, method};
 
-    __shared__ GramArrays<Team> arrays_of_block[Team::memories_of_block];
-    GramArrays<Team>& arrays = arrays_of_block[Team::memory_of_block()];
+    __shared__ GramArrays<Team> arrays_of_block;
+    GramArrays<Team> arrays_of_thread;
+    GramArrays<Team>& arrays = Team::is_small ? arrays_of_thread : arrays_of_block;
     constexpr bool scales = Team::is_small;
-    const bool scales_once = scales && Team::stride == 1 && matrix_bytes > 0;
+    const bool scales_once = scales && matrix_bytes > 0;
     if (Team::places()) {
         unsigned char* shared = dynamic_shared_memory();
-        if (scales_once) arrays.matrix.place({shared}, options);
+        TeamMemory of_all{shared};
+        if (scales_once) arrays.matrix.place(of_all, options);
         shared += matrix_bytes + Team::memory_of_block() * shared_bytes;
         unsigned char* global = workspace + Team::index() * workspace_stride;
-        TeamMemory<Team> vectors{vectors_in_shared ? shared : global};
-        arrays.place(vectors, options);
+        const bool in_shared = Team::is_small || vectors_in_shared;
+        TeamMemory vectors{in_shared ? shared : global};
         if (scales && !scales_once) arrays.matrix.place(vectors, options);
-        if (scales) arrays.refer_to_norms(options);
-        (vectors_in_shared ? shared : global) += vectors_bytes;
-        TeamMemory<Team> near{shared}, far{global};
-        arrays.inverse.near_entries = near_entries;
-        arrays.inverse.near = near.template take<double>(near_entries);
-        arrays.inverse.far = far.template take<double>(0);
+        arrays.place(vectors, options);
+        (in_shared ? shared : global) += vectors_bytes;
+        arrays.inverse.place(shared, global, near_entries);
     }
     __syncthreads();
 
@@ -1074,7 +1185,8 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         if (scales_once)
             scale_matrix<BlockTeam>(arrays.matrix, options, matrix_of(0), variables_of(0));
 
-    for (long long k = Team::index(); k < systems; k += Team::teams()) {
+    for (long long k = Team::index(); Team::begins(k < systems); k += Team::teams()) {
+        if (k >= systems) continue;
         if constexpr (scales) {
             if (!scales_once)
                 scale_matrix<Team>(arrays.matrix, options, matrix_of(first + k),
@@ -1083,14 +1195,15 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
             if (Team::places()) {
                 arrays.matrix.refer(BatchOffsets{which, which_stride}[k], options, columns, G, norm,
                                     column_scale);
-                arrays.refer_to_norms(options);
+                if constexpr (!scales)
+                    if (!arrays.has_norms(options)) arrays.norm = arrays.matrix.norm;
             }
             team.sync();
         }
         GramSystem<T, Team> system{team,
                                    options,
                                    arrays,
-                                   {arrays.inverse, 0},
+                                   PassiveInverse<Team>{arrays.inverse},
                                    b + BatchOffsets{b_offset, b_batch_stride}[first + k],
                                    b_stride,
                                    weights_of(first + k)};

@@ -1,33 +1,72 @@
 // Teams: the threads that solve one problem together.
 //
 // A kernel that is a template over the team is written once for problems of every size: a team is
-// one thread, one warp, one block, or all blocks of a cooperative launch. A team consists of
+// some lanes of a warp, one block, or all blocks of a cooperative launch. A team consists of
 // groups, which reduce without a barrier: the warps of a block, or the team itself if it is not
 // larger than a warp.
 //
 // All members call the functions of a team in uniform control flow. What a member wrote before
 // `sync` or `reduce` is visible to all members after it.
 //
-// Memory. An array of a team is a `Vector`. Arrays of thread teams are interleaved: neighbouring
-// threads access neighbouring addresses.
+// Memory. An array of a team is a `Vector` in memory. Where each lane has one or a few variables
+// of a problem, an array by variable is a `LaneVector`: registers of the lanes.
 
 #pragma once
 
 #include "block.cuh"
+#include "floating.cuh"
 #include "grid.cuh"
 
 constexpr int alignment_of_arrays = 16;
 
-/// An array of a team.
-template <class T, class Team>
+/// An array of a team, in memory.
+template <class T>
 struct Vector {
     T* first;
 
     template <class Index>
     __device__ __forceinline__ T& operator[](Index i) const {
-        return first[i * Team::stride + Team::offset()];
+        return first[i];
     }
-    __device__ __forceinline__ Vector from(long long i) const { return {first + i * Team::stride}; }
+    /// Element i, which is the same for all members.
+    __device__ __forceinline__ T of(int i) const { return first[i]; }
+    __device__ __forceinline__ Vector from(long long i) const { return {first + i}; }
+};
+
+/// The number of a variable that this lane has, in its register `slot`.
+template <int slot_>
+struct OwnVariable {
+    static constexpr int slot = slot_;
+    int j;
+
+    __device__ __forceinline__ operator int() const { return j; }
+};
+
+/// An array of a team of lanes: lane j % lanes has element j in its register j / lanes.
+template <class T, class Team>
+struct LaneVector {
+    T own[Team::each];
+
+    template <int slot>
+    __device__ __forceinline__ T& operator[](OwnVariable<slot>) {
+        return own[slot];
+    }
+    /// Element j, which is the same for all members.
+    __device__ __forceinline__ T of(int j) const {
+        const T value = in_slot(j / Team::size());
+        if constexpr (Team::size() == 1) return value;
+        return __shfl_sync(Team::mask(), value, j % Team::size(), Team::size());
+    }
+
+  private:
+    /// A register is chosen from all: arrays in registers have no address.
+    template <int slot = 0>
+    __device__ __forceinline__ T in_slot(int wanted) const {
+        const T here = own[slot];
+        if constexpr (slot + 1 == Team::each) return here;
+        const T later = in_slot<(slot + 1) % Team::each>(wanted);
+        return wanted == slot ? here : later;
+    }
 };
 
 __device__ __forceinline__ long long aligned_bytes(long long bytes) {
@@ -35,95 +74,98 @@ __device__ __forceinline__ long long aligned_bytes(long long bytes) {
 }
 
 /// Memory of a team, from which arrays are allocated one after the other.
-template <class Team>
 struct TeamMemory {
     unsigned char* next;
 
     template <class T>
-    __device__ Vector<T, Team> take(long long count) {
-        T* first = reinterpret_cast<T*>(next);
-        next += aligned_bytes(count * Team::stride * static_cast<long long>(sizeof(T)));
-        return {first};
+    __device__ void take(Vector<T>& vector, long long count) {
+        vector.first = reinterpret_cast<T*>(next);
+        next += aligned_bytes(count * static_cast<long long>(sizeof(T)));
+    }
+    /// Registers need no memory.
+    template <class T, class Team>
+    __device__ void take(LaneVector<T, Team>& vector, long long) {
+#pragma unroll
+        for (T& own : vector.own) own = T(0);
     }
 };
 
-/// One thread.
-struct ThreadTeam {
-    static constexpr int teams_of_block = 128, threads = 128, blocks = 4, stride = teams_of_block;
-    static constexpr int memories_of_block = 1;
+/// Some lanes of a warp, a power of two, with `each_` variables each. They may diverge from the
+/// other lanes.
+template <int lanes, int each_>
+struct LaneTeam {
+    static constexpr int threads = 128, blocks = 2;
+    static constexpr int each = each_, width = lanes * each;
+    static constexpr int memories_of_block = threads / lanes;
     static constexpr bool is_small = true;
+    static constexpr int rows_at_once = lanes == 1 ? 1 : 4;  // that share a shuffled number
+
+    using Reals = LaneVector<double, LaneTeam>;
 
     struct Storage {};
-    __device__ ThreadTeam(Storage&, unsigned char*) {}
+    __device__ LaneTeam(Storage&, unsigned char*) {}
 
-    static __device__ __forceinline__ int offset() { return threadIdx.x; }
-    static __device__ __forceinline__ int memory_of_block() { return 0; }
-    static __device__ __forceinline__ bool places() { return threadIdx.x == 0; }
-    static __device__ __forceinline__ long long index() { return thread_of_grid(); }
+    static __device__ __forceinline__ int memory_of_block() { return threadIdx.x / lanes; }
+    static __device__ __forceinline__ bool places() { return true; }
+    static __device__ __forceinline__ long long index() {
+        return static_cast<long long>(blockIdx.x) * memories_of_block + memory_of_block();
+    }
     static __device__ __forceinline__ long long teams() {
-        return static_cast<long long>(gridDim.x) * blockDim.x;
+        return static_cast<long long>(gridDim.x) * memories_of_block;
+    }
+    /// Whether one of the warp's teams has another problem: they begin together, so that the warp
+    /// executes instructions for all of them.
+    static __device__ __forceinline__ bool begins(bool has_problem) {
+        return __any_sync(whole_warp, has_problem);
     }
 
-    static __device__ __forceinline__ int rank() { return 0; }
-    static __device__ __forceinline__ int size() { return 1; }
-    static __device__ __forceinline__ int group() { return 0; }
-    static __device__ __forceinline__ int groups() { return 1; }
-    static __device__ __forceinline__ int lane() { return 0; }
-    static __device__ __forceinline__ int lanes() { return 1; }
-    static __device__ __forceinline__ void sync() {}
-
-    template <class T, class Op>
-    __device__ __forceinline__ T reduce(T value, Op) {
-        return value;
-    }
-    template <class T, class Op>
-    static __device__ __forceinline__ T reduce_group(T value, Op) {
-        return value;
-    }
-};
-
-/// One warp.
-struct WarpTeam {
-    static constexpr int teams_of_block = 4, threads = 4 * warp_threads, blocks = 3, stride = 1;
-    static constexpr int memories_of_block = 4;
-    static constexpr bool is_small = true;
-
-    struct Storage {};
-    __device__ WarpTeam(Storage&, unsigned char*) {}
-
-    static __device__ __forceinline__ int offset() { return 0; }
-    static __device__ __forceinline__ int memory_of_block() { return warp_index(); }
-    static __device__ __forceinline__ bool places() { return lane_index() == 0; }
-    static __device__ __forceinline__ long long index() { return warp_of_grid(); }
-    static __device__ __forceinline__ long long teams() {
-        return static_cast<long long>(gridDim.x) * warp_count();
+    static __device__ __forceinline__ int rank() { return threadIdx.x % lanes; }
+    static constexpr __device__ __forceinline__ int size() { return lanes; }
+    static __device__ __forceinline__ void sync() {
+        if constexpr (lanes > 1) __syncwarp(mask());
     }
 
-    static __device__ __forceinline__ int rank() { return lane_index(); }
-    static __device__ __forceinline__ int size() { return warp_threads; }
-    static __device__ __forceinline__ int group() { return 0; }
-    static __device__ __forceinline__ int groups() { return 1; }
-    static __device__ __forceinline__ int lane() { return lane_index(); }
-    static __device__ __forceinline__ int lanes() { return warp_threads; }
-    static __device__ __forceinline__ void sync() { __syncwarp(); }
+    /// The lanes of the team in its warp.
+    static __device__ __forceinline__ unsigned mask() { return first_lanes << first_lane(); }
 
     template <class T, class Op>
     __device__ __forceinline__ T reduce(T value, Op op) {
-        __syncwarp();
-        return warp_reduce(value, op);
+        sync();
+#pragma unroll
+        for (int distance = lanes / 2; distance > 0; distance /= 2)
+            value = op(value, shuffle_xor(value, distance, mask()));
+        return value;
     }
-    template <class T, class Op>
-    static __device__ __forceinline__ T reduce_group(T value, Op op) {
-        return warp_reduce(value, op);
+
+    /// The largest value. Of several, that of the first lane.
+    template <class T>
+    __device__ __forceinline__ Located<T> reduce(Located<T> one, Called<ArgMax<T>>) {
+        if constexpr (lanes == 1) return one;
+        const T least = -Floating<T>::infinity();
+        const T value = one.index < 0 ? least : one.value;
+        const T largest = reduce(value, [](T a, T b) { return a < b ? b : a; });
+        const bool is_largest = one.index >= 0 && one.value == largest;
+        const unsigned found = __ballot_sync(mask(), is_largest) >> first_lane() & first_lanes;
+        if (found == 0) return ArgMax<T>::identity();
+        const int lane = __ffs(static_cast<int>(found)) - 1;
+        return {largest, each == 1 ? lane : __shfl_sync(mask(), one.index, lane, lanes)};
     }
+
+  private:
+    static constexpr unsigned first_lanes = whole_warp >> (warp_threads - lanes);
+
+    static __device__ __forceinline__ int first_lane() { return lane_index() / lanes * lanes; }
 };
 
 /// One block.
 class BlockTeam {
   public:
-    static constexpr int teams_of_block = 1, threads = 384, blocks = 1, stride = 1;
+    static constexpr int threads = 384, blocks = 1;
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false;
+    static constexpr int each = 1, rows_at_once = 1;
+
+    using Reals = Vector<double>;
 
     /// The partial results of the warps, double-buffered.
     struct Storage {
@@ -132,11 +174,12 @@ class BlockTeam {
 
     __device__ explicit BlockTeam(Storage& storage, unsigned char* = nullptr) : storage_(storage) {}
 
-    static __device__ __forceinline__ int offset() { return 0; }
     static __device__ __forceinline__ int memory_of_block() { return 0; }
     static __device__ __forceinline__ bool places() { return threadIdx.x == 0; }
     static __device__ __forceinline__ long long index() { return blockIdx.x; }
     static __device__ __forceinline__ long long teams() { return gridDim.x; }
+
+    static __device__ __forceinline__ bool begins(bool has_problem) { return has_problem; }
 
     static __device__ __forceinline__ int rank() { return threadIdx.x; }
     static __device__ __forceinline__ int size() { return blockDim.x; }
@@ -166,10 +209,12 @@ class BlockTeam {
 /// All blocks of a cooperative launch.
 class GridTeam {
   public:
-    static constexpr int teams_of_block = 1, threads = 256, blocks = 1, stride = 1;
+    static constexpr int threads = 256, blocks = 1;
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false;
+    static constexpr int each = 1, rows_at_once = 1;
 
+    using Reals = Vector<double>;
     using Storage = BlockTeam::Storage;
 
     /// `global` has 16 bytes for the barrier, which are zero before the launch, and then
@@ -179,11 +224,12 @@ class GridTeam {
           barrier_(reinterpret_cast<unsigned long long*>(global)),
           partial_(global + alignment_of_arrays) {}
 
-    static __device__ __forceinline__ int offset() { return 0; }
     static __device__ __forceinline__ int memory_of_block() { return 0; }
     static __device__ __forceinline__ bool places() { return threadIdx.x == 0; }
     static __device__ __forceinline__ long long index() { return 0; }
     static __device__ __forceinline__ long long teams() { return 1; }
+
+    static __device__ __forceinline__ bool begins(bool has_problem) { return has_problem; }
 
     static __device__ __forceinline__ int rank() { return static_cast<int>(thread_of_grid()); }
     static __device__ __forceinline__ int size() { return gridDim.x * blockDim.x; }
@@ -227,4 +273,28 @@ template <class Team, class Body>
 __device__ __forceinline__ void for_each(int count, Body body) {
 #pragma unroll 1
     for (int i = Team::rank(); i < count; i += Team::size()) body(i);
+}
+
+/// body(j) for every variable j < count: the same for arrays that may be in registers.
+template <class Team, int slot = 0, class Body>
+__device__ __forceinline__ void for_each_variable(int count, Body body) {
+    if constexpr (!Team::is_small) {
+        for_each<Team>(count, body);
+    } else if constexpr (slot < Team::each) {
+        const OwnVariable<slot> own{Team::rank() + slot * Team::size()};
+        if (own < count) body(own);
+        for_each_variable<Team, slot + 1>(count, body);
+    }
+}
+
+/// body(j) by the member that has variable j.
+template <class Team, class Body>
+__device__ __forceinline__ void by_owner(int j, Body body) {
+    if constexpr (Team::is_small) {
+        for_each_variable<Team>(Team::width, [&](auto own) {
+            if (own == j) body(own);
+        });
+    } else {
+        if (j % Team::size() == Team::rank()) body(j);
+    }
 }

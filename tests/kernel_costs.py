@@ -294,11 +294,12 @@ def _learners(rows: int, count: int) -> Learners:
 
 
 def _nnls_by_teams() -> Iterator[Call]:
-    """Systems of a thread, of a warp and of a block."""
+    """Systems of a lane, of some lanes of a warp, of a warp and of a block."""
     systems = {
-        "thread": (rng().random((256, 3, 3)), rng().random((256, 3))),
-        "warp": (rng().random((64, 30, 10)), rng().random((64, 30))),
-        "warp shared": (rng().random((64, 16)), rng().random((64, 64))),
+        "lane": (rng().random((256, 3, 3)), rng().random((256, 3))),
+        "lanes": (rng().random((64, 30, 10)), rng().random((64, 30))),
+        "lanes shared": (rng().random((64, 16)), rng().random((64, 64))),
+        "warp": (rng().random((16, 40, 24)), rng().random((16, 40))),
         **{
             f"block {name}": experiment(2, size=BLOCK_SIZE)
             for name, experiment in EXPERIMENTS.items()

@@ -389,8 +389,8 @@ def nnls_gram_of_similar_columns(team: Team) -> Callable[[], None]:
     return run
 
 
-THREAD = Team("ThreadTeam", 128, 128, 128)
-WARP = Team("WarpTeam", 128, 4)
+LANES = Team("LaneTeam<4, 2>", 128, 32)
+WARP = Team("LaneTeam<32, 1>", 128, 4)
 BLOCK = Team("BlockTeam", 96)
 GRID = Team("GridTeam", 64)
 
@@ -425,14 +425,14 @@ RUNS: dict[str, list[Callable[[], None]]] = {
     "gram.cu": [gram_matrices(300, 3), gram_matrices(60, 15)],
     "map.cu": [map_elements, zip_arrays],
     "nnls_gram.cu": [
-        nnls_gram(THREAD, 5, 4),
+        nnls_gram(LANES, 5, 4),
         nnls_gram(WARP, 16, 12),
         nnls_gram(WARP, 16, 12, shared=True, warm=True, l2=0.1),
         nnls_gram(BLOCK, 50, 40),
         nnls_gram(BLOCK, 40, 50, shared=True, warm=True, l2=0.1),
         nnls_gram_of_similar_columns(BLOCK),
         nnls_gram(GRID, 16, 24),
-        nnls_gram_within_bounds(THREAD, 5, 4, fixed_sum=True),
+        nnls_gram_within_bounds(LANES, 5, 4, fixed_sum=True),
         nnls_gram_within_bounds(WARP, 16, 12),
         nnls_gram_within_bounds(WARP, 16, 12, shared=True, fixed_sum=True),
         nnls_gram_within_bounds(BLOCK, 50, 40),

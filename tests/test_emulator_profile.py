@@ -86,6 +86,21 @@ __global__ void operations(int* counts, int* result) {
     result[threadIdx.x] = value + votes;
 }
 
+/// Each half of the warp in a loop of its own length.
+__global__ void halves(const int* steps, double* y) {
+    __shared__ double row[32];
+    const int lane = threadIdx.x;
+    const unsigned half = lane < 16 ? 0xffffu : 0xffff0000u;
+    double value = lane;
+    row[lane] = lane;
+    __syncwarp();
+    for (int k = 0; k < steps[lane / 16]; ++k) {
+        value += __shfl_xor_sync(half, value, 1);
+        value += row[lane];
+    }
+    y[lane] = value;
+}
+
 __global__ void odd_lanes(const float* x, float* y) {
     if (threadIdx.x % 2) y[threadIdx.x] = x[threadIdx.x];
 }
@@ -289,6 +304,24 @@ def test_warp_operations_atomics_and_fences(costs: Any) -> None:
     sectors = 2 * (1 + 1 + 4)  # of counts[0], counts[1] and result, by 2 warps
     assert found.per_block["global_sectors"] == (sectors,) * 3
     assert found.per_block["work"].mean == sectors / 2 + 4 + 2
+
+
+def test_operations_of_parts_of_a_warp_are_combined() -> None:
+    """Both halves shuffle in the first iterations, one half in the others."""
+    y, lanes = np.zeros(WARP), np.arange(WARP)
+    with profile() as report:
+        Kernel(SOURCE, "halves")((1,), (WARP,), (np.array([3, 5], np.int32), y))
+    (found,) = report.kernels
+    value = lanes.astype(float)
+    for k in range(5):
+        value += np.where((k < 3) | (lanes >= 16), value[lanes ^ 1] + lanes, 0)
+    np.testing.assert_array_equal(y, value)
+    assert found.shuffles == 2 * 5  # of 8 bytes
+    assert found.warp_barriers == 1
+    assert found.shared_requests == 1 + 5
+    assert found.shared_wavefronts == 2 + 2 * 3 + 2
+    (predicted,) = report.predict("H200").kernels
+    assert predicted.bounds["shared memory"] == pytest.approx((10 + 10) / CLOCK)
 
 
 def test_intervals_with_a_load(costs: Any) -> None:

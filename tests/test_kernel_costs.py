@@ -52,7 +52,8 @@ def test_the_table_has_no_other_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["scan float64", "segmented_scan flags", "nnls", "nnls warp", "boost gram"]
+    "name",
+    ["scan float64", "segmented_scan flags", "nnls", "nnls lanes", "boost gram"],
 )
 def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
     call = named(name)
@@ -102,7 +103,12 @@ def test_a_block_waits_rarely_and_reads_matrices_few_times(experiment: str) -> N
 
 @pytest.mark.parametrize(
     ("name", "barriers"),
-    [("nnls thread", 1), ("nnls warp", 1), ("nnls warp shared", 4)],
+    [
+        ("nnls lane", 1),
+        ("nnls lanes", 1),
+        ("nnls warp", 1),
+        ("nnls lanes shared", 5),
+    ],
 )
 def test_small_teams_wait_for_their_block_at_the_start_only(
     name: str, barriers: int

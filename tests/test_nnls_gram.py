@@ -23,8 +23,10 @@ from gpusolve.reference._nnls_qr import Solution
 Array = NDArray[Any]
 
 TEAMS = {
-    "thread": Team("ThreadTeam", 128, 128, 128),
-    "warp": Team("WarpTeam", 128, 4),
+    "a lane": Team("LaneTeam<1, 4>", 128, 128),
+    "4 lanes": Team("LaneTeam<4, 2>", 128, 32),
+    "8 lanes": Team("LaneTeam<8, 2>", 128, 16),
+    "warp": Team("LaneTeam<32, 1>", 128, 4),
     "block": Team("BlockTeam", 64),
     "grid": Team("GridTeam", 64),
 }
@@ -335,9 +337,10 @@ def test_team_for_each_size() -> None:
     def chosen(m: int, n: int, systems: int = 1000, limit: int = 225 * 1024) -> str:
         return choose(Size(m, n), systems < 5, False, limit)[0].name
 
-    assert chosen(3, 3) == "ThreadTeam"
-    assert chosen(30, 10) == "WarpTeam"
-    assert chosen(64, 32) == "WarpTeam"
+    assert chosen(3, 3) == "LaneTeam<1, 4>"
+    assert chosen(33, 3) == "LaneTeam<4, 2>"
+    assert chosen(30, 10) == "LaneTeam<8, 2>"
+    assert chosen(64, 32) == "LaneTeam<32, 1>"
     assert chosen(64, 32, limit=20_000) == "BlockTeam"
     assert chosen(64, 33) == "BlockTeam"
     assert chosen(5000, 2000) == "BlockTeam"
@@ -518,12 +521,12 @@ def test_the_certificate_of_an_unfinished_solution(
 
 
 @pytest.mark.parametrize("case", [*BOUNDS, "weights", "shared weights", "warm"])
-@pytest.mark.parametrize("team", ["thread", "block"])
+@pytest.mark.parametrize("team", ["4 lanes", "block"])
 def test_bounded_kernel_against_scipy(
     team: str, case: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
     use(team, monkeypatch)
-    m, n = SMALL if team == "thread" else (20, 12)
+    m, n = SMALL if team == "4 lanes" else (20, 12)
     A, b = rng.standard_normal((SYSTEMS, m, n)), rng.standard_normal((SYSTEMS, m))
     options = options_of(case, rng, A.shape, A.dtype)
     found = solve(A, b, **options)

@@ -85,7 +85,9 @@ class KernelCosts:
         for its sectors, wavefronts, shuffles and votes.
     barriers, warp_barriers, shuffles, votes, atomics, fences : int
         Sums over all blocks. A block executes a barrier; a warp executes warp barriers,
-        shuffles and votes; a thread executes atomics and fences.
+        shuffles and votes; a thread executes atomics and fences. A shuffle of 8 bytes
+        counts twice. Operations of different lanes of a warp count once if they are the
+        same execution of the same instruction.
     global_loads, global_stores : int
         Numbers that threads read from global memory or write to it.
     grid_barriers : int

@@ -27,8 +27,9 @@ WORK_CLOCKS = {
     "votes": 1.0,
 }
 """Clocks of a multiprocessor for one of each. Shared memory sends it one wavefront per
-clock, and it shuffles 32 lanes, as in NVIDIA's programming guide. That the L2 cache
-sends it 64 bytes, and that votes take as long as shuffles, is assumed."""
+clock, and it shuffles 4 bytes of 32 lanes, as in NVIDIA's programming guide. That the
+L2 cache sends it 64 bytes, that votes take as long as shuffles, and that shuffles
+occupy the crossbar of shared memory, is assumed."""
 
 
 class Device(NamedTuple):
@@ -79,8 +80,9 @@ class KernelPrediction:
     ----------
     name : str
     bounds : dict of str to float
-        The least time in seconds that each resource needs. "latency" is the time of the
-        barriers and of the loads that depend on each other, in one block after another.
+        The least time in seconds that each resource needs. "shared memory" includes
+        shuffles. "latency" is the time of the barriers and of the loads that depend on
+        each other, in one block after another.
     rounds : int
         Blocks of the multiprocessor that has the most, added over the launches.
     filled : float
@@ -198,7 +200,7 @@ def _bounds(launch: KernelCosts, device: Device) -> dict[str, float]:
 
     of_multiprocessor = {
         "L2": clocks("global_sectors"),
-        "shared memory": clocks("shared_wavefronts"),
+        "shared memory": clocks("shared_wavefronts") + clocks("shuffles"),
         "issue": mean_clocks(_instructions(launch), ISSUED_PER_CLOCK),
         "latency": BARRIER_CLOCKS * _longest(per_block["barriers"], waves)
         + LOAD_CLOCKS * _longest(per_block["load_intervals"], waves),

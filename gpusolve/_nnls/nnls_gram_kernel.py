@@ -15,10 +15,12 @@ from ..reference._nnls_qr import default_tolerance
 from .nnls_qr_kernel import allocate_workspace
 from .systems import BOUNDS, RIDGE, SUM, Options, Systems, indices_of, strides
 
-THREAD_VARIABLES, THREAD_ENTRIES = 6, 24
-"""The most variables, and entries of a matrix, for a thread to solve a system."""
-WARP_VARIABLES, WARP_ROWS = 32, 256
-"""The most variables and rows for a warp to solve a system."""
+LANES = {1: 4, 4: 2, 8: 2, 32: 1}
+"""Lanes of a warp that may solve a system: how many, and the most variables of each."""
+ROWS_OF_LANE = 16
+"""The most rows of each of these lanes."""
+LANE_THREADS = 128
+"""The threads of a block whose teams are lanes."""
 GRID_VARIABLES, GRID_SYSTEMS = 1024, 4
 """The least variables, and the most systems, for the grid to solve a system."""
 
@@ -44,8 +46,6 @@ class Team(NamedTuple):
     """Of a block."""
     teams: int = 1
     """Of a block."""
-    stride: int = 1
-    """Distance of an array's elements."""
 
     @property
     def is_grid(self) -> bool:
@@ -89,13 +89,13 @@ class Layout(NamedTuple):
     matrix : int
         Shared memory for the matrix, if all teams of the block have the same.
     vectors : int
-        The vectors of a team, or of all teams if their elements are interleaved.
+        The vectors of a team, and its matrix if it scales one itself.
     in_shared : bool
         Whether the vectors are in shared memory.
     near : int
         Entries of the inverse that are in shared memory.
     team : int
-        Shared memory of a team, or of all teams if they are interleaved.
+        Shared memory of a team.
     shared : int
         Shared memory of the block.
     workspace : int
@@ -117,40 +117,62 @@ class Layout(NamedTuple):
 def teams_for(size: Size, few: bool) -> list[Team]:
     """Teams for systems of this size, of which there are `few`; the best first."""
     m, n = size.height, size.n
-    teams = []
-    if n <= THREAD_VARIABLES and m * n <= THREAD_ENTRIES:
-        teams.append(Team("ThreadTeam", 128, 128, 128))
-    if n <= WARP_VARIABLES and m <= WARP_ROWS:
-        teams.append(Team("WarpTeam", 4 * WARP, 4))
+    teams = [
+        Team(f"LaneTeam<{lanes}, {each}>", LANE_THREADS, LANE_THREADS // lanes)
+        for lanes, each in LANES.items()
+        if n <= lanes * each and m <= ROWS_OF_LANE * lanes
+    ]
     if size.capacity >= GRID_VARIABLES and few:
         teams.append(Team("GridTeam", 256))
     threads = min(BLOCK_THREADS, max(2 * WARP, round_up(max(m, n), WARP)))
     return [*teams, Team("BlockTeam", threads)]
 
 
+def arrays_of(team: Team, size: Size) -> list[int]:
+    """Bytes of the arrays of a team in memory, without matrices and the inverse."""
+    n, kind, capacity = size.n, size.kind, size.capacity
+    arrays = [8 * size.rows] * 2
+    arrays += [8 * n] * (bool(kind & RIDGE) + 4 * bool(kind & BOUNDS))
+    arrays += [8 * n, 8] * bool(kind & SUM)
+    if team.is_small:
+        arrays.append(8 * size.m)
+    else:
+        arrays += [8 * n] * (3 + bool(kind & RIDGE)) + [8 * capacity] * 4
+        arrays.append(4 * capacity)
+    return arrays
+
+
+def spread_over_banks(bytes: int, team: Team) -> int:
+    """At least as many bytes, so that teams of a warp access different banks.
+
+    They are an odd multiple of what a double of each lane needs.
+    """
+    of_lanes = 8 * LANE_THREADS // team.teams
+    return of_lanes * (ceil_div(bytes, of_lanes) | 1)
+
+
 def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout:
     """The memory of a block, of which at most `limit` bytes are shared memory."""
-    n, kind = size.n, size.kind
-    matrix = [8 * count for count in ((size.height | 1) * n, n * n, n, n)]
-    arrays = [8 * n] * 3 + [8 * size.rows] * 2 + [8 * size.capacity] * 4
-    arrays.append(4 * size.capacity)
-    arrays += [8 * n] * (2 * bool(kind & RIDGE) + 4 * bool(kind & BOUNDS))
-    arrays += [8 * n, 8] * bool(kind & SUM)
-    scales_once = team.is_small and team.stride == 1 and shared_matrix
-    if team.is_small and not scales_once:
-        arrays += matrix
-    matrix_bytes = sum(round_up(one, ALIGNMENT) for one in matrix) * scales_once
-    vectors = sum(round_up(one * team.stride, ALIGNMENT) for one in arrays)
-    entries = size.capacity * (size.capacity + 1) // 2
-    memories = team.teams // team.stride
-    share = (limit - matrix_bytes) // memories // ALIGNMENT * ALIGNMENT
+    scales_once = team.is_small and shared_matrix
+    arrays = arrays_of(team, size)
+    matrix = 0
+    if team.is_small:
+        n = size.n
+        sizes = [8 * count for count in ((n | 1) * size.height, n * n, n, n)]
+        matrix = sum(round_up(one, ALIGNMENT) for one in sizes)
+    matrix_bytes = matrix * scales_once
+    vectors = sum(round_up(one, ALIGNMENT) for one in arrays) + matrix - matrix_bytes
+    if team.is_small:
+        vectors = spread_over_banks(vectors, team)
+    entries = 0 if team.is_small else size.capacity * (size.capacity + 1) // 2
+    share = (limit - matrix_bytes) // team.teams
     if team.is_grid:
         share = 0
     in_shared = vectors <= share
     left = max(0, share - in_shared * vectors)
-    near = min(entries, left // (8 * team.stride))
-    near_bytes = round_up(8 * near * team.stride, ALIGNMENT)
-    far_bytes = round_up(8 * (entries - near) * team.stride, ALIGNMENT)
+    near = min(entries, left // 8)
+    near_bytes = round_up(8 * near, ALIGNMENT)
+    far_bytes = round_up(8 * (entries - near), ALIGNMENT)
     of_team = near_bytes + in_shared * vectors
     workspace = far_bytes + (not in_shared) * vectors
     bytes_of_kernel = map(np.int64, (matrix_bytes, vectors, near, of_team))
@@ -160,7 +182,7 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
         in_shared=in_shared,
         near=near,
         team=of_team,
-        shared=matrix_bytes + memories * of_team,
+        shared=matrix_bytes + team.teams * of_team,
         workspace=workspace,
         numbers=(*bytes_of_kernel, np.int32(in_shared), np.int64(workspace)),
     )

@@ -313,7 +313,8 @@ void BlockRunner::release_barrier() {
 // ---- warp operations --------------------------------------------------------------------
 
 unsigned long long BlockRunner::exchange(Operation operation, unsigned mask,
-                                         unsigned long long value, int source, Site site) {
+                                         unsigned long long value, int words, int source, Site site,
+                                         void* caller) {
     Thread& thread = *running_;
     Warp& warp = warps_[thread.warp];
     if (!(mask >> thread.lane & 1))
@@ -343,7 +344,10 @@ unsigned long long BlockRunner::exchange(Operation operation, unsigned mask,
     if (complete && race_state_ && operation == Operation::syncwarp)
         run_on_scheduler([&] { race_state_->sync(thread.warp, mask); });
     if (complete && profile_)
-        run_on_scheduler([&] { profile_->warp_operation(operation, thread.warp, mask); });
+        run_on_scheduler([&] {
+            const auto instruction = reinterpret_cast<std::uintptr_t>(caller);
+            profile_->warp_operation(operation, thread.warp, mask, words, instruction);
+        });
     suspend();
     return thread.value;
 }
@@ -396,12 +400,14 @@ int block_barrier(Operation operation, bool predicate, Site site) {
 }
 
 unsigned long long warp_shuffle(Operation operation, unsigned mask, unsigned long long value,
-                                int source, Site site) {
-    return runner->exchange(operation, mask, value, source, site);
+                                int words, int source, Site site) {
+    return runner->exchange(operation, mask, value, words, source, site,
+                            __builtin_return_address(0));
 }
 
 unsigned warp_vote(Operation operation, unsigned mask, bool predicate, Site site) {
-    return static_cast<unsigned>(runner->exchange(operation, mask, predicate, no_source, site));
+    return static_cast<unsigned>(runner->exchange(operation, mask, predicate, 1, no_source, site,
+                                                  __builtin_return_address(0)));
 }
 
 void yield() {

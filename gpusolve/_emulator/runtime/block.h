@@ -100,7 +100,7 @@ class BlockRunner {
     // Called by the running thread. A call that waits returns when the thread is resumed.
     int barrier(Operation operation, bool predicate, Site site);
     unsigned long long exchange(Operation operation, unsigned mask, unsigned long long value,
-                                int source, Site site);
+                                int words, int source, Site site, void* caller);
     void yield();
     void maybe_yield();
     void fence(Scope scope);

@@ -59,9 +59,9 @@ int block_barrier(Operation operation, bool predicate, Site site);
 /// The source lane of an operation that reads no other lane's value.
 constexpr int no_source = -1;
 
-/// Wait for the lanes of `mask`. Returns the value of lane `source`.
+/// Wait for the lanes of `mask`. Returns the value of lane `source`, which has 1 or 2 words.
 unsigned long long warp_shuffle(Operation operation, unsigned mask, unsigned long long value,
-                                int source, Site site);
+                                int words, int source, Site site);
 
 /// Wait for the lanes of `mask`. Returns a bit mask of the lanes whose predicate is true.
 unsigned warp_vote(Operation operation, unsigned mask, bool predicate, Site site);

@@ -160,8 +160,7 @@ void BlockProfile::count_code(std::uintptr_t address) {
 }
 
 void BlockProfile::start_epoch(Lane& lane) {
-    ++lane.epoch;
-    lane.executions.clear();
+    lane = {{lane.epoch.barriers + 1, 0, 0}, {}, {}};
 }
 
 void BlockProfile::barrier() {
@@ -171,27 +170,44 @@ void BlockProfile::barrier() {
     for (Warp& warp : warps_) flush(warp);
 }
 
-void BlockProfile::warp_operation(Operation operation, std::uint32_t warp, std::uint32_t lanes) {
+void BlockProfile::warp_operation(Operation operation, std::uint32_t warp, std::uint32_t lanes,
+                                  int words, std::uint64_t instruction) {
+    const std::uint32_t first = warp * warpSize;
+    std::vector<Lane*> callers;
+    bool is_whole = true;
+    for (std::uint32_t lane = 0; lane < warpSize && first + lane < lanes_.size(); ++lane)
+        if (lanes >> lane & 1)
+            callers.push_back(&lanes_[first + lane]);
+        else
+            is_whole = false;
+    Lane& first_caller = *callers[0];
+    const std::uint64_t execution = first_caller.operations[instruction];
+    const Key key{instruction, {first_caller.epoch.barriers, 0, 0}, execution, 0};
+    const bool is_new = is_whole || warps_[warp].operations.insert(key).second;
+    if (is_new) count_operation(operation, words);
+    for (Lane* lane : callers) {
+        if (is_whole) {
+            start_epoch(*lane);
+            continue;
+        }
+        ++lane->operations[instruction];
+        lane->epoch = {lane->epoch.barriers, instruction, execution};
+        lane->accesses.clear();
+    }
+    if (is_whole) flush(warps_[warp]);
+}
+
+void BlockProfile::count_operation(Operation operation, int words) {
     switch (operation) {
         case Operation::syncwarp:
-            count(Counter::warp_barriers);
-            break;
+            return count(Counter::warp_barriers);
         case Operation::ballot:
         case Operation::any:
         case Operation::all:
-            count(Counter::votes);
-            break;
+            return count(Counter::votes);
         default:
-            count(Counter::shuffles);
+            count(Counter::shuffles, words);
     }
-    const std::uint32_t first = warp * warpSize;
-    std::uint32_t others = 0;
-    for (std::uint32_t lane = 0; lane < warpSize && first + lane < lanes_.size(); ++lane)
-        if (lanes >> lane & 1)
-            start_epoch(lanes_[first + lane]);
-        else
-            ++others;
-    if (others == 0) flush(warps_[warp]);
 }
 
 void BlockProfile::access(std::uint32_t thread, std::uintptr_t address, std::size_t bytes,
@@ -202,7 +218,7 @@ void BlockProfile::access(std::uint32_t thread, std::uintptr_t address, std::siz
         memory == Profile::shared_memory ? shared_.start : profile_.array(memory).start;
     Lane& lane = lanes_[thread];
     Warp& warp = warps_[thread / warpSize];
-    const Key key{instruction, lane.epoch, lane.executions[instruction]++, memory};
+    const Key key{instruction, lane.epoch, lane.accesses[instruction]++, memory};
     const auto [position, is_new] = warp.positions.try_emplace(key, warp.requests.size());
     if (is_new) warp.requests.push_back({instruction, memory, type, {}});
     warp.requests[position->second].lanes.push_back({thread % warpSize, address - start, bytes});
@@ -221,6 +237,7 @@ void BlockProfile::flush(Warp& warp) {
     for (Request& request : warp.requests) finish(request);
     warp.requests.clear();
     warp.positions.clear();
+    warp.operations.clear();
 }
 
 void BlockProfile::finish(Request& request) {

@@ -4,7 +4,9 @@
 // after another, so their accesses are combined afterwards: accesses of different lanes belong
 // to one request if they are the same execution of the same instruction, counted since the
 // lane's last barrier or warp operation. Lanes that reach an instruction in different iterations
-// of a loop need more requests on a GPU.
+// of a loop need more requests on a GPU. Operations of different parts of a warp are combined in
+// the same way, and so are accesses that follow them: as if the parts always waited for each other
+// to execute an instruction together. A shuffle of 8 bytes counts twice: it is two instructions.
 //
 // Global memory moves in sectors of 32 bytes; the address of an array's first element counts as
 // a multiple of 32. Shared memory has 32 banks of 4 bytes. Lanes that access different words of
@@ -19,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "device.h"
@@ -30,7 +33,7 @@ namespace emulator {
 enum class Counter : int {
     barriers,           // __syncthreads(), by the block
     warp_barriers,      // __syncwarp(), by a warp
-    shuffles,           // by a warp
+    shuffles,           // of 4 bytes, by a warp
     votes,              // by a warp
     atomics,            // by a thread
     fences,             // by a thread
@@ -133,14 +136,29 @@ class BlockProfile {
     }
     void count_code(std::uintptr_t address);
     void barrier();
-    void warp_operation(Operation operation, std::uint32_t warp, std::uint32_t lanes);
+    void warp_operation(Operation operation, std::uint32_t warp, std::uint32_t lanes, int words,
+                        std::uint64_t instruction);
     void access(std::uint32_t thread, std::uintptr_t address, std::size_t bytes, AccessType type,
                 std::uint64_t instruction);
 
   private:
+    /// How often instructions were executed.
+    using Executions = std::unordered_map<std::uint64_t, std::uint64_t>;
+
+    /// What a lane's accesses follow: barriers and operations of its whole warp so far, and since
+    /// then the execution of an operation of a part of the warp.
+    struct Epoch {
+        std::uint64_t barriers = 0, operation = 0, execution = 0;
+        bool operator==(const Epoch& other) const {
+            return barriers == other.barriers && operation == other.operation &&
+                   execution == other.execution;
+        }
+    };
+
     struct Lane {
-        std::uint64_t epoch = 0;  // barriers and warp operations so far
-        std::unordered_map<std::uint64_t, std::uint64_t> executions;  // since the last of them
+        Epoch epoch;
+        Executions accesses;    // since the epoch began
+        Executions operations;  // of parts of the warp, since `epoch.barriers`
     };
 
     struct LaneAccess {
@@ -157,7 +175,9 @@ class BlockProfile {
     };
 
     struct Key {
-        std::uint64_t instruction, epoch, execution;
+        std::uint64_t instruction;
+        Epoch epoch;
+        std::uint64_t execution;
         int memory;
         bool operator==(const Key& other) const {
             return instruction == other.instruction && epoch == other.epoch &&
@@ -167,13 +187,17 @@ class BlockProfile {
 
     struct HashKey {
         std::size_t operator()(const Key& key) const {
-            return (key.instruction * 31 + key.epoch) * 1000003 + key.execution * 17 +
+            const Epoch& epoch = key.epoch;
+            const std::size_t after =
+                (epoch.barriers * 31 + epoch.operation) * 1000003 + epoch.execution;
+            return ((key.instruction * 31 + after) * 1000003 + key.execution) * 17 +
                    static_cast<std::size_t>(key.memory);
         }
     };
 
     struct Warp {
         std::unordered_map<Key, std::size_t, HashKey> positions;
+        std::unordered_set<Key, HashKey> operations;  // of a part of the warp
         std::vector<Request> requests;
     };
 
@@ -186,6 +210,7 @@ class BlockProfile {
     static constexpr std::size_t code_slots = 1 << 14;
 
     void start_epoch(Lane& lane);
+    void count_operation(Operation operation, int words);
     void flush(Warp& warp);
     void finish(Request& request);
 

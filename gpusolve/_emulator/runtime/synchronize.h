@@ -33,19 +33,20 @@ inline int __syncthreads_and(int predicate, EMULATOR_SITE) {
 
 // ---- warp -------------------------------------------------------------------------------
 
-inline void __syncwarp(unsigned mask = 0xffffffffu, EMULATOR_SITE) {
+__attribute__((always_inline)) inline void __syncwarp(unsigned mask = 0xffffffffu, EMULATOR_SITE) {
     emulator::warp_vote(emulator::Operation::syncwarp, mask, false, {file, line});
 }
 
-inline unsigned __ballot_sync(unsigned mask, int predicate, EMULATOR_SITE) {
+__attribute__((always_inline)) inline unsigned __ballot_sync(unsigned mask, int predicate,
+                                                             EMULATOR_SITE) {
     return emulator::warp_vote(emulator::Operation::ballot, mask, predicate, {file, line});
 }
 
-inline int __any_sync(unsigned mask, int predicate, EMULATOR_SITE) {
+__attribute__((always_inline)) inline int __any_sync(unsigned mask, int predicate, EMULATOR_SITE) {
     return emulator::warp_vote(emulator::Operation::any, mask, predicate, {file, line}) != 0;
 }
 
-inline int __all_sync(unsigned mask, int predicate, EMULATOR_SITE) {
+__attribute__((always_inline)) inline int __all_sync(unsigned mask, int predicate, EMULATOR_SITE) {
     return emulator::warp_vote(emulator::Operation::all, mask, !predicate, {file, line}) == 0;
 }
 
@@ -64,12 +65,14 @@ template <class T>
 using Promoted = decltype(+T());
 
 template <class T>
-Promoted<T> shuffle(Operation operation, unsigned mask, T argument, int source, Site site) {
+__attribute__((always_inline)) inline Promoted<T> shuffle(Operation operation, unsigned mask,
+                                                          T argument, int source, Site site) {
     const Promoted<T> value = argument;
     static_assert(sizeof(value) == 4 || sizeof(value) == 8, "CUDA shuffles 4 or 8 bytes");
     unsigned long long bits = 0;
     std::memcpy(&bits, &value, sizeof(value));
-    bits = warp_shuffle(operation, mask, bits, source, site);
+    constexpr int words = sizeof(value) / sizeof(int);
+    bits = warp_shuffle(operation, mask, bits, words, source, site);
     Promoted<T> result;
     std::memcpy(&result, &bits, sizeof(result));
     return result;
@@ -86,23 +89,29 @@ inline int last_lane(int width) {
 }  // namespace emulator
 
 template <class T>
-emulator::Promoted<T> __shfl_sync(unsigned mask, T value, int source, int width = warpSize,
-                                  EMULATOR_SITE) {
+__attribute__((always_inline)) inline emulator::Promoted<T> __shfl_sync(unsigned mask, T value,
+                                                                        int source,
+                                                                        int width = warpSize,
+                                                                        EMULATOR_SITE) {
     const int from = emulator::first_lane(width) | (source & (width - 1));
     return emulator::shuffle(emulator::Operation::shfl, mask, value, from, {file, line});
 }
 
 template <class T>
-emulator::Promoted<T> __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
-                                     EMULATOR_SITE) {
+__attribute__((always_inline)) inline emulator::Promoted<T> __shfl_up_sync(unsigned mask, T value,
+                                                                           unsigned delta,
+                                                                           int width = warpSize,
+                                                                           EMULATOR_SITE) {
     const int lane = emulator::lane(), from = lane - static_cast<int>(delta);
     return emulator::shuffle(emulator::Operation::shfl_up, mask, value,
                              from < emulator::first_lane(width) ? lane : from, {file, line});
 }
 
 template <class T>
-emulator::Promoted<T> __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
-                                       EMULATOR_SITE) {
+__attribute__((always_inline)) inline emulator::Promoted<T> __shfl_down_sync(unsigned mask, T value,
+                                                                             unsigned delta,
+                                                                             int width = warpSize,
+                                                                             EMULATOR_SITE) {
     const int lane = emulator::lane(), from = lane + static_cast<int>(delta);
     return emulator::shuffle(emulator::Operation::shfl_down, mask, value,
                              from > emulator::last_lane(width) ? lane : from, {file, line});
@@ -110,8 +119,10 @@ emulator::Promoted<T> __shfl_down_sync(unsigned mask, T value, unsigned delta, i
 
 /// With a width below 32, lanes of an earlier segment may be read, lanes of a later one not.
 template <class T>
-emulator::Promoted<T> __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize,
-                                      EMULATOR_SITE) {
+__attribute__((always_inline)) inline emulator::Promoted<T> __shfl_xor_sync(unsigned mask, T value,
+                                                                            int lane_mask,
+                                                                            int width = warpSize,
+                                                                            EMULATOR_SITE) {
     const int lane = emulator::lane(), from = lane ^ lane_mask;
     return emulator::shuffle(emulator::Operation::shfl_xor, mask, value,
                              from > emulator::last_lane(width) ? lane : from, {file, line});
