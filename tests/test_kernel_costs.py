@@ -118,6 +118,27 @@ def test_small_teams_wait_for_their_block_at_the_start_only(
     assert kernel.barriers == barriers * kernel.blocks
 
 
+@pytest.mark.parametrize(
+    ("name", "systems", "clocks"),
+    [
+        ("nnls lane", 256, 24),
+        ("nnls lanes", 64, 700),
+        ("nnls lanes shared", 64, 900),
+        ("nnls warp", 16, 3300),
+    ],
+)
+def test_small_systems_need_shared_memory_for_few_clocks(
+    name: str, systems: int, clocks: float
+) -> None:
+    """Wavefronts and shuffles of a system, with a part of a shared matrix.
+
+    Before registers held what is by variable, a system of the first three calls needed
+    89, 2600 and 3300.
+    """
+    (kernel,) = report_of(named(name)).kernels
+    assert kernel.shared_wavefronts + kernel.shuffles <= clocks * systems
+
+
 def row(**values: float) -> dict[str, Row]:
     return {ALL_KERNELS: {"launches": 100.0, **values}}
 

@@ -480,7 +480,8 @@ def test_an_exchange_against_the_specification(
 ) -> None:
     """Penalties on dependent columns: x moves along dependences, step by step."""
     use(team, monkeypatch)
-    m, n = (5, 12) if team in ("warp", "block") else (2, 5)
+    sizes = {"a lane": (2, 4), "4 lanes": (3, 8), "grid": (2, 5)}
+    m, n = sizes.get(team, (5, 12))
     A = rng.standard_normal((SYSTEMS, m, n)).astype(dtype)
     b = rng.standard_normal((SYSTEMS, m)).astype(dtype)
     each = (SYSTEMS, n)
