@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -371,6 +372,22 @@ def nnls_gram_within_bounds(
     return run
 
 
+def nnls_along_dependences(solver: Callable[..., Any]) -> Callable[[], None]:
+    """Penalties on dependent columns: x moves along the dependences to bounds."""
+
+    def run() -> None:
+        generator = rng()
+        A, b = generator.standard_normal((2, 4, 9)), generator.standard_normal((2, 4))
+        options = {"bounds": (-0.3, 0.5), "l1": generator.random((2, 9))}
+        for sum_to in (None, 0.3):
+            found = solver(A, b, sum_to=sum_to, **options)
+            expected = gpusolve.lsq_linear(A, b, sum_to=sum_to, **options)
+            assert not found.status.any()
+            np.testing.assert_allclose(found.x, expected.x, atol=1e-12)
+
+    return run
+
+
 def nnls_gram_of_similar_columns(team: Team) -> Callable[[], None]:
     """Columns that differ by 1e-3: the first solution is not certified.
 
@@ -438,6 +455,8 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         nnls_gram_within_bounds(BLOCK, 50, 40),
         nnls_gram_within_bounds(BLOCK, 50, 40, fixed_sum=True),
         nnls_gram_within_bounds(GRID, 16, 24, shared=True, fixed_sum=True),
+        nnls_along_dependences(partial(by_gram, WARP, solver=gpusolve.lsq_linear)),
+        nnls_along_dependences(partial(by_gram, BLOCK, solver=gpusolve.lsq_linear)),
     ],
     "nnls_qr.cu": [
         nnls(3, 16, 24),
@@ -448,6 +467,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         nnls(3, 16, 24, warm=True, maxiter=0),
         nnls(2, 140, 60, warm=True),
         nnls_in_attempts,
+        nnls_along_dependences(partial(on_emulator, gpusolve.lsq_linear, method="qr")),
         nnls_within_bounds(16, 24),
         nnls_within_bounds(16, 24, warm=True),
         nnls_within_bounds(16, 24, has_sum=True),
