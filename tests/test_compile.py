@@ -27,7 +27,6 @@ from kernel_resources import (
 )
 
 from gpusolve._device.kernels import source_directory
-from gpusolve._device.launch import WARP
 from gpusolve._nnls import nnls_gram_kernel, nnls_qr_kernel
 
 needs_disassembler = pytest.mark.skipif(
@@ -115,8 +114,10 @@ def test_teams_of_launcher_and_kernel_have_the_same_threads(
     source = (source_directory() / "team.cuh").read_text()
     teams = nnls_gram_kernel.teams_for(nnls_gram_kernel.Size(*size), 1)
     for team in teams:
-        text = source.partition(f" {team.name} {{")[2]
-        found = re.search(r"teams_of_block = (\d+), threads = (\d+)( \* warp)?", text)
+        name, _, lanes = team.name.partition("<")
+        found = re.search(rf" {name} {{.*?threads = (\d+)", source, re.DOTALL)
         assert found is not None
-        assert team.teams == int(found[1])
-        assert team.threads <= int(found[2]) * (WARP if found[3] else 1)
+        assert team.threads <= int(found[1])
+        if team.is_small:
+            assert team.threads == team.teams * int(lanes.partition(",")[0])
+            assert team.threads == int(found[1])
