@@ -441,6 +441,13 @@ def test_systems_of_one_passive_set_share_a_factorisation(
     assert len(calls) - one == (20 * one if method == "fnnls" else one)
 
 
+def test_fcnnls_starts_at_the_unconstrained_solution(rng: np.random.Generator) -> None:
+    A = rng.standard_normal((20, 8))
+    b = A @ (1 + rng.random(8))
+    assert gpusolve.nnls(A, b, method="fcnnls").nit == 1
+    assert gpusolve.nnls(A, b, method="fnnls").nit >= 8
+
+
 CYCLE = (
     np.array([[-1, 2, 1, -3], [2, 0, -1, 3], [1, -2, -2, 3], [2, -2, 0, 2.0]]),
     np.array([-2, -3, 3, 1.0]),

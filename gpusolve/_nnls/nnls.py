@@ -112,34 +112,37 @@ def nnls(
     results are certified like all others: what a method does not reach has status 1 or
     3, and is not repaired by another method.
 
-    ==================== ===================================== ============ ============
-    method               how it works                          one `nit`    limit
-    ==================== ===================================== ============ ============
-    ``"lsqnonneg"``      a full QR factorisation in every      a solve      ``10 n``
-                         step [1]_
-    ``"fnnls"``          ``A^T A`` and ``A^T b``, computed     a solve      ``10 n``
-                         once [3]_
-    ``"fcnnls"``         the same; systems that share A are    a solve      ``10 n``
-                         grouped by passive set [4]_
-    ``"block_pivoting"`` all infeasible variables change       a solve      ``n + 100``
-                         sides; one by one if that fails [5]_
-    ``"pqn"``            projected quasi-Newton steps [6]_     a step       ``10 n +
-                                                                            100``
-    ``"cd"``             one coordinate after another [7]_     n of them    ``10 n +
-                                                                            1000``
-    ``"interior_point"`` primal-dual, predictor and            two solves   100
-                         corrector [5]_
-    ``"newton_like"``    interior, for degenerate solutions    a solve      200
-                         [8]_
-    ==================== ===================================== ============ ============
+    ==================== =============================== ========== =============
+    method               how it works                    one `nit`  default limit
+    ==================== =============================== ========== =============
+    ``"lsqnonneg"``      a full QR factorisation in      a solve    ``10 n``
+                         every step [1]_
+    ``"fnnls"``          ``A^T A`` and ``A^T b``,        a solve    ``10 n``
+                         computed once [3]_
+    ``"fcnnls"``         the same; systems that share A  a solve    ``10 n``
+                         are grouped by passive set [4]_
+    ``"block_pivoting"`` all infeasible variables change a solve    ``n + 100``
+                         sides; one at a time where that
+                         fails [5]_
+    ``"pqn"``            projected quasi-Newton steps    a step     ``10 n + 100``
+                         [6]_
+    ``"cd"``             one coordinate after another    a sweep    ``10 n + 1000``
+                         [7]_
+    ``"interior_point"`` primal-dual steps, predictor    two solves 100
+                         and corrector [5]_
+    ``"newton_like"``    interior Newton-like steps, for a solve    200
+                         degenerate solutions [8]_
+    ==================== =============================== ========== =============
 
     `tol` is relative to ``|b| + sum |a_k| x_k``, except for ``"lsqnonneg"``. The last
     four methods stop if no ``min(x_j |a_j|, -dual[j] / |a_j|)`` is further from 0 than
     that. The two interior ones take no `warm_start`, and no column enters or leaves.
     ``"fnnls"``, ``"fcnnls"`` and ``"block_pivoting"`` refuse columns within about 1e-7
     of a combination of others. ``"block_pivoting"`` has a feasible x only at the end;
-    if columns are nearly dependent, it may not reach one. ``"cd"`` and ``"pqn"`` take
-    the more steps, the closer columns are to dependent.
+    if columns are nearly dependent, it may not reach one. The closer columns are to
+    dependent, the more steps ``"cd"`` and ``"pqn"`` take. Where x' is larger than x by
+    many orders of magnitude, a `kkt` of 1e-10 leaves it more room than that of a few
+    eps which ``"auto"`` and ``"qr"`` reach.
 
     References
     ----------

@@ -53,5 +53,5 @@ def iterate(
         state = step(system, equations, w, *state)
         after = state[0] > 0
         found.n_updates[at] += (after & ~before).sum(axis=1, dtype=np.int32)
-        found.n_downdates[at] += (before & ~after).sum(axis=1, dtype=np.int32)
-    return found
+    remaining = np.count_nonzero(found.x, axis=1).astype(np.int32)
+    return found._replace(n_downdates=found.n_updates - remaining)
