@@ -72,8 +72,8 @@ __device__ __forceinline__ long long first_result(const long long* counts) {
     return before;
 }
 
-/// Call `take(slot, key, i, j)` for each match of this block's part of A: entry i of A and j of B,
-/// numbered from 0 in their order. Returns their number.
+/// Call `take(slot, row, column, i, j)` for each match of this block's part of A: entry i of A, in
+/// this row and column, and j of B, numbered from 0 in their order. Returns their number.
 template <class Search, int threads, class Index, class Take>
 __device__ __forceinline__ long long for_each_match(const Keys<Index>& a, long long a_count,
                                                     const Keys<Index>& b, long long b_count,
@@ -84,11 +84,16 @@ __device__ __forceinline__ long long for_each_match(const Keys<Index>& a, long l
     long long matches = 0;
     for (long long start = part.start; start < part.stop; start += threads) {
         const long long i = start + threadIdx.x;
-        const long long key = i < part.stop ? a[i] : no_key;
-        const long long j = i < part.stop ? Search::find(b, b_count, key) : not_found;
+        Index row = 0, column = 0;
+        long long j = not_found;
+        if (i < part.stop) {
+            row = a.rows[i];
+            column = a.columns[i];
+            j = Search::find(b, b_count, a.of(row, column));
+        }
         int found;
         const int before = block_scan.exclusive(j != not_found, found);
-        if (j != not_found) take(matches + before, key, i, j);
+        if (j != not_found) take(matches + before, row, column, i, j);
         matches += found;
     }
     return matches;
@@ -119,12 +124,12 @@ __global__ void __launch_bounds__(threads)
                    const T* b_values, long long b_count, long long width, const long long* counts,
                    Index* rows, Index* columns, T* products) {
     const Keys<Index> a{a_rows, a_columns, width}, b{b_rows, b_columns, width};
-    const Result<T, Index> result{a.width(), rows, columns, products};
+    const Result<T, Index> result{rows, columns, products};
     const long long first = first_result(counts);
     for_each_match<Search, threads>(
-        a, a_count, b, b_count, [=](long long slot, long long key, long long i, long long j) {
-            const T product = wrapping_multiply(a_values[i], b_values[j]);
-            result.put(first + slot, key, product);
+        a, a_count, b, b_count,
+        [=](long long slot, Index row, Index column, long long i, long long j) {
+            result.put(first + slot, row, column, wrapping_multiply(a_values[i], b_values[j]));
         });
 }
 
@@ -143,21 +148,20 @@ __global__ void __launch_bounds__(threads)
     const Keys<Index> a{a_rows, a_columns, width}, b{b_rows, b_columns, width};
     T* const waiting = reinterpret_cast<T*>(dynamic_shared_memory());
     Index* const waiting_rows = reinterpret_cast<Index*>(waiting + places);
-    const Result<T, Index> scratchpad{a.width(), waiting_rows, waiting_rows + places, waiting};
+    const Result<T, Index> scratchpad{waiting_rows, waiting_rows + places, waiting};
     const long long matches = for_each_match<LinearSearch, threads>(
-        a, a_count, b, b_count, [=](long long slot, long long key, long long i, long long j) {
+        a, a_count, b, b_count,
+        [=](long long slot, Index row, Index column, long long i, long long j) {
             if (slot < places)
-                scratchpad.put(slot, key, wrapping_multiply(a_values[i], b_values[j]));
+                scratchpad.put(slot, row, column, wrapping_multiply(a_values[i], b_values[j]));
         });
     if (threadIdx.x == 0) counts[blockIdx.x] = matches;
     GridBarrier(arrived).wait();
 
+    const Result<T, Index> result{rows, columns, products};
     const long long first = first_result(counts);
-    for (long long k = threadIdx.x; k < matches && k < places; k += threads) {
-        rows[first + k] = scratchpad.rows[k];
-        columns[first + k] = scratchpad.columns[k];
-        products[first + k] = scratchpad.products[k];
-    }
+    for (long long k = threadIdx.x; k < matches && k < places; k += threads)
+        result.put(first + k, scratchpad.rows[k], scratchpad.columns[k], scratchpad.products[k]);
 }
 
 // ---- section 5.3: one search, then even multiplications -------------------------------------
@@ -195,13 +199,12 @@ __global__ void __launch_bounds__(threads)
 template <class T, class Index, int threads>
 __global__ void __launch_bounds__(threads, min_blocks_per_multiprocessor)
     multiply_matches(const Match* matches, long long count, const Index* a_rows,
-                     const Index* a_columns, const T* a_values, const T* b_values, long long width,
-                     Index* rows, Index* columns, T* products) {
-    const Keys<Index> a{a_rows, a_columns, width};
-    const Result<T, Index> result{a.width(), rows, columns, products};
+                     const Index* a_columns, const T* a_values, const T* b_values, Index* rows,
+                     Index* columns, T* products) {
+    const Result<T, Index> result{rows, columns, products};
     const Part part(count);
     for (long long k = part.start + threadIdx.x; k < part.stop; k += threads) {
-        const Match match = matches[k];
-        result.put(k, a[match.a], wrapping_multiply(a_values[match.a], b_values[match.b]));
+        const auto [i, j] = matches[k];
+        result.put(k, a_rows[i], a_columns[i], wrapping_multiply(a_values[i], b_values[j]));
     }
 }

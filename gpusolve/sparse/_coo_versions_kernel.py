@@ -181,12 +181,16 @@ def multiply_evenly(
     """Search once and store the matches; then give each block equally many of them."""
     instances = even_instances(a.values.dtype, a.rows.dtype)
     find, multiply = device.kernels("coo_versions", instances)
-    tiles, width = blocks_for(len(a.values)), np.int64(a.shape[1])
+    tiles = blocks_for(len(a.values))
     report, states = tile_states(tiles, device)
     matches = device.empty((len(a.values), 2), np.int64)
     left = a.rows, a.columns, np.int64(len(a.values))
     right = b.rows, b.columns, np.int64(len(b.values))
-    find((tiles,), (THREADS,), (*left, *right, width, states, report, matches))
+    find(
+        (tiles,),
+        (THREADS,),
+        (*left, *right, np.int64(a.shape[1]), states, report, matches),
+    )
     results = Report(*map(int, report.tolist())).results
     product = allocate(results, a, device)
     if blocks is None:
@@ -194,7 +198,7 @@ def multiply_evenly(
     multiply(
         (blocks,),
         (THREADS,),
-        (matches, np.int64(results), *a[:3], b.values, width, *product[:3]),
+        (matches, np.int64(results), *a[:3], b.values, *product[:3]),
     )
     return product
 
