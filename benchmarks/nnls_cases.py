@@ -11,14 +11,11 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from experiments import EXPERIMENTS, Systems
+from experiments import EXPERIMENTS, PAPER_SYSTEMS, Systems
 from numpy.typing import NDArray
 
 PAPER_SIZES = {"deconvolution": 432, "shifted_gaussians": 512, "uniform_random": 512}
 """Rows and columns of a system in the paper."""
-
-PAPER_SYSTEMS = (1, 24, 48, 96, 192)
-"""Numbers of systems in the paper."""
 
 MANY = 1_000, 10_000
 MILLION = (1_000_000,)

@@ -14,16 +14,17 @@ from benchmarks.experiments import EXPERIMENTS, PAPER_COUNTS, PaperCounts
 SYSTEMS = {"numpy": 8, "emulator": 1, "cuda": 48}
 
 COUNT_TOLERANCE = {
-    "deconvolution": PaperCounts(0.25 * 62.8, 10),
-    "shifted_gaussians": PaperCounts(0.25 * 161.3, 0.25 * 86.5),
-    "uniform_random": PaperCounts(0.1 * 49.6, 1),
+    "deconvolution": PaperCounts(0.1 * 62.8, 0.2 * 9.6),
+    "shifted_gaussians": PaperCounts(0.15 * 161.3, 0.15 * 86.5),
+    "uniform_random": PaperCounts(0.1 * 49.6, 0.65),
 }
 """Largest difference of the mean counts from the paper's.
 
-The paper's waveforms are not published. Those simulated here are only similar, and need
-more downdates. The paper does not name the distribution of its random vectors, and it
-does not divide the gradient by the norms of the columns. Counts of single systems
-scatter by a third.
+Counts of single systems scatter by a quarter, downdates of waveforms by a half. The
+paper does not name the distribution of its random vectors: if they are uniform, the
+Gaussians need 178 updates and 91 downdates, if exponential, 154 and 77. It does not
+divide the gradient by the norms of the columns: if gpusolve did not either, random
+systems would have 0.4 downdates, not 0.1.
 """
 
 SINGLE_PRECISION_KKT = 8

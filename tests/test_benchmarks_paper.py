@@ -1,0 +1,191 @@
+"""The tables of the NNLS paper and the study of its waveforms, at small sizes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmark_runs import number, tables
+from lvis_files import contents, written
+
+import gpusolve
+from benchmarks import nnls_paper, waveform_counts
+from benchmarks.experiments import (
+    EXPERIMENTS,
+    PAPER_COUNTS,
+    PAPER_SYSTEMS,
+    PAPER_TABLES,
+    uniform_random,
+    waveforms,
+)
+from benchmarks.harness import wall_clock
+from benchmarks.nnls_paper import TOO_SLOW, Way, column, crossing, ways
+
+HOST = SimpleNamespace(cupy=None, stopwatch=wall_clock, xp=np)
+
+Called = Callable[..., str]
+
+
+@pytest.fixture
+def called(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Called:
+    """Call the main function of a benchmark, which may set the variable; its output."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
+
+    def call(main: Callable[[], None], *options: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["benchmark.py", *options])
+        main()
+        return capsys.readouterr().out
+
+    return call
+
+
+# ---- the tables ----------------------------------------------------------------------
+
+
+def test_the_tables_have_all_ways_and_the_papers_layout(
+    called: Called, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib draws the times")
+    picture = tmp_path / "times.png"
+    options = ("--cpu", "--quick", "--picture", str(picture))
+    printed = tables(called(nnls_paper.main, *options))
+    assert len(printed) == len(EXPERIMENTS)
+    for head, *lines in printed:
+        assert head == ["systems", "1", "3"]
+        assert [cells[0] for cells in lines[4:]] == [way.name for way in ways(HOST)]
+        for _, *cells in lines[:4]:
+            assert number(cells[0]) <= number(cells[1])
+        assert all(number(cell.split(" ")[0]) > 0 for cell in lines[4][1:])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_table_7_1_of_a_level_1b_file(
+    monkeypatch: pytest.MonkeyPatch, called: Called, tmp_path: Path
+) -> None:
+    pytest.importorskip("h5py", reason="h5py reads and writes HDF5")
+    few = [way for way in ways(HOST) if way.name in ("auto", "fnnls")]
+    monkeypatch.setattr(nnls_paper, "ways", lambda machine: few)
+    path = written(tmp_path, contents())
+    printed = called(nnls_paper.main, "--cpu", "--quick", "--lvis", str(path))
+    assert "The waveforms are those of `LVIS1B.h5`." in printed
+    updates = [number(cell) for cell in tables(printed)[0][1][1:]]
+    assert updates[1] == 3 * updates[0] > 0
+
+
+def test_the_papers_rows_follow_its_numbers_of_systems() -> None:
+    cells = [nnls_paper.Cell(1.0, 1.0, gpusolve.nnls([[1.0]], [[1.0]]))] * 5
+    found = {"fnnls": cells, "auto": cells}
+    lines = list(nnls_paper.table("uniform_random", found, PAPER_SYSTEMS, 1.0))
+    assert "| updates | 52 | 1,169 | 2,361 | 4,766 | 9,525 |" in lines
+    assert lines[-1].startswith("| Matlab PQN | 1.59 |")
+    short = list(nnls_paper.table("uniform_random", found, PAPER_SYSTEMS[:1], 1.0))
+    assert not any("Matlab" in line for line in short)
+
+
+def test_tables_are_the_papers() -> None:
+    """By the means that its text and the README quote."""
+    means = {name: tuple(map(round, two)) for name, two in PAPER_COUNTS.items()}
+    assert means == {
+        "deconvolution": (63, 10),
+        "shifted_gaussians": (161, 86),
+        "uniform_random": (50, 1),
+    }
+    for one in PAPER_TABLES.values():
+        rows = (one.updates, one.downdates, *one.seconds.values())
+        assert all(list(row) == sorted(row) for row in rows)
+        assert {len(row) for row in rows} == {len(PAPER_SYSTEMS)}
+
+
+# ---- the limit -----------------------------------------------------------------------
+
+
+def slow(seconds: float) -> tuple[Any, list[int]]:
+    """A stopwatch that reports so many seconds for each system, and its calls."""
+    calls: list[int] = []
+
+    def stopwatch(call: Any) -> tuple[float, Any]:
+        result = call()
+        calls.append(len(result.x))
+        return seconds * len(result.x), result
+
+    return stopwatch, calls
+
+
+@pytest.mark.parametrize(
+    ("limit", "solved"), [(100.0, [1, 1, 2, 8]), (7.9, [1, 1, 2]), (1.0, [1, 1])]
+)
+def test_a_way_stops_at_the_limit(
+    monkeypatch: pytest.MonkeyPatch, limit: float, solved: list[int]
+) -> None:
+    stopwatch, calls = slow(2.0)
+    monkeypatch.setattr(nnls_paper, "wall_clock", stopwatch)
+    monkeypatch.setattr(nnls_paper, "cores", lambda: 2)
+    way = Way("fnnls", partial(gpusolve.nnls, method="fnnls"))
+    cells = column(HOST, way, uniform_random(8, size=6), (1, 2, 8), limit)
+    assert calls == solved
+    assert [cell is TOO_SLOW for cell in cells].count(True) == 4 - len(solved)
+    assert nnls_paper.text(TOO_SLOW, limit) == f"> {limit:g}"
+
+
+def test_a_cell_says_what_has_no_certificate() -> None:
+    A, b = uniform_random(4, size=12)
+    b[0, 0] = np.nan
+    (cell,) = column(
+        HOST, Way("fnnls", partial(gpusolve.nnls, method="fnnls")), (A, b), (4,), 10.0
+    )
+    assert nnls_paper.text(cell, 10.0).endswith(" (75%)")
+    assert nnls_paper.text(cell._replace(certified=np.nan), 10.0).count("(") == 0
+
+
+# ---- where a GPU is faster -----------------------------------------------------------
+
+
+def test_crossing_of_powers() -> None:
+    systems = (1, 10, 100)
+    assert crossing(systems, (4, 4, 4), (1, 10, 100)) == pytest.approx(4)
+    assert crossing(systems, (1, 1, 1), (2, 2, 2)) == 1
+    assert crossing(systems, (2, 2, 2), (1, 1, 1)) is None
+    assert crossing(systems, (1, 3, 1), (2, 2, 2)) > 10
+
+
+def test_crossings_of_the_paper() -> None:
+    """Between the numbers of systems where its tables say so."""
+    low, high = (24, 1, 96), (48, 24, 192)
+    for name, below, above in zip(EXPERIMENTS, low, high, strict=True):
+        assert below < nnls_paper.paper_crossing(name) < above
+
+
+def test_a_gpu_adds_its_ways() -> None:
+    names = [way.name for way in ways(SimpleNamespace(cupy=np))]
+    assert names[:3] == ["auto, GPU", "qr, GPU", "gram, GPU"]
+    assert names[3:] == [way.name for way in ways(HOST)]
+
+
+# ---- what decides the counts of waveforms --------------------------------------------
+
+
+def test_counts_of_other_waveforms(called: Called) -> None:
+    printed = called(waveform_counts.main, "--systems", "2", "--size", "60")
+    ((_, paper, *lines),) = tables(printed)
+    assert paper == ["the paper's", "62.8", "9.6"]
+    assert [cells[0] for cells in lines] == list(waveform_counts.PROPERTIES)
+
+
+def test_properties_are_those_of_their_names() -> None:
+    (one,) = waveforms(1, 60)
+    counted = waveform_counts.digitised(one, 50).b / one.b.max() * 50
+    np.testing.assert_allclose(counted, np.rint(counted), atol=1e-12)
+    assert counted.max() == pytest.approx(50)
+    cut = waveform_counts.thresholded(one, 3).b
+    assert ((cut == 0) | (cut >= 0.03)).all()
+    rough = waveform_counts.with_rough_pulse(one, 0.03)
+    assert 0 < np.abs(rough.pulse - one.pulse).max() < 0.15
+    assert rough.A[30, 30] == rough.pulse[len(rough.pulse) // 2]
