@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import gpusolve
+from gpusolve._nnls.compared.methods import COMPARED
+
 ROOT = Path(__file__).parents[1]
 MAP = ROOT / "docs" / "papers.md"
 
@@ -65,3 +68,30 @@ def test_the_papers_names_are_found_in_the_tree(name: str, folder: str) -> None:
         for file in ROOT.glob(f"{folder}/**/*.{end}")
     ]
     assert any(name.lower() in file.read_text().lower() for file in files)
+
+
+FUNCTIONS = (
+    gpusolve.nnls,
+    gpusolve.reduce,
+    gpusolve.maximum_segment_sum,
+    gpusolve.scan,
+    gpusolve.segmented_scan,
+    gpusolve.stable_partition,
+    gpusolve.gemv,
+    gpusolve.gam.boost,
+    gpusolve.sparse.multiply,
+    gpusolve.sparse.spmv,
+)
+CHOICES = re.compile(r"^ *(?:variant|method) : \{(.*?)\}", re.MULTILINE | re.DOTALL)
+
+
+def test_the_readme_lists_every_variant_in_one_table() -> None:
+    """The choices are those of the docstrings, and the compared methods of `nnls`."""
+    readme = (ROOT / "README.md").read_text()
+    section = readme.partition("## Every variant\n")[2].partition("\n## ")[0]
+    listed = set(re.findall(r'^\|[^|]*\| `"(\w+)"` \|', section, re.MULTILINE))
+    found = {"auto", *COMPARED}
+    for function in FUNCTIONS:
+        (choices,) = CHOICES.findall(function.__doc__ or "")
+        found |= set(re.findall(r'"(\w+)"', choices))
+    assert listed == found

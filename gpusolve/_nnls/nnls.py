@@ -103,9 +103,8 @@ def nnls(
     float32 input gives float32 output, and so does float16; other real dtypes give
     float64. On the CPU, and by ``"gram"`` on a GPU, all computation is in float64.
     Kernels are launched on the current stream, with no host synchronisation except to
-    check 64-bit integers;
-    float32 kernels flush subnormal numbers to zero, as all kernels of CuPy do. NaN or
-    infinity in one system does not affect the others.
+    check 64-bit integers; float32 kernels flush subnormal numbers to zero, as all
+    kernels of CuPy do. NaN or infinity in one system does not affect the others.
 
     The compared methods are those of the literature, for studies and benchmarks. They
     take weights and penalties, but no `sum_to`, and run on the CPU in float64. Their
