@@ -266,6 +266,17 @@ def test_a_larger_tolerance_takes_fewer_steps(
     assert (np.abs(coarse.rnorm - fine.rnorm) < 1e-2).all()
 
 
+@pytest.mark.parametrize("method", ["pqn", *INTERIOR])
+def test_a_tolerance_of_0_does_no_harm(rng: np.random.Generator, method: str) -> None:
+    """Steps beyond the optimum neither overflow nor divide by 0."""
+    A, b = rng.random((5, 30, 20)), rng.random((5, 30))
+    result = gpusolve.nnls(A, b, method=method, tol=0.0, maxiter=100)
+    assert (result.nit > 20).all()
+    assert (result.kkt <= 64 * EPS).all()
+    right = gpusolve.nnls(A, b, method=method)
+    np.testing.assert_allclose(result.x, right.x, atol=1e-12)
+
+
 @every_method
 def test_float32(rng: np.random.Generator, method: str) -> None:
     A, b = rng.random((3, 12, 8), np.float32), rng.random((3, 12), np.float32)

@@ -59,15 +59,17 @@ def relative(system: ScaledSystem, w: Array, whole: Array) -> Array:
 
 
 def distance(system: ScaledSystem, x: Array, w: Array) -> Array:
-    """How far each system is from optimal: the largest ``|min(x_j, -w_j)|`` in units.
+    """How far each system is from optimal: the largest ``|min(x_j, -w_j)|``.
 
-    At the optimum x and -w are not negative, and one of them is 0.
+    x and w are scaled to have no units. At the optimum x and -w are not negative, and
+    one of them is 0.
     """
     value, slope = in_units(system, x, w)
     return np.asarray(np.max(np.abs(np.minimum(value, -slope)), axis=1, initial=0))
 
 
 def at_bound(system: ScaledSystem, x: Array, w: Array, tol: float) -> Array:
-    """x, but 0 where it is at most `tol` and less than ``-w``, both in units."""
+    """x, but 0 where it is at most `tol` or eps and less than ``-w``, without units."""
     value, slope = in_units(system, x, w)
-    return np.where((value <= tol) & (value < -slope), 0, x)
+    tiny = value <= max(tol, float(np.finfo(x.dtype).eps))
+    return np.where(tiny & (value < -slope), 0, x)

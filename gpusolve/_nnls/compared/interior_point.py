@@ -21,6 +21,9 @@ from .normal_equations import NormalEquations, newton_step
 SHORT = 0.99995
 """The part of the way to the boundary that a step goes."""
 
+LEAST = 1e-150
+"""The least x_j and y_j: their products must not underflow."""
+
 
 def interior_point(
     system: ScaledSystem, start: Array, tol: float, maxiter: int
@@ -53,7 +56,7 @@ def step(
     u = newton_step(H, w + target)
     v = target - y - D * u
     theta = step_length(x, u, y, v)
-    return x + theta * u, y + theta * v
+    return np.maximum(x + theta * u, LEAST), np.maximum(y + theta * v, LEAST)
 
 
 def step_length(x: Array, u: Array, y: Array, v: Array) -> Array:

@@ -22,8 +22,7 @@ def iterate(
     """Make steps until every system is optimal to `tol`, in the sense of `distance`.
 
     Each step starts with the gradient of the true residual, so rounding errors do not
-    accumulate. Systems that are finished leave the batch. A column of zeros counts as
-    one of norm 1 that is orthogonal to everything, so its variable becomes 0.
+    accumulate. Systems that are finished leave the batch.
 
     Parameters
     ----------
@@ -37,7 +36,6 @@ def iterate(
     for nit in range(maxiter + 1):
         x = state[0]
         w = gradient(system, residual(system, x))
-        w = np.where(system.norm > 0, w, -x)
         optimal = distance(system, x, w) <= tol
         ended = optimal | (nit == maxiter)
         if ended.any():

@@ -28,7 +28,7 @@ import numpy as np
 from ...reference._certificate import ratio
 from ...reference._scaling import Array, Indices, Mask, ScaledSystem
 from .found import Found
-from .interior_point import inside
+from .interior_point import LEAST, inside
 from .iterate import iterate
 from .normal_equations import NormalEquations, newton_step
 
@@ -40,9 +40,6 @@ SHORT = 0.995
 
 SUFFICIENT = 0.3
 """The part of the decrease along ``-D g`` that a step must reach."""
-
-LEAST = 1e-150
-"""The least x_j: its products with other numbers must not underflow."""
 
 
 class Model(NamedTuple):
