@@ -30,30 +30,8 @@ struct Keys {
     __device__ __forceinline__ long long width() const {
         return sizeof(Index) == 4 ? 1ll << 32 : columns_of_matrix;
     }
-    __device__ __forceinline__ long long of(Index row, Index column) const {
-        return row * width() + column;
-    }
     __device__ __forceinline__ long long operator[](long long i) const {
-        return of(rows[i], columns[i]);
-    }
-};
-
-/// The arrays of the result.
-template <class T, class Index>
-struct Result {
-    Index* rows;
-    Index* columns;
-    T* products;
-
-    __device__ __forceinline__ void put(long long i, Index row, Index column, T product) const {
-        rows[i] = row;
-        columns[i] = column;
-        products[i] = product;
-    }
-    __device__ __forceinline__ void put_key(long long i, long long key, long long width,
-                                            T product) const {
-        const long long row = key / width;
-        put(i, static_cast<Index>(row), static_cast<Index>(key - row * width), product);
+        return rows[i] * width() + columns[i];
     }
 };
 

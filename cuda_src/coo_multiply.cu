@@ -45,6 +45,22 @@ __global__ void make_keys(const Index* rows, const Index* columns, long long cou
     if (i > 0 && rows[i - 1] * width + columns[i - 1] >= key) atomicOr(disorder, 1);
 }
 
+/// The arrays of the result.
+template <class T, class Index>
+struct Result {
+    long long width;
+    Index* rows;
+    Index* columns;
+    T* products;
+
+    __device__ __forceinline__ void put(long long i, long long key, T product) const {
+        const long long row = key / width;
+        rows[i] = static_cast<Index>(row);
+        columns[i] = static_cast<Index>(key - row * width);
+        products[i] = product;
+    }
+};
+
 // ---- search -------------------------------------------------------------------------
 
 /// `lower_bound` in [start, count). The time grows with the logarithm of the distance from `start`.
@@ -231,11 +247,10 @@ __global__ void __launch_bounds__(threads, min_blocks_per_multiprocessor)
     if constexpr (!Finite<T>::always) report->add_unmatched(not_finite);
     __syncthreads();
 
-    const Result<T, Index> result{rows, columns, products};
+    const Result<T, Index> result{all_of_a.width(), rows, columns, products};
     const long long places = a_count < b_count ? a_count : b_count, before = shared_before;
     for (int k = threadIdx.x; k < results; k += threads)
-        if (before + k < places)
-            result.put_key(before + k, b[found[k]], all_of_a.width(), of_b[found[k]]);
+        if (before + k < places) result.put(before + k, b[found[k]], of_b[found[k]]);
 }
 
 /// The products of all matches, by searching the longer list. `check_entries` checks the longer
@@ -293,9 +308,9 @@ __global__ void __launch_bounds__(threads, min_blocks_per_multiprocessor)
     if constexpr (!Finite<T>::always) report->add_unmatched(not_finite);
     __syncthreads();
 
-    const Result<T, Index> result{rows, columns, products};
+    const Result<T, Index> result{short_keys.width(), rows, columns, products};
     long long i = shared_before + slot;
 #pragma unroll
     for (int k = 0; k < items; ++k)
-        if (is_match[k]) result.put_key(i++, key[k], short_keys.width(), product[k]);
+        if (is_match[k]) result.put(i++, key[k], product[k]);
 }

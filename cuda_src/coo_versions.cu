@@ -29,6 +29,20 @@
 #include "coo.cuh"
 #include "grid.cuh"
 
+/// The arrays of the result.
+template <class T, class Index>
+struct Result {
+    Index* rows;
+    Index* columns;
+    T* products;
+
+    __device__ __forceinline__ void put(long long i, Index row, Index column, T product) const {
+        rows[i] = row;
+        columns[i] = column;
+        products[i] = product;
+    }
+};
+
 // ---- search -----------------------------------------------------------------------------
 
 /// Version 1 of the source: all entries, from start to finish.
@@ -89,7 +103,7 @@ __device__ __forceinline__ long long for_each_match(const Keys<Index>& a, long l
         if (i < part.stop) {
             row = a.rows[i];
             column = a.columns[i];
-            j = Search::find(b, b_count, a.of(row, column));
+            j = Search::find(b, b_count, row * a.width() + column);
         }
         int found;
         const int before = block_scan.exclusive(j != not_found, found);
