@@ -326,8 +326,16 @@ def test_chunks_have_no_effect(
 ) -> None:
     A, b = rng.random((20, 12)), rng.random((7, 20))
     whole = gpusolve.nnls(A, b, method=method)
+    real, chunks = cpu.solve_chunk, []
+
+    def counted(problem: Any, chunk: slice, name: str) -> Any:
+        chunks.append(chunk)
+        return real(problem, chunk, name)
+
     monkeypatch.setattr(cpu, "COMPARED_ENTRIES", 1)
+    monkeypatch.setattr(cpu, "solve_chunk", counted)
     np.testing.assert_array_equal(gpusolve.nnls(A, b, method=method).x, whole.x)
+    assert len(chunks) == 7
 
 
 @pytest.mark.parametrize(
