@@ -42,7 +42,7 @@ def limits_of(instance: str) -> tuple[int, int]:
         threads = nnls_gram_kernel.BLOCK_THREADS if "BlockTeam" in instance else 256
         return threads, nnls_gram_kernel.STATIC_SHARED_MEMORY
     # Any architecture has that much shared memory.
-    return 256, 48 * 1024
+    return 512 if "reduce512" in instance else 256, 48 * 1024
 
 
 def check(rows: list[Resources]) -> None:

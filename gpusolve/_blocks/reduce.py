@@ -48,12 +48,11 @@ def reduce(
         The axes to reduce, among those before the axes of an element. Default: all.
     map : Map, optional
         Applied to each number as it is read.
-    variant : {"auto", "tree", "group", "chunked", "reduce512", "atomic", \
-            "atomic_each"}, optional
+    variant : str, optional
         The algorithm on a device. "tree" launches once for each level of a binary
         tree. "group" divides the length by the block size in each launch. In
         "chunked", each of a fixed number of threads folds one chunk. "auto" is
-        "chunked". The others require an operator that commutes: "reduce512" is "group"
+        "chunked". Three more require an operator that commutes: "reduce512" is "group"
         with blocks of 512 and the tree in shared memory of [2]_, for elements of at
         most 64 bytes; "atomic" updates one value in memory for each 32 elements, and
         "atomic_each" for each element, of at most 8 bytes. A CPU uses one algorithm
