@@ -121,7 +121,7 @@ struct GramArrays {
     Reals d, g;               // capacity: the step to the solution; part of a column of G
     Reals u, change;          // capacity: coefficients of a projection; the correction of x
     Reals end;                // the same: the bounds that the step reaches
-    Reals norm;               // n: norms of the columns with the l2 penalty
+    Vector<double> norm;      // n: norms of the columns with the l2 penalty
     // With an l2 penalty:
     Vector<double> damping;  // n: its root in the scaled variables
     // With bounds:
@@ -146,8 +146,10 @@ struct GramArrays {
         memory.take(d, capacity);
         memory.take(u, capacity);
         inverse.place(memory, capacity);
-        if (has_norms(options)) memory.take(norm, n);
-        if (options.has_ridge()) memory.take(damping, n);
+        if (options.has_ridge()) {
+            memory.take(norm, n);
+            memory.take(damping, n);
+        }
         if (options.has_bounds()) {
             memory.take(lower, n);
             memory.take(upper, n);
@@ -164,9 +166,9 @@ struct GramArrays {
         change = end = u;
     }
 
-    /// Whether the norms are not those of the matrix.
-    static __device__ bool has_norms(const GramOptions& options) {
-        return options.has_ridge() || Team::is_small;
+    /// Refer to the norms of the matrix, unless the team has its own.
+    __device__ void refer_to_norms(const GramOptions& options) {
+        if (!options.has_ridge()) norm = matrix.norm;
     }
 };
 
@@ -454,12 +456,10 @@ struct GramSystem {
     /// Convert penalties and bounds to the scaled variables; all variables rest at 0. Ends with a
     /// barrier if there are any.
     __device__ void scale_variables(const Variables& variables) {
-        if (at.has_norms(options))
-            for_each_variable<Team>(options.n, [&](auto j) { at.norm[j] = at.matrix.norm[j]; });
         if (options.has_ridge())
             for_each_variable<Team>(options.n, [&](auto j) {
                 const double damping = variables.root_l2(j) * at.matrix.column_scale[j];
-                const double norm = at.norm[j];
+                const double norm = at.matrix.norm[j];
                 at.damping[j] = damping;
                 at.norm[j] = square_root(norm * norm + damping * damping);
             });
@@ -1164,6 +1164,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         TeamMemory vectors{in_shared ? shared : global};
         if (scales && !scales_once) arrays.matrix.place(vectors, options);
         arrays.place(vectors, options);
+        if (scales) arrays.refer_to_norms(options);
         (in_shared ? shared : global) += vectors_bytes;
         arrays.inverse.place(shared, global, near_entries);
     }
@@ -1195,8 +1196,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
             if (Team::places()) {
                 arrays.matrix.refer(BatchOffsets{which, which_stride}[k], options, columns, G, norm,
                                     column_scale);
-                if constexpr (!scales)
-                    if (!arrays.has_norms(options)) arrays.norm = arrays.matrix.norm;
+                arrays.refer_to_norms(options);
             }
             team.sync();
         }

@@ -121,9 +121,9 @@ def test_small_teams_wait_for_their_block_at_the_start_only(
 @pytest.mark.parametrize(
     ("name", "systems", "clocks"),
     [
-        ("nnls lane", 256, 24),
-        ("nnls lanes", 64, 700),
-        ("nnls lanes shared", 64, 900),
+        ("nnls lane", 256, 26),
+        ("nnls lanes", 64, 710),
+        ("nnls lanes shared", 64, 920),
         ("nnls warp", 16, 3300),
     ],
 )

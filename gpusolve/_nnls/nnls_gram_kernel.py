@@ -132,12 +132,12 @@ def arrays_of(team: Team, size: Size) -> list[int]:
     """Bytes of the arrays of a team in memory, without matrices and the inverse."""
     n, kind, capacity = size.n, size.kind, size.capacity
     arrays = [8 * size.rows] * 2
-    arrays += [8 * n] * (bool(kind & RIDGE) + 4 * bool(kind & BOUNDS))
+    arrays += [8 * n] * (2 * bool(kind & RIDGE) + 4 * bool(kind & BOUNDS))
     arrays += [8 * n, 8] * bool(kind & SUM)
     if team.is_small:
         arrays.append(8 * size.m)
     else:
-        arrays += [8 * n] * (3 + bool(kind & RIDGE)) + [8 * capacity] * 4
+        arrays += [8 * n] * 3 + [8 * capacity] * 4
         arrays.append(4 * capacity)
     return arrays
 
