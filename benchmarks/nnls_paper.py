@@ -194,16 +194,16 @@ def crossing(
 # ---- the report ----------------------------------------------------------------------
 
 ABOUT = """\
-Seconds for all systems together, of one call; compilation does not count. Behind them
-in brackets, the part of the systems with status 0, if it is not all:
-only these have a certificate of a few eps. "> {limit:g}" stands for a batch that was not solved,
-because a smaller one took longer, or this one would by its rate on {cores} cores. SciPy solves
-the systems in a loop on one core.
+Seconds for all systems together, of one call; compilation does not count. In brackets,
+the part of the systems with status 0, if it is not all: only these have a certificate
+of a few eps. "> {limit:g}" stands for a batch that was not solved, since a smaller one
+took longer, or this one would by its rate on {cores} cores. SciPy solves the systems in
+a loop on one core.
 
 Updates and downdates are the columns that enter and leave the passive set: those of
 `fnnls`, one at a time as in the paper, and those of `auto`, which may take several at
-once. The paper's figures, under the double line, are for an Intel X5560 with 8 cores
-and an NVIDIA Tesla C2050.
+once. The paper's figures, below ours, are for an Intel X5560 with 8 cores and an NVIDIA
+Tesla C2050.
 """
 
 NOTES = {
