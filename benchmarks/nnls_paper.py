@@ -322,7 +322,8 @@ def draw(measured: Measured, numbers: Sequence[int], path: Path) -> None:
         title = TITLES[name].partition(":")[0]
         panel.set(xscale="log", yscale="log", xlabel="systems", title=title)
     panels[0].set_ylabel("seconds")
-    panels[-1].legend(frameon=False, fontsize=8)
+    lines = panels[-1].get_legend_handles_labels()
+    figure.legend(*lines, loc="outside lower center", ncols=len(lines[0]), fontsize=8)
     has_gpu = any(GPU_WAY in found for found in measured.values())
     figure.suptitle("measured, and the paper's" if has_gpu else NO_GPU, size=10)
     figure.savefig(path)
