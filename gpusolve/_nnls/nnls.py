@@ -104,7 +104,9 @@ def nnls(
     float64. On the CPU, and by ``"gram"`` on a GPU, all computation is in float64.
     Kernels are launched on the current stream, with no host synchronisation except to
     check 64-bit integers; float32 kernels flush subnormal numbers to zero, as all
-    kernels of CuPy do. NaN or infinity in one system does not affect the others.
+    kernels of CuPy do. NaN or infinity in one system does not affect the others. The
+    last bits of a solution may depend on how many systems of a call share A, which
+    decides whether ``A^T A`` is computed; they do not depend on the other b.
 
     The compared methods are those of the literature, for studies and benchmarks. They
     take weights and penalties, but no `sum_to`, and run on the CPU in float64. Their
