@@ -30,7 +30,7 @@ struct Products {
     __device__ T operator()(T x, T y) {
         turn = apart - turn;
         sums[turn + threadIdx.x] = x * y;
-        return reduce512(sums + turn, threadIdx.x);
+        return reduce512(sums + turn, threadIdx.x, Add<T>());
     }
 };
 
@@ -157,9 +157,10 @@ __global__ void as_solved(const T* A, const T* b, const T* norm, int n, int chan
     __syncthreads();
     PassiveQR<T> factors{at, length};
     BlockReduce<T> reduce(storage);
-    if (steps > 0 && change == update)
-        factors.append(length, T(0), T(0), 4 * Floating<T>::epsilon, false,
-                       -Floating<T>::infinity(), reduce);
+    if (steps > 0 && change == update) {
+        const auto split = factors.project(4 * Floating<T>::epsilon, reduce);
+        factors.append(length, T(0), T(0), split, false, -Floating<T>::infinity(), reduce);
+    }
     if (steps > 0 && change == downdate) factors.remove(position, T(0));
     __syncthreads();
     for (int p = threadIdx.x; p < n; p += blockDim.x) order[p] = list[p];
