@@ -81,7 +81,13 @@ def test_every_kernel_file_has_a_run() -> None:
     assert files <= RUNS.keys()
 
 
-@pytest.mark.parametrize("file", RUNS)
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(file, marks=[pytest.mark.slow] * file.startswith("nnls_"))
+        for file in RUNS
+    ],
+)
 @pytest.mark.parametrize(
     "order", ["forward", pytest.param("random", marks=pytest.mark.slow)]
 )

@@ -30,6 +30,7 @@ def split(cell: str) -> tuple[float, float]:
 # ---- speed ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_batch_is_timed_and_certified() -> None:
     head, *lines = tables(report("nnls.py", "--cpu", *SMALL))[0]
     batches = [(f"{name} 12", systems) for name in EXPERIMENTS for systems in "23"]
@@ -170,7 +171,7 @@ def test_a_library_that_fails_costs_no_more_than_its_answer(
 # ---- accuracy ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.slow), "2"])
 def test_accuracy_counts_every_system(tmp_path: Path, jobs: str) -> None:
     failures = tmp_path / "failures.npz"
     options = ("--cpu", "--systems", "400", "--jobs", jobs, "--save", str(failures))

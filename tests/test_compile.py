@@ -62,12 +62,6 @@ def test_resources_of_some_kernels_are_those_of_the_table() -> None:
     assert not changed, "update the table with: make resources"
 
 
-@needs_disassembler
-def test_code_of_some_kernels_is_that_of_the_table() -> None:
-    changed = "\n".join(changed_code(some_sources()))
-    assert not changed, f"update the table with: make resources\n{changed}"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_resources_of_all_kernels_are_those_of_the_table(architecture: int) -> None:

@@ -135,6 +135,7 @@ def test_some_checks_and_a_benchmark(
 # ---- failures and limits -------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_failure_ends_one_check_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

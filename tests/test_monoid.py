@@ -171,6 +171,7 @@ def test_check_accepts_every_monoid_in_numpy(
         as_monoid(case.op).check(case.given, rng=rng, cuda=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REPRESENTATIVE, ids=str)
 def test_check_accepts_every_monoid_on_a_device(
     case: Case, rng: np.random.Generator, device_backend: Any
