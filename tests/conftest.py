@@ -19,6 +19,7 @@ import pytest
 from device_views import on_device
 from gpus import STAND_IN, why_no_cuda
 from hypothesis import HealthCheck, settings
+from monoids import FEW, Case
 
 import gpusolve
 from gpusolve import _emulator
@@ -37,6 +38,16 @@ settings.load_profile("gpusolve")
 
 
 SCHEDULES = ("forward", "reverse", "random")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Compile kernels for a few monoids only, unless slow tests run, too."""
+    for item in items:
+        given = getattr(getattr(item, "callspec", None), "params", {})
+        is_case = isinstance(given.get("case"), Case)
+        if given.get("backend") == "emulator" and is_case and given["case"] not in FEW:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

@@ -415,19 +415,17 @@ def read_log(log: str, symbol: str, blank: Resources) -> Resources:
 
 
 def some_sources() -> list[Source]:
-    """The first source of each file, with two instances of each kernel."""
+    """The first source of each file, with the first instance of each kernel."""
     first = {source.file: source for source in reversed(all_sources())}
     return [
-        source._replace(instances=first_and_last_of_each_kernel(source.instances))
+        source._replace(instances=first_of_each_kernel(source.instances))
         for source in first.values()
     ]
 
 
-def first_and_last_of_each_kernel(instances: tuple[str, ...]) -> tuple[str, ...]:
-    last = {one.partition("<")[0]: one for one in instances}
+def first_of_each_kernel(instances: tuple[str, ...]) -> tuple[str, ...]:
     first = {one.partition("<")[0]: one for one in reversed(instances)}
-    kept = {*first.values(), *last.values()}
-    return tuple(one for one in instances if one in kept)
+    return tuple(one for one in instances if one in first.values())
 
 
 def resources_on(architecture: int, sources: list[Source]) -> list[Resources]:

@@ -146,6 +146,7 @@ def test_a_process_gets_no_more_than_it_can_hold(
         assert len(process.solve(A, b).x) == 7
 
 
+@pytest.mark.slow
 def test_a_library_that_hangs_is_stopped_and_starts_again() -> None:
     for answer in asked("hangs", times=2):
         assert len(answer.x) == FEW

@@ -38,7 +38,14 @@ def named(name: str) -> Call:
     return next(call for call in CALLS if call.name == name)
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(call, marks=[pytest.mark.slow] * (k % 3 > 0))
+        for k, call in enumerate(CALLS)
+    ],
+    ids=lambda call: call.name,
+)
 def test_costs_are_those_of_the_table(call: Call) -> None:
     report = report_of(call)
     written = written_rows().get(call.name, {})
