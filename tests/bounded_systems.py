@@ -159,13 +159,16 @@ def violation(given: Bounded, x: Array) -> Array:
 
     The gradient must not point into the interval, from any bound. With a fixed sum, no
     variable may rise while another one falls: the multiplier is eliminated. Violations
-    are relative to the terms that cancel in a gradient.
+    are relative to the terms that cancel in a gradient, and to rounding of the largest
+    variable, which need not change A x.
     """
     A, b = given.weighted(np.longdouble)
     r = b - np.einsum("kmn,kn->km", A, x)
     w = np.einsum("kmn,km->kn", A, r) - given.l1 - given.l2 * x
     norm = np.sqrt((A * A).sum(axis=-2) + given.l2)
-    terms = norm * magnitude(given, x)[:, None] + np.abs(given.l1)
+    largest = np.abs(x).max(axis=-1, initial=0) * norm.max(axis=-1, initial=0)
+    size = magnitude(given, x) + np.finfo(x.dtype).eps * largest
+    terms = norm * size[:, None] + np.abs(given.l1)
     rises, falls = x < given.upper, x > given.lower
     if given.sum_to is None:
         worst = np.maximum(np.where(rises, w, 0), np.where(falls, -w, 0))

@@ -83,7 +83,7 @@ def test_a_certified_hard_problem_is_optimal(method: str) -> None:
             assert violation(A, b, x) <= CERTIFIED, name
         else:
             assert name.startswith(("Hilbert", "Kahan")), name
-            assert result.kkt > CERTIFIED
+            assert result.status == 1 or result.kkt > CERTIFIED
 
 
 DEGENERATE = 4
