@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.fft
 import scipy.linalg
-from experiments import Waveform, waveforms
+from experiments import NOISE, Waveform, waveforms
 from harness import (
     Machine,
     choose,
@@ -37,9 +37,6 @@ from numpy.typing import NDArray
 import gpusolve
 
 Floats = NDArray[np.float64]
-
-NOISE = 0.01
-"""Standard deviation of the noise of a waveform."""
 
 
 # ---- the ways ------------------------------------------------------------------------

@@ -55,6 +55,9 @@ class PaperTable(NamedTuple):
         return PaperCounts(self.updates[-1] / systems, self.downdates[-1] / systems)
 
 
+NOISE = 0.01
+"""Standard deviation of the noise of a waveform."""
+
 PAPER_TABLES = {
     "deconvolution": PaperTable(
         (108, 1477, 2806, 5695, 12067),
@@ -150,7 +153,7 @@ def waveforms(
     systems: int,
     size: int = 432,
     seed: int = 0,
-    noise: float = 0.01,
+    noise: float = NOISE,
     cut: float = CUT,
     density: float = 0.1,
 ) -> Iterator[Waveform]:

@@ -29,6 +29,7 @@ from harness import (
     publish,
     rate_cells,
     row,
+    size,
     table_head,
     timing_parser,
     to_host,
@@ -211,12 +212,6 @@ def report(machine: Machine, sizes: Sizes) -> Iterator[str]:
         several = () if machine.name == "cpu" else variants
         yield f"\n## {title}\n"
         yield from table(machine, shapes(sizes[name]), several)
-
-
-def size(text: str) -> tuple[int, int]:
-    """Rows and columns, written as 1000x16."""
-    rows, _, columns = text.partition("x")
-    return int(rows), int(columns)
 
 
 def arguments() -> argparse.Namespace:

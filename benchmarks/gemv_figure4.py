@@ -15,7 +15,6 @@ coefficients. All three products count, in float32, without transfers. Version 1
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import product
@@ -32,6 +31,7 @@ from harness import (
     microseconds,
     publish,
     row,
+    size,
     table_head,
     timing_parser,
     to_host,
@@ -135,16 +135,13 @@ def measured(machine: Machine, rows: int, functions: int) -> Seconds:
 
 
 def predicted(rows: int, functions: int) -> Seconds:
-    """The predicted seconds of a step on `GPU`, by each variant."""
+    """The predicted seconds of a step on `GPU`, by each variant on the emulator."""
     step, seconds = make(np, rows, functions), {}
-    before = os.environ.get("GPUSOLVE_EMULATE", "0")
-    os.environ["GPUSOLVE_EMULATE"] = "1"
     for variant in VARIANTS:
         call = by_gpusolve(step, variant)
         with profile() as report:
             check(step, call, variant)
         seconds[variant] = report.predict(GPU).seconds
-    os.environ["GPUSOLVE_EMULATE"] = before
     return seconds
 
 
@@ -193,12 +190,6 @@ def draw(found: Mapping[tuple[int, int], Seconds], title: str, path: Path) -> No
     panels[-1].legend(frameon=False, fontsize=8)
     figure.suptitle(title, size=10)
     figure.savefig(path)
-
-
-def size(text: str) -> tuple[int, int]:
-    """Rows and functions, written as 1000x16."""
-    rows, _, functions = text.partition("x")
-    return int(rows), int(functions)
 
 
 def arguments() -> argparse.Namespace:

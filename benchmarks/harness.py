@@ -343,6 +343,12 @@ def count(text: str) -> int:
     return int(float(text))
 
 
+def size(text: str) -> tuple[int, int]:
+    """Rows and columns, written as 1000x16."""
+    rows, _, columns = text.partition("x")
+    return int(rows), int(columns)
+
+
 def parser(doc: str | None) -> argparse.ArgumentParser:
     """The options of every benchmark."""
     made = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])

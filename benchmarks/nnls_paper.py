@@ -152,7 +152,7 @@ def first(systems: Systems, number: int) -> Systems:
 
 
 def exceeds(last: Cell, times: float, limit: float) -> bool:
-    """Whether a batch so many times as large takes too long, even if cores share it."""
+    """Whether a batch this many times as large takes too long, even on all cores."""
     return last.seconds > limit or last.seconds * times / cores() > limit
 
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from experiments import convolution_matrix, pulse
+from experiments import NOISE, convolution_matrix, pulse
 from harness import (
     Array,
     Machine,
@@ -37,9 +37,6 @@ import gpusolve
 from gpusolve import NNLSResult
 
 Floats = NDArray[np.float64]
-
-NOISE = 0.01
-"""Standard deviation of the noise of a waveform."""
 
 WIDTH = 20
 """Samples of the pulse, which all waveforms share."""

@@ -31,7 +31,7 @@ NOISE = 0.01
 
 
 def digitised(one: Waveform, levels: float) -> Waveform:
-    """In whole counts, as LVIS stores it, with so many of them for the maximum."""
+    """In whole counts, as LVIS stores it: `levels` of them for the maximum."""
     unit = one.b.max() / levels
     return one._replace(b=np.rint(one.b / unit) * unit)
 

@@ -182,3 +182,18 @@ def copied_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20261121)
+
+
+@pytest.fixture
+def called(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Call the main function of a benchmark, which may set the variable; its output."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
+
+    def call(main: Callable[[], None], *options: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["benchmark.py", *options])
+        main()
+        return capsys.readouterr().out
+
+    return call

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -30,21 +29,6 @@ from benchmarks.nnls_paper import TOO_SLOW, Way, column, crossing, ways
 HOST = SimpleNamespace(cupy=None, stopwatch=wall_clock, xp=np)
 
 Called = Callable[..., str]
-
-
-@pytest.fixture
-def called(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Called:
-    """Call the main function of a benchmark, which may set the variable; its output."""
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
-
-    def call(main: Callable[[], None], *options: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["benchmark.py", *options])
-        main()
-        return capsys.readouterr().out
-
-    return call
 
 
 # ---- the tables ----------------------------------------------------------------------
@@ -108,7 +92,7 @@ def test_tables_are_the_papers() -> None:
 
 
 def slow(seconds: float) -> tuple[Any, list[int]]:
-    """A stopwatch that reports so many seconds for each system, and its calls."""
+    """A stopwatch that reports these seconds for each system, and its calls."""
     calls: list[int] = []
 
     def stopwatch(call: Any) -> tuple[float, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,21 +22,6 @@ SEEN = list(waveforms(4, SIZE, seed=1, noise=study.NOISE))
 
 
 Called = Callable[..., str]
-
-
-@pytest.fixture
-def called(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Called:
-    """Call the main function of a benchmark, which may set the variable; its output."""
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
-
-    def call(main: Callable[[], None], *options: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["benchmark.py", *options])
-        main()
-        return capsys.readouterr().out
-
-    return call
 
 
 def whole_convolution(sent: Any, size: int) -> Any:
