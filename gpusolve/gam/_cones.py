@@ -1,6 +1,6 @@
-"""Penalised fits whose coefficients obey linear inequalities, such as monotone splines.
+"""Penalised fits whose coefficients obey linear inequalities: monotone splines.
 
-The fit minimises ``b'Ab / 2 - b'c`` over the b with ``C b >= 0``, where ``A^-1 = R R'``.
+The fit minimises ``b'Ab / 2 - b'c`` over all b with ``C b >= 0``; ``A^-1 = R R'``.
 With multipliers mu >= 0 it is ``b = R (R'c + R'C' mu)``, and mu is the solution of a
 non-negative least-squares problem: it minimises ``|R'C' mu + R'c|``.
 """

@@ -1,4 +1,4 @@
-"""Componentwise boosting for any family on a CPU: one pass over the rows in each step."""
+"""Componentwise boosting for any family on a CPU: a pass over the rows in each step."""
 
 from __future__ import annotations
 

@@ -294,7 +294,7 @@ def cone(term: Term, transform: Matrix | None, inverse: Array) -> Cone | None:
 
 
 def columns_of(transform: Matrix | None, coef: NDArray[Any]) -> NDArray[np.float64]:
-    """The coefficients of the columns, from those of the functions, (..., k), on a host.
+    """The coefficients of the columns from those of the functions, (..., k), on a host.
 
     The inverse of ``T b``; T has full column rank.
     """
