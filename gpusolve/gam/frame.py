@@ -1,8 +1,8 @@
 """Named columns on one device: what the terms of a model read.
 
 A column is numeric, or a factor: one code for each row, and the levels that the codes
-count. Pandas categoricals keep their levels and their order; levels of other columns are
-their sorted values.
+count. Pandas categoricals keep their levels and their order; the levels of other
+columns are their sorted values.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def numbers_of(array: NDArray[Any]) -> NDArray[np.float64] | None:
 
 
 def factor_of(array: NDArray[Any], name: str) -> Factor:
-    """The factor whose levels are the sorted values; TypeError if they have no order."""
+    """A factor with the sorted values as levels; TypeError if these have no order."""
     present = np.array([not is_missing(value) for value in array.tolist()], bool)
     codes = np.full(len(array), MISSING, np.int32)
     try:
