@@ -15,7 +15,16 @@ from ._sklearn import Estimator, TakesWeights, check_integer, check_number
 from ._term import MISSING_VALUES, UNKNOWN_LEVELS, Term
 from ._uniform import uniform_learners
 from .basis import OUTSIDE
-from .batch import Batch, Settings, Training, fit_batch, is_vector, make_ready
+from .batch import (
+    Batch,
+    Settings,
+    Training,
+    fit_batch,
+    is_vector,
+    make_ready,
+    row_of,
+    starts,
+)
 from .boosting import METHODS, RISK_TOLERANCE, Path, _boost
 from .families import Family
 from .frame import Factor, Frame, Name
@@ -178,17 +187,19 @@ class AdditiveModel(TakesWeights, Estimator):
     ) -> tuple[list[Path], NDArray[np.float64]]:
         """Fit splines of equal shape to squared errors: see `boost`."""
         lambda_ = on_host(learners.lambda_)
-        warm = self._warm_paths(settings, data, lambda_[None])
-        start = None if warm is None else warm[0]
-        y = data.y - data.offset if is_vector(data.offset) else data.y
+        (intercept,), _ = starts(settings.family, data, row_of(data.weights), 1)
+        start = None
+        if self._is_warm():
+            self._check_warm(settings, lambda_, np.array([intercept]))
+            (start,) = self.paths_
         path = _boost(
             learners,
-            y,
+            data.y - data.offset if is_vector(data.offset) else data.y,
             learning_rate=self.learning_rate,
             steps=self.max_iter - (0 if start is None else len(start)),
             method=self.method,
             start=start,
-            offset=0.0 if is_vector(data.offset) else data.offset,
+            offset=float(intercept),
             device=data.device,
         )
         return [path], lambda_
@@ -355,9 +366,7 @@ class AdditiveModel(TakesWeights, Estimator):
             frame, outside=self.outside, unknown=self.unknown, missing=self.missing
         )
 
-    def _effect(
-        self, learner: int, frame: Frame, coef: NDArray[np.float64]
-    ) -> Array:
+    def _effect(self, learner: int, frame: Frame, coef: NDArray[np.float64]) -> Array:
         """The effect of one learner, from the coefficients of its functions."""
         design = self._rows(learner, frame)
         return design.multiply(namespace(frame.like).asarray(coef[: design.functions]))
@@ -557,10 +566,11 @@ def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:
 
 def values_on_host(column: Array | Factor) -> NDArray[Any]:
     """The values of a column; the levels of a factor, None if they are missing."""
-    if not isinstance(column, Factor):
-        return on_host(column)
-    levels = np.array([*column.levels, None], object)
-    return levels[on_host(column.codes)]
+    if isinstance(column, Factor):
+        levels = np.array([*column.levels, None], object)
+        return np.asarray(levels[on_host(column.codes)])
+    values: NDArray[Any] = on_host(column)
+    return values
 
 
 def joined(paths: list[Path]) -> Paths:
@@ -579,9 +589,7 @@ def nuisance_of(path: Path) -> NDArray[np.float64]:
     return np.zeros(len(path) + 1) if path.nuisance is None else path.nuisance
 
 
-def check_continued(
-    before: NDArray[np.float64], risk: NDArray[np.float64]
-) -> None:
+def check_continued(before: NDArray[np.float64], risk: NDArray[np.float64]) -> None:
     """ValueError unless the steps begin with the risk at the end of the last ones."""
     last = before[:, -1]
     scale = np.abs(before).max(axis=1)

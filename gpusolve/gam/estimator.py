@@ -12,8 +12,9 @@ from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
 from ._model import AdditiveModel
-from .boosting import ROUNDING
+from .boosting import ROUNDING, Path
 from .families import family_of
+from .rows import Rows
 
 
 class BoostedGAM(AdditiveModel):
@@ -220,7 +221,7 @@ class BoostedGAM(AdditiveModel):
         return self
 
     @property
-    def path_(self) -> Any:
+    def path_(self) -> Path:
         """All iterations."""
         return self.paths_[0]
 
@@ -274,11 +275,13 @@ class BoostedGAM(AdditiveModel):
                 for learner in np.unique(path.selected).tolist()
             }
             f = namespace(frame.like).full(frame.rows, path.offset)
-        return self._stages(f, designs, kind)
+        return self._stages(f, designs, path, kind)
 
-    def _stages(self, f: Array, designs: dict[int, Any], kind: str) -> Iterator[Array]:
+    def _stages(
+        self, f: Array, designs: dict[int, Rows], path: Path, kind: str
+    ) -> Iterator[Array]:
         """The predictions after each iteration, given the one before the first."""
-        for learner, update in zip(self.selected_.tolist(), self.path_.updates):
+        for learner, update in zip(path.selected.tolist(), path.updates, strict=True):
             with current_device(f):
                 coef = namespace(f).asarray(update[: designs[learner].functions])
                 f = f + designs[learner].multiply(coef)

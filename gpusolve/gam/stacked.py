@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import Device
-from . import _stacked_cpu, _stacked_kernel
+from . import _stacked_cpu
 from .families import Family
 from .problem import Problem
 
@@ -127,7 +127,7 @@ def boost_family(
     unpenalised sum of squares. The risk is ``sum w family.loss(y, f, s)``, with s at
     the same f. All sums are in float64.
     """
-    boost = _stacked_cpu.boost if device is None else _stacked_kernel.boost
+    boost = _stacked_cpu.boost
     made = boost(
         problem, family, y, start, learning_rate, steps, out_of_bag, device=device
     )
