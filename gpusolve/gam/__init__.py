@@ -10,6 +10,7 @@ from . import families
 from .basis import BSplines, CompactBasis
 from .boosting import Path, boost
 from .classifier import BoostedGAMClassifier
+from .cv import CrossValidation, cv_stop
 from .estimator import BoostedGAM
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
@@ -21,6 +22,7 @@ __all__ = [
     "BoostedGAM",
     "BoostedGAMClassifier",
     "CompactBasis",
+    "CrossValidation",
     "Learners",
     "Path",
     "Simulation",
@@ -31,6 +33,7 @@ __all__ = [
     "brandom",
     "bspatial",
     "buser",
+    "cv_stop",
     "families",
     "make_learners",
     "penalty_matrix",
@@ -40,7 +43,7 @@ __all__ = [
 # A pickle stores the module of a class by name. With the public name, a fitted model
 # can still be loaded after a class has moved to another file.
 for _public in (
-    BSplines, BoostedGAM, BoostedGAMClassifier, CompactBasis, Learners, Path,
-    Simulation,
+    BSplines, BoostedGAM, BoostedGAMClassifier, CompactBasis, CrossValidation,
+    Learners, Path, Simulation,
 ):  # fmt: skip
     _public.__module__ = __name__
