@@ -77,14 +77,15 @@ def test_unimodal_bound_is_valid_and_sharp(q: int) -> None:
 def random_tail(
     rng: np.random.Generator, mean: float, least: int, steps: int, r: float
 ) -> float:
-    """P(X >= least) of a random r-concave X in 0, 1, .. with at most this mean."""
+    """P(X >= least) of random r-concave X in 0, 1, .. with at most this mean."""
     i = np.arange(rng.integers(least, steps + 1) + 1)
     slopes = rng.normal(size=3) * 10 ** rng.uniform(-2, 2, 3)
     convex = (slopes[:, None] * (i - rng.uniform(0, steps, (3, 1)))).max(axis=0)
-    convex = np.maximum(convex, 10 ** rng.uniform(-3, 0))
-    probability = convex ** (1 / r)
-    probability /= probability.sum()
-    return float(probability[least:].sum() * (probability @ i <= mean))
+    shift = np.geomspace(1e-3, 1e3, 100)[:, None]
+    probability = (convex - convex.min() + shift) ** (1 / r)
+    probability /= probability.sum(axis=1, keepdims=True)
+    tail = probability[:, least:].sum(axis=1)
+    return float(tail[probability @ i <= mean].max(initial=0))
 
 
 @pytest.mark.parametrize("r", [-1 / 2, -1 / 4])
@@ -93,10 +94,10 @@ def test_no_random_r_concave_distribution_exceeds_the_largest_tail(r: float) -> 
     reached = []
     for mean, least, steps in [(1.0, 4, 12), (2.3, 8, 20), (0.4, 3, 9), (3.0, 7, 30)]:
         bound = largest_tail(mean, least, steps, r)
-        tails = [random_tail(rng, mean, least, steps, r) for _ in range(4000)]
+        tails = [random_tail(rng, mean, least, steps, r) for _ in range(500)]
         assert max(tails) <= bound * (1 + 1e-12)
         reached.append(max(tails) / bound)
-    assert max(reached) > 0.5
+    assert min(reached) > 0.7
 
 
 def test_no_tail_is_claimed_within_the_range_of_a_uniform_distribution() -> None:
@@ -106,7 +107,7 @@ def test_no_tail_is_claimed_within_the_range_of_a_uniform_distribution() -> None
 
 @pytest.mark.parametrize("assumption", ["unimodal", "r-concave", "none"])
 def test_a_bound_grows_with_q_and_falls_with_the_cutoff(assumption: str) -> None:
-    cutoffs = np.arange(51, 101) / 100
+    cutoffs = np.arange(50, 101, 5) / 100
     bounds = np.array(
         [[pfer_of(t, q, 40, 50, assumption) for t in cutoffs] for q in range(1, 15)]
     )
@@ -134,7 +135,8 @@ def test_two_numbers_give_the_third(assumption: str) -> None:
         ({"q": 14, "pfer": 1.0}, "q must be an integer from 1 to 13"),
         ({"q": 2.5, "pfer": 1.0}, "q must be an integer"),
         ({"q": 3, "pfer": 0.0}, "pfer must be positive"),
-        ({"q": 3, "cutoff": 0.5}, "cutoff must be above 0.5"),
+        ({"q": 3, "cutoff": 0.4}, "cutoff must be from 0.5 to 1"),
+        ({"q": 3, "cutoff": 0.5}, "cutoff must be larger"),
         ({"q": 8, "pfer": 0.1}, "q must be at most 5 for 13 learners"),
         ({"q": 8, "cutoff": 0.6}, "q must be at most 5 for 13 learners"),
         ({"pfer": 0.1, "cutoff": 0.51}, "cutoff must be larger"),

@@ -114,7 +114,7 @@ def steps_of(cutoff: float, B: int) -> int:
 
 def bound_without_assumption(cutoff: float, q: int, p: int, B: int) -> float:
     """The bound of Meinshausen and Buehlmann."""
-    return q**2 / p / (2 * cutoff - 1)
+    return q**2 / p / (2 * cutoff - 1) if cutoff > 0.5 else math.inf
 
 
 def unimodal_bound(cutoff: float, q: int, p: int, B: int) -> float:
@@ -242,8 +242,8 @@ def check_numbers(
         )
     if pfer is not None and not pfer > 0:
         raise ValueError(f"pfer must be positive, got {pfer}")
-    if cutoff is not None and not 0.5 < cutoff <= 1:
-        raise ValueError(f"cutoff must be above 0.5 and at most 1, got {cutoff}")
+    if cutoff is not None and not 0.5 <= cutoff <= 1:
+        raise ValueError(f"cutoff must be from 0.5 to 1, got {cutoff}")
 
 
 def complete(
