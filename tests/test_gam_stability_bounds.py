@@ -119,10 +119,10 @@ def test_a_bound_grows_with_q_and_falls_with_the_cutoff(assumption: str) -> None
 @pytest.mark.parametrize("assumption", ["unimodal", "r-concave", "none"])
 def test_two_numbers_give_the_third(assumption: str) -> None:
     for q in (2, 4, 7):
-        setting = complete(30, 50, assumption, q=q, pfer=1.5)
+        setting = complete(40, 50, assumption, q=q, pfer=1.5)
         assert setting.pfer <= 1.5 * (1 + 1e-12)
-        assert setting == complete(30, 50, assumption, q=q, cutoff=setting.cutoff)
-        largest = complete(30, 50, assumption, cutoff=setting.cutoff, pfer=1.5)
+        assert setting == complete(40, 50, assumption, q=q, cutoff=setting.cutoff)
+        largest = complete(40, 50, assumption, cutoff=setting.cutoff, pfer=1.5)
         assert largest.q >= q
         assert largest.pfer <= 1.5 * (1 + 1e-12)
 
