@@ -138,7 +138,7 @@ def test_two_numbers_give_the_third(assumption: str) -> None:
         ({"q": 3, "cutoff": 0.4}, "cutoff must be from 0.5 to 1"),
         ({"q": 3, "cutoff": 0.5}, "cutoff must be larger"),
         ({"q": 8, "pfer": 0.1}, "q must be at most 5 for 13 learners"),
-        ({"q": 8, "cutoff": 0.6}, "q must be at most 5 for 13 learners"),
+        ({"q": 8, "cutoff": 0.6}, "q must be at most 4 for 13 learners"),
         ({"pfer": 0.1, "cutoff": 0.51}, "cutoff must be larger"),
     ],
 )
