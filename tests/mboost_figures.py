@@ -175,7 +175,7 @@ def coded(contrasts: str) -> list[Term]:
 
 
 def rising(name: str, **options: Any) -> Term:
-    return bmono(name, "increasing", **options)
+    return bmono(name, constraint="increasing", **options)
 
 
 WEIGHTED: dict[str, dict[str, Any]] = {
@@ -261,10 +261,10 @@ LEARNERS: dict[str, Fit] = {
     "bmono": Fit([rising("x2"), rising("x1"), rising("x3"), bols("g", df=2)]),
     "bmono_other": Fit(
         [
-            bmono("x1", "decreasing"),
-            bmono("x3", "convex"),
-            bmono("x2", "positive", knots=8),
-            bmono("doy", "concave", knots=8),
+            bmono("x1", constraint="decreasing"),
+            bmono("x3", constraint="convex"),
+            bmono("x2", constraint="positive", knots=8),
+            bmono("doy", constraint="concave", knots=8),
         ]
     ),
     "bmono_iterative": Fit(
