@@ -38,6 +38,7 @@ from gpusolve.gam.aic import (
 )
 from gpusolve.gam.families import Family, Gamma, Huber
 from gpusolve.gam.frame import Frame
+from gpusolve.gam.importance import risk_reductions, selection_frequencies
 from gpusolve.gam.problem import Problem, columns_of, prepare
 from gpusolve.gam.stacked import Paths, boost_family
 
@@ -463,3 +464,17 @@ def test_classical_aic_is_that_of_mboost(
     made = boosted(name, steps=steps)
     criterion = classical_aic(df_of(made, curvature), made.path.risk[0, 1:])
     check_criterion(criterion, load(f"aic_{name}"), "AIC")
+
+
+# ---- what mattered -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_importances_are_those_of_mboost(name: str) -> None:
+    made = boosted(name)
+    selected, risk = made.path.selected[0], made.path.risk[0]
+    learners = len(made.problem)
+    reductions = risk_reductions(selected, risk, learners, rows=300)
+    np.testing.assert_allclose(reductions, made.found["varimp"], rtol=1e-8, atol=1e-12)
+    shares = selection_frequencies(selected, learners)
+    np.testing.assert_allclose(shares, made.found["selfreq"], rtol=1e-14)
