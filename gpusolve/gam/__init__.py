@@ -10,6 +10,7 @@ from .estimator import BoostedGAM
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
 from .simulation import Simulation, simulate
+from .store import load, save
 
 __all__ = [
     "BSplines",
@@ -19,8 +20,10 @@ __all__ = [
     "Path",
     "Simulation",
     "boost",
+    "load",
     "make_learners",
     "penalty_matrix",
+    "save",
     "simulate",
 ]
 
