@@ -139,6 +139,7 @@ def smoothing_parameters(
     null_dimension: int,
     df: float,
     definition: str = "2S-SS",
+    rank: Array | None = None,
 ) -> Array:
     """The smoothing parameter of each learner, all as one batch.
 
@@ -153,6 +154,8 @@ def smoothing_parameters(
         The degrees of freedom, positive.
     definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)``, mboost's default, or ``tr(S)``, of the hat matrix S.
+    rank : (K,) array, optional
+        The ranks of the learners; by default those of their Gram matrices.
 
     Returns
     -------
@@ -180,7 +183,7 @@ def smoothing_parameters(
     xp = namespace(gram)
     if not penalty.any():
         return xp.zeros(len(gram))
-    penalised = ranks(gram) > df
+    penalised = (ranks(gram) if rank is None else rank) > df
     if df < null_dimension and bool(penalised.any()):
         raise ValueError(
             f"df must be at least {null_dimension}, the degrees of freedom that the "
