@@ -101,13 +101,7 @@ def real_array(value: object, name: str) -> Array:
     ValueError
         For complex numbers, NaN and infinity.
     """
-    if hasattr(value, "toarray") and hasattr(value, "nnz"):
-        raise TypeError(
-            f"{name} must be a dense array, got a sparse matrix: use {name}.toarray()"
-        )
-    array = as_array(value, name)
-    if array.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: {name} is {array.dtype}")
+    array = dense_array(value, name)
     if array.dtype.kind in "OUST":
         array = array.astype(np.float64)
     with current_device(array):
@@ -117,9 +111,33 @@ def real_array(value: object, name: str) -> Array:
     return array
 
 
+def dense_array(value: object, name: str) -> Array:
+    """An array of any dtype but complex.
+
+    Raises
+    ------
+    TypeError
+        For a sparse matrix.
+    ValueError
+        For complex numbers.
+    """
+    if hasattr(value, "toarray") and hasattr(value, "nnz"):
+        raise TypeError(
+            f"{name} must be a dense array, got a sparse matrix: use {name}.toarray()"
+        )
+    array = as_array(value, name)
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} is {array.dtype}")
+    return array
+
+
 def covariates(X: object, device: str) -> Array:
     """The covariates, (n, K) of float32 or float64, on the chosen device."""
-    array = real_array(X, "X")
+    return to_device(checked_matrix(real_array(X, "X")), device)
+
+
+def checked_matrix(array: Array) -> Array:
+    """The array; ValueError unless it has two dimensions and is not empty."""
     if array.ndim != 2:
         raise ValueError(
             f"Expected 2D array, got {array.ndim}D array instead: X has shape "
@@ -133,7 +151,7 @@ def covariates(X: object, device: str) -> Array:
                 f"Found array with 0 {what}(s) (shape={array.shape}) while a minimum "
                 "of 1 is required."
             )
-    return to_device(array, device)
+    return array
 
 
 def one_per_row(value: object, name: str, X: Array) -> Array:
