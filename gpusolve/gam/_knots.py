@@ -70,7 +70,7 @@ class Knots:
             turns, rest = np.divmod(-beyond[::-1], cells)
             left = inner[rest] + turns * period
         else:
-            steps = np.arange(1, self.degree + 1) * (period / cells)
+            steps = np.arange(1.0, self.degree + 1) * (period / cells)
             left, right = self.lower - steps[::-1], self.upper + steps
         return np.concatenate([left, inner, right])
 
