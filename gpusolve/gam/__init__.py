@@ -15,6 +15,7 @@ from .estimator import BoostedGAM
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
 from .simulation import Simulation, simulate
+from .store import load, save
 from .terms import bbs, bmono, bols, brandom, bspatial, buser
 
 __all__ = [
@@ -35,8 +36,10 @@ __all__ = [
     "buser",
     "cv_stop",
     "families",
+    "load",
     "make_learners",
     "penalty_matrix",
+    "save",
     "simulate",
 ]
 

@@ -255,6 +255,8 @@ def column_of(column: Any, name: str) -> Array | Factor:
     ValueError
         If it has more than one dimension.
     """
+    if isinstance(column, Factor):
+        return column
     kept = getattr(column, "cat", column)
     if hasattr(kept, "codes") and hasattr(kept, "categories"):
         codes = np.asarray(kept.codes, np.int32)
