@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -143,18 +144,21 @@ class Custom(Family):
         def score(f: float) -> float:
             return float(weighted_sum(self._gradient(y, y * 0 + f), w))
 
-        with np.errstate(over="ignore"):
-            found = minimize_scalar(risk)
-            if not (found.success and math.isfinite(found.fun)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            try:
+                found = minimize_scalar(risk)
+            except RuntimeError:  # there is no minimum downhill
+                found = None
+            if found is None or not math.isfinite(found.fun):
                 raise ValueError(
-                    f"offset of {self.name} must be given: no constant of least risk "
-                    "was found"
+                    f"offset of {self.name} must be given, because a search found no "
+                    "constant of least risk"
                 )
             best = float(found.x)
             near = 1e-6 * max(1.0, abs(best))
             left, right = best - near, best + near
             if score(left) > 0 > score(right):
-                best = float(brentq(score, left, right, xtol=1e-300))
+                best = float(brentq(score, left, right, xtol=sys.float_info.min))
         return best
 
 

@@ -84,7 +84,7 @@ class Laplace(Family):
         return float(weighted_quantile(y, w))
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
-        return namespace(f).sign(y - f)
+        return namespace(y).sign(y - f)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return abs(y - f)
@@ -113,7 +113,7 @@ class Quantile(Family):
         return float(weighted_quantile(y, w, self.tau))
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
-        return namespace(f).where(y >= f, self.tau, self.tau - 1)
+        return namespace(y).where(y >= f, self.tau, self.tau - 1)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return self.gradient(y, f, s) * (y - f)
