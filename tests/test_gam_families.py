@@ -10,6 +10,7 @@ from decimal import Decimal, getcontext
 from pathlib import Path
 from typing import Any
 
+import cupy_stand_in
 import numpy as np
 import pytest
 from scipy import optimize, special, stats
@@ -431,6 +432,37 @@ def test_families_have_names() -> None:
     }
     with pytest.raises(TypeError, match="family must be a name or a Family, got 3"):
         family_of(3)  # type: ignore[arg-type]
+
+
+# ---- CuPy ----------------------------------------------------------------------------
+
+
+def on_host(value: Any) -> Any:
+    return value.get() if hasattr(value, "get") else value
+
+
+@each
+def test_cupy_arrays_give_what_numpy_arrays_give(
+    family: Family, rng: np.random.Generator
+) -> None:
+    y = responses(family, rng)
+    f, w = rng.standard_normal((2, 60)), rng.random((2, 60))
+    with cupy_stand_in.installed(1) as cupy:
+        on_gpu = [cupy.asarray(one) for one in (y, f, w)]
+
+        family.check(on_gpu[0])
+        response = family.response(on_gpu[1]).get()
+        np.testing.assert_array_equal(response, family.response(f))
+        for row in (0, 1):
+            found = family.offset(on_gpu[0], on_gpu[2][row])
+            assert found == family.offset(y, w[row])
+            assert family.offset(on_gpu[0], None) == family.offset(y, None)
+        s = family.nuisance(y, f, w)
+        t = family.nuisance(*on_gpu)
+        np.testing.assert_array_equal(on_host(t), s)
+        for method in ("gradient", "loss"):
+            found = getattr(family, method)(on_gpu[0], on_gpu[1], t).get()
+            np.testing.assert_array_equal(found, getattr(family, method)(y, f, s))
 
 
 # ---- families of the user's own ------------------------------------------------------

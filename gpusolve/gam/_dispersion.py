@@ -68,7 +68,7 @@ class _ThetaSearch:
 def negative_binomial_theta(y: Array, f: Array, w: Array | None) -> Array:
     """Theta of maximum likelihood: a number, or (F, 1) for f of shape (F, n)."""
     xp = namespace(y)
-    shape = np.broadcast_shapes(y.shape, np.shape(f))
+    shape = np.broadcast_shapes(y.shape, f.shape)
     if len(shape) == 1:
         return np.float64(_theta(y, f, w))
     y, f = (xp.broadcast_to(one, shape) for one in (y, f))
