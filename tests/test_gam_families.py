@@ -332,15 +332,12 @@ def test_theta_is_the_largest_without_overdispersion() -> None:
 def test_theta_of_slight_overdispersion_is_large_but_found(
     rng: np.random.Generator,
 ) -> None:
-    y = rng.poisson(50.0, 2000).astype(float)
-    f, w = np.full(2000, np.log(y.mean())), np.ones(2000)
-    excess = ((y - y.mean()) ** 2 - y).sum()
-    w[(y - y.mean()) ** 2 > 500] += max(0.0, 0.001 - excess / 2000 / 500)
-    for theta in np.atleast_1d(NegativeBinomial().nuisance(y, f, w)):
-        here, lower, higher = (
-            (w * NegativeBinomial().loss(y, f, theta * k)).sum() for k in (1, 0.5, 2)
-        )
-        assert theta == 1e8 or here <= min(lower, higher)
+    y = rng.negative_binomial(500, 500 / 550, 4000).astype(float)
+    f, family = np.full(4000, np.log(y.mean())), NegativeBinomial()
+    theta = float(family.nuisance(y, f, None))
+    here, lower, higher = (family.loss(y, f, theta * k).sum() for k in (1, 0.9, 1.1))
+    assert 100 < theta < 1e5
+    assert here < min(lower, higher)
 
 
 # ---- extremes ------------------------------------------------------------------------
@@ -543,6 +540,8 @@ def test_cuda_family_is_that_of_numpy(family: Family, rng: np.random.Generator) 
     f = np.where(rng.random(n) < 0.8, 2, 200) * rng.standard_normal(n)
     s = np.where(rng.random(n) < 0.7, rng.uniform(0.1, 30, n), 1e7 * rng.random(n))
     s = s if family.adaptive else np.full(n, family.cuda.parameter)
+    if family in REAL:
+        f[:5], f[5] = y[:5], y[5] - s[5]  # at the kinks
     gradient, loss = evaluate(family, y, f, s)
     wanted = family.gradient(y, f, s), family.loss(y, f, s)
     terms = abs(y) * (1 + abs(f)) + abs(f) + 10  # what the losses add up
@@ -564,11 +563,15 @@ def plain_kernel(name: str) -> _emulator.Kernel:
     return _emulator.Kernel(KERNELS, name, source_directory())
 
 
-def test_cuda_shape_is_that_of_numpy(rng: np.random.Generator) -> None:
-    y, f, w = rng.gamma(2.0, 1.5, 100), rng.standard_normal(100), rng.random(100)
+@pytest.mark.parametrize("spread", [1e-3, 0.1, 1.0, 10.0])
+def test_cuda_shape_is_that_of_numpy(spread: float, rng: np.random.Generator) -> None:
+    y, f = np.exp(spread * rng.standard_normal((2, 100)))
+    f, w = np.log(f), rng.random(100)
     found = np.zeros(1)
     plain_kernel("find_shape")((1,), (1,), (y, f, w, np.int32(100), found))
-    assert found[0] == pytest.approx(float(Gamma().nuisance(y, f, w)), rel=1e-13)
+    assert found[0] == pytest.approx(
+        float(Gamma().nuisance(y, f, w)), rel=1e-13 / min(spread, 1)
+    )
 
 
 @pytest.mark.parametrize("size", [0.02, 0.7, 20.0, 1e4, math.inf])
@@ -638,5 +641,6 @@ def test_cuda_gamma_functions_are_those_of_numpy() -> None:
         strict=True,
     ):
         wanted = getattr(_gamma_function, name)(x)
-        # below 10 terms of at most 22 cancel
-        np.testing.assert_allclose(one, wanted, rtol=64 * EPS, atol=22 * 4 * EPS)
+        cancelled = np.where(x < 10, 22, 0)  # the largest term below 10
+        error = 4 * EPS * cancelled + 16 * EPS * abs(wanted)
+        assert (abs(one - wanted) <= error).all(), name
