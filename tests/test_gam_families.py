@@ -340,6 +340,19 @@ def test_theta_of_slight_overdispersion_is_large_but_found(
     assert here < min(lower, higher)
 
 
+@pytest.mark.parametrize("f", [-500.0, 500.0])
+def test_theta_does_not_overflow(f: float) -> None:
+    """All counts differ so much from exp(f) that theta is at a limit or finite."""
+    y, predictors = np.array([0.0, 2, 7, 1]), np.array([f, 0.5, 1.0, 0.7])
+    theta, passes = np.zeros(1), np.zeros(1, np.int32)
+    plain_kernel("find_theta")(
+        (1,), (1,), (y, predictors, np.ones(4), np.int32(4), theta, passes)
+    )
+    wanted = float(NegativeBinomial().nuisance(y, predictors, None))
+    assert 1e-9 < wanted <= 1e8
+    assert theta[0] == pytest.approx(wanted, rel=1e-9)
+
+
 # ---- extremes ------------------------------------------------------------------------
 
 
@@ -380,6 +393,7 @@ def test_an_infinite_risk_is_an_error() -> None:
         (lambda: NegativeBinomial(-1.0), "theta must be positive"),
         (lambda: Binomial("probit"), "link must be one of"),
         (lambda: family_of("normal"), "family must be one of"),
+        (lambda: from_plain({"name": "normal"}), "family must be one of"),
     ],
 )
 def test_wrong_parameters_are_named(make: Callable[[], Any], message: str) -> None:

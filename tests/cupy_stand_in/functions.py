@@ -249,6 +249,27 @@ def take_along_axis(a: ndarray, indices: ndarray, axis: Any) -> ndarray:
     return compute(lambda x, at: np.take_along_axis(x, at, axis), a, indices)
 
 
+def unique(
+    ar: ndarray,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+) -> tuple[ndarray, ndarray]:
+    """The distinct values, and the index of each element among them."""
+    refuse_options(
+        return_index=not return_index,
+        return_inverse=return_inverse,
+        return_counts=not return_counts,
+        axis=axis is None,
+    )
+    count_copy_to_host()  # their number is read
+    values, inverse = np.unique(host_value(ar), return_inverse=True)
+    return from_host(values), from_host(inverse)
+
+
 def cumsum(a: ndarray, axis: Any = None, dtype: Any = None, out: Any = None) -> ndarray:
     refuse_options(out=out is None, dtype=dtype is None)
     return compute(lambda x: np.cumsum(x, axis), a)
@@ -322,6 +343,7 @@ __all__ = [
     "stack",
     "swapaxes",
     "take_along_axis",
+    "unique",
     "unpackbits",
     "where",
     "zeros",
