@@ -29,7 +29,7 @@ def weighted_quantile(x: Array, w: Array | None, tau: float = 0.5) -> Array:
     several.
     """
     lower, upper = _two_quantiles(x, w, tau)
-    middle = lower + 0.5 * (upper - lower)
+    middle = 0.5 * (lower + upper)
     return middle if x.ndim > 1 else middle[0]
 
 
