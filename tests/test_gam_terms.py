@@ -12,7 +12,7 @@ import pytest
 from scipy.interpolate import BSpline
 from scipy.linalg import block_diag
 
-from gpusolve._device.arrays import on_host
+from gpusolve._device.arrays import namespace, on_host
 from gpusolve.gam._knots import Knots
 from gpusolve.gam.basis import BSplines
 from gpusolve.gam.frame import Frame
@@ -30,6 +30,7 @@ from gpusolve.gam.terms import (
 patsy = pytest.importorskip("patsy")
 pd = pytest.importorskip("pandas")
 
+LENIENT = {"unknown": "zero", "missing": "zero"}
 DEGREES = range(6)
 ROWS = 80
 
@@ -76,6 +77,11 @@ def smoother(X: np.ndarray, K: np.ndarray, lambda_: float) -> np.ndarray:
     return X @ np.linalg.solve(X.T @ X + lambda_ * K, X.T)
 
 
+def powers(x: Any) -> Any:
+    """The columns 1, x, x^2 and x^3."""
+    return namespace(x).stack([x**power for power in range(4)], axis=1)
+
+
 # ---- counts and penalties of all -----------------------------------------------------
 
 TERMS = [
@@ -108,7 +114,7 @@ TERMS = [
     (brandom("id"), 12, 0),
     (brandom("id", by="x"), 12, 0),
     (buser("x", "z", K=np.diag([0, 1])), 2, 1),
-    (buser("x", design=lambda x: np.vander(x, 4)), 4, 0),
+    (buser("x", design=powers), 4, 0),
     (bols("x") + bols("z", intercept=False), 3, 3),
     (bbs("x", knots=8) + bols("g", df=2), 16, 2),
     (bols("x", lambda_=3) + bbs("z", knots=8, lambda_=4), 14, 2),
@@ -705,6 +711,33 @@ def test_arguments_that_are_errors(
 def test_unknown_options_are_an_error(data: dict[str, Any], option: str) -> None:
     with pytest.raises(ValueError, match=f"{option} must be one of"):
         learn(bols("x"), data).rows(Frame.of(data), **{option: "ignore"})
+
+
+# ---- devices -------------------------------------------------------------------------
+
+
+def test_rows_on_a_device_equal_those_on_the_host(
+    device_backend: Any, data: dict[str, Any]
+) -> None:
+    """Also with missing values, unknown levels, and values outside the range."""
+    new = {
+        name: np.where(np.arange(ROWS) % 9 == 4, np.nan, data[name] * 1.0)
+        for name in ("x", "z", "lon", "lat", "day")
+    }
+    new["x"] = new["x"] * 1.5
+    labels = {"g": np.where(np.arange(ROWS) % 9 == 5, "new", data["g"])}
+    labels |= {"ordered": labels["g"], "id": data["id"]}
+    there = {name: device_backend.array(one) for name, one in new.items()}
+    for term, *_ in TERMS:
+        expected = columns_at(learn(term, data), new | labels, **LENIENT)
+        frame = Frame.of(
+            {name: device_backend.array(data[name]) for name in new}
+            | {name: data[name] for name in labels}
+        )
+        learned = term.learn(frame)
+        assert learned == learn(term, data)
+        found = columns_at(learned, there | labels, **LENIENT)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
 # ---- values --------------------------------------------------------------------------
