@@ -138,11 +138,23 @@ class Frame:
     @property
     def rows(self) -> int:
         """The number n of rows."""
-        return len(values_of(next(iter(self.columns.values()))))
+        return len(self.like)
+
+    @property
+    def like(self) -> Array:
+        """An array on the device of the columns, with their rows."""
+        return values_of(next(iter(self.columns.values())))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 if all numeric columns are float32, else float64."""
+        numeric = [c.dtype for c in self.columns.values() if not isinstance(c, Factor)]
+        single = bool(numeric) and all(one == np.float32 for one in numeric)
+        return np.dtype(np.float32 if single else np.float64)
 
     def current(self) -> AbstractContextManager[object]:
         """Make the device of the columns current."""
-        return current_device(values_of(next(iter(self.columns.values()))))
+        return current_device(self.like)
 
     def __getitem__(self, name: Name) -> Array | Factor:
         """A column, by its name or its position; KeyError if it does not exist."""
@@ -243,6 +255,8 @@ def column_of(column: Any, name: str) -> Array | Factor:
     ValueError
         If it has more than one dimension.
     """
+    if isinstance(column, Factor):
+        return column
     kept = getattr(column, "cat", column)
     if hasattr(kept, "codes") and hasattr(kept, "categories"):
         codes = np.asarray(kept.codes, np.int32)

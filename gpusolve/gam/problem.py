@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,6 +82,25 @@ class Problem:
     def functions(self) -> int:
         """The largest number of functions of a learner."""
         return max(design.functions for design in self.rows)
+
+    def repeated(self, fits: int) -> Problem:
+        """The problem of one fit, for several fits with the same weights."""
+        xp = namespace(self.lambda_)
+
+        def repeat(array: Array) -> Array:
+            return xp.broadcast_to(array, (fits, *array.shape[1:]))
+
+        return replace(
+            self,
+            gram=tuple(repeat(one) for one in self.gram),
+            inverse=tuple(repeat(one) for one in self.inverse),
+            lambda_=repeat(self.lambda_),
+            weights=None if self.weights is None else repeat(self.weights),
+            cones=tuple(
+                None if one is None else one._replace(root=repeat(one.root))
+                for one in self.cones
+            ),
+        )
 
     def gain(self, learner: int) -> Array:
         """The matrices Q, (F, k, k): a fit reduces the risk by ``c' Q c``, c = X'Wu."""
@@ -300,4 +319,5 @@ def columns_of(transform: Matrix | None, coef: NDArray[Any]) -> NDArray[np.float
     """
     if transform is None:
         return coef
-    return coef @ np.linalg.pinv(transform).T
+    columns: NDArray[np.float64] = coef @ np.linalg.pinv(transform).T
+    return columns

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import Array, on_host
+from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import Device
-from . import _stacked_cpu, _stacked_kernel
+from . import _stacked_cpu
 from .families import Family
 from .problem import Problem
 
@@ -37,6 +37,54 @@ class Paths:
     risk: NDArray[np.float64]
     out_of_bag: NDArray[np.float64] | None
     nuisance: NDArray[np.float64]
+
+    def until(self, step: int) -> Paths:
+        """The first steps."""
+        second = self.out_of_bag
+        return Paths(
+            self.selected[:, :step],
+            self.updates[:, :step],
+            self.risk[:, : step + 1],
+            None if second is None else second[:, : step + 1],
+            self.nuisance[:, : step + 1],
+        )
+
+    def followed_by(self, later: Paths) -> Paths:
+        """The steps with those of `later` appended, which continue them."""
+        second = self.out_of_bag
+        if second is not None and later.out_of_bag is not None:
+            second = np.concatenate([second, later.out_of_bag[:, 1:]], axis=1)
+        return Paths(
+            np.concatenate([self.selected, later.selected], axis=1),
+            np.concatenate([self.updates, later.updates], axis=1),
+            np.concatenate([self.risk, later.risk[:, 1:]], axis=1),
+            second,
+            np.concatenate([self.nuisance, later.nuisance[:, 1:]], axis=1),
+        )
+
+
+def advanced(
+    problem: Problem,
+    start: Array,
+    selected: NDArray[np.int32],
+    updates: NDArray[np.float64],
+) -> Array:
+    """The models after some steps, (F, n), from those before the first one.
+
+    Parameters
+    ----------
+    start : (F, 1) or (F, n) array
+    selected : (F, steps) array
+    updates : (F, steps, k) array
+    """
+    xp = namespace(start)
+    f = xp.array(xp.broadcast_to(start, (problem.fits, len(problem.rows[0]))))
+    for fit in range(problem.fits):
+        for learner in np.unique(selected[fit]).tolist():
+            coef = updates[fit][selected[fit] == learner].sum(axis=0)
+            design = problem.rows[learner]
+            f[fit] += design.multiply(xp.asarray(coef[: design.functions]))
+    return f
 
 
 def boost_family(
@@ -79,7 +127,7 @@ def boost_family(
     unpenalised sum of squares. The risk is ``sum w family.loss(y, f, s)``, with s at
     the same f. All sums are in float64.
     """
-    boost = _stacked_cpu.boost if device is None else _stacked_kernel.boost
+    boost = _stacked_cpu.boost
     made = boost(
         problem, family, y, start, learning_rate, steps, out_of_bag, device=device
     )
