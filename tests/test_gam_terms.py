@@ -117,6 +117,7 @@ TERMS = [
     (buser("x", design=powers), 4, 0),
     (bols("x") + bols("z", intercept=False), 3, 3),
     (bbs("x", knots=8) + bols("g", df=2), 16, 2),
+    (bbs("x", knots=8) + bols("z"), 14, 2),
     (bols("x", lambda_=3) + bbs("z", knots=8, lambda_=4), 14, 2),
     (bols("g", df=2, contrasts="dummy") * bbs("x", knots=8, df=3), 48, 0),
     (bbs("x", knots=5, df=2.5) * bbs("z", knots=6, df=2.5), 90, 4),
@@ -179,13 +180,14 @@ def test_unequal_knots_equal_scipy(
     backend: Any, data: dict[str, Any], degree: int
 ) -> None:
     interior = (-1.5, -1.4, 0.0, 2.0)
-    frame = Frame.of({"x": backend.array(data["x"])})
+    x = np.concatenate([data["x"], interior])
+    frame = Frame.of({"x": backend.array(x)})
     term = bbs("x", knots=interior, degree=degree).learn(frame)
     ours = on_host(term.rows(frame).dense())
     steps = np.arange(1, degree + 1)
     knots = np.concatenate([-2 - steps[::-1], [-2, *interior, 3], 3 + steps])
-    inside = data["x"] < 3
-    scipy = BSpline.design_matrix(data["x"][inside], knots, degree).toarray()
+    inside = x < 3
+    scipy = BSpline.design_matrix(x[inside], knots, degree).toarray()
     np.testing.assert_allclose(ours[inside], scipy, atol=1e-13)
     np.testing.assert_allclose(ours.sum(axis=1), 1, atol=1e-14)
 
@@ -289,6 +291,14 @@ def test_cyclic_cubic_splines_span_those_of_patsy(data: dict[str, Any]) -> None:
     assert theirs.shape == ours.shape
     fit = ours @ np.linalg.lstsq(ours, theirs, rcond=None)[0]
     np.testing.assert_allclose(fit, theirs, atol=1e-10)
+
+
+def test_the_first_cyclic_columns_are_the_functions_of_the_first_cell() -> None:
+    day = {"day": np.array([0.0, 2.0, 9.0, 36.4, 365.0])}
+    cyclic = design(bbs("day", knots=9, cyclic=True), day)
+    plain = design(bbs("day", knots=9), day)
+    np.testing.assert_array_equal(cyclic[:4, :4], plain[:4, :4])
+    assert not cyclic[:4, 4:].any()
 
 
 def test_cyclic_penalty_is_that_of_the_ring(data: dict[str, Any]) -> None:
@@ -596,6 +606,13 @@ def test_a_row_with_a_missing_value_is_zero_or_an_error(
     learned = learn(term, holed)
     with pytest.raises(ValueError, match=f"{name} must not have missing values, got"):
         learned.rows(Frame.of(holed))
+
+
+def test_rows_with_a_missing_value_in_any_column_are_zero() -> None:
+    holed = {"x": [1.0, np.nan, 2.0, 3.0], "z": [np.nan, 1.0, 2.0, 3.0]}
+    for term in (bols("x", "z"), bols("x") + bols("z"), bols("x", by="z")):
+        found = columns_at(learn(term, holed), holed, missing="zero")
+        assert found.any(axis=1).tolist() == [False, False, True, True]
 
 
 @pytest.mark.parametrize("contrasts", [*CODINGS, "dummy"])
