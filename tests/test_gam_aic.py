@@ -14,10 +14,9 @@ from gpusolve.gam.aic import (
     bernoulli_curvature,
     classical_aic,
     corrected_aic,
-    degrees_of_freedom,
     minimum_description_length,
-    models,
 )
+from gpusolve.gam.hat_matrix import degrees_of_freedom, models
 from gpusolve.gam.rows import Rows, dense_rows, kronecker
 
 NU = 0.1
@@ -147,14 +146,14 @@ def test_criteria_by_hand() -> None:
     aicc = corrected_aic(df, squares, 10.0)
     expected = [math.log(0.8) + 1.1 / 0.7, math.log(0.5) + 1.2 / 0.6]
     np.testing.assert_allclose(aicc.values, expected, rtol=1e-14)
-    assert aicc.best == 2
+    assert aicc.best_iteration == 2
     gmdl = minimum_description_length(df, squares, 10.0, total_squares=20.0)
     S = squares / (10 - df)
     expected = np.log(S) + df / 10 * np.log((20 - squares) / (df * S))
     np.testing.assert_allclose(gmdl.values, expected, rtol=1e-14)
     aic = classical_aic(df, np.array([7.0, 5.5]))
     assert aic.values.tolist() == [16.0, 15.0]
-    assert aic.best == 2
+    assert aic.best_iteration == 2
 
 
 def test_criteria_are_infinite_where_they_are_not_defined() -> None:
@@ -162,8 +161,13 @@ def test_criteria_are_infinite_where_they_are_not_defined() -> None:
     assert np.isfinite(corrected_aic(df, squares, 10.0).values).tolist() == [1, 0, 0]
     gmdl = minimum_description_length(df, squares, 10.0, total_squares=20.0)
     assert np.isfinite(gmdl.values).tolist() == [1, 1, 0]
-    assert corrected_aic(df, squares, 10.0).best == 1
+    assert corrected_aic(df, squares, 10.0).best_iteration == 1
 
 
 def test_the_first_of_equal_minima_is_the_best() -> None:
-    assert classical_aic(np.array([1.0, 1.0, 2.0]), np.array([3.0, 3.0, 3.0])).best == 1
+    assert (
+        classical_aic(
+            np.array([1.0, 1.0, 2.0]), np.array([3.0, 3.0, 3.0])
+        ).best_iteration
+        == 1
+    )
