@@ -187,6 +187,8 @@ def stability_selection(
         B = subsamples.shape[1]
     elif B is None:
         B = COUNTS[sampling]
+    if B < 1:
+        raise ValueError(f"B must be at least 1, got {B}")
     learners = len(settings.terms)
     setting = bounds.complete(learners, B, assumption, q=q, pfer=pfer, cutoff=cutoff)
     weights = half_weights(data, B, sampling == "SS", subsamples, random_state)
