@@ -32,12 +32,11 @@ from gpusolve.gam.aic import (
     bernoulli_curvature,
     classical_aic,
     corrected_aic,
-    degrees_of_freedom,
     minimum_description_length,
-    models,
 )
 from gpusolve.gam.families import Family, Gamma, Huber
 from gpusolve.gam.frame import Frame
+from gpusolve.gam.hat_matrix import degrees_of_freedom, models
 from gpusolve.gam.importance import risk_reductions, selection_frequencies
 from gpusolve.gam.problem import Problem, columns_of, prepare
 from gpusolve.gam.stacked import Paths, boost_family
@@ -433,7 +432,7 @@ def df_of(made: Boosted, curvature: Callable[[Vector], Vector] | None = None) ->
 def check_criterion(criterion: Criterion, found: dict[str, Any], name: str) -> None:
     np.testing.assert_allclose(criterion.df, found["df"], rtol=1e-9)
     np.testing.assert_allclose(criterion.values, found[name], rtol=1e-9)
-    assert criterion.best == found[f"{name}_mstop"]
+    assert criterion.best_iteration == found[f"{name}_mstop"]
 
 
 @pytest.mark.parametrize("name", ["gaussian", "gaussian_wcont"])
