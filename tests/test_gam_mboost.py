@@ -18,28 +18,31 @@ from mboost_accidents import ACCURACY, LateHuber, RoughGamma
 from mboost_figures import (
     FAMILIES,
     FITS,
+    STABILITY,
     Fit,
     Vector,
     folds,
     load,
     mixed,
     rescaled,
+    subsamples,
     with_derived,
 )
+from numpy.typing import NDArray
 
 from gpusolve.gam.aic import (
     Criterion,
     bernoulli_curvature,
     classical_aic,
     corrected_aic,
-    degrees_of_freedom,
     minimum_description_length,
-    models,
 )
-from gpusolve.gam.families import Family, Gamma, Huber
+from gpusolve.gam.families import Family, Gamma, Gaussian, Huber
 from gpusolve.gam.frame import Frame
+from gpusolve.gam.hat_matrix import degrees_of_freedom, models
 from gpusolve.gam.importance import risk_reductions, selection_frequencies
 from gpusolve.gam.problem import Problem, columns_of, prepare
+from gpusolve.gam.stability import probabilities
 from gpusolve.gam.stacked import Paths, boost_family
 
 LOOSE = {"bmono_iterative"}
@@ -438,7 +441,7 @@ def df_of(made: Boosted, curvature: Callable[[Vector], Vector] | None = None) ->
 def check_criterion(criterion: Criterion, found: dict[str, Any], name: str) -> None:
     np.testing.assert_allclose(criterion.df, found["df"], rtol=1e-9)
     np.testing.assert_allclose(criterion.values, found[name], rtol=1e-9)
-    assert criterion.best == found[f"{name}_mstop"]
+    assert criterion.best_iteration == found[f"{name}_mstop"]
 
 
 @pytest.mark.parametrize("name", ["gaussian", "gaussian_wcont"])
@@ -483,3 +486,28 @@ def test_the_importances_are_those_of_mboost(name: str) -> None:
     np.testing.assert_allclose(reductions, made.found["varimp"], rtol=1e-8, atol=1e-12)
     shares = selection_frequencies(selected, learners)
     np.testing.assert_allclose(shares, made.found["selfreq"], rtol=1e-14)
+
+
+@cache
+def subsample_paths() -> NDArray[np.int32]:
+    """The learners that each step selects, in 50 subsamples and their complements."""
+    weights = np.concatenate([subsamples(), 1 - subsamples()])
+    problem = prepare([term.learn(frame()) for term in STABILITY], frame(), weights)
+    y = column("y")
+    offsets = np.array([[np.average(y, weights=w)] for w in weights])
+    return boost_family(problem, Gaussian(), y, offsets, steps=150).selected
+
+
+def test_selection_probabilities_are_those_of_mboost() -> None:
+    found = load("stabsel")
+    paths = probabilities(subsample_paths(), len(STABILITY), found["q"])
+    for step, expected in found["phat_at"].items():
+        np.testing.assert_allclose(paths[int(step)], expected, rtol=1e-14)
+    selected = np.flatnonzero(paths[-1] >= found["cutoff"]) + 1
+    assert selected.tolist() == found["selected_1based"]
+
+
+def test_selection_probabilities_without_complements_are_those_of_mboost() -> None:
+    found = load("stabsel")
+    paths = probabilities(subsample_paths()[:50], len(STABILITY), found["q"])
+    np.testing.assert_allclose(paths[-1], found["MB"]["prob"], rtol=1e-14)
