@@ -11,6 +11,7 @@ from .basis import BSplines, CompactBasis
 from .boosting import Path, boost
 from .classifier import BoostedGAMClassifier
 from .estimator import BoostedGAM
+from .from_formula import gamboost
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
 from .simulation import Simulation, simulate
@@ -33,6 +34,7 @@ __all__ = [
     "bspatial",
     "buser",
     "families",
+    "gamboost",
     "load",
     "make_learners",
     "penalty_matrix",
