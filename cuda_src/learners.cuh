@@ -268,3 +268,17 @@ __device__ void accumulate_gram(const Learners<T>& learners, int learner, int pa
                   return sums[part * size + entry / functions * stride + entry % functions];
               });
 }
+
+// ---- products ----------------------------------------------------------------------
+
+/// y = A x for a square matrix; by the block, a warp to a row. Ends with a barrier.
+__device__ void multiply(const double* A, const double* x, int size, double* y) {
+    for (int f = warp_index(); f < size; f += warp_count()) {
+        double sum = 0;
+        for (int g = lane_index(); g < size; g += warp_threads)
+            sum += A[static_cast<long long>(f) * size + g] * x[g];
+        sum = warp_reduce(sum, Add<double>());
+        if (lane_index() == 0) y[f] = sum;
+    }
+    __syncthreads();
+}

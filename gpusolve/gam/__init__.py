@@ -10,6 +10,7 @@ from . import families
 from .basis import BSplines, CompactBasis
 from .boosting import Path, boost
 from .classifier import BoostedGAMClassifier
+from .cv import CrossValidation, cv_stop
 from .estimator import BoostedGAM
 from .from_formula import gamboost
 from .learners import Learners, make_learners
@@ -23,6 +24,7 @@ __all__ = [
     "BoostedGAM",
     "BoostedGAMClassifier",
     "CompactBasis",
+    "CrossValidation",
     "Learners",
     "Path",
     "Simulation",
@@ -33,6 +35,7 @@ __all__ = [
     "brandom",
     "bspatial",
     "buser",
+    "cv_stop",
     "families",
     "gamboost",
     "load",
@@ -45,7 +48,7 @@ __all__ = [
 # A pickle stores the module of a class by name. With the public name, a fitted model
 # can still be loaded after a class has moved to another file.
 for _public in (
-    BSplines, BoostedGAM, BoostedGAMClassifier, CompactBasis, Learners, Path,
-    Simulation,
+    BSplines, BoostedGAM, BoostedGAMClassifier, CompactBasis, CrossValidation,
+    Learners, Path, Simulation,
 ):  # fmt: skip
     _public.__module__ = __name__

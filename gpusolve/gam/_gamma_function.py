@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from .._device.arrays import Array, is_cupy, namespace
@@ -31,11 +32,7 @@ _TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 
 def special(array: Array) -> Any:
     """The module of special functions for an array, SciPy's or CuPy's."""
-    if is_cupy(array):
-        from cupyx.scipy import special as functions
-    else:
-        from scipy import special as functions
-    return functions
+    return import_module("cupyx.scipy.special" if is_cupy(array) else "scipy.special")
 
 
 def stirling_error(x: Array) -> Array:

@@ -12,7 +12,7 @@ from .._device.arrays import Array, namespace, on_host, on_one_device
 from .._device.kernels import Device, current, device_of
 from .._device.threads import one_blas_thread
 from .._gemv.gemv import VARIANTS
-from . import _boosting_cpu, _boosting_direct, _boosting_kernel
+from . import _boosting_cpu, _boosting_direct, _boosting_kernel, _stacked_kernel
 from ._gram_kernel import DOUBLE, gram_fits, stacked_fits
 from .learners import Learners
 
@@ -351,6 +351,8 @@ def make_steps(
             )
     if device is None:
         return _boosting_cpu.boost(learners, residual, learning_rate, steps, method)
-    return _boosting_kernel.boost(
-        learners, residual, learning_rate, steps, method, device
-    )
+    if method == "stacked":
+        return _stacked_kernel.boost_residual(
+            learners, residual, learning_rate, steps, device
+        )
+    return _boosting_kernel.boost(learners, residual, learning_rate, steps, device)

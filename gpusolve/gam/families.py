@@ -13,85 +13,42 @@ of shape (F, 1). The same functions for a device are in ``families.cuh``.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .._device.arrays import Array, namespace
+from ._custom_family import Custom, CustomCuda
 from ._dispersion import gamma_shape, negative_binomial_theta
+from ._family import CudaFamily, Family
 from ._gamma_function import special, stirling_error
 from ._location import weighted_mean, weighted_quantile, weighted_sum, zero_of
 
+__all__ = [
+    "FAMILIES",
+    "Binomial",
+    "CudaFamily",
+    "Custom",
+    "CustomCuda",
+    "Expectile",
+    "Family",
+    "Gamma",
+    "Gaussian",
+    "Huber",
+    "Laplace",
+    "NegativeBinomial",
+    "Poisson",
+    "Quantile",
+    "family_of",
+    "from_plain",
+]
+
+for _public in (CudaFamily, Custom, CustomCuda, Family):
+    _public.__module__ = __name__
+
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-
-
-class CudaFamily(NamedTuple):
-    """A family as a C++ type of a kernel.
-
-    Attributes
-    ----------
-    definitions : str
-        C++ source that defines the type; it precedes the source of the kernel.
-    type : str
-        The name of the type.
-    parameter : float
-        Its number: tau, delta, shape or theta; 0 if it has none, or finds it itself.
-    """
-
-    definitions: str
-    type: str
-    parameter: float
-
-
-class Family(ABC):
-    """What a boosted model minimises, and how its predictor becomes a response."""
-
-    name: str
-    """As in ``BoostedGAM(family=name)``."""
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether the parameter is found from the data at every step."""
-        return False
-
-    def check(self, y: Array) -> None:
-        """ValueError unless y is a response of this family."""
-        return
-
-    @abstractmethod
-    def offset(self, y: Array, w: Array | None) -> float:
-        """The constant f with the least weighted loss of y, (n,); w None means ones."""
-
-    def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n).
-
-        A parameter that the user fixed is returned as it is; 0.0 if there is none.
-        """
-        return np.float64(self.cuda.parameter)
-
-    @abstractmethod
-    def gradient(self, y: Array, f: Array, s: Array) -> Array:
-        """The negative gradient of the loss by f; s is the parameter."""
-
-    @abstractmethod
-    def loss(self, y: Array, f: Array, s: Array) -> Array:
-        """The loss of each row; s is the parameter."""
-
-    def response(self, f: Array) -> Array:
-        """The predicted response: the mean, or the quantile or expectile."""
-        return f
-
-    @property
-    def cuda(self) -> CudaFamily:
-        """The family for a kernel."""
-        return CudaFamily('#include "families.cuh"', type(self).__name__, 0.0)
-
-    def to_plain(self) -> dict[str, Any]:
-        """The family as values that JSON can store; see `from_plain`."""
-        return {"name": self.name, **vars(self)}
 
 
 # ---- real responses ------------------------------------------------------------------
@@ -127,7 +84,7 @@ class Laplace(Family):
         return float(weighted_quantile(y, w))
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
-        return namespace(f).sign(y - f)
+        return namespace(y).sign(y - f)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return abs(y - f)
@@ -156,7 +113,7 @@ class Quantile(Family):
         return float(weighted_quantile(y, w, self.tau))
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
-        return namespace(f).where(y >= f, self.tau, self.tau - 1)
+        return namespace(y).where(y >= f, self.tau, self.tau - 1)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return self.gradient(y, f, s) * (y - f)

@@ -238,7 +238,7 @@ def bols(
         df=optional_number("df", df),
         lambda_=optional_number("lambda_", lambda_),
         contrasts=contrasts,
-        levels=None if levels is None else tuple(np.asarray(levels).tolist()),
+        levels=None if levels is None else levels_of(levels),
     )
 
 
@@ -370,6 +370,11 @@ def ranges_of(boundary: Any) -> tuple[Range, ...] | None:
             raise ValueError(f"boundary must be finite and ascend, got {boundary}")
         ranges.append((lower, upper))
     return tuple(ranges)
+
+
+def levels_of(levels: Sequence[Any]) -> tuple[Any, ...]:
+    """The levels of a factor as Python's strings, numbers and bools."""
+    return tuple(one.item() if isinstance(one, np.generic) else one for one in levels)
 
 
 def matrix_of(K: Any) -> tuple[tuple[float, ...], ...]:

@@ -178,6 +178,7 @@ def _binary(function: Callable[..., Any]) -> Any:
 
 maximum, minimum = _binary(np.maximum), _binary(np.minimum)
 isfinite, isnan, rint = _unary(np.isfinite), _unary(np.isnan), _unary(np.rint)
+isinf = _unary(np.isinf)
 abs = _unary(np.abs)
 exp, log, sqrt = _unary(np.exp), _unary(np.log), _unary(np.sqrt)
 
@@ -233,6 +234,11 @@ def argsort(a: ndarray, axis: int = -1, kind: str | None = None) -> ndarray:
     return compute(lambda x: np.argsort(x, axis, "stable"), a)
 
 
+def sort(a: ndarray, axis: int = -1, kind: str | None = None) -> ndarray:
+    refuse_options(kind=kind is None)
+    return compute(lambda x: np.sort(x, axis), a)
+
+
 def lexsort(keys: ndarray) -> ndarray:
     if not isinstance(keys, ndarray):
         raise AttributeError(f"{type(keys)} object has no attribute 'ndim'")
@@ -279,6 +285,7 @@ __all__ = [
     "from_dlpack",
     "full",
     "isfinite",
+    "isinf",
     "isnan",
     "lexsort",
     "log",
@@ -290,6 +297,7 @@ __all__ = [
     "ones",
     "rint",
     "searchsorted",
+    "sort",
     "sqrt",
     "stack",
     "swapaxes",
