@@ -9,6 +9,7 @@ bases, `make_learners` prepares the penalised fits, `boost` makes the steps.
 from . import families
 from .basis import BSplines, CompactBasis
 from .boosting import Path, boost
+from .bootstrap import EffectBootstrap, bootstrap_effects
 from .classifier import BoostedGAMClassifier
 from .cv import CrossValidation, cv_stop
 from .estimator import BoostedGAM
@@ -25,6 +26,7 @@ __all__ = [
     "BoostedGAMClassifier",
     "CompactBasis",
     "CrossValidation",
+    "EffectBootstrap",
     "Learners",
     "Path",
     "Simulation",
@@ -32,6 +34,7 @@ __all__ = [
     "bmono",
     "bols",
     "boost",
+    "bootstrap_effects",
     "brandom",
     "bspatial",
     "buser",
@@ -49,6 +52,6 @@ __all__ = [
 # can still be loaded after a class has moved to another file.
 for _public in (
     BSplines, BoostedGAM, BoostedGAMClassifier, CompactBasis, CrossValidation,
-    Learners, Path, Simulation,
+    EffectBootstrap, Learners, Path, Simulation,
 ):  # fmt: skip
     _public.__module__ = __name__
