@@ -299,7 +299,7 @@ def written(value: Any) -> str:
         if len(value) == 1:
             return written(value[0])
         return f"({', '.join(written(one) for one in value)})"
-    return repr(value)
+    return getattr(value, "__name__", repr(value))
 
 
 # ---- one learner ---------------------------------------------------------------------
