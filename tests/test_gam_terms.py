@@ -779,7 +779,15 @@ def test_terms_are_values(data: dict[str, Any], term: Term) -> None:
     assert learned.learn(Frame.of(data)) == learned
 
 
+def test_levels_and_names_of_numpy_are_stored() -> None:
+    term = bols(np.int64(2), levels=np.arange(3), lambda_=np.float32(2))
+    assert Term.from_plain(json.loads(json.dumps(term.to_plain()))) == term
+    assert term == bols(2, levels=(0, 1, 2), lambda_=2)
+
+
 def test_labels() -> None:
+    assert bmono("x").label == "bmono(x)"
+    assert bmono("x", constraint="convex").label == "bmono(x, constraint='convex')"
     assert bbs("x1", by="g", df=7).label == "bbs(x1, by=g, df=7)"
     assert (bols("g") * (bbs(0) + bols("z"))).label == "bols(g) * (bbs(0) + bols(z))"
     assert bspatial("a", "b").label == "bspatial(a, b)"

@@ -54,7 +54,7 @@ class Spline(Single):
     ends: tuple[tuple[float, float], ...] | None = learned()
     interior: tuple[int | tuple[float, ...], ...] | None = learned()
 
-    _defaults: ClassVar = {"bspatial": {"df": 6}}
+    _defaults: ClassVar = {"bspatial": {"df": 6}, "bmono": {"shape": "increasing"}}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -176,10 +176,11 @@ class Frame:
                 f"{name} must be numeric, got a factor with levels "
                 f"{listed(column.levels)}"
             )
-        x = floating({str(name): column})[str(name)]
-        if bool(namespace(x).isinf(x).any()):
-            raise ValueError(f"{name} must be finite, got infinity")
-        return x
+        with self.current():
+            x = floating({str(name): column})[str(name)]
+            if bool(namespace(x).isinf(x).any()):
+                raise ValueError(f"{name} must be finite, got infinity")
+            return x
 
     def factor(self, name: Name) -> Factor:
         """A column as a factor; the levels of a numeric one are its sorted values."""
@@ -187,7 +188,8 @@ class Frame:
         if isinstance(column, Factor):
             return column
         found = factor_of(on_host(column), str(name))
-        return replace(found, codes=namespace(column).asarray(found.codes))
+        with self.current():
+            return replace(found, codes=namespace(column).asarray(found.codes))
 
     def is_factor(self, name: Name) -> bool:
         """Whether a column is categorical or text, not numeric."""
@@ -195,12 +197,15 @@ class Frame:
 
     def take(self, rows: Any) -> Frame:
         """Some rows, by a slice, an index or a mask on the device of the columns."""
-        return Frame(
-            {
-                name: column.take(rows) if isinstance(column, Factor) else column[rows]
-                for name, column in self.columns.items()
-            }
-        )
+        with self.current():
+            return Frame(
+                {
+                    name: column.take(rows)
+                    if isinstance(column, Factor)
+                    else column[rows]
+                    for name, column in self.columns.items()
+                }
+            )
 
 
 # ---- reading -------------------------------------------------------------------------

@@ -8,6 +8,7 @@ gets it from the key of a dict: ``{"age": bbs(df=3), ("lon", "lat"): bspatial()}
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -139,10 +140,11 @@ def bmono(*x: Name, constraint: str = "increasing", **options: Any) -> Spline:
 
     Examples
     --------
-    >>> bmono("income", constraint="increasing", df=3)
-    bbs('income', df=3, constraint='increasing')
+    >>> bmono("income", df=3) + bmono("age", constraint="concave")
+    bmono('income', df=3) + bmono('age', constraint='concave')
     """
-    return bbs(*x, constraint=constraint, **options)
+    term = bbs(*x, constraint=constraint, **options)
+    return replace(term, function="bmono")
 
 
 def bspatial(
