@@ -128,6 +128,11 @@ def boost_family(
     -------
     Paths
 
+    Raises
+    ------
+    FloatingPointError
+        If a risk is infinite or NaN, because an exponential overflows.
+
     Notes
     -----
     With the nuisance parameter s of the family at the model f, a step fits all learners
@@ -141,6 +146,7 @@ def boost_family(
     else:
         made = _stacked_kernel.boost(*given, device=device)
     selected, updates, risk, second, nuisance = made
+    family.check_risk(risk)
     return Paths(
         on_host(selected),
         on_host(updates),
