@@ -103,20 +103,24 @@ __device__ void add_part(const Designs<T>& designs, long long part, const RowRan
     const int j = lane_index() & ((1 << own.shift) - 1);
     const bool adds = copy < copies && j < place.width;
     const int offset = adds ? designs.offsets[part * warp_threads + j] - begin : 0;
-    const int* first = designs.first + place.first;
-    const T* values = designs.values + place.values + j;
+    const int width = static_cast<int>(place.width);
+    const int count = static_cast<int>(range.end - range.begin);  // at most 2^31 for any memory
+    const int* first = designs.first + place.first + range.begin;
+    const T* values = designs.values + place.values + range.begin * width + j;
+    u += range.begin;
     Entry<T> next[steps];
-    const auto read = [&](long long start) {
+    const auto read = [&](int start) {
 #pragma unroll
         for (int k = 0; k < steps; ++k) {
-            const long long row = start + k * copies + copy;
+            const int row = start + k * copies + copy;
             next[k].function = -1;
-            if (adds && row < range.end)
-                next[k] = {first[row] + offset, values[row * place.width], u[row]};
+            if (adds && row < count)
+                next[k] = {first[row] + offset, values[static_cast<long long>(row) * width],
+                           u[row]};
         }
     };
-    read(range.begin);
-    for (long long start = range.begin; start < range.end; start += steps * copies) {
+    read(0);
+    for (int start = 0; start < count; start += steps * copies) {
         Entry<T> here[steps];
 #pragma unroll
         for (int k = 0; k < steps; ++k) here[k] = next[k];
