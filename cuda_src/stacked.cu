@@ -170,7 +170,7 @@ __device__ void accumulate_all_moments(const Designs<T>& designs, const int* pai
     for (long long unit = blockIdx.x; unit < units; unit += gridDim.x) {
         const long long pair = unit / designs.fits, fit = unit % designs.fits;
         const int chunk = pairs[2 * pair + 1];
-        const LearnerPlace learner = designs.learners[pairs[2 * pair]];
+        const LearnerPlace& learner = designs.learners[pairs[2 * pair]];
         double* result = sums + learner.sums * designs.fits +
                          (chunk * static_cast<long long>(designs.fits) + fit) * learner.functions;
         accumulate_moments(designs, learner, chunk, u + fit * designs.rows, shared, result);
@@ -212,7 +212,7 @@ __device__ void fit_all(const Designs<T>& designs, const Matrices& matrices, con
     const long long units = static_cast<long long>(designs.count) * designs.fits;
     for (long long unit = blockIdx.x; unit < units; unit += gridDim.x) {
         const int fit = static_cast<int>(unit % designs.fits);
-        const LearnerPlace learner = designs.learners[unit / designs.fits];
+        const LearnerPlace& learner = designs.learners[unit / designs.fits];
         const int functions = static_cast<int>(learner.functions);
         double *c = shared, *b = c + functions, *Gb = b + functions;
         for (int f = threadIdx.x; f < functions; f += blockDim.x) {
@@ -603,18 +603,19 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             barrier.wait();
         }
         const auto update = [&](int fit, int chunk) {
-            LearnerPlace learner{};
+            const LearnerPlace* learner = nullptr;
             const double* b = coefficients + fit * static_cast<long long>(columns);
             if (step > 0) {
                 const int chosen =
                     select(scores + fit * static_cast<long long>(count), count, best);
-                learner = learners[chosen];
-                b += learner.column;
+                learner = learners + chosen;
+                b += learner->column;
                 if (chunk == 0)
-                    paths.write(fit, step, chosen, b, static_cast<int>(learner.functions), rate);
+                    paths.write(fit, step, chosen, b, static_cast<int>(learner->functions), rate);
             }
             return [=, &designs, &data, &family](long long row, double* own) {
-                const double change = fitted_rows(designs, learner, b, row - lane_index());
+                const double change =
+                    learner ? fitted_rows(designs, *learner, b, row - lane_index()) : 0.0;
                 if (row >= rows) return;
                 const double after = f[fit * rows + row] + rate * change;
                 f[fit * rows + row] = after;
