@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from .._device.arrays import Array, is_cupy, namespace
@@ -31,11 +32,7 @@ _TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 
 def special(array: Array) -> Any:
     """The module of special functions for an array, SciPy's or CuPy's."""
-    if is_cupy(array):
-        from cupyx.scipy import special as functions
-    else:
-        from scipy import special as functions
-    return functions
+    return import_module("cupyx.scipy.special" if is_cupy(array) else "scipy.special")
 
 
 def stirling_error(x: Array) -> Array:
@@ -57,7 +54,7 @@ def log_minus_digamma(x: Array) -> Array:
 def trigamma_minus_inverse(x: Array) -> Array:
     """``trigamma(x) - 1 / x`` for x > 0; minus the derivative of the above."""
     low, high = _parts(x)
-    difference = special(x).polygamma(1, low) - 1 / low
+    difference = special(x).zeta(2.0, low) - 1 / low
     series = (_series(_TRIGAMMA, high) / high + 0.5) / (high * high)
     return _joined(x, difference, series)
 
@@ -69,7 +66,7 @@ def _parts(x: Array) -> tuple[Array, Array]:
 
 
 def _joined(x: Array, low: Array, high: Array) -> Array:
-    return namespace(x).where(x < STIRLING_FROM, low, high)
+    return namespace(x).where(x < STIRLING_FROM, low, high)[()]
 
 
 def _series(coefficients: Sequence[float], x: Array) -> Array:

@@ -57,22 +57,19 @@ class Knots:
 
     def positions(self) -> NDArray[np.float64]:
         """All knots, (cells + 1 + 2 * degree,)."""
-        inner: NDArray[np.float64] = (
-            np.linspace(self.lower, self.upper, self.cells + 1)
-            if isinstance(self.interior, int)
-            else np.array([self.lower, *self.interior, self.upper])
-        )
+        knots = self.interior
+        if isinstance(knots, int):
+            knots = np.linspace(self.lower, self.upper, knots + 2)[1:-1].tolist()
+        inner = np.array([self.lower, *knots, self.upper])
         period, cells = self.upper - self.lower, self.cells
-        if self.cyclic:
-            beyond = np.arange(1, self.degree + 1)
-            turns, rest = np.divmod(beyond, cells)
-            right = inner[rest] + (turns + 1) * period
-            turns, rest = np.divmod(-beyond[::-1], cells)
-            left = inner[rest] + turns * period
-        else:
-            steps = np.arange(1, self.degree + 1) * (period / cells)
-            left, right = self.lower - steps[::-1], self.upper + steps
-        return np.concatenate([left, inner, right])
+        steps = np.arange(1, self.degree + 1)
+        index = np.concatenate([-steps[::-1], cells + steps])
+        beyond = (
+            inner[index % cells] + index // cells * period
+            if self.cyclic
+            else self.lower + index * (period / cells)
+        )
+        return np.concatenate([beyond[: self.degree], inner, beyond[self.degree :]])
 
     def rows(self, x: Array, outside: str, dtype: Any) -> Rows:
         """The basis at `x`, (n,); equidistant knots on a device by a kernel."""

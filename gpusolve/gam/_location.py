@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from bisect import bisect_left
 from collections.abc import Callable
@@ -27,16 +28,27 @@ def weighted_quantile(x: Array, w: Array | None, tau: float = 0.5) -> Array:
     Integer weights give the same bits as repeated rows. The axis stays if there are
     several.
     """
-    xp = namespace(x)
-    w = xp.ones_like(x) if w is None else xp.broadcast_to(w, x.shape)
-    order = x.argsort(axis=-1)
-    x = xp.take_along_axis(x, order, -1)
-    until = xp.take_along_axis(w, order, -1).cumsum(axis=-1)
-    share = tau * until[..., -1:]
-    lower = xp.take_along_axis(x, (until >= share).argmax(-1)[..., None], -1)
-    upper = xp.take_along_axis(x, (until > share).argmax(-1)[..., None], -1)
-    middle = lower + 0.5 * (upper - lower)
+    lower, upper = _two_quantiles(x, w, tau)
+    middle = 0.5 * (lower + upper)
     return middle if x.ndim > 1 else middle[0]
+
+
+def _two_quantiles(x: Array, w: Array | None, tau: float) -> tuple[Array, Array]:
+    """The first x up to which the share tau of the weights is reached, and exceeded."""
+    xp, last = namespace(x), x.shape[-1] - 1
+    if w is None:
+        share = tau * x.shape[-1]
+        lower, upper = math.ceil(share) - 1, min(math.floor(share), last)
+        x = xp.partition(x, (lower, upper), axis=-1)
+        return x[..., lower : lower + 1], x[..., upper : upper + 1]
+    order = xp.argsort(x, axis=-1)
+    x = xp.take_along_axis(x, order, -1)
+    w = xp.take_along_axis(xp.broadcast_to(w, x.shape), order, -1)
+    until = xp.cumsum(w, axis=-1)
+    share = tau * until[..., -1:]
+    lower = (until < share).sum(axis=-1, keepdims=True)
+    upper = xp.minimum((until <= share).sum(axis=-1, keepdims=True), last)
+    return xp.take_along_axis(x, lower, -1), xp.take_along_axis(x, upper, -1)
 
 
 def zero_of(score: Callable[[float], float], breakpoints: Array) -> float:

@@ -9,15 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
-from .._device.kernels import current, device_of
+from .._device.kernels import current, current_device, device_of
 from . import _inputs
+from ._insight import Insight
 from ._sklearn import Estimator, TakesWeights, check_integer, check_number
 from ._term import MISSING_VALUES, UNKNOWN_LEVELS, Term
 from ._uniform import uniform_learners
 from .basis import OUTSIDE
-from .batch import Batch, Settings, Training, fit_batch, is_vector, make_ready
+from .batch import (
+    Batch,
+    Settings,
+    Training,
+    fit_batch,
+    is_vector,
+    make_ready,
+    row_of,
+    starts,
+)
 from .boosting import METHODS, RISK_TOLERANCE, Path, _boost
 from .families import Family
+from .formula import Formula
 from .frame import Factor, Frame, Name
 from .learners import Learners
 from .patience import fit_patiently
@@ -44,11 +55,12 @@ ALLOWED = {
 Self = TypeVar("Self", bound="AdditiveModel")
 
 
-class AdditiveModel(TakesWeights, Estimator):
+class AdditiveModel(Insight, TakesWeights, Estimator):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
     feature_names_in_: NDArray[Any]
     default_family: str
+    formula_: Formula | None = None
 
     def __init__(
         self,
@@ -99,6 +111,8 @@ class AdditiveModel(TakesWeights, Estimator):
 
     def _frame(self, X: Any, device: str = "auto") -> Frame:
         """The columns of `X` that the learners read; all columns without learners."""
+        if self.formula_ is not None:
+            X = self.formula_.columns(X)
         if self.learners is None and not has_factors(X):
             array = _inputs.covariates(X, device, missing=self.missing != "error")
             names = _inputs.feature_names(X)
@@ -178,17 +192,19 @@ class AdditiveModel(TakesWeights, Estimator):
     ) -> tuple[list[Path], NDArray[np.float64]]:
         """Fit splines of equal shape to squared errors: see `boost`."""
         lambda_ = on_host(learners.lambda_)
-        warm = self._warm_paths(settings, data, lambda_[None])
-        start = None if warm is None else warm[0]
-        y = data.y - data.offset if is_vector(data.offset) else data.y
+        (intercept,), _ = starts(settings.family, data, row_of(data.weights), 1)
+        start = None
+        if self._is_warm():
+            self._check_warm(settings, lambda_, np.array([intercept]))
+            (start,) = self.paths_
         path = _boost(
             learners,
-            y,
+            data.y - data.offset if is_vector(data.offset) else data.y,
             learning_rate=self.learning_rate,
             steps=self.max_iter - (0 if start is None else len(start)),
             method=self.method,
             start=start,
-            offset=0.0 if is_vector(data.offset) else data.offset,
+            offset=float(intercept),
             device=data.device,
         )
         return [path], lambda_
@@ -340,14 +356,22 @@ class AdditiveModel(TakesWeights, Estimator):
         """The additive predictor of one fit, (n,) on the device of the frame."""
         path = self.paths_[fit]
         coef = path.coef(len(self.terms_), iteration)
-        xp = namespace(frame.like)
-        f = xp.full(frame.rows, path.offset)
-        added = _inputs.start_of(offset, frame.like)
-        if added is not None:
-            f += added
+        f = self._start(frame, offset, fit)
         for learner in np.flatnonzero(coef.any(axis=1)).tolist():
             f += self._effect(learner, frame, coef[learner])
         return f
+
+    def _start(self, frame: Frame, offset: Any, fit: int = 0) -> Array:
+        """The additive predictor before the first iteration, (n,)."""
+        f = namespace(frame.like).full(frame.rows, self.paths_[fit].offset)
+        added = _inputs.start_of(offset, frame.like)
+        return f if added is None else f + added
+
+    def _offset(self, X: Any, offset: Any) -> Any:
+        """The given offset, or that of the formula."""
+        if offset is None and self.formula_ is not None:
+            return self.formula_.offset(X)
+        return offset
 
     def _rows(self, learner: int, frame: Frame) -> Rows:
         """The design of one learner."""
@@ -355,9 +379,7 @@ class AdditiveModel(TakesWeights, Estimator):
             frame, outside=self.outside, unknown=self.unknown, missing=self.missing
         )
 
-    def _effect(
-        self, learner: int, frame: Frame, coef: NDArray[np.float64]
-    ) -> Array:
+    def _effect(self, learner: int, frame: Frame, coef: NDArray[np.float64]) -> Array:
         """The effect of one learner, from the coefficients of its functions."""
         design = self._rows(learner, frame)
         return design.multiply(namespace(frame.like).asarray(coef[: design.functions]))
@@ -396,6 +418,14 @@ class AdditiveModel(TakesWeights, Estimator):
         self._check_is_fitted()
         index = self._index_of(learner)
         coef = self.paths_[fit].coef(len(self.terms_), self._iteration(iteration))
+        design = self._design_at(index, x)
+        values = design.parts[0].values
+        with current_device(values):
+            row = coef[index, : design.functions]
+            return design.multiply(namespace(values).asarray(row))
+
+    def _design_at(self, index: int, x: Any) -> Rows:
+        """The design of a learner at values of its features, see `partial_effect`."""
         columns = self.terms_[index].columns
         if len(columns) == 1 and not hasattr(x, "columns") and not has_keys(x):
             values = _inputs.column(x, self.missing != "error")
@@ -403,13 +433,11 @@ class AdditiveModel(TakesWeights, Estimator):
         else:
             frame = Frame.of(x, "auto", columns)
         with frame.current():
-            return self._effect(index, frame, coef[index])
+            return self._rows(index, frame)
 
-    @property
-    def names_(self) -> list[str]:
-        """The names of the learners, as in a formula."""
-        self._check_is_fitted()
-        return [term.label for term in self.terms_]
+    def _rug_of(self, index: int) -> dict[Name, NDArray[Any]]:
+        """Some rows of the training data, of the features of a learner."""
+        return {name: self.rug_[name] for name in self.terms_[index].columns}
 
     def _index_of(self, learner: int | str) -> int:
         """The index of a learner, given by its index, its name or its feature."""
@@ -557,10 +585,11 @@ def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:
 
 def values_on_host(column: Array | Factor) -> NDArray[Any]:
     """The values of a column; the levels of a factor, None if they are missing."""
-    if not isinstance(column, Factor):
-        return on_host(column)
-    levels = np.array([*column.levels, None], object)
-    return levels[on_host(column.codes)]
+    if isinstance(column, Factor):
+        levels = np.array([*column.levels, None], object)
+        return np.asarray(levels[on_host(column.codes)])
+    values: NDArray[Any] = on_host(column)
+    return values
 
 
 def joined(paths: list[Path]) -> Paths:
@@ -579,9 +608,7 @@ def nuisance_of(path: Path) -> NDArray[np.float64]:
     return np.zeros(len(path) + 1) if path.nuisance is None else path.nuisance
 
 
-def check_continued(
-    before: NDArray[np.float64], risk: NDArray[np.float64]
-) -> None:
+def check_continued(before: NDArray[np.float64], risk: NDArray[np.float64]) -> None:
     """ValueError unless the steps begin with the risk at the end of the last ones."""
     last = before[:, -1]
     scale = np.abs(before).max(axis=1)

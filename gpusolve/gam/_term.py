@@ -299,7 +299,7 @@ def written(value: Any) -> str:
         if len(value) == 1:
             return written(value[0])
         return f"({', '.join(written(one) for one in value)})"
-    return repr(value)
+    return getattr(value, "__name__", repr(value))
 
 
 # ---- one learner ---------------------------------------------------------------------
@@ -521,6 +521,7 @@ class Pair(Term):
         )
 
 
+@dataclass(frozen=True, repr=False)
 class Sum(Pair):
     """One learner with the columns of two: ``a + b``, mboost's ``a %+% b``.
 
@@ -566,6 +567,7 @@ class Sum(Pair):
         return f"{self.left._written(name)} + {self.right._written(name)}"
 
 
+@dataclass(frozen=True, repr=False)
 class Product(Pair):
     """The row-wise Kronecker product: ``a * b``, mboost's ``a %X% b``.
 

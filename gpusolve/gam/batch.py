@@ -101,6 +101,11 @@ def is_vector(offset: Any) -> bool:
     return getattr(offset, "ndim", 0) == 1
 
 
+def row_of(weights: Array | None) -> Array | None:
+    """The weights of one fit, (n,), as those of a batch, (1, n)."""
+    return None if weights is None else weights[None]
+
+
 def starts(
     family: Family, data: Training, weights: Array | None, fits: int
 ) -> tuple[NDArray[np.float64], Array]:
@@ -159,9 +164,7 @@ def make_ready(settings: Settings, data: Training, weights: Array | None) -> Rea
     problem = settings.prepare(data, weights)
     if data.y.ndim == 2 and problem.fits == 1:
         problem = problem.repeated(len(data.y))
-    return Ready(
-        problem, *starts(settings.family, data, problem.weights, problem.fits)
-    )
+    return Ready(problem, *starts(settings.family, data, problem.weights, problem.fits))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,6 @@ from .._device.arrays import Array, as_array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
 from ._model import AdditiveModel
-from ._sklearn import from_sklearn
 from .families import family_of
 
 
@@ -117,6 +115,7 @@ class BoostedGAMClassifier(AdditiveModel):
         """The additive predictors: (n,) for two classes, else (n, n_classes)."""
         frame = self._covariates(X)
         iteration = self._iteration(iteration)
+        offset = self._offset(X, offset)
         with frame.current():
             found = [
                 self._link(frame, iteration, offset, fit)
@@ -159,13 +158,13 @@ class BoostedGAMClassifier(AdditiveModel):
 
     def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
         """The predictions after each iteration, from the first to the last."""
-        frame = self._covariates(X)
-        return (
-            self.predict(frame, iteration=step) for step in range(1, self.n_iter_ + 1)
-        )
+        self._covariates(X)
+        return (self.predict(X, iteration=step) for step in range(1, self.n_iter_ + 1))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows whose class is predicted, weighted."""
         right = self.predict(X) == _inputs.labels(y, None)
-        weights = None if sample_weight is None else on_host(as_array(sample_weight, ""))
+        weights = (
+            None if sample_weight is None else on_host(as_array(sample_weight, ""))
+        )
         return float(np.average(right, weights=weights))

@@ -12,8 +12,9 @@ from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
 from ._model import AdditiveModel
-from .boosting import ROUNDING
+from .boosting import ROUNDING, Path
 from .families import family_of
+from .rows import Rows
 
 
 class BoostedGAM(AdditiveModel):
@@ -220,7 +221,7 @@ class BoostedGAM(AdditiveModel):
         return self
 
     @property
-    def path_(self) -> Any:
+    def path_(self) -> Path:
         """All iterations."""
         return self.paths_[0]
 
@@ -253,13 +254,21 @@ class BoostedGAM(AdditiveModel):
         check_kind(kind)
         frame = self._covariates(X)
         with frame.current():
+            offset = self._offset(X, offset)
             f = self._link(frame, self._iteration(iteration), offset)
             return f if kind == "link" else self.family_.response(f)
 
-    def staged_predict(self, X: Any, *, kind: str = "response") -> Iterator[Array]:
+    def staged_predict(
+        self, X: Any, *, kind: str = "response", offset: Any = None
+    ) -> Iterator[Array]:
         """Predict the response after each iteration, from the first to the last.
 
         An invalid `X` raises an error at once, not at the first iteration.
+
+        Parameters
+        ----------
+        X, kind, offset
+            As for `predict`.
 
         Yields
         ------
@@ -273,12 +282,14 @@ class BoostedGAM(AdditiveModel):
                 learner: self._rows(learner, frame)
                 for learner in np.unique(path.selected).tolist()
             }
-            f = namespace(frame.like).full(frame.rows, path.offset)
-        return self._stages(f, designs, kind)
+            f = self._start(frame, self._offset(X, offset))
+        return self._stages(f, designs, path, kind)
 
-    def _stages(self, f: Array, designs: dict[int, Any], kind: str) -> Iterator[Array]:
+    def _stages(
+        self, f: Array, designs: dict[int, Rows], path: Path, kind: str
+    ) -> Iterator[Array]:
         """The predictions after each iteration, given the one before the first."""
-        for learner, update in zip(self.selected_.tolist(), self.path_.updates):
+        for learner, update in zip(path.selected.tolist(), path.updates, strict=True):
             with current_device(f):
                 coef = namespace(f).asarray(update[: designs[learner].functions])
                 f = f + designs[learner].multiply(coef)

@@ -13,85 +13,42 @@ of shape (F, 1). The same functions for a device are in ``families.cuh``.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .._device.arrays import Array, namespace
+from ._custom_family import Custom, CustomCuda
 from ._dispersion import gamma_shape, negative_binomial_theta
+from ._family import CudaFamily, Family
 from ._gamma_function import special, stirling_error
 from ._location import weighted_mean, weighted_quantile, weighted_sum, zero_of
 
+__all__ = [
+    "FAMILIES",
+    "Binomial",
+    "CudaFamily",
+    "Custom",
+    "CustomCuda",
+    "Expectile",
+    "Family",
+    "Gamma",
+    "Gaussian",
+    "Huber",
+    "Laplace",
+    "NegativeBinomial",
+    "Poisson",
+    "Quantile",
+    "family_of",
+    "from_plain",
+]
+
+for _public in (CudaFamily, Custom, CustomCuda, Family):
+    _public.__module__ = __name__
+
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-
-
-class CudaFamily(NamedTuple):
-    """A family as a C++ type of a kernel.
-
-    Attributes
-    ----------
-    definitions : str
-        C++ source that defines the type; it precedes the source of the kernel.
-    type : str
-        The name of the type.
-    parameter : float
-        Its number: tau, delta, shape or theta; 0 if it has none, or finds it itself.
-    """
-
-    definitions: str
-    type: str
-    parameter: float
-
-
-class Family(ABC):
-    """What a boosted model minimises, and how its predictor becomes a response."""
-
-    name: str
-    """As in ``BoostedGAM(family=name)``."""
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether the parameter is found from the data at every step."""
-        return False
-
-    def check(self, y: Array) -> None:
-        """ValueError unless y is a response of this family."""
-        return
-
-    @abstractmethod
-    def offset(self, y: Array, w: Array | None) -> float:
-        """The constant f with the least weighted loss of y, (n,); w None means ones."""
-
-    def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n).
-
-        A parameter that the user fixed is returned as it is; 0.0 if there is none.
-        """
-        return np.float64(self.cuda.parameter)
-
-    @abstractmethod
-    def gradient(self, y: Array, f: Array, s: Array) -> Array:
-        """The negative gradient of the loss by f; s is the parameter."""
-
-    @abstractmethod
-    def loss(self, y: Array, f: Array, s: Array) -> Array:
-        """The loss of each row; s is the parameter."""
-
-    def response(self, f: Array) -> Array:
-        """The predicted response: the mean, or the quantile or expectile."""
-        return f
-
-    @property
-    def cuda(self) -> CudaFamily:
-        """The family for a kernel."""
-        return CudaFamily('#include "families.cuh"', type(self).__name__, 0.0)
-
-    def to_plain(self) -> dict[str, Any]:
-        """The family as values that JSON can store; see `from_plain`."""
-        return {"name": self.name, **vars(self)}
 
 
 # ---- real responses ------------------------------------------------------------------
@@ -127,7 +84,7 @@ class Laplace(Family):
         return float(weighted_quantile(y, w))
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
-        return namespace(f).sign(y - f)
+        return namespace(y).sign(y - f)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return abs(y - f)
@@ -156,7 +113,7 @@ class Quantile(Family):
         return float(weighted_quantile(y, w, self.tau))
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
-        return namespace(f).where(y >= f, self.tau, self.tau - 1)
+        return namespace(y).where(y >= f, self.tau, self.tau - 1)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return self.gradient(y, f, s) * (y - f)
@@ -429,7 +386,8 @@ class Gamma(Family):
 
     The loss leaves out ``log y``, as mboost does. An adaptive shape is that of maximum
     likelihood at the present f, with the weights, within 1e-8 and 1e8. mboost searches
-    between 0 and 100, up to 1e-4, and uses the shape of the step before in the risk.
+    between 0 and 100, up to 1e-4, and uses the shape of the step before in the risk, 1
+    in the first.
     The offset is the log of the weighted mean, whatever the shape is; mboost searches
     for it between 0 and the square of the largest y, so that it is about 0 if the mean
     is below 1.
@@ -520,9 +478,7 @@ def family_of(family: str | Family) -> Family:
         return family
     if not isinstance(family, str):
         raise TypeError(f"family must be a name or a Family, got {family!r}")
-    if family not in FAMILIES:
-        raise ValueError(f"family must be one of {list(FAMILIES)}, got {family!r}")
-    return FAMILIES[family]()
+    return _class_of(family)()
 
 
 def from_plain(plain: Mapping[str, Any]) -> Family:
@@ -534,7 +490,13 @@ def from_plain(plain: Mapping[str, Any]) -> Family:
     Quantile(tau=0.9)
     """
     values = dict(plain)
-    return FAMILIES[values.pop("name")](**values)
+    return _class_of(values.pop("name"))(**values)
+
+
+def _class_of(name: str) -> type[Family]:
+    if name not in FAMILIES:
+        raise ValueError(f"family must be one of {list(FAMILIES)}, got {name!r}")
+    return FAMILIES[name]
 
 
 # ---- parts ---------------------------------------------------------------------------

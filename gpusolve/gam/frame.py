@@ -138,11 +138,23 @@ class Frame:
     @property
     def rows(self) -> int:
         """The number n of rows."""
-        return len(values_of(next(iter(self.columns.values()))))
+        return len(self.like)
+
+    @property
+    def like(self) -> Array:
+        """An array on the device of the columns, with their rows."""
+        return values_of(next(iter(self.columns.values())))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 if all numeric columns are float32, else float64."""
+        numeric = [c.dtype for c in self.columns.values() if not isinstance(c, Factor)]
+        single = bool(numeric) and all(one == np.float32 for one in numeric)
+        return np.dtype(np.float32 if single else np.float64)
 
     def current(self) -> AbstractContextManager[object]:
         """Make the device of the columns current."""
-        return current_device(values_of(next(iter(self.columns.values()))))
+        return current_device(self.like)
 
     def __getitem__(self, name: Name) -> Array | Factor:
         """A column, by its name or its position; KeyError if it does not exist."""
@@ -164,10 +176,11 @@ class Frame:
                 f"{name} must be numeric, got a factor with levels "
                 f"{listed(column.levels)}"
             )
-        x = floating({str(name): column})[str(name)]
-        if bool(namespace(x).isinf(x).any()):
-            raise ValueError(f"{name} must be finite, got infinity")
-        return x
+        with self.current():
+            x = floating({str(name): column})[str(name)]
+            if bool(namespace(x).isinf(x).any()):
+                raise ValueError(f"{name} must be finite, got infinity")
+            return x
 
     def factor(self, name: Name) -> Factor:
         """A column as a factor; the levels of a numeric one are its sorted values."""
@@ -175,7 +188,8 @@ class Frame:
         if isinstance(column, Factor):
             return column
         found = factor_of(on_host(column), str(name))
-        return replace(found, codes=namespace(column).asarray(found.codes))
+        with self.current():
+            return replace(found, codes=namespace(column).asarray(found.codes))
 
     def is_factor(self, name: Name) -> bool:
         """Whether a column is categorical or text, not numeric."""
@@ -183,12 +197,15 @@ class Frame:
 
     def take(self, rows: Any) -> Frame:
         """Some rows, by a slice, an index or a mask on the device of the columns."""
-        return Frame(
-            {
-                name: column.take(rows) if isinstance(column, Factor) else column[rows]
-                for name, column in self.columns.items()
-            }
-        )
+        with self.current():
+            return Frame(
+                {
+                    name: column.take(rows)
+                    if isinstance(column, Factor)
+                    else column[rows]
+                    for name, column in self.columns.items()
+                }
+            )
 
 
 # ---- reading -------------------------------------------------------------------------
@@ -243,6 +260,8 @@ def column_of(column: Any, name: str) -> Array | Factor:
     ValueError
         If it has more than one dimension.
     """
+    if isinstance(column, Factor):
+        return column
     kept = getattr(column, "cat", column)
     if hasattr(kept, "codes") and hasattr(kept, "categories"):
         codes = np.asarray(kept.codes, np.int32)

@@ -1,4 +1,4 @@
-"""Early stopping: the steps end when rows that were held out are predicted no better."""
+"""Early stopping: the steps end when the risk of rows held out no longer decreases."""
 
 from __future__ import annotations
 

@@ -319,4 +319,5 @@ def columns_of(transform: Matrix | None, coef: NDArray[Any]) -> NDArray[np.float
     """
     if transform is None:
         return coef
-    return coef @ np.linalg.pinv(transform).T
+    columns: NDArray[np.float64] = coef @ np.linalg.pinv(transform).T
+    return columns

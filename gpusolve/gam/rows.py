@@ -168,26 +168,21 @@ class Rows:
         fits = 1 if weights is None else len(weights)
         flat = np.zeros((k * k, fits))
         columns = np.ones((len(self), 1)) if weights is None else weights.T
-        for first, offsets, values in self.parts:
-            for other, more, others in self.parts:
-                pairs, cell = np.unique(
-                    first.astype(np.int64) * k + other, return_inverse=True
-                )
-                for i, a in enumerate(offsets.tolist()):
-                    for j, b in enumerate(more.tolist()):
-                        products = values[:, i].astype(np.float64) * others[:, j]
-                        sums = sums_by_cell(
-                            np.int32(cell), products, columns, len(pairs)
-                        )
+        for part in self.parts:
+            for other in self.parts:
+                pairs, cells = cells_of(part, other, k)
+                for i, a in enumerate(part.offsets.tolist()):
+                    values = part.values[:, i].astype(np.float64)
+                    for j, b in enumerate(other.offsets.tolist()):
+                        products = values * other.values[:, j]
+                        sums = sums_by_cell(cells, products, columns, len(pairs))
                         flat[pairs + (a * k + b)] += sums
         return np.ascontiguousarray(flat.T).reshape(fits, k, k)
 
     def scaled(self, factor: Array) -> Rows:
         """Each row multiplied by a factor, (n,)."""
         parts = (
-            Part(
-                p.first, p.offsets, (p.values * factor[:, None]).astype(p.values.dtype)
-            )
+            p._replace(values=(p.values * factor[:, None]).astype(p.values.dtype))
             for p in self.parts
         )
         return Rows(self.functions, tuple(parts))
@@ -207,6 +202,21 @@ class Rows:
         shift = (xp.maximum(block, 0) * self.functions).astype(np.int32)
         parts = (Part(p.first + shift, p.offsets, p.values) for p in kept.parts)
         return Rows(self.functions * blocks, tuple(parts))
+
+
+def cells_of(
+    part: Part, other: Part, functions: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The distinct pairs of first functions, and the pair of each row.
+
+    A pair is ``first * functions + first`` of the other part.
+    """
+    if part is other:
+        cells = functions - int(part.offsets[-1])
+        return np.arange(cells) * (functions + 1), part.first
+    flat = part.first.astype(np.int64) * functions + other.first
+    pairs, cell = np.unique(flat, return_inverse=True)
+    return pairs, cell.astype(np.int32)
 
 
 def compact_rows(basis: CompactBasis, learner: int, functions: int) -> Rows:

@@ -8,6 +8,7 @@ gets it from the key of a dict: ``{"age": bbs(df=3), ("lon", "lat"): bspatial()}
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -139,10 +140,11 @@ def bmono(*x: Name, constraint: str = "increasing", **options: Any) -> Spline:
 
     Examples
     --------
-    >>> bmono("income", constraint="increasing", df=3)
-    bbs('income', df=3, constraint='increasing')
+    >>> bmono("income", df=3) + bmono("age", constraint="concave")
+    bmono('income', df=3) + bmono('age', constraint='concave')
     """
-    return bbs(*x, constraint=constraint, **options)
+    term = bbs(*x, constraint=constraint, **options)
+    return replace(term, function="bmono")
 
 
 def bspatial(
@@ -238,7 +240,7 @@ def bols(
         df=optional_number("df", df),
         lambda_=optional_number("lambda_", lambda_),
         contrasts=contrasts,
-        levels=None if levels is None else tuple(np.asarray(levels).tolist()),
+        levels=None if levels is None else levels_of(levels),
     )
 
 
@@ -314,6 +316,11 @@ def buser(
     )
 
 
+# Stored models and pickles name the public module, also after a class has moved.
+for _public in (Linear, Product, Spline, Sum, Term, User):
+    _public.__module__ = __name__
+
+
 # ---- validation ----------------------------------------------------------------------
 
 
@@ -365,6 +372,11 @@ def ranges_of(boundary: Any) -> tuple[Range, ...] | None:
             raise ValueError(f"boundary must be finite and ascend, got {boundary}")
         ranges.append((lower, upper))
     return tuple(ranges)
+
+
+def levels_of(levels: Sequence[Any]) -> tuple[Any, ...]:
+    """The levels of a factor as Python's strings, numbers and bools."""
+    return tuple(one.item() if isinstance(one, np.generic) else one for one in levels)
 
 
 def matrix_of(K: Any) -> tuple[tuple[float, ...], ...]:
