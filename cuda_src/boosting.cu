@@ -59,8 +59,8 @@ __device__ void fit(const Learners<T>& learners, int learner, const double* mome
                     double* Gb, const Fits& fits, int turn, BlockReduce<double>& reduce) {
     const int functions = learners.functions;
     const long long square = static_cast<long long>(functions) * functions;
-    multiply(learners.inverse + learner * square, moments, functions, b);
-    multiply(learners.gram + learner * square, b, functions, Gb);
+    multiply(learners.inverse + learner * square, moments, functions, functions, b);
+    multiply(learners.gram + learner * square, b, functions, functions, Gb);
     const double linear = dot(moments, b, functions, reduce);
     const double quadratic = dot(b, Gb, functions, reduce);
     double* coefficients = fits.coefficients_of(turn, learner);
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
         }
         for (int i = blockIdx.x; i < count; i += gridDim.x) {
             double* own = moments + static_cast<long long>(i) * functions;
-            multiply(columns + i * square, b, functions, vectors.b);
+            multiply(columns + i * square, b, functions, functions, vectors.b);
             for (int f = threadIdx.x; f < functions; f += threads)
                 own[f] = vectors.moments[f] = own[f] - rate * vectors.b[f];
             __syncthreads();

@@ -271,12 +271,13 @@ __device__ void accumulate_gram(const Learners<T>& learners, int learner, int pa
 
 // ---- products ----------------------------------------------------------------------
 
-/// y = A x for a square matrix; by the block, a warp to a row. Ends with a barrier.
-__device__ __noinline__ void multiply(const double* A, const double* x, int size, double* y) {
-    for (int f = warp_index(); f < size; f += warp_count()) {
+/// y = A x for a matrix with contiguous rows; by the block, a warp to a row. Ends with a barrier.
+__device__ __noinline__ void multiply(const double* A, const double* x, int rows, int columns,
+                                      double* y) {
+    for (int f = warp_index(); f < rows; f += warp_count()) {
         double sum = 0;
-        for (int g = lane_index(); g < size; g += warp_threads)
-            sum += A[static_cast<long long>(f) * size + g] * x[g];
+        for (int g = lane_index(); g < columns; g += warp_threads)
+            sum += A[static_cast<long long>(f) * columns + g] * x[g];
         sum = warp_reduce(sum, Add<double>());
         if (lane_index() == 0) y[f] = sum;
     }

@@ -7,7 +7,8 @@
 // negative gradient u of the loss at f, fits every learner to it,
 //     b_i = H_i c_i,    c_i = X_i' W u,    H_i = (X_i' W X_i + lambda_i P_i)^-1,
 // selects the first one with the least |u - X_i b_i|_W, that is the largest
-// 2 c_i' b_i - b_i' (X_i' W X_i) b_i, and updates f += rate X_s b_s.
+// 2 c_i' b_i - b_i' (X_i' W X_i) b_i, and updates f += rate X_s b_s. The coefficients of a learner
+// may be constrained by C b >= 0: then b_i is the best of those (cone.cuh).
 //
 // A design matrix is a sum of parts. A part stores `width` values of each row, and the first of
 // the functions that they belong to; the distances to the others are the same in all rows.
@@ -23,12 +24,14 @@
 // same bits in every run.
 //
 // Shared memory. Copies of k sums for each warp, or of as many functions as fit, in windows that
-// pass over the rows one after the other; in the second phase, three vectors of k instead.
+// pass over the rows one after the other; in the second phase, three vectors of k instead, and
+// what cone.cuh says.
 // Cost of a step of a fit. Reads K n (width values, one index) and K n times u; three barriers.
 // Source. Hofner, Mayr, Robinzonov & Schmid, "Model-based boosting in R" (2014), Algorithm 1;
 // Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU Acceleration" (2023).
 
 #include "block.cuh"
+#include "cone.cuh"
 #include "families.cuh"
 #include "floating.cuh"
 #include "grid.cuh"
@@ -45,13 +48,15 @@ struct PartPlace {
 struct LearnerPlace {
     long long begin_part, end_part;
     long long functions;
-    long long column;  // its first function, among those of all learners
-    long long square;  // of its matrices, if there were one fit
-    long long sums;    // of the sums of its chunks, if there were one fit
-    long long chunks;  // of its rows
-    long long shift;   // a warp adds a row with 2^shift lanes
-    long long pitch;   // of its `SumCopies`
-    long long window;  // functions whose sums are in shared memory at once
+    long long column;        // its first function, among those of all learners
+    long long square;        // of its matrices, if there were one fit
+    long long sums;          // of the sums of its chunks, if there were one fit
+    long long chunks;        // of its rows
+    long long shift;         // a warp adds a row with 2^shift lanes
+    long long pitch;         // of its `SumCopies`
+    long long window;        // functions whose sums are in shared memory at once
+    long long inequalities;  // 0 if the coefficients may be any
+    long long cone;          // of its inequalities, if there were one fit
 };
 
 /// K learners on n rows, and the data of F fits.
@@ -103,20 +108,24 @@ __device__ void add_part(const Designs<T>& designs, long long part, const RowRan
     const int j = lane_index() & ((1 << own.shift) - 1);
     const bool adds = copy < copies && j < place.width;
     const int offset = adds ? designs.offsets[part * warp_threads + j] - begin : 0;
-    const int* first = designs.first + place.first;
-    const T* values = designs.values + place.values + j;
+    const int width = static_cast<int>(place.width);
+    const int count = static_cast<int>(range.end - range.begin);  // at most 2^31 for any memory
+    const int* first = designs.first + place.first + range.begin;
+    const T* values = designs.values + place.values + range.begin * width + j;
+    u += range.begin;
     Entry<T> next[steps];
-    const auto read = [&](long long start) {
+    const auto read = [&](int start) {
 #pragma unroll
         for (int k = 0; k < steps; ++k) {
-            const long long row = start + k * copies + copy;
+            const int row = start + k * copies + copy;
             next[k].function = -1;
-            if (adds && row < range.end)
-                next[k] = {first[row] + offset, values[row * place.width], u[row]};
+            if (adds && row < count)
+                next[k] = {first[row] + offset, values[static_cast<long long>(row) * width],
+                           u[row]};
         }
     };
-    read(range.begin);
-    for (long long start = range.begin; start < range.end; start += steps * copies) {
+    read(0);
+    for (int start = 0; start < count; start += steps * copies) {
         Entry<T> here[steps];
 #pragma unroll
         for (int k = 0; k < steps; ++k) here[k] = next[k];
@@ -161,7 +170,7 @@ __device__ void accumulate_all_moments(const Designs<T>& designs, const int* pai
     for (long long unit = blockIdx.x; unit < units; unit += gridDim.x) {
         const long long pair = unit / designs.fits, fit = unit % designs.fits;
         const int chunk = pairs[2 * pair + 1];
-        const LearnerPlace learner = designs.learners[pairs[2 * pair]];
+        const LearnerPlace& learner = designs.learners[pairs[2 * pair]];
         double* result = sums + learner.sums * designs.fits +
                          (chunk * static_cast<long long>(designs.fits) + fit) * learner.functions;
         accumulate_moments(designs, learner, chunk, u + fit * designs.rows, shared, result);
@@ -174,11 +183,19 @@ __device__ void accumulate_all_moments(const Designs<T>& designs, const int* pai
 /// all fits, or one for each.
 struct Matrices {
     const double *gram, *inverse;
+    const double* cones;  // [learner][system]: the projection, then the matrix of a `Cone`
     int systems;
 
+    __device__ long long system(int fit) const { return systems == 1 ? 0 : fit; }
     __device__ long long place(const LearnerPlace& learner, int fit) const {
-        const long long system = systems == 1 ? 0 : fit;
-        return learner.square * systems + system * learner.functions * learner.functions;
+        return learner.square * systems + system(fit) * learner.functions * learner.functions;
+    }
+    __device__ Cone cone(const LearnerPlace& learner, int fit) const {
+        const long long size = learner.inequalities, product = size * learner.functions;
+        const double* projection =
+            cones + learner.cone * systems + system(fit) * (product + size * size);
+        return {projection, projection + product, static_cast<int>(size),
+                static_cast<int>(learner.functions)};
     }
 };
 
@@ -188,14 +205,14 @@ struct Fitted {
     double* scores;        // [fit][learner]
 };
 
-/// Fits all learners. `shared`: three vectors.
+/// Fits all learners. `shared`: three vectors, and the memory of `fit_in_cone`.
 template <class T>
 __device__ void fit_all(const Designs<T>& designs, const Matrices& matrices, const double* sums,
                         double* shared, const Fitted& fitted, BlockReduce<double>& reduce) {
     const long long units = static_cast<long long>(designs.count) * designs.fits;
     for (long long unit = blockIdx.x; unit < units; unit += gridDim.x) {
         const int fit = static_cast<int>(unit % designs.fits);
-        const LearnerPlace learner = designs.learners[unit / designs.fits];
+        const LearnerPlace& learner = designs.learners[unit / designs.fits];
         const int functions = static_cast<int>(learner.functions);
         double *c = shared, *b = c + functions, *Gb = b + functions;
         for (int f = threadIdx.x; f < functions; f += blockDim.x) {
@@ -207,8 +224,10 @@ __device__ void fit_all(const Designs<T>& designs, const Matrices& matrices, con
         }
         __syncthreads();
         const long long place = matrices.place(learner, fit);
-        multiply(matrices.inverse + place, c, functions, b);
-        multiply(matrices.gram + place, b, functions, Gb);
+        multiply(matrices.inverse + place, c, functions, functions, b);
+        if (learner.inequalities > 0)
+            fit_in_cone(matrices.cone(learner, fit), c, b, Gb + functions);
+        multiply(matrices.gram + place, b, functions, functions, Gb);
         double* coefficients =
             fitted.coefficients + fit * static_cast<long long>(designs.columns) + learner.column;
         double score = 0;
@@ -551,21 +570,21 @@ template <class T, class Family, int threads>
 __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     boost_stacked(const int* first, const T* values, const int* offsets, const PartPlace* parts,
                   const LearnerPlace* learners, const int* pairs, const double* gram,
-                  const double* inverse, const double* y, const double* weights,
-                  const double* held_out, long long y_stride, long long weight_stride,
-                  long long rows, int count, int fits, int columns, int pair_count, int systems,
-                  int row_chunks, double parameter, double rate, int begin, int end, int steps,
-                  int functions, double* f, double* u, double* sums, double* coefficients,
-                  double* scores, double* partial, double* searches, int* selected, double* updates,
-                  double* risk, double* held_out_risk, double* nuisance,
-                  unsigned long long* arrived) {
+                  const double* inverse, const double* cones, const double* y,
+                  const double* weights, const double* held_out, long long y_stride,
+                  long long weight_stride, long long rows, int count, int fits, int columns,
+                  int pair_count, int systems, int row_chunks, double parameter, double rate,
+                  int begin, int end, int steps, int functions, double* f, double* u, double* sums,
+                  double* coefficients, double* scores, double* partial, double* searches,
+                  int* selected, double* updates, double* risk, double* held_out_risk,
+                  double* nuisance, unsigned long long* arrived) {
     __shared__ BlockReduce<double>::Storage sum_storage;
     __shared__ BlockReduce<Located<double>>::Storage best_storage;
     __shared__ double row_storage[(threads / warp_threads + 1) * RowSums::most];
     BlockReduce<double> reduce(sum_storage);
     BlockReduce<Located<double>> best(best_storage);
     const Designs<T> designs{first, values, offsets, parts, learners, rows, count, fits, columns};
-    const Matrices matrices{gram, inverse, systems};
+    const Matrices matrices{gram, inverse, cones, systems};
     const Fitted fitted{coefficients, scores};
     const Observations data{y, weights, held_out, y_stride, weight_stride, rows, f, u};
     const RowSums row_sums{rows, fits, row_chunks, partial, row_storage};
@@ -584,18 +603,19 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             barrier.wait();
         }
         const auto update = [&](int fit, int chunk) {
-            LearnerPlace learner{};
+            const LearnerPlace* learner = nullptr;
             const double* b = coefficients + fit * static_cast<long long>(columns);
             if (step > 0) {
                 const int chosen =
                     select(scores + fit * static_cast<long long>(count), count, best);
-                learner = learners[chosen];
-                b += learner.column;
+                learner = learners + chosen;
+                b += learner->column;
                 if (chunk == 0)
-                    paths.write(fit, step, chosen, b, static_cast<int>(learner.functions), rate);
+                    paths.write(fit, step, chosen, b, static_cast<int>(learner->functions), rate);
             }
             return [=, &designs, &data, &family](long long row, double* own) {
-                const double change = fitted_rows(designs, learner, b, row - lane_index());
+                const double change =
+                    learner ? fitted_rows(designs, *learner, b, row - lane_index()) : 0.0;
                 if (row >= rows) return;
                 const double after = f[fit * rows + row] + rate * change;
                 f[fit * rows + row] = after;

@@ -7,6 +7,7 @@ parameters are those of the families in NumPy.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
-from gpusolve.gam import _stacked_kernel
+from gpusolve.gam import _stacked_cpu, _stacked_kernel
 from gpusolve.gam.families import (
     Binomial,
     Expectile,
@@ -28,7 +29,7 @@ from gpusolve.gam.families import (
     Poisson,
     Quantile,
 )
-from gpusolve.gam.problem import Problem
+from gpusolve.gam.problem import Cone, Problem
 from gpusolve.gam.rows import Part, Rows, dense_rows, kronecker, side_by_side
 
 Floats = NDArray[np.float64]
@@ -356,7 +357,7 @@ def test_too_many_functions_are_refused(
 ) -> None:
     monkeypatch.setattr(EmulatedDevice, "shared_memory_per_block", 6000)
     problem, y, start, _ = three_fits(Gaussian(), rng, n=40)
-    with pytest.raises(ValueError, match=r"must have at most 79 functions.*got 84"):
+    with pytest.raises(ValueError, match="got 2016 for 84 functions with 0"):
         on_device(problem, Gaussian(), y, start, 1)
 
 
@@ -413,3 +414,68 @@ def test_a_missing_fence_is_reported(
         pytest.raises(_emulator.KernelError, match="orders the two"),
     ):
         on_device(problem, Huber(), y, start, 2, held_out)
+
+
+# ---- inequalities --------------------------------------------------------------------
+
+
+def cone_of(C: Floats, inverse: Floats, T: Floats | None = None) -> Cone:
+    values, vectors = np.linalg.eigh(inverse)
+    return Cone(C, vectors * np.sqrt(np.maximum(values, 0))[:, None, :], T)
+
+
+def constrained(problem: Problem, kinds: dict[int, Floats]) -> Problem:
+    """The problem with ``C b >= 0`` for some learners."""
+    cones = list(problem.cones)
+    for j, C in kinds.items():
+        cones[j] = cone_of(C, problem.inverse[j])
+    return replace(problem, cones=tuple(cones))
+
+
+def test_constrained_learners_are_those_of_nnls(rng: np.random.Generator) -> None:
+    """Increasing, convex, positive: the loop on the CPU solves them by SciPy's nnls."""
+    problem, y, start, held_out = three_fits(Poisson(), rng)
+    kinds = {
+        0: np.diff(np.eye(9), axis=0),
+        1: np.eye(5),
+        5: np.diff(np.eye(7), 2, axis=0),
+    }
+    problem = constrained(problem, kinds)
+    found = on_device(problem, Poisson(), y, start, 8, held_out)
+    expected = _stacked_cpu.boost(problem, Poisson(), y, start, RATE, 8, held_out)
+    assert set(kinds) & set(np.unique(found.selected).tolist())
+    assert_same(found, Steps(*expected), 1e-10)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_constraint_holds_and_is_active(order: int, rng: np.random.Generator) -> None:
+    """A falling response: the fit increases nowhere, or is concave, up to rounding."""
+    design = local_rows(rng, 400, 24, 4)
+    C = -np.diff(np.eye(24), order, axis=0)
+    problem = constrained(problem_of((design,), None), {0: C})
+    y = design.dense() @ np.cumsum(rng.standard_normal(24))
+    found = on_device(problem, Gaussian(), y, np.zeros((1, 1)), 3)
+    expected = _stacked_cpu.boost(
+        problem, Gaussian(), y, np.zeros((1, 1)), RATE, 3, None
+    )
+    assert_same(found, Steps(*expected), 1e-10)
+    slack = found.updates[0] @ C.T
+    rounding = 1e-13 * np.abs(found.updates).max()
+    assert slack.min() > -rounding
+    assert 2 <= (np.abs(slack) < rounding).sum(axis=1).min() < len(C)
+
+
+def test_a_constraint_of_the_columns_of_a_transform(rng: np.random.Generator) -> None:
+    """Dependent inequalities, and columns that are sums of functions."""
+    design = local_rows(rng, 200, 8, 3)
+    problem = problem_of((design,), None)
+    T = np.kron(np.eye(4), np.ones((2, 1)))
+    gram = T.T @ problem.gram[0][0] @ T
+    H = np.linalg.inv(gram + 0.1 * np.trace(gram) * np.eye(4))[None]
+    C = np.concatenate([np.diff(np.eye(4), axis=0), np.diff(np.eye(4), axis=0)])
+    problem = replace(problem, inverse=(T @ H @ T.T,), cones=(cone_of(C, H, T),))
+    y = design.dense() @ np.array([3.0, 1, 4, 1, 5, 9, 2, 6])
+    found = on_device(problem, Gaussian(), y, np.zeros((1, 1)), 4)
+    once = replace(problem, cones=(cone_of(C[:3], H, T),))
+    expected = _stacked_cpu.boost(once, Gaussian(), y, np.zeros((1, 1)), RATE, 4, None)
+    assert_same(found, Steps(*expected), 1e-10)

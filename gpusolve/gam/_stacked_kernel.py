@@ -229,8 +229,10 @@ def shape_of(designs: Designs, fits: int, resident: int, shared_bytes: int) -> S
     return Shape(blocks, shared_bytes, own, max(1, blocks // fits))
 
 
-def places_of(designs: Designs, sums: Sequence[Sums], chunks: Numbers) -> Numbers:
-    """``LearnerPlace`` of each learner, (K, 10)."""
+def places_of(
+    designs: Designs, sums: Sequence[Sums], chunks: Numbers, inequalities: Numbers
+) -> Numbers:
+    """``LearnerPlace`` of each learner, (K, 12)."""
     functions = np.array([one.functions for one in designs.learners], np.int64)
 
     def begins(sizes: Numbers) -> Numbers:
@@ -248,6 +250,8 @@ def places_of(designs: Designs, sums: Sequence[Sums], chunks: Numbers) -> Number
             [one.shift for one in sums],
             [one.pitch for one in sums],
             [one.window for one in sums],
+            inequalities,
+            begins(inequalities * (functions + inequalities)),
         ],
         axis=1,
     ).astype(np.int64)
@@ -275,6 +279,11 @@ class Fits(NamedTuple):
         The model before the first step; overwritten by the model after the last one.
     gram, inverse : array
         The matrices of all learners, each (systems, k, k), one after the other.
+    cones : array or None
+        ``C H`` and ``C H C'`` of the learners with m inequalities, each (systems, m, k)
+        and (systems, m, m), those of a system together.
+    inequalities : (K,) array on the host
+        The number m of each learner; 0 for none.
     systems : int
         1 or F.
     """
@@ -285,6 +294,8 @@ class Fits(NamedTuple):
     start: Array
     gram: Array
     inverse: Array
+    cones: Array | None
+    inequalities: Numbers
     systems: int
 
 
@@ -315,19 +326,25 @@ def make_steps(
     free = device.shared_memory_per_block - STATIC_SHARED_MEMORY
     sums = [sums_of(one.functions, one.width, free) for one in designs.learners]
     most = max(one.functions for one in designs.learners)
-    needed = max(3 * DOUBLE * most, max(one.bytes for one in sums))
-    if needed > free:
-        raise ValueError(
-            f"learners must have at most {free // (3 * DOUBLE)} functions on this "
-            f"device, got {most}"
-        )
+    needed = max(one.bytes for one in sums)
+    for one, m in zip(designs.learners, fits.inequalities.tolist(), strict=True):
+        needed = max(needed, DOUBLE * (3 * one.functions + m * (m + 4)))
+        if needed > free:
+            raise ValueError(
+                f"learners must need at most {free} bytes of shared memory on this "
+                f"device, got {needed} for {one.functions} functions with {m} "
+                "inequalities"
+            )
     (kernel,) = device.kernels(
         "stacked", (instance(designs.values.dtype, family.type),), family.definitions
     )
     count, rows = fits.start.shape
     resident = kernel.resident_blocks(THREADS, needed)
     shape = shape_of(designs, count, resident, needed)
-    places, pairs = places_of(designs, sums, shape.chunks), pairs_of(shape.chunks)
+    places, pairs = (
+        places_of(designs, sums, shape.chunks, fits.inequalities),
+        pairs_of(shape.chunks),
+    )
     columns = sum(one.functions for one in designs.learners)
     xp = namespace(fits.start)
 
@@ -353,6 +370,7 @@ def make_steps(
         xp.asarray(pairs),
         fits.gram,
         fits.inverse,
+        fits.cones,
         fits.y,
         fits.weights,
         fits.out_of_bag,
@@ -398,6 +416,33 @@ def joined(matrices: Sequence[Array]) -> Array:
     return xp.concatenate([one.reshape(-1) for one in matrices])
 
 
+def inequalities_of(problem: Problem) -> Numbers:
+    """The number of inequalities of each learner, (K,)."""
+    sizes = [0 if cone is None else len(cone.constraint) for cone in problem.cones]
+    return np.array(sizes, np.int64)
+
+
+def cones_of(problem: Problem) -> Array | None:
+    """The matrices of the inequalities, as `Fits` says; None if there are none.
+
+    The inequalities are ``C b >= 0`` of the columns b, whose inverse is H. The
+    coefficients of the functions are ``T b``, for the transform T.
+    """
+    found = []
+    for cone in problem.cones:
+        if cone is not None:
+            xp = namespace(cone.root)
+            half = xp.matmul(xp.asarray(cone.constraint), cone.root)  # C R, H = R R'
+            root = cone.root
+            if cone.transform is not None:
+                root = xp.matmul(xp.asarray(cone.transform), root)
+            projection = xp.matmul(half, root.transpose(0, 2, 1))
+            gram = xp.matmul(half, half.transpose(0, 2, 1))
+            flat = [one.reshape(len(one), -1) for one in (projection, gram)]
+            found.append(xp.concatenate(flat, axis=1))
+    return joined(found) if found else None
+
+
 def doubles_of(array: Array | None) -> Array | None:
     """The array as the kernel reads it, or None."""
     return None if array is None else contiguous(array, np.float64)
@@ -424,6 +469,8 @@ def boost(
         xp.array(xp.broadcast_to(start, shape), np.float64),
         joined(problem.gram),
         joined(problem.inverse),
+        cones_of(problem),
+        inequalities_of(problem),
         len(problem.gram[0]),
     )
     made = make_steps(
@@ -450,6 +497,8 @@ def boost_residual(
         device.zeros(y.shape, np.float64),
         learners.gram,
         learners.inverse,
+        None,
+        np.zeros(len(learners), np.int64),
         1,
     )
     made = make_steps(
