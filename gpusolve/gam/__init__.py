@@ -10,6 +10,7 @@ from . import families
 from .aic import Criterion, aic_stop
 from .basis import BSplines, CompactBasis
 from .boosting import Path, boost
+from .bootstrap import EffectBootstrap, bootstrap_effects
 from .classifier import BoostedGAMClassifier
 from .cv import CrossValidation, cv_stop
 from .estimator import BoostedGAM
@@ -27,6 +28,7 @@ __all__ = [
     "CompactBasis",
     "Criterion",
     "CrossValidation",
+    "EffectBootstrap",
     "Learners",
     "Path",
     "Simulation",
@@ -36,6 +38,7 @@ __all__ = [
     "bmono",
     "bols",
     "boost",
+    "bootstrap_effects",
     "brandom",
     "bspatial",
     "buser",
@@ -53,6 +56,6 @@ __all__ = [
 # can still be loaded after a class has moved to another file.
 for _public in (
     BSplines, BoostedGAM, BoostedGAMClassifier, CompactBasis, Criterion,
-    CrossValidation, Learners, Path, Simulation, StabilitySelection,
+    CrossValidation, EffectBootstrap, Learners, Path, Simulation, StabilitySelection,
 ):  # fmt: skip
     _public.__module__ = __name__

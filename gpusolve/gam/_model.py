@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
-from .._device.kernels import current, device_of
+from .._device.kernels import current, current_device, device_of
 from . import _inputs
+from ._insight import Insight
 from ._sklearn import Estimator, TakesWeights, check_integer, check_number
 from ._term import MISSING_VALUES, UNKNOWN_LEVELS, Term
 from ._uniform import uniform_learners
@@ -53,7 +54,7 @@ ALLOWED = {
 Self = TypeVar("Self", bound="AdditiveModel")
 
 
-class AdditiveModel(TakesWeights, Estimator):
+class AdditiveModel(Insight, TakesWeights, Estimator):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
     feature_names_in_: NDArray[Any]
@@ -405,6 +406,14 @@ class AdditiveModel(TakesWeights, Estimator):
         self._check_is_fitted()
         index = self._index_of(learner)
         coef = self.paths_[fit].coef(len(self.terms_), self._iteration(iteration))
+        design = self._design_at(index, x)
+        values = design.parts[0].values
+        with current_device(values):
+            row = coef[index, : design.functions]
+            return design.multiply(namespace(values).asarray(row))
+
+    def _design_at(self, index: int, x: Any) -> Rows:
+        """The design of a learner at values of its features, see `partial_effect`."""
         columns = self.terms_[index].columns
         if len(columns) == 1 and not hasattr(x, "columns") and not has_keys(x):
             values = _inputs.column(x, self.missing != "error")
@@ -412,13 +421,11 @@ class AdditiveModel(TakesWeights, Estimator):
         else:
             frame = Frame.of(x, "auto", columns)
         with frame.current():
-            return self._effect(index, frame, coef[index])
+            return self._rows(index, frame)
 
-    @property
-    def names_(self) -> list[str]:
-        """The names of the learners, as in a formula."""
-        self._check_is_fitted()
-        return [term.label for term in self.terms_]
+    def _rug_of(self, index: int) -> dict[Name, NDArray[Any]]:
+        """Some rows of the training data, of the features of a learner."""
+        return {name: self.rug_[name] for name in self.terms_[index].columns}
 
     def _index_of(self, learner: int | str) -> int:
         """The index of a learner, given by its index, its name or its feature."""

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.kernels import Device
 from .._device.threads import Work, workers
 from ._boosting_cpu import PROGRESS_DELAY
 from ._cones import fitted_in_cone
@@ -148,8 +147,6 @@ def boost(
     learning_rate: float,
     steps: int,
     out_of_bag: Floats | None,
-    *,
-    device: Device | None = None,
 ) -> tuple[NDArray[np.int32], Floats, Floats, Floats | None, Floats]:
     """`boost_family` on the host: the arrays of `Paths`."""
     from tqdm import tqdm

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import Device
-from . import _stacked_cpu
+from . import _stacked_cpu, _stacked_kernel
 from .families import Family
 from .problem import Problem
 
@@ -61,6 +61,14 @@ class Paths:
             second,
             np.concatenate([self.nuisance, later.nuisance[:, 1:]], axis=1),
         )
+
+
+def summed_updates(paths: Paths, learners: int) -> NDArray[np.float64]:
+    """The coefficients of the functions at the end of each fit, (F, learners, k)."""
+    fits, _, k = paths.updates.shape
+    coef = np.zeros((fits, learners, k))
+    np.add.at(coef, (np.arange(fits)[:, None], paths.selected), paths.updates)
+    return coef
 
 
 def advanced(
@@ -127,10 +135,11 @@ def boost_family(
     unpenalised sum of squares. The risk is ``sum w family.loss(y, f, s)``, with s at
     the same f. All sums are in float64.
     """
-    boost = _stacked_cpu.boost
-    made = boost(
-        problem, family, y, start, learning_rate, steps, out_of_bag, device=device
-    )
+    given = problem, family, y, start, learning_rate, steps, out_of_bag
+    if device is None:
+        made = _stacked_cpu.boost(*given)
+    else:
+        made = _stacked_kernel.boost(*given, device=device)
     selected, updates, risk, second, nuisance = made
     return Paths(
         on_host(selected),
