@@ -211,7 +211,7 @@ def stability_selection(
 
 def checked_subsamples(subsamples: Any, rows: int, B: int | None) -> Floats:
     """The given subsamples, (n, B); ValueError unless they are ones and zeros."""
-    matrix = on_host(as_array(subsamples, "subsamples")).astype(np.float64)
+    matrix: Floats = on_host(as_array(subsamples, "subsamples")).astype(np.float64)
     if matrix.ndim != 2 or len(matrix) != rows or B not in (None, matrix.shape[1]):
         columns = "B" if B is None else B
         raise ValueError(
