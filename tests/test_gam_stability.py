@@ -18,7 +18,8 @@ from gpusolve.gam import (
     bols,
     stability_selection,
 )
-from gpusolve.gam.stability import first_steps, probabilities
+from gpusolve.gam.cv import training_of
+from gpusolve.gam.stability import first_steps, half_weights, probabilities
 
 FIGURES = load("stabsel")
 
@@ -102,6 +103,20 @@ def path_of_weights(X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Any:
         for j in range(6)
     ]
     return BoostedGAM(learners, max_iter=150).fit(X, y, sample_weight=weights).selected_
+
+
+def test_fractional_weights_are_scaled_in_every_half() -> None:
+    X, y = example(20)
+    w = np.random.default_rng(2).uniform(0.3, 2, 20)
+    data, _ = training_of(BoostedGAM(LEARNERS, max_iter=0).fit(X, y, sample_weight=w))
+    weights = half_weights(data, 5, True, None, random_state=0)
+    assert weights.shape == (10, 20)
+    np.testing.assert_array_equal(weights[:5] > 0, weights[5:] == 0)
+    np.testing.assert_allclose(weights.sum(axis=1), 10, rtol=1e-14)
+    ratio = (weights[:5] + weights[5:]) / w
+    for one, half in zip(ratio, weights[:5] > 0, strict=True):
+        assert np.ptp(one[half]) < 1e-14
+        assert np.ptp(one[~half]) < 1e-14
 
 
 def test_random_halves_are_reproducible_and_of_half_the_rows() -> None:
