@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from patsy import EvalEnvironment
 from patsy.state import stateful_transform
 
+from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, gamboost, load, save
 from gpusolve.gam.expression import Expression
 from gpusolve.gam.formula import Formula, read_formula
 from gpusolve.gam.frame import Frame
@@ -348,3 +350,109 @@ def test_arguments_that_are_no_formula() -> None:
     env = EvalEnvironment([{}])
     with pytest.raises(ValueError, match=r"baselearner must be one of .*got 'btree'"):
         read_formula("t ~ x", data(), env, baselearner="btree")
+
+
+# ---- fits ----------------------------------------------------------------------------
+
+COUNTS = "count ~ bbs(log(t), df=3) + bols(g) + bspatial(x, t, knots=4)"
+
+
+def test_a_fit_is_that_of_its_learners() -> None:
+    source = data(n=200)
+    model = gamboost(COUNTS, source, family="poisson", max_iter=30)
+    X = source | {"log(t)": np.log(source["t"])}
+    terms = [bbs("log(t)", df=3), bols("g"), bspatial("x", "t", knots=4)]
+    expected = BoostedGAM(terms, family="poisson", max_iter=30).fit(X, source["count"])
+    assert type(model) is BoostedGAM
+    assert model.names_ == expected.names_
+    np.testing.assert_array_equal(model.selected_, expected.selected_)
+    np.testing.assert_array_equal(model.risk_, expected.risk_)
+    new = data(1)
+    prediction = expected.predict(new | {"log(t)": np.log(new["t"])})
+    np.testing.assert_array_equal(model.predict(new), prediction)
+    del new["count"]
+    *_, last = model.staged_predict(new)
+    np.testing.assert_allclose(last, prediction, rtol=1e-13)
+    grid = np.linspace(-0.5, 0.5, 5)
+    np.testing.assert_array_equal(
+        model.partial_effect("bbs(log(t), df=3)", grid),
+        expected.partial_effect("log(t)", grid),
+    )
+
+
+def test_offsets_of_the_formula_are_in_predictions() -> None:
+    source, new = data(n=200), data(1)
+    formula = "count ~ bbs(x) + offset(log(t)) + offset(center(t))"
+    model = gamboost(formula, source, family="poisson", max_iter=20)
+    start = np.log(source["t"]) + source["t"] - source["t"].mean()
+    plain = BoostedGAM([bbs("x")], family="poisson", max_iter=20)
+    plain.fit(source, source["count"], offset=start)
+    np.testing.assert_allclose(model.risk_, plain.risk_, rtol=1e-14)
+    offset = np.log(new["t"]) + new["t"] - source["t"].mean()
+    prediction = plain.predict(new, offset=offset)
+    np.testing.assert_allclose(model.predict(new), prediction, rtol=1e-13)
+    *_, last = model.staged_predict(new)
+    np.testing.assert_allclose(last, prediction, rtol=1e-13)
+    without = model.predict(new, offset=0)
+    np.testing.assert_allclose(without, plain.predict(new), rtol=1e-13)
+
+
+@pytest.mark.parametrize("response", ["g", "count > 3"])
+def test_a_binomial_formula_is_a_classifier(response: str) -> None:
+    source, new = data(n=200), data(1)
+    formula = f"{response} ~ x + bbs(center(t)) + offset(0.1 * t)"
+    model = gamboost(formula, source, family="binomial", max_iter=9)
+    assert type(model) is BoostedGAMClassifier
+    X = source | {"center(t)": source["t"] - source["t"].mean()}
+    y = source["g"] if response == "g" else source["count"] > 3
+    expected = BoostedGAMClassifier([bbs("x"), bbs("center(t)")], max_iter=9)
+    expected.fit(X, y, offset=0.1 * source["t"])
+    np.testing.assert_array_equal(model.classes_, np.unique(y))
+    new |= {"center(t)": new["t"] - source["t"].mean()}
+    np.testing.assert_allclose(
+        model.predict_proba(new),
+        expected.predict_proba(new, offset=0.1 * new["t"]),
+        rtol=1e-12,
+    )
+    *_, last = model.staged_predict(new)
+    np.testing.assert_array_equal(last, model.predict(new))
+
+
+def test_weights_count_rows() -> None:
+    source = data()
+    weights = np.random.default_rng(2).integers(1, 4, N)
+    repeated = {name: np.repeat(one, weights) for name, one in source.items()}
+    weighted = gamboost("t ~ x + g", source, sample_weight=weights, max_iter=15)
+    expected = gamboost("t ~ x + g", repeated, max_iter=15)
+    np.testing.assert_array_equal(weighted.selected_, expected.selected_)
+    np.testing.assert_allclose(weighted.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
+
+
+def test_names_are_found_in_the_caller_of_a_wrapper() -> None:
+    def wrapper(formula: str, env: int) -> BoostedGAM:
+        found: BoostedGAM = gamboost(formula, data(), max_iter=1, eval_env=env)
+        return found
+
+    degrees = 3
+    assert wrapper("x ~ bbs(t, df=degrees)", 1).names_ == [f"bbs(t, df={degrees})"]
+    with pytest.raises(ValueError, match="name 'degrees' is not defined"):
+        wrapper("x ~ bbs(t, df=degrees)", 0)
+
+
+def test_a_data_frame_and_a_pickle(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    source, new = pd.DataFrame(data(n=100)), pd.DataFrame(data(1))[::-1]
+    formula = "count ~ scale(x) + g + Q('a name') + offset(log(t))"
+    model = gamboost(formula, source, family="poisson", max_iter=25)
+    prediction = model.predict(new)
+    np.testing.assert_allclose(prediction, model.predict(data(1))[::-1], rtol=1e-13)
+    save(model, tmp_path / "model.json")
+    for loaded in (pickle.loads(pickle.dumps(model)), load(tmp_path / "model.json")):
+        assert loaded.formula_.text == formula
+        np.testing.assert_array_equal(loaded.predict(new), prediction)
+
+
+def test_new_data_without_a_column() -> None:
+    model = gamboost("x ~ bbs(log(t))", data(), max_iter=1)
+    with pytest.raises(ValueError, match=r"log\(t\) cannot .*the columns are x"):
+        model.predict({"x": np.zeros(2)})

@@ -9,8 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusolve.gam import BoostedGAM, load, save
+from gpusolve.gam import (
+    BoostedGAM,
+    BoostedGAMClassifier,
+    bbs,
+    bmono,
+    bols,
+    brandom,
+    bspatial,
+    buser,
+    load,
+    save,
+)
+from gpusolve.gam.families import FAMILIES, Custom, Family, NegativeBinomial
+from gpusolve.gam.frame import Frame
 from gpusolve.gam.store import from_plain, to_plain
+from gpusolve.gam.terms import Term
 
 VALUES = [
     None,
@@ -175,3 +189,90 @@ def test_other_files_are_refused(tmp_path: Path, text: str, message: str) -> Non
 def test_only_classes_of_the_package_are_made(name: str) -> None:
     with pytest.raises(ValueError, match=f"class must be .*, got '{name}'"):
         from_plain({"class": name})
+
+
+# ---- learners and families -----------------------------------------------------------
+
+TERMS = [
+    bbs("x", knots=[0.2, 0.5], df=3),
+    bbs("x", by="g", df=9),
+    bbs("x", cyclic=True, boundary=(0, 1)),
+    bmono("x", constraint="decreasing", knots=5),
+    bols("g", contrasts="sum"),
+    brandom("g"),
+    bspatial("x", "z", knots=4),
+    buser("x", "z", K=np.eye(2), df=1),
+    (bols("x") + bols("z")) * bols("g"),
+]
+
+
+def mixed(seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {"x": rng.random(80), "z": rng.random(80), "g": rng.choice([*"abc"], 80)}
+
+
+def private_classes(plain: Any) -> list[str]:
+    """The classes of a document that are named with a private module."""
+    if isinstance(plain, list):
+        return [name for one in plain for name in private_classes(one)]
+    if not isinstance(plain, dict):
+        return []
+    below = [name for one in plain.values() for name in private_classes(one)]
+    name = str(plain.get("class", ""))
+    return [*below, name] if name.startswith("_") or "._" in name else below
+
+
+@pytest.mark.parametrize("family", [family() for family in FAMILIES.values()], ids=repr)
+def test_families_are_stored(family: Family) -> None:
+    plain = json.loads(json.dumps(to_plain(family, "family")))
+    assert from_plain(plain) == family
+    assert not private_classes(plain)
+
+
+@pytest.mark.parametrize("term", TERMS, ids=repr)
+def test_terms_are_stored(term: Term) -> None:
+    for one in (term, term.learn(Frame.of(mixed()))):
+        plain = json.loads(json.dumps(to_plain(one, "term")))
+        assert from_plain(plain) == one
+        assert not private_classes(plain)
+
+
+def test_a_model_with_learners_of_all_kinds(tmp_path: Path) -> None:
+    X, new = mixed(), mixed(1)
+    y = np.random.default_rng(3).poisson(1 + 5 * X["x"])
+    model = BoostedGAM(TERMS, family=NegativeBinomial(), max_iter=30, unknown="zero")
+    model.fit(X, y, sample_weight=1 + X["z"])
+    save(model, tmp_path / "model.json")
+    loaded = load(tmp_path / "model.json")
+    assert loaded.names_ == model.names_
+    assert equal(loaded.predict(new), model.predict(new))
+    assert equal(loaded.coef_, model.coef_)
+    assert loaded.rug_["g"].tolist() == model.rug_["g"].tolist()
+    assert not private_classes(json.loads((tmp_path / "model.json").read_text()))
+
+
+@pytest.mark.parametrize("classes", [[3, 5], ["a", "b", "c"]])
+def test_a_classifier(tmp_path: Path, classes: list[Any]) -> None:
+    X, y = data()
+    labels = np.array(classes)[
+        np.digitize(y, np.quantile(y, [0.3, 0.6])) % len(classes)
+    ]
+    model = BoostedGAMClassifier(max_iter=9).fit(X, labels)
+    save(model, tmp_path / "model.json")
+    loaded = load(tmp_path / "model.json")
+    assert equal(loaded.classes_, model.classes_)
+    assert equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert equal(loaded.predict(X), model.predict(X))
+
+
+def test_functions_of_the_user_are_refused(tmp_path: Path) -> None:
+    custom = Custom("own", gradient=lambda y, f: y - f, loss=lambda y, f: (y - f) ** 2)
+    for parameters, where in (
+        ({"family": custom}, r"model\.family must be plain data.*own"),
+        (
+            {"learners": [buser(0, design=np.atleast_2d)]},
+            r"model\.learners\[0\]\.design ",
+        ),
+    ):
+        with pytest.raises(TypeError, match=where):
+            save(BoostedGAM(**parameters), tmp_path / "model.json")

@@ -14,6 +14,7 @@ from .bootstrap import EffectBootstrap, bootstrap_effects
 from .classifier import BoostedGAMClassifier
 from .cv import CrossValidation, cv_stop
 from .estimator import BoostedGAM
+from .from_formula import gamboost
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
 from .simulation import Simulation, simulate
@@ -44,6 +45,7 @@ __all__ = [
     "buser",
     "cv_stop",
     "families",
+    "gamboost",
     "load",
     "make_learners",
     "penalty_matrix",

@@ -28,6 +28,7 @@ from .batch import (
 )
 from .boosting import METHODS, RISK_TOLERANCE, Path, _boost
 from .families import Family
+from .formula import Formula
 from .frame import Factor, Frame, Name
 from .learners import Learners
 from .patience import fit_patiently
@@ -59,6 +60,7 @@ class AdditiveModel(Insight, TakesWeights, Estimator):
 
     feature_names_in_: NDArray[Any]
     default_family: str
+    formula_: Formula | None = None
 
     def __init__(
         self,
@@ -109,6 +111,8 @@ class AdditiveModel(Insight, TakesWeights, Estimator):
 
     def _frame(self, X: Any, device: str = "auto") -> Frame:
         """The columns of `X` that the learners read; all columns without learners."""
+        if self.formula_ is not None:
+            X = self.formula_.columns(X)
         if self.learners is None and not has_factors(X):
             array = _inputs.covariates(X, device, missing=self.missing != "error")
             names = _inputs.feature_names(X)
@@ -352,14 +356,22 @@ class AdditiveModel(Insight, TakesWeights, Estimator):
         """The additive predictor of one fit, (n,) on the device of the frame."""
         path = self.paths_[fit]
         coef = path.coef(len(self.terms_), iteration)
-        xp = namespace(frame.like)
-        f = xp.full(frame.rows, path.offset)
-        added = _inputs.start_of(offset, frame.like)
-        if added is not None:
-            f += added
+        f = self._start(frame, offset, fit)
         for learner in np.flatnonzero(coef.any(axis=1)).tolist():
             f += self._effect(learner, frame, coef[learner])
         return f
+
+    def _start(self, frame: Frame, offset: Any, fit: int = 0) -> Array:
+        """The additive predictor before the first iteration, (n,)."""
+        f = namespace(frame.like).full(frame.rows, self.paths_[fit].offset)
+        added = _inputs.start_of(offset, frame.like)
+        return f if added is None else f + added
+
+    def _offset(self, X: Any, offset: Any) -> Any:
+        """The given offset, or that of the formula."""
+        if offset is None and self.formula_ is not None:
+            return self.formula_.offset(X)
+        return offset
 
     def _rows(self, learner: int, frame: Frame) -> Rows:
         """The design of one learner."""

@@ -115,6 +115,7 @@ class BoostedGAMClassifier(AdditiveModel):
         """The additive predictors: (n,) for two classes, else (n, n_classes)."""
         frame = self._covariates(X)
         iteration = self._iteration(iteration)
+        offset = self._offset(X, offset)
         with frame.current():
             found = [
                 self._link(frame, iteration, offset, fit)
@@ -157,10 +158,8 @@ class BoostedGAMClassifier(AdditiveModel):
 
     def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
         """The predictions after each iteration, from the first to the last."""
-        frame = self._covariates(X)
-        return (
-            self.predict(frame, iteration=step) for step in range(1, self.n_iter_ + 1)
-        )
+        self._covariates(X)
+        return (self.predict(X, iteration=step) for step in range(1, self.n_iter_ + 1))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows whose class is predicted, weighted."""

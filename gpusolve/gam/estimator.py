@@ -254,13 +254,21 @@ class BoostedGAM(AdditiveModel):
         check_kind(kind)
         frame = self._covariates(X)
         with frame.current():
+            offset = self._offset(X, offset)
             f = self._link(frame, self._iteration(iteration), offset)
             return f if kind == "link" else self.family_.response(f)
 
-    def staged_predict(self, X: Any, *, kind: str = "response") -> Iterator[Array]:
+    def staged_predict(
+        self, X: Any, *, kind: str = "response", offset: Any = None
+    ) -> Iterator[Array]:
         """Predict the response after each iteration, from the first to the last.
 
         An invalid `X` raises an error at once, not at the first iteration.
+
+        Parameters
+        ----------
+        X, kind, offset
+            As for `predict`.
 
         Yields
         ------
@@ -274,7 +282,7 @@ class BoostedGAM(AdditiveModel):
                 learner: self._rows(learner, frame)
                 for learner in np.unique(path.selected).tolist()
             }
-            f = namespace(frame.like).full(frame.rows, path.offset)
+            f = self._start(frame, self._offset(X, offset))
         return self._stages(f, designs, path, kind)
 
     def _stages(

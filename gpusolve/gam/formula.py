@@ -10,6 +10,8 @@ from functools import reduce
 from operator import add, mul
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .expression import FUNCTIONS, Expression, column_names, names_in, quoted_name
 from .frame import Factor, Frame
 from .terms import Term, bbs, bmono, bols, brandom, bspatial, buser
@@ -238,8 +240,13 @@ def _learners_in(node: ast.AST) -> list[str]:
 
 
 def _column(expression: Expression, data: Any) -> Any:
-    """A column as `Frame` reads it: ``C(x)`` of patsy becomes a factor."""
+    """A column as `Frame` reads it.
+
+    Sums of patsy are more precise than float64. Its ``C(x)`` becomes a factor.
+    """
     column = expression.evaluate(data)
+    if getattr(column, "dtype", None) == np.longdouble:
+        return column.astype(np.float64)
     if not all(hasattr(column, name) for name in ("data", "levels", "contrast")):
         return column
     if column.contrast is not None:
