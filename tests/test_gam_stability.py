@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mboost_figures import STABILITY, load, mixed, subsamples, with_derived
 
 from gpusolve.gam import (
     BoostedGAM,
@@ -18,47 +17,8 @@ from gpusolve.gam import (
     bols,
     stability_selection,
 )
-from gpusolve.gam.stability import first_steps, probabilities
-
-FIGURES = load("stabsel")
-
-
-# ---- mboost --------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def model() -> BoostedGAM:
-    data = with_derived(mixed())
-    return BoostedGAM(STABILITY, max_iter=FIGURES["mstop"]).fit(data, data["y"])
-
-
-def test_probabilities_are_those_of_mboost(model: BoostedGAM) -> None:
-    found = stability_selection(model, q=5, pfer=1.0, subsamples=subsamples().T)
-    np.testing.assert_allclose(found.probabilities, FIGURES["prob"], rtol=1e-14)
-    for step, at_step in FIGURES["phat_at"].items():
-        np.testing.assert_allclose(found.paths[int(step)], at_step, rtol=1e-14)
-    assert found.cutoff == FIGURES["cutoff"]
-    assert f"{found.pfer:.3g}" == f"{FIGURES['PFER']:.3g}"
-    selected = [model.names_[j - 1] for j in FIGURES["selected_1based"]]
-    assert found.selected == selected
-
-
-def test_probabilities_without_complements_are_those_of_mboost(
-    model: BoostedGAM,
-) -> None:
-    expected = FIGURES["MB"]
-    found = stability_selection(
-        model, q=5, cutoff=expected["cutoff"], sampling="MB", subsamples=subsamples().T
-    )
-    np.testing.assert_allclose(found.probabilities, expected["prob"], rtol=1e-14)
-    # mboost was asked for a PFER of 1, and only warns that the bound is larger.
-    with pytest.raises(ValueError, match="q must be at most 3 for 13 learners"):
-        stability_selection(
-            model, q=5, pfer=1.0, sampling="MB", subsamples=subsamples().T
-        )
-
-
-# ---- small data ----------------------------------------------------------------------
+from gpusolve.gam.cv import training_of
+from gpusolve.gam.stability import first_steps, half_weights, probabilities
 
 
 def example(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -102,6 +62,20 @@ def path_of_weights(X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Any:
         for j in range(6)
     ]
     return BoostedGAM(learners, max_iter=150).fit(X, y, sample_weight=weights).selected_
+
+
+def test_fractional_weights_are_scaled_in_every_half() -> None:
+    X, y = example(20)
+    w = np.random.default_rng(2).uniform(0.3, 2, 20)
+    data, _ = training_of(BoostedGAM(LEARNERS, max_iter=0).fit(X, y, sample_weight=w))
+    weights = half_weights(data, 5, True, None, random_state=0)
+    assert weights.shape == (10, 20)
+    np.testing.assert_array_equal(weights[:5] > 0, weights[5:] == 0)
+    np.testing.assert_allclose(weights.sum(axis=1), 10, rtol=1e-14)
+    ratio = (weights[:5] + weights[5:]) / w
+    for one, half in zip(ratio, weights[:5] > 0, strict=True):
+        assert np.ptp(one[half]) < 1e-14
+        assert np.ptp(one[~half]) < 1e-14
 
 
 def test_random_halves_are_reproducible_and_of_half_the_rows() -> None:
@@ -151,6 +125,10 @@ def test_a_classifier_of_two_classes_is_a_binomial_model() -> None:
         ({"q": 2, "pfer": 1, "sampling": "XY"}, "sampling must be one of"),
         ({"q": 2, "pfer": 1, "assumption": "normal"}, "assumption must be one of"),
         ({"q": 9, "pfer": 1}, "q must be an integer from 1 to 6"),
+        (  # mboost takes the cutoff 1, and warns that its bound is larger
+            {"q": 5, "pfer": 1, "sampling": "MB"},
+            "q must be at most 2 for 6 learners, pfer = 1 .* whose pfer is 4.17",
+        ),
         ({"q": 2, "pfer": 1, "B": 0}, "B must be at least 1, got 0"),
         ({"q": 2, "pfer": 1, "subsamples": np.ones((7, 3))}, r"have shape \(60, B\)"),
         (

@@ -17,6 +17,7 @@ from gpusolve.gam._stability_bounds import (
     largest_tail,
     pfer_of,
     q_of,
+    steps_of,
 )
 
 FIGURES = json.loads((Path(__file__).parent / "mboost/mixed_stabsel.json").read_text())
@@ -114,6 +115,13 @@ def test_a_bound_grows_with_q_and_falls_with_the_cutoff(assumption: str) -> None
     with np.errstate(invalid="ignore"):
         assert not (np.diff(bounds, axis=0) < 0).any()
         assert not (np.diff(bounds, axis=1) > 1e-12).any()
+
+
+def test_a_cutoff_is_reached_by_the_least_count_up_to_rounding() -> None:
+    for count in range(50, 101):
+        assert steps_of(count / 100, 50) == count
+        assert steps_of(0.5 + (count - 50) * 0.01, 50) == count
+    assert steps_of(0.551, 50) == 56
 
 
 @pytest.mark.parametrize("assumption", ["unimodal", "r-concave", "none"])

@@ -59,6 +59,8 @@ class Criterion:
 
         Examples
         --------
+        >>> import numpy as np
+        >>> from gpusolve.gam import Criterion
         >>> Criterion(df=np.array([0.5, 0.9]), values=np.array([4.0, 3.0]))
         Criterion(2 iterations: best after 2, with 3 and 0.9 degrees of freedom)
         """
@@ -101,6 +103,7 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from gpusolve.gam import BoostedGAM, aic_stop
     >>> rng = np.random.default_rng(0)
     >>> X = rng.random((200, 3))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import namespace, on_host
+from .._device.arrays import as_array, namespace, on_host
 from .._device.kernels import current
 from . import _stability_bounds as bounds
 from ._model import AdditiveModel
@@ -153,7 +153,8 @@ def stability_selection(
     Offsets and smoothing parameters are computed for each half; ranges, knots and
     levels are those of the model. A learner is selected falsely if its chance to count
     in a fit is at most ``q / p``, for p learners. The bound for "unimodal" is proved
-    for ``q <= p / sqrt(3)`` [2]_.
+    for ``q <= p / sqrt(3)`` [2]_. Where no cutoff up to 1 keeps the bound below `pfer`,
+    mboost takes 1 and warns; here this is an error.
 
     References
     ----------
@@ -210,7 +211,7 @@ def stability_selection(
 
 def checked_subsamples(subsamples: Any, rows: int, B: int | None) -> Floats:
     """The given subsamples, (n, B); ValueError unless they are ones and zeros."""
-    matrix = np.asarray(subsamples, np.float64)
+    matrix: Floats = on_host(as_array(subsamples, "subsamples")).astype(np.float64)
     if matrix.ndim != 2 or len(matrix) != rows or B not in (None, matrix.shape[1]):
         columns = "B" if B is None else B
         raise ValueError(
