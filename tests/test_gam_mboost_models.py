@@ -1,6 +1,7 @@
-"""Estimators, and when they stop and what they select, compared with mboost.
+"""Estimators, and when they stop, compared with mboost.
 
-`test_gam_mboost` compares the fits themselves. Smoothing parameters are computed here.
+`test_gam_mboost` compares the fits themselves, and `test_gam_stability` stability
+selection. Smoothing parameters are computed here.
 """
 
 from __future__ import annotations
@@ -15,14 +16,12 @@ from mboost_accidents import as_mboost
 from mboost_figures import (
     FITS,
     SAME_OFFSET,
-    STABILITY,
     Vector,
     column,
     data,
     folds,
     load,
     response_of,
-    subsamples,
     weights_of,
     with_derived,
 )
@@ -32,7 +31,6 @@ from gpusolve.gam import (
     BoostedGAMClassifier,
     aic_stop,
     cv_stop,
-    stability_selection,
 )
 from gpusolve.gam.frame import Frame
 from gpusolve.gam.problem import prepare
@@ -210,33 +208,3 @@ def test_criteria_are_those_of_mboost(
     np.testing.assert_allclose(made.df, found["df"], rtol=1e-9)
     np.testing.assert_allclose(made.values, found[key], rtol=1e-9)
     assert made.best_iteration == found[f"{key}_mstop"]
-
-
-# ---- what is stable ------------------------------------------------------------------
-
-
-@cache
-def stable_model() -> BoostedGAM:
-    return BoostedGAM(STABILITY, max_iter=150).fit(data(), column("y"))
-
-
-def test_stability_selection_is_that_of_mboost() -> None:
-    found = load("stabsel")
-    made = stability_selection(stable_model(), q=5, pfer=1, subsamples=subsamples())
-    for step, expected in found["phat_at"].items():
-        np.testing.assert_allclose(made.paths[int(step)], expected, rtol=1e-14)
-    assert (np.flatnonzero(made.support) + 1).tolist() == found["selected_1based"]
-    assert made.cutoff == pytest.approx(found["cutoff"], rel=1e-14)
-    assert f"{made.pfer:.3g}" == f"{found['PFER']:.3g}"
-
-
-def test_stability_selection_without_complements_is_that_of_mboost() -> None:
-    found = load("stabsel")["MB"]
-    made = stability_selection(
-        stable_model(),
-        q=5,
-        cutoff=found["cutoff"],
-        subsamples=subsamples(),
-        sampling="MB",
-    )
-    np.testing.assert_allclose(made.probabilities, found["prob"], rtol=1e-14)
