@@ -31,6 +31,7 @@ from gpusolve.gam import (
     BoostedGAMClassifier,
     aic_stop,
     cv_stop,
+    gamboost,
 )
 from gpusolve.gam.frame import Frame
 from gpusolve.gam.problem import prepare
@@ -100,6 +101,37 @@ def test_classes_are_those_of_mboost(name: str) -> None:
     assert model.predict(new).tolist() == expected[name]["class"]
     probability = model.predict_proba(new)[:, 1]
     np.testing.assert_allclose(probability, expected[name]["response"], rtol=1e-9)
+
+
+FIVE = "bbs(x1) + bbs(x2) + bbs(x3) + bbs(x4) + bbs(x5)"
+
+FORMULAS = {
+    "gaussian_offset": f"y ~ {FIVE} + offset(off)",
+    "poisson": f"yc ~ {FIVE}",
+    "binomial": f"yb ~ {FIVE}",
+    "bols_centred": "y ~ bols(center(x1), intercept=False)"
+    " + bols(center(x2), intercept=False) + bols(center(x3), intercept=False)"
+    " + bbs(x1)",
+    "bols_ordered": "y ~ bols(go, df=2) + bols(x2) + bbs(x1)",
+    "op_sum": "y ~ I(bols(x1) + bols(x2, intercept=False))"
+    " + I(bbs(x3, knots=8) + bols(g, df=2)) + bbs(x1)",
+    "op_tensor": "y ~ I(bols(g, df=2, contrasts='dummy') * bbs(x3, knots=8, df=3))"
+    " + bbs(x1) + bols(x2)",
+    "formula": "y ~ bols(x2) + bbs(x1) + bbs(x3, by=g, df=7)"
+    " + bbs(doy, cyclic=True, boundary=(0, 365)) + bols(g, df=2) + brandom(id)"
+    " + bspatial(lon, lat, df=6, knots=6) + bmono(x4, constraint='increasing')",
+}
+"""The calls of some figures, in our words."""
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_models_of_formulas_are_those_of_mboost(name: str) -> None:
+    found = load(name)
+    model = gamboost(
+        FORMULAS[name], data(), family=FITS[name].family, max_iter=found["mstop"]
+    )
+    assert (model.selected_ + 1).tolist() == found["xselect_1based"]
+    np.testing.assert_allclose(model.risk_, found["risk"], rtol=1e-9)
 
 
 # ---- when to stop --------------------------------------------------------------------
