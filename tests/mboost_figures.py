@@ -116,9 +116,9 @@ def folds() -> dict[str, Vector]:
 
 
 def subsamples() -> Vector:
-    """The weights of 50 subsamples of half of the rows, (n, 50)."""
+    """The weights of 50 subsamples of half of the rows, (50, n)."""
     lines = (DATA / "mixed_subsamples.txt").read_text().split()
-    return np.stack([digits_of(line) for line in lines], axis=1)
+    return np.stack([digits_of(line) for line in lines])
 
 
 def digits_of(line: str) -> Vector:

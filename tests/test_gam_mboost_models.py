@@ -1,6 +1,7 @@
-"""Estimators, and when they stop and what they select, compared with mboost.
+"""Estimators, and when they stop, compared with mboost.
 
-`test_gam_mboost` compares the fits themselves. Smoothing parameters are computed here.
+`test_gam_mboost` compares the fits themselves, and `test_gam_stability` stability
+selection. Smoothing parameters are computed here.
 """
 
 from __future__ import annotations
@@ -15,14 +16,12 @@ from mboost_accidents import as_mboost
 from mboost_figures import (
     FITS,
     SAME_OFFSET,
-    STABILITY,
     Vector,
     column,
     data,
     folds,
     load,
     response_of,
-    subsamples,
     weights_of,
     with_derived,
 )
@@ -32,7 +31,7 @@ from gpusolve.gam import (
     BoostedGAMClassifier,
     aic_stop,
     cv_stop,
-    stability_selection,
+    gamboost,
 )
 from gpusolve.gam.frame import Frame
 from gpusolve.gam.problem import prepare
@@ -102,6 +101,37 @@ def test_classes_are_those_of_mboost(name: str) -> None:
     assert model.predict(new).tolist() == expected[name]["class"]
     probability = model.predict_proba(new)[:, 1]
     np.testing.assert_allclose(probability, expected[name]["response"], rtol=1e-9)
+
+
+FIVE = "bbs(x1) + bbs(x2) + bbs(x3) + bbs(x4) + bbs(x5)"
+
+FORMULAS = {
+    "gaussian_offset": f"y ~ {FIVE} + offset(off)",
+    "poisson": f"yc ~ {FIVE}",
+    "binomial": f"yb ~ {FIVE}",
+    "bols_centred": "y ~ bols(center(x1), intercept=False)"
+    " + bols(center(x2), intercept=False) + bols(center(x3), intercept=False)"
+    " + bbs(x1)",
+    "bols_ordered": "y ~ bols(go, df=2) + bols(x2) + bbs(x1)",
+    "op_sum": "y ~ I(bols(x1) + bols(x2, intercept=False))"
+    " + I(bbs(x3, knots=8) + bols(g, df=2)) + bbs(x1)",
+    "op_tensor": "y ~ I(bols(g, df=2, contrasts='dummy') * bbs(x3, knots=8, df=3))"
+    " + bbs(x1) + bols(x2)",
+    "formula": "y ~ bols(x2) + bbs(x1) + bbs(x3, by=g, df=7)"
+    " + bbs(doy, cyclic=True, boundary=(0, 365)) + bols(g, df=2) + brandom(id)"
+    " + bspatial(lon, lat, df=6, knots=6) + bmono(x4, constraint='increasing')",
+}
+"""The calls of some figures, in our words."""
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_models_of_formulas_are_those_of_mboost(name: str) -> None:
+    found = load(name)
+    model = gamboost(
+        FORMULAS[name], data(), family=FITS[name].family, max_iter=found["mstop"]
+    )
+    assert (model.selected_ + 1).tolist() == found["xselect_1based"]
+    np.testing.assert_allclose(model.risk_, found["risk"], rtol=1e-9)
 
 
 # ---- when to stop --------------------------------------------------------------------
@@ -210,33 +240,3 @@ def test_criteria_are_those_of_mboost(
     np.testing.assert_allclose(made.df, found["df"], rtol=1e-9)
     np.testing.assert_allclose(made.values, found[key], rtol=1e-9)
     assert made.best_iteration == found[f"{key}_mstop"]
-
-
-# ---- what is stable ------------------------------------------------------------------
-
-
-@cache
-def stable_model() -> BoostedGAM:
-    return BoostedGAM(STABILITY, max_iter=150).fit(data(), column("y"))
-
-
-def test_stability_selection_is_that_of_mboost() -> None:
-    found = load("stabsel")
-    made = stability_selection(stable_model(), q=5, pfer=1, subsamples=subsamples())
-    for step, expected in found["phat_at"].items():
-        np.testing.assert_allclose(made.paths[int(step)], expected, rtol=1e-14)
-    assert (np.flatnonzero(made.support) + 1).tolist() == found["selected_1based"]
-    assert made.cutoff == pytest.approx(found["cutoff"], rel=1e-14)
-    assert f"{made.pfer:.3g}" == f"{found['PFER']:.3g}"
-
-
-def test_stability_selection_without_complements_is_that_of_mboost() -> None:
-    found = load("stabsel")["MB"]
-    made = stability_selection(
-        stable_model(),
-        q=5,
-        cutoff=found["cutoff"],
-        subsamples=subsamples(),
-        sampling="MB",
-    )
-    np.testing.assert_allclose(made.probabilities, found["prob"], rtol=1e-14)
