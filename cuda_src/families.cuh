@@ -27,6 +27,9 @@
 /// How a family finds its parameter; see above.
 enum class Nuisance { fixed, median, shape, theta };
 
+/// The limits of a shape and of theta.
+static constexpr double least_nuisance = 1e-8, most_nuisance = 1e8;
+
 /// log(1 + exp(x)) without overflow.
 static __device__ __forceinline__ double softplus(double x) {
     return fmax(x, 0.0) + log1p(exp(-fabs(x)));
@@ -144,7 +147,6 @@ struct Gamma {
 
     __device__ double gradient(double y, double f, double s) const { return s * expm1(log(y) - f); }
     __device__ double loss(double y, double f, double s) const {
-        constexpr double half_log_two_pi = 0.91893853320467274178;
         return s * term(y, f) + stirling_error(s) - log(s) / 2 + half_log_two_pi;
     }
 
@@ -154,12 +156,12 @@ struct Gamma {
         return expm1(d) - d;
     }
 
-    /// The s in [1e-8, 1e8] with log s - digamma(s) = mean. That is a convex function of t = 1 / s
-    /// between t / 2 and t, so Newton's method descends from t = 2 mean without a safeguard.
+    /// The s within the limits with log s - digamma(s) = mean. That is a convex function of t = 1 /
+    /// s between t / 2 and t, so Newton's method descends from t = 2 mean without a safeguard.
     __device__ double solve(double mean) const {
-        constexpr double least = 5e-9, most = 1e8, tolerance = 1e-8;
+        constexpr double tolerance = 1e-8;
         constexpr int steps = 30;
-        const double target = fmax(least, fmin(mean, most));
+        const double target = fmax(least_nuisance / 2, fmin(mean, most_nuisance));
         double t = 2 * target;
         for (int step = 0; step < steps; ++step) {
             const double s = 1 / t;
@@ -221,8 +223,7 @@ struct NegativeBinomial {
 
     /// Without an excess theta is the largest allowed; else begin at the estimate of moments.
     __device__ ThetaSearch start(Two sums) const {
-        constexpr double least = 1e-8, most = 1e8;
-        const double lower = log(least), upper = log(most);
+        const double lower = log(least_nuisance), upper = log(most_nuisance);
         if (sums.first <= 0) return {upper, upper, upper, 0, true};
         const double begin = log(sums.second / sums.first);
         return {begin > lower && begin < upper ? begin : 0, lower, upper, 0, false};

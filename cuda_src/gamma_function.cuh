@@ -10,12 +10,13 @@
 
 #pragma once
 
+static constexpr double half_log_two_pi = 0.91893853320467274178;
+
 /// From here on the series are summed.
 static constexpr double stirling_from = 10;
 
 /// log Gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2) for x > 0: 1 / (12 x) - ..
 static __device__ __noinline__ double stirling_error(double x) {
-    constexpr double half_log_two_pi = 0.91893853320467274178;
     if (x < stirling_from) return lgamma(x) - ((x - 0.5) * log(x) - x + half_log_two_pi);
     const double t = 1 / (x * x);
     double sum = 1.0 / 156;

@@ -278,49 +278,89 @@ struct Observations {
     }
 };
 
+/// Halves the number of values of each lane, down to one: lanes that are `half` apart exchange
+/// those that the other one keeps.
+template <int half, class Op>
+__device__ __forceinline__ void exchange(double* own, Op op) {
+    if constexpr (half > 0) {
+        const bool is_upper = (lane_index() & half) != 0;
+#pragma unroll
+        for (int i = 0; i < half; ++i) {
+            const double sent = is_upper ? own[i] : own[i + half];
+            const double kept = is_upper ? own[i + half] : own[i];
+            own[i] = op(kept, shuffle_xor(sent, half));
+        }
+        exchange<half / 2>(own, op);
+    }
+}
+
+/// The reductions of `size` values, a power of two, over the lanes of a warp: lane l has that of
+/// value l % size. Takes size - 1 + log(32 / size) shuffles.
+template <int size, class Op>
+__device__ __forceinline__ double reduce_values(double* own, Op op) {
+    exchange<size / 2>(own, op);
+    double result = own[0];
+#pragma unroll
+    for (int distance = size; distance < warp_threads; distance *= 2)
+        result = op(result, shuffle_xor(result, distance));
+    return result;
+}
+
 /// Sums over the rows of each fit: the rows are divided into `chunks`, one for a block.
 struct RowSums {
     static constexpr int most = 16;  // sums of a pass
 
     long long rows;
     int fits, chunks;
-    double* partial;  // [fit][chunk][most]
+    double* partial;  // [fit][sum][chunk]
+    double* storage;  // of the block: `most` for each warp, then `most` totals
 
-    /// add(fit) is called by the block, and returns the function (row, sums) that adds a row. It
-    /// is called by whole warps, also for rows after the last. A grid barrier must follow.
+    /// add(fit, chunk) is called by the block, and returns the function (row, sums) that adds a
+    /// row. It is called by whole warps, also for rows after the last. A grid barrier must follow.
     template <int size, class Op, class Add>
-    __device__ void pass(BlockReduce<double>& reduce, Op op, Add add) const {
+    __device__ void pass(Op op, Add add) const {
         for (int unit = blockIdx.x; unit < fits * chunks; unit += gridDim.x) {
-            const auto add_row = add(unit / chunks, unit % chunks);
+            const int fit = unit / chunks, chunk = unit % chunks;
+            const auto add_row = add(fit, chunk);
             double own[size];
 #pragma unroll
             for (int i = 0; i < size; ++i) own[i] = Op::identity();
             const long long step = static_cast<long long>(chunks) * blockDim.x;
-            for (long long row = unit % chunks * static_cast<long long>(blockDim.x) + threadIdx.x;
+#pragma unroll 1
+            for (long long row = chunk * static_cast<long long>(blockDim.x) + threadIdx.x;
                  row - lane_index() < rows; row += step)
                 add_row(row, own);
-#pragma unroll
-            for (int i = 0; i < size; ++i) {
-                const double sum = reduce(own[i], op);
-                if (threadIdx.x == 0) partial[unit * most + i] = sum;
+            const double of_warp = reduce_values<size>(own, op);
+            if (lane_index() < size) storage[warp_index() * most + lane_index()] = of_warp;
+            __syncthreads();
+            if (threadIdx.x < size) {
+                double total = Op::identity();
+                for (int warp = 0; warp < warp_count(); ++warp)
+                    total = op(total, storage[warp * most + threadIdx.x]);
+                partial[(fit * most + threadIdx.x) * static_cast<long long>(chunks) + chunk] =
+                    total;
             }
+            __syncthreads();
         }
     }
 
-    /// The block that finishes a fit calls finish(fit, sums) in one thread. All fits are finished
-    /// by some block; another grid barrier must follow before others read the results.
+    /// A block calls finish(fit, sums) in one thread, for each of its fits. Another grid barrier
+    /// must follow before other blocks read the results.
     template <int size, class Op, class Finish>
-    __device__ void finish(BlockReduce<double>& reduce, Op op, Finish finish) const {
+    __device__ void finish(Op op, Finish finish) const {
+        double* totals = storage + warp_count() * most;
         for (int fit = blockIdx.x; fit < fits; fit += gridDim.x) {
-            double sums[size];
-#pragma unroll
-            for (int i = 0; i < size; ++i) {
-                double own = Op::identity();
-                for (int chunk = threadIdx.x; chunk < chunks; chunk += blockDim.x)
-                    own = op(own, partial[(fit * chunks + chunk) * most + i]);
-                sums[i] = reduce(own, op);
+            for (int i = warp_index(); i < size; i += warp_count()) {
+                const double* own = partial + (fit * most + i) * static_cast<long long>(chunks);
+                double total = Op::identity();
+                for (int chunk = lane_index(); chunk < chunks; chunk += warp_threads)
+                    total = op(total, own[chunk]);
+                total = warp_reduce(total, op);
+                if (lane_index() == 0) totals[i] = total;
             }
-            if (threadIdx.x == 0) finish(fit, sums);
+            __syncthreads();
+            if (threadIdx.x == 0) finish(fit, totals);
+            __syncthreads();
         }
     }
 };
@@ -344,13 +384,13 @@ struct MedianSearch {
 /// below, is at least half of all, and of the least one whose weight is more than half.
 /// Ends with a grid barrier.
 __device__ void find_medians(const RowSums& sums, const Observations& data, MedianSearch* searches,
-                             double* medians, long long stride, GridBarrier& barrier,
-                             BlockReduce<double>& reduce) {
+                             double* medians, long long stride, GridBarrier& barrier) {
     constexpr int bits = 4, digits = 1 << bits;
-    const Called<Add<double>> add;
+    const Add<double> add;
+#pragma unroll 1
     for (int shift = 64 - bits; shift >= 0; shift -= bits) {
         const bool is_first = shift == 64 - bits;
-        sums.pass<digits>(reduce, add, [&](int fit, int) {
+        sums.pass<digits>(add, [&](int fit, int) {
             const unsigned long long known = is_first ? 0 : searches[fit].key >> shift >> bits;
             return [=, &data](long long row, double* own) {
                 if (row >= sums.rows) return;
@@ -363,29 +403,20 @@ __device__ void find_medians(const RowSums& sums, const Observations& data, Medi
             };
         });
         barrier.wait();
-        sums.finish<digits>(reduce, add, [&](int fit, const double* counts) {
+        sums.finish<digits>(add, [&](int fit, const double* counts) {
             MedianSearch search = is_first ? MedianSearch{} : searches[fit];
             if (is_first)
-#pragma unroll
                 for (int digit = 0; digit < digits; ++digit) search.total += counts[digit];
-            bool is_found = false;
-#pragma unroll
-            for (int digit = 0; digit < digits; ++digit) {
-                const double through = search.below + counts[digit];
-                if (is_found) continue;
-                is_found = digit == digits - 1 || 2 * through >= search.total;
-                if (is_found) {
-                    search.through = through;
-                    search.key |= static_cast<unsigned long long>(digit) << shift;
-                } else {
-                    search.below = through;
-                }
-            }
+            int digit = 0;
+            while (digit < digits - 1 && 2 * (search.below + counts[digit]) < search.total)
+                search.below += counts[digit++];
+            search.through = search.below + counts[digit];
+            search.key |= static_cast<unsigned long long>(digit) << shift;
             searches[fit] = search;
         });
         barrier.wait();
     }
-    sums.pass<1>(reduce, Minimum(), [&](int fit, int) {
+    sums.pass<1>(Minimum(), [&](int fit, int) {
         const unsigned long long key = searches[fit].key;
         return [=, &data](long long row, double* own) {
             if (row >= sums.rows || data.weight(fit, row) == 0) return;
@@ -395,7 +426,7 @@ __device__ void find_medians(const RowSums& sums, const Observations& data, Medi
         };
     });
     barrier.wait();
-    sums.finish<1>(reduce, Minimum(), [&](int fit, const double* next) {
+    sums.finish<1>(Minimum(), [&](int fit, const double* next) {
         const MedianSearch& search = searches[fit];
         const double lower = __longlong_as_double(static_cast<long long>(search.key));
         const double upper = 2 * search.through > search.total ? lower : next[0];
@@ -407,10 +438,9 @@ __device__ void find_medians(const RowSums& sums, const Observations& data, Medi
 /// The shapes: one pass. Ends with a grid barrier.
 template <class Family>
 __device__ void find_shapes(const Family& family, const RowSums& sums, const Observations& data,
-                            double* shapes, long long stride, GridBarrier& barrier,
-                            BlockReduce<double>& reduce) {
-    const Called<Add<double>> add;
-    sums.pass<2>(reduce, add, [&](int fit, int) {
+                            double* shapes, long long stride, GridBarrier& barrier) {
+    const Add<double> add;
+    sums.pass<2>(add, [&](int fit, int) {
         return [=, &data, &family](long long row, double* own) {
             if (row >= sums.rows) return;
             const double weight = data.weight(fit, row);
@@ -420,7 +450,7 @@ __device__ void find_shapes(const Family& family, const RowSums& sums, const Obs
         };
     });
     barrier.wait();
-    sums.finish<2>(reduce, add, [&](int fit, const double* found) {
+    sums.finish<2>(add, [&](int fit, const double* found) {
         shapes[fit * stride] = family.solve(found[0] / found[1]);
     });
     barrier.wait();
@@ -431,11 +461,11 @@ __device__ void find_shapes(const Family& family, const RowSums& sums, const Obs
 template <class Family>
 __device__ void find_thetas(const Family& family, const RowSums& sums, const Observations& data,
                             ThetaSearch* searches, double* thetas, long long stride,
-                            GridBarrier& barrier, BlockReduce<double>& reduce) {
-    const Called<Add<double>> add;
+                            GridBarrier& barrier) {
+    const Add<double> add;
     bool is_first = true, is_done = false;
     while (!is_done) {
-        sums.pass<2>(reduce, add, [&](int fit, int) {
+        sums.pass<2>(add, [&](int fit, int) {
             const bool rests = !is_first && searches[fit].done;
             const double theta = is_first ? 0 : thetas[fit * stride];
             return [=, &data, &family](long long row, double* own) {
@@ -449,7 +479,7 @@ __device__ void find_thetas(const Family& family, const RowSums& sums, const Obs
             };
         });
         barrier.wait();
-        sums.finish<2>(reduce, add, [&](int fit, const double* found) {
+        sums.finish<2>(add, [&](int fit, const double* found) {
             const Two both{found[0], found[1]};
             if (is_first)
                 searches[fit] = family.start(both);
@@ -467,16 +497,16 @@ __device__ void find_thetas(const Family& family, const RowSums& sums, const Obs
 /// nuisance[fit * stride] = the parameter s of each fit, at its f. Ends with a grid barrier.
 template <class Family>
 __device__ void estimate(const Family& family, const RowSums& sums, const Observations& data,
-                         double* searches, double* nuisance, long long stride, GridBarrier& barrier,
-                         BlockReduce<double>& reduce) {
+                         double* searches, double* nuisance, long long stride,
+                         GridBarrier& barrier) {
     if constexpr (Family::nuisance == Nuisance::median)
         find_medians(sums, data, reinterpret_cast<MedianSearch*>(searches), nuisance, stride,
-                     barrier, reduce);
+                     barrier);
     else if constexpr (Family::nuisance == Nuisance::shape)
-        find_shapes(family, sums, data, nuisance, stride, barrier, reduce);
+        find_shapes(family, sums, data, nuisance, stride, barrier);
     else
         find_thetas(family, sums, data, reinterpret_cast<ThetaSearch*>(searches), nuisance, stride,
-                    barrier, reduce);
+                    barrier);
 }
 
 // ---- the loop -----------------------------------------------------------------------
@@ -531,18 +561,19 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                   unsigned long long* arrived) {
     __shared__ BlockReduce<double>::Storage sum_storage;
     __shared__ BlockReduce<Located<double>>::Storage best_storage;
+    __shared__ double row_storage[(threads / warp_threads + 1) * RowSums::most];
     BlockReduce<double> reduce(sum_storage);
     BlockReduce<Located<double>> best(best_storage);
     const Designs<T> designs{first, values, offsets, parts, learners, rows, count, fits, columns};
     const Matrices matrices{gram, inverse, systems};
     const Fitted fitted{coefficients, scores};
     const Observations data{y, weights, held_out, y_stride, weight_stride, rows, f, u};
-    const RowSums row_sums{rows, fits, row_chunks, partial};
+    const RowSums row_sums{rows, fits, row_chunks, partial, row_storage};
     const Family family{parameter};
     Paths paths{selected, updates, risk, held_out_risk, nuisance, steps, functions};
     GridBarrier barrier(arrived);
     double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
-    const Called<Add<double>> add;
+    const Add<double> add;
     constexpr bool is_fixed = Family::nuisance == Nuisance::fixed;
 
     for (int step = begin; step < end; ++step) {
@@ -572,11 +603,11 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                     evaluate(family, data, fit, row, after, family.parameter, own);
             };
         };
-        row_sums.pass<2>(reduce, add, update);
+        row_sums.pass<2>(add, update);
         if constexpr (!is_fixed) {
             double* found = nuisance + step;
-            estimate(family, row_sums, data, searches, found, steps + 1, barrier, reduce);
-            row_sums.pass<2>(reduce, add, [&](int fit, int) {
+            estimate(family, row_sums, data, searches, found, steps + 1, barrier);
+            row_sums.pass<2>(add, [&](int fit, int) {
                 const double s = found[fit * (steps + 1LL)];
                 return [=, &data, &family](long long row, double* own) {
                     if (row < rows) evaluate(family, data, fit, row, f[fit * rows + row], s, own);
@@ -584,7 +615,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             });
         }
         barrier.wait();
-        row_sums.finish<2>(reduce, add, [&](int fit, const double* risks) {
+        row_sums.finish<2>(add, [&](int fit, const double* risks) {
             risk[paths.place(fit, step)] = risks[0];
             held_out_risk[paths.place(fit, step)] = risks[1];
             if constexpr (is_fixed) nuisance[paths.place(fit, step)] = family.parameter;

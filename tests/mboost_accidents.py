@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from gpusolve._device.arrays import Array
-from gpusolve.gam.families import Gamma, Huber
+from gpusolve.gam.families import Family, Gamma, Huber
 
 ACCURACY = float(np.finfo(np.float64).eps ** 0.25)
 """The error of the location at which mboost's minimiser stops."""
@@ -55,3 +55,12 @@ class LateHuber(Huber):
 
     def gradient(self, y: Array, f: Array, s: Any) -> Array:
         return super().gradient(y, f, self.bounds[-2])
+
+
+def as_mboost(family: Family) -> Family:
+    """The family, or the one that computes its parameter as mboost does."""
+    if isinstance(family, Gamma):
+        return RoughGamma()
+    if isinstance(family, Huber) and family.adaptive:
+        return LateHuber()
+    return family

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +116,9 @@ def folds() -> dict[str, Vector]:
 
 
 def subsamples() -> Vector:
-    """The weights of 50 subsamples of half of the rows, (50, n)."""
+    """The weights of 50 subsamples of half of the rows, (n, 50)."""
     lines = (DATA / "mixed_subsamples.txt").read_text().split()
-    return np.stack([digits_of(line) for line in lines])
+    return np.stack([digits_of(line) for line in lines], axis=1)
 
 
 def digits_of(line: str) -> Vector:
@@ -139,11 +140,9 @@ class Fit:
     ----------
     terms : list of Term
     family : Family, optional
-    response : str, optional
-        A column, as are the weights and the offset. Without an offset, mboost's own is
-        the start.
-    weights, offset : str, optional
-    surfaces : bool, optional
+    response, weights, offset : str, optional
+        Columns. Without an offset, mboost's own is the start.
+    eigenvectors : bool, optional
         Whether coefficients depend on the eigenvectors chosen: only fits are compared.
     """
 
@@ -153,6 +152,28 @@ class Fit:
     weights: str | None = None
     offset: str | None = None
     eigenvectors: bool = False
+
+
+@cache
+def data() -> pd.DataFrame:
+    """The columns behind every figure, and those made from them."""
+    return with_derived(mixed())
+
+
+def column(name: str) -> Vector:
+    return data()[name].to_numpy(np.float64)
+
+
+def response_of(fit: Fit) -> Vector:
+    """The response; 0 or 1 for no or yes."""
+    if fit.response == "yb":
+        return np.asarray(data()["yb"] == "yes", np.float64)
+    return column(fit.response)
+
+
+def weights_of(fit: Fit) -> Vector | None:
+    """The weights that mboost uses; None for ones."""
+    return None if fit.weights is None else rescaled(column(fit.weights))
 
 
 def five() -> list[Term]:
@@ -203,6 +224,12 @@ FAMILIES: dict[str, Fit] = {
     for weighted in all_weighted
 } | {"gaussian_offset": Fit(five(), offset="off")}
 """The fits of one spline for each of five covariates, with all families."""
+
+SAME_OFFSET = [
+    *("gaussian", "gaussian_wcont", "gaussian_wint", "binomial", "binomial_wcont"),
+    *("poisson", "poisson_wint"),
+]
+"""The fits whose offset mboost computes as we do."""
 
 LEARNERS: dict[str, Fit] = {
     "bols": Fit([*(bols(f"x{j}") for j in range(1, 5)), bols("x5", df=1.5)]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,14 +11,23 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from gpusolve.gam import (
+    BoostedGAM,
+    BoostedGAMClassifier,
+    aic_stop,
+    bbs,
+    bmono,
+    bols,
+)
 from gpusolve.gam.aic import (
     bernoulli_curvature,
     classical_aic,
     corrected_aic,
-    degrees_of_freedom,
     minimum_description_length,
-    models,
 )
+from gpusolve.gam.families import Binomial
+from gpusolve.gam.frame import Frame
+from gpusolve.gam.hat_matrix import degrees_of_freedom, models
 from gpusolve.gam.rows import Rows, dense_rows, kronecker
 
 NU = 0.1
@@ -147,14 +157,14 @@ def test_criteria_by_hand() -> None:
     aicc = corrected_aic(df, squares, 10.0)
     expected = [math.log(0.8) + 1.1 / 0.7, math.log(0.5) + 1.2 / 0.6]
     np.testing.assert_allclose(aicc.values, expected, rtol=1e-14)
-    assert aicc.best == 2
+    assert aicc.best_iteration == 2
     gmdl = minimum_description_length(df, squares, 10.0, total_squares=20.0)
     S = squares / (10 - df)
     expected = np.log(S) + df / 10 * np.log((20 - squares) / (df * S))
     np.testing.assert_allclose(gmdl.values, expected, rtol=1e-14)
     aic = classical_aic(df, np.array([7.0, 5.5]))
     assert aic.values.tolist() == [16.0, 15.0]
-    assert aic.best == 2
+    assert aic.best_iteration == 2
 
 
 def test_criteria_are_infinite_where_they_are_not_defined() -> None:
@@ -162,8 +172,115 @@ def test_criteria_are_infinite_where_they_are_not_defined() -> None:
     assert np.isfinite(corrected_aic(df, squares, 10.0).values).tolist() == [1, 0, 0]
     gmdl = minimum_description_length(df, squares, 10.0, total_squares=20.0)
     assert np.isfinite(gmdl.values).tolist() == [1, 1, 0]
-    assert corrected_aic(df, squares, 10.0).best == 1
+    assert corrected_aic(df, squares, 10.0).best_iteration == 1
 
 
 def test_the_first_of_equal_minima_is_the_best() -> None:
-    assert classical_aic(np.array([1.0, 1.0, 2.0]), np.array([3.0, 3.0, 3.0])).best == 1
+    assert (
+        classical_aic(
+            np.array([1.0, 1.0, 2.0]), np.array([3.0, 3.0, 3.0])
+        ).best_iteration
+        == 1
+    )
+
+
+# ---- fitted models -------------------------------------------------------------------
+
+
+def data(n: int = 80) -> tuple[Floats, Floats]:
+    rng = np.random.default_rng(7)
+    X = rng.random((n, 3))
+    return X, np.sin(6 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(n)
+
+
+LEARNERS = [bbs(0, knots=6), bols(1), bbs(2, knots=4, df=3)]
+
+
+def smoother(model: BoostedGAM, X: Floats) -> Floats:
+    """The hat matrix of the whole path, from fits to each unit vector."""
+    offset = np.zeros(len(X))
+    columns = []
+    for unit in np.eye(len(X)):
+        f = np.zeros(len(X))
+        for j in model.selected_:
+            one = BoostedGAM([LEARNERS[j]], max_iter=1).fit(X, unit - f, offset=offset)
+            f = f + one.predict(X, kind="link", offset=offset)
+        columns.append(f)
+    return np.column_stack(columns)
+
+
+def test_aic_stop_of_a_gaussian_model() -> None:
+    X, y = data(25)
+    model = BoostedGAM(LEARNERS, max_iter=8).fit(X, y)
+    found = aic_stop(model)
+    np.testing.assert_allclose(found.df[-1], np.trace(smoother(model, X)), rtol=1e-9)
+    expected = corrected_aic(found.df, model.risk_[1:], 25.0).values
+    np.testing.assert_array_equal(found.values, expected)
+    gmdl = aic_stop(model, "gmdl")
+    total = float(y @ y)
+    expected = minimum_description_length(found.df, model.risk_[1:], 25.0, total).values
+    np.testing.assert_allclose(gmdl.values, expected, rtol=1e-12)
+
+
+def test_integer_weights_count_as_repeated_rows() -> None:
+    X, y = data()
+    w = np.random.default_rng(0).integers(0, 4, len(y))
+    weighted = BoostedGAM(LEARNERS, max_iter=60).fit(X, y, sample_weight=w)
+    repeated = BoostedGAM(LEARNERS, max_iter=60).fit(X.repeat(w, 0), y.repeat(w))
+    for criterion in ("aicc", "gmdl"):
+        one, other = aic_stop(weighted, criterion), aic_stop(repeated, criterion)
+        np.testing.assert_allclose(one.df, other.df, rtol=1e-8)
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-8)
+
+
+def test_aic_stop_of_counts_starts_at_the_offset() -> None:
+    X, f = data()
+    y = np.random.default_rng(1).poisson(np.exp(f))
+    offset = np.linspace(-0.5, 0.5, len(y))
+    model = BoostedGAM(LEARNERS, family="poisson", max_iter=30)
+    model.fit(X, y, offset=offset)
+    found = aic_stop(model)
+    np.testing.assert_array_equal(found.values, 2 * model.risk_[1:] + 2 * found.df)
+    # The first step with the curvatures after it, by hand.
+    mean = model.predict(X, iteration=1, offset=offset)
+    first = model.selected_[0]
+    term, lambda_ = model.terms_[first], model.lambda_[first]
+    B = term.rows(Frame.of(X)).dense()
+    assert term.transform() is None
+    H = B @ np.linalg.inv(B.T @ B + lambda_ * term.penalty()) @ B.T
+    np.testing.assert_allclose(found.df[0], 0.1 * mean @ np.diag(H), rtol=1e-8)
+
+
+@pytest.mark.parametrize("link", ["half_logit", "logit"])
+def test_aic_stop_of_classes(link: str) -> None:
+    X, f = data()
+    family = Binomial(link)
+    classes = np.where(f > 0.5, "yes", "no")
+    model = BoostedGAMClassifier(LEARNERS, family=family).fit(X, classes)
+    regressor = BoostedGAM(LEARNERS, family=family).fit(X, 1.0 * (f > 0.5))
+    found = aic_stop(model)
+    np.testing.assert_allclose(found.df, aic_stop(regressor).df, rtol=1e-12)
+    assert 1 < found.best_iteration <= 100
+
+
+def test_models_without_a_criterion_are_errors() -> None:
+    X, y = data()
+    model = BoostedGAM(LEARNERS, max_iter=5).fit(X, y)
+    with pytest.raises(ValueError, match="criterion must be one of"):
+        aic_stop(model, "aic")
+    with pytest.raises(ValueError, match="its training data"):
+        aic_stop(pickle.loads(pickle.dumps(model)))
+    for parameters, message in [
+        ({"family": "laplace"}, "the family must be one of .* got 'laplace'"),
+        ({"early_stopping": True}, "early_stopping must be False"),
+        ({"max_iter": 0}, "at least one iteration"),
+    ]:
+        other = BoostedGAM(LEARNERS, **{"max_iter": 5, **parameters}).fit(X, y)
+        with pytest.raises(ValueError, match=message):
+            aic_stop(other)
+    rising = BoostedGAM([bmono(1), bols(2)], max_iter=5).fit(X, y)
+    with pytest.raises(ValueError, match="must have no constraint"):
+        aic_stop(rising)
+    several = BoostedGAMClassifier(LEARNERS, max_iter=5).fit(X, np.rint(y))
+    with pytest.raises(ValueError, match="one response, or two classes"):
+        aic_stop(several)

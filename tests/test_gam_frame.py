@@ -99,6 +99,7 @@ def test_numbers_of_any_kind_are_float64(column: Any) -> None:
     [
         [1.0, np.nan],
         np.array([1, None], object),
+        np.array([1, pd.NA], object),
         pd.Series([1, pd.NA], dtype="Int64"),
         pd.Series([1.0, None]),
     ],

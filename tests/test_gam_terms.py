@@ -12,7 +12,7 @@ import pytest
 from scipy.interpolate import BSpline
 from scipy.linalg import block_diag
 
-from gpusolve._device.arrays import on_host
+from gpusolve._device.arrays import namespace, on_host
 from gpusolve.gam._knots import Knots
 from gpusolve.gam.basis import BSplines
 from gpusolve.gam.frame import Frame
@@ -30,6 +30,7 @@ from gpusolve.gam.terms import (
 patsy = pytest.importorskip("patsy")
 pd = pytest.importorskip("pandas")
 
+LENIENT = {"unknown": "zero", "missing": "zero"}
 DEGREES = range(6)
 ROWS = 80
 
@@ -76,6 +77,11 @@ def smoother(X: np.ndarray, K: np.ndarray, lambda_: float) -> np.ndarray:
     return X @ np.linalg.solve(X.T @ X + lambda_ * K, X.T)
 
 
+def powers(x: Any) -> Any:
+    """The columns 1, x, x^2 and x^3."""
+    return namespace(x).stack([x**power for power in range(4)], axis=1)
+
+
 # ---- counts and penalties of all -----------------------------------------------------
 
 TERMS = [
@@ -108,9 +114,10 @@ TERMS = [
     (brandom("id"), 12, 0),
     (brandom("id", by="x"), 12, 0),
     (buser("x", "z", K=np.diag([0, 1])), 2, 1),
-    (buser("x", design=lambda x: np.vander(x, 4)), 4, 0),
+    (buser("x", design=powers), 4, 0),
     (bols("x") + bols("z", intercept=False), 3, 3),
     (bbs("x", knots=8) + bols("g", df=2), 16, 2),
+    (bbs("x", knots=8) + bols("z"), 14, 2),
     (bols("x", lambda_=3) + bbs("z", knots=8, lambda_=4), 14, 2),
     (bols("g", df=2, contrasts="dummy") * bbs("x", knots=8, df=3), 48, 0),
     (bbs("x", knots=5, df=2.5) * bbs("z", knots=6, df=2.5), 90, 4),
@@ -173,13 +180,14 @@ def test_unequal_knots_equal_scipy(
     backend: Any, data: dict[str, Any], degree: int
 ) -> None:
     interior = (-1.5, -1.4, 0.0, 2.0)
-    frame = Frame.of({"x": backend.array(data["x"])})
+    x = np.concatenate([data["x"], interior])
+    frame = Frame.of({"x": backend.array(x)})
     term = bbs("x", knots=interior, degree=degree).learn(frame)
     ours = on_host(term.rows(frame).dense())
     steps = np.arange(1, degree + 1)
     knots = np.concatenate([-2 - steps[::-1], [-2, *interior, 3], 3 + steps])
-    inside = data["x"] < 3
-    scipy = BSpline.design_matrix(data["x"][inside], knots, degree).toarray()
+    inside = x < 3
+    scipy = BSpline.design_matrix(x[inside], knots, degree).toarray()
     np.testing.assert_allclose(ours[inside], scipy, atol=1e-13)
     np.testing.assert_allclose(ours.sum(axis=1), 1, atol=1e-14)
 
@@ -283,6 +291,14 @@ def test_cyclic_cubic_splines_span_those_of_patsy(data: dict[str, Any]) -> None:
     assert theirs.shape == ours.shape
     fit = ours @ np.linalg.lstsq(ours, theirs, rcond=None)[0]
     np.testing.assert_allclose(fit, theirs, atol=1e-10)
+
+
+def test_the_first_cyclic_columns_are_the_functions_of_the_first_cell() -> None:
+    day = {"day": np.array([0.0, 2.0, 9.0, 36.4, 365.0])}
+    cyclic = design(bbs("day", knots=9, cyclic=True), day)
+    plain = design(bbs("day", knots=9), day)
+    np.testing.assert_array_equal(cyclic[:4, :4], plain[:4, :4])
+    assert not cyclic[:4, 4:].any()
 
 
 def test_cyclic_penalty_is_that_of_the_ring(data: dict[str, Any]) -> None:
@@ -592,6 +608,13 @@ def test_a_row_with_a_missing_value_is_zero_or_an_error(
         learned.rows(Frame.of(holed))
 
 
+def test_rows_with_a_missing_value_in_any_column_are_zero() -> None:
+    holed = {"x": [1.0, np.nan, 2.0, 3.0], "z": [np.nan, 1.0, 2.0, 3.0]}
+    for term in (bols("x", "z"), bols("x") + bols("z"), bols("x", by="z")):
+        found = columns_at(learn(term, holed), holed, missing="zero")
+        assert found.any(axis=1).tolist() == [False, False, True, True]
+
+
 @pytest.mark.parametrize("contrasts", [*CODINGS, "dummy"])
 def test_an_unknown_level_has_no_effect_or_is_an_error(
     data: dict[str, Any], contrasts: str
@@ -705,6 +728,33 @@ def test_arguments_that_are_errors(
 def test_unknown_options_are_an_error(data: dict[str, Any], option: str) -> None:
     with pytest.raises(ValueError, match=f"{option} must be one of"):
         learn(bols("x"), data).rows(Frame.of(data), **{option: "ignore"})
+
+
+# ---- devices -------------------------------------------------------------------------
+
+
+def test_rows_on_a_device_equal_those_on_the_host(
+    device_backend: Any, data: dict[str, Any]
+) -> None:
+    """Also with missing values, unknown levels, and values outside the range."""
+    new = {
+        name: np.where(np.arange(ROWS) % 9 == 4, np.nan, data[name] * 1.0)
+        for name in ("x", "z", "lon", "lat", "day")
+    }
+    new["x"] = new["x"] * 1.5
+    labels = {"g": np.where(np.arange(ROWS) % 9 == 5, "new", data["g"])}
+    labels |= {"ordered": labels["g"], "id": data["id"]}
+    there = {name: device_backend.array(one) for name, one in new.items()}
+    for term, *_ in TERMS:
+        expected = columns_at(learn(term, data), new | labels, **LENIENT)
+        frame = Frame.of(
+            {name: device_backend.array(data[name]) for name in new}
+            | {name: data[name] for name in labels}
+        )
+        learned = term.learn(frame)
+        assert learned == learn(term, data)
+        found = columns_at(learned, there | labels, **LENIENT)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
 # ---- values --------------------------------------------------------------------------

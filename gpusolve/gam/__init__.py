@@ -7,6 +7,7 @@ bases, `make_learners` prepares the penalised fits, `boost` makes the steps.
 """
 
 from . import families
+from .aic import Criterion, aic_stop
 from .basis import BSplines, CompactBasis
 from .boosting import Path, boost
 from .bootstrap import EffectBootstrap, bootstrap_effects
@@ -17,6 +18,7 @@ from .from_formula import gamboost
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
 from .simulation import Simulation, simulate
+from .stability import StabilitySelection, stability_selection
 from .store import load, save
 from .terms import bbs, bmono, bols, brandom, bspatial, buser
 
@@ -25,11 +27,14 @@ __all__ = [
     "BoostedGAM",
     "BoostedGAMClassifier",
     "CompactBasis",
+    "Criterion",
     "CrossValidation",
     "EffectBootstrap",
     "Learners",
     "Path",
     "Simulation",
+    "StabilitySelection",
+    "aic_stop",
     "bbs",
     "bmono",
     "bols",
@@ -46,12 +51,13 @@ __all__ = [
     "penalty_matrix",
     "save",
     "simulate",
+    "stability_selection",
 ]
 
 # A pickle stores the module of a class by name. With the public name, a fitted model
 # can still be loaded after a class has moved to another file.
 for _public in (
-    BSplines, BoostedGAM, BoostedGAMClassifier, CompactBasis, CrossValidation,
-    EffectBootstrap, Learners, Path, Simulation,
+    BSplines, BoostedGAM, BoostedGAMClassifier, CompactBasis, Criterion,
+    CrossValidation, EffectBootstrap, Learners, Path, Simulation, StabilitySelection,
 ):  # fmt: skip
     _public.__module__ = __name__

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,10 +66,21 @@ class _ThetaSearch:
         return abs(self.log_theta - here) <= THETA_TOLERANCE
 
 
+class _Counts(NamedTuple):
+    """The distinct counts, and which of them each row has."""
+
+    distinct: Array
+    place: Array
+
+    def each(self, values: Array) -> Array:
+        """The values of the distinct counts, for each row."""
+        return values[self.place]
+
+
 def negative_binomial_theta(y: Array, f: Array, w: Array | None) -> Array:
     """Theta of maximum likelihood: a number, or (F, 1) for f of shape (F, n)."""
     xp = namespace(y)
-    shape = np.broadcast_shapes(y.shape, np.shape(f))
+    shape = np.broadcast_shapes(y.shape, f.shape)
     if len(shape) == 1:
         return np.float64(_theta(y, f, w))
     y, f = (xp.broadcast_to(one, shape) for one in (y, f))
@@ -79,31 +91,33 @@ def negative_binomial_theta(y: Array, f: Array, w: Array | None) -> Array:
 
 def _theta(y: Array, f: Array, w: Array | None) -> float:
     """Without variance in excess of Poisson's, the largest; else that of Newton."""
-    mean = namespace(f).exp(f)
-    excess = float(weighted_sum((y - mean) ** 2 - y, w))
+    with np.errstate(over="ignore", invalid="ignore"):  # the search needs no exp
+        mean = namespace(f).exp(f)
+        excess = float(weighted_sum((y - mean) ** 2 - y, w))
+        square = float(weighted_sum(mean * mean, w))
     if excess <= 0:
         return MOST
-    search = _ThetaSearch(0.0)
-    moments = math.log(float(weighted_sum(mean * mean, w)) / excess)
-    if search.lower < moments < search.upper:
-        search.log_theta = moments
+    moments = square / excess
+    search = _ThetaSearch(math.log(moments) if LEAST < moments < MOST else 0.0)
+    counts = _Counts(*namespace(y).unique(y, return_inverse=True))
     for _ in range(THETA_STEPS):
-        if search.update(*_derivatives(y, f, w, math.exp(search.log_theta))):
+        if search.update(*_derivatives(counts, f, w, math.exp(search.log_theta))):
             break
     return math.exp(search.log_theta)
 
 
 def _derivatives(
-    y: Array, f: Array, w: Array | None, theta: float
+    counts: _Counts, f: Array, w: Array | None, theta: float
 ) -> tuple[float, float]:
     """Of the log likelihood by log theta, the first and the second."""
-    xp, expit = namespace(y), special(y).expit
-    z, whole, base = f - math.log(theta), theta + y, xp.asarray(theta)
-    r = y / theta * expit(-z) - expit(z)  # (y - mu) / (theta + mu)
-    ratio = xp.log1p(y / theta) - xp.logaddexp(0, z)
-    slope = ratio - r + log_minus_digamma(base) - log_minus_digamma(whole)
-    curvature = trigamma_minus_inverse(whole) - trigamma_minus_inverse(base)
-    curvature = curvature + r * r / whole
+    xp, expit = namespace(f), special(f).expit
+    z, y, base = f - math.log(theta), counts.distinct, xp.asarray(theta)
+    whole = y + theta
+    parts = xp.log1p(y / theta) + log_minus_digamma(base) - log_minus_digamma(whole)
+    bends = trigamma_minus_inverse(whole) - trigamma_minus_inverse(base)
+    r = counts.each(y / theta) * expit(-z) - expit(z)  # (y - mu) / (theta + mu)
+    slope = counts.each(parts) - xp.logaddexp(0, z) - r
+    curvature = counts.each(bends) + r * r / counts.each(whole)
     first = weighted_sum(slope, w)
     second = weighted_sum(slope + theta * curvature, w)
     return float(theta * first), float(theta * second)

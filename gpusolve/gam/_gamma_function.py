@@ -54,7 +54,7 @@ def log_minus_digamma(x: Array) -> Array:
 def trigamma_minus_inverse(x: Array) -> Array:
     """``trigamma(x) - 1 / x`` for x > 0; minus the derivative of the above."""
     low, high = _parts(x)
-    difference = special(x).polygamma(1, low) - 1 / low
+    difference = special(x).zeta(2.0, low) - 1 / low
     series = (_series(_TRIGAMMA, high) / high + 0.5) / (high * high)
     return _joined(x, difference, series)
 
@@ -66,7 +66,7 @@ def _parts(x: Array) -> tuple[Array, Array]:
 
 
 def _joined(x: Array, low: Array, high: Array) -> Array:
-    return namespace(x).where(x < STIRLING_FROM, low, high)
+    return namespace(x).where(x < STIRLING_FROM, low, high)[()]
 
 
 def _series(coefficients: Sequence[float], x: Array) -> Array:

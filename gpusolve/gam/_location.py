@@ -29,7 +29,7 @@ def weighted_quantile(x: Array, w: Array | None, tau: float = 0.5) -> Array:
     several.
     """
     lower, upper = _two_quantiles(x, w, tau)
-    middle = lower + 0.5 * (upper - lower)
+    middle = 0.5 * (lower + upper)
     return middle if x.ndim > 1 else middle[0]
 
 
@@ -41,9 +41,10 @@ def _two_quantiles(x: Array, w: Array | None, tau: float) -> tuple[Array, Array]
         lower, upper = math.ceil(share) - 1, min(math.floor(share), last)
         x = xp.partition(x, (lower, upper), axis=-1)
         return x[..., lower : lower + 1], x[..., upper : upper + 1]
-    order = x.argsort(axis=-1)
+    order = xp.argsort(x, axis=-1)
     x = xp.take_along_axis(x, order, -1)
-    until = xp.take_along_axis(xp.broadcast_to(w, x.shape), order, -1).cumsum(axis=-1)
+    w = xp.take_along_axis(xp.broadcast_to(w, x.shape), order, -1)
+    until = xp.cumsum(w, axis=-1)
     share = tau * until[..., -1:]
     lower = (until < share).sum(axis=-1, keepdims=True)
     upper = xp.minimum((until <= share).sum(axis=-1, keepdims=True), last)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,10 @@ from ._gram_kernel import (
     moment_pitch,
     moment_sums,
 )
+from .families import CudaFamily, Family, Gaussian
 from .learners import Learners
+from .problem import Problem
 from .rows import Rows
-
-if TYPE_CHECKING:
-    from .families import Family
-    from .problem import Problem
 
 STATIC_SHARED_MEMORY = 4 * 1024
 """Upper limit of the kernel's static shared memory, in bytes."""
@@ -308,16 +306,12 @@ def instance(dtype: Any, family: str) -> str:
 def make_steps(
     designs: Designs,
     fits: Fits,
-    family: tuple[str, str, float],
+    family: CudaFamily,
     learning_rate: float,
     steps: int,
     device: Device,
 ) -> Steps:
-    """Make the steps of all fits, in one launch unless there is a watchdog.
-
-    `family` has C++ definitions, the name of the type, and its parameter.
-    """
-    definitions, name, parameter = family
+    """Make the steps of all fits, in one launch unless there is a watchdog."""
     free = device.shared_memory_per_block - STATIC_SHARED_MEMORY
     sums = [sums_of(one.functions, one.width, free) for one in designs.learners]
     most = max(one.functions for one in designs.learners)
@@ -328,7 +322,7 @@ def make_steps(
             f"device, got {most}"
         )
     (kernel,) = device.kernels(
-        "stacked", (instance(designs.values.dtype, name),), definitions
+        "stacked", (instance(designs.values.dtype, family.type),), family.definitions
     )
     count, rows = fits.start.shape
     resident = kernel.resident_blocks(THREADS, needed)
@@ -371,7 +365,7 @@ def make_steps(
         np.int32(len(pairs)),
         np.int32(fits.systems),
         np.int32(shape.row_chunks),
-        np.float64(parameter),
+        np.float64(family.parameter),
         np.float64(learning_rate),
     )
     work = (
@@ -461,7 +455,7 @@ def boost_residual(
     made = make_steps(
         designs_of_learners(learners),
         fits,
-        ("", "Gaussian", 0.0),
+        Gaussian().cuda,
         learning_rate,
         steps,
         device,

@@ -1,15 +1,4 @@
-"""Degrees of freedom of a boosted model, and criteria of when to stop that use them.
-
-After m steps the fitted values are ``B_m y``, with ``B_m = B_(m-1) + nu V H (I -
-B_(m-1))`` and ``B_0 = 0``. ``H = X A X'W`` is the hat matrix of the learner selected by
-step m, and V the diagonal matrix of the curvatures of the loss at the model after that
-step; it is the identity for the Gaussian family. The degrees of freedom are tr B_m.
-
-B_m is n x n, but it is not needed. Let Z be the designs of all selected learners side
-by side, with D functions. A step reads only the rows ``X'W B_m`` of ``Z'W B_m``, and
-these are ``U_m Z'W`` with a D x D matrix U_m: with ``R = A (E - X'W-rows of U_(m-1))``,
-where ``E Z'W = X'W``, a step adds ``nu V X R Z'W`` to B_m, hence ``nu (Z'WVX) R`` to
-U_m, and ``nu tr(R Z'WVX)`` to the trace.
+"""When to stop, by the degrees of freedom of a boosted model.
 
 References
 ----------
@@ -20,20 +9,30 @@ Fitting", Statistical Science 22 (2007).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.threads import Work, workers
-from .rows import Rows
+from .._device.arrays import namespace, on_host
+from .._device.kernels import current
+from ._model import AdditiveModel
+from .batch import Settings, Training, make_ready
+from .boosting import Path
+from .cv import training_of
+from .families import Binomial, Family
+from .hat_matrix import degrees_of_freedom, models
+from .rows import Part, Rows
 
 Floats = NDArray[np.float64]
-Run = Callable[[Work], None]
+
+CRITERIA = {
+    "gaussian": ("aicc", "gmdl"),
+    "binomial": ("aic",),
+    "poisson": ("aic",),
+}
+"""The criteria by family; the first one is the default."""
 
 SPARSE_COST = 16
 """Cost of a stored value in a product of sparse matrices, in values of a dense one."""
@@ -55,114 +54,150 @@ class Criterion:
     values: Floats
 
     @property
-    def best(self) -> int:
-        """The number of steps that minimises the criterion, at least 1.
+    def best_iteration(self) -> int:
+        """The first number of steps with the least criterion, at least 1.
 
         Examples
         --------
-        >>> Criterion(np.array([0.5, 0.9, 1.2]), np.array([4.0, 3.0, 3.5])).best
-        2
+        >>> Criterion(df=np.array([0.5, 0.9]), values=np.array([4.0, 3.0]))
+        Criterion(2 iterations: best after 2, with 3 and 0.9 degrees of freedom)
         """
         return int(self.values.argmin()) + 1
+
+    def __repr__(self) -> str:
+        best = self.best_iteration
+        return (
+            f"Criterion({len(self.df)} iterations: best after {best}, with "
+            f"{self.values[best - 1]:.6g} and {self.df[best - 1]:.3g} degrees of "
+            "freedom)"
+        )
+
+
+def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
+    """Compute an information criterion of a fitted model after every iteration.
+
+    It needs no further fit, but regards the selected learners as given. It therefore
+    tends to stop later than `cv_stop`. This is mboost's ``AIC``.
+
+    Parameters
+    ----------
+    model : BoostedGAM or BoostedGAMClassifier
+        Fitted to all rows, by linear learners; it refers to its training data, but not
+        after it was pickled.
+    criterion : {"aicc", "gmdl", "aic"}, optional
+        The corrected AIC, the default, or the minimum description length, for the
+        Gaussian family; the AIC for the binomial and Poisson families.
+
+    Returns
+    -------
+    Criterion
+
+    Raises
+    ------
+    ValueError
+        If the family has no such criterion, or the model no training data, no
+        iteration, several responses, early stopping or a selected learner with a
+        constraint.
+
+    Examples
+    --------
+    >>> from gpusolve.gam import BoostedGAM, aic_stop
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.random((200, 3))
+    >>> y = np.sin(6 * X[:, 0]) + 0.3 * rng.standard_normal(200)
+    >>> found = aic_stop(BoostedGAM(max_iter=300).fit(X, y))
+    >>> 20 < found.best_iteration < 200
+    True
+    >>> bool(4 < found.df[found.best_iteration - 1] < 20)
+    True
+    """
+    data, settings = training_of(model)
+    family = settings.family
+    criterion = checked_criterion(criterion, family.name)
+    check_linear(model, data)
+    path = model.paths_[0]
+    with current(data.device):
+        df = df_of_path(settings, data, path)
+        if criterion == "aic":
+            return classical_aic(df, path.risk[1:])
+        y = data.y
+        weights = namespace(y).ones(len(y)) if data.weights is None else data.weights
+        total = float(weights.sum())
+        if criterion == "aicc":
+            return corrected_aic(df, path.risk[1:], total)
+        squares = float((weights * y**2).sum())
+        return minimum_description_length(df, path.risk[1:], total, squares)
+
+
+def checked_criterion(criterion: str | None, family: str) -> str:
+    """The criterion, by default that of the family; ValueError if it has no such."""
+    if family not in CRITERIA:
+        raise ValueError(
+            f"the family must be one of {tuple(CRITERIA)} for a criterion, got "
+            f"{family!r}: use cv_stop"
+        )
+    possible = CRITERIA[family]
+    if criterion is not None and criterion not in possible:
+        raise ValueError(
+            f"criterion must be one of {possible} for the {family} family, got "
+            f"{criterion!r}"
+        )
+    return criterion or possible[0]
+
+
+def check_linear(model: AdditiveModel, data: Training) -> None:
+    """ValueError unless the fit is a product of linear steps on all rows."""
+    if data.y.ndim > 1:
+        raise ValueError(
+            "the model must have one response, or two classes, got "
+            f"{len(data.y)} classes"
+        )
+    if model.early_stopping:
+        raise ValueError("early_stopping must be False for a criterion of all rows")
+    if model.n_iter_ == 0:
+        raise ValueError("the model must have at least one iteration, got 0")
+    for learner in np.unique(model.paths_[0].selected).tolist():
+        if model.terms_[learner].constraint() is not None:
+            raise ValueError(
+                "selected learners must have no constraint for a criterion, got "
+                f"{model.names_[learner]}: use cv_stop"
+            )
 
 
 # ---- degrees of freedom --------------------------------------------------------------
 
 
-class Designs:
-    """The designs of the selected learners side by side: Z, with D functions."""
-
-    def __init__(
-        self,
-        rows: Sequence[Rows],
-        selected: NDArray[Any],
-        weights: Floats | None,
-        run: Run,
-    ) -> None:
-        used = np.unique(selected).tolist()
-        self.of = {j: rows[j].csr for j in used}
-        ends = np.cumsum([0, *(rows[j].functions for j in used)]).tolist()
-        self.functions = ends[-1]
-        self.blocks = [slice(*pair) for pair in pairwise(ends)]
-        self.block = dict(zip(used, self.blocks, strict=True))
-        self.weighted = [scaled(X, weights).T for X in self.of.values()]
-        self.run = run
-
-    def products(self, learner: int, curvature: Floats | None) -> Floats:
-        """``Z'WVX`` of a learner, (D, k)."""
-        X = scaled(self.of[learner], curvature)
-        products = np.empty((self.functions, X.shape[1]))
-        is_dense = math.prod(X.shape) <= SPARSE_COST * X.nnz
-        if is_dense:
-            X = X.toarray()
-
-        def write(some: slice) -> None:
-            for block, other in zip(
-                self.blocks[some], self.weighted[some], strict=True
-            ):
-                product = other @ X
-                products[block] = product if is_dense else product.toarray()
-
-        self.run(write)
-        return products
+def df_of_path(settings: Settings, data: Training, path: Path) -> Floats:
+    """The degrees of freedom after each step of a path."""
+    used, selected = np.unique(path.selected, return_inverse=True)
+    terms = tuple(settings.terms[j] for j in used.tolist())
+    ready = make_ready(replace(settings, terms=terms), data, data.weights)
+    rows = [rows_on_host(design) for design in ready.problem.rows]
+    curvature = curvature_of(settings.family)
+    start = np.broadcast_to(on_host(ready.start)[0], data.rows)
+    f = models(rows, selected, path.updates, start)
+    return degrees_of_freedom(
+        rows,
+        [on_host(inverse[0]) for inverse in ready.problem.inverse],
+        None if data.weights is None else on_host(data.weights),
+        selected,
+        settings.learning_rate,
+        None if curvature is None else map(curvature, f),
+    )
 
 
-def scaled(X: Any, factor: Floats | None) -> Any:
-    """A sparse matrix with each row multiplied by a factor."""
-    return X if factor is None else X.multiply(factor[:, None]).tocsr()
+def rows_on_host(design: Rows) -> Rows:
+    """The design in arrays on the host."""
+    parts = (Part(on_host(p.first), p.offsets, on_host(p.values)) for p in design.parts)
+    return Rows(design.functions, tuple(parts))
 
 
-def degrees_of_freedom(
-    rows: Sequence[Rows],
-    inverse: Sequence[Floats],
-    weights: Floats | None,
-    selected: NDArray[Any],
-    learning_rate: float,
-    curvatures: Iterator[Floats] | None = None,
-) -> Floats:
-    """The degrees of freedom after each step, (steps,), on the host.
-
-    Parameters
-    ----------
-    rows : sequence of K Rows
-    inverse : sequence of K arrays, (k, k)
-        The coefficients of a fit to u are ``inverse X'Wu``.
-    weights : (n,) array or None
-    selected : (steps,) integer array
-    learning_rate : float
-    curvatures : iterator of (n,) arrays, optional
-        The diagonal of V at the model after each step; the identity by default.
-
-    Notes
-    -----
-    With D functions of the selected learners, the memory is D x D numbers and Z; a step
-    takes 2 D^2 k operations and, unless V is the identity, one pass over Z.
-    """
-    with workers(len(np.unique(selected)), len(rows[0])) as run:
-        designs = Designs(rows, selected, weights, run)
-        constant = cache(lambda j: designs.products(j, None))
-        U = np.zeros((designs.functions, designs.functions))
-        increments = []
-        for j in selected.tolist():
-            if curvatures is None:
-                products = constant(j)
-            else:
-                products = designs.products(j, next(curvatures))
-            R = -inverse[j] @ U[designs.block[j]]
-            R[:, designs.block[j]] += inverse[j]
-            U += learning_rate * products @ R
-            increments.append(learning_rate * float((R * products.T).sum()))
-    return np.cumsum(increments)
-
-
-def models(
-    rows: Sequence[Rows], selected: NDArray[Any], updates: Floats, start: Floats
-) -> Iterator[Floats]:
-    """The model after each step of a path, (n,), from `start` before the first one."""
-    f = np.array(start)
-    for j, update in zip(selected.tolist(), updates, strict=True):
-        f += rows[j].multiply(update[: rows[j].functions])
-        yield f
+def curvature_of(family: Family) -> Callable[[Floats], Floats] | None:
+    """The second derivative of the loss at a model; None if it is constant."""
+    if isinstance(family, Binomial):
+        slope = 2.0 if family.link == "half_logit" else 1.0
+        return lambda f: bernoulli_curvature(f, slope)
+    return np.exp if family.name == "poisson" else None
 
 
 # ---- criteria ------------------------------------------------------------------------

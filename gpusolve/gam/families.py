@@ -386,7 +386,8 @@ class Gamma(Family):
 
     The loss leaves out ``log y``, as mboost does. An adaptive shape is that of maximum
     likelihood at the present f, with the weights, within 1e-8 and 1e8. mboost searches
-    between 0 and 100, up to 1e-4, and uses the shape of the step before in the risk.
+    between 0 and 100, up to 1e-4, and uses the shape of the step before in the risk, 1
+    in the first.
     The offset is the log of the weighted mean, whatever the shape is; mboost searches
     for it between 0 and the square of the largest y, so that it is about 0 if the mean
     is below 1.
@@ -477,9 +478,7 @@ def family_of(family: str | Family) -> Family:
         return family
     if not isinstance(family, str):
         raise TypeError(f"family must be a name or a Family, got {family!r}")
-    if family not in FAMILIES:
-        raise ValueError(f"family must be one of {list(FAMILIES)}, got {family!r}")
-    return FAMILIES[family]()
+    return _class_of(family)()
 
 
 def from_plain(plain: Mapping[str, Any]) -> Family:
@@ -491,7 +490,13 @@ def from_plain(plain: Mapping[str, Any]) -> Family:
     Quantile(tau=0.9)
     """
     values = dict(plain)
-    return FAMILIES[values.pop("name")](**values)
+    return _class_of(values.pop("name"))(**values)
+
+
+def _class_of(name: str) -> type[Family]:
+    if name not in FAMILIES:
+        raise ValueError(f"family must be one of {list(FAMILIES)}, got {name!r}")
+    return FAMILIES[name]
 
 
 # ---- parts ---------------------------------------------------------------------------
