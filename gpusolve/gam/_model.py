@@ -13,7 +13,7 @@ from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current, current_device, device_of
 from . import _inputs
 from ._insight import Insight
-from ._sklearn import Estimator, TakesWeights, check_integer, check_number
+from ._sklearn import TakesWeights, check_integer, check_number
 from ._term import MISSING_VALUES, UNKNOWN_LEVELS, Term
 from ._uniform import uniform_learners
 from .basis import OUTSIDE
@@ -59,7 +59,7 @@ ALLOWED = {
 Self = TypeVar("Self", bound="AdditiveModel")
 
 
-class AdditiveModel(Insight, TakesWeights, Estimator):
+class AdditiveModel(TakesWeights, Insight):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
     feature_names_in_: NDArray[Any]

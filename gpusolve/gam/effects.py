@@ -71,26 +71,24 @@ class Effect:
         The learner.
     axes : tuple of Axis
         One or two; numeric ones come first.
+    multipliers : tuple of str or int
+        The numeric features that only multiply the effect. They are 1 here.
     fixed : dict
-        The values of the other features.
+        The values of the other features that do not vary.
     values : (p,) or (p, q) array
-        The effect, centred over the rug; but not if a factor of the effect is fixed at
-        1, as in a varying coefficient.
+        The effect, centred over the rug; with multipliers it is their coefficient, and
+        not centred.
     lower, upper : array or None
         Bounds of the effect.
     """
 
     label: str
     axes: tuple[Axis, ...]
+    multipliers: tuple[Name, ...]
     fixed: dict[Name, Any]
     values: Floats
     lower: Floats | None = None
     upper: Floats | None = None
-
-    @property
-    def extent(self) -> tuple[float, float]:
-        """The least and the largest value."""
-        return float(self.values.min()), float(self.values.max())
 
 
 def effect_of(
@@ -103,8 +101,8 @@ def effect_of(
     """The effect of a learner over the ranges of its features.
 
     Two features vary at most, numeric ones first; others are fixed at their median, or
-    at their most frequent level. A numeric feature that multiplies the effect (``by=``)
-    is fixed at 1: the effect is its coefficient.
+    at their most frequent level that has an effect. A numeric feature that multiplies
+    the effect (``by=``) is fixed at 1: the effect is its coefficient.
 
     Parameters
     ----------
@@ -123,17 +121,15 @@ def effect_of(
     """
     term = model.terms_[learner]
     rug = model._rug_of(learner)
+    known = complete(rug)
     levels, multipliers = levels_of(term), multipliers_of(term)
     others = [name for name in term.columns if name not in multipliers]
     shown = sorted(others, key=lambda name: name in levels)[:2]
     count = MAP_POINTS if len(shown) == 2 else POINTS
-    axes = tuple(axis_of(term, name, rug[name], count) for name in shown)
-    fixed = {
-        name: 1.0 if name in multipliers else typical(rug[name])
-        for name in term.columns
-        if name not in shown
-    }
-    at = grid(axes, fixed)
+    axes = tuple(axis_of(term, name, known[name], count) for name in shown)
+    rest = [name for name in others if name not in shown]
+    fixed = {name: typical(term, name, known[name]) for name in rest}
+    at = grid(axes, fixed | dict.fromkeys(multipliers, 1.0))
     values = on_host(model.partial_effect(learner, at, fit=fit))
     if not multipliers:
         values = values - on_host(model.partial_effect(learner, rug, fit=fit)).mean()
@@ -141,9 +137,8 @@ def effect_of(
     if samples is not None:
         bounds = samples.interval(learner, at, level, fit=fit, center=not multipliers)
     shape = tuple(len(axis.points) for axis in axes)
-    return Effect(
-        term.label, axes, fixed, *(one.reshape(shape) for one in (values, *bounds))
-    )
+    drawn = [one.reshape(shape) for one in (values, *bounds)]
+    return Effect(term.label, axes, multipliers, fixed, *drawn)
 
 
 def axis_of(term: Term, name: Name, rug: NDArray[Any], count: int) -> Axis:
@@ -153,9 +148,18 @@ def axis_of(term: Term, name: Name, rug: NDArray[Any], count: int) -> Axis:
         points = np.empty(len(levels), object)
         points[:] = levels
         return Axis(name, points, rug, True)
-    inside = rug[np.isfinite(rug)]
-    lower, upper = ranges_of(term).get(name, (inside.min(), inside.max()))
-    return Axis(name, np.linspace(lower, upper, count), inside, False)
+    lower, upper = ranges_of(term).get(name, (rug.min(), rug.max()))
+    return Axis(name, np.linspace(lower, upper, count), rug, False)
+
+
+def complete(rug: Columns) -> Columns:
+    """The rows without missing values, which are None or NaN."""
+    known = [
+        np.array([value is not None and value == value for value in column.tolist()])
+        for column in rug.values()
+    ]
+    kept = np.logical_and.reduce(known)
+    return {name: column[kept] for name, column in rug.items()}
 
 
 def grid(axes: tuple[Axis, ...], fixed: dict[Name, Any]) -> Columns:
@@ -165,12 +169,13 @@ def grid(axes: tuple[Axis, ...], fixed: dict[Name, Any]) -> Columns:
     return at | {name: np.full(mesh[0].size, value) for name, value in fixed.items()}
 
 
-def typical(values: NDArray[Any]) -> Any:
-    """The median of numbers, the most frequent one of levels."""
-    if values.dtype.kind != "O":
-        return np.nanmedian(values)
-    found = [one for one in values.tolist() if one is not None]
-    return max(found, key=found.count)
+def typical(term: Term, name: Name, values: NDArray[Any]) -> Any:
+    """The median of numbers, or the most frequent level that has an effect."""
+    levels = levels_of(term).get(name)
+    if levels is None:
+        return float(np.median(values))
+    first = 1 if name in references_of(term) else 0
+    return max(levels[first:], key=values.tolist().count)
 
 
 # ---- what terms read -----------------------------------------------------------------
@@ -188,6 +193,13 @@ def levels_of(term: Term) -> dict[Name, tuple[Level, ...]]:
     return found
 
 
+def references_of(term: Term) -> set[Name]:
+    """The factors whose first level has no effect: those of ``by=``."""
+    if isinstance(term, Pair):
+        return references_of(term.left) | references_of(term.right)
+    return {term.by} if isinstance(term, Single) and term.by is not None else set()
+
+
 def ranges_of(term: Term) -> dict[Name, tuple[float, float]]:
     """The ranges of the numeric features of splines in a learned term."""
     if isinstance(term, Pair):
@@ -197,11 +209,11 @@ def ranges_of(term: Term) -> dict[Name, tuple[float, float]]:
     return {}
 
 
-def multipliers_of(term: Term) -> set[Name]:
+def multipliers_of(term: Term) -> tuple[Name, ...]:
     """The numeric features that only multiply the effect of others."""
+    found: tuple[Name, ...] = ()
     if isinstance(term, Pair):
-        both = multipliers_of(term.left) | multipliers_of(term.right)
-        return both - set(term.covariates)
-    if isinstance(term, Single) and term.by is not None and term.by_levels is None:
-        return {term.by} - set(term.covariates)
-    return set()
+        found = multipliers_of(term.left) + multipliers_of(term.right)
+    elif isinstance(term, Single) and term.by is not None and term.by_levels is None:
+        found = (term.by,)
+    return tuple(name for name in dict.fromkeys(found) if name not in term.covariates)

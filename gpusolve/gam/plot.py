@@ -105,7 +105,7 @@ def draw_bars(axis: Any, effect: Effect) -> None:
     positions = np.arange(len(levels.points))
     axis.bar(positions, effect.values, width=0.7, color="C0")
     if effect.lower is not None:
-        axis.vlines(positions, effect.lower, effect.upper, color="0.25", lw=1)
+        axis.vlines(positions, effect.lower, effect.upper, color="0.25", lw=0.8)
     name_levels(axis.xaxis, levels)
 
 
@@ -126,7 +126,7 @@ def draw_surface(axis: Any, effect: Effect, largest: float) -> None:
             x.points, y.points, effect.values.T, steps, cmap=DIVERGING
         )
         axis.plot(x.rug, y.rug, ".", color="0.2", ms=1.5, alpha=0.6)
-    bar = axis.figure.colorbar(filled, ax=axis)
+    bar = axis.figure.colorbar(filled, ax=axis, ticks=pyplot().MaxNLocator(5))
     bar.ax.tick_params(labelsize=7)
 
 
@@ -156,16 +156,16 @@ def titles_of(effects: Sequence[Effect]) -> list[str]:
 
 
 def title_of(effect: Effect) -> str:
-    """The features of an effect, as in ``lon, lat`` or ``age by sex``."""
-    joint = ", " if is_surface(effect) else " by "
-    shown = joint.join(name_of(one.name) for one in effect.axes)
-    held = [
-        f"{name_of(name)} = {value:.3g}"
-        if isinstance(value, float)
-        else f"{name_of(name)} = {value}"
+    """The features of an effect, as in ``lon, lat`` or ``age by sex (day = 3)``."""
+    shown = [name_of(one.name) for one in effect.axes]
+    first = ", ".join(shown) if is_surface(effect) else " by ".join(shown)
+    title = " by ".join([first, *map(name_of, effect.multipliers)])
+    values = {
+        name_of(name): f"{value:.3g}" if isinstance(value, float) else str(value)
         for name, value in effect.fixed.items()
-    ]
-    return shown + (f" ({', '.join(held)})" if held else "")
+    }
+    held = ", ".join(f"{name} = {value}" for name, value in values.items())
+    return f"{title} ({held})" if held else title
 
 
 def name_of(name: str | int) -> str:
@@ -262,8 +262,10 @@ def plot(
         chosen = [model._index_of(one) for one in learners]
     effects = [effect_of(model, j, samples, level, fit) for j in chosen]
     titles = titles_of(effects)
-    figure, cells, below = new_figure(len(effects), 2 if cv is None else 3)
+    figure, cells, bottom = new_figure(len(effects))
     draw_effects(figure, cells, effects, titles)
+    others = bottom.subgridspec(1, 2 if cv is None else 3)
+    below = [figure.add_subplot(cell) for cell in others]
     draw_risk(below[0], path.risk)
     if cv is not None:
         draw_folds(below[1], cv)
@@ -283,17 +285,16 @@ def plot_cross_validation(risks: Risks) -> Any:
     return figure
 
 
-def new_figure(effects: int, others: int) -> tuple[Any, list[Any], list[Any]]:
-    """A figure, the cells of its effects, and the plots below them."""
+def new_figure(effects: int) -> tuple[Any, list[Any], Any]:
+    """A figure, the cells of its effects, and the cell below them."""
     rows = math.ceil(effects / COLUMNS)
     figure = pyplot().figure(
         figsize=(2.4 * COLUMNS, 2.6 + 1.9 * rows), layout="constrained"
     )
     heights = [1.9 * rows, 2.6] if rows else [2.6]
     *top, bottom = figure.add_gridspec(len(heights), 1, height_ratios=heights)
-    below = [figure.add_subplot(cell) for cell in bottom.subgridspec(1, others)]
-    cells = list(top[0].subgridspec(rows, COLUMNS)) if rows else []
-    return figure, cells, below
+    cells = [cell for one in top for cell in one.subgridspec(rows, COLUMNS)]
+    return figure, cells, bottom
 
 
 def draw_effects(
