@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._sklearn import Estimator
 from .boosting import Path
 from .families import Family
 from .importance import risk_reductions, selection_frequencies
@@ -16,7 +17,7 @@ from .terms import Term
 Floats = NDArray[np.float64]
 
 
-class Insight:
+class Insight(Estimator):
     """The methods of a fitted model that explain it."""
 
     terms_: list[Term]
@@ -27,8 +28,6 @@ class Insight:
     n_rows_: int
     n_iter_: int
     n_features_in_: int
-
-    def _check_is_fitted(self) -> None: ...
 
     @property
     def names_(self) -> list[str]:

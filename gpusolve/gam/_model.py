@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current, current_device, device_of
 from . import _inputs
 from ._insight import Insight
-from ._sklearn import Estimator, TakesWeights, check_integer, check_number
+from ._sklearn import TakesWeights, check_integer, check_number
 from ._term import MISSING_VALUES, UNKNOWN_LEVELS, Term
 from ._uniform import uniform_learners
 from .basis import OUTSIDE
@@ -27,16 +28,19 @@ from .batch import (
     starts,
 )
 from .boosting import METHODS, RISK_TOLERANCE, Path, _boost
+from .effects import Samples
 from .families import Family
 from .formula import Formula
 from .frame import Factor, Frame, Name
 from .learners import Learners
 from .patience import fit_patiently
 from .penalty import PENALTIES
+from .plot import Risks, plot
 from .problem import columns_of
 from .rows import Rows
 from .smoothing import check_df
 from .stacked import Paths, advanced, boost_family
+from .store import save
 from .terms import bbs, bols
 
 RUG = 200
@@ -55,7 +59,7 @@ ALLOWED = {
 Self = TypeVar("Self", bound="AdditiveModel")
 
 
-class AdditiveModel(Insight, TakesWeights, Estimator):
+class AdditiveModel(TakesWeights, Insight):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
     feature_names_in_: NDArray[Any]
@@ -423,6 +427,53 @@ class AdditiveModel(Insight, TakesWeights, Estimator):
         with current_device(values):
             row = coef[index, : design.functions]
             return design.multiply(namespace(values).asarray(row))
+
+    def plot(
+        self,
+        learners: Sequence[int | str] | None = None,
+        *,
+        cv: Risks | None = None,
+        samples: Samples | None = None,
+        level: float = 0.95,
+        fit: int = 0,
+    ) -> Any:
+        """Draw the effects, the risk, and how much each learner reduced it.
+
+        Parameters
+        ----------
+        learners : sequence of int or str, optional
+            The learners to draw, in this order; by default at most 24 of those that
+            were selected, the ones first that reduced the risk most.
+        cv : CrossValidation, optional
+            The result of `cv_stop`; the risk of its folds is drawn, too.
+        samples : EffectBootstrap, optional
+            The result of `bootstrap_effects`; bounds of the effects are drawn.
+        level : float, optional
+            The share of the samples between the bounds.
+        fit : int, optional
+            The index of the class, for a classifier of several classes.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            A curve for a numeric feature, bars for a factor, a curve for each level of
+            a factor, and a map for two numeric features, with the positions of some
+            training data. Each effect is centred over these; but the effect of a
+            feature that multiplies others (``by=``) is its coefficient. Effects share a
+            scale, unless one would be more than five times as high as another. So do
+            maps.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        self._check_is_fitted()
+        return plot(self, learners, cv=cv, samples=samples, level=level, fit=fit)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a JSON file; see `gpusolve.gam.save`."""
+        save(self, path)
 
     def _design_at(self, index: int, x: Any) -> Rows:
         """The design of a learner at values of its features, see `partial_effect`."""

@@ -34,9 +34,15 @@ class EffectBootstrap:
     coef: Floats
 
     def interval(
-        self, learner: int | str, x: Any, level: float = 0.95, *, fit: int = 0
+        self,
+        learner: int | str,
+        x: Any,
+        level: float = 0.95,
+        *,
+        fit: int = 0,
+        center: bool = True,
     ) -> tuple[Floats, Floats]:
-        """Bounds of a centred effect: quantiles of the samples at each point.
+        """Bounds of an effect: quantiles of the samples at each point.
 
         Parameters
         ----------
@@ -44,12 +50,14 @@ class EffectBootstrap:
             As for `BoostedGAM.partial_effect`.
         level : float, optional
             The share of the samples between the bounds, at each point by itself.
+        center : bool, optional
+            Whether the mean of each effect over the rows of the training data that the
+            model keeps is subtracted.
 
         Returns
         -------
         lower, upper : (n,) array
-            On the host. Each effect is centred: its mean over the rows of the training
-            data that the model keeps is 0.
+            On the host.
 
         Raises
         ------
@@ -62,12 +70,11 @@ class EffectBootstrap:
         coef = self.coef if self.coef.ndim == 3 else self.coef[:, fit]
         at = self.model._design_at(index, x)
         rug = self.model._design_at(index, self.model._rug_of(index))
-        effects = np.stack(
-            [
-                on_host(at.multiply(one)) - on_host(rug.multiply(one)).mean()
-                for one in coef[:, index, : at.functions]
-            ]
-        )
+        coef = coef[:, index, : at.functions]
+        effects = np.stack([on_host(at.multiply(one)) for one in coef])
+        if center:
+            means = [on_host(rug.multiply(one)).mean() for one in coef]
+            effects -= np.array(means)[:, None]
         tail = (1 - level) / 2
         lower, upper = np.quantile(effects, [tail, 1 - tail], axis=0)
         return lower, upper
