@@ -314,6 +314,11 @@ def buser(
     )
 
 
+# Stored models and pickles name the public module, also after a class has moved.
+for _public in (Linear, Product, Spline, Sum, Term, User):
+    _public.__module__ = __name__
+
+
 # ---- validation ----------------------------------------------------------------------
 
 
