@@ -106,10 +106,12 @@ class AdditiveModel(TakesWeights, FittedModel):
             learners = None
             if data.y.ndim == 1 and not self.early_stopping:
                 learners = uniform_learners(settings, data, self.method)
-            if learners is not None:
-                paths, lambda_ = self._fit_uniform(learners, settings, data)
-            else:
-                paths, lambda_ = self._fit_stacked(settings, data)
+            with np.errstate(over="ignore", invalid="ignore"):
+                if learners is not None:
+                    paths, lambda_ = self._fit_uniform(learners, settings, data)
+                else:
+                    paths, lambda_ = self._fit_stacked(settings, data)
+            check_risk(paths)
             self._keep(settings, data, paths, lambda_)
         self._set_names(X)
 
@@ -230,6 +232,17 @@ class AdditiveModel(TakesWeights, FittedModel):
             self.feature_names_in_ = names
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+
+
+def check_risk(paths: list[Path]) -> None:
+    """ValueError if the steps were so large that the risk became infinite."""
+    for path in paths:
+        if not np.isfinite(path.risk).all():
+            step = int((~np.isfinite(path.risk)).argmax())
+            raise ValueError(
+                "learning_rate must be smaller for this family and response: the risk "
+                f"is {path.risk[step]} after iteration {step}"
+            )
 
 
 def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:

@@ -102,7 +102,7 @@ def bound(learners: Any) -> list[Term]:
     TypeError
         If they are no terms.
     ValueError
-        If there are none, or the key of one differs from its covariates.
+        If there are none, one has no covariates, or others than its key.
     """
     if isinstance(learners, Term):
         return [learners]
@@ -120,6 +120,9 @@ def bound(learners: Any) -> list[Term]:
         terms = [checked(term, j) for j, term in enumerate(learners)]
     if not terms:
         raise ValueError("learners must have at least one learner, got none")
+    for term in terms:
+        if not term.covariates:
+            raise ValueError(f"{term.label} must be given a column")
     return terms
 
 
