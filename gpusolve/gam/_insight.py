@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._sklearn import Estimator
-from .boosting import Path
-from .families import Family
+from ._fitted import FittedModel
+from .effects import Samples
 from .importance import risk_reductions, selection_frequencies
+from .plot import Risks, plot
+from .store import save
 from .summary import Line, Summary
-from .terms import Term
 
 Floats = NDArray[np.float64]
 
 
-class Insight(Estimator):
+class Insight(FittedModel):
     """The methods of a fitted model that explain it."""
 
-    terms_: list[Term]
-    paths_: list[Path]
-    family_: Family
     lambda_: Floats
     learning_rate: float
     n_rows_: int
-    n_iter_: int
-    n_features_in_: int
-
-    @property
-    def names_(self) -> list[str]:
-        """The names of the learners, as in a formula."""
-        self._check_is_fitted()
-        return [term.label for term in self.terms_]
 
     def _reductions(self) -> Floats:
         """The reduction of the risk by each learner, of all classes together."""
@@ -128,6 +119,53 @@ class Insight(Estimator):
         ]
         lines.sort(key=lambda line: -line.reduction)
         return Summary(facts, tuple(lines))
+
+    def plot(
+        self,
+        learners: Sequence[int | str] | None = None,
+        *,
+        cv: Risks | None = None,
+        samples: Samples | None = None,
+        level: float = 0.95,
+        fit: int = 0,
+    ) -> Any:
+        """Draw the effects, the risk, and how much each learner reduced it.
+
+        Parameters
+        ----------
+        learners : sequence of int or str, optional
+            The learners to draw, in this order; by default at most 24 of those that
+            were selected, the ones first that reduced the risk most.
+        cv : CrossValidation, optional
+            The result of `cv_stop`; the risk of its folds is drawn, too.
+        samples : EffectBootstrap, optional
+            The result of `bootstrap_effects`; bounds of the effects are drawn.
+        level : float, optional
+            The share of the samples between the bounds.
+        fit : int, optional
+            The index of the class, for a classifier of several classes.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            A curve for a numeric feature, bars for a factor, a curve for each level of
+            a factor, and a map for two numeric features, with the positions of some
+            training data. Each effect is centred over these; but the effect of a
+            feature that multiplies others (``by=``) is its coefficient. Effects share a
+            scale, unless one would be more than five times as high as another. So do
+            maps.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        self._check_is_fitted()
+        return plot(self, learners, cv=cv, samples=samples, level=level, fit=fit)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a JSON file; see `gpusolve.gam.save`."""
+        save(self, path)
 
 
 def position_of(name: Any, names: list[Any]) -> int:

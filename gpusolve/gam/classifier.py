@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import Array, as_array, namespace, on_host
+from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
 from ._model import AdditiveModel
+from ._specification import check_parameters
 from .families import family_of
 
 
@@ -84,7 +85,7 @@ class BoostedGAMClassifier(AdditiveModel):
         TypeError, ValueError
             As `BoostedGAM.fit` does; and if y has fewer than two classes.
         """
-        self._check_parameters()
+        check_parameters(self)
         family = family_of(self.family or self.default_family)
         if family.name != "binomial":
             raise ValueError(f"family must be binomial, got {self.family!r}")
@@ -113,21 +114,22 @@ class BoostedGAMClassifier(AdditiveModel):
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> Array:
         """The additive predictors: (n,) for two classes, else (n, n_classes)."""
-        frame = self._covariates(X)
-        iteration = self._iteration(iteration)
-        offset = self._offset(X, offset)
-        with frame.current():
-            found = [
-                self._link(frame, iteration, offset, fit)
-                for fit in range(len(self.paths_))
-            ]
-            return found[0] if len(found) == 1 else namespace(found[0]).stack(found, 1)
+        return self._decision(self._links(X, iteration, offset))
+
+    def _decision(self, links: Array) -> Array:
+        """The predictors of all fits, (F, n), as `decision_function` returns them."""
+        return links[0] if len(links) == 1 else links.T
 
     def predict_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> Array:
         """The probabilities of the classes, (n, n_classes), on the device of `X`."""
-        f = self.decision_function(X, iteration=iteration, offset=offset)
+        return self._probabilities(
+            self.decision_function(X, iteration=iteration, offset=offset)
+        )
+
+    def _probabilities(self, f: Array) -> Array:
+        """The probabilities of the classes from `decision_function`."""
         xp = namespace(f)
         with current_device(f):
             p = self.family_.response(f)
@@ -151,20 +153,36 @@ class BoostedGAMClassifier(AdditiveModel):
 
         With two classes it is the second one where its log odds are positive.
         """
-        f = on_host(self.decision_function(X, iteration=iteration, offset=offset))
-        best = (f > 0).astype(np.intp) if f.ndim == 1 else f.argmax(axis=1)
+        return self._class_of(self._links(X, iteration, offset))
+
+    def _class_of(self, links: Array) -> NDArray[Any]:
+        """The most probable class of each row, (n,), from the predictors (F, n)."""
+        f = on_host(links)
+        best = (f[0] > 0).astype(np.intp) if len(f) == 1 else f.argmax(axis=0)
         found: NDArray[Any] = self.classes_[best]
         return found
 
-    def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
-        """The predictions after each iteration, from the first to the last."""
-        self._covariates(X)
-        return (self.predict(X, iteration=step) for step in range(1, self.n_iter_ + 1))
+    def staged_predict(self, X: Any, *, offset: Any = None) -> Iterator[NDArray[Any]]:
+        """Predict the class after each iteration, from the first to the last."""
+        return (self._class_of(links) for links in self._stages(X, offset))
+
+    def staged_predict_proba(self, X: Any, *, offset: Any = None) -> Iterator[Array]:
+        """The probabilities of the classes after each iteration."""
+        stages = self._stages(X, offset)
+        return (self._probabilities(self._decision(links)) for links in stages)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of rows whose class is predicted, weighted."""
-        right = self.predict(X) == _inputs.labels(y, None)
-        weights = (
-            None if sample_weight is None else on_host(as_array(sample_weight, ""))
-        )
+        """The share of rows whose class is predicted, weighted.
+
+        Parameters
+        ----------
+        X : (n, n_features) array_like, data frame or mapping
+        y : (n,) array_like
+            The classes.
+        sample_weight : (n,) array_like, optional
+            Not negative, and not all of it zero.
+        """
+        predicted = self.predict(X)
+        right = predicted == _inputs.labels(y, len(predicted))
+        weights = _inputs.observation_weights(sample_weight, right)
         return float(np.average(right, weights=weights))

@@ -76,8 +76,9 @@ def fit_patiently(
     -------
     Batch
         The steps up to the one of least risk.
-    (steps made + 1,) array
-        The mean loss of the rows that were held out.
+    array
+        The mean loss of the rows that were held out, before the first step and after
+        each; at most `patience` steps longer than the model.
     """
     xp = namespace(data.y)
     mask = xp.asarray(held_out(data.rows, fraction, random_state))
@@ -104,6 +105,8 @@ def fit_patiently(
         if steps == 0:
             break
     assert found is not None
-    best = int(risk.argmin()) if best is None else best
+    if best is None:
+        best = int(risk.argmin())
     lambda_ = on_host(ready.problem.lambda_)
-    return Batch(ready.intercepts, lambda_, found.until(best)), risk
+    kept = Batch(ready.intercepts, lambda_, found.until(best))
+    return kept, risk[: best + patience + 1]
