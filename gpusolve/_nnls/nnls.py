@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .places import solve_anywhere
 from .result import NNLSResult
-from .solve import NNLS_METHODS, least_squares
+from .solve import NNLS_METHODS
 
 
 def nnls(
@@ -20,6 +21,8 @@ def nnls(
     l2: Any = 0.0,
     tol: float | None = None,
     maxiter: int | None = None,
+    devices: Any = None,
+    out: dict[str, Any] | None = None,
 ) -> NNLSResult:
     r"""Solve non-negative least-squares problems, each with a certificate.
 
@@ -198,7 +201,7 @@ def nnls(
     >>> result.status
     array([0, 0, 0], dtype=int32)
     """
-    return least_squares(
+    return solve_anywhere(
         method,
         NNLS_METHODS,
         A=A,
@@ -210,4 +213,6 @@ def nnls(
         l2=l2,
         tol=tol,
         maxiter=maxiter,
+        devices=devices,
+        out=out,
     )
