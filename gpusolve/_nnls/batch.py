@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, as_array
+from .._device.arrays import Array, as_array, is_dask
 from .._device.launch import pieces
 from ..reference._nnls_qr import Solution
 from .inputs import Problem, batch_of, validate
@@ -29,11 +29,6 @@ CORE_AXES = {name: len(axes) for name, axes in CORE.items()}
 
 PLAIN = ("bounds", "tol", "maxiter")
 """Arguments that are no arrays."""
-
-
-def is_dask(value: object) -> bool:
-    """Whether a value is a dask array. This imports nothing."""
-    return hasattr(value, "__dask_graph__") and hasattr(value, "chunks")
 
 
 class Batch(NamedTuple):
@@ -67,6 +62,9 @@ class Batch(NamedTuple):
             for name, value in values.items()
             if not (name in PLAIN or value is None or is_number(value))
         }
+        for name, one in arrays.items():
+            if is_dask(one):
+                check_chunks(name, one)
         plain = {name: one for name, one in values.items() if name not in arrays}
         system = {name: of_one_system(name, one) for name, one in arrays.items()}
         problem = validate(**arguments({**plain, **system}))
@@ -103,6 +101,27 @@ class Batch(NamedTuple):
         ]
         results = [field[0] for field in self.blank]
         return sum(math.prod(one.shape) for one in (*own, *results))
+
+
+def check_chunks(name: str, array: Any) -> None:
+    """Raise ValueError unless each system is in one chunk.
+
+    The message has the call of ``rechunk`` that helps.
+    """
+    if any(math.isnan(length) for lengths in array.chunks for length in lengths):
+        raise ValueError(
+            f"{name} must have chunks of known sizes, got {array.chunks}: call "
+            f"{name}.compute_chunk_sizes() first"
+        )
+    core = min(CORE_AXES.get(name, 1), array.ndim)
+    last = range(array.ndim - core, array.ndim)
+    if any(array.numblocks[axis] > 1 for axis in last):
+        whole = ", ".join(f"{axis - array.ndim}: -1" for axis in last)
+        raise ValueError(
+            f"{name} must have one chunk along its last "
+            f"{'axis' if core == 1 else f'{core} axes'}, got chunks {array.chunks}: "
+            f"call {name}.rechunk({{{whole}}}) first"
+        )
 
 
 class Given(dict[str, Any]):

@@ -13,26 +13,22 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-from .._device.arrays import Array, is_cupy, namespace
+from .._device.arrays import Array, is_cupy, is_dask, namespace
 from .._device.kernels import current_device
 from .._device.threads import part_of_batch
 from ..reference._nnls_qr import Solution
-from .batch import CORE_AXES, Batch, arguments, is_dask
+from .batch import Batch, arguments
 from .solve import least_squares
 
 
 def solve_chunks(method: str, batch: Batch) -> dict[str, Any]:
     """The fields of the result, as dask arrays with the chunks of the batch."""
-    for name, array in batch.arrays.items():
-        if is_dask(array):
-            check_chunks(name, array)
     axes, others = tuple(range(len(batch.shape))), itertools.count(len(batch.shape))
     operands: list[Any] = []
     for name in batch.arrays:
         array, leading = as_dask(name, batch), len(batch.axes_of(name))
         core = tuple(itertools.islice(others, array.ndim - leading))
         operands += [array, (*axes[len(axes) - leading :], *core)]
-    meta = meta_of(batch)
     solved = da.blockwise(
         solve_chunk,
         axes,
@@ -56,30 +52,9 @@ def solve_chunks(method: str, batch: Batch) -> dict[str, Any]:
             None,
             new_axes=dict(zip(core, blank.shape[1:], strict=True)),
             dtype=blank.dtype,
-            meta=meta.astype(blank.dtype).reshape((0,) * (len(axes) + len(core))),
+            meta=meta_of(batch, len(axes) + len(core), blank.dtype),
         )
     return fields
-
-
-def check_chunks(name: str, array: Any) -> None:
-    """Raise ValueError unless each system is in one chunk.
-
-    The message has the call of ``rechunk`` that helps.
-    """
-    if any(np.isnan(length) for lengths in array.chunks for length in lengths):
-        raise ValueError(
-            f"{name} must have chunks of known sizes, got {array.chunks}: call "
-            f"{name}.compute_chunk_sizes() first"
-        )
-    core = min(CORE_AXES.get(name, 1), array.ndim)
-    last = range(array.ndim - core, array.ndim)
-    if any(array.numblocks[axis] > 1 for axis in last):
-        whole = ", ".join(f"{axis - array.ndim}: -1" for axis in last)
-        raise ValueError(
-            f"{name} must have one chunk along its last "
-            f"{'axis' if core == 1 else f'{core} axes'}, got chunks {array.chunks}: "
-            f"call {name}.rechunk({{{whole}}}) first"
-        )
 
 
 def as_dask(name: str, batch: Batch) -> Any:
@@ -103,12 +78,12 @@ def chunks_of_axis(batch: Batch, length: int, from_end: int) -> Any:
     return -1
 
 
-def meta_of(batch: Batch) -> Array:
+def meta_of(batch: Batch, axes: int, dtype: np.dtype[Any]) -> Array:
     """An array without elements, of the kind that the chunks of the results have."""
     metas = [one._meta for one in batch.arrays.values() if is_dask(one)]
     found = next(filter(is_cupy, metas), metas[0])
     with current_device(found):
-        return namespace(found).empty((0,))
+        return namespace(found).empty((0,) * axes, dtype)
 
 
 def solve_chunk(

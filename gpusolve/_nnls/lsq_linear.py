@@ -54,7 +54,7 @@ def lsq_linear(
     l1, l2 : float or (..., n) array_like
         Weights of the penalties, non-negative. The first one is that of x, not of
         ``|x|``; the two agree where the lower bound is not negative.
-    tol, maxiter
+    tol, maxiter, devices, out
         As for :func:`gpusolve.nnls`.
 
     Returns

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._device.arrays import Array
-from .batch import Batch, Given, is_dask
+from .._device.arrays import Array, is_dask
+from .batch import Batch, Given
 from .compared.methods import COMPARED
 from .labels import bounds_by_name, read
 from .result import NNLSResult
