@@ -46,8 +46,8 @@ GPU_RATE = 8e7
 the emulator (`report.predict("H200")`, 8192 systems with their own matrices). It is no
 measurement."""
 
-SCHEDULER_RATE = 2000.0
-"""Tasks per second of Dask's scheduler, from its documentation's 200 to 500 us each."""
+SCHEDULER_RATE = 1000.0
+"""Tasks per second of one scheduler: Dask's best practices say a millisecond each."""
 
 TASKS_PER_CHUNK = 3
 """Reading, solving and storing a chunk."""
