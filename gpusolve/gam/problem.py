@@ -176,9 +176,9 @@ def prepared(
                 if given is None
                 else xp.asarray(given[:, group])
             )
-            lambdas[:, group] = found
             H = own.inverses(found)
             for index, j in enumerate(group):
+                lambdas[:, j] = found[:, index]
                 inverse[j] = own.to_functions(H[:, index])
                 cones[j] = cone(term, own.transform, H[:, index])
     return Problem(
