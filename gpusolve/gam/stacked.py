@@ -95,6 +95,16 @@ def advanced(
     return f
 
 
+def check_fits(problem: Problem, device: Device) -> None:
+    """ValueError if a learner has too many functions for the device."""
+    found = _stacked_kernel.first_too_large(problem, device)
+    if found is not None:
+        raise ValueError(
+            f"{problem.terms[found].label} must have fewer functions or inequalities "
+            f"on this device, got {problem.rows[found].functions} functions"
+        )
+
+
 def boost_family(
     problem: Problem,
     family: Family,
@@ -128,6 +138,11 @@ def boost_family(
     -------
     Paths
 
+    Raises
+    ------
+    ValueError
+        If a learner has too many functions for the device.
+
     Notes
     -----
     With the nuisance parameter s of the family at the model f, a step fits all learners
@@ -139,6 +154,7 @@ def boost_family(
     if device is None:
         made = _stacked_cpu.boost(*given)
     else:
+        check_fits(problem, device)
         made = _stacked_kernel.boost(*given, device=device)
     selected, updates, risk, second, nuisance = made
     return Paths(
