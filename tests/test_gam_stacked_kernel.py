@@ -29,8 +29,11 @@ from gpusolve.gam.families import (
     Poisson,
     Quantile,
 )
-from gpusolve.gam.problem import Cone, Problem
+from gpusolve.gam.frame import Frame
+from gpusolve.gam.problem import Cone, Problem, prepare
 from gpusolve.gam.rows import Part, Rows, dense_rows, kronecker, side_by_side
+from gpusolve.gam.stacked import boost_family
+from gpusolve.gam.terms import bbs
 
 Floats = NDArray[np.float64]
 
@@ -352,13 +355,18 @@ def test_a_surface_of_576_functions(rng: np.random.Generator) -> None:
     assert_same(found, plain_loop(problem, Gaussian(), y, np.zeros((1, 1)), 3, None))
 
 
-def test_too_many_functions_are_refused(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(EmulatedDevice, "shared_memory_per_block", 6000)
-    problem, y, start, _ = three_fits(Gaussian(), rng, n=40)
-    with pytest.raises(ValueError, match="got 2016 for 84 functions with 0"):
-        on_device(problem, Gaussian(), y, start, 1)
+def test_too_many_functions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EmulatedDevice, "shared_memory_per_block", 5000)
+    frame = Frame.of({"a": np.linspace(0, 1, 50), "b": np.linspace(0, 1, 50) ** 2})
+    terms = [bbs("a", knots=9).learn(frame), bbs("b", knots=40).learn(frame)]
+    with pytest.raises(ValueError, match=r"bbs\(b, .*fewer.*got 44 functions"):
+        boost_family(
+            prepare(terms, frame),
+            Gaussian(),
+            np.zeros(50),
+            np.zeros((1, 1)),
+            device=EmulatedDevice(),
+        )
 
 
 # ---- launches, schedules, races ------------------------------------------------------

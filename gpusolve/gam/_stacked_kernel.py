@@ -118,7 +118,8 @@ class Designs:
 def designs_of(rows: Sequence[Rows]) -> Designs:
     """The arrays of design matrices in parts."""
     first, values = Pool(), Pool()
-    places, offsets, learners = [], [], []
+    places: list[tuple[int, int, int]] = []
+    offsets, learners = [], []
     dtype = np.result_type(*(p.values.dtype for one in rows for p in one.parts))
     for one in rows:
         begin = len(places)
@@ -197,6 +198,24 @@ def sums_of(functions: int, width: int, limit: int) -> Sums:
     window = min(functions, most)
     pitch = moment_pitch(window, lanes, limit)
     return Sums(shift, pitch, window, DOUBLE * moment_sums(window, lanes, pitch))
+
+
+def free_shared_memory(device: Device) -> int:
+    """The largest dynamic shared memory of a block, in bytes."""
+    return device.shared_memory_per_block - STATIC_SHARED_MEMORY
+
+
+def vector_bytes(functions: int, inequalities: int) -> int:
+    """Shared memory for the fit of a learner, in bytes: see ``cone.cuh``."""
+    return DOUBLE * (3 * functions + inequalities * (inequalities + 4))
+
+
+def first_too_large(problem: Problem, device: Device) -> int | None:
+    """The first learner whose vectors do not fit in shared memory, if there is one."""
+    sizes = zip(problem.rows, inequalities_of(problem).tolist(), strict=True)
+    needed = [vector_bytes(design.functions, m) for design, m in sizes]
+    free = free_shared_memory(device)
+    return next((j for j, one in enumerate(needed) if one > free), None)
 
 
 class Shape(NamedTuple):
@@ -323,18 +342,12 @@ def make_steps(
     device: Device,
 ) -> Steps:
     """Make the steps of all fits, in one launch unless there is a watchdog."""
-    free = device.shared_memory_per_block - STATIC_SHARED_MEMORY
+    free = free_shared_memory(device)
     sums = [sums_of(one.functions, one.width, free) for one in designs.learners]
     most = max(one.functions for one in designs.learners)
-    needed = max(one.bytes for one in sums)
-    for one, m in zip(designs.learners, fits.inequalities.tolist(), strict=True):
-        needed = max(needed, DOUBLE * (3 * one.functions + m * (m + 4)))
-        if needed > free:
-            raise ValueError(
-                f"learners must need at most {free} bytes of shared memory on this "
-                f"device, got {needed} for {one.functions} functions with {m} "
-                "inequalities"
-            )
+    sizes = zip(designs.learners, fits.inequalities.tolist(), strict=True)
+    vectors = max(vector_bytes(one.functions, m) for one, m in sizes)
+    needed = max(vectors, *(one.bytes for one in sums))
     (kernel,) = device.kernels(
         "stacked", (instance(designs.values.dtype, family.type),), family.definitions
     )

@@ -95,6 +95,16 @@ def advanced(
     return f
 
 
+def check_fits(problem: Problem, device: Device) -> None:
+    """ValueError if a learner has too many functions for the device."""
+    found = _stacked_kernel.first_too_large(problem, device)
+    if found is not None:
+        raise ValueError(
+            f"{problem.terms[found].label} must have fewer functions or inequalities "
+            f"on this device, got {problem.rows[found].functions} functions"
+        )
+
+
 def boost_family(
     problem: Problem,
     family: Family,
@@ -132,6 +142,8 @@ def boost_family(
     ------
     FloatingPointError
         If a risk is infinite or NaN, because an exponential overflows.
+    ValueError
+        If a learner has too many functions for the device.
 
     Notes
     -----
@@ -144,6 +156,7 @@ def boost_family(
     if device is None:
         made = _stacked_cpu.boost(*given)
     else:
+        check_fits(problem, device)
         made = _stacked_kernel.boost(*given, device=device)
     selected, updates, risk, second, nuisance = made
     family.check_risk(risk)
