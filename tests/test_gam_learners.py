@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg
 
+from gpusolve import gam
 from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
+from gpusolve.gam import products
 from gpusolve.gam.basis import BSplines, CompactBasis
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.learners import Learners, gram_by_cells, make_learners
@@ -67,16 +71,29 @@ def test_gram_and_inverse(
         np.testing.assert_allclose(c @ Q @ c, gained, rtol=1e-9)
 
 
+@pytest.fixture(params=[0, math.inf], ids=["compiled", "scipy"])
+def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sum products with each of the two functions."""
+    monkeypatch.setattr(products, "COMPILED_ROWS", request.param)
+
+
 @pytest.mark.parametrize("chunk_rows", [1, 10_000])
+@pytest.mark.parametrize(("degree", "dtype"), [(3, "float64"), (2, "float32")])
 def test_products_by_cell_equal_dense_products(
-    X: np.ndarray, weights: np.ndarray, chunk_rows: int, monkeypatch: Any
+    sums: None,
+    X: np.ndarray,
+    weights: np.ndarray,
+    chunk_rows: int,
+    degree: int,
+    dtype: str,
+    monkeypatch: Any,
 ) -> None:
     monkeypatch.setattr(threads, "CHUNK_ROWS", chunk_rows)
-    basis = basis_of(X, 11)
-    B = basis.dense(11)
-    products, blocks = np.full((5, 11), np.nan), np.full((5, 11, 11), np.nan)
-    transposed_product(basis, weights, 11, products)
-    np.testing.assert_allclose(products, np.einsum("knp,n->kp", B, weights))
+    basis = BSplines.spanning(X, 11, degree).evaluate(X, dtype=dtype)
+    B = basis.dense(11).astype(np.float64)
+    sums_of_rows, blocks = np.full((5, 11), np.nan), np.full((5, 11, 11), np.nan)
+    transposed_product(basis, weights, 11, sums_of_rows)
+    np.testing.assert_allclose(sums_of_rows, np.einsum("knp,n->kp", B, weights))
     one = CompactBasis(basis.first[2:3], basis.values[2:3])
     cross_products(basis, one, weights, 11, blocks)
     expected = np.einsum("knp,n,nq->kpq", B, weights, B[2])
@@ -86,6 +103,14 @@ def test_products_by_cell_equal_dense_products(
         gram_by_cells(basis, 11, weights),
         atol=1e-12,
     )
+
+
+def test_products_need_no_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    assert products.cross_sum(4) is not products.cross_sum_by_scipy
+    monkeypatch.setitem(sys.modules, "gpusolve.gam._products_numba", None)
+    monkeypatch.delattr(gam, "_products_numba", raising=False)
+    assert products.cross_sum(4) is products.cross_sum_by_scipy
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

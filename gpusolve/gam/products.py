@@ -7,6 +7,8 @@ functions of the basis.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,11 @@ from .._device.arrays import Array, namespace
 from .basis import CompactBasis
 
 Floats = NDArray[np.float64]
+
+CrossSum = Callable[[Array, Array, Array, Array, Array], None]
+
+COMPILED_ROWS = 20_000
+"""Rows from which compiled sums save more time than it takes to load the compiler."""
 
 DENSE_BYTES = 2**28
 """Memory for dense design matrices, in bytes; exceeded if one learner needs more."""
@@ -92,20 +99,48 @@ def cross_products(
     n_basis : int
     out : (m, n_basis, n_basis) array
     """
-    learners, _, width = basis.values.shape
-    cells = n_basis - width + 1
-    pairs = flat_cells(basis.first * np.int32(cells) + other.first, cells * cells)
-    values = np.broadcast_to(other.values, basis.values.shape).reshape(-1, width)
+    learners, rows, width = basis.values.shape
+    add = cross_sum(width) if rows >= COMPILED_ROWS else cross_sum_by_scipy
+    weighted = other.values.astype(np.float64, copy=False)
+    if weights is not None:
+        weighted = weighted * weights[:, None]
+    sums = np.zeros((learners, n_basis, n_basis - width + 1, width))
+    add(*basis, other.first, weighted, sums)
     out[...] = 0
+    for m in range(width):
+        out[..., m : m + sums.shape[2]] += sums[..., m]
+
+
+def cross_sum(width: int) -> CrossSum:
+    """The function that sums products by cell: compiled if Numba is installed."""
+    try:
+        from . import _products_numba
+    except ImportError:
+        return cross_sum_by_scipy
+    return _products_numba.cross_sum(width)
+
+
+def cross_sum_by_scipy(
+    first: Array, values: Array, other_first: Array, other: Array, sums: Array
+) -> None:
+    """Add the products of the rows of learners i and j to their sums.
+
+    Parameters
+    ----------
+    first : (m, n) int32 array
+    values : (m, n, width) array
+    other_first : (1 or m, n) int32 array
+    other : (1 or m, n, width) float64 array
+    sums : (m, functions, cells, width) float64 array
+        By the function of i, the cell of j, and the function of this cell.
+    """
+    learners, _, cells, width = sums.shape
+    pairs = flat_cells(first * np.int32(cells) + other_first, cells * cells)
+    vectors = np.broadcast_to(other, values.shape).reshape(-1, width)
     for k in range(width):
-        weighted = basis.values[..., k].astype(np.float64)
-        if weights is not None:
-            weighted *= weights
-        sums = sums_by_cell(
-            pairs, weighted.reshape(-1), values, learners * cells * cells
-        ).reshape(learners, cells, cells, width)
-        for m in range(width):
-            out[:, k : k + cells, m : m + cells] += sums[..., m]
+        weights = values[..., k].astype(np.float64).reshape(-1)
+        found = sums_by_cell(pairs, weights, vectors, learners * cells * cells)
+        sums[:, k : k + cells] += found.reshape(learners, cells, cells, width)
 
 
 def dense_gram(basis: CompactBasis, n_basis: int, weights: Array | None) -> Array:
