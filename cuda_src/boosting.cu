@@ -8,19 +8,18 @@
 // selects the first one with the least |u - X_i b_i|_W, that is the largest
 // 2 c_i' b_i - b_i' (X_i' W X_i) b_i, and updates u -= rate X_s b_s.
 //
-//   boost_stacked  computes all c_i from u in every step: one pass over the bases.
-//   boost_gram     computes them once, then updates c_i -= rate (X_i' W X_s) b_s. The blocks
-//                  X_i' W X_s of the Gram matrix are computed when learner s is first
-//                  selected, and kept. Other steps do not read the n rows.
+// All c_i are computed once; a step then updates c_i -= rate (X_i' W X_s) b_s. The blocks
+// X_i' W X_s of the Gram matrix are computed when learner s is first selected, and kept. Other
+// steps do not read the n rows. `stacked.cu` computes c_i from u in every step instead.
 //
 // Mapping. All blocks are resident and meet in grid barriers. Learner i belongs to block
 // i mod gridDim.x, which keeps c_i and fits it. Sums over rows as in learners.cuh. There are no
 // atomics: on one device a fit has the same bits in every run.
 //
 // Shared memory. Sums of each warp: copies of k doubles, or k * k for as many warps as fit;
-// three vectors of k; the learners' slots; 32 rows for each warp, or twice 32.
-// Cost of a step. stacked: reads K n (width values, one index), three barriers. gram: reads
-// K k^2 doubles, one barrier; more if the learner is selected for the first time.
+// three vectors of k; the learners' slots; twice 32 rows for each warp.
+// Cost of a step. Reads K k^2 doubles, one barrier; more if the learner is selected for the first
+// time.
 // Source. Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU
 // Acceleration" (2023), Algorithm 2, and the "holistic approach" that its conclusion proposes;
 // learners are selected as in mboost.
@@ -46,18 +45,6 @@ struct Fits {
 
 // ---- a fit --------------------------------------------------------------------------
 
-/// y = A x for a square matrix; by the block, a warp to a row. Ends with a barrier.
-__device__ void multiply(const double* A, const double* x, int size, double* y) {
-    for (int f = warp_index(); f < size; f += warp_count()) {
-        double sum = 0;
-        for (int g = lane_index(); g < size; g += warp_threads)
-            sum += A[static_cast<long long>(f) * size + g] * x[g];
-        sum = warp_reduce(sum, Add<double>());
-        if (lane_index() == 0) y[f] = sum;
-    }
-    __syncthreads();
-}
-
 /// The sum of x[f] y[f], in every thread.
 __device__ double dot(const double* x, const double* y, int size, BlockReduce<double>& reduce) {
     double sum = 0;
@@ -72,8 +59,8 @@ __device__ void fit(const Learners<T>& learners, int learner, const double* mome
                     double* Gb, const Fits& fits, int turn, BlockReduce<double>& reduce) {
     const int functions = learners.functions;
     const long long square = static_cast<long long>(functions) * functions;
-    multiply(learners.inverse + learner * square, moments, functions, b);
-    multiply(learners.gram + learner * square, b, functions, Gb);
+    multiply(learners.inverse + learner * square, moments, functions, functions, b);
+    multiply(learners.gram + learner * square, b, functions, functions, Gb);
     const double linear = dot(moments, b, functions, reduce);
     const double quadratic = dot(b, Gb, functions, reduce);
     double* coefficients = fits.coefficients_of(turn, learner);
@@ -167,63 +154,7 @@ __device__ double sum_blocks(const double* block_sums, BlockReduce<double>& redu
     return reduce(total, Add<double>());
 }
 
-// ---- the two methods ----------------------------------------------------------------
-
-/// `residual` is u, updated in place. `pitch` as in `MomentSums`. Work arrays, in doubles:
-/// `parts` K * chunks * k, `block_risks` one for each block.
-template <class T, int width, int threads>
-__global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
-    boost_stacked(const int* first, const T* values, const double* weights, const double* gram,
-                  const double* inverse, long long rows, int count, int functions, int chunks,
-                  int pitch, double rate, int steps, double* residual, double* parts,
-                  double* fit_coefficients, double* fit_products, double* block_risks,
-                  int* selected, double* updates, double* risk, unsigned long long* arrived) {
-    __shared__ BlockReduce<double>::Storage sum_storage;
-    __shared__ BlockReduce<Located<double>>::Storage best_storage;
-    __shared__ Batch<width> batches[threads / warp_threads];
-    BlockReduce<double> sum(sum_storage);
-    BlockReduce<Located<double>> best(best_storage);
-    const Learners<T> learners{first, values, weights,   gram,  inverse,
-                               rows,  count,  functions, chunks};
-    const Fits fits{fit_coefficients, fit_products, count, functions};
-    BoostingPath path{selected, updates, risk};
-    GridBarrier barrier(arrived);
-    Vectors vectors(functions);
-    Batch<width>& batch = batches[warp_index()];
-    const long long all_threads = static_cast<long long>(gridDim.x) * threads;
-
-    for (int step = 0; step < steps; ++step) {
-        const int turn = step % 2;
-        accumulate_all_moments<T, width>(learners, residual, pitch, vectors.rest, parts);
-        barrier.wait();
-        for (int i = blockIdx.x; i < count; i += gridDim.x) {
-            sum_chunks(parts, i, count, chunks, functions, vectors.moments);
-            fit(learners, i, vectors.moments, vectors.b, vectors.Gb, fits, turn, sum);
-        }
-        barrier.wait();
-
-        const int chosen = select(fits, turn, best);
-        const double* b = fits.coefficients_of(turn, chosen);
-        path.write(step, chosen, b, rate, functions);
-        double own_risk = 0;
-        for (long long row = blockIdx.x * threads + threadIdx.x; row - lane_index() < rows;
-             row += all_threads) {
-            const double before = row < rows ? residual[row] : 0;
-            const double fitted = fitted_rows(learners, chosen, row - lane_index(), b, batch);
-            if (row >= rows) continue;
-            const double left = before - rate * fitted;
-            residual[row] = left;
-            own_risk += learners.weight(row) * left * left;
-        }
-        own_risk = sum(own_risk, Add<double>());
-        if (threadIdx.x == 0) block_risks[blockIdx.x] = own_risk;
-        barrier.wait();
-        if (blockIdx.x == 0) {
-            const double total = sum_blocks(block_risks, sum);
-            if (threadIdx.x == 0) risk[step + 1] = total;
-        }
-    }
-}
+// ---- the loop -----------------------------------------------------------------------
 
 /// A launch makes the steps from `begin` to `end` - 1, out of `steps`. Work arrays, in doubles:
 /// `moments` K * k, for the c_i; `parts` K * chunks * k * k if chunks > 1, else K * k;
@@ -309,7 +240,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
         }
         for (int i = blockIdx.x; i < count; i += gridDim.x) {
             double* own = moments + static_cast<long long>(i) * functions;
-            multiply(columns + i * square, b, functions, vectors.b);
+            multiply(columns + i * square, b, functions, functions, vectors.b);
             for (int f = threadIdx.x; f < functions; f += threads)
                 own[f] = vectors.moments[f] = own[f] - rate * vectors.b[f];
             __syncthreads();

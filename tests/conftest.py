@@ -8,7 +8,8 @@ from __future__ import annotations
 import gc
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,13 +41,47 @@ settings.load_profile("gpusolve")
 SCHEDULES = ("forward", "reverse", "random")
 
 
+def values_of(item: pytest.Item) -> set[Any]:
+    """What the test is given: a value of each fixture and of each `parametrize`."""
+    params = dict(item.callspec.params)
+    marks = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    together = [mark.split(",") if isinstance(mark, str) else mark for mark in marks]
+    rows = [
+        [(name.strip(), id(params.pop(name.strip()))) for name in names]
+        for names in together
+    ]
+    return {*map(tuple, rows), *((name, id(value)) for name, value in params.items())}
+
+
+def redundant(items: list[pytest.Item]) -> Iterable[pytest.Item]:
+    """Items of one test of which the others have every value."""
+    values = {item: values_of(item) for item in items}
+    needed = set().union(*values.values())
+    while needed:
+        chosen = max(values, key=lambda item: len(values[item] & needed))
+        needed -= values.pop(chosen)
+    return values
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Compile kernels for a few monoids only, unless slow tests run, too."""
+    """Test kernels with every value of a parameter, unless slow tests run, too.
+
+    The other combinations of values are slow tests. Of the monoids, there are a few.
+    """
+    quick = defaultdict(list)
     for item in items:
-        given = getattr(getattr(item, "callspec", None), "params", {})
-        is_case = isinstance(given.get("case"), Case)
-        if given.get("backend") == "emulator" and is_case and given["case"] not in FEW:
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        backend = given.get("backend", given.get("device_backend"))
+        if backend not in ("emulator", "cuda") or item.get_closest_marker("slow"):
+            continue
+        case = given.get("case")
+        if backend == "emulator" and isinstance(case, Case) and case not in FEW:
+            item.add_marker(pytest.mark.slow)
+        else:
+            quick[item.parent, item.originalname, backend].append(item)
+    for same in quick.values():
+        for item in redundant(same):
             item.add_marker(pytest.mark.slow)
 
 

@@ -39,6 +39,7 @@ from gpusolve._nnls import nnls_qr_kernel
 from gpusolve._nnls.nnls_gram_kernel import Size, teams_for
 from gpusolve.gam._basis_kernel import instance as basis_instance
 from gpusolve.gam._gram_kernel import instance as learners_instance
+from gpusolve.gam._stacked_kernel import instance as stacked_instance
 from gpusolve.monoid import as_monoid, segment_sums_of_one
 from gpusolve.sparse._coo_multiply_kernel import (
     gallop_instances,
@@ -148,6 +149,7 @@ def all_sources() -> list[Source]:
         *_sources_of_spmv(),
         *_sources_of_gemv(),
         *_sources_of_boosting(),
+        *_sources_of_stacked(),
         _source_of_basis(),
     ]
 
@@ -334,7 +336,7 @@ def _sums(operands: Operands, chunks: int) -> np.dtype[Any]:
 
 
 def _sources_of_boosting() -> Iterator[Source]:
-    files = {"boosting": ("boost_stacked", "boost_gram"), "gram": ("gram_matrices",)}
+    files = {"boosting": ("boost_gram",), "gram": ("gram_matrices",)}
     for file, kernels in files.items():
         instances = tuple(
             learners_instance(kernel, np.empty((0, width), dtype))
@@ -343,6 +345,21 @@ def _sources_of_boosting() -> Iterator[Source]:
             for width in (1, 4, 6)
         )
         yield Source("", file, "", instances)
+
+
+def _sources_of_stacked() -> Iterator[Source]:
+    """One program for each family, as it is compiled; one for each kind of nuisance."""
+    families = (
+        "Gaussian",
+        "Poisson",
+        "BinomialHalfLogit",
+        "Huber<Nuisance::median>",
+        "Gamma<Nuisance::shape>",
+        "NegativeBinomial<Nuisance::theta>",
+    )
+    for family in families:
+        instances = tuple(stacked_instance(dtype, family) for dtype in REALS)
+        yield Source("", "stacked", "", instances)
 
 
 def _source_of_basis() -> Source:

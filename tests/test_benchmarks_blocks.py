@@ -29,6 +29,7 @@ OPERATIONS = [
 ]
 
 
+@pytest.mark.slow
 def test_emulator_report_is_printed_and_written(tmp_path: Path) -> None:
     written = tmp_path / "made" / "blocks.md"
     options = ("--emulate", "--sizes", "100", "--repeats", "1")

@@ -172,7 +172,8 @@ def test_a_library_that_fails_costs_no_more_than_its_answer(
 # ---- accuracy ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.slow), "2"])
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["1", "2"])
 def test_accuracy_counts_every_system(tmp_path: Path, jobs: str) -> None:
     failures = tmp_path / "failures.npz"
     options = ("--cpu", "--systems", "400", "--jobs", jobs, "--save", str(failures))

@@ -16,6 +16,7 @@ from benchmarks.harness import Machine, wall_clock
 KINDS = ["uniform", "banded", "power law", "one heavy row"]
 
 
+@pytest.mark.slow
 def test_emulator_report_is_printed_and_written(tmp_path: Path) -> None:
     written = tmp_path / "made" / "sparse.md"
     options = ("--emulate", "--sizes", "100", "--longer", "30", "--repeats", "1")
@@ -132,6 +133,7 @@ def test_crossover_of_merge_and_gallop(gallop: list[float], found: str) -> None:
 # ---- the figures of Cupp's document --------------------------------------------------
 
 
+@pytest.mark.slow
 def test_counts_of_the_document() -> None:
     versions, statistics = (
         tables("\n".join(lines))[0]

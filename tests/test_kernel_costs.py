@@ -41,7 +41,7 @@ def named(name: str) -> Call:
 @pytest.mark.parametrize(
     "call",
     [
-        pytest.param(call, marks=[pytest.mark.slow] * (k % 3 > 0))
+        pytest.param(call, marks=[pytest.mark.slow] * (k % 6 > 0))
         for k, call in enumerate(CALLS)
     ],
     ids=lambda call: call.name,

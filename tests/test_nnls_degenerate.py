@@ -23,7 +23,7 @@ def parts(quick: int) -> list[Any]:
     return [pytest.param(k, marks=[] if k < quick else slow) for k in range(20)]
 
 
-PARTS = parts(4)
+PARTS = parts(2)
 
 LIMIT = {np.float64: 1e-9, np.float32: 1e-4}
 """Limit on how far |b - A x| may be above the minimum, relative to |b|."""

@@ -208,6 +208,7 @@ def test_downdate_needs_85_requests_to_shared_memory_for_each_rotation() -> None
 
 
 @as_gcc
+@pytest.mark.slow
 def test_results_are_those_of_the_report() -> None:
     written = (SOURCE.parent / "results/qr_steps.md").read_text()
     assert written == "".join(f"{line}\n" for line in report())

@@ -204,6 +204,7 @@ def test_curves_and_plot() -> None:
     assert f"{falling[0]:,} ({found['MGS/up/unorder'][1].accesses})" in text
 
 
+@pytest.mark.slow
 def test_results_are_those_of_the_report() -> None:
     """Those of the errors depend on the rounding of the machine."""
     written = (Path(study.__file__).parent / "results/qr_updating.md").read_text()

@@ -122,6 +122,7 @@ def test_reduction_agrees_with_brute_force(backend: Any, case: Case) -> None:
     check_reductions(backend, case)
 
 
+@pytest.mark.slow
 @numpy_only
 @pytest.mark.parametrize("case", EVERY_DTYPE, ids=str)
 def test_every_dtype(backend: Any, case: Case) -> None:

@@ -64,3 +64,9 @@ def pieces(total: int, most: int) -> Iterator[slice]:
     """``range(total)`` in order, in slices of at most `most`."""
     for first in range(0, total, most):
         yield slice(first, min(first + most, total))
+
+
+def within(part: slice, most: int) -> Iterator[slice]:
+    """The items of a slice, in slices of at most `most`, or of one."""
+    for one in pieces(part.stop - part.start, max(1, most)):
+        yield slice(part.start + one.start, part.start + one.stop)

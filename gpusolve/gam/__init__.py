@@ -1,30 +1,63 @@
 """Generalised additive models, fitted by componentwise boosting.
 
-`BoostedGAM` is the estimator. Its parts can be used separately: `BSplines` evaluates
-the bases, `make_learners` prepares the penalised fits, `boost` makes the steps.
+`BoostedGAM` and `BoostedGAMClassifier` are the estimators, `bbs`, `bols`, `brandom`,
+`bspatial`, `bmono` and `buser` their learners, and `families` what they minimise. The
+parts for splines and the squared error can be used separately: `BSplines` evaluates the
+bases, `make_learners` prepares the penalised fits, `boost` makes the steps.
 """
 
+from . import families
+from .aic import Criterion, aic_stop
 from .basis import BSplines, CompactBasis
 from .boosting import Path, boost
+from .bootstrap import EffectBootstrap, bootstrap_effects
+from .classifier import BoostedGAMClassifier
+from .cv import CrossValidation, cv_stop
 from .estimator import BoostedGAM
+from .from_formula import gamboost
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
 from .simulation import Simulation, simulate
+from .stability import StabilitySelection, stability_selection
+from .store import load, save
+from .terms import bbs, bmono, bols, brandom, bspatial, buser
 
 __all__ = [
     "BSplines",
     "BoostedGAM",
+    "BoostedGAMClassifier",
     "CompactBasis",
+    "Criterion",
+    "CrossValidation",
+    "EffectBootstrap",
     "Learners",
     "Path",
     "Simulation",
+    "StabilitySelection",
+    "aic_stop",
+    "bbs",
+    "bmono",
+    "bols",
     "boost",
+    "bootstrap_effects",
+    "brandom",
+    "bspatial",
+    "buser",
+    "cv_stop",
+    "families",
+    "gamboost",
+    "load",
     "make_learners",
     "penalty_matrix",
+    "save",
     "simulate",
+    "stability_selection",
 ]
 
 # A pickle stores the module of a class by name. With the public name, a fitted model
 # can still be loaded after a class has moved to another file.
-for _public in (BSplines, BoostedGAM, CompactBasis, Learners, Path, Simulation):
+for _public in (
+    BSplines, BoostedGAM, BoostedGAMClassifier, CompactBasis, Criterion,
+    CrossValidation, EffectBootstrap, Learners, Path, Simulation, StabilitySelection,
+):  # fmt: skip
     _public.__module__ = __name__

@@ -1,4 +1,4 @@
-"""The boosting loop on a device: launches the kernels of ``cuda_src/boosting.cu``."""
+"""The boosting loop with Gram blocks on a device: launches ``cuda_src/boosting.cu``."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ READ_SPEED = 2e10
 measured."""
 
 
-def steps_of_launch(device: Device, learners: Learners) -> int:
+def steps_of_launch(device: Device, bytes_of_step: int) -> int:
     """The most steps of one launch: few enough for a watchdog, if there is one."""
     if not device.has_watchdog:
         return 2**31 - 1
-    bytes_read = learners.values.nbytes + learners.first.nbytes
-    return max(1, int(LAUNCH_SECONDS * READ_SPEED / bytes_read))
+    return max(1, int(LAUNCH_SECONDS * READ_SPEED / bytes_of_step))
 
 
 def boost(
@@ -37,7 +36,6 @@ def boost(
     residual: Array,
     learning_rate: float,
     steps: int,
-    method: str,
     device: Device,
 ) -> tuple[Array, Array, Array]:
     """Make `steps` steps on the current stream.
@@ -47,13 +45,12 @@ def boost(
     Parameters
     ----------
     learners : Learners
-        K learners with k functions each, on the device.
+        K learners with k functions each, on the device. Their sums must fit: see
+        `gram_fits`.
     residual : (n,) array
         The residual before the first step.
     learning_rate : float
     steps : int
-    method : {"stacked", "gram"}
-        "gram" only if it fits: see `gram_fits`.
 
     Returns
     -------
@@ -66,15 +63,14 @@ def boost(
     """
     count, rows = learners.first.shape
     k = learners.n_basis
-    is_gram = method == "gram"
-    warps = gram_warps(count, k, device.shared_memory_per_block) if is_gram else 0
+    warps = gram_warps(count, k, device.shared_memory_per_block)
     width = learners.values.shape[-1]
     free = device.shared_memory_per_block - STATIC_SHARED_MEMORY
-    free -= shared_bytes(k, 0, count if is_gram else 0)
+    free -= shared_bytes(k, 0, count)
     pitch = moment_pitch(k, width, free)
     sums = max(moment_sums(k, width, pitch), warps * gram_sums(k))
-    needed = shared_bytes(k, sums, count if is_gram else 0)
-    instances = (instance(f"boost_{method}", learners.values),)
+    needed = shared_bytes(k, sums, count)
+    instances = (instance("boost_gram", learners.values),)
     (kernel,) = device.kernels("boosting", instances)
     launch = launch_shape(kernel, count, rows, needed)
 
@@ -101,42 +97,28 @@ def boost(
         np.int32(pitch),
         np.float64(learning_rate),
     )
-    fits = doubles(2, count, k), doubles(2, count, 2), doubles(launch.blocks)
-    sum_size = k * k if is_gram and launch.chunks > 1 else k
-    sums_of_chunks = doubles(launch.chunks, count, sum_size)
-    grams: tuple[object, ...] = ()
-    if is_gram:
-        slots = device.zeros((count,), np.int32)
-        slots -= 1
-        grams = (
-            doubles(count, k),
-            doubles(min(count, steps), count, k, k),
-            device.zeros((count, k), np.float64),
-            slots,
-            np.int32(warps),
-        )
-    launches = list(pieces(steps, steps_of_launch(device, learners)))
+    slots = device.zeros((count,), np.int32)
+    slots -= 1
+    work = (
+        doubles(launch.chunks, count, k * k if launch.chunks > 1 else k),
+        doubles(2, count, k),
+        doubles(2, count, 2),
+        doubles(launch.blocks),
+        doubles(count, k),
+        doubles(min(count, steps), count, k, k),
+        device.zeros((count, k), np.float64),
+        slots,
+        np.int32(warps),
+    )
+    bytes_read = learners.values.nbytes + learners.first.nbytes
+    launches = list(pieces(steps, steps_of_launch(device, bytes_read)))
     arrived = device.zeros((len(launches),), np.uint64)
     for index, part in enumerate(launches):
-        limits = (
-            (part.start, part.stop, steps) if is_gram else (part.stop - part.start,)
-        )
-        path = (selected, updates, risk)
-        if not is_gram:
-            path = (selected[part], updates[part], risk[part.start :])
+        limits = map(np.int32, (part.start, part.stop, steps))
         kernel(
             (launch.blocks,),
             (THREADS,),
-            (
-                *matrices,
-                *map(np.int32, limits),
-                u,
-                sums_of_chunks,
-                *fits,
-                *grams,
-                *path,
-                arrived[index:],
-            ),
+            (*matrices, *limits, u, *work, selected, updates, risk, arrived[index:]),
             shared_mem=launch.shared_bytes,
             cooperative=True,
         )

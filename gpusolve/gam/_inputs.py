@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._device.arrays import (
     Array,
@@ -91,8 +94,8 @@ def to_device_of(X: Array, array: Array) -> Array:
         return array if array.device == X.device else array.copy()
 
 
-def real_array(value: object, name: str) -> Array:
-    """A float32 or float64 array without NaN and infinity.
+def real_array(value: object, name: str, *, missing: bool = False) -> Array:
+    """A float32 or float64 array without infinity, and without NaN unless `missing`.
 
     Raises
     ------
@@ -101,6 +104,88 @@ def real_array(value: object, name: str) -> Array:
     ValueError
         For complex numbers, NaN and infinity.
     """
+    array = dense_array(value, name)
+    if array.dtype.kind in "OUST":
+        array = array.astype(np.float64)
+    with current_device(array):
+        array = floating({name: array})[name]
+        xp = namespace(array)
+        bad = xp.isinf(array) if missing else ~xp.isfinite(array)
+        if bool(bad.any()):
+            found = "infinity" if missing else "NaN or infinity"
+            raise ValueError(f"{name} must be finite, got {found}")
+    return array
+
+
+def column(x: object, missing: bool) -> Array:
+    """The values of one feature, (n,)."""
+    values = as_array(x, "x")
+    if values.dtype.kind in "biuf":
+        values = real_array(values, "x", missing=missing)
+    if values.ndim != 1:
+        raise ValueError(f"x must have shape (n,), got {values.shape}")
+    return values
+
+
+def start_of(offset: object, X: Array) -> Any:
+    """The offset: None, a float, or an (n,) float64 array on the device of X."""
+    if offset is None:
+        return None
+    if isinstance(offset, Real) and not isinstance(offset, bool):
+        if not math.isfinite(offset):
+            raise ValueError(f"offset must be finite, got {offset}")
+        return float(offset)
+    return one_per_row(offset, "offset", X)
+
+
+def labels(y: object, rows: int | None) -> NDArray[Any]:
+    """The classes of the rows, (n,) on the host.
+
+    Raises
+    ------
+    ValueError
+        If they have another shape, are continuous numbers, or contain NaN.
+    """
+    if y is None:
+        raise ValueError("fit requires y to be passed, but the target y is None")
+    array: NDArray[Any] = on_host(as_array(y, "y"))
+    if array.ndim == 2 and array.shape[1] == 1:
+        warn_of_a_column()
+        array = array[:, 0]
+    if array.ndim != 1 or (rows is not None and len(array) != rows):
+        raise ValueError(f"y must have shape ({rows},), got {array.shape}")
+    if array.dtype.kind == "O":
+        array = np.array(array.tolist())
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: y is {array.dtype}")
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            raise ValueError("y must be finite, got NaN or infinity")
+        if (array != np.rint(array)).any():
+            raise ValueError(
+                "Unknown label type: y must be classes, got continuous numbers"
+            )
+    return array
+
+
+def number_of_features(X: Any) -> int:
+    """The number of columns of a matrix, a data frame or a mapping."""
+    shape = getattr(X, "shape", None)
+    if shape is not None and len(shape) == 2:
+        return int(shape[1])
+    return len(X) if isinstance(X, Mapping) else int(np.shape(X)[1])
+
+
+def dense_array(value: object, name: str) -> Array:
+    """An array of any dtype but complex.
+
+    Raises
+    ------
+    TypeError
+        For a sparse matrix.
+    ValueError
+        For complex numbers.
+    """
     if hasattr(value, "toarray") and hasattr(value, "nnz"):
         raise TypeError(
             f"{name} must be a dense array, got a sparse matrix: use {name}.toarray()"
@@ -108,18 +193,16 @@ def real_array(value: object, name: str) -> Array:
     array = as_array(value, name)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} is {array.dtype}")
-    if array.dtype.kind in "OUST":
-        array = array.astype(np.float64)
-    with current_device(array):
-        array = floating({name: array})[name]
-        if not bool(namespace(array).isfinite(array).all()):
-            raise ValueError(f"{name} must be finite, got NaN or infinity")
     return array
 
 
-def covariates(X: object, device: str) -> Array:
+def covariates(X: object, device: str, *, missing: bool = False) -> Array:
     """The covariates, (n, K) of float32 or float64, on the chosen device."""
-    array = real_array(X, "X")
+    return to_device(checked_matrix(real_array(X, "X", missing=missing)), device)
+
+
+def checked_matrix(array: Array) -> Array:
+    """The array; ValueError unless it has two dimensions and is not empty."""
     if array.ndim != 2:
         raise ValueError(
             f"Expected 2D array, got {array.ndim}D array instead: X has shape "
@@ -133,7 +216,7 @@ def covariates(X: object, device: str) -> Array:
                 f"Found array with 0 {what}(s) (shape={array.shape}) while a minimum "
                 "of 1 is required."
             )
-    return to_device(array, device)
+    return array
 
 
 def one_per_row(value: object, name: str, X: Array) -> Array:
@@ -147,6 +230,15 @@ def one_per_row(value: object, name: str, X: Array) -> Array:
     return to_device_of(X, array).astype(np.float64, copy=False)
 
 
+def warn_of_a_column() -> None:
+    """Warn that y is a column, (n, 1)."""
+    warnings.warn(
+        "A column-vector y was passed when a 1d array was expected.",
+        from_sklearn("exceptions", "DataConversionWarning", UserWarning),
+        stacklevel=4,
+    )
+
+
 def target(y: object, X: Array) -> Array:
     """The target, (n,) of float64, on the device of X.
 
@@ -156,11 +248,7 @@ def target(y: object, X: Array) -> Array:
         raise ValueError("fit requires y to be passed, but the target y is None")
     array = as_array(y, "y")
     if array.ndim == 2 and array.shape[1] == 1:
-        warnings.warn(
-            "A column-vector y was passed when a 1d array was expected.",
-            from_sklearn("exceptions", "DataConversionWarning", UserWarning),
-            stacklevel=3,
-        )
+        warn_of_a_column()
         array = array[:, 0]
     return one_per_row(array, "y", X)
 

@@ -39,7 +39,9 @@ def check_number(name: str, value: object) -> None:
 
 
 class Estimator:
-    """A regressor. Its parameters are the arguments of ``__init__``."""
+    """An estimator whose parameters are the arguments of ``__init__``."""
+
+    estimator_type = "regressor"
 
     @classmethod
     def _parameter_names(cls) -> list[str]:
@@ -72,12 +74,14 @@ class Estimator:
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __sklearn_tags__(self) -> Any:
-        """The tags by which scikit-learn recognises a regressor."""
+        """The tags by which scikit-learn recognises what the estimator predicts."""
         utils = importlib.import_module("sklearn.utils")
+        classifies = self.estimator_type == "classifier"
         return utils.Tags(
-            estimator_type="regressor",
+            estimator_type=self.estimator_type,
             target_tags=utils.TargetTags(required=True),
-            regressor_tags=utils.RegressorTags(),
+            classifier_tags=utils.ClassifierTags() if classifies else None,
+            regressor_tags=None if classifies else utils.RegressorTags(),
         )
 
     def _check_is_fitted(self) -> None:

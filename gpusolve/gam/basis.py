@@ -16,6 +16,7 @@ import numpy as np
 
 from .._device.arrays import Array, contiguous, namespace, on_host, on_one_device
 from .._device.kernels import Device, current_device, device_of
+from .._device.launch import within
 from .._device.threads import workers
 from . import _basis_kernel
 
@@ -25,6 +26,9 @@ OUTSIDE = ("linear", "clamp", "error")
 OUT_OF_RANGE = "X must be within the range of the knots if outside='error'"
 
 MAX_DEGREE = 5
+
+BLOCK_NUMBERS = 2**14
+"""Numbers that are evaluated at once on a host: temporary arrays stay in its cache."""
 
 
 class CompactBasis(NamedTuple):
@@ -186,11 +190,14 @@ class BSplines:
         first = np.empty((columns, rows), np.int32)
         values = np.empty((columns, rows, self.degree + 1), dtype)
 
-        def write(some: slice) -> None:
-            grid = Grid(lower[some, None], upper[some, None], self.cells, self.degree)
-            write_basis(grid, X[:, some].T, outside, first[some], values[some])
+        grid = Grid(lower[:, None], upper[:, None], self.cells, self.degree)
 
-        with workers(columns, rows) as run:
+        def write(some: slice) -> None:
+            for part in within(some, BLOCK_NUMBERS // max(1, columns)):
+                x = np.ascontiguousarray(X[part].T)
+                write_basis(grid, x, outside, first[:, part], values[:, part])
+
+        with workers(rows, columns) as run:
             run(write)
         return CompactBasis(first, values)
 
@@ -283,15 +290,19 @@ def nonzero_splines(u: Array, degree: int) -> tuple[list[Array], list[Array]]:
     -----
     The recursion of Cox and de Boor, for knots at the integers.
     """
-    zero = np.zeros_like(u)
     lower: list[Array] = []
-    splines = [zero + 1]
+    splines = [np.ones_like(u)]
     for d in range(1, degree + 1):
-        lower = [zero, *splines, zero]
-        splines = [
-            ((u + (d - k)) * lower[k] + (k + 1 - u) * lower[k + 1]) / d
-            for k in range(d + 1)
-        ]
+        lower = splines
+        rising = [(u + (d - k)) * lower[k - 1] for k in range(1, d + 1)]
+        falling = [(k + 1 - u) * lower[k] for k in range(d)]
+        splines = [one / d for one in neighbouring_sums(rising, falling)]
     if degree == 0:
-        return splines, [zero]
-    return splines, [lower[k] - lower[k + 1] for k in range(degree + 1)]
+        return splines, [np.zeros_like(u)]
+    return splines, neighbouring_sums(lower, [-one for one in lower])
+
+
+def neighbouring_sums(left: list[Array], right: list[Array]) -> list[Array]:
+    """For each of m + 1 places, the sum of the arrays to its left and to its right."""
+    inner = [a + b for a, b in zip(left, right[1:], strict=False)]
+    return [right[0], *inner, left[-1]]

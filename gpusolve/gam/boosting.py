@@ -12,7 +12,7 @@ from .._device.arrays import Array, namespace, on_host, on_one_device
 from .._device.kernels import Device, current, device_of
 from .._device.threads import one_blas_thread
 from .._gemv.gemv import VARIANTS
-from . import _boosting_cpu, _boosting_direct, _boosting_kernel
+from . import _boosting_cpu, _boosting_direct, _boosting_kernel, _stacked_kernel
 from ._gram_kernel import DOUBLE, gram_fits, stacked_fits
 from .learners import Learners
 
@@ -38,15 +38,20 @@ class Path:
     Attributes
     ----------
     offset : float
-        The model before the first step: the weighted mean of y.
+        The model before the first step; 0 if it differs from row to row.
     selected : (steps,) int32 array
         The learner that each step selected.
     updates : (steps, k) float64 array
-        The change of that learner's coefficients.
+        The change of that learner's coefficients; padded with zeros if other learners
+        have more of them.
     risk : (steps + 1,) float64 array
-        The weighted sum of squared residuals before the first step and after each.
+        The weighted sum of losses before the first step and after each: of the squared
+        residuals for the Gaussian family.
     method : str
         The method that made the steps, or the last of them.
+    nuisance : (steps + 1,) float64 array or None
+        The adaptive parameter of the family before the first step and after each; None
+        if it has none.
 
     Examples
     --------
@@ -67,6 +72,7 @@ class Path:
     updates: NDArray[np.float64]
     risk: NDArray[np.float64]
     method: str
+    nuisance: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.selected)
@@ -79,12 +85,27 @@ class Path:
 
     def followed_by(self, later: Path) -> Path:
         """The path with the steps of `later` appended, which continues it."""
+        nuisance = later.nuisance
+        if self.nuisance is not None and nuisance is not None:
+            nuisance = np.concatenate([self.nuisance, nuisance[1:]])
         return Path(
             self.offset,
             np.concatenate([self.selected, later.selected]),
             np.concatenate([self.updates, later.updates]),
             np.concatenate([self.risk, later.risk[1:]]),
             later.method,
+            nuisance,
+        )
+
+    def until(self, iteration: int) -> Path:
+        """The first steps of the path."""
+        return Path(
+            self.offset,
+            self.selected[:iteration],
+            self.updates[:iteration],
+            self.risk[: iteration + 1],
+            self.method,
+            None if self.nuisance is None else self.nuisance[: iteration + 1],
         )
 
 
@@ -288,13 +309,18 @@ def _boost(
     method: str,
     start: Path | None,
     device: Device | None,
+    offset: float | None = None,
     gemv_variant: str = "auto",
 ) -> Path:
-    """`boost` for checked arguments, on the current device."""
+    """`boost` for checked arguments, on the current device.
+
+    `offset` is the model before the first step; by default the weighted mean of y.
+    """
     if method == "auto":
         method = choose_method(learners, steps, device)
     if start is None:
-        offset = weighted_mean(y, learners.weights)
+        if offset is None:
+            offset = weighted_mean(y, learners.weights)
         residual = y - offset
     else:
         offset = start.offset
@@ -325,6 +351,8 @@ def make_steps(
             )
     if device is None:
         return _boosting_cpu.boost(learners, residual, learning_rate, steps, method)
-    return _boosting_kernel.boost(
-        learners, residual, learning_rate, steps, method, device
-    )
+    if method == "stacked":
+        return _stacked_kernel.boost_residual(
+            learners, residual, learning_rate, steps, device
+        )
+    return _boosting_kernel.boost(learners, residual, learning_rate, steps, device)

@@ -102,3 +102,15 @@ def null_dimension(n_basis: int, kind: str | None, order: int = 2) -> int:
     if kind is None:
         return n_basis
     return {"ridge": 0, "cyclic": 1, "difference": order}[kind]
+
+
+def kronecker_sum(a: Matrix, b: Matrix) -> Matrix:
+    """``a (x) I + I (x) b``: the penalty of a row-wise Kronecker product.
+
+    Examples
+    --------
+    >>> kronecker_sum(np.array([[1.0]]), np.array([[2.0, 0.0], [0.0, 3.0]]))
+    array([[3., 0.],
+           [0., 4.]])
+    """
+    return np.kron(a, np.eye(len(b))) + np.kron(np.eye(len(a)), b)

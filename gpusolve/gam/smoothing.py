@@ -15,6 +15,7 @@ import math
 import numpy as np
 
 from .._device.arrays import Array, namespace
+from .._device.threads import Work, workers
 from .penalty import Matrix
 
 DEFINITIONS = ("2S-SS", "trace")
@@ -36,14 +37,32 @@ errors of the sums over rows."""
 ROUNDING = 1e-15
 """The same fraction for a matrix with a penalty and a unit diagonal."""
 
+FLAT = 1e-100
+"""The least slope of the degrees of freedom: no quotient overflows."""
+
 MAX_RATIO = 1e6
 """The largest ratio of penalty to data, or of data to penalty, in a factorisation."""
+
+FAR = 10.0
+"""Ratio of a smoothing parameter to its guess up to which the spectrum is accurate."""
+
+CORE_WORK = 2
+"""Cost of a matrix entry, in rows of a pass: for parts of 64 matrices of 32 x 32."""
 
 SECTIONS = 16
 """Into how many sections one step divides the interval of a smoothing parameter."""
 
-ROUGH, ACCURATE = 3, 15
-"""Steps for the order of magnitude of a smoothing parameter, and for all its digits."""
+SECTION_STEPS, NEWTON_STEPS = 3, 4
+"""Steps for the first digits of a smoothing parameter, and for all others."""
+
+
+def on_all_cores(gram: Array, work: Work) -> None:
+    """Do the work on parts of a batch on a host, and on the whole batch on a GPU."""
+    if namespace(gram) is not np:
+        work(slice(0, len(gram)))
+        return
+    with workers(len(gram), CORE_WORK * gram[0].size) as run:
+        run(work)
 
 
 def ranks(gram: Array) -> Array:
@@ -106,21 +125,35 @@ def degrees_of_freedom(d: Array, lambda_: Array, definition: str) -> Array:
     return (s if definition == "trace" else s * (2 - s)).sum(axis=-1)
 
 
-def solve_lambda(d: Array, df: float, definition: str, steps: int) -> Array:
+def slope(d: Array, lambda_: Array, definition: str) -> Array:
+    """The derivative of `degrees_of_freedom` by the logarithm of lambda."""
+    s = 1 / (1 + lambda_[..., None] * d)
+    change = s * (1 - s)
+    return -(change if definition == "trace" else 2 * (1 - s) * change).sum(axis=-1)
+
+
+def solve_lambda(d: Array, df: float, definition: str) -> Array:
     """The smoothing parameters that give `df`, (K, k) to (K,).
 
-    Each step divides the interval of a logarithm into `SECTIONS`, and keeps the one
-    with the solution. `LARGEST` if a larger one would be necessary.
+    The first steps divide the interval of a logarithm into `SECTIONS`, and keep the one
+    with the solution. `LARGEST` if a larger one would be necessary. Newton's method,
+    within the last section, does the rest: in the logarithm, the second derivative of
+    each term is at most twice the first, and all first derivatives have one sign.
     """
     xp = namespace(d)
-    low = xp.log(1e-17 / d.max(axis=-1))[:, None]
+    low = xp.log(1e-17 / d.max(axis=-1))
     size = math.log(LARGEST) - low
-    for _ in range(steps):
+    for _ in range(SECTION_STEPS):
         size = size / SECTIONS
-        middle = low + size * xp.arange(1, SECTIONS)
+        middle = low[:, None] + size[:, None] * xp.arange(1, SECTIONS)
         too_rough = degrees_of_freedom(d[:, None], xp.exp(middle), definition) > df
-        low = low + size * too_rough.sum(axis=-1)[:, None]
-    return xp.exp(low + size)[:, 0]
+        low = low + size * too_rough.sum(axis=-1)
+    solution = low + size / 2
+    for _ in range(NEWTON_STEPS):
+        excess = degrees_of_freedom(d, xp.exp(solution), definition) - df
+        fall = slope(d, xp.exp(solution), definition)
+        solution = xp.clip(solution - excess / xp.minimum(fall, -FLAT), low, low + size)
+    return xp.exp(solution)
 
 
 def check_df(df: float, definition: str) -> None:
@@ -139,6 +172,7 @@ def smoothing_parameters(
     null_dimension: int,
     df: float,
     definition: str = "2S-SS",
+    rank: Array | None = None,
 ) -> Array:
     """The smoothing parameter of each learner, all as one batch.
 
@@ -153,18 +187,20 @@ def smoothing_parameters(
         The degrees of freedom, positive.
     definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)``, mboost's default, or ``tr(S)``, of the hat matrix S.
+    rank : (K,) array, optional
+        The ranks of the learners; by default those of their Gram matrices.
 
     Returns
     -------
     (K,) float64 array
-        0 for a learner whose rank is at most `df`.
+        0 for a learner whose rank is at most `df`. The host reads for how many
+        learners a first guess was far off.
 
     Raises
     ------
     ValueError
         If `df` is less than the dimension of the penalty's null space: no smoothing
-        parameter gives so few degrees of freedom. Only for such a `df` the host reads
-        whether a learner is penalised.
+        parameter gives so few degrees of freedom.
 
     References
     ----------
@@ -177,10 +213,34 @@ def smoothing_parameters(
     >>> smoothing_parameters(gram, np.eye(2), 0, df=1.0, definition="trace").round(6)
     array([3.])
     """
+    lambda_ = namespace(gram).zeros(len(gram))
+    if penalty.any():
+
+        def write(some: slice) -> None:
+            lambda_[some] = _smoothing_parameters(
+                gram[some],
+                penalty,
+                null_dimension,
+                df,
+                definition,
+                None if rank is None else rank[some],
+            )
+
+        on_all_cores(gram, write)
+    return lambda_
+
+
+def _smoothing_parameters(
+    gram: Array,
+    penalty: Matrix,
+    null_dimension: int,
+    df: float,
+    definition: str,
+    rank: Array | None,
+) -> Array:
+    """`smoothing_parameters` of one part of a batch."""
     xp = namespace(gram)
-    if not penalty.any():
-        return xp.zeros(len(gram))
-    penalised = ranks(gram) > df
+    penalised = (ranks(gram) if rank is None else rank) > df
     if df < null_dimension and bool(penalised.any()):
         raise ValueError(
             f"df must be at least {null_dimension}, the degrees of freedom that the "
@@ -190,12 +250,31 @@ def smoothing_parameters(
     A = shrunken(gram + RIDGE * P)
     A = xp.where(penalised[:, None, None], A, xp.eye(len(penalty)))
     balance = traces(A) / np.trace(penalty)
-    near = balance
-    for steps in (ROUGH, ACCURATE):
+
+    def solved(A: Array, near: Array) -> Array:
         d = penalty_spectrum(A, P, null_dimension, near)
-        lambda_ = solve_lambda(d, df, definition, steps)
-        near = xp.clip(lambda_, balance / MAX_RATIO, balance * MAX_RATIO)
+        return solve_lambda(d, df, definition)
+
+    guess = solve_lambda(rough_spectrum(A, penalty, null_dimension), df, definition)
+    near = xp.clip(guess, balance / MAX_RATIO, balance * MAX_RATIO)
+    lambda_ = solved(A, near)
+    nearer = xp.clip(lambda_, balance / MAX_RATIO, balance * MAX_RATIO)
+    far = xp.flatnonzero((nearer > FAR * near) | (near > FAR * nearer))
+    if far.size:
+        lambda_[far] = solved(A[far], nearer[far])
     return xp.where(penalised, lambda_, 0.0)
+
+
+def rough_spectrum(A: Array, penalty: Matrix, null_dimension: int) -> Array:
+    """The eigenvalues of `penalty_spectrum` if A had the eigenvectors of the penalty.
+
+    They give the order of magnitude of a smoothing parameter.
+    """
+    xp = namespace(A)
+    strength, vectors = np.linalg.eigh(penalty)
+    strength[:null_dimension] = 0
+    V = xp.asarray(vectors)
+    return xp.asarray(strength) / (xp.matmul(A, V) * V).sum(axis=1)
 
 
 def traces(A: Array) -> Array:
@@ -225,6 +304,19 @@ def inverses(
     -------
     (K, k, k) float64 array
     """
+    inverse = namespace(gram).empty(gram.shape)
+
+    def write(some: slice) -> None:
+        inverse[some] = _inverses(gram[some], penalty, null_dimension, lambda_[some])
+
+    on_all_cores(gram, write)
+    return inverse
+
+
+def _inverses(
+    gram: Array, penalty: Matrix, null_dimension: int, lambda_: Array
+) -> Array:
+    """`inverses` of one part of a batch."""
     inverse = penalised_inverses(gram, penalty, null_dimension, lambda_)
     unpenalised = namespace(gram).flatnonzero(lambda_ == 0)
     if unpenalised.size:

@@ -178,8 +178,11 @@ def _binary(function: Callable[..., Any]) -> Any:
 
 maximum, minimum = _binary(np.maximum), _binary(np.minimum)
 isfinite, isnan, rint = _unary(np.isfinite), _unary(np.isnan), _unary(np.rint)
+isinf = _unary(np.isinf)
 abs = _unary(np.abs)
 exp, log, sqrt = _unary(np.exp), _unary(np.log), _unary(np.sqrt)
+expm1, log1p, sign = _unary(np.expm1), _unary(np.log1p), _unary(np.sign)
+logaddexp = _binary(np.logaddexp)
 
 
 def clip(a: ndarray, a_min: Any, a_max: Any, out: Any = None) -> ndarray:
@@ -233,6 +236,46 @@ def argsort(a: ndarray, axis: int = -1, kind: str | None = None) -> ndarray:
     return compute(lambda x: np.argsort(x, axis, "stable"), a)
 
 
+def sort(a: ndarray, axis: int = -1, kind: str | None = None) -> ndarray:
+    if kind not in (None, "stable"):
+        raise ValueError("kind can only be None or 'stable'")
+    return compute(lambda x: np.sort(x, axis), a)
+
+
+def partition(a: ndarray, kth: Any, axis: int = -1) -> ndarray:
+    return compute(lambda x: np.partition(x, kth, axis), a)
+
+
+def take_along_axis(a: ndarray, indices: ndarray, axis: Any) -> ndarray:
+    return compute(lambda x, at: np.take_along_axis(x, at, axis), a, indices)
+
+
+def unique(
+    ar: ndarray,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+) -> tuple[ndarray, ndarray]:
+    """The distinct values, and the index of each element among them."""
+    refuse_options(
+        return_index=not return_index,
+        return_inverse=return_inverse,
+        return_counts=not return_counts,
+        axis=axis is None,
+    )
+    count_copy_to_host()  # their number is read
+    values, inverse = np.unique(host_value(ar), return_inverse=True)
+    return from_host(values), from_host(inverse)
+
+
+def cumsum(a: ndarray, axis: Any = None, dtype: Any = None, out: Any = None) -> ndarray:
+    refuse_options(out=out is None, dtype=dtype is None)
+    return compute(lambda x: np.cumsum(x, axis), a)
+
+
 def lexsort(keys: ndarray) -> ndarray:
     if not isinstance(keys, ndarray):
         raise AttributeError(f"{type(keys)} object has no attribute 'ndim'")
@@ -270,29 +313,39 @@ __all__ = [
     "broadcast_to",
     "clip",
     "concatenate",
+    "cumsum",
     "diagonal",
     "diff",
     "empty",
     "exp",
+    "expm1",
     "eye",
     "flatnonzero",
     "from_dlpack",
     "full",
     "isfinite",
+    "isinf",
     "isnan",
     "lexsort",
     "log",
+    "log1p",
+    "logaddexp",
     "matmul",
     "maximum",
     "may_share_memory",
     "minimum",
     "moveaxis",
     "ones",
+    "partition",
     "rint",
     "searchsorted",
+    "sign",
+    "sort",
     "sqrt",
     "stack",
     "swapaxes",
+    "take_along_axis",
+    "unique",
     "unpackbits",
     "where",
     "zeros",

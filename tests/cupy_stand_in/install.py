@@ -10,7 +10,7 @@ from typing import Any
 
 from gpusolve._device import kernels
 
-from . import devices, sparse
+from . import devices, sparse, special
 from .devices import DeviceState
 
 CACHES = kernels._cuda_device, kernels._cuda_kernels, kernels._cuda_module
@@ -32,12 +32,14 @@ def installed(count: int = 2, error: str | None = None, **limits: Any) -> Iterat
     """
     cupy = sys.modules[__package__]
     cupyx, scipy = ModuleType("cupyx"), ModuleType("cupyx.scipy")
-    cupyx.scipy, scipy.sparse = scipy, sparse  # type: ignore[attr-defined]
+    cupyx.scipy = scipy  # type: ignore[attr-defined]
+    scipy.sparse, scipy.special = sparse, special  # type: ignore[attr-defined]
     modules = {
         "cupy": cupy,
         "cupyx": cupyx,
         "cupyx.scipy": scipy,
         "cupyx.scipy.sparse": sparse,
+        "cupyx.scipy.special": special,
     }
     before = {name: sys.modules.get(name) for name in modules}
     clear_caches()

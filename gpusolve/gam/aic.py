@@ -1,0 +1,271 @@
+"""When to stop, by the degrees of freedom of a boosted model.
+
+References
+----------
+P. Buehlmann and T. Hothorn, "Boosting Algorithms: Regularization, Prediction and Model
+Fitting", Statistical Science 22 (2007).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._device.arrays import namespace, on_host
+from .._device.kernels import current
+from ._model import AdditiveModel
+from .batch import Settings, Training, make_ready
+from .boosting import Path
+from .cv import training_of
+from .families import Binomial, Family
+from .hat_matrix import degrees_of_freedom, models
+from .rows import Part, Rows
+
+Floats = NDArray[np.float64]
+
+CRITERIA = {
+    "gaussian": ("aicc", "gmdl"),
+    "binomial": ("aic",),
+    "poisson": ("aic",),
+}
+"""The criteria by family; the first one is the default."""
+
+SPARSE_COST = 16
+"""Cost of a stored value in a product of sparse matrices, in values of a dense one."""
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A criterion of when to stop.
+
+    Attributes
+    ----------
+    df : (steps,) array
+        The degrees of freedom after each step, without the offset.
+    values : (steps,) array
+        The criterion after each step; infinite where it is not defined.
+    """
+
+    df: Floats
+    values: Floats
+
+    @property
+    def best_iteration(self) -> int:
+        """The first number of steps with the least criterion, at least 1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gpusolve.gam import Criterion
+        >>> Criterion(df=np.array([0.5, 0.9]), values=np.array([4.0, 3.0]))
+        Criterion(2 iterations: best after 2, with 3 and 0.9 degrees of freedom)
+        """
+        return int(self.values.argmin()) + 1
+
+    def __repr__(self) -> str:
+        best = self.best_iteration
+        return (
+            f"Criterion({len(self.df)} iterations: best after {best}, with "
+            f"{self.values[best - 1]:.6g} and {self.df[best - 1]:.3g} degrees of "
+            "freedom)"
+        )
+
+
+def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
+    """Compute an information criterion of a fitted model after every iteration.
+
+    It needs no further fit, but regards the selected learners as given. It therefore
+    tends to stop later than `cv_stop`. This is mboost's ``AIC``.
+
+    Parameters
+    ----------
+    model : BoostedGAM or BoostedGAMClassifier
+        Fitted to all rows, by linear learners; it refers to its training data, but not
+        after it was pickled.
+    criterion : {"aicc", "gmdl", "aic"}, optional
+        The corrected AIC, the default, or the minimum description length, for the
+        Gaussian family; the AIC for the binomial and Poisson families.
+
+    Returns
+    -------
+    Criterion
+
+    Raises
+    ------
+    ValueError
+        If the family has no such criterion, or the model no training data, no
+        iteration, several responses, early stopping or a selected learner with a
+        constraint.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import BoostedGAM, aic_stop
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.random((200, 3))
+    >>> y = np.sin(6 * X[:, 0]) + 0.3 * rng.standard_normal(200)
+    >>> found = aic_stop(BoostedGAM(max_iter=300).fit(X, y))
+    >>> 20 < found.best_iteration < 200
+    True
+    >>> bool(4 < found.df[found.best_iteration - 1] < 20)
+    True
+    """
+    data, settings = training_of(model)
+    family = settings.family
+    criterion = checked_criterion(criterion, family.name)
+    check_linear(model, data)
+    path = model.paths_[0]
+    with current(data.device):
+        df = df_of_path(settings, data, path)
+        if criterion == "aic":
+            return classical_aic(df, path.risk[1:])
+        y = data.y
+        weights = namespace(y).ones(len(y)) if data.weights is None else data.weights
+        total = float(weights.sum())
+        if criterion == "aicc":
+            return corrected_aic(df, path.risk[1:], total)
+        squares = float((weights * y**2).sum())
+        return minimum_description_length(df, path.risk[1:], total, squares)
+
+
+def checked_criterion(criterion: str | None, family: str) -> str:
+    """The criterion, by default that of the family; ValueError if it has no such."""
+    if family not in CRITERIA:
+        raise ValueError(
+            f"the family must be one of {tuple(CRITERIA)} for a criterion, got "
+            f"{family!r}: use cv_stop"
+        )
+    possible = CRITERIA[family]
+    if criterion is not None and criterion not in possible:
+        raise ValueError(
+            f"criterion must be one of {possible} for the {family} family, got "
+            f"{criterion!r}"
+        )
+    return criterion or possible[0]
+
+
+def check_linear(model: AdditiveModel, data: Training) -> None:
+    """ValueError unless the fit is a product of linear steps on all rows."""
+    if data.y.ndim > 1:
+        raise ValueError(
+            "the model must have one response, or two classes, got "
+            f"{len(data.y)} classes"
+        )
+    if model.early_stopping:
+        raise ValueError("early_stopping must be False for a criterion of all rows")
+    if model.n_iter_ == 0:
+        raise ValueError("the model must have at least one iteration, got 0")
+    for learner in np.unique(model.paths_[0].selected).tolist():
+        if model.terms_[learner].constraint() is not None:
+            raise ValueError(
+                "selected learners must have no constraint for a criterion, got "
+                f"{model.names_[learner]}: use cv_stop"
+            )
+
+
+# ---- degrees of freedom --------------------------------------------------------------
+
+
+def df_of_path(settings: Settings, data: Training, path: Path) -> Floats:
+    """The degrees of freedom after each step of a path."""
+    used, selected = np.unique(path.selected, return_inverse=True)
+    terms = tuple(settings.terms[j] for j in used.tolist())
+    ready = make_ready(replace(settings, terms=terms), data, data.weights)
+    rows = [rows_on_host(design) for design in ready.problem.rows]
+    curvature = curvature_of(settings.family)
+    start = np.broadcast_to(on_host(ready.start)[0], data.rows)
+    f = models(rows, selected, path.updates, start)
+    return degrees_of_freedom(
+        rows,
+        [on_host(inverse[0]) for inverse in ready.problem.inverse],
+        None if data.weights is None else on_host(data.weights),
+        selected,
+        settings.learning_rate,
+        None if curvature is None else map(curvature, f),
+    )
+
+
+def rows_on_host(design: Rows) -> Rows:
+    """The design in arrays on the host."""
+    parts = (Part(on_host(p.first), p.offsets, on_host(p.values)) for p in design.parts)
+    return Rows(design.functions, tuple(parts))
+
+
+def curvature_of(family: Family) -> Callable[[Floats], Floats] | None:
+    """The second derivative of the loss at a model; None if it is constant."""
+    if isinstance(family, Binomial):
+        slope = 2.0 if family.link == "half_logit" else 1.0
+        return lambda f: bernoulli_curvature(f, slope)
+    return np.exp if family.name == "poisson" else None
+
+
+# ---- criteria ------------------------------------------------------------------------
+
+
+def corrected_aic(df: Floats, squares: Floats, total_weight: float) -> Criterion:
+    """The corrected AIC of Hurvich, Simonoff and Tsai, for the Gaussian family.
+
+    Parameters
+    ----------
+    df : (steps,) array
+    squares : (steps,) array
+        The weighted sum of squared residuals after each step.
+    total_weight : float
+        The sum N of the weights. The criterion is defined for ``df < N - 2``.
+    """
+    N = total_weight
+    left = 1 - (df + 2) / N
+    penalty = np.full(len(df), math.inf)
+    np.divide(1 + df / N, left, out=penalty, where=left > 0)
+    return Criterion(df, np.log(squares / N) + penalty)
+
+
+def minimum_description_length(
+    df: Floats, squares: Floats, total_weight: float, total_squares: float
+) -> Criterion:
+    """The criterion gMDL of Hansen and Yu, for the Gaussian family.
+
+    Parameters
+    ----------
+    df, squares, total_weight
+        As for `corrected_aic`. The criterion is defined for ``df < N``.
+    total_squares : float
+        The weighted sum of squares of y, which must exceed `squares`.
+    """
+    left = total_weight - df
+    explained = total_squares - squares
+    values = np.full(len(df), math.inf)
+    defined = (left > 0) & (explained > 0)
+    variance = squares[defined] / left[defined]
+    ratio = explained[defined] / (df[defined] * variance)
+    values[defined] = np.log(variance) + df[defined] / total_weight * np.log(ratio)
+    return Criterion(df, values)
+
+
+def classical_aic(df: Floats, risk: Floats) -> Criterion:
+    """``2 risk + 2 df``, for a risk that is a negative log-likelihood.
+
+    Parameters
+    ----------
+    df : (steps,) array
+    risk : (steps,) array
+        The risk after each step.
+    """
+    return Criterion(df, 2 * risk + 2 * df)
+
+
+def bernoulli_curvature(f: Floats, slope: float) -> Floats:
+    """The second derivative of the loss, for probabilities ``1 / (1 + exp(-slope f))``.
+
+    Examples
+    --------
+    >>> bernoulli_curvature(np.array([0.0]), 2.0)
+    array([1.])
+    """
+    from scipy.special import expit
+
+    return np.asarray(slope**2 * expit(slope * f) * expit(-slope * f))

@@ -1,0 +1,168 @@
+"""The number of boosting iterations, by the risk of rows left out of the fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._device.arrays import namespace, on_host
+from .._device.kernels import current
+from ._model import AdditiveModel
+from .batch import Batch, Settings, Training, fit_batch
+from .folds import Folds, make_folds
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """The out-of-bag risk of every fold and iteration.
+
+    Attributes
+    ----------
+    risk : (B, iterations + 1) array
+        The mean loss of the rows that are left out of each fold, before the first
+        iteration and after each.
+    """
+
+    risk: NDArray[np.float64]
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """The mean over the folds, (iterations + 1,)."""
+        return np.asarray(self.risk.mean(axis=0))
+
+    @property
+    def best_iteration(self) -> int:
+        """The first iteration with the least mean risk; 0 is the offset alone."""
+        return int(self.mean.argmin())
+
+    def __repr__(self) -> str:
+        folds, iterations = self.risk.shape
+        best = self.best_iteration
+        return (
+            f"CrossValidation({folds} folds, {iterations - 1} iterations: best after "
+            f"{best}, with risk {self.mean[best]:.6g})"
+        )
+
+    def plot(self) -> Any:
+        """Draw the risk of all folds, their mean, and the best iteration.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        from .plot import plot_cross_validation
+
+        return plot_cross_validation(self)
+
+
+def cv_stop(
+    model: AdditiveModel,
+    folds: Any = "bootstrap",
+    *,
+    n_folds: int | None = None,
+    max_iter: int | None = None,
+    random_state: Any = None,
+) -> CrossValidation:
+    """Estimate the risk of a fitted model after every iteration, on rows left out.
+
+    The folds are fitted as one batch: on a GPU by one launch, on a CPU by one pass over
+    the rows in each iteration. Offsets and smoothing parameters are computed for every
+    fold; ranges, knots and levels are those of the model. This is mboost's ``cvrisk``.
+
+    Parameters
+    ----------
+    model : BoostedGAM or BoostedGAMClassifier
+        Fitted; it refers to its training data, but not after it was pickled.
+    folds : {"bootstrap", "kfold", "subsampling"}, (n, B) array, splitter or iterable
+        The kind of random folds; weights that replace those of the rows, 0 for rows
+        that are left out; an object with a method ``split``, as in scikit-learn; or
+        pairs of the indices of training rows and test rows.
+    n_folds : int, optional
+        The number of random folds: by default 25, or 10 for "kfold".
+    max_iter : int, optional
+        The number of iterations; that of the model by default.
+    random_state : int, Generator or RandomState, optional
+        For random folds.
+
+    Returns
+    -------
+    CrossValidation
+
+    Raises
+    ------
+    ValueError
+        If the model has no training data, or folds are invalid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import BoostedGAM, cv_stop
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.random((200, 3))
+    >>> y = np.sin(6 * X[:, 0]) + 0.3 * rng.standard_normal(200)
+    >>> model = BoostedGAM(max_iter=300).fit(X, y)
+    >>> cv = cv_stop(model, "kfold", n_folds=5, random_state=0)
+    >>> 0 < cv.best_iteration < 300
+    True
+    >>> model.stop_at(cv.best_iteration).n_iter_ == cv.best_iteration
+    True
+    """
+    data, settings = training_of(model)
+    steps = model.max_iter if max_iter is None else max_iter
+    weights = np.ones(data.rows) if data.weights is None else on_host(data.weights)
+    made = make_folds(folds, weights, response_of(data), n_folds, random_state)
+    with current(data.device):
+        batch = fit_folds(data, settings, made, steps)
+    assert batch.paths.out_of_bag is not None
+    risk = by_fold(batch.paths.out_of_bag, len(made.weights)).sum(axis=1)
+    return CrossValidation(risk / made.out_of_bag.sum(axis=1)[:, None])
+
+
+def training_of(model: AdditiveModel) -> tuple[Training, Settings]:
+    """The data and the settings of the last fit.
+
+    Raises
+    ------
+    ValueError
+        If the model does not have them, because it was loaded from a file.
+    """
+    model._check_is_fitted()
+    found = getattr(model, "_data", None)
+    if found is None:
+        raise ValueError(
+            "the model must have its training data: fit it again, a model that was "
+            "loaded from a file does not keep them"
+        )
+    data, settings = found
+    return data, settings
+
+
+def response_of(data: Training) -> NDArray[Any]:
+    """The response of every row, for splitters; the class of the rows for several."""
+    y = on_host(data.y)
+    return np.asarray(y if y.ndim == 1 else y.argmax(axis=0))
+
+
+def fit_folds(data: Training, settings: Settings, folds: Folds, steps: int) -> Batch:
+    """Fit all folds as one batch; all responses of a fold, if there are several."""
+    xp = namespace(data.y)
+    weights, out_of_bag = (xp.asarray(one) for one in folds)
+    if data.y.ndim == 2:
+        several = len(data.y)
+        data = replace(data, y=xp.tile(data.y, (len(weights), 1)))
+        weights = xp.repeat(weights, several, axis=0)
+        out_of_bag = xp.repeat(out_of_bag, several, axis=0)
+    return fit_batch(settings, data, weights, steps, out_of_bag)
+
+
+def by_fold(values: NDArray[np.float64], folds: int) -> NDArray[np.float64]:
+    """The values of all fits, (F, ...), as (folds, responses, ...)."""
+    return values.reshape(folds, -1, *values.shape[1:])

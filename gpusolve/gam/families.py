@@ -1,0 +1,553 @@
+"""Families of boosted models: losses, their gradients, offsets and responses.
+
+A family says what is minimised: the weighted sum of ``loss(y, f)``, with f the additive
+predictor. The definitions are those of R's mboost, except where its rule is an accident
+of its implementation; each class names the difference. Given mboost's offset, and its
+parameter where that is adaptive, the path is mboost's.
+
+Every function takes NumPy or CuPy arrays. `gradient`, `loss` and `response` work
+elementwise: y, f and s broadcast, so that F fits to n rows have f of shape (F, n) and s
+of shape (F, 1). The same functions for a device are in ``families.cuh``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._device.arrays import Array, namespace
+from ._custom_family import Custom, CustomCuda
+from ._dispersion import gamma_shape, negative_binomial_theta
+from ._family import CudaFamily, Family
+from ._gamma_function import special, stirling_error
+from ._location import weighted_mean, weighted_quantile, weighted_sum, zero_of
+
+__all__ = [
+    "FAMILIES",
+    "Binomial",
+    "CudaFamily",
+    "Custom",
+    "CustomCuda",
+    "Expectile",
+    "Family",
+    "Gamma",
+    "Gaussian",
+    "Huber",
+    "Laplace",
+    "NegativeBinomial",
+    "Poisson",
+    "Quantile",
+    "family_of",
+    "from_plain",
+]
+
+for _public in (CudaFamily, Custom, CustomCuda, Family):
+    _public.__module__ = __name__
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+# ---- real responses ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gaussian(Family):
+    """Squared error ``(y - f)^2``, with gradient ``y - f``. As in mboost."""
+
+    name = "gaussian"
+
+    def offset(self, y: Array, w: Array | None) -> float:
+        return float(weighted_mean(y, w))
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        return y - f
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        return (y - f) ** 2
+
+
+@dataclass(frozen=True)
+class Laplace(Family):
+    """Absolute error ``|y - f|``: the median of y.
+
+    The offset is the weighted median, the midpoint of all minimisers. mboost's is that
+    of a search which stops at a distance of 1e-4.
+    """
+
+    name = "laplace"
+
+    def offset(self, y: Array, w: Array | None) -> float:
+        return float(weighted_quantile(y, w))
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        return namespace(y).sign(y - f)
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        return abs(y - f)
+
+
+@dataclass(frozen=True)
+class Quantile(Family):
+    """Quantile regression: ``tau (y - f)``, or ``(1 - tau) (f - y)`` where y < f.
+
+    The offset is the weighted quantile of y, for any weights; mboost's is the median
+    whatever tau is, and it needs integer weights. The response is f; mboost has none.
+
+    Parameters
+    ----------
+    tau : float, optional
+        Between 0 and 1.
+    """
+
+    name = "quantile"
+    tau: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_share(self.tau)
+
+    def offset(self, y: Array, w: Array | None) -> float:
+        return float(weighted_quantile(y, w, self.tau))
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        return namespace(y).where(y >= f, self.tau, self.tau - 1)
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        return self.gradient(y, f, s) * (y - f)
+
+    @property
+    def cuda(self) -> CudaFamily:
+        return super().cuda._replace(parameter=self.tau)
+
+
+@dataclass(frozen=True)
+class Expectile(Family):
+    """Asymmetric squared error: ``tau (y - f)^2``, or with ``1 - tau`` where y <= f.
+
+    The offset is the weighted expectile of y; mboost's is the mean of the rows of
+    weight 1, whatever tau is. The response is f; mboost has none.
+
+    Parameters
+    ----------
+    tau : float, optional
+        Between 0 and 1; 0.5 is half of the squared error.
+    """
+
+    name = "expectile"
+    tau: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_share(self.tau)
+
+    def offset(self, y: Array, w: Array | None) -> float:
+        def score(f: float) -> float:
+            return float(weighted_sum(self.gradient(y, f, 0.0), w))
+
+        return zero_of(score, y)
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        return 2 * self._factor(y - f) * (y - f)
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        return self._factor(y - f) * (y - f) ** 2
+
+    def _factor(self, residual: Array) -> Array:
+        return namespace(residual).where(residual > 0, self.tau, 1 - self.tau)
+
+    @property
+    def cuda(self) -> CudaFamily:
+        return super().cuda._replace(parameter=self.tau)
+
+
+@dataclass(frozen=True)
+class Huber(Family):
+    """Huber's loss ``r^2 / 2`` where ``|r| < delta``, else ``delta (|r| - delta / 2)``.
+
+    An adaptive delta is the weighted median of ``|y - f|`` at the present f. mboost's
+    ignores the weights, is one step late in the gradient, and starts from the last fit
+    with the same object. The offset is the minimiser; mboost's search for it stops at a
+    distance of 1e-4. With an adaptive delta it is the M-estimate for delta equal to the
+    median absolute deviation from the median; mboost's delta there is the median of
+    ``|y|``.
+
+    Parameters
+    ----------
+    delta : float, optional
+        Positive. Default: adaptive.
+    """
+
+    name = "huber"
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_positive("delta", self.delta)
+
+    @property
+    def adaptive(self) -> bool:
+        return self.delta is None
+
+    def offset(self, y: Array, w: Array | None) -> float:
+        median = float(weighted_quantile(y, w))
+        delta = float(self.nuisance(y, median, w))
+        if delta == 0:
+            if float(weighted_sum(abs(y - median), w)) > 0:
+                raise ValueError(
+                    "delta of Huber must be given if more than half of y are equal: "
+                    f"their median distance from the median {median} is 0"
+                )
+            return median
+
+        def score(f: float) -> float:
+            return float(weighted_sum(self.gradient(y, f, delta), w))
+
+        return zero_of(score, namespace(y).concatenate([y - delta, y + delta]))
+
+    def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
+        if self.delta is not None:
+            return np.float64(self.delta)
+        return weighted_quantile(abs(y - f), w)
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        return namespace(y).clip(y - f, -s, s)
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        distance = abs(y - f)
+        near = namespace(y).minimum(distance, s)
+        return near * (distance - near / 2)
+
+    @property
+    def cuda(self) -> CudaFamily:
+        return _found(super().cuda, self.delta, "median")
+
+
+# ---- yes or no -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Binomial(Family):
+    """The negative log likelihood of a response that is 0 or 1.
+
+    With the half logit, mboost's default, ``P(y = 1) = 1 / (1 + exp(-2 f))``, and the
+    gradient is divided by log 2, unlike the loss. With the logit, mboost's type "glm",
+    ``P(y = 1) = 1 / (1 + exp(-f))``. The offset is the (half) logit of the weighted
+    mean. mboost's offset for the logit is that of the mean of ``(y + 1/2) / 2``, which
+    ignores the weights.
+
+    If all rows with weight are of one class, the mean is taken to be half a row away
+    from it, so that a fold without one class has a finite offset.
+
+    Parameters
+    ----------
+    link : {"half_logit", "logit"}, optional
+    """
+
+    name = "binomial"
+    link: str = "half_logit"
+
+    TYPES: ClassVar[dict[str, str]] = {
+        "half_logit": "BinomialHalfLogit",
+        "logit": "BinomialLogit",
+    }
+
+    def __post_init__(self) -> None:
+        if self.link not in self.TYPES:
+            raise ValueError(
+                f"link must be one of {list(self.TYPES)}, got {self.link!r}"
+            )
+
+    def check(self, y: Array) -> None:
+        if not bool(((y == 0) | (y == 1)).all()):
+            raise ValueError("y of the binomial family must be 0 or 1, got others")
+        if bool((y == y[..., :1]).all()):
+            raise ValueError(
+                "y of the binomial family must have both classes, got only "
+                f"{float(y.min())}"
+            )
+
+    def offset(self, y: Array, w: Array | None) -> float:
+        yes, no = _at_least_half_a_row(y, w), _at_least_half_a_row(1 - y, w)
+        return math.log(yes / no) / self._scale
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        scale, sign = self._scale, 2 * y - 1
+        u = scale * sign * special(f).expit(-scale * sign * f)
+        return u / math.log(2) if scale == 2 else u
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        return _softplus(-self._scale * (2 * y - 1) * f)
+
+    def response(self, f: Array) -> Array:
+        return special(f).expit(self._scale * f)
+
+    @property
+    def _scale(self) -> int:
+        """The logit is this times f."""
+        return 2 if self.link == "half_logit" else 1
+
+    @property
+    def cuda(self) -> CudaFamily:
+        return super().cuda._replace(type=self.TYPES[self.link])
+
+
+# ---- counts --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Poisson(Family):
+    """The negative log likelihood of counts with mean ``exp(f)``. As in mboost.
+
+    If all rows with weight are 0, the offset is that of half a count in all.
+    """
+
+    name = "poisson"
+
+    def check(self, y: Array) -> None:
+        _check_counts(self.name, y)
+
+    def offset(self, y: Array, w: Array | None) -> float:
+        return _log_mean(y, w)
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        return y - _exp(f)
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        return _exp(f) - y * f + special(y).gammaln(y + 1.0)
+
+    def response(self, f: Array) -> Array:
+        return namespace(f).exp(f)
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(Family):
+    """The negative log likelihood of counts with variance ``mu + mu^2 / theta``.
+
+    ``mu = exp(f)``. An adaptive theta is that of maximum likelihood at the present f,
+    with the weights. If the counts do not vary more than Poisson's, the sum of
+    ``w ((y - mu)^2 - y)`` not being positive, theta is 1e8, its largest value; the
+    smallest is 1e-8. mboost's NBinomial searches between 0 and 100, up to 1e-4, and the
+    same way for the offset; here that is the log of the weighted mean, whatever theta
+    is. If all rows with weight are 0, it is that of half a count in all.
+
+    Parameters
+    ----------
+    theta : float, optional
+        Positive. Default: adaptive.
+    """
+
+    name = "negative_binomial"
+    theta: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_positive("theta", self.theta)
+
+    @property
+    def adaptive(self) -> bool:
+        return self.theta is None
+
+    def check(self, y: Array) -> None:
+        _check_counts(self.name, y)
+
+    def offset(self, y: Array, w: Array | None) -> float:
+        return _log_mean(y, w)
+
+    def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
+        if self.theta is not None:
+            return np.float64(self.theta)
+        return negative_binomial_theta(y, f, w)
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        expit, z = special(f).expit, f - namespace(f).log(s)
+        return y * expit(-z) - s * expit(z)
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        xp = namespace(f)
+        ratio, constant = xp.log1p(y / s), special(y).gammaln(y + 1.0) + y
+        from_mean = (s + y) * (ratio - _softplus(f - xp.log(s)))
+        stirling = stirling_error(s) - stirling_error(s + y)
+        return constant - y * f - from_mean + ratio / 2 + stirling
+
+    def response(self, f: Array) -> Array:
+        return namespace(f).exp(f)
+
+    @property
+    def cuda(self) -> CudaFamily:
+        return _found(super().cuda, self.theta, "theta")
+
+
+# ---- positive responses --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gamma(Family):
+    """The negative log likelihood of positive numbers with mean ``exp(f)``.
+
+    The loss leaves out ``log y``, as mboost does. An adaptive shape is that of maximum
+    likelihood at the present f, with the weights, within 1e-8 and 1e8. mboost searches
+    between 0 and 100, up to 1e-4, and uses the shape of the step before in the risk, 1
+    in the first.
+    The offset is the log of the weighted mean, whatever the shape is; mboost searches
+    for it between 0 and the square of the largest y, so that it is about 0 if the mean
+    is below 1.
+
+    The gradient is proportional to the shape. Where that is large, because y is nearly
+    determined, steps are stable only if ``learning_rate * shape`` is below 2; or the
+    shape is given as 1.
+
+    Parameters
+    ----------
+    shape : float, optional
+        Positive. Default: adaptive.
+    """
+
+    name = "gamma"
+    shape: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_positive("shape", self.shape)
+
+    @property
+    def adaptive(self) -> bool:
+        return self.shape is None
+
+    def check(self, y: Array) -> None:
+        if not bool((y > 0).all()):
+            raise ValueError(
+                f"y of the gamma family must be positive, got {float(y.min())}"
+            )
+
+    def offset(self, y: Array, w: Array | None) -> float:
+        return math.log(float(weighted_mean(y, w)))
+
+    def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
+        if self.shape is not None:
+            return np.float64(self.shape)
+        return gamma_shape(weighted_mean(_gamma_term(y, f), w))
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return s * namespace(f).expm1(namespace(y).log(y) - f)
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        constant = stirling_error(s) - 0.5 * namespace(s).log(s) + _HALF_LOG_TWO_PI
+        return s * _gamma_term(y, f) + constant
+
+    def response(self, f: Array) -> Array:
+        return namespace(f).exp(f)
+
+    @property
+    def cuda(self) -> CudaFamily:
+        return _found(super().cuda, self.shape, "shape")
+
+
+# ---- by name -------------------------------------------------------------------------
+
+_CLASSES: tuple[type[Family], ...] = (
+    Gaussian,
+    Laplace,
+    Quantile,
+    Expectile,
+    Huber,
+    Binomial,
+    Poisson,
+    NegativeBinomial,
+    Gamma,
+)
+FAMILIES: Mapping[str, type[Family]] = {one.name: one for one in _CLASSES}
+"""The families that have names."""
+
+
+def family_of(family: str | Family) -> Family:
+    """The family of a name, with its default parameters; a family as it is.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name.
+    TypeError
+        For something else.
+
+    Examples
+    --------
+    >>> family_of("huber")
+    Huber(delta=None)
+    """
+    if isinstance(family, Family):
+        return family
+    if not isinstance(family, str):
+        raise TypeError(f"family must be a name or a Family, got {family!r}")
+    return _class_of(family)()
+
+
+def from_plain(plain: Mapping[str, Any]) -> Family:
+    """The family that `Family.to_plain` stored.
+
+    Examples
+    --------
+    >>> from_plain(Quantile(0.9).to_plain())
+    Quantile(tau=0.9)
+    """
+    values = dict(plain)
+    return _class_of(values.pop("name"))(**values)
+
+
+def _class_of(name: str) -> type[Family]:
+    if name not in FAMILIES:
+        raise ValueError(f"family must be one of {list(FAMILIES)}, got {name!r}")
+    return FAMILIES[name]
+
+
+# ---- parts ---------------------------------------------------------------------------
+
+
+def _check_share(tau: float) -> None:
+    if not 0 < tau < 1:
+        raise ValueError(f"tau must be between 0 and 1, got {tau}")
+
+
+def _check_positive(name: str, value: float | None) -> None:
+    if value is not None and not 0 < value < math.inf:
+        raise ValueError(f"{name} must be positive and finite, got {value}")
+
+
+def _check_counts(name: str, y: Array) -> None:
+    if not bool(((y >= 0) & (y == namespace(y).rint(y))).all()):
+        raise ValueError(f"y of the {name} family must be counts 0, 1, 2, ..")
+    if not bool((y > 0).any()):
+        raise ValueError(f"y of the {name} family must not be all 0")
+
+
+def _found(cuda: CudaFamily, given: float | None, how: str) -> CudaFamily:
+    """The C++ type with its parameter given, or found from the rows as it says."""
+    name = f"{cuda.type}<Nuisance::{'fixed' if given is not None else how}>"
+    return cuda._replace(type=name, parameter=0.0 if given is None else given)
+
+
+def _at_least_half_a_row(y: Array, w: Array | None) -> float:
+    """The weighted sum of y, or 1/2 if that is 0."""
+    return float(weighted_sum(y, w)) or 0.5
+
+
+def _log_mean(y: Array, w: Array | None) -> float:
+    rows = len(y) if w is None else float(w.sum())
+    return math.log(_at_least_half_a_row(y, w) / rows)
+
+
+def _exp(f: Array) -> Array:
+    """``exp(f)``, infinite without a warning: then the risk is, which is checked."""
+    with np.errstate(over="ignore"):
+        return namespace(f).exp(f)
+
+
+def _softplus(x: Array) -> Array:
+    """``log(1 + exp(x))`` without overflow."""
+    return namespace(x).logaddexp(0, x)
+
+
+def _gamma_term(y: Array, f: Array) -> Array:
+    """``exp(d) - 1 - d`` with ``d = log y - f``."""
+    d = namespace(y).log(y) - f
+    with np.errstate(over="ignore"):
+        return namespace(d).expm1(d) - d

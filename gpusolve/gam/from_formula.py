@@ -1,0 +1,104 @@
+"""Models from formulas, as mboost's function of the same name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .classifier import BoostedGAMClassifier
+from .estimator import BoostedGAM
+from .families import Family, family_of
+from .formula import read_formula
+
+if TYPE_CHECKING:
+    from patsy import EvalEnvironment
+
+
+def gamboost(
+    formula: str,
+    data: Any,
+    *,
+    family: str | Family = "gaussian",
+    baselearner: str = "bbs",
+    sample_weight: Any = None,
+    eval_env: int | EvalEnvironment = 0,
+    **parameters: Any,
+) -> Any:
+    """Fit a boosted additive model that is given by a formula.
+
+    Parameters
+    ----------
+    formula : str
+        As ``"y ~ bbs(age) + bols(sex) + bspatial(lon, lat) + offset(log(t))"``: the
+        response, and learners with the arguments of `bbs`, `bmono`, `bols`, `brandom`,
+        `bspatial` and `buser`.
+    data : data frame or mapping of columns
+    family : str or Family, optional
+        As for `BoostedGAM`.
+    baselearner : {"bbs", "bols"}, optional
+        What a numeric column without a learner becomes, as x in ``"y ~ x"``. Factors
+        become `bols`.
+    sample_weight : (n,) array_like, optional
+        Not negative.
+    eval_env : int or patsy.EvalEnvironment, optional
+        Where names are found that are not columns: 0 is the caller of `gamboost`, 1 its
+        caller, and so on.
+    **parameters
+        Other parameters of `BoostedGAM`, such as `max_iter`.
+
+    Returns
+    -------
+    BoostedGAM or BoostedGAMClassifier
+        A classifier if the family is binomial. Its methods take data with the columns
+        of the formula, and compute transformations and offsets from them.
+        ``formula_`` is the formula.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the formula is not valid, or the data or a parameter do not fit.
+
+    Notes
+    -----
+    Formulas are those of patsy [1]_:
+
+    - ``a:b`` is the row-wise Kronecker product of two learners, ``a*b`` is
+      ``a + b + a:b``. Inside ``I(...)`` the operators are those of learners: ``I(a*b)``
+      is the product alone, ``I(a + b)`` one learner with the columns of both.
+    - ``bbs(log(x))``: columns are Python expressions. They may use the caller's names,
+      ``np``, the common functions of NumPy (log, exp, sqrt, ..), and patsy's functions.
+      What ``center(x)`` or ``standardize(x)`` learned is kept for predictions. ``C(x)``
+      is a factor, ``Q("a name")`` a column whose name is no Python name.
+    - Other arguments of learners are values: the caller's, not columns.
+    - ``.`` stands for all columns that the formula does not mention otherwise.
+    - Several offsets are added.
+
+    References
+    ----------
+    .. [1] N. J. Smith et al., "patsy: Describing statistical models in Python using
+           symbolic formulas", https://patsy.readthedocs.io.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import gamboost
+    >>> rng = np.random.default_rng(0)
+    >>> data = {"x": rng.random(500), "g": rng.choice(["a", "b"], 500)}
+    >>> data["t"] = rng.uniform(1, 9, 500)
+    >>> rate = np.exp(np.sin(6 * data["x"]) + (data["g"] == "b"))
+    >>> data["y"] = rng.poisson(data["t"] * rate)
+    >>> model = gamboost("y ~ bbs(x) + g + offset(log(t))", data, family="poisson")
+    >>> model.names_
+    ['bbs(x)', 'bols(g)']
+    >>> model.predict({"x": [0.25, 0.25], "g": ["a", "b"], "t": [1, 2]}).round()
+    array([ 3., 15.])
+    """
+    import patsy
+
+    env = patsy.EvalEnvironment.capture(eval_env, reference=1)
+    read = read_formula(formula, data, env, baselearner)
+    is_binomial = family_of(family).name == "binomial"
+    kind = BoostedGAMClassifier if is_binomial else BoostedGAM
+    model = kind(list(read.terms), family=family, **parameters)
+    model.fit(read.columns(data), read.response(data), sample_weight, read.offset(data))
+    model.formula_ = read
+    return model

@@ -1,0 +1,304 @@
+"""Stability selection: the learners that are selected on most halves of the data."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._device.arrays import as_array, namespace, on_host
+from .._device.kernels import current
+from . import _stability_bounds as bounds
+from ._model import AdditiveModel
+from .batch import Training, fit_batch
+from .cv import training_of
+from .folds import make_folds, whole_or_scaled
+
+Floats = NDArray[np.float64]
+
+COUNTS = {"SS": 50, "MB": 100}
+"""The number of random subsamples of each sampling, if none is given."""
+
+
+@dataclass(frozen=True)
+class StabilitySelection:
+    """The result of `stability_selection` for K learners.
+
+    Attributes
+    ----------
+    names : list of str
+        The names of the learners.
+    paths : (iterations + 1, K) array
+        The share of the fits in which each learner is among the first q that are
+        selected, by each iteration; zero before the first.
+    q : int
+        How many learners count in each fit.
+    cutoff : float
+        The least probability of a selected learner.
+    pfer : float
+        The bound of the expected number of learners that are selected falsely.
+    """
+
+    names: list[str]
+    paths: Floats
+    q: int
+    cutoff: float
+    pfer: float
+
+    @property
+    def probabilities(self) -> Floats:
+        """The probabilities after the last iteration, (K,)."""
+        found: Floats = self.paths[-1]
+        return found
+
+    @property
+    def support(self) -> NDArray[np.bool_]:
+        """Whether each learner is selected, (K,)."""
+        return self.probabilities >= self.cutoff * (1 - bounds.ROUNDING)
+
+    @property
+    def selected(self) -> list[str]:
+        """The names of the selected learners."""
+        return [
+            name for name, is_in in zip(self.names, self.support, strict=True) if is_in
+        ]
+
+    def __repr__(self) -> str:
+        return (
+            f"StabilitySelection({len(self.selected)} of {len(self.names)} learners "
+            f"selected: {', '.join(self.selected)}; q={self.q}, "
+            f"cutoff={self.cutoff:.3g}, pfer={self.pfer:.3g})"
+        )
+
+    def plot(self) -> Any:
+        """Draw the probabilities by iteration, and their order after the last.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        from .stability_plot import plot_stability
+
+        return plot_stability(self)
+
+
+def stability_selection(
+    model: AdditiveModel,
+    *,
+    q: int | None = None,
+    pfer: float | None = None,
+    cutoff: float | None = None,
+    B: int | None = None,
+    sampling: str = "SS",
+    assumption: str | None = None,
+    subsamples: Any = None,
+    max_iter: int | None = None,
+    random_state: Any = None,
+) -> StabilitySelection:
+    """Select the learners of a fitted model that are chosen on most halves of the data.
+
+    The model is fitted to random halves of the rows, all as one batch. In each fit, the
+    first q different learners that are selected count. A learner whose share of fits
+    reaches the cutoff is selected. This is mboost's ``stabsel``.
+
+    Parameters
+    ----------
+    model : BoostedGAM or BoostedGAMClassifier
+        Fitted, with one response or two classes; it refers to its training data, but
+        not after it was pickled.
+    q : int, optional
+        How many learners count in each fit.
+    pfer : float, optional
+        The largest expected number of learners that are selected falsely.
+    cutoff : float, optional
+        The share of fits from which a learner is selected, 0.5 to 1. Two of `q`, `pfer`
+        and `cutoff` determine the third; the result has the bound that they give.
+    B : int, optional
+        The number of random halves; 50 for "SS" and 100 for "MB" by default.
+    sampling : {"SS", "MB"}, optional
+        Whether the model is also fitted to the other half of each subsample, as Shah
+        and Samworth do [2]_, or not, as Meinshausen and Buehlmann do [1]_.
+    assumption : {"unimodal", "r-concave", "none"}, optional
+        What is assumed about the distribution of the shares of irrelevant learners. By
+        default "unimodal" for "SS" and "none", the only one, for "MB". The assumption
+        "r-concave" gives the smallest bounds.
+    subsamples : (n, B) array_like, optional
+        The rows of each subsample, 1 or 0, instead of random halves.
+    max_iter : int, optional
+        The number of iterations; that of the model by default. They should select q
+        learners.
+    random_state : int, Generator or RandomState, optional
+        For random halves.
+
+    Returns
+    -------
+    StabilitySelection
+
+    Raises
+    ------
+    ValueError
+        If the model has no training data or several responses, if an argument is out of
+        its range, or if there is no third number for two of `q`, `pfer` and `cutoff`.
+
+    Notes
+    -----
+    Offsets and smoothing parameters are computed for each half; ranges, knots and
+    levels are those of the model. A learner is selected falsely if its chance to count
+    in a fit is at most ``q / p``, for p learners. The bound for "unimodal" is proved
+    for ``q <= p / sqrt(3)`` [2]_. Where no cutoff up to 1 keeps the bound below `pfer`,
+    mboost takes 1 and warns; here this is an error.
+
+    References
+    ----------
+    .. [1] N. Meinshausen and P. Buehlmann, "Stability selection", JRSS B 72 (2010).
+    .. [2] R. D. Shah and R. J. Samworth, "Variable selection with error control:
+           another look at stability selection", JRSS B 75 (2013).
+    .. [3] B. Hofner, L. Boccuto and M. Goeker, "Controlling false discoveries in
+           high-dimensional situations: boosting with stability selection", BMC
+           Bioinformatics 16 (2015).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import BoostedGAM, stability_selection
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.random((200, 10))
+    >>> y = np.sin(6 * X[:, 2]) + X[:, 5] + 0.3 * rng.standard_normal(200)
+    >>> model = BoostedGAM().fit(X, y)
+    >>> stability_selection(model, q=3, pfer=1, random_state=0).selected
+    ['bbs(2)', 'bbs(5)']
+    """
+    assumption = bounds.checked_assumption(sampling, assumption)
+    data, settings = training_of(model)
+    if data.y.ndim > 1:
+        raise ValueError(
+            "the model must have one response, or two classes, got "
+            f"{len(data.y)} classes"
+        )
+    if subsamples is not None:
+        subsamples = checked_subsamples(subsamples, data.rows, B)
+        B = subsamples.shape[1]
+    elif B is None:
+        B = COUNTS[sampling]
+    if B < 1:
+        raise ValueError(f"B must be at least 1, got {B}")
+    learners = len(settings.terms)
+    setting = bounds.complete(learners, B, assumption, q=q, pfer=pfer, cutoff=cutoff)
+    weights = half_weights(data, B, sampling == "SS", subsamples, random_state)
+    with current(data.device):
+        batch = fit_batch(
+            settings,
+            data,
+            namespace(data.y).asarray(weights),
+            model.max_iter if max_iter is None else max_iter,
+        )
+    paths = probabilities(batch.paths.selected, learners, setting.q)
+    return StabilitySelection(
+        model.names_, paths, setting.q, setting.cutoff, setting.pfer
+    )
+
+
+# ---- subsamples ----------------------------------------------------------------------
+
+
+def checked_subsamples(subsamples: Any, rows: int, B: int | None) -> Floats:
+    """The given subsamples, (n, B); ValueError unless they are ones and zeros."""
+    matrix: Floats = on_host(as_array(subsamples, "subsamples")).astype(np.float64)
+    if matrix.ndim != 2 or len(matrix) != rows or B not in (None, matrix.shape[1]):
+        columns = "B" if B is None else B
+        raise ValueError(
+            f"subsamples must have shape ({rows}, {columns}), got {matrix.shape}"
+        )
+    if not ((matrix == 0) | (matrix == 1)).all():
+        raise ValueError("subsamples must be 0 or 1, got other values")
+    return matrix
+
+
+def half_weights(
+    data: Training,
+    B: int,
+    with_complements: bool,
+    subsamples: Floats | None,
+    random_state: Any,
+) -> Floats:
+    """The weights of all fits: the B subsamples, then the rest of each of them."""
+    weights = np.ones(data.rows) if data.weights is None else on_host(data.weights)
+    given = "subsampling" if subsamples is None else subsamples * weights[:, None]
+    halves = make_folds(given, weights, None, B, random_state)
+    if not with_complements:
+        return halves.weights
+    rest = [whole_or_scaled(one) for one in halves.out_of_bag]
+    return np.concatenate([halves.weights, rest])
+
+
+# ---- probabilities -------------------------------------------------------------------
+
+
+def first_steps(selected: NDArray[Any], learners: int) -> NDArray[np.intp]:
+    """The step, from 1, that first selected each learner, (F, steps) to (F, learners).
+
+    One more than the number of steps for a learner that was never selected.
+
+    Examples
+    --------
+    >>> first_steps(np.array([[2, 0, 2], [1, 1, 1]]), learners=3)
+    array([[2, 4, 1],
+           [4, 1, 4]])
+    """
+    fits, steps = selected.shape
+    first = np.full((fits, learners), steps + 1)
+    for step in reversed(range(steps)):
+        first[np.arange(fits), selected[:, step]] = step + 1
+    return first
+
+
+def probabilities(selected: NDArray[Any], learners: int, q: int) -> Floats:
+    """The share of fits in which each learner is among the first q different ones.
+
+    It warns if a fit has selected fewer than q learners.
+
+    Parameters
+    ----------
+    selected : (F, steps) integer array
+        The learner that each step of each fit selected.
+    learners : int
+        The number K of learners.
+    q : int
+
+    Returns
+    -------
+    (steps + 1, K) array
+        Before the first step and after each.
+
+    Examples
+    --------
+    >>> probabilities(np.array([[2, 0, 1], [2, 2, 1]]), learners=3, q=2)
+    array([[0. , 0. , 0. ],
+           [0. , 0. , 1. ],
+           [0.5, 0. , 1. ],
+           [0.5, 0.5, 1. ]])
+    """
+    fits, steps = selected.shape
+    never = steps + 1
+    first = first_steps(selected, learners)
+    last = np.sort(first, axis=1)[:, q - 1, None]
+    short = int((last == never).sum())
+    if short:
+        warnings.warn(
+            f"{short} of {fits} fits selected fewer than q = {q} learners in {steps} "
+            "iterations: max_iter should be larger",
+            stacklevel=3,
+        )
+    counted = np.where(first <= last, first, never)
+    flat = counted + np.arange(learners) * (never + 1)
+    counts = np.bincount(flat.reshape(-1), minlength=learners * (never + 1))
+    by_step = counts.reshape(learners, never + 1)[:, :never].cumsum(axis=1)
+    return np.ascontiguousarray(by_step.T / fits)

@@ -1,0 +1,275 @@
+"""A model as one JSON file."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._sklearn import Estimator
+
+FORMAT = "gpusolve.gam"
+"""What a file says that it contains."""
+
+VERSION = 1
+"""The version of the format. A file of a later version cannot be read."""
+
+ARRAY_KINDS = "biufU"
+"""Booleans, integers, floating-point numbers and strings."""
+
+
+LONG = np.dtype(np.longdouble)
+"""Numbers more precise than Python's, such as patsy's sums, are written as strings."""
+
+
+def save(model: Estimator, path: str | os.PathLike[str]) -> None:
+    """Write a model to a JSON file, which `load` reads on any machine.
+
+    Parameters
+    ----------
+    model : BoostedGAM or BoostedGAMClassifier
+        Fitted or not, and on any device.
+    path : str or path-like
+
+    Raises
+    ------
+    TypeError
+        If the model contains a function, such as the gradient of a family of your own,
+        or another value that is not plain data. Nothing is written then. Such a model
+        can be pickled.
+
+    Notes
+    -----
+    Numbers are written with all their digits: the loaded model is equal in every bit.
+    scikit-learn's metadata requests are not written.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> import numpy as np
+    >>> from gpusolve.gam import BoostedGAM, load, save
+    >>> X = np.random.default_rng(0).random((100, 2))
+    >>> model = BoostedGAM().fit(X, X[:, 0])
+    >>> path = Path(mkdtemp()) / "model.json"
+    >>> save(model, path)
+    >>> np.array_equal(load(path).predict(X), model.predict(X))
+    True
+    """
+    from .. import __version__
+
+    if not isinstance(model, Estimator):
+        raise TypeError(f"model must be an estimator of gpusolve.gam, got {model!r}")
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "package": __version__,
+        "model": to_plain(model, "model"),
+    }
+    text = json.dumps(document, allow_nan=False, ensure_ascii=False)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a model from a file that `save` wrote.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    BoostedGAM or BoostedGAMClassifier
+
+    Raises
+    ------
+    ValueError
+        If the file has another content, or was written by a later version.
+
+    Notes
+    -----
+    The transformations of a formula are Python expressions, which `predict` evaluates.
+    Load only files that you trust.
+    """
+    with open(path, encoding="utf-8") as file:
+        try:
+            document = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"{path} must be a JSON file, but {error}") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f"{path} must be a file that gpusolve.gam.save wrote")
+    if document["version"] > VERSION:
+        raise ValueError(
+            f"{path} must have version {VERSION} of the format, got "
+            f"{document['version']}; it was written by gpusolve {document['package']}"
+        )
+    return from_plain(document["model"])
+
+
+def to_plain(value: Any, where: str) -> Any:
+    """A value as JSON has them; `where` names it in errors.
+
+    Lists are lists. Whatever else JSON lacks becomes an object whose "class" names it.
+    """
+    if isinstance(value, np.generic):
+        value = np.asarray(value) if value.dtype.char == LONG.char else value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _tagged("float", value=str(value))
+    if isinstance(value, list):
+        return _items(value, where)
+    if isinstance(value, dict):
+        pairs = [
+            [to_plain(key, where), to_plain(one, f"{where}[{key!r}]")]
+            for key, one in value.items()
+        ]
+        return _tagged("dict", items=pairs)
+    if isinstance(value, np.ndarray):
+        return _array_to_plain(value, where)
+    if type(value) is tuple:
+        return _tagged("tuple", items=_items(value, where))
+    if isinstance(value, Estimator):
+        return _tagged(
+            _name_of(type(value)),
+            parameters=_attributes(value.get_params(deep=False), where),
+            fitted=_attributes(_fitted(value), where),
+        )
+    if _is_record(type(value)):
+        fields = {name: getattr(value, name) for name in _fields(type(value))}
+        return _tagged(_name_of(type(value)), **_attributes(fields, where))
+    raise TypeError(
+        f"{where} must be plain data to be saved as JSON, got {value!r}; "
+        "a pickle can contain it"
+    )
+
+
+def from_plain(plain: Any) -> Any:
+    """The value of which `to_plain` made this."""
+    if isinstance(plain, list):
+        return [from_plain(one) for one in plain]
+    if not isinstance(plain, dict):
+        return plain
+    fields = dict(plain)
+    name = fields.pop("class")
+    if name in BUILDERS:
+        return BUILDERS[name](**fields)
+    cls = _class_of(name)
+    if issubclass(cls, Estimator):
+        return _estimator(cls, **fields)
+    return cls(**_values(fields))
+
+
+def _estimator(
+    cls: type[Estimator], parameters: dict[str, Any], fitted: dict[str, Any]
+) -> Estimator:
+    estimator = cls(**_values(parameters))
+    vars(estimator).update(_values(fitted))
+    return estimator
+
+
+def _array_to_plain(array: NDArray[Any], where: str) -> dict[str, Any]:
+    """The elements of an array in a row, its shape and its dtype."""
+    if array.dtype.kind not in ARRAY_KINDS + "O":
+        raise TypeError(
+            f"{where} must be plain data to be saved as JSON, got an array of "
+            f"{array.dtype}; a pickle can contain it"
+        )
+    named = {"O": "object", LONG.char: "longdouble"}.get(array.dtype.char)
+    return _tagged(
+        "array",
+        dtype=named or array.dtype.str,
+        shape=list(array.shape),
+        items=_elements(array.ravel(), where),
+    )
+
+
+def _elements(array: NDArray[Any], where: str) -> list[Any]:
+    """The elements of a vector; at once if JSON has all of them."""
+    if array.dtype.char == LONG.char:
+        return list(map(str, array.tolist()))
+    ready = array.dtype.kind == "f" and np.isfinite(array).all()
+    if ready or array.dtype.kind in "biuU":
+        return list(array.tolist())
+    return _items(array.tolist(), where)
+
+
+def _array(dtype: str, shape: list[int], items: list[Any]) -> NDArray[Any]:
+    values = (
+        list(map(np.longdouble, items)) if dtype == "longdouble" else from_plain(items)
+    )
+    array = np.empty(len(values), dtype)
+    array[:] = values
+    return array.reshape(shape)
+
+
+BUILDERS: dict[str, Callable[..., Any]] = {
+    "array": _array,
+    "dict": lambda items: {from_plain(key): from_plain(one) for key, one in items},
+    "float": lambda value: float(value),
+    "tuple": lambda items: tuple(from_plain(items)),
+}
+"""How the values are made that JSON lacks, by their class."""
+
+
+def _tagged(name: str, /, **fields: Any) -> dict[str, Any]:
+    return {"class": name, **fields}
+
+
+def _items(values: Any, where: str) -> list[Any]:
+    return [to_plain(one, f"{where}[{index}]") for index, one in enumerate(values)]
+
+
+def _attributes(values: dict[str, Any], where: str) -> dict[str, Any]:
+    return {name: to_plain(one, f"{where}.{name}") for name, one in values.items()}
+
+
+def _values(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: from_plain(one) for name, one in fields.items()}
+
+
+def _fitted(estimator: Estimator) -> dict[str, Any]:
+    """The fitted attributes; by scikit-learn's convention, their names end with _."""
+    return {
+        name: value
+        for name, value in vars(estimator).items()
+        if name.endswith("_") and not name.startswith("_")
+    }
+
+
+def _is_record(cls: type[Any]) -> bool:
+    """Whether a class of this package is made of its fields, and of nothing else."""
+    made_of_fields = dataclasses.is_dataclass(cls) or hasattr(cls, "_fields")
+    return made_of_fields and cls.__module__.startswith(__package__)
+
+
+def _fields(cls: type[Any]) -> tuple[str, ...]:
+    """The fields of a data class or a named tuple."""
+    if dataclasses.is_dataclass(cls):
+        return tuple(field.name for field in dataclasses.fields(cls) if field.init)
+    return getattr(cls, "_fields", ())
+
+
+def _name_of(cls: type[Any]) -> str:
+    """The name of a class inside this package; public classes name public modules."""
+    return f"{cls.__module__}.{cls.__name__}".removeprefix(f"{__package__}.")
+
+
+def _class_of(name: str) -> type[Any]:
+    """The class of this name; ValueError if this package has no such class."""
+    module, _, last = f"{__package__}.{name}".rpartition(".")
+    try:
+        cls = getattr(importlib.import_module(module), last)
+    except (ImportError, AttributeError):
+        cls = None
+    if not (isinstance(cls, type) and (issubclass(cls, Estimator) or _is_record(cls))):
+        raise ValueError(f"class must be one of gpusolve.gam, got {name!r}")
+    return cls

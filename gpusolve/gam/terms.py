@@ -1,0 +1,387 @@
+"""The base learners of a boosted model, with the arguments of mboost.
+
+Every function returns a `Term`. Terms are combined with ``+``, one learner with the
+columns of both, and ``*``, their row-wise Kronecker product. A term without a column
+gets it from the key of a dict: ``{"age": bbs(df=3), ("lon", "lat"): bspatial()}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from .._device.arrays import Array
+from ._term import Product, Sum, Term
+from ._term_linear import Linear
+from ._term_spline import Spline
+from ._term_user import User
+from .frame import Name
+
+__all__ = [
+    "Product",
+    "Sum",
+    "Term",
+    "bbs",
+    "bmono",
+    "bols",
+    "brandom",
+    "bspatial",
+    "buser",
+]
+
+Range = tuple[float, float]
+
+
+def bbs(
+    *x: Name,
+    by: Name | None = None,
+    knots: int | Sequence[Any] = 20,
+    degree: int = 3,
+    differences: int = 2,
+    df: float = 4,
+    lambda_: float | None = None,
+    center: bool | str = False,
+    cyclic: bool = False,
+    boundary: Range | Sequence[Range] | None = None,
+    constraint: str | None = None,
+    knots_at: str = "equidistant",
+) -> Spline:
+    """A penalised B-spline (P-spline) of a numeric covariate.
+
+    Parameters
+    ----------
+    *x : str or int
+        The column; two columns are a surface, as `bspatial`.
+    by : str or int, optional
+        A column whose effect varies with `x`: each row is multiplied by a numeric
+        column; a factor has one effect of `x` for each level but the first.
+    knots : int or sequence of float, optional
+        The number of knots within the range, or their positions.
+    degree : int, optional
+        Degree of the polynomials, 0 to 5.
+    differences : int, optional
+        Order of the differences of neighbouring coefficients that are penalised, 0 to
+        3. 0 penalises the coefficients themselves.
+    df : float, optional
+        Degrees of freedom of one fit.
+    lambda_ : float, optional
+        The smoothing parameter; given this, `df` is ignored.
+    center : {False, True, "spectral"}, optional
+        Leave out what the penalty does not affect: a line for differences of order 2.
+        "spectral" gives the same fits, by the eigenvectors of the penalty.
+    cyclic : bool, optional
+        Whether the effect is periodic: its ends meet, with their derivatives below
+        `degree`. The period is the range, usually given as `boundary`. Values outside
+        are an error.
+    boundary : (lower, upper), optional
+        The range of the knots; that of the data by default.
+    constraint : {"increasing", "decreasing", "convex", "concave", "positive", \
+"negative"}, optional
+        The shape of the effect.
+    knots_at : {"equidistant", "quantiles"}, optional
+        Where the knots are. Quantiles follow the data; values that occur often give
+        fewer knots.
+
+    Returns
+    -------
+    Spline
+
+    Warns
+    -----
+    UserWarning
+        If outliers stretch equidistant knots: the middle 98 % of the rows are within a
+        fifth of the range, and have more different values than there are cells.
+
+    References
+    ----------
+    P. H. C. Eilers and B. D. Marx, "Flexible Smoothing with B-splines and Penalties",
+    Statistical Science 11 (1996).
+
+    Examples
+    --------
+    >>> bbs("age", df=3)
+    bbs('age', df=3)
+    >>> bbs("day", cyclic=True, boundary=(0, 365)).label
+    'bbs(day, cyclic=True, boundary=(0, 365))'
+    """
+    return Spline(
+        function="bbs",
+        covariates=names_of("bbs", x),
+        by=by,
+        knots=interior_of(knots),
+        degree=integer("degree", degree),
+        differences=integer("differences", differences),
+        df=optional_number("df", df),
+        lambda_=optional_number("lambda_", lambda_),
+        center=center,
+        cyclic=bool(cyclic),
+        boundary=ranges_of(boundary),
+        shape=constraint,
+        knots_at=knots_at,
+    )
+
+
+def bmono(*x: Name, constraint: str = "increasing", **options: Any) -> Spline:
+    """A P-spline with a constraint on its shape.
+
+    Parameters
+    ----------
+    *x : str or int
+        The column.
+    constraint : {"increasing", "decreasing", "convex", "concave", "positive", \
+"negative"}, optional
+        The shape of the effect.
+    **options
+        As for `bbs`.
+
+    Examples
+    --------
+    >>> bmono("income", df=3) + bmono("age", constraint="concave")
+    bmono('income', df=3) + bmono('age', constraint='concave')
+    """
+    term = bbs(*x, constraint=constraint, **options)
+    return replace(term, function="bmono")
+
+
+def bspatial(
+    *x: Name,
+    by: Name | None = None,
+    knots: int | Sequence[Any] = 20,
+    degree: int = 3,
+    differences: int = 2,
+    df: float = 6,
+    lambda_: float | None = None,
+    center: bool | str = False,
+    boundary: Sequence[Range] | None = None,
+    knots_at: str = "equidistant",
+) -> Spline:
+    """A smooth surface: the tensor product of P-splines of two numeric covariates.
+
+    Parameters
+    ----------
+    *x : str or int
+        The two columns. The functions of the first one are the slow index.
+    knots : int or (sequence, sequence), optional
+        The number of knots of each column, or their positions.
+    center : {False, True, "spectral"}, optional
+        Leave out what the penalty does not affect: products of lines for differences of
+        order 2.
+    boundary : ((lower, upper), (lower, upper)), optional
+        The ranges of the knots; those of the data by default.
+    by, degree, differences, df, lambda_, knots_at
+        As for `bbs`.
+
+    Examples
+    --------
+    >>> bspatial("lon", "lat", knots=6)
+    bspatial('lon', 'lat', knots=6)
+    """
+    return Spline(
+        function="bspatial",
+        covariates=names_of("bspatial", x),
+        by=by,
+        knots=interior_of(knots),
+        degree=integer("degree", degree),
+        differences=integer("differences", differences),
+        df=optional_number("df", df),
+        lambda_=optional_number("lambda_", lambda_),
+        center=center,
+        boundary=ranges_of(boundary),
+        knots_at=knots_at,
+    )
+
+
+def bols(
+    *x: Name,
+    by: Name | None = None,
+    intercept: bool = True,
+    df: float | None = None,
+    lambda_: float | None = None,
+    contrasts: str = "treatment",
+    levels: Sequence[Any] | None = None,
+) -> Linear:
+    """A linear effect of numeric covariates, or the effects of a factor's levels.
+
+    Parameters
+    ----------
+    *x : str or int
+        One or several numeric columns, or one factor: a categorical or text column.
+    by : str or int, optional
+        As for `bbs`.
+    intercept : bool, optional
+        Whether there is a column of ones. It is penalised, too, if there is a penalty.
+    df : float, optional
+        Degrees of freedom; without them and `lambda_` there is no penalty.
+    lambda_ : float, optional
+        The smoothing parameter of the ridge; given this, `df` is ignored.
+    contrasts : {"treatment", "sum", "helmert", "dummy"}, optional
+        The columns of a factor of L levels: L - 1 contrasts; "dummy" is one indicator
+        of each level, without an intercept. An ordered factor with "treatment" has a
+        penalty on differences of neighbouring levels.
+    levels : sequence, optional
+        The levels of a factor. Given these, a numeric column is a factor, too.
+
+    Examples
+    --------
+    >>> bols("age", "income")
+    bols('age', 'income')
+    >>> bols("region", df=2, contrasts="sum").label
+    "bols(region, df=2, contrasts='sum')"
+    """
+    return Linear(
+        function="bols",
+        covariates=names_of("bols", x),
+        by=by,
+        intercept=bool(intercept),
+        df=optional_number("df", df),
+        lambda_=optional_number("lambda_", lambda_),
+        contrasts=contrasts,
+        levels=None if levels is None else levels_of(levels),
+    )
+
+
+def brandom(
+    *x: Name,
+    by: Name | None = None,
+    df: float = 4,
+    lambda_: float | None = None,
+    contrasts: str = "dummy",
+) -> Linear:
+    """A random effect: the levels of a factor with a ridge penalty.
+
+    Parameters
+    ----------
+    *x : str or int
+        The factor. A numeric column is one, too: its levels are its sorted values.
+    by, df, lambda_, contrasts
+        As for `bols`.
+
+    Examples
+    --------
+    >>> brandom("patient") + brandom("patient", by="time", df=2)
+    brandom('patient') + brandom('patient', by='time', df=2)
+    """
+    names = names_of("brandom", x)
+    if len(names) > 1:
+        raise ValueError(f"brandom must be given one column, got {len(names)}")
+    return Linear(
+        function="brandom",
+        covariates=names,
+        by=by,
+        df=optional_number("df", df),
+        lambda_=optional_number("lambda_", lambda_),
+        contrasts=contrasts,
+    )
+
+
+def buser(
+    *x: Name,
+    K: Any = None,
+    design: Callable[..., Array] | None = None,
+    by: Name | None = None,
+    df: float = 4,
+    lambda_: float | None = None,
+) -> User:
+    """A given design with a given penalty.
+
+    Parameters
+    ----------
+    *x : str or int
+        The numeric columns of the design.
+    K : (k, k) array_like, optional
+        The penalty, positive semidefinite; the identity by default.
+    design : callable, optional
+        Takes the columns, (n,) each and on their device, and returns the design matrix,
+        (n, k). A term with a callable cannot be stored as JSON.
+    by, df, lambda_
+        As for `bbs`.
+
+    Examples
+    --------
+    >>> buser("x1", "x2", df=1)
+    buser('x1', 'x2', df=1)
+    """
+    return User(
+        function="buser",
+        covariates=names_of("buser", x),
+        by=by,
+        K=None if K is None else matrix_of(K),
+        design=design,
+        df=optional_number("df", df),
+        lambda_=optional_number("lambda_", lambda_),
+    )
+
+
+# Stored models and pickles name the public module, also after a class has moved.
+for _public in (Linear, Product, Spline, Sum, Term, User):
+    _public.__module__ = __name__
+
+
+# ---- validation ----------------------------------------------------------------------
+
+
+def names_of(function: str, names: tuple[Any, ...]) -> tuple[Name, ...]:
+    """The names of columns; TypeError for anything else, such as arrays."""
+    for name in names:
+        if isinstance(name, bool) or not isinstance(name, str | Integral):
+            raise TypeError(
+                f"{function} must be given names or positions of columns, got "
+                f"{type(name).__name__}"
+            )
+    return tuple(name if isinstance(name, str) else int(name) for name in names)
+
+
+def integer(name: str, value: Any) -> int:
+    """An integer; TypeError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    return int(value)
+
+
+def optional_number(name: str, value: Any) -> float | None:
+    """A float or None; TypeError for anything else."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    return float(value)
+
+
+def interior_of(knots: Any) -> int | tuple[tuple[float, ...], ...]:
+    """The number of knots, or their positions for each column."""
+    if isinstance(knots, Integral):
+        return integer("knots", knots)
+    given = list(knots)
+    nested = given if given and np.ndim(given[0]) else [given]
+    return tuple(tuple(float(knot) for knot in one) for one in nested)
+
+
+def ranges_of(boundary: Any) -> tuple[Range, ...] | None:
+    """The range of each column."""
+    if boundary is None:
+        return None
+    given = list(boundary)
+    ranges = []
+    for one in given if np.ndim(given[0]) else [given]:
+        lower, upper = (float(end) for end in one)
+        if not (np.isfinite([lower, upper]).all() and lower < upper):
+            raise ValueError(f"boundary must be finite and ascend, got {boundary}")
+        ranges.append((lower, upper))
+    return tuple(ranges)
+
+
+def levels_of(levels: Sequence[Any]) -> tuple[Any, ...]:
+    """The levels of a factor as Python's strings, numbers and bools."""
+    return tuple(one.item() if isinstance(one, np.generic) else one for one in levels)
+
+
+def matrix_of(K: Any) -> tuple[tuple[float, ...], ...]:
+    """A matrix as tuples."""
+    matrix = np.asarray(K, np.float64)
+    if matrix.ndim != 2:
+        raise ValueError(f"K must be a matrix, got shape {matrix.shape}")
+    return tuple(tuple(row) for row in matrix.tolist())

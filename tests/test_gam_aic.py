@@ -1,0 +1,286 @@
+"""Degrees of freedom of a boosted model, and the criteria that use them."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from gpusolve.gam import (
+    BoostedGAM,
+    BoostedGAMClassifier,
+    aic_stop,
+    bbs,
+    bmono,
+    bols,
+)
+from gpusolve.gam.aic import (
+    bernoulli_curvature,
+    classical_aic,
+    corrected_aic,
+    minimum_description_length,
+)
+from gpusolve.gam.families import Binomial
+from gpusolve.gam.frame import Frame
+from gpusolve.gam.hat_matrix import degrees_of_freedom, models
+from gpusolve.gam.rows import Rows, dense_rows, kronecker
+
+NU = 0.1
+
+Floats = np.ndarray
+
+
+class Example(NamedTuple):
+    """Learners of several kinds: two dense ones, a factor, and a product of two."""
+
+    rows: list[Rows]
+    inverse: list[Floats]
+    weights: Floats | None
+    selected: Floats
+    updates: Floats
+
+
+def example(weighted: bool, n: int = 40, steps: int = 25) -> Example:
+    rng = np.random.default_rng(3)
+    line = dense_rows(np.column_stack([np.ones(n), rng.normal(size=n)]))
+    curve = dense_rows(rng.normal(size=(n, 5)))
+    factor = dense_rows(np.eye(4)[rng.integers(0, 4, n)])
+    unused = dense_rows(rng.normal(size=(n, 3)))
+    rows = [line, unused, curve, factor, kronecker(factor, line)]
+    weights = rng.uniform(0.2, 3, n) if weighted else None
+    W = np.ones(n) if weights is None else weights
+    inverse = []
+    for design in rows:
+        X = design.dense()
+        k = design.functions
+        inverse.append(np.linalg.inv((X.T * W) @ X + rng.uniform(0.5, 5) * np.eye(k)))
+    selected = rng.choice([0, 2, 3, 4], steps).astype(np.int32)
+    updates = np.zeros((steps, 8))
+    for step, j in enumerate(selected):
+        updates[step, : rows[j].functions] = 0.1 * rng.normal(size=rows[j].functions)
+    return Example(rows, inverse, weights, selected, updates)
+
+
+def traces_by_hand(one: Example, curvatures: list[Floats] | None) -> Floats:
+    """The traces of the n x n matrices, by their recursion."""
+    n = len(one.rows[0])
+    W = np.ones(n) if one.weights is None else one.weights
+    B = np.zeros((n, n))
+    traces = []
+    for step, j in enumerate(one.selected):
+        X = one.rows[j].dense()
+        H = X @ one.inverse[j] @ (X.T * W)
+        if curvatures is not None:
+            H = curvatures[step][:, None] * H
+        B = B + NU * H @ (np.eye(n) - B)
+        traces.append(np.trace(B))
+    return np.array(traces)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "curvature", [None, np.exp, lambda f: bernoulli_curvature(f, 2.0)]
+)
+def test_degrees_of_freedom_are_the_traces_of_the_hat_matrices(
+    weighted: bool, curvature: Callable[[Floats], Floats] | None
+) -> None:
+    one = example(weighted)
+    curvatures = None
+    if curvature is not None:
+        start = np.full(len(one.rows[0]), -0.3)
+        after = models(one.rows, one.selected, one.updates, start)
+        curvatures = [curvature(f) for f in after]
+    found = degrees_of_freedom(
+        one.rows,
+        one.inverse,
+        one.weights,
+        one.selected,
+        NU,
+        None if curvatures is None else iter(curvatures),
+    )
+    np.testing.assert_allclose(found, traces_by_hand(one, curvatures), rtol=1e-11)
+
+
+def test_designs_with_many_functions_are_multiplied_as_sparse_matrices() -> None:
+    rng = np.random.default_rng(4)
+    many = dense_rows(rng.normal(size=(300, 2))).in_blocks(
+        rng.integers(0, 20, 300), blocks=20
+    )
+    assert many.functions > 16 * many.width
+    X = many.dense()
+    one = Example(
+        [many],
+        [np.linalg.inv(X.T @ X + np.eye(40))],
+        None,
+        np.zeros(8, np.int32),
+        np.zeros((8, 40)),
+    )
+    found = degrees_of_freedom(one.rows, one.inverse, None, one.selected, NU)
+    np.testing.assert_allclose(found, traces_by_hand(one, None), rtol=1e-11)
+
+
+def test_models_after_each_step() -> None:
+    one = example(weighted=False)
+    start = np.linspace(-1, 1, len(one.rows[0]))
+    expected = start
+    for f, j, update in zip(
+        models(one.rows, one.selected, one.updates, start),
+        one.selected,
+        one.updates,
+        strict=True,
+    ):
+        expected = expected + one.rows[j].dense() @ update[: one.rows[j].functions]
+        np.testing.assert_allclose(f, expected, atol=1e-13)
+
+
+def test_without_steps_there_are_no_degrees_of_freedom() -> None:
+    one = example(weighted=False)
+    none = np.zeros(0, np.int32)
+    assert degrees_of_freedom(one.rows, one.inverse, None, none, NU).shape == (0,)
+
+
+@pytest.mark.parametrize("slope", [1.0, 2.0])
+def test_bernoulli_curvature_is_the_second_derivative_of_the_loss(slope: float) -> None:
+    f, h = np.linspace(-2, 2, 9), 1e-5
+    gradient = (slope * expit(slope * (f + h)) - slope * expit(slope * (f - h))) / 2 / h
+    np.testing.assert_allclose(bernoulli_curvature(f, slope), gradient, rtol=1e-8)
+    assert (bernoulli_curvature(np.array([-1e3, 1e3]), slope) == 0).all()
+
+
+def test_criteria_by_hand() -> None:
+    df, squares = np.array([1.0, 2.0]), np.array([8.0, 5.0])
+    aicc = corrected_aic(df, squares, 10.0)
+    expected = [math.log(0.8) + 1.1 / 0.7, math.log(0.5) + 1.2 / 0.6]
+    np.testing.assert_allclose(aicc.values, expected, rtol=1e-14)
+    assert aicc.best_iteration == 2
+    gmdl = minimum_description_length(df, squares, 10.0, total_squares=20.0)
+    S = squares / (10 - df)
+    expected = np.log(S) + df / 10 * np.log((20 - squares) / (df * S))
+    np.testing.assert_allclose(gmdl.values, expected, rtol=1e-14)
+    aic = classical_aic(df, np.array([7.0, 5.5]))
+    assert aic.values.tolist() == [16.0, 15.0]
+    assert aic.best_iteration == 2
+
+
+def test_criteria_are_infinite_where_they_are_not_defined() -> None:
+    df, squares = np.array([1.0, 8.5, 10.5]), np.array([8.0, 5.0, 1e-9])
+    assert np.isfinite(corrected_aic(df, squares, 10.0).values).tolist() == [1, 0, 0]
+    gmdl = minimum_description_length(df, squares, 10.0, total_squares=20.0)
+    assert np.isfinite(gmdl.values).tolist() == [1, 1, 0]
+    assert corrected_aic(df, squares, 10.0).best_iteration == 1
+
+
+def test_the_first_of_equal_minima_is_the_best() -> None:
+    assert (
+        classical_aic(
+            np.array([1.0, 1.0, 2.0]), np.array([3.0, 3.0, 3.0])
+        ).best_iteration
+        == 1
+    )
+
+
+# ---- fitted models -------------------------------------------------------------------
+
+
+def data(n: int = 80) -> tuple[Floats, Floats]:
+    rng = np.random.default_rng(7)
+    X = rng.random((n, 3))
+    return X, np.sin(6 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(n)
+
+
+LEARNERS = [bbs(0, knots=6), bols(1), bbs(2, knots=4, df=3)]
+
+
+def smoother(model: BoostedGAM, X: Floats) -> Floats:
+    """The hat matrix of the whole path, from fits to each unit vector."""
+    offset = np.zeros(len(X))
+    columns = []
+    for unit in np.eye(len(X)):
+        f = np.zeros(len(X))
+        for j in model.selected_:
+            one = BoostedGAM([LEARNERS[j]], max_iter=1).fit(X, unit - f, offset=offset)
+            f = f + one.predict(X, kind="link", offset=offset)
+        columns.append(f)
+    return np.column_stack(columns)
+
+
+def test_aic_stop_of_a_gaussian_model() -> None:
+    X, y = data(25)
+    model = BoostedGAM(LEARNERS, max_iter=8).fit(X, y)
+    found = aic_stop(model)
+    np.testing.assert_allclose(found.df[-1], np.trace(smoother(model, X)), rtol=1e-9)
+    expected = corrected_aic(found.df, model.risk_[1:], 25.0).values
+    np.testing.assert_array_equal(found.values, expected)
+    gmdl = aic_stop(model, "gmdl")
+    total = float(y @ y)
+    expected = minimum_description_length(found.df, model.risk_[1:], 25.0, total).values
+    np.testing.assert_allclose(gmdl.values, expected, rtol=1e-12)
+
+
+def test_integer_weights_count_as_repeated_rows() -> None:
+    X, y = data()
+    w = np.random.default_rng(0).integers(0, 4, len(y))
+    weighted = BoostedGAM(LEARNERS, max_iter=60).fit(X, y, sample_weight=w)
+    repeated = BoostedGAM(LEARNERS, max_iter=60).fit(X.repeat(w, 0), y.repeat(w))
+    for criterion in ("aicc", "gmdl"):
+        one, other = aic_stop(weighted, criterion), aic_stop(repeated, criterion)
+        np.testing.assert_allclose(one.df, other.df, rtol=1e-8)
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-8)
+
+
+def test_aic_stop_of_counts_starts_at_the_offset() -> None:
+    X, f = data()
+    y = np.random.default_rng(1).poisson(np.exp(f))
+    offset = np.linspace(-0.5, 0.5, len(y))
+    model = BoostedGAM(LEARNERS, family="poisson", max_iter=30)
+    model.fit(X, y, offset=offset)
+    found = aic_stop(model)
+    np.testing.assert_array_equal(found.values, 2 * model.risk_[1:] + 2 * found.df)
+    # The first step with the curvatures after it, by hand.
+    mean = model.predict(X, iteration=1, offset=offset)
+    first = model.selected_[0]
+    term, lambda_ = model.terms_[first], model.lambda_[first]
+    B = term.rows(Frame.of(X)).dense()
+    assert term.transform() is None
+    H = B @ np.linalg.inv(B.T @ B + lambda_ * term.penalty()) @ B.T
+    np.testing.assert_allclose(found.df[0], 0.1 * mean @ np.diag(H), rtol=1e-8)
+
+
+@pytest.mark.parametrize("link", ["half_logit", "logit"])
+def test_aic_stop_of_classes(link: str) -> None:
+    X, f = data()
+    family = Binomial(link)
+    classes = np.where(f > 0.5, "yes", "no")
+    model = BoostedGAMClassifier(LEARNERS, family=family).fit(X, classes)
+    regressor = BoostedGAM(LEARNERS, family=family).fit(X, 1.0 * (f > 0.5))
+    found = aic_stop(model)
+    np.testing.assert_allclose(found.df, aic_stop(regressor).df, rtol=1e-12)
+    assert 1 < found.best_iteration <= 100
+
+
+def test_models_without_a_criterion_are_errors() -> None:
+    X, y = data()
+    model = BoostedGAM(LEARNERS, max_iter=5).fit(X, y)
+    with pytest.raises(ValueError, match="criterion must be one of"):
+        aic_stop(model, "aic")
+    with pytest.raises(ValueError, match="its training data"):
+        aic_stop(pickle.loads(pickle.dumps(model)))
+    for parameters, message in [
+        ({"family": "laplace"}, "the family must be one of .* got 'laplace'"),
+        ({"early_stopping": True}, "early_stopping must be False"),
+        ({"max_iter": 0}, "at least one iteration"),
+    ]:
+        other = BoostedGAM(LEARNERS, **{"max_iter": 5, **parameters}).fit(X, y)
+        with pytest.raises(ValueError, match=message):
+            aic_stop(other)
+    rising = BoostedGAM([bmono(1), bols(2)], max_iter=5).fit(X, y)
+    with pytest.raises(ValueError, match="must have no constraint"):
+        aic_stop(rising)
+    several = BoostedGAMClassifier(LEARNERS, max_iter=5).fit(X, np.rint(y))
+    with pytest.raises(ValueError, match="one response, or two classes"):
+        aic_stop(several)
