@@ -466,7 +466,7 @@ def boost(
         contiguous(y, np.float64),
         doubles_of(problem.weights),
         doubles_of(out_of_bag),
-        xp.array(xp.broadcast_to(start, shape), np.float64),
+        xp.broadcast_to(start, shape).astype(np.float64, order="C"),
         joined(problem.gram),
         joined(problem.inverse),
         cones_of(problem),

@@ -86,7 +86,7 @@ def advanced(
     updates : (F, steps, k) array
     """
     xp = namespace(start)
-    f = xp.array(xp.broadcast_to(start, (problem.fits, len(problem.rows[0]))))
+    f = xp.broadcast_to(start, (problem.fits, len(problem.rows[0]))).copy()
     for fit in range(problem.fits):
         for learner in np.unique(selected[fit]).tolist():
             coef = updates[fit][selected[fit] == learner].sum(axis=0)
