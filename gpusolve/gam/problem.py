@@ -164,7 +164,7 @@ def prepared(
     count = len(designs)
     xp = namespace(gram[0])
     given = None if lambda_ is None else np.broadcast_to(lambda_, (fits, count))
-    lambdas = xp.zeros((fits, count))
+    lambdas: list[Any] = [None] * count
     inverse: list[Any] = [None] * count
     cones: list[Cone | None] = [None] * count
     with one_blas_thread():
@@ -178,11 +178,17 @@ def prepared(
             )
             H = own.inverses(found)
             for index, j in enumerate(group):
-                lambdas[:, j] = found[:, index]
+                lambdas[j] = found[:, index]
                 inverse[j] = own.to_functions(H[:, index])
                 cones[j] = cone(term, own.transform, H[:, index])
     return Problem(
-        tuple(terms), designs, gram, tuple(inverse), lambdas, weights, tuple(cones)
+        tuple(terms),
+        designs,
+        gram,
+        tuple(inverse),
+        xp.stack(lambdas, axis=1),
+        weights,
+        tuple(cones),
     )
 
 
