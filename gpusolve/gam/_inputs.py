@@ -33,14 +33,16 @@ ROWS = 2**16
 
 
 def feature_names(X: object) -> Any | None:
-    """The column names of a data frame, (K,) of object; None if there are none.
+    """The names of the columns, (K,) of object, if they are strings.
+
+    None for an array, which has no names, and for names that are not strings.
 
     Raises
     ------
     TypeError
         If only some of the names are strings.
     """
-    columns = getattr(X, "columns", None)
+    columns = X if isinstance(X, Mapping) else getattr(X, "columns", None)
     if columns is None:
         return None
     strings = [isinstance(name, str) for name in columns]
