@@ -175,7 +175,7 @@ class FittedModel(Estimator):
         """The additive predictors before the first iteration, (F, n)."""
         xp = namespace(frame.like)
         start = xp.asarray(self._intercepts())[:, None]
-        f = xp.array(xp.broadcast_to(start, (len(start), frame.rows)))
+        f = xp.zeros((len(start), frame.rows)) + start
         added = _inputs.start_of(offset, frame.like)
         return f if added is None else f + added
 

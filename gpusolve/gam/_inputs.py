@@ -267,7 +267,7 @@ def one_per_row(value: object, name: str, X: Array) -> Array:
     array = real_array(value, name)
     if array.shape != X.shape[:1]:
         raise ValueError(
-            f"{name} must have shape ({len(X)},) for X of shape {X.shape}, got "
+            f"{name} must have shape ({len(X)},), one number for each row of X, got "
             f"{array.shape}"
         )
     return to_device_of(X, array).astype(np.float64, copy=False)
