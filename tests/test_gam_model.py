@@ -185,6 +185,7 @@ def test_a_mapping_and_a_data_frame_are_the_same() -> None:
     np.testing.assert_array_equal(
         model.predict(new), other.predict(pd.DataFrame(new)[columns])
     )
+    assert model.feature_names_in_.tolist() == list(data)
     assert other.feature_names_in_.tolist() == list(data)
     assert model.n_features_in_ == other.n_features_in_ == 5
     named = [t.with_covariates(k) for k, t in MIXED.items()]

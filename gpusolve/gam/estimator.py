@@ -117,7 +117,7 @@ class BoostedGAM(AdditiveModel):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features,) array of object
-        Defined only if `X` was a data frame whose columns have names.
+        Defined only if `X` was a data frame or a mapping whose keys are strings.
     feature_importances_ : (n_features,) array
         The share of each feature in the decrease of the risk.
 
