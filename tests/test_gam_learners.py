@@ -13,13 +13,13 @@ import scipy.linalg
 from gpusolve import gam
 from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
-from gpusolve.gam import products
+from gpusolve.gam import products, smoothing
 from gpusolve.gam.basis import BSplines, CompactBasis
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.learners import Learners, gram_by_cells, make_learners
 from gpusolve.gam.penalty import penalty_matrix
 from gpusolve.gam.products import cross_products, dense_gram, transposed_product
-from gpusolve.gam.smoothing import shrunken
+from gpusolve.gam.smoothing import shrunken, smoothing_parameters, solve_lambda
 from gpusolve.reference import degrees_of_freedom, smoothing_parameter
 
 KINDS = [("difference", 1), ("difference", 2), ("difference", 3), ("ridge", 0),
@@ -141,6 +141,29 @@ def test_smoothing_parameters_give_the_degrees_of_freedom(
         assert found == pytest.approx(df, rel=1e-7)
         expected = smoothing_parameter(B, weights, K, df, definition)
         assert lambda_ == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("factor", [1e-8, 1e8])
+def test_lambda_does_not_depend_on_the_first_guess(
+    X: np.ndarray, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gram = gram_by_cells(basis_of(X, 20), 20, None)
+    P = penalty_matrix(20, "difference", 2)
+    expected = smoothing_parameters(gram, P, 2, df=4.0)
+    rough = smoothing.rough_spectrum
+    monkeypatch.setattr(smoothing, "rough_spectrum", lambda *a: rough(*a) * factor)
+    found = smoothing_parameters(gram, P, 2, df=4.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-11)
+
+
+def test_smoothing_parameters_are_solved_to_rounding() -> None:
+    d = np.sort(np.exp(np.random.default_rng(1).uniform(-15, 30, (50, 12))))
+    d[:, 0] = 0
+    for definition in ("2S-SS", "trace"):
+        for df in (1.001, 2.0, 6.5, 11.9):
+            lambda_ = solve_lambda(d, df, definition)
+            found = smoothing.degrees_of_freedom(d, lambda_, definition)
+            np.testing.assert_allclose(found, df, rtol=1e-14)
 
 
 def test_lambda_is_zero_if_nothing_is_penalised(X: np.ndarray) -> None:
