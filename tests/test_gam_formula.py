@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import patsy
 import pytest
 from patsy import EvalEnvironment
 from patsy.state import stateful_transform
+from scipy import special
 
 from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, gamboost, load, save
 from gpusolve.gam.expression import Expression
@@ -120,6 +123,19 @@ def test_common_functions_need_no_import() -> None:
         np.testing.assert_array_equal(
             expression.evaluate(data(1)), getattr(np, name)(data(1)["t"])
         )
+
+
+def test_modules_are_kept_by_name_and_known_functions_not_at_all() -> None:
+    names = {"np": np, "log": np.log, "center": patsy.center, "s": special, "k": 2}
+    code = "center(np.sqrt(t)) + log(t) + s.expit(x) * k"
+    expression = Expression.learn(code, data(), EvalEnvironment([names]))
+    assert expression.values == {"k": 2}
+    assert expression.modules == {"s": "scipy.special"}
+    loaded = from_plain(to_plain(expression, "expression"))
+    t, x = data(1)["t"], data(1)["x"]
+    expected = np.sqrt(t) - np.sqrt(data()["t"]).mean() + np.log(t)
+    result = loaded.evaluate(data(1)).astype(float)
+    np.testing.assert_allclose(result, expected + 2 * special.expit(x), rtol=1e-13)
 
 
 def test_the_caller_s_names_come_before_the_common_ones() -> None:
@@ -456,3 +472,11 @@ def test_new_data_without_a_column() -> None:
     model = gamboost("x ~ bbs(log(t))", data(), max_iter=1)
     with pytest.raises(ValueError, match=r"log\(t\) cannot .*the columns are x"):
         model.predict({"x": np.zeros(2)})
+
+
+def test_patsy_and_pandas_are_imported_with_the_first_formula() -> None:
+    code = "import sys, gpusolve.gam; print({'patsy', 'pandas'} & set(sys.modules))"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "set()"
