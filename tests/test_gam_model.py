@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from gam_families import EVERY_FAMILY, sample
 
+from gpusolve._device.arrays import is_cupy, on_host
 from gpusolve.gam import (
     BoostedGAM,
     BoostedGAMClassifier,
@@ -516,6 +517,44 @@ def test_early_stopping_is_patient_up_to_max_iter(counts: Data) -> None:
         BoostedGAM(early_stopping=True).fit(X[:1], y[:1])
     with pytest.raises(ValueError, match="warm_start must be False"):
         BoostedGAM(early_stopping=True, warm_start=True).fit(X, y)
+
+
+@pytest.mark.parametrize("way", ["early stopping", "warm start", "missing values"])
+def test_on_a_device(backend: Any, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    X, y = sample(Poisson(), 60)
+    if way == "missing values":
+        X[::4, 0] = np.nan
+    start, weights = np.linspace(0, 1, 60), np.arange(60) % 3
+    parameters: dict[str, Any] = {
+        "max_iter": 4,
+        "missing": "zero",
+        "early_stopping": way == "early stopping",
+        "warm_start": way == "warm start",
+        "random_state": 0,
+    }
+
+    def fitted(array: Any) -> BoostedGAM:
+        model = fit(**parameters)
+        given = array(X), array(y), array(weights), array(start)
+        model.fit(*given)
+        return model.set_params(max_iter=6).fit(*given)
+
+    with monkeypatch.context() as alone:
+        alone.delenv("GPUSOLVE_EMULATE", raising=False)
+        expected = fitted(np.asarray)
+        prediction = expected.predict(X, offset=start)
+        effects = expected.effects(X)
+    model = fitted(backend.array)
+    given = backend.array(X)
+    np.testing.assert_array_equal(model.selected_, expected.selected_)
+    np.testing.assert_allclose(model.risk_, expected.risk_, rtol=1e-10)
+    for found, wanted in (
+        (model.predict(given, offset=backend.array(start)), prediction),
+        (model.effects(given), effects),
+        (model.partial_effect(0, backend.array(X[:, 0].copy())), effects[:, 0]),
+    ):
+        assert is_cupy(found) == (backend.name == "cuda")
+        np.testing.assert_allclose(on_host(found), wanted, rtol=1e-9, atol=1e-12)
 
 
 # ---- few and many rows ---------------------------------------------------------------

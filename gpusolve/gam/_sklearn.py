@@ -76,9 +76,11 @@ class Estimator:
     def __sklearn_tags__(self) -> Any:
         """The tags by which scikit-learn recognises what the estimator predicts."""
         utils = importlib.import_module("sklearn.utils")
+        missing = getattr(self, "missing", "error")
         classifies = self.estimator_type == "classifier"
         return utils.Tags(
             estimator_type=self.estimator_type,
+            input_tags=utils.InputTags(allow_nan=missing != "error"),
             target_tags=utils.TargetTags(required=True),
             classifier_tags=utils.ClassifierTags() if classifies else None,
             regressor_tags=None if classifies else utils.RegressorTags(),

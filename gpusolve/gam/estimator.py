@@ -82,7 +82,7 @@ class BoostedGAM(AdditiveModel):
         For the choice of these rows.
     warm_start : bool, optional
         Whether `fit` continues the last fit, with the same data and a larger
-        `max_iter`, instead of starting again.
+        `max_iter`, instead of starting again; not with `early_stopping`.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ def held_out(rows: int, fraction: float, random_state: Any) -> NDArray[np.bool_]
         If there are fewer than two rows.
     """
     if rows < 2:
-        raise ValueError(f"early_stopping needs at least 2 rows, got {rows}")
+        raise ValueError(f"early_stopping needs at least 2 rows, got n_samples={rows}")
     count = min(max(1, round(fraction * rows)), rows - 1)
     mask = np.zeros(rows, bool)
     mask[generator(random_state).permutation(rows)[:count]] = True
