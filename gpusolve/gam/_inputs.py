@@ -33,14 +33,14 @@ ROWS = 2**16
 
 
 def feature_names(X: object) -> Any | None:
-    """The column names of a data frame, (K,) of object; None if there are none.
+    """The names of the columns, (K,) of object; None for a matrix, which has none.
 
     Raises
     ------
     TypeError
         If only some of the names are strings.
     """
-    columns = getattr(X, "columns", None)
+    columns = X if isinstance(X, Mapping) else getattr(X, "columns", None)
     if columns is None:
         return None
     strings = [isinstance(name, str) for name in columns]
