@@ -363,6 +363,9 @@ def test_errors_name_the_part_of_the_formula(text: str, message: str) -> None:
 def test_arguments_that_are_no_formula() -> None:
     with pytest.raises(TypeError, match="formula must be a string, got 3"):
         read(3)  # type: ignore[arg-type]
+    for source in (np.zeros((3, 2)), [1.0, 2.0]):
+        with pytest.raises(TypeError, match="data must be a data frame or a mapping"):
+            read("t ~ x", source)
     env = EvalEnvironment([{}])
     with pytest.raises(ValueError, match=r"baselearner must be one of .*got 'btree'"):
         read_formula("t ~ x", data(), env, baselearner="btree")
@@ -393,6 +396,16 @@ def test_a_fit_is_that_of_its_learners() -> None:
     np.testing.assert_array_equal(
         model.partial_effect("bbs(log(t), df=3)", grid),
         expected.partial_effect("log(t)", grid),
+    )
+
+
+def test_the_features_are_the_columns_of_the_learners() -> None:
+    model = gamboost("count ~ bbs(log(t)) + bbs(x, by=g, df=7) + t", data(n=100))
+    assert model.feature_names_in_.tolist() == ["log(t)", "x", "g", "t"]
+    reductions = list(model._reductions())
+    expected = [reductions[0], reductions[1] / 2, reductions[1] / 2, reductions[2]]
+    np.testing.assert_allclose(
+        model.feature_importances_, np.array(expected) / sum(expected), rtol=1e-12
     )
 
 

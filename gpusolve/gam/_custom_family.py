@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -124,12 +124,6 @@ class Custom(Family):
 
     def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
         return np.float64(0)
-
-    def to_plain(self) -> dict[str, Any]:
-        raise TypeError(
-            f"the family {self.name} must be one of gpusolve's to be stored as JSON, "
-            "got functions of your own: use pickle"
-        )
 
     def _least_risk(self, y: Array, w: Array | None) -> float:
         """The constant of least risk; where the gradient is 0, if it changes its sign.

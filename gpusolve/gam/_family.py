@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -83,7 +83,3 @@ class Family(ABC):
     def cuda(self) -> CudaFamily:
         """The family for a kernel."""
         return CudaFamily(FAMILIES_IN_CUDA, type(self).__name__, 0.0)
-
-    def to_plain(self) -> dict[str, Any]:
-        """The family as values that JSON can store; see `from_plain`."""
-        return {"name": self.name, **vars(self)}

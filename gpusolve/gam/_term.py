@@ -121,12 +121,6 @@ class Term(ABC):
         The term as it was written, without quotes of the columns.
     """
 
-    _types: ClassVar[dict[str, type[Term]]] = {}
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        Term._types[cls.__name__] = cls
-
     covariates: Any
     df: Any
     lambda_: Any
@@ -243,52 +237,11 @@ class Term(ABC):
     def __mul__(self, other: Term) -> Product:
         return Product(self, other) if isinstance(other, Term) else NotImplemented
 
-    def to_plain(self) -> dict[str, Any]:
-        """The term as a dict of values that JSON stores.
-
-        Raises
-        ------
-        TypeError
-            If the term contains a callable or a level that JSON cannot store.
-        """
-        values = {one.name: plain(getattr(self, one.name)) for one in arguments(self)}
-        return {"type": type(self).__name__} | values
-
-    @staticmethod
-    def from_plain(values: dict[str, Any]) -> Term:
-        """The term of a dict that `to_plain` made."""
-        values = dict(values)
-        kind = values.pop("type")
-        if kind not in Term._types:
-            raise ValueError(f"type must be one of {sorted(Term._types)}, got {kind!r}")
-        return Term._types[kind](**{key: unplain(one) for key, one in values.items()})
-
 
 def arguments(term: Term) -> tuple[Field[Any], ...]:
     """The fields of a term."""
     assert is_dataclass(term)
     return fields(term)
-
-
-def plain(value: Any) -> Any:
-    """A value of a term for JSON."""
-    if isinstance(value, Term):
-        return value.to_plain()
-    if isinstance(value, tuple):
-        return [plain(one) for one in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise TypeError(
-        "a term must have only numbers and strings to be stored, got "
-        f"{type(value).__name__}: {value!r}"
-    )
-
-
-def unplain(value: Any) -> Any:
-    """A value of a term from JSON."""
-    if isinstance(value, dict):
-        return Term.from_plain(value)
-    return tuple(unplain(one) for one in value) if isinstance(value, list) else value
 
 
 def written(value: Any) -> str:
