@@ -70,13 +70,16 @@ class Family(ABC):
         return f
 
     def check_risk(self, risk: Array) -> None:
-        """FloatingPointError if a risk of a path, (..., steps + 1), is not finite."""
+        """ValueError if a risk of a path, (..., steps + 1), is not finite.
+
+        The steps were then so large that an exponential became infinite.
+        """
         finite = on_host(namespace(risk).isfinite(risk)).reshape(-1, risk.shape[-1])
         if not finite.all():
             step = int(finite.all(axis=0).argmin())
-            raise FloatingPointError(
-                f"the risk of the {self.name} family is infinite or NaN after {step} "
-                "steps: learning_rate must be smaller, or y scaled"
+            raise ValueError(
+                f"learning_rate must be smaller for the {self.name} family and this "
+                f"response: the risk is infinite or NaN after iteration {step}"
             )
 
     @property

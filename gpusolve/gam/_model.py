@@ -111,7 +111,6 @@ class AdditiveModel(TakesWeights, Insight):
                     paths, lambda_ = self._fit_uniform(learners, settings, data)
                 else:
                     paths, lambda_ = self._fit_stacked(settings, data)
-            check_risk(paths)
             self._keep(settings, data, paths, lambda_)
         self._set_names(X)
 
@@ -151,6 +150,7 @@ class AdditiveModel(TakesWeights, Insight):
             offset=float(intercept),
             device=data.device,
         )
+        settings.family.check_risk(path.risk)
         return [path], lambda_
 
     def _fit_stacked(
@@ -232,17 +232,6 @@ class AdditiveModel(TakesWeights, Insight):
             self.feature_names_in_ = names
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-
-
-def check_risk(paths: list[Path]) -> None:
-    """ValueError if the steps were so large that the risk became infinite."""
-    for path in paths:
-        if not np.isfinite(path.risk).all():
-            step = int((~np.isfinite(path.risk)).argmax())
-            raise ValueError(
-                "learning_rate must be smaller for this family and response: the risk "
-                f"is {path.risk[step]} after iteration {step}"
-            )
 
 
 def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:

@@ -140,10 +140,8 @@ def boost_family(
 
     Raises
     ------
-    FloatingPointError
-        If a risk is infinite or NaN, because an exponential overflows.
     ValueError
-        If a learner has too many functions for the device.
+        If a learner has too many functions for the device, or a risk becomes infinite.
 
     Notes
     -----
