@@ -1,4 +1,4 @@
-"""Families of boosting, against SciPy's distributions and minimisers, and mboost."""
+"""Families of boosting, against SciPy's distributions and minimisers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ from gpusolve.gam.families import (
 from gpusolve.gam.store import from_plain, to_plain
 
 KERNELS = Path(__file__).parent / "kernels" / "families.cu"
-FIGURES = json.loads((Path(__file__).parent / "data/mixed_offsets.json").read_text())
 EPS = float(np.finfo(np.float64).eps)
 
 REAL = [
@@ -255,22 +254,6 @@ def test_adaptive_huber_needs_a_positive_delta() -> None:
     assert Huber().offset(np.full(5, 3.0), None) == 3
     with pytest.raises(ValueError, match="delta of Huber must be given"):
         Huber().offset(np.array([0.0, 0, 0, 1]), None)
-
-
-@pytest.mark.parametrize("case", FIGURES["figures"], ids=lambda one: one["family"])
-def test_offset_and_risk_are_those_of_mboost(case: dict[str, Any]) -> None:
-    y = np.array(FIGURES[case["y"]], dtype=float)
-    w = None
-    if case["weights"] is not None:
-        w = np.array(FIGURES[case["weights"]], dtype=float)
-        if case["weights"] == "w_cont":
-            w *= len(w) / w.sum()
-    family = family_of(case["family"])
-    offset = family.offset(y, w)
-    assert offset == pytest.approx(case["offset"], rel=1e-12)
-    weights = 1 if w is None else w
-    risk = (weights * family.loss(y, np.float64(offset), 0.0)).sum()
-    assert risk == pytest.approx(case["risk"], rel=1e-13)
 
 
 def test_one_class_in_a_fold_is_half_a_row_from_it() -> None:
