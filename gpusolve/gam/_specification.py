@@ -102,7 +102,8 @@ def bound(learners: Any) -> list[Term]:
     TypeError
         If they are no terms.
     ValueError
-        If there are none, one has no covariates, or others than its key.
+        If there are none, one has no covariates or others than its key, or two have the
+        same name.
     """
     if isinstance(learners, Term):
         return [learners]
@@ -123,6 +124,10 @@ def bound(learners: Any) -> list[Term]:
     for term in terms:
         if not term.covariates:
             raise ValueError(f"{term.label} must be given a column")
+    labels = [term.label for term in terms]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ValueError(f"learners must be different, got {label} twice")
     return terms
 
 
