@@ -19,9 +19,9 @@
 //   fits     c_i is the sum over its chunks; a block computes b_i.
 //   rows     f of every row, the gradient there and the risk. A row belongs to one thread in all
 //            steps, so that f needs no barrier.
-// A family whose nuisance parameter depends on f (a median, a shape) adds passes over the rows
-// to the last phase, with two barriers each. There are no atomics: on one device a fit has the
-// same bits in every run.
+// A family whose nuisance parameter depends on f adds passes over the rows to the last phase, with
+// two barriers each: 17 for a median, of which 16 find four bits each, one for a shape, and one for
+// each Newton step. There are no atomics: on one device a fit has the same bits in every run.
 //
 // Shared memory. Copies of k sums for each warp, or of as many functions as fit, in windows that
 // pass over the rows one after the other; in the second phase, three vectors of k instead, and
