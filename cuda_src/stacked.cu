@@ -205,7 +205,7 @@ struct Fitted {
     double* scores;        // [fit][learner]
 };
 
-/// Fits all learners. `shared`: three vectors, and the memory of `fit_in_cone`.
+/// Fits all learners. `shared`: three vectors, as `fit_in_cone` says.
 template <class T>
 __device__ void fit_all(const Designs<T>& designs, const Matrices& matrices, const double* sums,
                         double* shared, const Fitted& fitted, BlockReduce<double>& reduce) {
@@ -225,8 +225,7 @@ __device__ void fit_all(const Designs<T>& designs, const Matrices& matrices, con
         __syncthreads();
         const long long place = matrices.place(learner, fit);
         multiply(matrices.inverse + place, c, functions, functions, b);
-        if (learner.inequalities > 0)
-            fit_in_cone(matrices.cone(learner, fit), c, b, Gb + functions);
+        if (learner.inequalities > 0) fit_in_cone(matrices.cone(learner, fit));
         multiply(matrices.gram + place, b, functions, functions, Gb);
         double* coefficients =
             fitted.coefficients + fit * static_cast<long long>(designs.columns) + learner.column;
