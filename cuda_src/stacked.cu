@@ -102,7 +102,7 @@ struct Entry {
 template <class T>
 __device__ void add_part(const Designs<T>& designs, long long part, const RowRange& range,
                          const double* u, const SumCopies& own, int begin, int window) {
-    constexpr int steps = 4;  // that are in flight
+    constexpr int steps = 3;  // that are in flight
     const PartPlace place = designs.parts[part];
     const int copies = own.copies(), copy = lane_index() >> own.shift;
     const int j = lane_index() & ((1 << own.shift) - 1);
