@@ -354,10 +354,8 @@ def make_steps(
     count, rows = fits.start.shape
     resident = kernel.resident_blocks(THREADS, needed)
     shape = shape_of(designs, count, resident, needed)
-    places, pairs = (
-        places_of(designs, sums, shape.chunks, fits.inequalities),
-        pairs_of(shape.chunks),
-    )
+    places = places_of(designs, sums, shape.chunks, fits.inequalities)
+    pairs = pairs_of(shape.chunks)
     columns = sum(one.functions for one in designs.learners)
     xp = namespace(fits.start)
 
@@ -500,7 +498,7 @@ def boost_residual(
     steps: int,
     device: Device,
 ) -> tuple[Array, Array, Array]:
-    """One fit with squared loss, from the residual: as `_boosting_kernel.boost`."""
+    """One fit with squared loss, like `_boosting_kernel.boost`."""
     y = residual.astype(np.float64).reshape(1, -1)
     weights = learners.weights
     fits = Fits(
