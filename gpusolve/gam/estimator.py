@@ -257,6 +257,9 @@ class BoostedGAM(AdditiveModel):
         ``numpy.memmap`` of float32 or float64. For data that come in parts, call
         `predict` for each:
         ``np.concatenate([model.predict(part) for part in parts])``.
+
+        Learners that were never selected have no effect and are not evaluated: with
+        `learners`, missing values and unknown levels of their features are no error.
         """
         check_kind(kind)
         (f,) = self._links(X, iteration, offset)
