@@ -235,13 +235,14 @@ class AdditiveModel(TakesWeights, FittedModel):
 
 
 def check_risk(paths: list[Path]) -> None:
-    """FloatingPointError if steps were so large that the risk became infinite."""
-    finite = np.all([np.isfinite(path.risk) for path in paths], axis=0)
-    if not finite.all():
-        raise FloatingPointError(
-            f"the risk is infinite or NaN after {int(finite.argmin())} steps: "
-            "learning_rate must be smaller, or y scaled"
-        )
+    """ValueError if the steps were so large that the risk became infinite."""
+    for path in paths:
+        if not np.isfinite(path.risk).all():
+            step = int((~np.isfinite(path.risk)).argmax())
+            raise ValueError(
+                "learning_rate must be smaller for this family and response: the risk "
+                f"is {path.risk[step]} after iteration {step}"
+            )
 
 
 def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:

@@ -202,10 +202,8 @@ class BoostedGAM(AdditiveModel):
             If the data are not real numbers, or a parameter has the wrong type.
         ValueError
             If the data contain NaN or infinity or have the wrong shape, if y is no
-            response of the family, if a parameter is out of range, or if a warm start
-            has other data or fewer iterations.
-        FloatingPointError
-            If the steps are so large that the risk becomes infinite.
+            response of the family, if a parameter is out of range, if a warm start has
+            other data or fewer iterations, or if the risk becomes infinite.
         ImportError
             If ``device="cuda"`` and CuPy is not installed.
         RuntimeError
