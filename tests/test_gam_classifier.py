@@ -217,6 +217,11 @@ def test_a_warm_start_equals_one_long_fit(three: Data) -> None:
         np.testing.assert_allclose(model.risk_, whole.risk_, rtol=1e-10)
     with pytest.raises(ValueError, match="warm start needs"):
         model.set_params(max_iter=30).fit(X, y)
+    start = np.zeros(len(y))
+    model = BoostedGAMClassifier(n_basis=8, max_iter=2, warm_start=True)
+    model.fit(X, y == "top", offset=start)
+    with pytest.raises(ValueError, match="warm start needs"):
+        model.fit(X, y, offset=start)
 
 
 def test_weights_count_rows(three: Data) -> None:
