@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +14,48 @@ from ._boosting_cpu import PROGRESS_DELAY
 from ._cones import fitted_in_cone
 from .families import Family
 from .problem import Problem
+from .rows import Rows, side_by_side
 
 Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
+
+CHUNK_WIDTH = 32
+"""Learners are multiplied together if they have at most so many values in a row."""
+
+
+class Chunk(NamedTuple):
+    """Some learners, as one sparse matrix: a pass over the rows reads u once for all.
+
+    Neighbouring values of a row are then added to different sums, so that one addition
+    does not wait for another.
+
+    Attributes
+    ----------
+    design : csr_array
+        (n, functions of all members).
+    functions : slice
+        Their functions, among those of all learners.
+    """
+
+    design: Any
+    functions: slice
+
+
+def chunks_of(designs: Sequence[Rows]) -> list[Chunk]:
+    """The learners in chunks, in their order."""
+    chunks: list[Chunk] = []
+    members: list[Rows] = []
+    begin = 0
+    for index, design in enumerate(designs):
+        members.append(design)
+        width = sum(member.width for member in members)
+        last = index + 1 == len(designs)
+        if last or width + designs[index + 1].width > CHUNK_WIDTH:
+            joined = side_by_side(*members)
+            end = begin + joined.functions
+            chunks.append(Chunk(joined.csr, slice(begin, end)))
+            members, begin = [], end
+    return chunks
 
 
 class Group(NamedTuple):
@@ -50,7 +90,13 @@ class Fits:
     """The state of F fits."""
 
     def __init__(
-        self, problem: Problem, family: Family, y: Floats, start: Floats, run: Run
+        self,
+        problem: Problem,
+        chunks: list[Chunk],
+        family: Family,
+        y: Floats,
+        start: Floats,
+        run: Run,
     ) -> None:
         self.problem = problem
         self.family = family
@@ -58,9 +104,12 @@ class Fits:
         self.y = y
         self.f = np.array(np.broadcast_to(start, (problem.fits, rows)), np.float64)
         self.run = run
+        self.chunks = chunks
         self.groups = groups_of(problem)
+        ends = np.cumsum([0, *(design.functions for design in problem.rows)])
+        self.joined = np.empty((int(ends[-1]), problem.fits))
         self.moments: list[Floats] = [
-            np.empty((problem.fits, design.functions)) for design in problem.rows
+            self.joined[slice(*pair)].T for pair in pairwise(ends.tolist())
         ]
         self.nuisance = np.zeros((problem.fits, 1))
         self.update_nuisance()
@@ -84,12 +133,8 @@ class Fits:
         columns = np.ascontiguousarray(u.T)
 
         def write(some: slice) -> None:
-            for j in range(*some.indices(len(self.problem))):
-                design = self.problem.rows[j]
-                if len(u) == 1:
-                    self.moments[j][0] = design.transposed(u[0])
-                else:
-                    self.moments[j][:] = (design.csr.T @ columns).T
+            for chunk in self.chunks[some]:
+                self.joined[chunk.functions] = chunk.design.T @ columns
 
         self.run(write)
 
@@ -123,7 +168,7 @@ class Fits:
         updates = []
         for fit, j in enumerate(selected.tolist()):
             update = learning_rate * self.fitted(fit, j)
-            self.f[fit] += self.problem.rows[j].multiply(update)
+            self.f[fit] += self.problem.rows[j].csr @ update
             updates.append(update)
         if self.family.adaptive:
             self.update_nuisance()
@@ -156,8 +201,10 @@ def boost(
     updates = np.zeros((fits, steps, problem.functions))
     risk, nuisance = np.zeros((2, fits, steps + 1))
     second = None if out_of_bag is None else np.zeros((fits, steps + 1))
-    with workers(len(problem), len(problem.rows[0]) * fits) as run:
-        state = Fits(problem, family, y, start, run)
+    chunks = chunks_of(problem.rows)
+    rows = len(problem.rows[0]) * fits * len(problem) // len(chunks)
+    with workers(len(chunks), rows) as run:
+        state = Fits(problem, chunks, family, y, start, run)
 
         def record(step: int) -> None:
             risk[:, step] = state.risk(problem.weights)

@@ -107,8 +107,6 @@ class Rows:
 
     def multiply(self, coef: Array) -> Array:
         """The product with a vector of coefficients, (n,)."""
-        if "csr" in self.__dict__:
-            return self.csr @ coef
         xp = namespace(coef)
         product = xp.zeros(len(self))
         for first, offset, values in self.columns():
@@ -123,21 +121,17 @@ class Rows:
         rows, width = len(self), self.width
         indices = np.empty((rows, width), np.int32)
         values = np.empty((rows, width))
-        for j, (first, offset, column) in enumerate(self.columns()):
-            indices[:, j], values[:, j] = first + np.int32(offset), column
-        ends = np.arange(0, rows * width + 1, width, dtype=np.int64)
+        begin = 0
+        for part in self.parts:
+            some = slice(begin, begin + part.values.shape[1])
+            np.add(part.first[:, None], part.offsets, out=indices[:, some])
+            values[:, some] = part.values
+            begin = some.stop
+        size = rows * width
+        index = np.int32 if size < 2**31 else np.int64
+        ends = np.arange(0, size + 1, width, dtype=index)
         shape = rows, self.functions
         return csr_array((values.reshape(-1), indices.reshape(-1), ends), shape)
-
-    def transposed(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``X' v`` on the host, (functions,)."""
-        product = np.zeros(self.functions)
-        for first, offsets, values in self.parts:
-            cells = self.functions - int(offsets[-1])
-            sums = sums_by_cell(first, vector, values, cells)
-            for j, offset in enumerate(offsets.tolist()):
-                product[offset : offset + cells] += sums[:, j]
-        return product
 
     def gram(self, weights: Array | None) -> Array:
         """``X' W X`` for F diagonal matrices W, whose diagonals are (F, n).
@@ -163,21 +157,29 @@ class Rows:
     def _gram_by_cells(
         self, weights: NDArray[np.float64] | None
     ) -> NDArray[np.float64]:
-        """`gram` on the host, from sums over the rows with the same first functions."""
+        """`gram` on the host, from sums over the rows with the same first functions.
+
+        Each pair of columns is summed once; a column with itself counts half, because
+        the transpose is added.
+        """
         k = self.functions
         fits = 1 if weights is None else len(weights)
         flat = np.zeros((k * k, fits))
-        columns = np.ones((len(self), 1)) if weights is None else weights.T
-        for part in self.parts:
-            for other in self.parts:
+        factors = np.ones((len(self), 1)) if weights is None else weights.T
+        factors = np.ascontiguousarray(factors)
+        for index, part in enumerate(self.parts):
+            for other in self.parts[index:]:
                 pairs, cells = cells_of(part, other, k)
                 for i, a in enumerate(part.offsets.tolist()):
                     values = part.values[:, i].astype(np.float64)
-                    for j, b in enumerate(other.offsets.tolist()):
-                        products = values * other.values[:, j]
-                        sums = sums_by_cell(cells, products, columns, len(pairs))
+                    begin = i if part is other else 0
+                    for j, b in enumerate(other.offsets[begin:].tolist(), begin):
+                        share = 0.5 if part is other and i == j else 1.0
+                        products = share * values * other.values[:, j]
+                        sums = sums_by_cell(cells, products, factors, len(pairs))
                         flat[pairs + (a * k + b)] += sums
-        return np.ascontiguousarray(flat.T).reshape(fits, k, k)
+        half = np.moveaxis(flat.reshape(k, k, fits), 2, 0)
+        return np.ascontiguousarray(half + half.swapaxes(1, 2))
 
     def scaled(self, factor: Array) -> Rows:
         """Each row multiplied by a factor, (n,)."""
