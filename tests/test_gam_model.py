@@ -233,6 +233,7 @@ def test_float32_is_nearly_float64(counts: Data) -> None:
     ("learners", "error", "message"),
     [
         ("bbs", TypeError, "learners must be a dict, a sequence or a term"),
+        ([bbs(0), bbs(0)], ValueError, r"must be different, got bbs\(0\) twice"),
         (3, TypeError, "learners must be a dict, a sequence or a term"),
         ({0: "bbs"}, TypeError, "learners must be terms such as bbs"),
         ([bbs(0), bols], TypeError, "learners must be terms such as bbs"),
