@@ -22,7 +22,8 @@ from gpusolve import _emulator, reference
 from gpusolve._device import kernels
 from gpusolve._nnls import nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team
-from gpusolve.gam import BSplines, _gram_kernel, boost, make_learners
+from gpusolve.gam import BSplines, boost, make_learners
+from gpusolve.gam._boosting import gram_kernel as _gram_kernel
 from gpusolve.gam.boosting import Path as Steps
 from gpusolve.sparse import multiply, spmv
 

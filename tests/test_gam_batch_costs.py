@@ -10,11 +10,11 @@ from gpusolve._emulator._costs import KernelCosts
 from gpusolve._emulator._profile import SECTOR_BYTES
 from gpusolve.emulator import profile
 from gpusolve.gam import BSplines
+from gpusolve.gam._stacked.folds import Folds, make_folds
+from gpusolve.gam._stacked.problem import Problem
+from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._terms.rows import compact_rows
 from gpusolve.gam.families import Family, Gaussian, Poisson
-from gpusolve.gam.folds import Folds, make_folds
-from gpusolve.gam.problem import Problem
-from gpusolve.gam.rows import compact_rows
-from gpusolve.gam.stacked import boost_family
 
 ROWS, LEARNERS, FUNCTIONS, FOLDS = 1024, 4, 32, 5
 

@@ -17,7 +17,9 @@ from scipy import optimize, special, stats
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import source_directory
-from gpusolve.gam import _dispersion, _gamma_function, families
+from gpusolve.gam import families
+from gpusolve.gam._families import dispersion as _dispersion
+from gpusolve.gam._families import gamma_function as _gamma_function
 from gpusolve.gam.families import (
     FAMILIES,
     Binomial,

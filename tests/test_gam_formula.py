@@ -17,9 +17,9 @@ from patsy.state import stateful_transform
 from scipy import special
 
 from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, gamboost, load, save
-from gpusolve.gam.expression import Expression
-from gpusolve.gam.formula import Formula, read_formula
-from gpusolve.gam.frame import Frame
+from gpusolve.gam._formula.expression import Expression
+from gpusolve.gam._formula.formula import Formula, read_formula
+from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.store import from_plain, to_plain
 from gpusolve.gam.terms import bbs, bmono, bols, brandom, bspatial, buser
 

@@ -23,8 +23,8 @@ from gpusolve.gam import (
     brandom,
     bspatial,
 )
+from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Family, Gaussian, Poisson
-from gpusolve.gam.frame import Frame
 
 TERMS = [bbs(0, df=3), bols(1), bbs(2, knots=5, center=True, df=1)]
 

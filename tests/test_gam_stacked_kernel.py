@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.emulator import profile
-from gpusolve.gam import _stacked_cpu, _stacked_kernel
+from gpusolve.gam._stacked import stacked_cpu as _stacked_cpu
+from gpusolve.gam._stacked import stacked_kernel as _stacked_kernel
+from gpusolve.gam._stacked.problem import Cone, Problem, prepare
+from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam._terms.rows import Part, Rows, dense_rows, kronecker, side_by_side
 from gpusolve.gam.families import (
     Binomial,
     Expectile,
@@ -30,10 +35,6 @@ from gpusolve.gam.families import (
     Poisson,
     Quantile,
 )
-from gpusolve.gam.frame import Frame
-from gpusolve.gam.problem import Cone, Problem, prepare
-from gpusolve.gam.rows import Part, Rows, dense_rows, kronecker, side_by_side
-from gpusolve.gam.stacked import boost_family
 from gpusolve.gam.terms import bbs
 
 Floats = NDArray[np.float64]

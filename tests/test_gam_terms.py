@@ -13,9 +13,9 @@ from scipy.interpolate import BSpline
 from scipy.linalg import block_diag
 
 from gpusolve._device.arrays import namespace, on_host
-from gpusolve.gam._knots import Knots
+from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam._terms.knots import Knots
 from gpusolve.gam.basis import BSplines
-from gpusolve.gam.frame import Frame
 from gpusolve.gam.penalty import differences, penalty_matrix
 from gpusolve.gam.store import from_plain, to_plain
 from gpusolve.gam.terms import (

@@ -12,8 +12,11 @@ from .._device.arrays import Array, namespace, on_host, on_one_device
 from .._device.kernels import Device, current, device_of
 from .._device.threads import one_blas_thread
 from .._gemv.gemv import VARIANTS
-from . import _boosting_cpu, _boosting_direct, _boosting_kernel, _stacked_kernel
-from ._gram_kernel import DOUBLE, gram_fits, stacked_fits
+from ._boosting import boosting_cpu as _boosting_cpu
+from ._boosting import boosting_direct as _boosting_direct
+from ._boosting import boosting_kernel as _boosting_kernel
+from ._boosting.gram_kernel import DOUBLE, gram_fits, stacked_fits
+from ._stacked import stacked_kernel as _stacked_kernel
 from .learners import Learners
 
 METHODS = ("auto", "direct", "stacked", "gram")

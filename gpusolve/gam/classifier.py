@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
-from ._model import AdditiveModel
-from ._specification import check_parameters
+from ._model.model import AdditiveModel
+from ._model.specification import check_parameters
 from .families import family_of
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
-from ._model import AdditiveModel
-from ._specification import check_parameters
+from ._model.model import AdditiveModel
+from ._model.specification import check_parameters
 from .boosting import ROUNDING, Path
 from .families import family_of
 

@@ -20,11 +20,11 @@ from typing import ClassVar
 import numpy as np
 
 from .._device.arrays import Array, namespace
-from ._custom_family import Custom, CustomCuda
-from ._dispersion import gamma_shape, negative_binomial_theta
-from ._family import CudaFamily, Family
-from ._gamma_function import special, stirling_error
-from ._location import weighted_mean, weighted_quantile, weighted_sum, zero_of
+from ._families.custom import Custom, CustomCuda
+from ._families.dispersion import gamma_shape, negative_binomial_theta
+from ._families.family import CudaFamily, Family
+from ._families.gamma_function import special, stirling_error
+from ._families.location import weighted_mean, weighted_quantile, weighted_sum, zero_of
 
 __all__ = [
     "FAMILIES",

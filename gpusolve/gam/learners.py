@@ -16,11 +16,11 @@ from .._device.arrays import (
 )
 from .._device.kernels import Device, current, device_of
 from .._device.threads import one_blas_thread, workers
-from . import _gram_kernel
+from ._boosting import gram_kernel as _gram_kernel
+from ._boosting.products import cross_products, dense_gram
+from ._boosting.smoothing import check_df, inverses, smoothing_parameters
 from .basis import CompactBasis
 from .penalty import Matrix, null_dimension, penalty_matrix
-from .products import cross_products, dense_gram
-from .smoothing import check_df, inverses, smoothing_parameters
 
 
 @dataclass(frozen=True)
