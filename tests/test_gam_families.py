@@ -18,8 +18,7 @@ from scipy import optimize, special, stats
 from gpusolve import _emulator
 from gpusolve._device.kernels import source_directory
 from gpusolve.gam import families
-from gpusolve.gam._families import dispersion as _dispersion
-from gpusolve.gam._families import gamma_function as _gamma_function
+from gpusolve.gam._families import dispersion, gamma_function
 from gpusolve.gam.families import (
     FAMILIES,
     Binomial,
@@ -269,11 +268,11 @@ def test_one_class_in_a_fold_is_half_a_row_from_it() -> None:
 def test_gamma_shape_solves_the_likelihood_equation(shape: float) -> None:
     getcontext().prec = 50
     mean = float(digamma_gap(Decimal(shape)))
-    assert _dispersion.gamma_shape(np.float64(mean)) == pytest.approx(shape, rel=1e-13)
+    assert dispersion.gamma_shape(np.float64(mean)) == pytest.approx(shape, rel=1e-13)
 
 
 def test_gamma_shape_is_bounded() -> None:
-    found = _dispersion.gamma_shape(np.array([0.0, 1e30]))
+    found = dispersion.gamma_shape(np.array([0.0, 1e30]))
     np.testing.assert_allclose(found, [1e8, 1e-8], rtol=1e-6)
 
 
@@ -608,7 +607,7 @@ def test_digamma_in_fifty_digits() -> None:
     wanted = [float(digamma_gap(Decimal(float(x)))) for x in ARGUMENTS]
     # below 10 the difference of a logarithm and digamma cancels to a twentieth at most
     np.testing.assert_allclose(
-        _gamma_function.log_minus_digamma(ARGUMENTS), wanted, rtol=64 * EPS
+        gamma_function.log_minus_digamma(ARGUMENTS), wanted, rtol=64 * EPS
     )
 
 
@@ -616,13 +615,13 @@ def test_gamma_functions_are_those_of_scipy() -> None:
     x = ARGUMENTS
     stirling = special.gammaln(x) - ((x - 0.5) * np.log(x) - x)
     np.testing.assert_allclose(
-        _gamma_function.stirling_error(x) + 0.5 * math.log(2 * math.pi),
+        gamma_function.stirling_error(x) + 0.5 * math.log(2 * math.pi),
         stirling,
         rtol=1e-13,
         atol=8 * EPS * x.max() * math.log(x.max()),
     )
     np.testing.assert_allclose(
-        _gamma_function.trigamma_minus_inverse(x) + 1 / x,
+        gamma_function.trigamma_minus_inverse(x) + 1 / x,
         special.polygamma(1, x),
         rtol=16 * EPS,
     )
@@ -638,7 +637,7 @@ def test_cuda_gamma_functions_are_those_of_numpy() -> None:
         ("stirling_error", "log_minus_digamma", "trigamma_minus_inverse"),
         strict=True,
     ):
-        wanted = getattr(_gamma_function, name)(x)
+        wanted = getattr(gamma_function, name)(x)
         cancelled = np.where(x < 10, 22, 0)  # the largest term below 10
         error = 4 * EPS * cancelled + 16 * EPS * abs(wanted)
         assert (abs(one - wanted) <= error).all(), name

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from gpusolve import gam
 from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
+from gpusolve.gam import _boosting
 from gpusolve.gam._boosting import products, smoothing
 from gpusolve.gam._boosting.products import (
     cross_products,
@@ -117,7 +117,7 @@ def test_products_need_no_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
     assert products.cross_sum(4) is not products.cross_sum_by_scipy
     monkeypatch.setitem(sys.modules, "gpusolve.gam._boosting.products_numba", None)
-    monkeypatch.delattr(gam, "_products_numba", raising=False)
+    monkeypatch.delattr(_boosting, "products_numba", raising=False)
     assert products.cross_sum(4) is products.cross_sum_by_scipy
 
 

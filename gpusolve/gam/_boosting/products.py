@@ -114,10 +114,10 @@ def cross_products(
 def cross_sum(width: int) -> CrossSum:
     """The function that sums products by cell: compiled if Numba is installed."""
     try:
-        from . import products_numba as _products_numba
+        from . import products_numba
     except ImportError:
         return cross_sum_by_scipy
-    return _products_numba.cross_sum(width)
+    return products_numba.cross_sum(width)
 
 
 def cross_sum_by_scipy(

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.kernels import Device
 from ..families import Family
-from . import stacked_cpu as _stacked_cpu
-from . import stacked_kernel as _stacked_kernel
+from . import stacked_cpu, stacked_kernel
 from .problem import Problem
 
 
@@ -98,7 +97,7 @@ def advanced(
 
 def check_fits(problem: Problem, device: Device) -> None:
     """ValueError if a learner has too many functions for the device."""
-    found = _stacked_kernel.first_too_large(problem, device)
+    found = stacked_kernel.first_too_large(problem, device)
     if found is not None:
         raise ValueError(
             f"{problem.terms[found].label} must have fewer functions or inequalities "
@@ -153,10 +152,10 @@ def boost_family(
     """
     given = problem, family, y, start, learning_rate, steps, out_of_bag
     if device is None:
-        made = _stacked_cpu.boost(*given)
+        made = stacked_cpu.boost(*given)
     else:
         check_fits(problem, device)
-        made = _stacked_kernel.boost(*given, device=device)
+        made = stacked_kernel.boost(*given, device=device)
     selected, updates, risk, second, nuisance = made
     family.check_risk(risk)
     return Paths(

@@ -498,7 +498,7 @@ def boost_residual(
     steps: int,
     device: Device,
 ) -> tuple[Array, Array, Array]:
-    """One fit with squared loss, like `_boosting_kernel.boost`."""
+    """One fit with squared loss, like `boosting_kernel.boost`."""
     y = residual.astype(np.float64).reshape(1, -1)
     weights = learners.weights
     fits = Fits(
