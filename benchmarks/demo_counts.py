@@ -1,8 +1,8 @@
 """A boosted model of counts, from a formula to a picture of its effects.
 
 Run ``make demo``, or ``python benchmarks/demo_counts.py --help``. How often patients
-visit a doctor depends on their age, sex, clinic and place. They are observed for different
-times. The data are simulated.
+visit a doctor depends on their age, sex, clinic and place. They are observed for
+different times. The data are simulated.
 """
 
 from __future__ import annotations
