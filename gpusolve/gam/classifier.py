@@ -18,7 +18,7 @@ from .families import family_of
 
 
 class BoostedGAMClassifier(AdditiveModel):
-    r"""A classifier whose log odds are a sum of effects, fitted by boosting.
+    """A classifier whose log odds are a sum of effects, fitted by boosting.
 
     With two classes the model is ``BoostedGAM(family="binomial")`` for the second one.
     With more, each class has a model against the rest; all are fitted as one batch, and
@@ -26,8 +26,10 @@ class BoostedGAMClassifier(AdditiveModel):
 
     Parameters
     ----------
-    learners, n_basis, degree, penalty, penalty_order, df, df_definition, \
-    learning_rate, max_iter, method, device, outside, missing, unknown, \
+    learners, n_basis, degree, penalty, penalty_order, df, df_definition
+        As for `BoostedGAM`.
+    learning_rate, max_iter, method, device, outside, missing, unknown
+        As for `BoostedGAM`.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.
     family : {None, "binomial"} or Binomial, optional
