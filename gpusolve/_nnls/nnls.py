@@ -137,28 +137,28 @@ def nnls(
     The compared methods are those of the literature, for studies and benchmarks. They
     take weights and penalties, but no `sum_to`, and run on the CPU in float64. Their
     results are certified like all others: what a method does not reach has status 1 or
-    3, and is not repaired by another method.
+    3, and is not repaired by another method. ``"lsqnonneg"`` is from [1]_, ``"fnnls"``
+    from [3]_, ``"fcnnls"`` from [4]_, ``"block_pivoting"`` and ``"interior_point"``
+    from [5]_, ``"pqn"`` from [6]_, ``"cd"`` from [7]_, ``"newton_like"`` from [8]_.
 
     ==================== =============================== ========== =============
     method               how it works                    one `nit`  default limit
     ==================== =============================== ========== =============
     ``"lsqnonneg"``      a full QR factorisation in      a solve    ``10 n``
-                         every step [1]_
+                         every step
     ``"fnnls"``          ``A^T A`` and ``A^T b``,        a solve    ``10 n``
-                         computed once [3]_
+                         computed once
     ``"fcnnls"``         the same; systems that share A  a solve    ``10 n``
-                         are grouped by passive set [4]_
+                         are grouped by passive set
     ``"block_pivoting"`` all infeasible variables change a solve    ``n + 100``
                          sides; one at a time where that
-                         fails [5]_
+                         fails
     ``"pqn"``            projected quasi-Newton steps    a step     ``10 n + 100``
-                         [6]_
     ``"cd"``             one coordinate after another    a sweep    ``10 n + 1000``
-                         [7]_
     ``"interior_point"`` primal-dual steps, predictor    two solves 100
-                         and corrector [5]_
+                         and corrector
     ``"newton_like"``    interior Newton-like steps, for a solve    200
-                         degenerate solutions [8]_
+                         degenerate solutions
     ==================== =============================== ========== =============
 
     `tol` is relative to ``|b| + sum |a_k| x_k``, except for ``"lsqnonneg"``. The last

@@ -21,7 +21,7 @@ from .._device.arrays import (
     on_host,
 )
 from .._device.kernels import current_device
-from ._sklearn import from_sklearn
+from ._model.conventions import from_sklearn
 
 INTEGER_TOLERANCE = math.sqrt(np.finfo(np.float64).eps)
 """Relative difference from an integer up to which a weight counts as an integer."""
@@ -33,14 +33,16 @@ ROWS = 2**16
 
 
 def feature_names(X: object) -> Any | None:
-    """The column names of a data frame, (K,) of object; None if there are none.
+    """The names of the columns, (K,) of object, if they are strings.
+
+    None for an array, which has no names, and for names that are not strings.
 
     Raises
     ------
     TypeError
         If only some of the names are strings.
     """
-    columns = getattr(X, "columns", None)
+    columns = X if isinstance(X, Mapping) else getattr(X, "columns", None)
     if columns is None:
         return None
     strings = [isinstance(name, str) for name in columns]
@@ -265,7 +267,7 @@ def one_per_row(value: object, name: str, X: Array) -> Array:
     array = real_array(value, name)
     if array.shape != X.shape[:1]:
         raise ValueError(
-            f"{name} must have shape ({len(X)},) for X of shape {X.shape}, got "
+            f"{name} must have shape ({len(X)},), one number for each row of X, got "
             f"{array.shape}"
         )
     return to_device_of(X, array).astype(np.float64, copy=False)
