@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from benchmark_runs import number, tables
 
@@ -25,24 +22,6 @@ def test_paper() -> None:
     seconds = scale.paper_seconds(1e12, shared=True, gpus=1000)
     assert seconds["PCIe 5, 16 lanes"] == pytest.approx(256 / 55)
     assert scale.least_chunk(1000, shared=True) * 256 / 6e9 == pytest.approx(3.0)
-
-
-@pytest.mark.parametrize("k", range(2))
-def test_code_of_the_page_runs(
-    k: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("dask")
-    monkeypatch.chdir(tmp_path)
-    code = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(code) == 2
-    names: dict[str, Any] = {"np": np}
-    exec(code[0], names)
-    exec(code[k], names)
-    if k:
-        assert (names["status"] == 0).all()
-        np.testing.assert_array_equal(
-            np.load(tmp_path / "stack" / "0.npy"), names["x"][:5000]
-        )
 
 
 @pytest.mark.slow
