@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import gpusolve
+from gpusolve import gam
 from gpusolve._device import threads
 
 dask = pytest.importorskip("dask")
@@ -257,6 +258,38 @@ def test_wrong_arguments_are_refused_before_anything_is_computed() -> None:
         gpusolve.nnls(np.ones((5, N)), b)
     with pytest.raises(TypeError, match="b must have a real dtype"):
         gpusolve.nnls(np.ones((M, N)), b.astype(complex))
+
+
+# ---- boosted models ------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(rng: np.random.Generator) -> gam.BoostedGAM:
+    X = rng.random((60, 4))
+    y = np.sin(6 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(60)
+    return gam.BoostedGAM(max_iter=20).fit(X, y)
+
+
+def test_folds_are_tasks(client: Any, model: gam.BoostedGAM) -> None:
+    expected = gam.cv_stop(model, "kfold", n_folds=5, random_state=0)
+    found = gam.cv_stop(model, "kfold", n_folds=5, random_state=0, client=client)
+    np.testing.assert_array_equal(found.risk, expected.risk)
+
+
+def test_classes_of_a_fold_are_one_task(client: Any, rng: np.random.Generator) -> None:
+    X = rng.random((60, 2))
+    model = gam.BoostedGAMClassifier(max_iter=5).fit(X, rng.integers(0, 3, 60))
+    expected = gam.cv_stop(model, n_folds=3, random_state=0)
+    found = gam.cv_stop(model, n_folds=3, random_state=0, client=client)
+    np.testing.assert_array_equal(found.risk, expected.risk)
+
+
+def test_halves_are_tasks(client: Any, model: gam.BoostedGAM) -> None:
+    options = {"q": 2, "cutoff": 0.9, "B": 4, "random_state": 0}
+    expected = gam.stability_selection(model, **options)
+    found = gam.stability_selection(model, **options, client=client)
+    np.testing.assert_array_equal(found.paths, expected.paths)
+    assert found.selected == expected.selected
 
 
 # ---- workers -------------------------------------------------------------------------
