@@ -161,10 +161,13 @@ def test_results_are_lazy_and_each_chunk_is_solved_once(
 def test_a_shared_matrix_is_sent_once_to_each_worker(
     client: Any, rng: np.random.Generator
 ) -> None:
-    A = rng.standard_normal((64, N))
-    b = da.random.default_rng(1).standard_normal((800, 64), chunks=(20, 64))
-    result = gpusolve.nnls(A, b)
-    result.status.sum().compute()
+    A = rng.standard_normal((200, 40))
+    b = da.random.default_rng(1).standard_normal((400, 200), chunks=(20, 200))
+    status = gpusolve.nnls(A, b).status
+    (graph,) = dask.optimize(status)
+    sizes = [len(cloudpickle.dumps(task)) for task in dict(graph.dask).values()]
+    assert sum(size >= A.nbytes for size in sizes) == 1, "it is a task of its own"
+    status.sum().compute()
 
     def received(dask_worker: Any) -> list[int]:
         logs = dask_worker.transfer_incoming_log
