@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
 CUDA_SOURCES := $(wildcard cuda_src/*.cu* benchmarks/*.cu tests/*/*.cu gpusolve/_emulator/runtime/*)
 
-.PHONY: demo test test-all test-barriers test-cpus test-gpu test-stand-in lint machine-code format wheel resources costs clean
+.PHONY: demo docs test test-all test-barriers test-cpus test-gpu test-stand-in lint machine-code format wheel resources costs clean
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
@@ -68,6 +68,10 @@ format: $(VENV)/test
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CUDA_SOURCES)
 
+# The site, in docs/_build/html. Notebooks and examples are executed where they changed.
+docs: $(VENV)/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs . docs/_build/html
+
 wheel: $(VENV)/test
 	$(BIN)/python -m build
 
@@ -79,12 +83,17 @@ costs: $(VENV)/test
 	PYTHONPATH=. $(BIN)/python tests/kernel_costs.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist docs/_build docs/api docs/gallery *.egg-info
 
 # Without --no-compile pip compiles 10,000 modules, of which a few hundred are imported.
 $(VENV)/demo: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --no-compile -e ".[demo$(GPU_EXTRA)]"
+	touch $@
+
+$(VENV)/docs: setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --no-compile -e ".[docs]"
 	touch $@
 
 $(VENV)/test: setup.cfg pyproject.toml

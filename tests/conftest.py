@@ -67,15 +67,22 @@ def redundant(items: list[pytest.Item]) -> Iterable[pytest.Item]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Test kernels with every value of a parameter, unless slow tests run, too.
 
-    The other combinations of values are slow tests. Of the monoids, there are a few.
+    The other combinations of values are slow tests. The same holds for tests marked
+    "covering". Of the monoids, there are a few.
     """
     quick = defaultdict(list)
     for item in items:
-        given = item.callspec.params if hasattr(item, "callspec") else {}
-        backend = given.get("backend", given.get("device_backend"))
-        if backend not in ("emulator", "cuda") or item.get_closest_marker("slow"):
+        if not hasattr(item, "callspec") or item.get_closest_marker("slow"):
             continue
-        case = given.get("case")
+        given = item.callspec.params
+        backend, case = (
+            given.get("backend", given.get("device_backend")),
+            given.get("case"),
+        )
+        if backend not in ("emulator", "cuda") and not item.get_closest_marker(
+            "covering"
+        ):
+            continue
         if backend == "emulator" and isinstance(case, Case) and case not in FEW:
             item.add_marker(pytest.mark.slow)
         else:

@@ -27,10 +27,16 @@ import scipy.sparse
 import gpusolve
 from benchmarks.experiments import EXPERIMENTS
 from gpusolve import _emulator, sparse
+from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._emulator._costs import KernelCosts
 from gpusolve._emulator._profile import SECTOR_BYTES, Report
 from gpusolve.gam import BSplines, boost, make_learners
+from gpusolve.gam._stacked.problem import prepare
+from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam.families import Gamma, Huber, Poisson
 from gpusolve.gam.learners import Learners
+from gpusolve.gam.terms import bbs, bmono, brandom
 
 TABLE = Path(__file__).with_suffix(".md")
 
@@ -329,6 +335,26 @@ def _solvers() -> Iterator[Call]:
     for method in ("stacked", "gram"):
         options = {"method": method, "steps": steps}
         yield _call(f"boost {method}", size * steps, boost, learners, y, **options)
+    yield from _folds()
+
+
+def _folds() -> Iterator[Call]:
+    """Mixed learners in two folds; families without and with passes for a parameter."""
+    rows, steps = 1024, 4
+    t = np.linspace(0, 1, rows)
+    columns = {"a": t, "b": (7 * t) % 1, "c": (31 * t) % 1, "g": np.arange(rows) % 9}
+    terms = bbs("a"), bbs("b"), bmono("c"), brandom("g")
+    with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="0"):
+        frame = Frame.of(columns)
+        folds = rng().integers(0, 3, (2, rows)).astype(float)
+        problem = prepare([term.learn(frame) for term in terms], frame, folds)
+    y, start = 2 + np.sin(9 * t), np.zeros((2, 1))
+    size = rows * len(terms) * len(folds) * steps
+    families = {"poisson": Poisson(), "huber": Huber(), "gamma": Gamma()}
+    for name, family in families.items():
+        options = {"steps": steps, "device": EmulatedDevice()}
+        given = problem, family, y, start
+        yield _call(f"boost folds {name}", size, boost_family, *given, **options)
 
 
 # ---- counting ------------------------------------------------------------------------

@@ -43,6 +43,7 @@ WITHOUT_REFERENCE = {
     "gram": "boosting",
     "scan_textbook": "scan",
     "scatter": "partition",
+    "stacked": "boosting",
 }
 """Kernel files that are specified in the reference of another one."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,22 @@ import scipy.linalg
 
 from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
+from gpusolve.gam import _boosting
+from gpusolve.gam._boosting import products, smoothing
+from gpusolve.gam._boosting.products import (
+    cross_products,
+    dense_gram,
+    transposed_product,
+)
+from gpusolve.gam._boosting.smoothing import (
+    shrunken,
+    smoothing_parameters,
+    solve_lambda,
+)
 from gpusolve.gam.basis import BSplines, CompactBasis
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.learners import Learners, gram_by_cells, make_learners
 from gpusolve.gam.penalty import penalty_matrix
-from gpusolve.gam.products import cross_products, dense_gram, transposed_product
-from gpusolve.gam.smoothing import shrunken
 from gpusolve.reference import degrees_of_freedom, smoothing_parameter
 
 KINDS = [("difference", 1), ("difference", 2), ("difference", 3), ("ridge", 0),
@@ -67,16 +79,29 @@ def test_gram_and_inverse(
         np.testing.assert_allclose(c @ Q @ c, gained, rtol=1e-9)
 
 
+@pytest.fixture(params=[0, math.inf], ids=["compiled", "scipy"])
+def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sum products with each of the two functions."""
+    monkeypatch.setattr(products, "COMPILED_ROWS", request.param)
+
+
 @pytest.mark.parametrize("chunk_rows", [1, 10_000])
+@pytest.mark.parametrize(("degree", "dtype"), [(3, "float64"), (2, "float32")])
 def test_products_by_cell_equal_dense_products(
-    X: np.ndarray, weights: np.ndarray, chunk_rows: int, monkeypatch: Any
+    sums: None,
+    X: np.ndarray,
+    weights: np.ndarray,
+    chunk_rows: int,
+    degree: int,
+    dtype: str,
+    monkeypatch: Any,
 ) -> None:
     monkeypatch.setattr(threads, "CHUNK_ROWS", chunk_rows)
-    basis = basis_of(X, 11)
-    B = basis.dense(11)
-    products, blocks = np.full((5, 11), np.nan), np.full((5, 11, 11), np.nan)
-    transposed_product(basis, weights, 11, products)
-    np.testing.assert_allclose(products, np.einsum("knp,n->kp", B, weights))
+    basis = BSplines.spanning(X, 11, degree).evaluate(X, dtype=dtype)
+    B = basis.dense(11).astype(np.float64)
+    sums_of_rows, blocks = np.full((5, 11), np.nan), np.full((5, 11, 11), np.nan)
+    transposed_product(basis, weights, 11, sums_of_rows)
+    np.testing.assert_allclose(sums_of_rows, np.einsum("knp,n->kp", B, weights))
     one = CompactBasis(basis.first[2:3], basis.values[2:3])
     cross_products(basis, one, weights, 11, blocks)
     expected = np.einsum("knp,n,nq->kpq", B, weights, B[2])
@@ -86,6 +111,14 @@ def test_products_by_cell_equal_dense_products(
         gram_by_cells(basis, 11, weights),
         atol=1e-12,
     )
+
+
+def test_products_need_no_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    assert products.cross_sum(4) is not products.cross_sum_by_scipy
+    monkeypatch.setitem(sys.modules, "gpusolve.gam._boosting.products_numba", None)
+    monkeypatch.delattr(_boosting, "products_numba", raising=False)
+    assert products.cross_sum(4) is products.cross_sum_by_scipy
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -116,6 +149,29 @@ def test_smoothing_parameters_give_the_degrees_of_freedom(
         assert found == pytest.approx(df, rel=1e-7)
         expected = smoothing_parameter(B, weights, K, df, definition)
         assert lambda_ == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("factor", [1e-8, 1e8])
+def test_lambda_does_not_depend_on_the_first_guess(
+    X: np.ndarray, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gram = gram_by_cells(basis_of(X, 20), 20, None)
+    P = penalty_matrix(20, "difference", 2)
+    expected = smoothing_parameters(gram, P, 2, df=4.0)
+    rough = smoothing.rough_spectrum
+    monkeypatch.setattr(smoothing, "rough_spectrum", lambda *a: rough(*a) * factor)
+    found = smoothing_parameters(gram, P, 2, df=4.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-11)
+
+
+def test_smoothing_parameters_are_solved_to_rounding() -> None:
+    d = np.sort(np.exp(np.random.default_rng(1).uniform(-15, 30, (50, 12))))
+    d[:, 0] = 0
+    for definition in ("2S-SS", "trace"):
+        for df in (1.001, 2.0, 6.5, 11.9):
+            lambda_ = solve_lambda(d, df, definition)
+            found = smoothing.degrees_of_freedom(d, lambda_, definition)
+            np.testing.assert_allclose(found, df, rtol=1e-14)
 
 
 def test_lambda_is_zero_if_nothing_is_penalised(X: np.ndarray) -> None:

@@ -33,28 +33,32 @@ from gpusolve.gam import (
     cv_stop,
     gamboost,
 )
-from gpusolve.gam.frame import Frame
-from gpusolve.gam.problem import prepare
-from gpusolve.gam.stacked import boost_family
+from gpusolve.gam._stacked.problem import prepare
+from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam.families import Family
+
+
+def fit(name: str, family: Family, **parameters: Any) -> BoostedGAM:
+    """Fit the model of one of `FITS`, with mboost's offset where it differs."""
+    asked, found = FITS[name], load(name)
+    offset = None if name in SAME_OFFSET else found["offset"]
+    parameters = {"max_iter": found["mstop"], **parameters}
+    return BoostedGAM(
+        asked.terms, family=family, learning_rate=found["nu"], **parameters
+    ).fit(
+        data(),
+        response_of(asked),
+        None if asked.weights is None else column(asked.weights),
+        offset if asked.offset is None else column(asked.offset),
+    )
 
 
 @cache
 def fitted(name: str, steps: int | None = None) -> BoostedGAM:
-    """The model of one of `FITS`, with as many steps as mboost's or as given."""
-    fit, found = FITS[name], load(name)
-    offset = None if name in SAME_OFFSET else found["offset"]
-    model = BoostedGAM(
-        fit.terms,
-        family=as_mboost(fit.family),
-        learning_rate=found["nu"],
-        max_iter=steps or found["mstop"],
-    )
-    return model.fit(
-        data(),
-        response_of(fit),
-        None if fit.weights is None else column(fit.weights),
-        offset if fit.offset is None else column(fit.offset),
-    )
+    """The model, with as many steps as mboost's or as given."""
+    steps = steps or load(name)["mstop"]
+    return fit(name, as_mboost(FITS[name].family), max_iter=steps)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +86,20 @@ def test_estimators_are_those_of_mboost(name: str) -> None:
         assert shares[learner] == pytest.approx(found["selfreq"][j], rel=1e-14)
 
 
+@pytest.mark.parametrize("name", [n for n in FITS if not FITS[n].family.adaptive])
+def test_kernels_follow_the_path_of_mboost(device_backend: Any, name: str) -> None:
+    """The emulator makes a few steps only."""
+    found = load(name)
+    steps = 4 if device_backend.emulated else 38
+    device = "cuda" if device_backend.name == "cuda" else "auto"
+    model = fit(
+        name, FITS[name].family, max_iter=steps, method="stacked", device=device
+    )
+    assert (model.selected_ + 1).tolist() == found["xselect_1based"][:steps]
+    bound = 3e-6 if name == "bmono_iterative" else 1e-9
+    np.testing.assert_allclose(model.risk_, found["risk"][: steps + 1], rtol=bound)
+
+
 def new_rows(found: dict[str, Any]) -> pd.DataFrame:
     return with_derived(found["newdata"])
 
@@ -94,8 +112,8 @@ def test_predictions_of_new_rows_are_those_of_mboost() -> None:
 
 @pytest.mark.parametrize("name", ["binomial", "binomial_glm"])
 def test_classes_are_those_of_mboost(name: str) -> None:
-    found, expected, fit = load(name), load("predict"), FITS[name]
-    model = BoostedGAMClassifier(fit.terms, family=fit.family, max_iter=100)
+    found, expected, asked = load(name), load("predict"), FITS[name]
+    model = BoostedGAMClassifier(asked.terms, family=asked.family, max_iter=100)
     model.fit(data(), data()["yb"], offset=found["offset"])
     new = new_rows(expected)
     assert model.predict(new).tolist() == expected[name]["class"]
@@ -200,8 +218,8 @@ def test_the_risks_of_folds_with_other_offsets_are_those_of_mboost(
     name: str, key: str, chosen: int
 ) -> None:
     """mboost's offsets in a fold are the median, and the mean of rows of weight 1."""
-    fit, expected = FITS[name], np.array(load("stop_other")[key])
-    y, frame = response_of(fit), Frame.of(data())
+    asked, expected = FITS[name], np.array(load("stop_other")[key])
+    y, frame = response_of(asked), Frame.of(data())
     weights = np.stack([folds()[fold] for fold in BOOTSTRAP[:3]])
     rules = {
         "quantreg_0.9": lambda w: np.median(np.repeat(y, w.astype(int))),
@@ -209,8 +227,8 @@ def test_the_risks_of_folds_with_other_offsets_are_those_of_mboost(
     }
     left_out = (weights == 0) * 1.0
     path = boost_family(
-        prepare([term.learn(frame) for term in fit.terms], frame, weights),
-        fit.family,
+        prepare([term.learn(frame) for term in asked.terms], frame, weights),
+        asked.family,
         y,
         np.array([[rules[name](w)] for w in weights]),
         steps=60,

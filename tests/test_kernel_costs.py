@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from kernel_costs import (
 
 from benchmarks.experiments import EXPERIMENTS
 from gpusolve import _emulator
+from gpusolve._emulator._profile import Report
 
 CALLS = all_calls()
 
@@ -38,6 +40,12 @@ def named(name: str) -> Call:
     return next(call for call in CALLS if call.name == name)
 
 
+@functools.cache
+def counted(name: str) -> Report:
+    """The costs of a call, which several tests check."""
+    return report_of(named(name))
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -47,7 +55,7 @@ def named(name: str) -> Call:
     ids=lambda call: call.name,
 )
 def test_costs_are_those_of_the_table(call: Call) -> None:
-    report = report_of(call)
+    report = counted(call.name)
     written = written_rows().get(call.name, {})
     same_compiler = compiler_name() == written_compiler()
     changed = changes(written, rows_of(call, report), same_compiler)
@@ -64,7 +72,7 @@ def test_the_table_has_no_other_calls() -> None:
 )
 def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
     call = named(name)
-    expected = [costs_of(kernel) for kernel in report_of(call).kernels]
+    expected = [costs_of(kernel) for kernel in counted(name).kernels]
     for seed in (1, 2):
         with _emulator.schedule("random", seed):
             assert [costs_of(kernel) for kernel in report_of(call).kernels] == expected
@@ -74,7 +82,7 @@ def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
     "call", [call for call in CALLS if call.floor], ids=lambda call: call.name
 )
 def test_bytes_are_near_the_floor_and_sectors_are_full(call: Call) -> None:
-    sums = sums_of(report_of(call))
+    sums = sums_of(counted(call.name))
     floor = call.floor * call.elements
     cached = SECTOR_BYTES * sums.distinct_sectors
     assert 0.99 * floor <= cached <= LIMIT * floor
@@ -121,7 +129,7 @@ def test_small_teams_wait_for_their_block_at_the_start_only(
     name: str, barriers: int
 ) -> None:
     """Once for the arrays' addresses, and three times for a shared matrix."""
-    (kernel,) = report_of(named(name)).kernels
+    (kernel,) = counted(name).kernels
     assert kernel.barriers == barriers * kernel.blocks
 
 
@@ -142,7 +150,7 @@ def test_small_systems_need_shared_memory_for_few_clocks(
     Before registers held what is by variable, a system of the first three calls needed
     89, 2600 and 3300.
     """
-    (kernel,) = report_of(named(name)).kernels
+    (kernel,) = counted(name).kernels
     assert kernel.shared_wavefronts + kernel.shuffles <= clocks * systems
 
 

@@ -22,6 +22,8 @@ from bounded_systems import (
 import gpusolve
 from gpusolve._device import kernels
 
+pytestmark = pytest.mark.covering
+
 by_options = pytest.mark.parametrize(
     "options", OPTIONS, ids=lambda given: "-".join(given)
 )

@@ -20,6 +20,8 @@ from gpusolve.reference import _nnls_gram
 from gpusolve.reference._nnls_gram import PassiveInverse
 from gpusolve.reference._nnls_qr import Solution
 
+pytestmark = pytest.mark.covering
+
 Array = NDArray[Any]
 
 TEAMS = {

@@ -12,6 +12,8 @@ import gpusolve
 from gpusolve import reference
 from gpusolve._nnls import cpu
 
+pytestmark = pytest.mark.covering
+
 nnls_gram_numba = pytest.importorskip("gpusolve._nnls.nnls_gram_numba")
 
 Array = NDArray[Any]

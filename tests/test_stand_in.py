@@ -556,7 +556,8 @@ def test_copies_between_host_and_device(second: SecondDevice) -> None:
 def test_learners_are_made_on_the_device(
     second: SecondDevice, levels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The host reads whether the basis is valid, and how many learners are singular."""
+    """The host reads whether the basis is valid, and how many learners are singular or
+    have a smoothing parameter far from the first guess."""
     X = np.random.default_rng(1).integers(0, levels, (200, 2)).astype(np.float64)
     basis = gam.BSplines.spanning(X, 8).evaluate(X)
 
@@ -567,7 +568,7 @@ def test_learners_are_made_on_the_device(
     with monkeypatch.context() as without:
         without.delattr(second.cupy.ndarray, "get")
         costs = host_costs(second, make, *basis)
-        assert costs.synchronizations == (3 if levels == 2 else 2)
+        assert costs.synchronizations == (4 if levels == 2 else 3)
     for one, other in zip(second(make, *basis), make(*basis), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * other.max())
 

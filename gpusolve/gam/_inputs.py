@@ -21,23 +21,28 @@ from .._device.arrays import (
     on_host,
 )
 from .._device.kernels import current_device
-from ._sklearn import from_sklearn
+from ._model.conventions import from_sklearn
 
 INTEGER_TOLERANCE = math.sqrt(np.finfo(np.float64).eps)
 """Relative difference from an integer up to which a weight counts as an integer."""
 
 DEVICES = ("auto", "cpu", "cuda")
 
+ROWS = 2**16
+"""The rows that are checked at once."""
+
 
 def feature_names(X: object) -> Any | None:
-    """The column names of a data frame, (K,) of object; None if there are none.
+    """The names of the columns, (K,) of object, if they are strings.
+
+    None for an array, which has no names, and for names that are not strings.
 
     Raises
     ------
     TypeError
         If only some of the names are strings.
     """
-    columns = getattr(X, "columns", None)
+    columns = X if isinstance(X, Mapping) else getattr(X, "columns", None)
     if columns is None:
         return None
     strings = [isinstance(name, str) for name in columns]
@@ -109,12 +114,26 @@ def real_array(value: object, name: str, *, missing: bool = False) -> Array:
         array = array.astype(np.float64)
     with current_device(array):
         array = floating({name: array})[name]
-        xp = namespace(array)
-        bad = xp.isinf(array) if missing else ~xp.isfinite(array)
+        check_finite(array, name, feature_names(value), missing)
+    return array
+
+
+def check_finite(array: Array, name: str, columns: Any | None, missing: bool) -> None:
+    """ValueError for infinity, and for NaN unless `missing`; it names the column.
+
+    Some rows are read at once, so that a file on a disk is not copied to memory.
+    """
+    xp = namespace(array)
+    for begin in range(0, len(array), ROWS):
+        rows = array[begin : begin + ROWS]
+        bad = xp.isinf(rows) if missing else ~xp.isfinite(rows)
         if bool(bad.any()):
             found = "infinity" if missing else "NaN or infinity"
-            raise ValueError(f"{name} must be finite, got {found}")
-    return array
+            where = ""
+            if array.ndim == 2:
+                j = int(bad.any(axis=0).argmax())
+                where = f" in column {j if columns is None else columns[j]}"
+            raise ValueError(f"{name} must be finite, got {found}{where}")
 
 
 def column(x: object, missing: bool) -> Array:
@@ -155,7 +174,7 @@ def labels(y: object, rows: int | None) -> NDArray[Any]:
     if array.ndim != 1 or (rows is not None and len(array) != rows):
         raise ValueError(f"y must have shape ({rows},), got {array.shape}")
     if array.dtype.kind == "O":
-        array = np.array(array.tolist())
+        array = plain_labels(array)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: y is {array.dtype}")
     if array.dtype.kind == "f":
@@ -168,12 +187,39 @@ def labels(y: object, rows: int | None) -> NDArray[Any]:
     return array
 
 
+def plain_labels(labels: NDArray[Any]) -> NDArray[Any]:
+    """Objects as strings or numbers.
+
+    Raises
+    ------
+    TypeError
+        If there are both, or others.
+    ValueError
+        If some are missing.
+    """
+    values = labels.tolist()
+    if any(value is None or value != value for value in values):
+        raise ValueError("y must not have missing values, got None or NaN")
+    for kind in (str, Real):
+        if all(isinstance(value, kind) for value in values):
+            return np.array(values)
+    raise TypeError("y must be all strings or all numbers, got objects of other types")
+
+
 def number_of_features(X: Any) -> int:
     """The number of columns of a matrix, a data frame or a mapping."""
-    shape = getattr(X, "shape", None)
-    if shape is not None and len(shape) == 2:
-        return int(shape[1])
-    return len(X) if isinstance(X, Mapping) else int(np.shape(X)[1])
+    if isinstance(X, Mapping):
+        return len(X)
+    names = getattr(X, "columns", None)
+    return int(as_array(X, "X").shape[1] if names is None else len(names))
+
+
+def check_dense(value: object, name: str) -> None:
+    """TypeError for a sparse matrix."""
+    if hasattr(value, "toarray") and hasattr(value, "nnz"):
+        raise TypeError(
+            f"{name} must be a dense array, got a sparse matrix: use {name}.toarray()"
+        )
 
 
 def dense_array(value: object, name: str) -> Array:
@@ -186,10 +232,7 @@ def dense_array(value: object, name: str) -> Array:
     ValueError
         For complex numbers.
     """
-    if hasattr(value, "toarray") and hasattr(value, "nnz"):
-        raise TypeError(
-            f"{name} must be a dense array, got a sparse matrix: use {name}.toarray()"
-        )
+    check_dense(value, name)
     array = as_array(value, name)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} is {array.dtype}")
@@ -224,7 +267,7 @@ def one_per_row(value: object, name: str, X: Array) -> Array:
     array = real_array(value, name)
     if array.shape != X.shape[:1]:
         raise ValueError(
-            f"{name} must have shape ({len(X)},) for X of shape {X.shape}, got "
+            f"{name} must have shape ({len(X)},), one number for each row of X, got "
             f"{array.shape}"
         )
     return to_device_of(X, array).astype(np.float64, copy=False)

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import Array, as_array, namespace, on_host
+from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
-from ._model import AdditiveModel
+from ._model.model import AdditiveModel
+from ._model.specification import check_parameters
 from .families import family_of
 
 
 class BoostedGAMClassifier(AdditiveModel):
-    r"""A classifier whose log odds are a sum of effects, fitted by boosting.
+    """A classifier whose log odds are a sum of effects, fitted by boosting.
 
     With two classes the model is ``BoostedGAM(family="binomial")`` for the second one.
     With more, each class has a model against the rest; all are fitted as one batch, and
@@ -25,8 +26,10 @@ class BoostedGAMClassifier(AdditiveModel):
 
     Parameters
     ----------
-    learners, n_basis, degree, penalty, penalty_order, df, df_definition, \
-    learning_rate, max_iter, method, device, outside, missing, unknown, \
+    learners, n_basis, degree, penalty, penalty_order, df, df_definition
+        As for `BoostedGAM`.
+    learning_rate, max_iter, method, device, outside, missing, unknown
+        As for `BoostedGAM`.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.
     family : {None, "binomial"} or Binomial, optional
@@ -84,7 +87,7 @@ class BoostedGAMClassifier(AdditiveModel):
         TypeError, ValueError
             As `BoostedGAM.fit` does; and if y has fewer than two classes.
         """
-        self._check_parameters()
+        check_parameters(self)
         family = family_of(self.family or self.default_family)
         if family.name != "binomial":
             raise ValueError(f"family must be binomial, got {self.family!r}")
@@ -112,59 +115,137 @@ class BoostedGAMClassifier(AdditiveModel):
     def decision_function(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> Array:
-        """The additive predictors: (n,) for two classes, else (n, n_classes)."""
-        frame = self._covariates(X)
-        iteration = self._iteration(iteration)
-        offset = self._offset(X, offset)
-        with frame.current():
-            found = [
-                self._link(frame, iteration, offset, fit)
-                for fit in range(len(self.paths_))
-            ]
-            return found[0] if len(found) == 1 else namespace(found[0]).stack(found, 1)
+        """The additive predictors, without the link.
 
-    def predict_proba(
-        self, X: Any, *, iteration: int | None = None, offset: Any = None
-    ) -> Array:
-        """The probabilities of the classes, (n, n_classes), on the device of `X`."""
-        f = self.decision_function(X, iteration=iteration, offset=offset)
-        xp = namespace(f)
-        with current_device(f):
-            p = self.family_.response(f)
-            if p.ndim == 1:
-                return xp.stack([1 - p, p], axis=1)
-            total = p.sum(axis=1, keepdims=True)
-            return xp.where(total > 0, p / xp.where(total > 0, total, 1), 1 / len(p.T))
+        Parameters
+        ----------
+        X, iteration, offset
+            As for `BoostedGAM.predict`.
+
+        Returns
+        -------
+        (n,) or (n, n_classes) float64 array
+            Of the second of two classes, or of each of several; on the device of `X`.
+        """
+        links = self._links(X, iteration, offset)
+        return links[0] if len(links) == 1 else links.T
 
     def predict_log_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> Array:
-        """The logarithms of the probabilities of the classes, (n, n_classes)."""
-        p = self.predict_proba(X, iteration=iteration, offset=offset)
-        with current_device(p), np.errstate(divide="ignore"):
-            return namespace(p).log(p)
+        """The logarithms of the probabilities of the classes.
+
+        Parameters
+        ----------
+        X, iteration, offset
+            As for `BoostedGAM.predict`.
+
+        Returns
+        -------
+        (n, n_classes) float64 array
+            On the device of `X`. They are finite, also where probabilities underflow.
+        """
+        return self._log_probabilities(self._links(X, iteration, offset))
+
+    def _log_probabilities(self, links: Array) -> Array:
+        """The logarithms of the probabilities, from the predictors (F, n)."""
+        xp, loss = namespace(links), self.family_.loss
+        with current_device(links):
+            if len(links) == 1:
+                return xp.stack([-loss(y, links[0], 0.0) for y in (0.0, 1.0)], axis=1)
+            odds = -loss(1.0, links, 0.0).T
+            largest = odds.max(axis=1, keepdims=True)
+            odds = odds - largest
+            return odds - xp.log(xp.exp(odds).sum(axis=1, keepdims=True))
+
+    def predict_proba(
+        self, X: Any, *, iteration: int | None = None, offset: Any = None
+    ) -> Array:
+        """The probabilities of the classes.
+
+        Parameters
+        ----------
+        X, iteration, offset
+            As for `BoostedGAM.predict`.
+
+        Returns
+        -------
+        (n, n_classes) float64 array
+            On the device of `X`.
+        """
+        return self._probabilities(self._links(X, iteration, offset))
+
+    def _probabilities(self, links: Array) -> Array:
+        """The probabilities of the classes, from the predictors (F, n)."""
+        with current_device(links):
+            return namespace(links).exp(self._log_probabilities(links))
 
     def predict(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> NDArray[Any]:
-        """The most probable class of each row, (n,), on the host.
+        """The most probable class of each row.
 
-        With two classes it is the second one where its log odds are positive.
+        Parameters
+        ----------
+        X, iteration, offset
+            As for `BoostedGAM.predict`.
+
+        Returns
+        -------
+        (n,) array
+            On the host. Of two classes, it is the second where its odds are above one.
         """
-        f = on_host(self.decision_function(X, iteration=iteration, offset=offset))
-        best = (f > 0).astype(np.intp) if f.ndim == 1 else f.argmax(axis=1)
+        return self._class_of(self._links(X, iteration, offset))
+
+    def _class_of(self, links: Array) -> NDArray[Any]:
+        """The most probable class of each row, (n,), from the predictors (F, n)."""
+        f = on_host(links)
+        best = (f[0] > 0).astype(np.intp) if len(f) == 1 else f.argmax(axis=0)
         found: NDArray[Any] = self.classes_[best]
         return found
 
-    def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
-        """The predictions after each iteration, from the first to the last."""
-        self._covariates(X)
-        return (self.predict(X, iteration=step) for step in range(1, self.n_iter_ + 1))
+    def staged_predict(self, X: Any, *, offset: Any = None) -> Iterator[NDArray[Any]]:
+        """Predict the class after each iteration, from the first to the last.
+
+        Parameters
+        ----------
+        X, offset
+            As for `BoostedGAM.predict`.
+
+        Yields
+        ------
+        (n,) array
+            On the host.
+        """
+        return (self._class_of(links) for links in self._stages(X, offset))
+
+    def staged_predict_proba(self, X: Any, *, offset: Any = None) -> Iterator[Array]:
+        """The probabilities of the classes after each iteration.
+
+        Parameters
+        ----------
+        X, offset
+            As for `BoostedGAM.predict`.
+
+        Yields
+        ------
+        (n, n_classes) float64 array
+            On the device of `X`.
+        """
+        return (self._probabilities(links) for links in self._stages(X, offset))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of rows whose class is predicted, weighted."""
-        right = self.predict(X) == _inputs.labels(y, None)
-        weights = (
-            None if sample_weight is None else on_host(as_array(sample_weight, ""))
-        )
+        """The share of rows whose class is predicted, weighted.
+
+        Parameters
+        ----------
+        X : (n, n_features) array_like, data frame or mapping
+        y : (n,) array_like
+            The classes.
+        sample_weight : (n,) array_like, optional
+            Not negative, and not all of it zero.
+        """
+        predicted = self.predict(X)
+        right = predicted == _inputs.labels(y, len(predicted))
+        weights = _inputs.observation_weights(sample_weight, right)
         return float(np.average(right, weights=weights))

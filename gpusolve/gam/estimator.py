@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
-from ._model import AdditiveModel
+from ._model.model import AdditiveModel
+from ._model.specification import check_parameters
 from .boosting import ROUNDING, Path
 from .families import family_of
-from .rows import Rows
 
 
 class BoostedGAM(AdditiveModel):
@@ -84,7 +82,7 @@ class BoostedGAM(AdditiveModel):
         For the choice of these rows.
     warm_start : bool, optional
         Whether `fit` continues the last fit, with the same data and a larger
-        `max_iter`, instead of starting again.
+        `max_iter`, instead of starting again; not with `early_stopping`.
 
     Attributes
     ----------
@@ -119,7 +117,7 @@ class BoostedGAM(AdditiveModel):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features,) array of object
-        Defined only if `X` was a data frame whose columns have names.
+        Defined only if `X` was a data frame or a mapping whose keys are strings.
     feature_importances_ : (n_features,) array
         The share of each feature in the decrease of the risk.
 
@@ -204,14 +202,14 @@ class BoostedGAM(AdditiveModel):
             If the data are not real numbers, or a parameter has the wrong type.
         ValueError
             If the data contain NaN or infinity or have the wrong shape, if y is no
-            response of the family, if a parameter is out of range, or if a warm start
-            has other data or fewer iterations.
+            response of the family, if a parameter is out of range, if a warm start has
+            other data or fewer iterations, or if the risk becomes infinite.
         ImportError
             If ``device="cuda"`` and CuPy is not installed.
         RuntimeError
             If ``device="cuda"`` and there is no GPU or no driver.
         """
-        self._check_parameters()
+        check_parameters(self)
         family = family_of(self.family or self.default_family)
         data = self._training(X, None, sample_weight, offset)
         with data.frame.current():
@@ -250,13 +248,20 @@ class BoostedGAM(AdditiveModel):
         -------
         (n,) float64 array
             On the device of `X`.
+
+        Notes
+        -----
+        The rows are read in blocks, so `X` may be larger than the memory: a
+        ``numpy.memmap`` of float32 or float64. For data that come in parts, call
+        `predict` for each:
+        ``np.concatenate([model.predict(part) for part in parts])``.
+
+        Learners that were never selected have no effect and are not evaluated: with
+        `learners`, missing values and unknown levels of their features are no error.
         """
         check_kind(kind)
-        frame = self._covariates(X)
-        with frame.current():
-            offset = self._offset(X, offset)
-            f = self._link(frame, self._iteration(iteration), offset)
-            return f if kind == "link" else self.family_.response(f)
+        (f,) = self._links(X, iteration, offset)
+        return self._predicted(f, kind)
 
     def staged_predict(
         self, X: Any, *, kind: str = "response", offset: Any = None
@@ -275,25 +280,12 @@ class BoostedGAM(AdditiveModel):
         (n,) float64 array
         """
         check_kind(kind)
-        frame = self._covariates(X)
-        with frame.current():
-            path = self.path_
-            designs = {
-                learner: self._rows(learner, frame)
-                for learner in np.unique(path.selected).tolist()
-            }
-            f = self._start(frame, self._offset(X, offset))
-        return self._stages(f, designs, path, kind)
+        return (self._predicted(f, kind) for (f,) in self._stages(X, offset))
 
-    def _stages(
-        self, f: Array, designs: dict[int, Rows], path: Path, kind: str
-    ) -> Iterator[Array]:
-        """The predictions after each iteration, given the one before the first."""
-        for learner, update in zip(path.selected.tolist(), path.updates, strict=True):
-            with current_device(f):
-                coef = namespace(f).asarray(update[: designs[learner].functions])
-                f = f + designs[learner].multiply(coef)
-                yield f if kind == "link" else self.family_.response(f)
+    def _predicted(self, f: Array, kind: str) -> Array:
+        """The response or the link for the additive predictor."""
+        with current_device(f):
+            return f if kind == "link" else self.family_.response(f)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The coefficient of determination, ``1 - |y - predict|^2 / |y - mean|^2``.
