@@ -51,10 +51,10 @@ class NNLSResult:
 
         Here p_k is the bound next to x_k (x_k itself if it has none), and B is
         ``|b| + sum_k |a_k z_k|`` for the feasible z next to 0. For ``x >= 0`` p_k is 0,
-        and B is ``|b|``. It is computed from A, b, x and a witness: a vector that bounds all
-        residuals from below. It is never divided by x. An optimal x has a `kkt` of a
-        few eps, or more where x is so large that rounding x changes ``A x``: by up to
-        ``eps sum_k |a_k x_k|``.
+        and B is ``|b|``. It is computed from A, b, x and a witness: a vector that
+        bounds all residuals from below. It is never divided by x. An optimal x has a
+        `kkt` of a few eps, or more where x is so large that rounding x changes ``A x``:
+        by up to ``eps sum_k |a_k x_k|``.
     nit : (...,) int32 array
         Number of least-squares solutions that were computed, one for each passive set.
     status : (...,) int32 array
