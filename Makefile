@@ -24,6 +24,7 @@ CUDA_SOURCES := $(wildcard cuda_src/*.cu* benchmarks/*.cu tests/*/*.cu gpusolve/
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
 	$(BIN)/python benchmarks/demo_gam.py
+	$(BIN)/python benchmarks/demo_counts.py
 
 test:
 	$(MAKE) -j 2 lint machine-code

@@ -1,8 +1,9 @@
-"""Time the boosted GAM on the paper's simulation: set-up and steps.
+"""Time the boosted GAM on the paper's simulation: set-up, steps, families and folds.
 
     python benchmarks/gam.py --output FILE    # on a GPU if there is one
     python benchmarks/gam.py --cpu            # the CPU path
     python benchmarks/gam.py --quick          # a few small sizes
+    python benchmarks/gam.py --parts folds    # the cross-validation only
 
 In the same run: the reference, a plain NumPy loop over the learners, and the additive
 models of scikit-learn and pyGAM if they are installed. The times of mboost and
@@ -18,6 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from gam_families import SCALES, family_lines, fold_lines
 from harness import (
     Machine,
     choose,
@@ -32,6 +34,9 @@ from harness import (
 
 from gpusolve import reference
 from gpusolve.gam import BSplines, Learners, boost, make_learners, simulate
+
+PARTS = ("gaussian", "families", "folds")
+"""The parts of the report."""
 
 METHODS = ("direct", "stacked", "gram")
 
@@ -187,9 +192,8 @@ other models to the same data, without boosting. The loop and they run once.
 """
 
 
-def report(machine: Machine, sizes: list[Size], columns: int) -> Iterator[str]:
-    """The report, line by line as it is measured."""
-    yield from head("The boosted GAM", machine, "scikit-learn", "pygam")
+def gaussian_lines(machine: Machine, sizes: list[Size], columns: int) -> Iterator[str]:
+    """The times of set-up and steps with every method, line by line."""
     yield ABOUT.format(columns=columns)
     names = ("n", "k", "steps", "method", "set-up s", "steps s", "total s", "risk")
     yield from table_head(*names, words=4)
@@ -198,9 +202,25 @@ def report(machine: Machine, sizes: list[Size], columns: int) -> Iterator[str]:
     yield QUOTED
 
 
+def report(machine: Machine, options: argparse.Namespace) -> Iterator[str]:
+    """The report, line by line as it is measured."""
+    yield from head("The boosted GAM", machine, "scikit-learn", "pygam")
+    scale, columns, some = SCALES[machine.name], options.columns, options.sizes
+    if "gaussian" in options.parts:
+        rows = some or ROWS[machine.name][: 2 if options.quick else None]
+        yield from gaussian_lines(machine, problems(rows, options.quick), columns)
+    if "families" in options.parts:
+        yield from family_lines(machine, scale, some or scale.rows, columns)
+    if "folds" in options.parts:
+        yield from fold_lines(machine, scale, some or scale.fold_rows, columns)
+
+
 def arguments() -> argparse.Namespace:
     made = timing_parser(__doc__, "rows of data", repeats=3)
     made.add_argument("--quick", action="store_true", help="a few small sizes")
+    made.add_argument(
+        "--parts", choices=PARTS, nargs="+", default=PARTS, help="of the report"
+    )
     made.add_argument("--columns", type=count, default=100, help="covariates, to 100")
     return made.parse_args()
 
@@ -209,9 +229,7 @@ def main() -> None:
     options = arguments()
     warnings.simplefilter("ignore")
     machine = choose(options.emulate, options.cpu, options.repeats, options.peers)
-    rows = ROWS[machine.name][: 2 if options.quick else None]
-    sizes = problems(options.sizes or rows, options.quick)
-    publish(report(machine, sizes, options.columns), options.output)
+    publish(report(machine, options), options.output)
 
 
 if __name__ == "__main__":

@@ -95,10 +95,13 @@ struct ActiveSet {
     }
 };
 
-/// b += H C' mu, for b = H c. `memory`: see above. Begins and ends with a barrier.
-__device__ __noinline__ void fit_in_cone(Cone cone, const double* c, double* b, double* memory) {
+/// b += H C' mu, for b = H c. Dynamic shared memory begins with c, b and another vector; the active
+/// set follows. Begins and ends with a barrier.
+__device__ __noinline__ void fit_in_cone(Cone cone) {
     const int size = cone.size;
-    const ActiveSet set(size, memory);
+    double* c = reinterpret_cast<double*>(dynamic_shared_memory());
+    double* b = c + cone.functions;
+    const ActiveSet set(size, b + 2 * cone.functions);
     multiply(cone.projection, c, size, cone.functions, set.change);
     for (int e = threadIdx.x; e < size * (size + 1); e += blockDim.x) {
         const int i = e / (size + 1), j = e % (size + 1);

@@ -272,8 +272,7 @@ __device__ void accumulate_gram(const Learners<T>& learners, int learner, int pa
 // ---- products ----------------------------------------------------------------------
 
 /// y = A x for a matrix with contiguous rows; by the block, a warp to a row. Ends with a barrier.
-__device__ __noinline__ void multiply(const double* A, const double* x, int rows, int columns,
-                                      double* y) {
+__device__ void multiply(const double* A, const double* x, int rows, int columns, double* y) {
     for (int f = warp_index(); f < rows; f += warp_count()) {
         double sum = 0;
         for (int g = lane_index(); g < columns; g += warp_threads)

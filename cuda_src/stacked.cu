@@ -19,9 +19,9 @@
 //   fits     c_i is the sum over its chunks; a block computes b_i.
 //   rows     f of every row, the gradient there and the risk. A row belongs to one thread in all
 //            steps, so that f needs no barrier.
-// A family whose nuisance parameter depends on f (a median, a shape) adds passes over the rows
-// to the last phase, with two barriers each. There are no atomics: on one device a fit has the
-// same bits in every run.
+// A family whose nuisance parameter depends on f adds passes over the rows to the last phase, with
+// two barriers each: 17 for a median, of which 16 find four bits each, one for a shape, and one for
+// each Newton step. There are no atomics: on one device a fit has the same bits in every run.
 //
 // Shared memory. Copies of k sums for each warp, or of as many functions as fit, in windows that
 // pass over the rows one after the other; in the second phase, three vectors of k instead, and
@@ -102,7 +102,7 @@ struct Entry {
 template <class T>
 __device__ void add_part(const Designs<T>& designs, long long part, const RowRange& range,
                          const double* u, const SumCopies& own, int begin, int window) {
-    constexpr int steps = 4;  // that are in flight
+    constexpr int steps = 3;  // that are in flight
     const PartPlace place = designs.parts[part];
     const int copies = own.copies(), copy = lane_index() >> own.shift;
     const int j = lane_index() & ((1 << own.shift) - 1);
@@ -205,7 +205,7 @@ struct Fitted {
     double* scores;        // [fit][learner]
 };
 
-/// Fits all learners. `shared`: three vectors, and the memory of `fit_in_cone`.
+/// Fits all learners. `shared`: three vectors, as `fit_in_cone` says.
 template <class T>
 __device__ void fit_all(const Designs<T>& designs, const Matrices& matrices, const double* sums,
                         double* shared, const Fitted& fitted, BlockReduce<double>& reduce) {
@@ -225,8 +225,7 @@ __device__ void fit_all(const Designs<T>& designs, const Matrices& matrices, con
         __syncthreads();
         const long long place = matrices.place(learner, fit);
         multiply(matrices.inverse + place, c, functions, functions, b);
-        if (learner.inequalities > 0)
-            fit_in_cone(matrices.cone(learner, fit), c, b, Gb + functions);
+        if (learner.inequalities > 0) fit_in_cone(matrices.cone(learner, fit));
         multiply(matrices.gram + place, b, functions, functions, Gb);
         double* coefficients =
             fitted.coefficients + fit * static_cast<long long>(designs.columns) + learner.column;

@@ -22,7 +22,8 @@ from gpusolve import _emulator, reference
 from gpusolve._device import kernels
 from gpusolve._nnls import nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team
-from gpusolve.gam import BSplines, _gram_kernel, boost, make_learners
+from gpusolve.gam import BSplines, boost, make_learners
+from gpusolve.gam._boosting import gram_kernel
 from gpusolve.gam.boosting import Path as Steps
 from gpusolve.sparse import multiply, spmv
 
@@ -214,7 +215,7 @@ def boosting(*problem: Any) -> Callable[[], None]:
     """Several blocks share the rows of a learner if there are 128 or more."""
 
     def run() -> None:
-        with mock.patch.object(_gram_kernel, "ROWS_OF_A_WARP", 8):
+        with mock.patch.object(gram_kernel, "ROWS_OF_A_WARP", 8):
             found = on_emulator(boosted, *problem)
         expected = boosted(*problem)
         assert_equal(found.selected, expected.selected)

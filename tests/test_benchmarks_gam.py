@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from benchmark_runs import report, tables
+import numpy as np
+import pytest
+from benchmark_runs import number, report, tables
+
+SMALL = ("--sizes", "200", "--columns", "4", "--repeats", "1")
 
 
 def test_all_methods_end_with_the_same_risk() -> None:
-    sizes = ("--quick", "--sizes", "200", "--columns", "4", "--repeats", "1")
-    (table,) = tables(report("gam.py", "--cpu", *sizes))
+    parts = ("--quick", "--parts", "gaussian")
+    (table,) = tables(report("gam.py", "--cpu", *parts, *SMALL))
     risks = {cells[3]: cells[-1] for cells in table[1:]}
     methods = ("direct", "stacked", "gram", "NumPy loop")
     assert len({risks[method] for method in methods}) == 1
+
+
+@pytest.mark.parametrize("where", ["--cpu", "--emulate"])
+def test_families_and_folds_have_finite_losses_and_ratios(where: str) -> None:
+    given = ("--parts", "families", "folds", "--no-peers")
+    families, folds = tables(report("gam.py", where, *given, *SMALL))
+    assert [cells[1] for cells in families[1:]] == ["poisson", "binomial"]
+    assert all(number(cells[-1]) > 0 for cells in families[1:])
+    assert [cells[1] for cells in folds[1:]] == ["gaussian", "poisson", "binomial"]
+    assert all(number(cells[-2]) > 0 for cells in folds[1:])
+
+
+def test_other_libraries_fit_the_families() -> None:
+    given = ("--parts", "families", *SMALL)
+    (table,) = tables(report("gam.py", "--cpu", *given))
+    losses = {(family, name): number(loss) for _, family, name, _, loss in table[1:]}
+    assert len(losses) == 6
+    for family, start in (("poisson", 2.0), ("binomial", np.log(2))):
+        assert all(0 < losses[key] < start for key in losses if key[0] == family)

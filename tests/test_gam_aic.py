@@ -19,6 +19,9 @@ from gpusolve.gam import (
     bmono,
     bols,
 )
+from gpusolve.gam._selection.hat_matrix import degrees_of_freedom, models
+from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam._terms.rows import Rows, dense_rows, kronecker
 from gpusolve.gam.aic import (
     bernoulli_curvature,
     classical_aic,
@@ -26,9 +29,6 @@ from gpusolve.gam.aic import (
     minimum_description_length,
 )
 from gpusolve.gam.families import Binomial
-from gpusolve.gam.frame import Frame
-from gpusolve.gam.hat_matrix import degrees_of_freedom, models
-from gpusolve.gam.rows import Rows, dense_rows, kronecker
 
 NU = 0.1
 

@@ -12,15 +12,9 @@ from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._device.launch import ceil_div
 from gpusolve._gemv.gemv import VARIANTS
 from gpusolve.emulator import profile
-from gpusolve.gam import (
-    BSplines,
-    Learners,
-    _boosting_kernel,
-    _gram_kernel,
-    _stacked_kernel,
-    boost,
-    make_learners,
-)
+from gpusolve.gam import BSplines, Learners, boost, make_learners
+from gpusolve.gam._boosting import boosting_kernel, gram_kernel
+from gpusolve.gam._stacked import stacked_kernel
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +83,7 @@ def test_a_watchdog_changes_only_the_number_of_launches(
     learners, y = some_learners(rng, 700), rng.standard_normal(700)
     expected = boost(learners, y, method=method, steps=7)
     monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
-    for module in (_boosting_kernel, _stacked_kernel):
+    for module in (boosting_kernel, stacked_kernel):
         monkeypatch.setattr(module, "steps_of_launch", lambda *_: steps)
     path = boost(learners, y, method=method, steps=7)
     np.testing.assert_array_equal(path.selected, expected.selected)
@@ -102,9 +96,9 @@ def test_a_watchdog_allows_fewer_steps_for_more_bytes(
 ) -> None:
     few, many = 10**8, 10**9
     device = EmulatedDevice()
-    assert _boosting_kernel.steps_of_launch(device, many) >= 2**31 - 1
+    assert boosting_kernel.steps_of_launch(device, many) >= 2**31 - 1
     monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
-    steps = [_boosting_kernel.steps_of_launch(device, one) for one in (few, many)]
+    steps = [boosting_kernel.steps_of_launch(device, one) for one in (few, many)]
     assert 1 <= steps[1] < steps[0] < 2**31 - 1
 
 
@@ -114,7 +108,7 @@ def test_numbers_of_copies_of_the_moments(
     degree: int, limit: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A warp adds 1, some or all rows at once that fit in its 32 lanes."""
-    monkeypatch.setattr(_gram_kernel, "MOMENT_BYTES", limit)
+    monkeypatch.setattr(gram_kernel, "MOMENT_BYTES", limit)
     X = rng.random((700, 3))
     basis = BSplines.spanning(X, 11, degree).evaluate(X)
     learners = make_learners(basis, 11, weights=rng.random(700))
@@ -130,11 +124,11 @@ def test_numbers_of_copies_of_the_moments(
 @pytest.mark.parametrize("learners", [1, 3, 100, 131, 300, 10_000])
 def test_chunks_keep_blocks_busy(learners: int, blocks: int) -> None:
     """If chunks may be small, blocks wait for at most a quarter of the time."""
-    chunks = _gram_kernel.balanced_chunks(learners, blocks, most=1000)
+    chunks = gram_kernel.balanced_chunks(learners, blocks, most=1000)
     units = learners * chunks
     assert units / (blocks * ceil_div(units, blocks)) > 0.75
-    assert chunks == 1 or units <= _gram_kernel.ROUNDS * blocks
-    assert _gram_kernel.balanced_chunks(learners, blocks, most=1) == 1
+    assert chunks == 1 or units <= gram_kernel.ROUNDS * blocks
+    assert gram_kernel.balanced_chunks(learners, blocks, most=1) == 1
 
 
 def test_sums_over_rows_have_few_bank_conflicts(rng: np.random.Generator) -> None:

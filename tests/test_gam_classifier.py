@@ -59,9 +59,9 @@ def test_two_classes_are_the_binomial_family(binary: Data, link: str) -> None:
     f = regressor.predict(X, kind="link")
     np.testing.assert_array_equal(model.decision_function(X), f)
     p = model.predict_proba(X)
-    np.testing.assert_array_equal(p[:, 1], regressor.predict(X))
-    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-15)
-    np.testing.assert_array_equal(model.predict_log_proba(X), np.log(p))
+    np.testing.assert_allclose(p[:, 1], regressor.predict(X), rtol=1e-13)
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-14)
+    np.testing.assert_allclose(model.predict_log_proba(X), np.log(p), rtol=1e-12)
     np.testing.assert_array_equal(model.predict(X), model.classes_[p.argmax(axis=1)])
     scale = 2 if link == "half_logit" else 1
     np.testing.assert_allclose(np.log(p[:, 1] / p[:, 0]), scale * f, atol=1e-10)
@@ -217,6 +217,11 @@ def test_a_warm_start_equals_one_long_fit(three: Data) -> None:
         np.testing.assert_allclose(model.risk_, whole.risk_, rtol=1e-10)
     with pytest.raises(ValueError, match="warm start needs"):
         model.set_params(max_iter=30).fit(X, y)
+    start = np.zeros(len(y))
+    model = BoostedGAMClassifier(n_basis=8, max_iter=2, warm_start=True)
+    model.fit(X, y == "top", offset=start)
+    with pytest.raises(ValueError, match="warm start needs"):
+        model.fit(X, y, offset=start)
 
 
 def test_weights_count_rows(three: Data) -> None:
@@ -247,11 +252,20 @@ def test_offsets(three: Data) -> None:
     np.testing.assert_array_equal(last, model.predict(X, offset=start))
 
 
-def test_a_row_that_belongs_to_no_class(three: Data) -> None:
-    """All models may be sure that it belongs to another one."""
+@pytest.mark.parametrize("offset", [-1e4, 1e4])
+def test_probabilities_that_underflow(three: Data, offset: float) -> None:
+    """All models may be sure that a row belongs to another class, or to theirs."""
     X, y = three
     model = BoostedGAMClassifier(n_basis=8, max_iter=5).fit(X, y)
-    np.testing.assert_array_equal(model.predict_proba(X[:4], offset=-1e4), 1 / 3)
+    f = model.decision_function(X)
+    odds = np.exp(2 * f) if offset < 0 else np.ones_like(f)
+    p = model.predict_proba(X, offset=offset)
+    np.testing.assert_allclose(p, odds / odds.sum(axis=1, keepdims=True), rtol=1e-9)
+    top = BoostedGAMClassifier(n_basis=8, max_iter=5).fit(X, y == "top")
+    logs = top.predict_log_proba(X, offset=offset)
+    f = top.decision_function(X, offset=offset)
+    np.testing.assert_allclose(logs[:, 1] - logs[:, 0], 2 * f, rtol=1e-13)
+    assert np.isfinite(logs).all()
 
 
 # ---- with scikit-learn ---------------------------------------------------------------

@@ -16,7 +16,7 @@ from gpusolve.gam import (
     bootstrap_effects,
     cv_stop,
 )
-from gpusolve.gam.folds import make_folds
+from gpusolve.gam._stacked.folds import make_folds
 
 Data = tuple[np.ndarray, np.ndarray]
 

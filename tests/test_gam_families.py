@@ -1,4 +1,4 @@
-"""Families of boosting, against SciPy's distributions and minimisers, and mboost."""
+"""Families of boosting, against SciPy's distributions and minimisers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from scipy import optimize, special, stats
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import source_directory
-from gpusolve.gam import _dispersion, _gamma_function, families
+from gpusolve.gam import families
+from gpusolve.gam._families import dispersion, gamma_function
 from gpusolve.gam.families import (
     FAMILIES,
     Binomial,
@@ -32,11 +33,10 @@ from gpusolve.gam.families import (
     Poisson,
     Quantile,
     family_of,
-    from_plain,
 )
+from gpusolve.gam.store import from_plain, to_plain
 
 KERNELS = Path(__file__).parent / "kernels" / "families.cu"
-FIGURES = json.loads((Path(__file__).parent / "data/mixed_offsets.json").read_text())
 EPS = float(np.finfo(np.float64).eps)
 
 REAL = [
@@ -257,22 +257,6 @@ def test_adaptive_huber_needs_a_positive_delta() -> None:
         Huber().offset(np.array([0.0, 0, 0, 1]), None)
 
 
-@pytest.mark.parametrize("case", FIGURES["figures"], ids=lambda one: one["family"])
-def test_offset_and_risk_are_those_of_mboost(case: dict[str, Any]) -> None:
-    y = np.array(FIGURES[case["y"]], dtype=float)
-    w = None
-    if case["weights"] is not None:
-        w = np.array(FIGURES[case["weights"]], dtype=float)
-        if case["weights"] == "w_cont":
-            w *= len(w) / w.sum()
-    family = family_of(case["family"])
-    offset = family.offset(y, w)
-    assert offset == pytest.approx(case["offset"], rel=1e-12)
-    weights = 1 if w is None else w
-    risk = (weights * family.loss(y, np.float64(offset), 0.0)).sum()
-    assert risk == pytest.approx(case["risk"], rel=1e-13)
-
-
 def test_one_class_in_a_fold_is_half_a_row_from_it() -> None:
     y, w = np.array([1.0, 1, 0]), np.array([2.0, 3, 0])
     assert Binomial("logit").offset(y, w) == math.log(5 / 0.5)
@@ -284,11 +268,11 @@ def test_one_class_in_a_fold_is_half_a_row_from_it() -> None:
 def test_gamma_shape_solves_the_likelihood_equation(shape: float) -> None:
     getcontext().prec = 50
     mean = float(digamma_gap(Decimal(shape)))
-    assert _dispersion.gamma_shape(np.float64(mean)) == pytest.approx(shape, rel=1e-13)
+    assert dispersion.gamma_shape(np.float64(mean)) == pytest.approx(shape, rel=1e-13)
 
 
 def test_gamma_shape_is_bounded() -> None:
-    found = _dispersion.gamma_shape(np.array([0.0, 1e30]))
+    found = dispersion.gamma_shape(np.array([0.0, 1e30]))
     np.testing.assert_allclose(found, [1e8, 1e-8], rtol=1e-6)
 
 
@@ -373,9 +357,9 @@ def test_an_infinite_risk_is_an_error() -> None:
     y, f = np.array([1.0, 2.0]), np.array([0.0, 800.0])
     risk = np.array([[3.0, 2.0, 1.0], [4.0, Poisson().loss(y, f, 0.0).sum(), 1.0]])
     Poisson().check_risk(risk[:1])
-    with pytest.raises(FloatingPointError, match="infinite or NaN after 1 steps"):
+    with pytest.raises(ValueError, match="infinite or NaN after iteration 1"):
         Poisson().check_risk(risk)
-    with pytest.raises(FloatingPointError, match="after 2 steps"):
+    with pytest.raises(ValueError, match="after iteration 2"):
         Poisson().check_risk(np.array([1.0, 2.0, np.nan]))
 
 
@@ -393,7 +377,6 @@ def test_an_infinite_risk_is_an_error() -> None:
         (lambda: NegativeBinomial(-1.0), "theta must be positive"),
         (lambda: Binomial("probit"), "link must be one of"),
         (lambda: family_of("normal"), "family must be one of"),
-        (lambda: from_plain({"name": "normal"}), "family must be one of"),
     ],
 )
 def test_wrong_parameters_are_named(make: Callable[[], Any], message: str) -> None:
@@ -422,9 +405,9 @@ def test_wrong_responses_are_named(
 @each
 def test_families_are_values(family: Family, rng: np.random.Generator) -> None:
     family.check(responses(family, rng))
-    plain = json.loads(json.dumps(family.to_plain()))
-    assert from_plain(plain) == family == pickle.loads(pickle.dumps(family))
-    assert hash(from_plain(plain)) == hash(family)
+    loaded = from_plain(json.loads(json.dumps(to_plain(family, "family"))))
+    assert loaded == family == pickle.loads(pickle.dumps(family))
+    assert hash(loaded) == hash(family)
     assert eval(repr(family), vars(families)) == family
     assert family_of(family) is family
 
@@ -526,8 +509,8 @@ def test_custom_family_checks_its_responses_and_arguments() -> None:
         own(cuda={"gradient": "y"})
     with pytest.raises(ValueError, match="own must have the argument cuda"):
         _ = own().cuda
-    with pytest.raises(TypeError, match="use pickle"):
-        own().to_plain()
+    with pytest.raises(TypeError, match="family"):
+        to_plain(own(), "family")
 
 
 # ---- on a device ---------------------------------------------------------------------
@@ -624,7 +607,7 @@ def test_digamma_in_fifty_digits() -> None:
     wanted = [float(digamma_gap(Decimal(float(x)))) for x in ARGUMENTS]
     # below 10 the difference of a logarithm and digamma cancels to a twentieth at most
     np.testing.assert_allclose(
-        _gamma_function.log_minus_digamma(ARGUMENTS), wanted, rtol=64 * EPS
+        gamma_function.log_minus_digamma(ARGUMENTS), wanted, rtol=64 * EPS
     )
 
 
@@ -632,13 +615,13 @@ def test_gamma_functions_are_those_of_scipy() -> None:
     x = ARGUMENTS
     stirling = special.gammaln(x) - ((x - 0.5) * np.log(x) - x)
     np.testing.assert_allclose(
-        _gamma_function.stirling_error(x) + 0.5 * math.log(2 * math.pi),
+        gamma_function.stirling_error(x) + 0.5 * math.log(2 * math.pi),
         stirling,
         rtol=1e-13,
         atol=8 * EPS * x.max() * math.log(x.max()),
     )
     np.testing.assert_allclose(
-        _gamma_function.trigamma_minus_inverse(x) + 1 / x,
+        gamma_function.trigamma_minus_inverse(x) + 1 / x,
         special.polygamma(1, x),
         rtol=16 * EPS,
     )
@@ -654,7 +637,7 @@ def test_cuda_gamma_functions_are_those_of_numpy() -> None:
         ("stirling_error", "log_minus_digamma", "trigamma_minus_inverse"),
         strict=True,
     ):
-        wanted = getattr(_gamma_function, name)(x)
+        wanted = getattr(gamma_function, name)(x)
         cancelled = np.where(x < 10, 22, 0)  # the largest term below 10
         error = 4 * EPS * cancelled + 16 * EPS * abs(wanted)
         assert (abs(one - wanted) <= error).all(), name

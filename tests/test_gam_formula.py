@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,12 @@ import patsy
 import pytest
 from patsy import EvalEnvironment
 from patsy.state import stateful_transform
+from scipy import special
 
 from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, gamboost, load, save
-from gpusolve.gam.expression import Expression
-from gpusolve.gam.formula import Formula, read_formula
-from gpusolve.gam.frame import Frame
+from gpusolve.gam._formula.expression import Expression
+from gpusolve.gam._formula.formula import Formula, read_formula
+from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.store import from_plain, to_plain
 from gpusolve.gam.terms import bbs, bmono, bols, brandom, bspatial, buser
 
@@ -120,6 +123,19 @@ def test_common_functions_need_no_import() -> None:
         np.testing.assert_array_equal(
             expression.evaluate(data(1)), getattr(np, name)(data(1)["t"])
         )
+
+
+def test_modules_are_kept_by_name_and_known_functions_not_at_all() -> None:
+    names = {"np": np, "log": np.log, "center": patsy.center, "s": special, "k": 2}
+    code = "center(np.sqrt(t)) + log(t) + s.expit(x) * k"
+    expression = Expression.learn(code, data(), EvalEnvironment([names]))
+    assert expression.values == {"k": 2}
+    assert expression.modules == {"s": "scipy.special"}
+    loaded = from_plain(to_plain(expression, "expression"))
+    t, x = data(1)["t"], data(1)["x"]
+    expected = np.sqrt(t) - np.sqrt(data()["t"]).mean() + np.log(t)
+    result = loaded.evaluate(data(1)).astype(float)
+    np.testing.assert_allclose(result, expected + 2 * special.expit(x), rtol=1e-13)
 
 
 def test_the_caller_s_names_come_before_the_common_ones() -> None:
@@ -347,6 +363,9 @@ def test_errors_name_the_part_of_the_formula(text: str, message: str) -> None:
 def test_arguments_that_are_no_formula() -> None:
     with pytest.raises(TypeError, match="formula must be a string, got 3"):
         read(3)  # type: ignore[arg-type]
+    for source in (np.zeros((3, 2)), [1.0, 2.0]):
+        with pytest.raises(TypeError, match="data must be a data frame or a mapping"):
+            read("t ~ x", source)
     env = EvalEnvironment([{}])
     with pytest.raises(ValueError, match=r"baselearner must be one of .*got 'btree'"):
         read_formula("t ~ x", data(), env, baselearner="btree")
@@ -377,6 +396,16 @@ def test_a_fit_is_that_of_its_learners() -> None:
     np.testing.assert_array_equal(
         model.partial_effect("bbs(log(t), df=3)", grid),
         expected.partial_effect("log(t)", grid),
+    )
+
+
+def test_the_features_are_the_columns_of_the_learners() -> None:
+    model = gamboost("count ~ bbs(log(t)) + bbs(x, by=g, df=7) + t", data(n=100))
+    assert model.feature_names_in_.tolist() == ["log(t)", "x", "g", "t"]
+    reductions = list(model._reductions())
+    expected = [reductions[0], reductions[1] / 2, reductions[1] / 2, reductions[2]]
+    np.testing.assert_allclose(
+        model.feature_importances_, np.array(expected) / sum(expected), rtol=1e-12
     )
 
 
@@ -456,3 +485,11 @@ def test_new_data_without_a_column() -> None:
     model = gamboost("x ~ bbs(log(t))", data(), max_iter=1)
     with pytest.raises(ValueError, match=r"log\(t\) cannot .*the columns are x"):
         model.predict({"x": np.zeros(2)})
+
+
+def test_patsy_and_pandas_are_imported_with_the_first_formula() -> None:
+    code = "import sys, gpusolve.gam; print({'patsy', 'pandas'} & set(sys.modules))"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "set()"

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from gpusolve._device.arrays import namespace, on_host
-from gpusolve.gam.frame import UNKNOWN, Factor, Frame
+from gpusolve.gam._terms.frame import UNKNOWN, Factor, Frame
 
 pd = pytest.importorskip("pandas")
 

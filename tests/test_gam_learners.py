@@ -10,16 +10,24 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from gpusolve import gam
 from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
-from gpusolve.gam import products, smoothing
+from gpusolve.gam import _boosting
+from gpusolve.gam._boosting import products, smoothing
+from gpusolve.gam._boosting.products import (
+    cross_products,
+    dense_gram,
+    transposed_product,
+)
+from gpusolve.gam._boosting.smoothing import (
+    shrunken,
+    smoothing_parameters,
+    solve_lambda,
+)
 from gpusolve.gam.basis import BSplines, CompactBasis
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.learners import Learners, gram_by_cells, make_learners
 from gpusolve.gam.penalty import penalty_matrix
-from gpusolve.gam.products import cross_products, dense_gram, transposed_product
-from gpusolve.gam.smoothing import shrunken, smoothing_parameters, solve_lambda
 from gpusolve.reference import degrees_of_freedom, smoothing_parameter
 
 KINDS = [("difference", 1), ("difference", 2), ("difference", 3), ("ridge", 0),
@@ -108,8 +116,8 @@ def test_products_by_cell_equal_dense_products(
 def test_products_need_no_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
     assert products.cross_sum(4) is not products.cross_sum_by_scipy
-    monkeypatch.setitem(sys.modules, "gpusolve.gam._products_numba", None)
-    monkeypatch.delattr(gam, "_products_numba", raising=False)
+    monkeypatch.setitem(sys.modules, "gpusolve.gam._boosting.products_numba", None)
+    monkeypatch.delattr(_boosting, "products_numba", raising=False)
     assert products.cross_sum(4) is products.cross_sum_by_scipy
 
 

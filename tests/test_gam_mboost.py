@@ -28,10 +28,10 @@ from mboost_figures import (
     with_derived,
 )
 
+from gpusolve.gam._stacked.problem import Problem, columns_of, prepare
+from gpusolve.gam._stacked.stacked import Paths, boost_family
+from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Gamma
-from gpusolve.gam.frame import Frame
-from gpusolve.gam.problem import Problem, columns_of, prepare
-from gpusolve.gam.stacked import Paths, boost_family
 
 LOOSE = {"bmono_iterative"}
 """mboost's own approximation, which another test compares."""

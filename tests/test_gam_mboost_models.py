@@ -33,10 +33,10 @@ from gpusolve.gam import (
     cv_stop,
     gamboost,
 )
+from gpusolve.gam._stacked.problem import prepare
+from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Family
-from gpusolve.gam.frame import Frame
-from gpusolve.gam.problem import prepare
-from gpusolve.gam.stacked import boost_family
 
 
 def fit(name: str, family: Family, **parameters: Any) -> BoostedGAM:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from gam_families import EVERY_FAMILY, sample
 
+from gpusolve._device.arrays import is_cupy, on_host
 from gpusolve.gam import (
     BoostedGAM,
     BoostedGAMClassifier,
@@ -22,8 +23,8 @@ from gpusolve.gam import (
     brandom,
     bspatial,
 )
+from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Family, Gaussian, Poisson
-from gpusolve.gam.frame import Frame
 
 TERMS = [bbs(0, df=3), bols(1), bbs(2, knots=5, center=True, df=1)]
 
@@ -84,10 +85,12 @@ def test_the_family_and_the_response_are_checked(counts: Data) -> None:
         BoostedGAM(family="poisson", method="gram").fit(X, y)
 
 
-def test_a_risk_that_grows_without_bound_is_an_error() -> None:
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_a_risk_that_grows_without_bound_is_an_error(family: str) -> None:
     X, y = sample(Poisson())
+    model = BoostedGAM(family=family, learning_rate=1e4)
     with pytest.raises(ValueError, match="learning_rate must be smaller"):
-        BoostedGAM(family="poisson", learning_rate=50).fit(X, y**5)
+        model.fit(X, y)
 
 
 # ---- offsets -------------------------------------------------------------------------
@@ -230,6 +233,7 @@ def test_float32_is_nearly_float64(counts: Data) -> None:
     ("learners", "error", "message"),
     [
         ("bbs", TypeError, "learners must be a dict, a sequence or a term"),
+        ([bbs(0), bbs(0)], ValueError, r"must be different, got bbs\(0\) twice"),
         (3, TypeError, "learners must be a dict, a sequence or a term"),
         ({0: "bbs"}, TypeError, "learners must be terms such as bbs"),
         ([bbs(0), bols], TypeError, "learners must be terms such as bbs"),
@@ -448,6 +452,18 @@ def test_a_warm_start_equals_one_long_fit(route: str) -> None:
     assert reloaded.n_iter_ == 60
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"df": 5}, {"df_definition": "trace"}, {"n_basis": 9}, {"family": "expectile"}],
+    ids=str,
+)
+def test_a_warm_start_needs_the_same_model(changed: dict[str, Any]) -> None:
+    X, y = sample(Gaussian())
+    model = BoostedGAM(max_iter=5, warm_start=True, n_basis=8).fit(X, y)
+    with pytest.raises(ValueError, match="warm start needs the data and the effects"):
+        model.set_params(**changed).fit(X, y)
+
+
 def test_a_warm_start_may_change_the_method() -> None:
     X, y = sample(Gaussian())
     model = BoostedGAM(max_iter=5, warm_start=True, n_basis=8).fit(X, y)
@@ -516,6 +532,44 @@ def test_early_stopping_is_patient_up_to_max_iter(counts: Data) -> None:
         BoostedGAM(early_stopping=True).fit(X[:1], y[:1])
     with pytest.raises(ValueError, match="warm_start must be False"):
         BoostedGAM(early_stopping=True, warm_start=True).fit(X, y)
+
+
+@pytest.mark.parametrize("way", ["early stopping", "warm start", "missing values"])
+def test_on_a_device(backend: Any, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    X, y = sample(Poisson(), 60)
+    if way == "missing values":
+        X[::4, 0] = np.nan
+    start, weights = np.linspace(0, 1, 60), np.arange(60) % 3
+    parameters: dict[str, Any] = {
+        "max_iter": 4,
+        "missing": "zero",
+        "early_stopping": way == "early stopping",
+        "warm_start": way == "warm start",
+        "random_state": 0,
+    }
+
+    def fitted(array: Any) -> BoostedGAM:
+        model = fit(**parameters)
+        given = array(X), array(y), array(weights), array(start)
+        model.fit(*given)
+        return model.set_params(max_iter=6).fit(*given)
+
+    with monkeypatch.context() as alone:
+        alone.delenv("GPUSOLVE_EMULATE", raising=False)
+        expected = fitted(np.asarray)
+        prediction = expected.predict(X, offset=start)
+        effects = expected.effects(X)
+    model = fitted(backend.array)
+    given = backend.array(X)
+    np.testing.assert_array_equal(model.selected_, expected.selected_)
+    np.testing.assert_allclose(model.risk_, expected.risk_, rtol=1e-10)
+    for found, wanted in (
+        (model.predict(given, offset=backend.array(start)), prediction),
+        (model.effects(given), effects),
+        (model.partial_effect(0, backend.array(X[:, 0].copy())), effects[:, 0]),
+    ):
+        assert is_cupy(found) == (backend.name == "cuda")
+        np.testing.assert_allclose(on_host(found), wanted, rtol=1e-9, atol=1e-12)
 
 
 # ---- few and many rows ---------------------------------------------------------------
@@ -591,7 +645,8 @@ def test_a_file_on_disk_is_not_copied(
     np.testing.assert_array_equal(model.predict(stored), expected)
     assert max(read) == 64
     stored[150, 1] = np.nan
-    with pytest.raises(ValueError, match="1"):
+    message = "in column 1" if learners is None else "1 must not have missing values"
+    with pytest.raises(ValueError, match=message):
         model.predict(stored)
 
 

@@ -21,8 +21,8 @@ from gpusolve.gam import (
     bspatial,
     cv_stop,
 )
-from gpusolve.gam.effects import Axis, Effect, effect_of
-from gpusolve.gam.plot import MARGIN, shared_limits
+from gpusolve.gam._plots.effects import Axis, Effect, effect_of
+from gpusolve.gam._plots.plot import MARGIN, shared_limits
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
 matplotlib.use("Agg")

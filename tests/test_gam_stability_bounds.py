@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusolve.gam._stability_bounds import (
+from gpusolve.gam._selection.stability_bounds import (
     checked_assumption,
     complete,
     cutoff_of,

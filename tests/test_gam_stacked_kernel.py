@@ -17,7 +17,11 @@ from numpy.typing import NDArray
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.emulator import profile
-from gpusolve.gam import _stacked_cpu, _stacked_kernel
+from gpusolve.gam._stacked import stacked_cpu, stacked_kernel
+from gpusolve.gam._stacked.problem import Cone, Problem, prepare
+from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam._terms.rows import Part, Rows, dense_rows, kronecker, side_by_side
 from gpusolve.gam.families import (
     Binomial,
     Expectile,
@@ -30,10 +34,6 @@ from gpusolve.gam.families import (
     Poisson,
     Quantile,
 )
-from gpusolve.gam.frame import Frame
-from gpusolve.gam.problem import Cone, Problem, prepare
-from gpusolve.gam.rows import Part, Rows, dense_rows, kronecker, side_by_side
-from gpusolve.gam.stacked import boost_family
 from gpusolve.gam.terms import bbs
 
 Floats = NDArray[np.float64]
@@ -146,7 +146,7 @@ def on_device(
     steps: int,
     out_of_bag: Floats | None = None,
 ) -> Steps:
-    made = _stacked_kernel.boost(
+    made = stacked_kernel.boost(
         problem, family, y, start, RATE, steps, out_of_bag, device=EmulatedDevice()
     )
     return Steps(*made)
@@ -355,8 +355,8 @@ def test_many_functions_are_summed_in_windows(
 ) -> None:
     problem, y, start, held_out = three_fits(Gaussian(), rng)
     expected = on_device(problem, Gaussian(), y, start, 4, held_out)
-    monkeypatch.setattr(_stacked_kernel, "WINDOW_BYTES", 4096)
-    sums = [_stacked_kernel.sums_of(84, width, 2**20) for width in (32, 8)]
+    monkeypatch.setattr(stacked_kernel, "WINDOW_BYTES", 4096)
+    sums = [stacked_kernel.sums_of(84, width, 2**20) for width in (32, 8)]
     assert [one.window for one in sums] == [64, 64]
     found = on_device(problem, Gaussian(), y, start, 4, held_out)
     assert_same(found, expected, 1e-12)
@@ -395,7 +395,7 @@ def test_a_watchdog_changes_only_the_number_of_launches(
     family = FAMILIES[name]
     problem, y, start, held_out = three_fits(family, rng, n=60)
     expected = on_device(problem, family, y, start, 4, held_out)
-    monkeypatch.setattr(_stacked_kernel, "steps_of_launch", lambda *_: 2)
+    monkeypatch.setattr(stacked_kernel, "steps_of_launch", lambda *_: 2)
     with profile() as report:
         found = on_device(problem, family, y, start, 4, held_out)
     assert [one.launches for one in report.kernels] == [3]
@@ -468,7 +468,7 @@ def test_constrained_learners_are_those_of_nnls(rng: np.random.Generator) -> Non
     }
     problem = constrained(problem, kinds)
     found = on_device(problem, Poisson(), y, start, 8, held_out)
-    expected = _stacked_cpu.boost(problem, Poisson(), y, start, RATE, 8, held_out)
+    expected = stacked_cpu.boost(problem, Poisson(), y, start, RATE, 8, held_out)
     assert set(kinds) & set(np.unique(found.selected).tolist())
     assert_same(found, Steps(*expected), 1e-10)
 
@@ -481,7 +481,7 @@ def test_a_constraint_holds_and_is_active(order: int, rng: np.random.Generator) 
     problem = constrained(problem_of((design,), None), {0: C})
     y = design.dense() @ np.cumsum(rng.standard_normal(24))
     found = on_device(problem, Gaussian(), y, np.zeros((1, 1)), 3)
-    expected = _stacked_cpu.boost(
+    expected = stacked_cpu.boost(
         problem, Gaussian(), y, np.zeros((1, 1)), RATE, 3, None
     )
     assert_same(found, Steps(*expected), 1e-10)
@@ -503,5 +503,5 @@ def test_a_constraint_of_the_columns_of_a_transform(rng: np.random.Generator) ->
     y = design.dense() @ np.array([3.0, 1, 4, 1, 5, 9, 2, 6])
     found = on_device(problem, Gaussian(), y, np.zeros((1, 1)), 4)
     once = replace(problem, cones=(cone_of(C[:3], H, T),))
-    expected = _stacked_cpu.boost(once, Gaussian(), y, np.zeros((1, 1)), RATE, 4, None)
+    expected = stacked_cpu.boost(once, Gaussian(), y, np.zeros((1, 1)), RATE, 4, None)
     assert_same(found, Steps(*expected), 1e-10)

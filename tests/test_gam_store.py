@@ -21,8 +21,8 @@ from gpusolve.gam import (
     load,
     save,
 )
+from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import FAMILIES, Custom, Family, NegativeBinomial
-from gpusolve.gam.frame import Frame
 from gpusolve.gam.store import from_plain, to_plain
 from gpusolve.gam.terms import Term
 

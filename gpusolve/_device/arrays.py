@@ -31,6 +31,11 @@ def is_cupy(array: object) -> bool:
     return isinstance(array, getattr(sys.modules.get("cupy"), "ndarray", ()))
 
 
+def is_dask(value: object) -> bool:
+    """Whether a value is a dask array. This imports nothing."""
+    return hasattr(value, "__dask_graph__") and hasattr(value, "chunks")
+
+
 def namespace(array: Array) -> Any:
     """The module of an array, NumPy or CuPy."""
     return sys.modules["cupy"] if is_cupy(array) else np

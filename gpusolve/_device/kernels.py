@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import operator
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -192,6 +193,41 @@ class CudaDevice:
 @functools.lru_cache(CACHED)
 def _cuda_device(index: int) -> CudaDevice:
     return CudaDevice(index)
+
+
+def cuda_devices(chosen: Any) -> list[CudaDevice]:
+    """The GPUs that a user chooses; none for "cpu" or None.
+
+    "all" are the visible ones: none on a machine without a GPU. Else it is the number
+    of a GPU, or several.
+
+    Raises
+    ------
+    ValueError
+        If there is no such GPU.
+    """
+    if chosen is None or (isinstance(chosen, str) and chosen == "cpu"):
+        return []
+    visible = range(count_gpus())
+    if isinstance(chosen, str) and chosen == "all":
+        return [_cuda_device(index) for index in visible]
+    numbers = list(chosen) if isinstance(chosen, Iterable) else [chosen]
+    if not numbers or not all(number in visible for number in numbers):
+        raise ValueError(
+            "devices must be 'all', 'cpu', or numbers of GPUs, of which "
+            f"{len(visible)} are visible, got {chosen!r}"
+        )
+    return [_cuda_device(operator.index(number)) for number in numbers]
+
+
+def count_gpus() -> int:
+    """The number of visible GPUs; 0 if CuPy or the driver is missing."""
+    try:
+        import cupy
+
+        return int(cupy.cuda.runtime.getDeviceCount())
+    except Exception:
+        return 0
 
 
 _allowing = threading.Lock()

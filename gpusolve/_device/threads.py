@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -25,17 +26,81 @@ def blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+class Share(threading.local):
+    """What a thread may use while it solves a part of a larger batch.
+
+    Attributes
+    ----------
+    cores : int or None
+        The number of cores; None for all of them.
+    is_part : bool
+        Whether others report the progress.
+    """
+
+    cores: int | None = None
+    is_part: bool = False
+
+
+_share = Share()
+
+
 def cores() -> int:
-    """The number of cores that this process may use."""
+    """The number of cores that this thread may use: by default those of the process."""
+    if _share.cores is not None:
+        return _share.cores
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
+def is_part() -> bool:
+    """Whether this thread solves a part of a larger batch, so that it shows no bar."""
+    return _share.is_part
+
+
+@contextmanager
+def part_of_batch(cores: int | None = None) -> Iterator[None]:
+    """In this thread: a part of a larger batch is solved, perhaps on fewer cores."""
+    before = _share.cores, _share.is_part
+    _share.cores, _share.is_part = cores, True
+    try:
+        yield
+    finally:
+        _share.cores, _share.is_part = before
+
+
+class OneBlasThread:
+    """Limits BLAS to one thread while any thread of the process is inside.
+
+    The limit is one for the whole process: the first that enters sets it, and the last
+    that leaves removes it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limit: AbstractContextManager[object] | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit = blas().limit(limits=1, user_api="blas")
+                self._limit.__enter__()
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._limit is not None:
+                self._limit.__exit__(None, None, None)
+
+
+_one_blas_thread = OneBlasThread()
+
+
 def one_blas_thread() -> AbstractContextManager[object]:
     """Limit BLAS to one thread, so that sums do not depend on the number of cores."""
-    limited: AbstractContextManager[object] = blas().limit(limits=1, user_api="blas")
-    return limited
+    return _one_blas_thread
 
 
 def chunked(items: int, rows: int, limit: int) -> list[slice]:

@@ -27,6 +27,7 @@ from .inputs import Problem
 from .nnls_gram_cpu import nnls_gram
 from .nnls_householder_cpu import nnls_householder
 from .part import Part
+from .progress import progress_bar
 
 CHUNK_BYTES = 2**27
 """Limit on the memory for the matrices of one chunk, unless it is a single system."""
@@ -37,9 +38,6 @@ Between chunks the progress bar moves and interrupts are handled."""
 
 COMPARED_ENTRIES = 2**22
 """The same limit for the compared methods."""
-
-PROGRESS_DELAY = 2.0
-"""Seconds before a progress bar appears."""
 
 
 def nnls(problem: Problem, method: str) -> Solution:
@@ -85,17 +83,7 @@ def chunked(problem: Problem, entries: int) -> Iterator[slice]:
 
 def run_all(run: Callable[[slice], int], chunks: list[slice], systems: int) -> None:
     """Run the chunks on a thread pool, with a progress bar."""
-    from tqdm import tqdm
-
-    bar = tqdm(
-        total=systems,
-        desc="nnls",
-        unit="system",
-        delay=PROGRESS_DELAY,
-        disable=None,
-        leave=False,
-    )
-    with bar, ThreadPoolExecutor(cores()) as pool:
+    with progress_bar(systems) as bar, ThreadPoolExecutor(cores()) as pool:
         for done in pool.map(run, chunks):
             bar.update(done)
 

@@ -201,19 +201,12 @@ def validate(
         "weights": None if weights is None else _weights(A, weights),
     }
     named = {of_A: A, of_b: b, "warm_start": start, **options}
-    core = {of_A: 2, "sum_to": 0}
     shapes = {
         name: array.shape
         for name, array in named.items()
         if array is not None and not isinstance(array, float)
     }
-    try:
-        batch = broadcast_shapes(
-            *[shape[: len(shape) - core.get(name, 1)] for name, shape in shapes.items()]
-        )
-    except ValueError as error:
-        found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise ValueError(f"batch axes must broadcast, got shapes {found}") from error
+    batch = batch_of(shapes, {of_A: 2, "sum_to": 0})
     return Problem(
         A,
         b,
@@ -223,6 +216,25 @@ def validate(
         tol=None if tol is None else _nonnegative(tol, "tol"),
         maxiter=None if maxiter is None else _count(maxiter, "maxiter"),
     )
+
+
+def batch_of(
+    shapes: dict[str, tuple[int, ...]], core: dict[str, int]
+) -> tuple[int, ...]:
+    """The batch axes to which those of all shapes broadcast.
+
+    `core` has the number of axes that belong to one system, if it is not 1.
+    """
+    try:
+        return broadcast_shapes(
+            *[
+                shape[: max(0, len(shape) - core.get(name, 1))]
+                for name, shape in shapes.items()
+            ]
+        )
+    except ValueError as error:
+        found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"batch axes must broadcast, got shapes {found}") from error
 
 
 def _option(A: Array, value: Any, name: str) -> Option:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .places import solve_anywhere
 from .result import NNLSResult
-from .solve import least_squares
 
 
 def lsq_linear(
@@ -22,6 +22,8 @@ def lsq_linear(
     l2: Any = 0.0,
     tol: float | None = None,
     maxiter: int | None = None,
+    devices: Any = None,
+    out: dict[str, Any] | None = None,
 ) -> NNLSResult:
     r"""Solve least-squares problems within bounds, each with a certificate.
 
@@ -52,7 +54,7 @@ def lsq_linear(
     l1, l2 : float or (..., n) array_like
         Weights of the penalties, non-negative. The first one is that of x, not of
         ``|x|``; the two agree where the lower bound is not negative.
-    tol, maxiter
+    tol, maxiter, devices, out
         As for :func:`gpusolve.nnls`.
 
     Returns
@@ -96,7 +98,7 @@ def lsq_linear(
     >>> gpusolve.lsq_linear(A, [0.9, 0.3, 1.0], (0, 1), sum_to=1).x.round(12)
     array([0.8, 0.2])
     """
-    return least_squares(
+    return solve_anywhere(
         method,
         A=A,
         b=b,
@@ -108,4 +110,6 @@ def lsq_linear(
         l2=l2,
         tol=tol,
         maxiter=maxiter,
+        devices=devices,
+        out=out,
     )

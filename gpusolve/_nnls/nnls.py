@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .places import solve_anywhere
 from .result import NNLSResult
-from .solve import NNLS_METHODS, least_squares
+from .solve import NNLS_METHODS
 
 
 def nnls(
@@ -20,6 +21,8 @@ def nnls(
     l2: Any = 0.0,
     tol: float | None = None,
     maxiter: int | None = None,
+    devices: Any = None,
+    out: dict[str, Any] | None = None,
 ) -> NNLSResult:
     r"""Solve non-negative least-squares problems, each with a certificate.
 
@@ -30,7 +33,8 @@ def nnls(
     ----------
     A : (..., m, n) array_like
         The matrices, of any shape (also ``m < n``) and any strides: NumPy or CuPy
-        arrays, or any object that supports ``__cuda_array_interface__`` or DLPack.
+        arrays, or any object that supports ``__cuda_array_interface__`` or DLPack; or
+        dask arrays of NumPy or CuPy chunks.
     b : (..., m) array_like
         The right-hand sides. The leading axes of `A` and `b` broadcast; a matrix that
         is shared by several right-hand sides is not copied.
@@ -62,6 +66,15 @@ def nnls(
     maxiter : int, optional
         Limit on `nit` for each attempt. Default ``10 n``; for the compared methods see
         the notes.
+    devices : {"cpu", "all"}, int or list of int, optional
+        Solve arrays in host memory or memory-mapped files block by block: on the CPU,
+        on all visible GPUs (on the CPU if there are none), or on the GPUs of these
+        numbers. The memory in use does not depend on the size of the batch; see
+        the notes. By default the batch is solved as a whole, where its arrays are.
+    out : dict of str to NumPy array, optional
+        Arrays for fields of the result, such as ``{"x": x, "status": status}``: also
+        memory-mapped files. They are written block by block, on the CPU unless there
+        are `devices`.
 
     Returns
     -------
@@ -75,8 +88,8 @@ def nnls(
         different kinds of device.
     ValueError
         If shapes do not match, an integer is too large for float64, a penalty or
-        tolerance is negative or not finite, the method is unknown, or a compared method
-        does not take an argument.
+        tolerance is negative or not finite, the method is unknown, a compared method
+        does not take an argument, or the chunks of a dask array divide a system.
     MemoryError
         If memory does not suffice for one system.
 
@@ -106,7 +119,20 @@ def nnls(
     check 64-bit integers; float32 kernels flush subnormal numbers to zero, as all
     kernels of CuPy do. NaN or infinity in one system does not affect the others. The
     last bits of a solution may depend on how many systems of a call share A, which
-    decides whether ``A^T A`` is computed; they do not depend on the other b.
+    decides whether ``A^T A`` is computed; they do not depend on the other b. A block or
+    a chunk counts as a call.
+
+    With `devices` or `out`, integers and other dtypes are converted block by block, and
+    the next block is read and copied to a GPU while this one is solved. After Ctrl-C,
+    or an error, `out` keeps the blocks that are finished; systems with a status of
+    -1 in ``out["status"]`` are not solved. All fields without an array in `out`
+    are allocated in memory.
+
+    If an argument is a dask array, so are all fields of the result: nothing is computed
+    yet, and ``dask.compute(result)`` is a result of NumPy arrays, each chunk solved
+    once. A chunk has whole systems, and is solved by one task: on one core, or on the
+    GPU of its CuPy arrays. Arguments that are NumPy arrays go with the tasks; those
+    that all systems share are sent to each worker once.
 
     The compared methods are those of the literature, for studies and benchmarks. They
     take weights and penalties, but no `sum_to`, and run on the CPU in float64. Their
@@ -197,8 +223,14 @@ def nnls(
     >>> result = gpusolve.nnls(A, b, method="block_pivoting")
     >>> result.status
     array([0, 0, 0], dtype=int32)
+
+    More spectra than memory, in files, on all GPUs that there are:
+
+    >>> b = np.memmap("spectra.f4", "f4", "r", shape=(10**9, 64))  # doctest: +SKIP
+    >>> x = np.memmap("x.f4", "f4", "w+", shape=(10**9, 16))  # doctest: +SKIP
+    >>> result = gpusolve.nnls(A, b, devices="all", out={"x": x})  # doctest: +SKIP
     """
-    return least_squares(
+    return solve_anywhere(
         method,
         NNLS_METHODS,
         A=A,
@@ -210,4 +242,6 @@ def nnls(
         l2=l2,
         tol=tol,
         maxiter=maxiter,
+        devices=devices,
+        out=out,
     )

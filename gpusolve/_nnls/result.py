@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, is_dask, namespace
 from .._device.kernels import current_device
 from ..reference._nnls_qr import BY_GRAM, BY_QR
 from .compared.methods import COMPARED
@@ -27,8 +27,9 @@ class NNLSResult:
     """Solutions of a batch of systems; unpacks as ``x, rnorm = result``.
 
     It is returned by `nnls`, `lsq_linear` and `bounded_qp`. The arrays are on the
-    device of the inputs. ``...`` stands for the batch axes. A and b are the given ones,
-    with rows multiplied by the square roots of the weights.
+    device of the inputs; for dask arrays they are dask arrays, and
+    ``dask.compute(result)`` has NumPy's. ``...`` stands for the batch axes. A and b are
+    the given ones, with rows multiplied by the square roots of the weights.
 
     Attributes
     ----------
@@ -70,6 +71,7 @@ class NNLSResult:
         more than 1e-6 B (float32: 1e-3), as with nearly dependent columns.
         4: there is no solution: the bounds contradict each other or the sum, or all
         weights are zero. All floating-point fields are NaN.
+        -1: not solved; in the caller's array, after an interrupt.
     n_updates, n_downdates : (...,) int32 array
         Number of columns that entered and that left the passive set.
     repaired : (...,) bool array
@@ -116,7 +118,8 @@ class NNLSResult:
         It is computed when it is asked for, from the given A and b: they must not have
         changed since. Weights have no effect on it: it has rows of weight 0, too.
         """
-        A, b, x = self._given["A"], self._given["b"], plain(self.x)
+        x = computed(plain(self.x))
+        A, b = self._given["A"], self._given["b"]
         xp = namespace(x)
         with current_device(x), np.errstate(invalid="ignore"):
             if A.ndim == 2:
@@ -176,7 +179,17 @@ class NNLSResult:
         array([[0.5, 0. ],
                [0. , 0. ]])
         """
-        x, rnorm = plain(self.x), plain(self.rnorm)
+        x, rnorm = computed(plain(self.x)), plain(self.rnorm)
         with current_device(x):
             found = covariance(self._given, x, rnorm, plain(variance))
         return label(self._labels, found, "covariance", "variable", "variable")
+
+
+def computed(x: Array) -> Array:
+    """The array. TypeError for a dask array."""
+    if is_dask(x):
+        raise TypeError(
+            "residual and covariance must be those of computed results, got dask "
+            "arrays: call dask.compute(result) first"
+        )
+    return x

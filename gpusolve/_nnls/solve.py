@@ -11,7 +11,7 @@ from ..reference._nnls_qr import INFEASIBLE, NOT_FINITE, Solution
 from . import cpu, device
 from .compared.methods import COMPARED
 from .inputs import Problem, validate
-from .labels import Core, Labels, label, read
+from .labels import Core, Labels, label
 from .result import NNLSResult
 
 METHODS = ("auto", "qr", "gram")
@@ -47,15 +47,14 @@ def check_compared(method: str, A: Array, given: dict[str, Any]) -> None:
 
 
 def least_squares(
-    method: str, methods: tuple[str, ...] = METHODS, **given: Any
+    method: str, given: dict[str, Any], labels: Labels | None = None
 ) -> NNLSResult:
     """Validate the arguments of ``lsq_linear`` and solve every system.
 
-    The results have the labels of `A` and `b`. The compared methods run on the CPU even
-    if ``GPUSOLVE_EMULATE`` is set.
+    The results have the labels. The compared methods run on the CPU even if
+    ``GPUSOLVE_EMULATE`` is set.
     """
-    check_method(method, methods)
-    given, labels = read(given)
+    given = dict(given)
     A = as_array(given.pop("A"), "A")
     if method in COMPARED:
         check_compared(method, A, given)
@@ -74,11 +73,19 @@ def solve(
     else:
         solution = device.nnls(given, target, method)
     solution = without_infeasible(problem, solution)
-    fields = {
-        name: label(labels, unwrapped(field), name, *OF_VARIABLES.get(name, ()))
-        for name, field in solution._asdict().items()
+    fields = {name: unwrapped(field) for name, field in solution._asdict().items()}
+    return as_result(fields, problem._asdict(), labels)
+
+
+def as_result(
+    fields: dict[str, Any], given: dict[str, Any], labels: Labels | None
+) -> NNLSResult:
+    """The result with these fields, which get the labels."""
+    labelled = {
+        name: label(labels, field, name, *OF_VARIABLES.get(name, ()))
+        for name, field in fields.items()
     }
-    return NNLSResult(**fields, _given=problem._asdict(), _labels=labels)
+    return NNLSResult(**labelled, _given=given, _labels=labels)
 
 
 def without_infeasible(problem: Problem, solution: Solution) -> Solution:

@@ -21,7 +21,7 @@ from .._device.arrays import (
     on_host,
 )
 from .._device.kernels import current_device
-from ._sklearn import from_sklearn
+from ._model.conventions import from_sklearn
 
 INTEGER_TOLERANCE = math.sqrt(np.finfo(np.float64).eps)
 """Relative difference from an integer up to which a weight counts as an integer."""

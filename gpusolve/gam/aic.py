@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from .._device.arrays import namespace, on_host
 from .._device.kernels import current
-from ._model import AdditiveModel
-from .batch import Settings, Training, make_ready
+from ._model.model import AdditiveModel
+from ._selection.hat_matrix import degrees_of_freedom, models
+from ._stacked.batch import Settings, Training, make_ready
+from ._terms.rows import Part, Rows
 from .boosting import Path
 from .cv import training_of
 from .families import Binomial, Family
-from .hat_matrix import degrees_of_freedom, models
-from .rows import Part, Rows
 
 Floats = NDArray[np.float64]
 

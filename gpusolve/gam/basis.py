@@ -18,7 +18,7 @@ from .._device.arrays import Array, contiguous, namespace, on_host, on_one_devic
 from .._device.kernels import Device, current_device, device_of
 from .._device.launch import within
 from .._device.threads import workers
-from . import _basis_kernel
+from ._boosting import basis_kernel
 
 OUTSIDE = ("linear", "clamp", "error")
 """Ways to evaluate an effect outside the range of the knots."""
@@ -212,7 +212,7 @@ class BSplines:
         """`_evaluate` by a kernel. Only ``outside="error"`` synchronises."""
         xp = namespace(X)
         lower, upper = (contiguous(xp.asarray(end), np.float64) for end in ends)
-        first, values, is_outside = _basis_kernel.evaluate_basis(
+        first, values, is_outside = basis_kernel.evaluate_basis(
             X,
             lower,
             upper,
@@ -220,7 +220,7 @@ class BSplines:
             degree=self.degree,
             linear=outside == "linear",
             find_outside=outside == "error",
-            dtype=dtype if dtype in _basis_kernel.REALS else np.dtype(np.float64),
+            dtype=dtype if dtype in basis_kernel.REALS else np.dtype(np.float64),
             device=device,
         )
         if is_outside is not None and bool(is_outside[0]):

@@ -12,8 +12,9 @@ from .._device.arrays import Array, namespace, on_host, on_one_device
 from .._device.kernels import Device, current, device_of
 from .._device.threads import one_blas_thread
 from .._gemv.gemv import VARIANTS
-from . import _boosting_cpu, _boosting_direct, _boosting_kernel, _stacked_kernel
-from ._gram_kernel import DOUBLE, gram_fits, stacked_fits
+from ._boosting import boosting_cpu, boosting_direct, boosting_kernel
+from ._boosting.gram_kernel import DOUBLE, gram_fits, stacked_fits
+from ._stacked import stacked_kernel
 from .learners import Learners
 
 METHODS = ("auto", "direct", "stacked", "gram")
@@ -346,13 +347,13 @@ def make_steps(
     """Make the steps on the device of the learners: ``selected, updates, risk``."""
     if method == "direct":
         with one_blas_thread():
-            return _boosting_direct.boost(
+            return boosting_direct.boost(
                 learners, residual, learning_rate, steps, gemv_variant
             )
     if device is None:
-        return _boosting_cpu.boost(learners, residual, learning_rate, steps, method)
+        return boosting_cpu.boost(learners, residual, learning_rate, steps, method)
     if method == "stacked":
-        return _stacked_kernel.boost_residual(
+        return stacked_kernel.boost_residual(
             learners, residual, learning_rate, steps, device
         )
-    return _boosting_kernel.boost(learners, residual, learning_rate, steps, device)
+    return boosting_kernel.boost(learners, residual, learning_rate, steps, device)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from .._device.arrays import on_host
 from .._device.kernels import current
-from ._model import AdditiveModel
+from ._model.model import AdditiveModel
+from ._stacked.folds import make_folds
+from ._stacked.stacked import summed_updates
 from .cv import by_fold, fit_folds, training_of
-from .folds import make_folds
-from .stacked import summed_updates
 
 Floats = NDArray[np.float64]
 

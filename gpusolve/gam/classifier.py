@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
-from ._model import AdditiveModel
-from ._specification import check_parameters
+from ._model.model import AdditiveModel
+from ._model.specification import check_parameters
 from .families import family_of
 
 
@@ -115,45 +115,85 @@ class BoostedGAMClassifier(AdditiveModel):
     def decision_function(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> Array:
-        """The additive predictors: (n,) for two classes, else (n, n_classes)."""
-        return self._decision(self._links(X, iteration, offset))
+        """The additive predictors, without the link.
 
-    def _decision(self, links: Array) -> Array:
-        """The predictors of all fits, (F, n), as `decision_function` returns them."""
+        Parameters
+        ----------
+        X, iteration, offset
+            As for `BoostedGAM.predict`.
+
+        Returns
+        -------
+        (n,) or (n, n_classes) float64 array
+            Of the second of two classes, or of each of several; on the device of `X`.
+        """
+        links = self._links(X, iteration, offset)
         return links[0] if len(links) == 1 else links.T
-
-    def predict_proba(
-        self, X: Any, *, iteration: int | None = None, offset: Any = None
-    ) -> Array:
-        """The probabilities of the classes, (n, n_classes), on the device of `X`."""
-        return self._probabilities(
-            self.decision_function(X, iteration=iteration, offset=offset)
-        )
-
-    def _probabilities(self, f: Array) -> Array:
-        """The probabilities of the classes from `decision_function`."""
-        xp = namespace(f)
-        with current_device(f):
-            p = self.family_.response(f)
-            if p.ndim == 1:
-                return xp.stack([1 - p, p], axis=1)
-            total = p.sum(axis=1, keepdims=True)
-            return xp.where(total > 0, p / xp.where(total > 0, total, 1), 1 / len(p.T))
 
     def predict_log_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> Array:
-        """The logarithms of the probabilities of the classes, (n, n_classes)."""
-        p = self.predict_proba(X, iteration=iteration, offset=offset)
-        with current_device(p), np.errstate(divide="ignore"):
-            return namespace(p).log(p)
+        """The logarithms of the probabilities of the classes.
+
+        Parameters
+        ----------
+        X, iteration, offset
+            As for `BoostedGAM.predict`.
+
+        Returns
+        -------
+        (n, n_classes) float64 array
+            On the device of `X`. They are finite, also where probabilities underflow.
+        """
+        return self._log_probabilities(self._links(X, iteration, offset))
+
+    def _log_probabilities(self, links: Array) -> Array:
+        """The logarithms of the probabilities, from the predictors (F, n)."""
+        xp, loss = namespace(links), self.family_.loss
+        with current_device(links):
+            if len(links) == 1:
+                return xp.stack([-loss(y, links[0], 0.0) for y in (0.0, 1.0)], axis=1)
+            odds = -loss(1.0, links, 0.0).T
+            largest = odds.max(axis=1, keepdims=True)
+            odds = odds - largest
+            return odds - xp.log(xp.exp(odds).sum(axis=1, keepdims=True))
+
+    def predict_proba(
+        self, X: Any, *, iteration: int | None = None, offset: Any = None
+    ) -> Array:
+        """The probabilities of the classes.
+
+        Parameters
+        ----------
+        X, iteration, offset
+            As for `BoostedGAM.predict`.
+
+        Returns
+        -------
+        (n, n_classes) float64 array
+            On the device of `X`.
+        """
+        return self._probabilities(self._links(X, iteration, offset))
+
+    def _probabilities(self, links: Array) -> Array:
+        """The probabilities of the classes, from the predictors (F, n)."""
+        with current_device(links):
+            return namespace(links).exp(self._log_probabilities(links))
 
     def predict(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> NDArray[Any]:
-        """The most probable class of each row, (n,), on the host.
+        """The most probable class of each row.
 
-        With two classes it is the second one where its log odds are positive.
+        Parameters
+        ----------
+        X, iteration, offset
+            As for `BoostedGAM.predict`.
+
+        Returns
+        -------
+        (n,) array
+            On the host. Of two classes, it is the second where its odds are above one.
         """
         return self._class_of(self._links(X, iteration, offset))
 
@@ -165,13 +205,34 @@ class BoostedGAMClassifier(AdditiveModel):
         return found
 
     def staged_predict(self, X: Any, *, offset: Any = None) -> Iterator[NDArray[Any]]:
-        """Predict the class after each iteration, from the first to the last."""
+        """Predict the class after each iteration, from the first to the last.
+
+        Parameters
+        ----------
+        X, offset
+            As for `BoostedGAM.predict`.
+
+        Yields
+        ------
+        (n,) array
+            On the host.
+        """
         return (self._class_of(links) for links in self._stages(X, offset))
 
     def staged_predict_proba(self, X: Any, *, offset: Any = None) -> Iterator[Array]:
-        """The probabilities of the classes after each iteration."""
-        stages = self._stages(X, offset)
-        return (self._probabilities(self._decision(links)) for links in stages)
+        """The probabilities of the classes after each iteration.
+
+        Parameters
+        ----------
+        X, offset
+            As for `BoostedGAM.predict`.
+
+        Yields
+        ------
+        (n, n_classes) float64 array
+            On the device of `X`.
+        """
+        return (self._probabilities(links) for links in self._stages(X, offset))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows whose class is predicted, weighted.

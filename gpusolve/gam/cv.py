@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from .._device.arrays import namespace, on_host
 from .._device.kernels import current
-from ._model import AdditiveModel
-from .batch import Batch, Settings, Training, fit_batch
-from .folds import Folds, make_folds
+from ._model.model import AdditiveModel
+from ._stacked.batch import Batch, Settings, Training, fit_batch
+from ._stacked.folds import Folds, make_folds
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CrossValidation:
         ImportError
             If matplotlib is not installed.
         """
-        from .plot import plot_cross_validation
+        from ._plots.plot import plot_cross_validation
 
         return plot_cross_validation(self)
 

@@ -9,8 +9,8 @@ from typing import Any
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
-from ._model import AdditiveModel
-from ._specification import check_parameters
+from ._model.model import AdditiveModel
+from ._model.specification import check_parameters
 from .boosting import ROUNDING, Path
 from .families import family_of
 
@@ -82,7 +82,7 @@ class BoostedGAM(AdditiveModel):
         For the choice of these rows.
     warm_start : bool, optional
         Whether `fit` continues the last fit, with the same data and a larger
-        `max_iter`, instead of starting again.
+        `max_iter`, instead of starting again; not with `early_stopping`.
 
     Attributes
     ----------
@@ -202,8 +202,8 @@ class BoostedGAM(AdditiveModel):
             If the data are not real numbers, or a parameter has the wrong type.
         ValueError
             If the data contain NaN or infinity or have the wrong shape, if y is no
-            response of the family, if a parameter is out of range, or if a warm start
-            has other data or fewer iterations.
+            response of the family, if a parameter is out of range, if a warm start has
+            other data or fewer iterations, or if the risk becomes infinite.
         ImportError
             If ``device="cuda"`` and CuPy is not installed.
         RuntimeError
@@ -255,6 +255,9 @@ class BoostedGAM(AdditiveModel):
         ``numpy.memmap`` of float32 or float64. For data that come in parts, call
         `predict` for each:
         ``np.concatenate([model.predict(part) for part in parts])``.
+
+        Learners that were never selected have no effect and are not evaluated: with
+        `learners`, missing values and unknown levels of their features are no error.
         """
         check_kind(kind)
         (f,) = self._links(X, iteration, offset)

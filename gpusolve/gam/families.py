@@ -15,16 +15,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from .._device.arrays import Array, namespace
-from ._custom_family import Custom, CustomCuda
-from ._dispersion import gamma_shape, negative_binomial_theta
-from ._family import CudaFamily, Family
-from ._gamma_function import special, stirling_error
-from ._location import weighted_mean, weighted_quantile, weighted_sum, zero_of
+from ._families.custom import Custom, CustomCuda
+from ._families.dispersion import gamma_shape, negative_binomial_theta
+from ._families.family import CudaFamily, Family
+from ._families.gamma_function import special, stirling_error
+from ._families.location import weighted_mean, weighted_quantile, weighted_sum, zero_of
 
 __all__ = [
     "FAMILIES",
@@ -42,7 +42,6 @@ __all__ = [
     "Poisson",
     "Quantile",
     "family_of",
-    "from_plain",
 ]
 
 for _public in (CudaFamily, Custom, CustomCuda, Family):
@@ -478,25 +477,9 @@ def family_of(family: str | Family) -> Family:
         return family
     if not isinstance(family, str):
         raise TypeError(f"family must be a name or a Family, got {family!r}")
-    return _class_of(family)()
-
-
-def from_plain(plain: Mapping[str, Any]) -> Family:
-    """The family that `Family.to_plain` stored.
-
-    Examples
-    --------
-    >>> from_plain(Quantile(0.9).to_plain())
-    Quantile(tau=0.9)
-    """
-    values = dict(plain)
-    return _class_of(values.pop("name"))(**values)
-
-
-def _class_of(name: str) -> type[Family]:
-    if name not in FAMILIES:
-        raise ValueError(f"family must be one of {list(FAMILIES)}, got {name!r}")
-    return FAMILIES[name]
+    if family not in FAMILIES:
+        raise ValueError(f"family must be one of {list(FAMILIES)}, got {family!r}")
+    return FAMILIES[family]()
 
 
 # ---- parts ---------------------------------------------------------------------------

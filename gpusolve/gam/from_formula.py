@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._formula.formula import read_formula
 from .classifier import BoostedGAMClassifier
 from .estimator import BoostedGAM
 from .families import Family, family_of
-from .formula import read_formula
 
 if TYPE_CHECKING:
     from patsy import EvalEnvironment

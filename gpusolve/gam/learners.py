@@ -16,11 +16,11 @@ from .._device.arrays import (
 )
 from .._device.kernels import Device, current, device_of
 from .._device.threads import one_blas_thread, workers
-from . import _gram_kernel
+from ._boosting import gram_kernel
+from ._boosting.products import cross_products, dense_gram
+from ._boosting.smoothing import check_df, inverses, smoothing_parameters
 from .basis import CompactBasis
 from .penalty import Matrix, null_dimension, penalty_matrix
-from .products import cross_products, dense_gram
-from .smoothing import check_df, inverses, smoothing_parameters
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ def gram_matrices(
     """``X'WX`` of every learner, (K, k, k) of float64, on the device of the basis."""
     if device is None:
         return gram_by_cells(basis, n_basis, weights)
-    if not _gram_kernel.gram_fits(0, n_basis, device):
+    if not gram_kernel.gram_fits(0, n_basis, device):
         return dense_gram(basis, n_basis, weights)
-    return _gram_kernel.gram_matrices(*basis, weights, n_basis, device)
+    return gram_kernel.gram_matrices(*basis, weights, n_basis, device)
 
 
 def gram_by_cells(

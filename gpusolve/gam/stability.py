@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from .._device.arrays import as_array, namespace, on_host
 from .._device.kernels import current
-from . import _stability_bounds as bounds
-from ._model import AdditiveModel
-from .batch import Training, fit_batch
+from ._model.model import AdditiveModel
+from ._selection import stability_bounds as bounds
+from ._stacked.batch import Training, fit_batch
+from ._stacked.folds import make_folds, whole_or_scaled
 from .cv import training_of
-from .folds import make_folds, whole_or_scaled
 
 Floats = NDArray[np.float64]
 
@@ -85,7 +85,7 @@ class StabilitySelection:
         ImportError
             If matplotlib is not installed.
         """
-        from .stability_plot import plot_stability
+        from ._plots.stability_plot import plot_stability
 
         return plot_stability(self)
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from .._device.arrays import Array
-from ._term import Product, Sum, Term
-from ._term_linear import Linear
-from ._term_spline import Spline
-from ._term_user import User
-from .frame import Name
+from ._terms.frame import Name
+from ._terms.linear import Linear
+from ._terms.spline import Spline
+from ._terms.term import Product, Sum, Term
+from ._terms.user import User
 
 __all__ = [
     "Product",

@@ -114,6 +114,11 @@ class SpMVPlan:
     among the blocks of a device only once, when the plan is made; a call divides them
     again if its results have more bytes than those for vectors of the dtype of `A`.
 
+    A plan stays on one device. A product reads each entry once, and on several devices
+    each would need all or most of the vector of the others, on every call: that
+    transfer takes longer than the product. Many matrices or many vectors are
+    independent calls.
+
     Parameters
     ----------
     A : (m, n) sparse array or matrix

@@ -219,7 +219,26 @@ class ndarray:  # noqa: N801
         blocking: bool = True,
     ) -> Host:
         count_copy_to_host()
-        return self._host.copy()
+        if out is None:
+            return self._host.copy()
+        if not out.flags.c_contiguous or (out.shape, out.dtype) != (
+            self.shape,
+            self.dtype,
+        ):
+            raise ValueError("out must be C-contiguous, of the shape and dtype of self")
+        if blocking or stream is None:
+            out[...] = self._host
+        else:
+            stream.later(lambda: np.copyto(out, self._host))
+        return out
+
+    def set(self, arr: Host, stream: Any = None) -> None:
+        check_device(self)
+        if not isinstance(arr, np.ndarray):
+            raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")
+        if (arr.shape, arr.dtype) != (self.shape, self.dtype):
+            raise ValueError("Shape or dtype mismatch")
+        self._host[...] = arr
 
     def item(self) -> Any:
         count_copy_to_host()

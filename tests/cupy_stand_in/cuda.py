@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,7 +47,10 @@ def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
 
 
 class Stream:
-    """A stream. It does nothing, because a launch returns when the kernel has ended."""
+    """A stream. A launch returns when the kernel has ended.
+
+    Copies to the host that do not block are made when the stream is synchronised.
+    """
 
     def __init__(
         self,
@@ -56,6 +60,8 @@ class Stream:
         priority: int | None = None,
     ) -> None:
         self.non_blocking = non_blocking
+        self.device_id = devices.current()
+        self._copies: list[Callable[[], None]] = []
 
     def __enter__(self) -> Stream:
         return self
@@ -63,8 +69,16 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         pass
 
+    def later(self, copy: Callable[[], None]) -> None:
+        """Make a copy when the stream is synchronised."""
+        if devices.current() != self.device_id:
+            raise CUDARuntimeError("cudaErrorInvalidResourceHandle: invalid stream")
+        self._copies.append(copy)
+
     def synchronize(self) -> None:
-        pass
+        for copy in self._copies:
+            copy()
+        self._copies.clear()
 
 
 def is_available() -> bool:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from gpusolve._device import kernels
 
 from . import devices, sparse, special
@@ -33,6 +35,7 @@ def installed(count: int = 2, error: str | None = None, **limits: Any) -> Iterat
     cupy = sys.modules[__package__]
     cupyx, scipy = ModuleType("cupyx"), ModuleType("cupyx.scipy")
     cupyx.scipy = scipy  # type: ignore[attr-defined]
+    cupyx.empty_pinned = empty_pinned  # type: ignore[attr-defined]
     scipy.sparse, scipy.special = sparse, special  # type: ignore[attr-defined]
     modules = {
         "cupy": cupy,
@@ -59,6 +62,11 @@ def installed(count: int = 2, error: str | None = None, **limits: Any) -> Iterat
         devices.states.clear()
         devices.error = devices.NO_DEVICE
         clear_caches()
+
+
+def empty_pinned(shape: Any, dtype: Any = float) -> np.ndarray[Any, Any]:
+    """An array in pinned memory, which here is as any other."""
+    return np.empty(shape, dtype)
 
 
 def clear_caches() -> None:

@@ -1,0 +1,177 @@
+"""The arguments of ``lsq_linear`` as a batch that is solved block by block.
+
+The arrays may be larger than memory: they are looked at, never read or converted as a
+whole. A block is a slice along each axis of the batch. An argument without an axis, or
+with the length 1 there, is the same in all blocks along this axis.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import numbers
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._device.arrays import Array, as_array, is_dask
+from .._device.launch import pieces
+from ..reference._nnls_qr import Solution
+from .inputs import Problem, batch_of, validate
+from .labels import CORE, bounds_by_name
+
+Block = tuple[slice, ...]
+"""A slice of each axis of the batch."""
+
+CORE_AXES = {name: len(axes) for name, axes in CORE.items()}
+"""The number of axes of an argument that belong to one system, if it is not 1."""
+
+PLAIN = ("bounds", "tol", "maxiter")
+"""Arguments that are no arrays."""
+
+
+class Batch(NamedTuple):
+    """The arguments of a call, and what is known of its results.
+
+    Attributes
+    ----------
+    arrays : dict of str to array
+        The arguments with axes: NumPy's, CuPy's or Dask's arrays.
+    numbers : dict
+        The other arguments.
+    shape : tuple of int
+        The axes of the batch.
+    blank : Solution
+        The results of one system: the dtypes and the axes after those of the batch.
+    """
+
+    arrays: dict[str, Any]
+    numbers: dict[str, Any]
+    shape: tuple[int, ...]
+    blank: Solution
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Batch:
+        """Check the shapes and the dtypes of the arguments."""
+        values = {**given, **bounds_by_name(given)}
+        if "lower" in values:
+            del values["bounds"]
+        arrays = {
+            name: value if is_dask(value) else as_array(value, name)
+            for name, value in values.items()
+            if not (name in PLAIN or value is None or is_number(value))
+        }
+        for name, one in arrays.items():
+            if is_dask(one):
+                check_chunks(name, one)
+        plain = {name: one for name, one in values.items() if name not in arrays}
+        system = {name: of_one_system(name, one) for name, one in arrays.items()}
+        problem = validate(**arguments({**plain, **system}))
+        shape = batch_of({name: one.shape for name, one in arrays.items()}, CORE_AXES)
+        blank = Solution.blank((1,), problem.shape[1], problem.dtype)
+        return cls(arrays, plain, shape, blank)
+
+    def axes_of(self, name: str) -> tuple[int, ...]:
+        """The lengths of the batch axes of an argument."""
+        shape = self.arrays[name].shape
+        return tuple(shape[: max(0, len(shape) - CORE_AXES.get(name, 1))])
+
+    def is_shared(self, name: str) -> bool:
+        """Whether all systems have the same values of an argument."""
+        return math.prod(self.axes_of(name)) == 1
+
+    def part(self, name: str, block: Block) -> Array:
+        """The values of an argument in a block; views, where arrays have them."""
+        lengths = self.axes_of(name)
+        slices = block[len(block) - len(lengths) :]
+        index = tuple(
+            slice(None) if length == 1 else one
+            for length, one in zip(lengths, slices, strict=True)
+        )
+        return self.arrays[name][index]
+
+    @property
+    def numbers_per_system(self) -> int:
+        """Numbers that each system has of its own, in arguments and results."""
+        own = [
+            of_one_system(name, one)
+            for name, one in self.arrays.items()
+            if not self.is_shared(name)
+        ]
+        results = [field[0] for field in self.blank]
+        return sum(math.prod(one.shape) for one in (*own, *results))
+
+
+def check_chunks(name: str, array: Any) -> None:
+    """Raise ValueError unless each system is in one chunk.
+
+    The message has the call of ``rechunk`` that helps.
+    """
+    if any(math.isnan(length) for lengths in array.chunks for length in lengths):
+        raise ValueError(
+            f"{name} must have chunks of known sizes, got {array.chunks}: call "
+            f"{name}.compute_chunk_sizes() first"
+        )
+    core = min(CORE_AXES.get(name, 1), array.ndim)
+    last = range(array.ndim - core, array.ndim)
+    if any(array.numblocks[axis] > 1 for axis in last):
+        whole = ", ".join(f"{axis - array.ndim}: -1" for axis in last)
+        raise ValueError(
+            f"{name} must have one chunk along its last "
+            f"{'axis' if core == 1 else f'{core} axes'}, got chunks {array.chunks}: "
+            f"call {name}.rechunk({{{whole}}}) first"
+        )
+
+
+class Given(dict[str, Any]):
+    """The fields of the `Problem` of a batch, which are read when one is asked for."""
+
+    def __init__(self, batch: Batch) -> None:
+        super().__init__()
+        self._batch = batch
+
+    def __missing__(self, name: str) -> Any:
+        batch = self._batch
+        self.update(validate(**arguments({**batch.numbers, **batch.arrays}))._asdict())
+        return self[name]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, ({name: self[name] for name in Problem._fields},)
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, numbers.Number | np.bool_)
+
+
+def arguments(values: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of ``lsq_linear``, whose bounds are a pair."""
+    if "lower" not in values:
+        return values
+    bounds = values["lower"], values["upper"]
+    others = {k: v for k, v in values.items() if k not in ("lower", "upper")}
+    return {**others, "bounds": bounds}
+
+
+def of_one_system(name: str, array: Any) -> Array:
+    """Zeros of the dtype and the shape that an argument has for one system."""
+    core = CORE_AXES.get(name, 1)
+    return np.zeros(array.shape[max(0, array.ndim - core) :], array.dtype)
+
+
+def blocks(shape: tuple[int, ...], most: int) -> Iterator[Block]:
+    """Blocks of a batch in order, each of at most `most` systems, at least of one.
+
+    The last axes are whole, one is cut, and those before it have the length 1.
+
+    Examples
+    --------
+    >>> [one for one in blocks((2, 3), 2)][:2]
+    [(slice(0, 1, None), slice(0, 2, None)), (slice(0, 1, None), slice(2, 3, None))]
+    """
+    steps, left = [], max(1, most)
+    for length in reversed(shape):
+        steps.append(max(1, min(length, left)))
+        left = left // length if 0 < length <= left else 1
+    slices = [pieces(n, step) for n, step in zip(shape, reversed(steps), strict=True)]
+    yield from itertools.product(*slices)

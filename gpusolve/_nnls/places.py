@@ -1,0 +1,61 @@
+"""Where a batch is solved: on the device of its arrays, in blocks, or by Dask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._device.arrays import Array, is_dask
+from .batch import Batch, Given
+from .compared.methods import COMPARED
+from .labels import bounds_by_name, read
+from .result import NNLSResult
+from .solve import METHODS, as_result, check_compared, check_method, least_squares
+
+Fields = dict[str, Any]
+
+
+def solve_anywhere(
+    method: str,
+    methods: tuple[str, ...] = METHODS,
+    *,
+    devices: Any = None,
+    out: dict[str, Array] | None = None,
+    **given: Any,
+) -> NNLSResult:
+    """Solve every system where its arrays are, or on `devices`.
+
+    The parameters are those of ``nnls`` and ``lsq_linear``.
+    """
+    check_method(method, methods)
+    given, labels = read(given)
+    lazy = any(map(is_dask, {**given, **bounds_by_name(given)}.values()))
+    if not lazy and devices is None and out is None:
+        return least_squares(method, given, labels)
+    batch = Batch.of(given)
+    if method in COMPARED:
+        check_compared(method, batch.arrays["A"], given)
+    fields = (
+        by_dask(method, batch, devices, out)
+        if lazy
+        else in_blocks(method, batch, devices, out)
+    )
+    return as_result(fields, Given(batch), labels)
+
+
+def in_blocks(method: str, batch: Batch, devices: Any, out: Any) -> Fields:
+    """Solve a batch in host memory or in files."""
+    from .stream import solve_blocks
+
+    return solve_blocks(method, batch, devices, out)
+
+
+def by_dask(method: str, batch: Batch, devices: Any, out: Any) -> Fields:
+    """Describe how Dask solves a batch."""
+    if devices is not None or out is not None:
+        raise ValueError(
+            "devices and out must be None for dask arrays: their workers have devices, "
+            "and dask.array.store writes results"
+        )
+    from .dask_arrays import solve_chunks
+
+    return solve_chunks(method, batch)

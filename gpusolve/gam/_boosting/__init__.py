@@ -1,0 +1,1 @@
+"""Boosting of equal splines with the squared error: products, smoothing, kernels."""

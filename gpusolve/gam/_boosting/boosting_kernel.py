@@ -1,0 +1,125 @@
+"""The boosting loop with Gram blocks on a device: launches ``cuda_src/boosting.cu``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..._device.arrays import Array
+from ..._device.kernels import Device
+from ..._device.launch import LAUNCH_SECONDS, THREADS, pieces
+from ..learners import Learners
+from .gram_kernel import (
+    STATIC_SHARED_MEMORY,
+    gram_sums,
+    gram_warps,
+    instance,
+    launch_shape,
+    moment_pitch,
+    moment_sums,
+    shared_bytes,
+)
+
+READ_SPEED = 2e10
+"""Lower limit of a device's memory bandwidth, in bytes per second. Assumed, not
+measured."""
+
+
+def steps_of_launch(device: Device, bytes_of_step: int) -> int:
+    """The most steps of one launch: few enough for a watchdog, if there is one."""
+    if not device.has_watchdog:
+        return 2**31 - 1
+    return max(1, int(LAUNCH_SECONDS * READ_SPEED / bytes_of_step))
+
+
+def boost(
+    learners: Learners,
+    residual: Array,
+    learning_rate: float,
+    steps: int,
+    device: Device,
+) -> tuple[Array, Array, Array]:
+    """Make `steps` steps on the current stream.
+
+    One launch makes all of them; on a device with a watchdog, several short launches.
+
+    Parameters
+    ----------
+    learners : Learners
+        K learners with k functions each, on the device. Their sums must fit: see
+        `gram_fits`.
+    residual : (n,) array
+        The residual before the first step.
+    learning_rate : float
+    steps : int
+
+    Returns
+    -------
+    selected : (steps,) int32 array
+        The learner of each step.
+    updates : (steps, k) float64 array
+        The change of its coefficients.
+    risk : (steps + 1,) float64 array
+        The weighted sum of squares before the first step and after each.
+    """
+    count, rows = learners.first.shape
+    k = learners.n_basis
+    warps = gram_warps(count, k, device.shared_memory_per_block)
+    width = learners.values.shape[-1]
+    free = device.shared_memory_per_block - STATIC_SHARED_MEMORY
+    free -= shared_bytes(k, 0, count)
+    pitch = moment_pitch(k, width, free)
+    sums = max(moment_sums(k, width, pitch), warps * gram_sums(k))
+    needed = shared_bytes(k, sums, count)
+    instances = (instance("boost_gram", learners.values),)
+    (kernel,) = device.kernels("boosting", instances)
+    launch = launch_shape(kernel, count, rows, needed)
+
+    def doubles(*shape: int) -> Array:
+        return device.empty(shape, np.float64)
+
+    u = residual.astype(np.float64)
+    weights = learners.weights
+    selected = device.empty((steps,), np.int32)
+    updates, risk = doubles(steps, k), doubles(steps + 1)
+    risk[:1] = (u * u if weights is None else weights * u * u).sum()
+    if steps == 0:
+        return selected, updates, risk
+    matrices = (
+        learners.first,
+        learners.values,
+        weights,
+        learners.gram,
+        learners.inverse,
+        np.int64(rows),
+        np.int32(count),
+        np.int32(k),
+        np.int32(launch.chunks),
+        np.int32(pitch),
+        np.float64(learning_rate),
+    )
+    slots = device.zeros((count,), np.int32)
+    slots -= 1
+    work = (
+        doubles(launch.chunks, count, k * k if launch.chunks > 1 else k),
+        doubles(2, count, k),
+        doubles(2, count, 2),
+        doubles(launch.blocks),
+        doubles(count, k),
+        doubles(min(count, steps), count, k, k),
+        device.zeros((count, k), np.float64),
+        slots,
+        np.int32(warps),
+    )
+    bytes_read = learners.values.nbytes + learners.first.nbytes
+    launches = list(pieces(steps, steps_of_launch(device, bytes_read)))
+    arrived = device.zeros((len(launches),), np.uint64)
+    for index, part in enumerate(launches):
+        limits = map(np.int32, (part.start, part.stop, steps))
+        kernel(
+            (launch.blocks,),
+            (THREADS,),
+            (*matrices, *limits, u, *work, selected, updates, risk, arrived[index:]),
+            shared_mem=launch.shared_bytes,
+            cooperative=True,
+        )
+    return selected, updates, risk

@@ -1,0 +1,205 @@
+"""Gram matrices on a device: the launch of ``cuda_src/gram.cu``.
+
+The launch shapes serve ``cuda_src/boosting.cu`` too, which also passes over the rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._device.arrays import Array
+from ..._device.kernels import CUDA_TYPES, Device, Kernel
+from ..._device.launch import THREADS, WARP, ceil_div
+
+DOUBLE = 8
+"""Bytes of a float64."""
+STATIC_SHARED_MEMORY = 32 * 1024
+"""Upper limit of the kernels' static shared memory, in bytes."""
+MAX_WIDTH = 6
+"""The largest number of functions that are not zero in a row."""
+MOMENT_BYTES = 32 * 1024
+"""Limit on the shared memory for copies of moments, in bytes: it leaves enough for two
+blocks on a multiprocessor."""
+BALANCE = 0.9
+"""Fraction of blocks that are busy on average; chunks are no smaller than it needs."""
+ROUNDS = 8
+"""Upper limit on the chunks of all learners, as a multiple of the blocks."""
+ROWS_OF_A_WARP = 256
+"""Minimum number of rows for each warp. It limits the number of chunks."""
+
+
+class LaunchShape(NamedTuple):
+    """How the blocks of a launch share the learners and the rows.
+
+    Attributes
+    ----------
+    blocks : int
+        Number of blocks; all are resident.
+    chunks : int
+        Number of chunks into which the rows of each learner are divided.
+    shared_bytes : int
+        Dynamic shared memory of a block.
+    """
+
+    blocks: int
+    chunks: int
+    shared_bytes: int
+
+
+def shared_bytes(functions: int, sums: int, integers: int = 0) -> int:
+    """Shared memory for ``Vectors`` in the kernel and the sums of its warps, in bytes.
+
+    Parameters
+    ----------
+    functions : int
+        Number k of basis functions.
+    sums : int
+        Number of float64 sums of all warps.
+    integers : int, optional
+        Number of 32-bit integers.
+    """
+    return DOUBLE * (3 * functions + ceil_div(integers, 2) + sums)
+
+
+def gram_sums(functions: int) -> int:
+    """Number of float64 in the k x k sums of a warp.
+
+    Their rows are ``gram_stride`` apart, as in ``learners.cuh``.
+    """
+    return functions * ((functions + 3) // 8 * 8 + 4)
+
+
+def moment_sums(functions: int, width: int, pitch: int) -> int:
+    """Number of float64 in the moments of all warps: ``MomentSums``."""
+    return THREADS // WARP * ceil_div(functions, width) * pitch
+
+
+def moment_pitch(functions: int, width: int, limit: int) -> int:
+    """The pitch of ``MomentSums``; 32 if the copies fit in `limit` bytes.
+
+    Parameters
+    ----------
+    functions : int
+        Number k of basis functions.
+    width : int
+        Number of functions that are not zero in a row.
+    limit : int
+        Shared memory for the moments, in bytes.
+
+    Examples
+    --------
+    >>> [moment_pitch(32, 4, limit) for limit in (16384, 16383, 100)]
+    [32, 16, 4]
+    """
+    limit = min(limit, MOMENT_BYTES)
+    for pitch in (WARP, WARP // 2, WARP // 4):
+        if pitch > width and DOUBLE * moment_sums(functions, width, pitch) <= limit:
+            return pitch
+    return width
+
+
+def gram_warps(learners: int, functions: int, limit: int) -> int:
+    """Number of warps whose k x k sums fit in `limit` bytes of shared memory; maybe 0.
+
+    `learners` is the number of learners for which shared memory holds an integer.
+    """
+    fixed = shared_bytes(functions, 0, learners) + STATIC_SHARED_MEMORY
+    return min(
+        THREADS // WARP, max(0, limit - fixed) // (DOUBLE * gram_sums(functions))
+    )
+
+
+def gram_fits(learners: int, functions: int, device: Device | None) -> bool:
+    """Whether the k x k sums of a warp fit in shared memory; always on a host."""
+    if device is None:
+        return True
+    return gram_warps(learners, functions, device.shared_memory_per_block) > 0
+
+
+def stacked_fits(functions: int, device: Device | None) -> bool:
+    """Whether the sums of all warps fit in shared memory; always on a host."""
+    if device is None:
+        return True
+    width = MAX_WIDTH
+    needed = shared_bytes(functions, moment_sums(functions, width, width))
+    return needed + STATIC_SHARED_MEMORY <= device.shared_memory_per_block
+
+
+def launch_shape(
+    kernel: Kernel, learners: int, rows: int, bytes_needed: int
+) -> LaunchShape:
+    """All blocks that are resident at once, because they wait for each other."""
+    resident = kernel.resident_blocks(THREADS, bytes_needed)
+    most = max(1, rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
+    chunks = balanced_chunks(learners, resident, most)
+    return LaunchShape(min(resident, learners * chunks), chunks, bytes_needed)
+
+
+def balanced_chunks(learners: int, blocks: int, most: int) -> int:
+    """Into how many chunks the rows of each learner are divided.
+
+    The fewest with which blocks are busy for `BALANCE` of the time; if there is no such
+    number, the one with the highest fraction.
+
+    Examples
+    --------
+    >>> balanced_chunks(learners=100, blocks=264, most=48)  # 500 chunks, 2 for a block
+    5
+    """
+    most = min(most, max(1, ROUNDS * blocks // learners))
+
+    def busy(chunks: int) -> float:
+        return learners * chunks / (blocks * ceil_div(learners * chunks, blocks))
+
+    good = (chunks for chunks in range(1, most + 1) if busy(chunks) >= BALANCE)
+    return next(good, max(range(1, most + 1), key=busy))
+
+
+def instance(name: str, values: Array) -> str:
+    """The name of a kernel with its template arguments."""
+    return f"{name}<{CUDA_TYPES[values.dtype]}, {values.shape[-1]}, {THREADS}>"
+
+
+def gram_matrices(
+    first: Array, values: Array, weights: Array | None, n_basis: int, device: Device
+) -> Array:
+    """``X' W X`` of each learner, which must fit: see `gram_fits`.
+
+    Parameters
+    ----------
+    first : (K, n) int32 array
+    values : (K, n, degree + 1) array
+    weights : (n,) float64 array or None
+    n_basis : int
+        Number k of basis functions.
+
+    Returns
+    -------
+    (K, k, k) float64 array
+    """
+    count, rows = first.shape
+    warps = gram_warps(0, n_basis, device.shared_memory_per_block)
+    needed = DOUBLE * warps * gram_sums(n_basis)
+    instances = (instance("gram_matrices", values),)
+    (kernel,) = device.kernels("gram", instances)
+    chunks = launch_shape(kernel, count, rows, needed).chunks
+    parts = device.empty((chunks, count, n_basis, n_basis), np.float64)
+    kernel(
+        (chunks * count,),
+        (THREADS,),
+        (
+            first,
+            values,
+            weights,
+            np.int64(rows),
+            np.int32(count),
+            np.int32(n_basis),
+            np.int32(chunks),
+            np.int32(warps),
+            parts,
+        ),
+        shared_mem=needed,
+    )
+    return parts.sum(axis=0)

@@ -1,0 +1,158 @@
+"""Products with the transposed design matrices, computed from the nonzero values.
+
+The contribution of a row depends on its cell and its ``degree + 1`` values. The rows of
+each cell are therefore summed first; then the sums of the few cells are added to the
+functions of the basis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._device.arrays import Array, namespace
+from ..basis import CompactBasis
+
+Floats = NDArray[np.float64]
+
+CrossSum = Callable[[Array, Array, Array, Array, Array], None]
+
+COMPILED_ROWS = 20_000
+"""Rows from which compiled sums save more time than it takes to load the compiler."""
+
+DENSE_BYTES = 2**28
+"""Memory for dense design matrices, in bytes; exceeded if one learner needs more."""
+
+
+def sums_by_cell(
+    cells: NDArray[np.int32], weights: Floats, vectors: Array, count: int
+) -> Floats:
+    """The weighted sum of the vectors of each cell.
+
+    Parameters
+    ----------
+    cells : (n,) int32 array
+        The cell of each vector, from 0 to ``count - 1``.
+    weights : (n,) array
+    vectors : (n, width) array
+    count : int
+        The number of cells.
+
+    Returns
+    -------
+    (count, width) float64 array
+
+    Examples
+    --------
+    >>> vectors = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> sums_by_cell(np.int32([1, 0, 1]), np.ones(3), vectors, count=2)
+    array([[3., 4.],
+           [6., 8.]])
+    """
+    from scipy.sparse import csc_array
+
+    ends = np.arange(len(cells) + 1, dtype=np.int32)
+    membership = csc_array((weights, cells, ends), (count, len(cells)))
+    return np.asarray(membership @ vectors)
+
+
+def flat_cells(cells: Array, count: int) -> NDArray[np.int32]:
+    """The index of each pair of a learner and a cell: (m, n) to (m * n,)."""
+    learner = np.arange(len(cells), dtype=np.int32)[:, None]
+    return np.asarray(cells + learner * np.int32(count)).reshape(-1)
+
+
+def transposed_product(
+    basis: CompactBasis, vector: Floats, n_basis: int, out: Floats
+) -> None:
+    """Write ``B_i' v`` of m learners i to `out`, (m, n_basis), for a vector v, (n,)."""
+    learners, _, width = basis.values.shape
+    cells = n_basis - width + 1
+    weights = np.broadcast_to(vector, basis.first.shape).reshape(-1)
+    values = basis.values.reshape(-1, width)
+    sums = sums_by_cell(
+        flat_cells(basis.first, cells), weights, values, learners * cells
+    ).reshape(learners, cells, width)
+    out[...] = 0
+    for k in range(width):
+        out[:, k : k + cells] += sums[..., k]
+
+
+def cross_products(
+    basis: CompactBasis,
+    other: CompactBasis,
+    weights: Floats | None,
+    n_basis: int,
+    out: Floats,
+) -> None:
+    """Write ``B_i' W B_j`` of m learners i, with one j for all or one j for each i.
+
+    Parameters
+    ----------
+    basis : CompactBasis
+        The m learners i.
+    other : CompactBasis
+        One learner j, or m learners.
+    weights : (n,) array or None
+    n_basis : int
+    out : (m, n_basis, n_basis) array
+    """
+    learners, rows, width = basis.values.shape
+    add = cross_sum(width) if rows >= COMPILED_ROWS else cross_sum_by_scipy
+    weighted = other.values.astype(np.float64, copy=False)
+    if weights is not None:
+        weighted = weighted * weights[:, None]
+    sums = np.zeros((learners, n_basis, n_basis - width + 1, width))
+    add(*basis, other.first, weighted, sums)
+    out[...] = 0
+    for m in range(width):
+        out[..., m : m + sums.shape[2]] += sums[..., m]
+
+
+def cross_sum(width: int) -> CrossSum:
+    """The function that sums products by cell: compiled if Numba is installed."""
+    try:
+        from . import products_numba
+    except ImportError:
+        return cross_sum_by_scipy
+    return products_numba.cross_sum(width)
+
+
+def cross_sum_by_scipy(
+    first: Array, values: Array, other_first: Array, other: Array, sums: Array
+) -> None:
+    """Add the products of the rows of learners i and j to their sums.
+
+    Parameters
+    ----------
+    first : (m, n) int32 array
+    values : (m, n, width) array
+    other_first : (1 or m, n) int32 array
+    other : (1 or m, n, width) float64 array
+    sums : (m, functions, cells, width) float64 array
+        By the function of i, the cell of j, and the function of this cell.
+    """
+    learners, _, cells, width = sums.shape
+    pairs = flat_cells(first * np.int32(cells) + other_first, cells * cells)
+    vectors = np.broadcast_to(other, values.shape).reshape(-1, width)
+    for k in range(width):
+        weights = values[..., k].astype(np.float64).reshape(-1)
+        found = sums_by_cell(pairs, weights, vectors, learners * cells * cells)
+        sums[:, k : k + cells] += found.reshape(learners, cells, cells, width)
+
+
+def dense_gram(basis: CompactBasis, n_basis: int, weights: Array | None) -> Array:
+    """``B_i' W B_i`` of every learner by dense products, (K, n_basis, n_basis)."""
+    xp = namespace(basis.values)
+    learners, rows, _ = basis.values.shape
+    gram = xp.empty((learners, n_basis, n_basis), np.float64)
+    size = max(1, DENSE_BYTES // max(1, 8 * rows * n_basis))
+    for begin in range(0, learners, size):
+        some = slice(begin, begin + size)
+        B = CompactBasis(basis.first[some], basis.values[some]).dense(n_basis)
+        B = B.astype(np.float64, copy=False)
+        weighted = B if weights is None else B * weights[:, None]
+        gram[some] = xp.matmul(B.swapaxes(1, 2), weighted)
+    return gram

@@ -1,0 +1,382 @@
+"""The smoothing parameters that give every learner the same degrees of freedom.
+
+With ``X'WX = R'R``, the hat matrix of a learner has the eigenvalues
+``1 / (1 + lambda d)``, where `d` are the eigenvalues of ``R^-T P R^-1``. The degrees of
+freedom are therefore a sum over `d`.
+
+All learners are one batch, on the device of their Gram matrices: LAPACK computes on a
+host, cuSOLVER and cuBLAS on a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..._device.arrays import Array, namespace
+from ..._device.threads import Work, workers
+from ..penalty import Matrix
+
+DEFINITIONS = ("2S-SS", "trace")
+
+LARGEST = 1e15
+"""The largest smoothing parameter."""
+
+RIDGE = 1e-9
+"""The multiple of the penalty that is added to ``X'WX`` before it is factorised."""
+
+NEARLY_SINGULAR = 1.49e-8
+TOLERANCE = 1e-10
+"""``X'WX`` is shrunk if its least eigenvalue is below NEARLY_SINGULAR - TOLERANCE."""
+
+RANK_TOLERANCE = 1e-12
+"""Eigenvalues below this fraction of the largest count as zero: they may be rounding
+errors of the sums over rows."""
+
+ROUNDING = 1e-15
+"""The same fraction for a matrix with a penalty and a unit diagonal."""
+
+FLAT = 1e-100
+"""The least slope of the degrees of freedom: no quotient overflows."""
+
+MAX_RATIO = 1e6
+"""The largest ratio of penalty to data, or of data to penalty, in a factorisation."""
+
+FAR = 10.0
+"""Ratio of a smoothing parameter to its guess up to which the spectrum is accurate."""
+
+CORE_WORK = 2
+"""Cost of a matrix entry, in rows of a pass: for parts of 64 matrices of 32 x 32."""
+
+SECTIONS = 16
+"""Into how many sections one step divides the interval of a smoothing parameter."""
+
+SECTION_STEPS, NEWTON_STEPS = 3, 4
+"""Steps for the first digits of a smoothing parameter, and for all others."""
+
+
+def on_all_cores(gram: Array, work: Work) -> None:
+    """Do the work on parts of a batch on a host, and on the whole batch on a GPU."""
+    if namespace(gram) is not np:
+        work(slice(0, len(gram)))
+        return
+    with workers(len(gram), CORE_WORK * gram[0].size) as run:
+        run(work)
+
+
+def ranks(gram: Array) -> Array:
+    """The numerical rank of each Gram matrix, (K, k, k) to (K,)."""
+    eigenvalues = namespace(gram).linalg.eigvalsh(gram)
+    # The eigenvalues of X'WX are squared singular values of X: a direction with less
+    # than a millionth of the largest singular value does not count.
+    return (eigenvalues > RANK_TOLERANCE * eigenvalues[:, -1:]).sum(axis=-1)
+
+
+def shrunken(A: Array) -> Array:
+    """Shrink each matrix that is nearly singular to the identity, as mboost does.
+
+    Its least eigenvalue, from about zero, becomes `NEARLY_SINGULAR`.
+    """
+    xp = namespace(A)
+    least = xp.linalg.eigvalsh(A)[:, 0] - NEARLY_SINGULAR
+    rho = xp.where(least < -TOLERANCE, 1 / (1 - least), 1.0)[:, None, None]
+    return rho * A + (1 - rho) * xp.eye(A.shape[-1])
+
+
+def penalty_spectrum(A: Array, P: Array, null_dimension: int, near: Array) -> Array:
+    """The eigenvalues `d` of ``R^-T P R^-1`` with ``A = R'R``, ascending, (K, k).
+
+    They are computed from the generalised eigenvalues of ``near P`` and ``A + near P``,
+    which are ``near d / (1 + near d)``. R may therefore be nearly singular, and the
+    result is most accurate for smoothing parameters close to `near`, (K,). The first
+    `null_dimension` eigenvalues are exactly zero.
+    """
+    xp = namespace(A)
+    scaled = near[:, None, None] * P
+    L = xp.linalg.cholesky(A + scaled)
+    half = xp.linalg.solve(L, scaled)
+    roughness = xp.linalg.eigvalsh(xp.linalg.solve(L, half.swapaxes(1, 2)))
+    roughness = xp.clip(roughness, 0, 1 - np.finfo(np.float64).epsneg)
+    roughness[:, :null_dimension] = 0
+    return roughness / (1 - roughness) / near[:, None]
+
+
+def degrees_of_freedom(d: Array, lambda_: Array, definition: str) -> Array:
+    """The degrees of freedom of each learner.
+
+    Parameters
+    ----------
+    d : (..., k) array
+        The result of `penalty_spectrum`.
+    lambda_ : (...) array
+    definition : {"2S-SS", "trace"}
+        ``tr(2S - S'S)`` or ``tr(S)``, of the hat matrix S.
+
+    Examples
+    --------
+    >>> d = np.array([[0.0, 1.0]])
+    >>> degrees_of_freedom(d, np.array([1.0]), "trace")
+    array([1.5])
+    >>> degrees_of_freedom(d, np.array([1.0]), "2S-SS")
+    array([1.75])
+    """
+    s = 1 / (1 + lambda_[..., None] * d)
+    return (s if definition == "trace" else s * (2 - s)).sum(axis=-1)
+
+
+def slope(d: Array, lambda_: Array, definition: str) -> Array:
+    """The derivative of `degrees_of_freedom` by the logarithm of lambda."""
+    s = 1 / (1 + lambda_[..., None] * d)
+    change = s * (1 - s)
+    return -(change if definition == "trace" else 2 * (1 - s) * change).sum(axis=-1)
+
+
+def solve_lambda(d: Array, df: float, definition: str) -> Array:
+    """The smoothing parameters that give `df`, (K, k) to (K,).
+
+    The first steps divide the interval of a logarithm into `SECTIONS`, and keep the one
+    with the solution. `LARGEST` if a larger one would be necessary. Newton's method,
+    within the last section, does the rest: in the logarithm, the second derivative of
+    each term is at most twice the first, and all first derivatives have one sign.
+    """
+    xp = namespace(d)
+    low = xp.log(1e-17 / d.max(axis=-1))
+    size = math.log(LARGEST) - low
+    for _ in range(SECTION_STEPS):
+        size = size / SECTIONS
+        middle = low[:, None] + size[:, None] * xp.arange(1, SECTIONS)
+        too_rough = degrees_of_freedom(d[:, None], xp.exp(middle), definition) > df
+        low = low + size * too_rough.sum(axis=-1)
+    solution = low + size / 2
+    for _ in range(NEWTON_STEPS):
+        excess = degrees_of_freedom(d, xp.exp(solution), definition) - df
+        fall = slope(d, xp.exp(solution), definition)
+        solution = xp.clip(solution - excess / xp.minimum(fall, -FLAT), low, low + size)
+    return xp.exp(solution)
+
+
+def check_df(df: float, definition: str) -> None:
+    """ValueError if the definition is unknown or `df` is not positive."""
+    if definition not in DEFINITIONS:
+        raise ValueError(
+            f"df_definition must be one of {DEFINITIONS}, got {definition!r}"
+        )
+    if not df > 0:
+        raise ValueError(f"df must be positive, got {df}")
+
+
+def smoothing_parameters(
+    gram: Array,
+    penalty: Matrix,
+    null_dimension: int,
+    df: float,
+    definition: str = "2S-SS",
+    rank: Array | None = None,
+) -> Array:
+    """The smoothing parameter of each learner, all as one batch.
+
+    Parameters
+    ----------
+    gram : (K, k, k) array
+        ``X'WX`` of the learners.
+    penalty : (k, k) array on the host
+    null_dimension : int
+        The dimension of the null space of the penalty.
+    df : float
+        The degrees of freedom, positive.
+    definition : {"2S-SS", "trace"}, optional
+        ``tr(2S - S'S)``, mboost's default, or ``tr(S)``, of the hat matrix S.
+    rank : (K,) array, optional
+        The ranks of the learners; by default those of their Gram matrices.
+
+    Returns
+    -------
+    (K,) float64 array
+        0 for a learner whose rank is at most `df`. The host reads for how many
+        learners a first guess was far off.
+
+    Raises
+    ------
+    ValueError
+        If `df` is less than the dimension of the penalty's null space: no smoothing
+        parameter gives so few degrees of freedom.
+
+    References
+    ----------
+    B. Hofner, A. Mayr, N. Robinzonov and M. Schmid, "Model-based boosting in R: a
+    hands-on tutorial using the R package mboost", Computational Statistics 29 (2014).
+
+    Examples
+    --------
+    >>> gram = 3 * np.eye(2)[None]
+    >>> smoothing_parameters(gram, np.eye(2), 0, df=1.0, definition="trace").round(6)
+    array([3.])
+    """
+    lambda_ = namespace(gram).zeros(len(gram))
+    if penalty.any():
+
+        def write(some: slice) -> None:
+            lambda_[some] = _smoothing_parameters(
+                gram[some],
+                penalty,
+                null_dimension,
+                df,
+                definition,
+                None if rank is None else rank[some],
+            )
+
+        on_all_cores(gram, write)
+    return lambda_
+
+
+def _smoothing_parameters(
+    gram: Array,
+    penalty: Matrix,
+    null_dimension: int,
+    df: float,
+    definition: str,
+    rank: Array | None,
+) -> Array:
+    """`smoothing_parameters` of one part of a batch."""
+    xp = namespace(gram)
+    penalised = (ranks(gram) if rank is None else rank) > df
+    if df < null_dimension and bool(penalised.any()):
+        raise ValueError(
+            f"df must be at least {null_dimension}, the degrees of freedom that the "
+            f"penalty does not affect, got {df}; penalty='ridge' allows fewer"
+        )
+    P = xp.asarray(penalty)
+    A = shrunken(gram + RIDGE * P)
+    A = xp.where(penalised[:, None, None], A, xp.eye(len(penalty)))
+    balance = traces(A) / np.trace(penalty)
+
+    def solved(A: Array, near: Array) -> Array:
+        d = penalty_spectrum(A, P, null_dimension, near)
+        return solve_lambda(d, df, definition)
+
+    guess = solve_lambda(rough_spectrum(A, penalty, null_dimension), df, definition)
+    near = xp.clip(guess, balance / MAX_RATIO, balance * MAX_RATIO)
+    lambda_ = solved(A, near)
+    nearer = xp.clip(lambda_, balance / MAX_RATIO, balance * MAX_RATIO)
+    far = xp.flatnonzero((nearer > FAR * near) | (near > FAR * nearer))
+    if far.size:
+        lambda_[far] = solved(A[far], nearer[far])
+    return xp.where(penalised, lambda_, 0.0)
+
+
+def rough_spectrum(A: Array, penalty: Matrix, null_dimension: int) -> Array:
+    """The eigenvalues of `penalty_spectrum` if A had the eigenvectors of the penalty.
+
+    They give the order of magnitude of a smoothing parameter.
+    """
+    xp = namespace(A)
+    strength, vectors = np.linalg.eigh(penalty)
+    strength[:null_dimension] = 0
+    V = xp.asarray(vectors)
+    return xp.asarray(strength) / (xp.matmul(A, V) * V).sum(axis=1)
+
+
+def traces(A: Array) -> Array:
+    """The trace of each matrix, (K, k, k) to (K,)."""
+    return A.diagonal(axis1=1, axis2=2).sum(axis=-1)
+
+
+def inverses(
+    gram: Array, penalty: Matrix, null_dimension: int, lambda_: Array
+) -> Array:
+    """``(X'WX + lambda P)^-1`` of each learner.
+
+    If ``X'WX`` is singular and lambda is zero, several vectors of coefficients give the
+    same fit; the generalised inverse then chooses the one of least penalty. The host
+    reads how many learners have a lambda of zero, and how many of these are singular.
+
+    Parameters
+    ----------
+    gram : (K, k, k) array
+        ``X'WX`` of the learners.
+    penalty : (k, k) array on the host
+    null_dimension : int
+        The dimension of the null space of the penalty.
+    lambda_ : (K,) array
+
+    Returns
+    -------
+    (K, k, k) float64 array
+    """
+    inverse = namespace(gram).empty(gram.shape)
+
+    def write(some: slice) -> None:
+        inverse[some] = _inverses(gram[some], penalty, null_dimension, lambda_[some])
+
+    on_all_cores(gram, write)
+    return inverse
+
+
+def _inverses(
+    gram: Array, penalty: Matrix, null_dimension: int, lambda_: Array
+) -> Array:
+    """`inverses` of one part of a batch."""
+    inverse = penalised_inverses(gram, penalty, null_dimension, lambda_)
+    unpenalised = namespace(gram).flatnonzero(lambda_ == 0)
+    if unpenalised.size:
+        several = unpenalised[ranks(gram[unpenalised]) < gram.shape[-1]]
+        inverse[several] = smoothest_inverses(gram[several], penalty)
+    return inverse
+
+
+def penalised_inverses(
+    gram: Array, penalty: Matrix, null_dimension: int, lambda_: Array
+) -> Array:
+    """The inverses, or pseudo-inverses of singular matrices.
+
+    The matrices are first scaled to a unit diagonal in the basis of the penalty's
+    eigenvectors. A large lambda then costs no accuracy in the penalty's null space.
+    """
+    xp = namespace(gram)
+    strength, vectors = np.linalg.eigh(penalty)
+    strength[:null_dimension] = 0
+    V = xp.asarray(vectors)
+    A = xp.matmul(xp.matmul(V.T, gram), V)
+    A = A + lambda_[:, None, None] * xp.asarray(np.diag(strength))
+    diagonal = A.diagonal(axis1=1, axis2=2)
+    exists = diagonal > 0
+    scale = (exists / xp.sqrt(xp.where(exists, diagonal, 1)))[:, None, :]
+    W = V * scale
+    pseudo = pseudo_inverses(scale.swapaxes(1, 2) * A * scale, ROUNDING)
+    return xp.matmul(xp.matmul(W, pseudo), W.swapaxes(1, 2))
+
+
+def smoothest_inverses(gram: Array, penalty: Matrix) -> Array:
+    """Generalised inverses that give a least-squares fit of least penalty."""
+    xp = namespace(gram)
+    P, identity = xp.asarray(penalty), xp.eye(len(penalty))
+    reciprocals, vectors = reciprocal_spectrum(gram, RANK_TOLERANCE)
+    pseudo = spectral_product(vectors, reciprocals)
+    free = spectral_product(vectors, reciprocals == 0)  # projects on the null space
+    rough = xp.matmul(xp.matmul(free, P), free)
+    T = identity - xp.matmul(pseudo_inverses(rough, RANK_TOLERANCE), P)
+    return xp.matmul(xp.matmul(T, pseudo), T.swapaxes(1, 2))
+
+
+def pseudo_inverses(A: Array, tolerance: float) -> Array:
+    """The pseudo-inverses of positive semidefinite matrices, (K, k, k)."""
+    reciprocals, vectors = reciprocal_spectrum(A, tolerance)
+    return spectral_product(vectors, reciprocals)
+
+
+def reciprocal_spectrum(A: Array, tolerance: float) -> tuple[Array, Array]:
+    """The reciprocals of the eigenvalues, (K, k), and the eigenvectors, (K, k, k).
+
+    The reciprocal is 0 for eigenvalues up to `tolerance` times the largest one.
+    """
+    xp = namespace(A)
+    eigenvalues, vectors = xp.linalg.eigh(A)
+    kept = eigenvalues > tolerance * eigenvalues[:, -1:]
+    return kept / xp.where(kept, eigenvalues, 1), vectors
+
+
+def spectral_product(vectors: Array, values: Array) -> Array:
+    """``U diag(v) U'``, of (K, k, k) and (K, k)."""
+    xp = namespace(vectors)
+    return xp.matmul(vectors * values[:, None, :], vectors.swapaxes(1, 2))

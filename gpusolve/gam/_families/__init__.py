@@ -1,0 +1,1 @@
+"""What families consist of: their base, offsets, and adaptive parameters."""

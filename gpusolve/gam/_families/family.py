@@ -1,0 +1,88 @@
+"""What every family of boosted models has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._device.arrays import Array, namespace, on_host
+
+FAMILIES_IN_CUDA = '#include "families.cuh"'
+"""The definitions of the families that have names."""
+
+
+class CudaFamily(NamedTuple):
+    """A family as a C++ type of a kernel.
+
+    Attributes
+    ----------
+    definitions : str
+        C++ source that defines the type; it precedes the source of the kernel.
+    type : str
+        The name of the type.
+    parameter : float
+        Its number: tau, delta, shape or theta; 0 if it has none, or finds it itself.
+    """
+
+    definitions: str
+    type: str
+    parameter: float
+
+
+class Family(ABC):
+    """What a boosted model minimises, and how its predictor becomes a response."""
+
+    name: str
+    """As in ``BoostedGAM(family=name)``."""
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the parameter is found from the data at every step."""
+        return False
+
+    def check(self, y: Array) -> None:
+        """ValueError unless y is a response of this family."""
+        return
+
+    @abstractmethod
+    def offset(self, y: Array, w: Array | None) -> float:
+        """The constant f with the least weighted loss of y, (n,); w None means ones."""
+
+    def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
+        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n).
+
+        A parameter that the user fixed is returned as it is; 0.0 if there is none.
+        """
+        return np.float64(self.cuda.parameter)
+
+    @abstractmethod
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        """The negative gradient of the loss by f; s is the parameter."""
+
+    @abstractmethod
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        """The loss of each row; s is the parameter."""
+
+    def response(self, f: Array) -> Array:
+        """The predicted response: the mean, or the quantile or expectile."""
+        return f
+
+    def check_risk(self, risk: Array) -> None:
+        """ValueError if a risk of a path, (..., steps + 1), is not finite.
+
+        The steps were then so large that an exponential became infinite.
+        """
+        finite = on_host(namespace(risk).isfinite(risk)).reshape(-1, risk.shape[-1])
+        if not finite.all():
+            step = int(finite.all(axis=0).argmin())
+            raise ValueError(
+                f"learning_rate must be smaller for the {self.name} family and this "
+                f"response: the risk is infinite or NaN after iteration {step}"
+            )
+
+    @property
+    def cuda(self) -> CudaFamily:
+        """The family for a kernel."""
+        return CudaFamily(FAMILIES_IN_CUDA, type(self).__name__, 0.0)

@@ -1,0 +1,1 @@
+"""Formulas, which patsy reads, and the columns that they compute."""

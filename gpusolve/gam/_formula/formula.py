@@ -1,0 +1,274 @@
+"""Formulas such as ``y ~ bbs(age) + bols(sex)``, which patsy reads."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from operator import add, mul
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._terms.frame import Factor, Frame
+from ..terms import Term, bbs, bmono, bols, brandom, bspatial, buser
+from .expression import FUNCTIONS, Expression, column_names, names_in, quoted_name
+
+if TYPE_CHECKING:
+    import patsy
+
+LEARNERS: dict[str, Callable[..., Term]] = {
+    function.__name__: function
+    for function in (bbs, bmono, bols, brandom, bspatial, buser)
+}
+"""The functions of a formula that make learners."""
+
+BASE_LEARNERS = ("bbs", "bols")
+"""What a numeric column without a learner can become."""
+
+ALL_OTHERS = "."
+"""In a formula, all columns that it does not mention otherwise."""
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """A formula that was read with some data, and applies to further data.
+
+    Attributes
+    ----------
+    text : str
+    target : Expression
+        The left side.
+    terms : tuple of Term
+        The learners.
+    covariates : dict of Expression
+        What the learners read, by name.
+    offsets : tuple of Expression
+        What is added to the start of the boosting.
+    """
+
+    text: str
+    target: Expression
+    terms: tuple[Term, ...]
+    covariates: dict[str, Expression]
+    offsets: tuple[Expression, ...]
+
+    def response(self, data: Any) -> Any:
+        """The left side of the formula, one value per row."""
+        return _column(self.target, data)
+
+    def columns(self, data: Any) -> dict[str, Any]:
+        """The columns that the learners read, by name: the X of `BoostedGAM`."""
+        return {
+            name: _column(expression, data)
+            for name, expression in self.covariates.items()
+        }
+
+    def offset(self, data: Any) -> Any | None:
+        """The sum of the offsets, one number per row; None without an offset."""
+        columns = [_column(expression, data) for expression in self.offsets]
+        return reduce(add, columns) if columns else None
+
+
+def read_formula(
+    text: str, data: Any, env: patsy.EvalEnvironment, baselearner: str = "bbs"
+) -> Formula:
+    """Read a formula, and learn from the data the transformations in it.
+
+    Parameters
+    ----------
+    text : str
+        As for `gamboost`.
+    data : data frame or mapping of columns
+    env : patsy.EvalEnvironment
+        Where names are found that are not columns.
+    baselearner : {"bbs", "bols"}, optional
+        What a numeric column without a learner becomes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the formula is not valid, or cannot be computed from the data.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"formula must be a string, got {text!r}")
+    if not (isinstance(data, Mapping) or hasattr(data, "columns")):
+        raise TypeError(
+            "data must be a data frame or a mapping of columns, got "
+            f"{type(data).__name__}"
+        )
+    if baselearner not in BASE_LEARNERS:
+        raise ValueError(
+            f"baselearner must be one of {BASE_LEARNERS}, got {baselearner!r}"
+        )
+    response, products = _sides(text, column_names(data))
+    reader = _Reader(data, env, baselearner)
+    offsets = [reader.offset(codes) for codes in products if _has_offset(codes)]
+    terms = [reader.product(codes) for codes in products if not _has_offset(codes)]
+    if not terms:
+        raise ValueError(f"formula must have a learner or a column, got {text!r}")
+    target = Expression.learn(response, data, env)
+    return Formula(text, target, tuple(terms), reader.covariates, tuple(offsets))
+
+
+def _sides(text: str, columns: list[Any]) -> tuple[str, list[list[str]]]:
+    """The response, and the factors of each product on the right side."""
+    import patsy
+
+    try:
+        model = patsy.ModelDesc.from_formula(text)
+    except patsy.PatsyError as error:
+        raise ValueError(f"formula must be valid: {error}") from error
+    left, right = (
+        [[factor.code for factor in term.factors] for term in side]
+        for side in (model.lhs_termlist, model.rhs_termlist)
+    )
+    if len(left) != 1 or len(left[0]) != 1:
+        raise ValueError(
+            f"formula must have one response, as in 'y ~ bbs(x)', got {text!r}"
+        )
+    if [] not in right:
+        raise ValueError(
+            f"formula must keep the intercept, where boosting starts, got {text!r}"
+        )
+    products = [codes for codes in right if codes]
+    if [ALL_OTHERS] in products:
+        at = products.index([ALL_OTHERS])
+        products[at : at + 1] = _others(left + products, columns)
+    return left[0][0], products
+
+
+def _others(products: list[list[str]], columns: list[Any]) -> list[list[str]]:
+    """The columns that no factor mentions, as products of one factor."""
+    codes = [code for codes in products for code in codes if code != ALL_OTHERS]
+    used = {name for code in codes for name in names_in(code)}
+    return [
+        [name if name.isidentifier() else f"Q({name!r})"]
+        for name in map(str, columns)
+        if name not in used
+    ]
+
+
+def _has_offset(codes: list[str]) -> bool:
+    return any(code.startswith("offset(") for code in codes)
+
+
+class _Reader:
+    """Makes learners of the factors of a formula, and learns the columns they read."""
+
+    def __init__(self, data: Any, env: patsy.EvalEnvironment, baselearner: str) -> None:
+        self.data = data
+        self.env = env
+        self.baselearner = baselearner
+        self.covariates: dict[str, Expression] = {}
+
+    def product(self, codes: list[str]) -> Term:
+        """The learner of factors that are joined by colons."""
+        return reduce(mul, map(self.factor, codes))
+
+    def factor(self, code: str) -> Term:
+        """The learner of one factor."""
+        with _naming(code):
+            return self.term(ast.parse(code, mode="eval").body)
+
+    def offset(self, codes: list[str]) -> Expression:
+        """The argument of ``offset(...)``."""
+        code = ":".join(codes)
+        with _naming(code):
+            match [ast.parse(one, mode="eval").body for one in codes]:
+                case [ast.Call(args=[argument], keywords=[])]:
+                    return Expression.learn(ast.unparse(argument), self.data, self.env)
+            raise ValueError("offset must have one argument and stand alone")
+
+    def term(self, node: ast.expr) -> Term:
+        """The learner of an expression."""
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in LEARNERS:
+                return self.learner(name, node)
+            case ast.Call(func=ast.Name(id="I"), args=[inner]) if _learners_in(inner):
+                return self.term(inner)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self.term(left) + self.term(right)
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                return self.term(left) * self.term(right)
+        return self.bare(node)
+
+    def learner(self, name: str, call: ast.Call) -> Term:
+        """A learner that is written as a call."""
+        covariates = [self.column(one) for one in call.args]
+        options = {
+            str(one.arg): (self.column if one.arg == "by" else self.value)(one.value)
+            for one in call.keywords
+        }
+        return LEARNERS[name](*covariates, **options)
+
+    def value(self, node: ast.expr) -> Any:
+        """The value of an argument, which is not a column."""
+        return self.env.with_outer_namespace(FUNCTIONS).eval(ast.unparse(node))
+
+    def bare(self, node: ast.expr) -> Term:
+        """The learner of a column that has none."""
+        if found := _learners_in(node):
+            raise ValueError(
+                f"{found[0]} must be joined by + or * or stand alone, "
+                f"got {ast.unparse(node)}"
+            )
+        name = self.column(node)
+        column = {name: _column(self.covariates[name], self.data)}
+        is_factor = Frame.of(column).is_factor(name)
+        return LEARNERS["bols" if is_factor else self.baselearner](name)
+
+    def column(self, node: ast.expr) -> str:
+        """Learn a column that a learner reads, and return its name.
+
+        A string is the name of a column, as in ``Q("a name")``.
+        """
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node = ast.Call(ast.Name("Q"), [node], [])
+        expression = Expression.learn(ast.unparse(node), self.data, self.env)
+        name = quoted_name(node) or expression.code
+        self.covariates[name] = expression
+        return name
+
+
+def _learners_in(node: ast.AST) -> list[str]:
+    """The learners that are called in an expression."""
+    return [
+        one.func.id
+        for one in ast.walk(node)
+        if isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Name)
+        and one.func.id in LEARNERS
+    ]
+
+
+def _column(expression: Expression, data: Any) -> Any:
+    """A column as `Frame` reads it.
+
+    Sums of patsy are more precise than float64. Its ``C(x)`` becomes a factor.
+    """
+    column = expression.evaluate(data)
+    if getattr(column, "dtype", None) == np.longdouble:
+        return column.astype(np.float64)
+    if not all(hasattr(column, name) for name in ("data", "levels", "contrast")):
+        return column
+    if column.contrast is not None:
+        raise ValueError(
+            f"{expression.code} must have no contrast: it is an argument of bols"
+        )
+    factor = Frame.of({expression.code: column.data}).factor(expression.code)
+    if column.levels is None:
+        return factor
+    levels = tuple(column.levels)
+    return Factor(factor.codes_in(levels), levels)
+
+
+@contextmanager
+def _naming(code: str) -> Iterator[None]:
+    """Errors name the factor of the formula in which they arise."""
+    try:
+        yield
+    except (KeyError, NameError, SyntaxError, TypeError, ValueError) as error:
+        raise ValueError(f"{code} in the formula: {error}") from error

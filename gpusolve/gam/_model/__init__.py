@@ -1,0 +1,1 @@
+"""What regressor and classifier have in common, from parameters to effects."""

@@ -1,0 +1,134 @@
+"""scikit-learn's conventions for estimators, which work without scikit-learn."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+Self = TypeVar("Self", bound="Estimator")
+Weighted = TypeVar("Weighted", bound="TakesWeights")
+
+UNCHANGED = "$UNCHANGED$"
+"""scikit-learn's value for a request that is not changed."""
+
+
+class NotFittedError(ValueError, AttributeError):
+    """The model is not fitted. Used if scikit-learn, which has its own, is missing."""
+
+
+def from_sklearn(module: str, name: str, default: Any) -> Any:
+    """An attribute of a module of scikit-learn; the default if it is not installed."""
+    try:
+        return getattr(importlib.import_module(f"sklearn.{module}"), name)
+    except ImportError:
+        return default
+
+
+def check_integer(name: str, value: object) -> None:
+    """TypeError for a parameter that is not an integer, such as 24.0, True or None."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+
+
+def check_number(name: str, value: object) -> None:
+    """TypeError for a parameter that is not a real number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+
+
+class Estimator:
+    """An estimator whose parameters are the arguments of ``__init__``."""
+
+    estimator_type = "regressor"
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        parameters = inspect.signature(cls.__init__).parameters
+        return sorted(name for name in parameters if name != "self")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name. `deep` has no effect: none is an estimator."""
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self: Self, **params: Any) -> Self:
+        """Set parameters by name; ValueError for an unknown name."""
+        known = self._parameter_names()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for estimator {self}. "
+                    f"Valid parameters are: {known!r}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self).__init__).parameters
+        changed = (
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if value is not defaults[name].default and value != defaults[name].default
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """The tags by which scikit-learn recognises what the estimator predicts."""
+        utils = importlib.import_module("sklearn.utils")
+        missing = getattr(self, "missing", "error")
+        classifies = self.estimator_type == "classifier"
+        return utils.Tags(
+            estimator_type=self.estimator_type,
+            input_tags=utils.InputTags(allow_nan=missing != "error"),
+            target_tags=utils.TargetTags(required=True),
+            classifier_tags=utils.ClassifierTags() if classifies else None,
+            regressor_tags=None if classifies else utils.RegressorTags(),
+        )
+
+    def _check_is_fitted(self) -> None:
+        if not hasattr(self, "n_iter_"):
+            error = from_sklearn("exceptions", "NotFittedError", NotFittedError)
+            raise error(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' "
+                "with appropriate arguments before using this estimator."
+            )
+
+
+class TakesWeights:
+    """An estimator whose `fit` and `score` accept `sample_weight`.
+
+    A request tells scikit-learn's meta-estimators whether to pass the weights: True,
+    False, another name for them, or None, which makes passing them an error.
+    """
+
+    _metadata_request: Any
+
+    def get_metadata_routing(self) -> Any:
+        """The requests, as a ``MetadataRequest`` of scikit-learn."""
+        if hasattr(self, "_metadata_request"):
+            return self._metadata_request
+        routing = importlib.import_module("sklearn.utils.metadata_routing")
+        requests = routing.MetadataRequest(owner=type(self).__name__)
+        for method in (requests.fit, requests.score):
+            method.add_request(param="sample_weight", alias=None)
+        return requests
+
+    def set_fit_request(self: Weighted, *, sample_weight: Any = UNCHANGED) -> Weighted:
+        """Set whether meta-estimators pass weights to `fit`."""
+        return self._request("fit", sample_weight)
+
+    def set_score_request(
+        self: Weighted, *, sample_weight: Any = UNCHANGED
+    ) -> Weighted:
+        """Set whether meta-estimators pass weights to `score`."""
+        return self._request("score", sample_weight)
+
+    def _request(self: Weighted, method: str, sample_weight: Any) -> Weighted:
+        if sample_weight != UNCHANGED:
+            requests = self.get_metadata_routing()
+            getattr(requests, method).add_request(
+                param="sample_weight", alias=sample_weight
+            )
+            self._metadata_request = requests
+        return self

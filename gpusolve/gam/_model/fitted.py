@@ -1,0 +1,384 @@
+"""A fitted additive model: its predictions, and the effects that they consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._device.arrays import Array, as_array, namespace
+from ..._device.kernels import current_device
+from .. import _inputs
+from .._stacked.problem import columns_of
+from .._terms.frame import Frame, Name
+from .._terms.rows import Rows
+from .._terms.term import Term
+from ..boosting import Path
+from ..families import Family
+from .conventions import Estimator, check_integer
+from .specification import bound
+
+BLOCK = 2**18
+"""The most rows whose designs are computed at once in a prediction."""
+
+Self = TypeVar("Self", bound="FittedModel")
+
+
+class FittedModel(Estimator):
+    """What can be asked of a fitted model; see `BoostedGAM` for the attributes."""
+
+    learners: Any
+    outside: str
+    missing: str
+    unknown: str
+    feature_names_in_: NDArray[Any]
+    n_features_in_: int
+    family_: Family
+    formula_: Any = None
+    n_iter_: int
+    paths_: list[Path]
+    rug_: dict[Name, NDArray[Any]]
+    terms_: list[Term]
+
+    # ---- the iterations --------------------------------------------------------------
+
+    def _keep_paths(self, paths: list[Path]) -> None:
+        """Store the steps, and what follows from them."""
+        self.paths_ = paths
+        self.n_iter_ = len(paths[0])
+        self.method_ = paths[0].method
+        coef = np.stack([self._columns(path.coef(len(self.terms_))) for path in paths])
+        several = len(paths) > 1
+        self.coef_ = coef if several else coef[0]
+        risk = np.stack([path.risk for path in paths])
+        self.risk_ = risk if several else risk[0]
+        selected = np.stack([path.selected for path in paths])
+        self.selected_ = selected if several else selected[0]
+        self.intercept_ = self._intercepts() if several else paths[0].offset
+
+    def stop_at(self: Self, iteration: int) -> Self:
+        """Keep the first iterations only: the model that was fitted by then.
+
+        Parameters
+        ----------
+        iteration : int
+            From 0 to ``n_iter_``.
+
+        Returns
+        -------
+        The model itself.
+        """
+        iteration = self._iteration(iteration)
+        self._keep_paths([path.until(iteration) for path in self.paths_])
+        return self
+
+    def _iteration(self, iteration: int | None) -> int:
+        """The number of iterations to use; all by default."""
+        self._check_is_fitted()
+        if iteration is None:
+            return self.n_iter_
+        check_integer("iteration", iteration)
+        if not 0 <= iteration <= self.n_iter_:
+            raise ValueError(f"iteration must be 0 to {self.n_iter_}, got {iteration}")
+        return int(iteration)
+
+    def _intercepts(self) -> NDArray[np.float64]:
+        return np.array([path.offset for path in self.paths_])
+
+    def _columns(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The coefficients of the columns, from those of the functions: (K, k)."""
+        found = [
+            columns_of(term.transform(), row[: term.functions])
+            for term, row in zip(self.terms_, coef, strict=True)
+        ]
+        padded = np.zeros((len(coef), max(len(one) for one in found)))
+        for row, one in zip(padded, found, strict=True):
+            row[: len(one)] = one
+        return padded
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The attributes without the training data, which a pickle does not keep."""
+        return {key: one for key, one in self.__dict__.items() if key != "_data"}
+
+    # ---- reading ---------------------------------------------------------------------
+
+    def _frame(self, X: Any, device: str = "auto") -> Frame:
+        """The columns of `X` that the learners read; all columns without learners."""
+        _inputs.check_dense(X, "X")
+        if self.formula_ is not None:
+            X = self.formula_.columns(X)
+        if self.learners is not None:
+            read = [name for term in bound(self.learners) for name in term.columns]
+            return Frame.of(X, device, read)
+        if has_factors(X):
+            return Frame.of(X, device)
+        array = _inputs.covariates(X, device, missing=self.missing != "error")
+        names = _inputs.feature_names(X)
+        keys = range(array.shape[1]) if names is None else names.tolist()
+        return Frame({name: array[:, j] for j, name in enumerate(keys)})
+
+    def _covariates(self, X: Any) -> Frame:
+        """The columns for a prediction, with the features of the fit."""
+        self._check_is_fitted()
+        if self.learners is not None:
+            return self._frame(X)
+        names = [term.columns[0] for term in self.terms_]
+        if isinstance(X, Mapping):
+            return Frame.of(X, "auto", names)
+        given, fitted = (
+            _inputs.feature_names(X),
+            getattr(self, "feature_names_in_", None),
+        )
+        _inputs.check_names(given, fitted, type(self).__name__)
+        columns = self._frame(X).columns
+        if len(columns) != self.n_features_in_:
+            raise ValueError(
+                f"X has {len(columns)} features, but {type(self).__name__} is "
+                f"expecting {self.n_features_in_} features as input"
+            )
+        return Frame(dict(zip(names, columns.values(), strict=True)))
+
+    def _offset(self, X: Any, offset: Any) -> Any:
+        """The given offset, or that of the formula."""
+        if offset is None and self.formula_ is not None:
+            return self.formula_.offset(X)
+        return offset
+
+    # ---- predictions -----------------------------------------------------------------
+
+    def _links(self, X: Any, iteration: int | None, offset: Any) -> Array:
+        """The additive predictors of all fits, (F, n) on the device of `X`.
+
+        The designs of a block of rows are computed at once.
+        """
+        frame = self._covariates(X)
+        coef = self._coefficients(iteration)
+        used = np.flatnonzero(coef.any(axis=(0, 2))).tolist()
+        with frame.current():
+            f = self._start(frame, self._offset(X, offset))
+            for some in blocks_of(frame.rows):
+                block = frame.take(some)
+                for learner in used:
+                    design = self._design(learner, block)
+                    for fit, own in enumerate(coef[:, learner]):
+                        f[fit, some] += product(design, own)
+        return f
+
+    def _coefficients(self, iteration: int | None) -> NDArray[np.float64]:
+        """The coefficients of the functions of all learners, (F, K, k)."""
+        step = self._iteration(iteration)
+        return np.stack([path.coef(len(self.terms_), step) for path in self.paths_])
+
+    def _start(self, frame: Frame, offset: Any) -> Array:
+        """The additive predictors before the first iteration, (F, n)."""
+        xp = namespace(frame.like)
+        start = xp.asarray(self._intercepts())[:, None]
+        f = xp.zeros((len(start), frame.rows)) + start
+        added = _inputs.start_of(offset, frame.like)
+        return f if added is None else f + added
+
+    def _stages(self, X: Any, offset: Any) -> Iterator[Array]:
+        """The additive predictors after each iteration, (F, n).
+
+        Errors of `X` are raised at once.
+        """
+        frame = self._covariates(X)
+        learners = np.unique([path.selected for path in self.paths_]).tolist()
+        with frame.current():
+            designs = {j: self._design(j, frame) for j in learners}
+            f = self._start(frame, self._offset(X, offset))
+        return self._advance(f, designs)
+
+    def _advance(self, f: Array, designs: dict[int, Rows]) -> Iterator[Array]:
+        """The predictors after each iteration, from those before the first."""
+        for step in range(self.n_iter_):
+            with current_device(f):
+                f = f.copy()
+                for fit, path in enumerate(self.paths_):
+                    design = designs[int(path.selected[step])]
+                    f[fit] += product(design, path.updates[step])
+            yield f
+
+    def _design(self, learner: int, frame: Frame) -> Rows:
+        """The design of one learner."""
+        return self.terms_[learner].rows(
+            frame, outside=self.outside, unknown=self.unknown, missing=self.missing
+        )
+
+    # ---- effects ---------------------------------------------------------------------
+
+    @property
+    def names_(self) -> list[str]:
+        """The names of the learners, as in a formula."""
+        self._check_is_fitted()
+        return [term.label for term in self.terms_]
+
+    def effects(self, X: Any, *, iteration: int | None = None, fit: int = 0) -> Array:
+        """The effect of every learner on the additive predictor of each row.
+
+        Their sum, the intercept and the offset are the additive predictor.
+
+        Parameters
+        ----------
+        X : (n, n_features) array_like, data frame or mapping
+        iteration : int, optional
+            Use the model after this number of iterations, from 0 to ``n_iter_``.
+        fit : int, optional
+            The index of the class, for a classifier of several classes.
+
+        Returns
+        -------
+        (n, n_learners) float64 array
+            On the device of `X`; zeros for learners that were never selected.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gpusolve.gam import BoostedGAM
+        >>> X = np.random.default_rng(0).random((100, 3))
+        >>> model = BoostedGAM().fit(X, np.sin(6 * X[:, 1]))
+        >>> effects = model.effects(X)
+        >>> np.allclose(model.intercept_ + effects.sum(axis=1), model.predict(X))
+        True
+        """
+        frame = self._covariates(X)
+        coef = self._coefficients(iteration)[fit]
+        with frame.current():
+            found = namespace(frame.like).zeros((frame.rows, len(coef)))
+            for some in blocks_of(frame.rows):
+                block = frame.take(some)
+                for learner in np.flatnonzero(coef.any(axis=1)).tolist():
+                    design = self._design(learner, block)
+                    found[some, learner] = product(design, coef[learner])
+            return found
+
+    def partial_effect(
+        self,
+        learner: int | str | tuple[Name, ...],
+        x: Any,
+        *,
+        iteration: int | None = None,
+        fit: int = 0,
+    ) -> Array:
+        """The effect of one learner on the additive predictor, not centred.
+
+        Parameters
+        ----------
+        learner : int, str or tuple
+            Its index, its name (see `names_`), or its feature or features. The feature
+            of a learner of several, or a variable of ``by=``, will do if no other
+            learner reads it.
+        x : (n,) array_like, or columns as for `fit`
+            The values of its feature. If it has several: a data frame, a mapping, or
+            one column for each, in the order of the learner.
+        iteration : int, optional
+            Use the model after this number of iterations, from 0 to ``n_iter_``.
+        fit : int, optional
+            The index of the class, for a classifier of several classes.
+
+        Returns
+        -------
+        (n,) float64 array
+            On the device of `x`.
+
+        Raises
+        ------
+        TypeError
+            If `learner` is no integer, string or tuple.
+        IndexError, ValueError
+            If there is no such learner, or there are several.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gpusolve.gam import BoostedGAM, bbs, bols
+        >>> x = np.random.default_rng(0).random(100)
+        >>> model = BoostedGAM([bols("x"), bbs("x", center=True)])
+        >>> model = model.fit({"x": x}, 3 * x + np.sin(6 * x))
+        >>> line = model.partial_effect("bols(x)", [0.0, 0.5, 1.0])
+        >>> bool(np.isclose(line[2] - line[1], line[1] - line[0]))
+        True
+        """
+        self._check_is_fitted()
+        index = self._index_of(learner)
+        coef = self._coefficients(iteration)[fit, index]
+        design = self._design_at(index, x)
+        with current_device(design.parts[0].values):
+            return product(design, coef)
+
+    def _design_at(self, index: int, x: Any) -> Rows:
+        """The design of a learner at values of its features, see `partial_effect`."""
+        frame = frame_for(self.terms_[index], x, missing=self.missing != "error")
+        with frame.current():
+            return self._design(index, frame)
+
+    def _rug_of(self, index: int) -> dict[Name, NDArray[Any]]:
+        """Some rows of the training data, of the features of a learner."""
+        return {name: self.rug_[name] for name in self.terms_[index].columns}
+
+    def _index_of(self, learner: int | str | tuple[Name, ...]) -> int:
+        """The index of a learner: given itself, or by its name or its features."""
+        count = len(self.terms_)
+        if not isinstance(learner, str | tuple):
+            check_integer("learner", learner)
+            if not -count <= learner < count:
+                raise IndexError(
+                    f"learner must be -{count} to {count - 1}, got {learner}"
+                )
+            return int(learner) % count
+        key = learner if isinstance(learner, tuple) else (learner,)
+        found: list[int] = []
+        for matches in (
+            [name == learner for name in self.names_],
+            [term.columns == key for term in self.terms_],
+            [set(key) <= set(term.columns) for term in self.terms_],
+        ):
+            found = found or np.flatnonzero(matches).tolist()
+        if len(found) == 1:
+            return found[0]
+        choices = [self.names_[j] for j in found] or self.names_
+        raise ValueError(f"learner must be one of {choices}, got {learner!r}")
+
+
+def has_factors(X: Any) -> bool:
+    """Whether `X` has named columns, and some of them are no numbers."""
+    if isinstance(X, Mapping | Frame):
+        return True
+    dtypes = getattr(X, "dtypes", None)
+    if dtypes is None or not hasattr(X, "columns"):
+        return False
+    return any(getattr(dtype, "kind", "O") not in "biufc" for dtype in dtypes)
+
+
+def blocks_of(rows: int) -> Iterator[slice]:
+    """The rows in slices of at most `BLOCK`."""
+    for begin in range(0, rows, BLOCK):
+        yield slice(begin, min(begin + BLOCK, rows))
+
+
+def product(design: Rows, coef: NDArray[np.float64]) -> Array:
+    """The product with coefficients on the host, padded with zeros: (n,)."""
+    xp = namespace(design.parts[0].values)
+    return design.multiply(xp.asarray(coef[: design.functions]))
+
+
+def frame_for(term: Term, x: Any, *, missing: bool) -> Frame:
+    """The columns of a term, given as for `fit`, or by position.
+
+    Raises
+    ------
+    ValueError
+        If an array has not one column for each of the term.
+    """
+    names = term.columns
+    if isinstance(x, Mapping | Frame) or hasattr(x, "columns"):
+        return Frame.of(x, "auto", names)
+    values = as_array(x, "x")
+    if len(names) == 1 and values.ndim == 1:
+        return Frame.of({names[0]: _inputs.column(x, missing)})
+    if len(names) == 1 or values.ndim != 2 or values.shape[1] != len(names):
+        shape = "(n,)" if len(names) == 1 else f"(n, {len(names)})"
+        raise ValueError(f"x must have shape {shape}, got {values.shape}")
+    return Frame.of({name: values[:, j] for j, name in enumerate(names)})

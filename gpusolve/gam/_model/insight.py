@@ -1,0 +1,173 @@
+"""What mattered in a fitted model: importances, a summary, pictures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._plots.effects import Samples
+from .._plots.plot import Risks, plot
+from ..store import save
+from ..summary import Line, Summary
+from .fitted import FittedModel
+from .importance import risk_reductions, selection_frequencies
+
+Floats = NDArray[np.float64]
+
+
+class Insight(FittedModel):
+    """The methods of a fitted model that explain it."""
+
+    lambda_: Floats
+    learning_rate: float
+    n_rows_: int
+
+    def _reductions(self) -> Floats:
+        """The reduction of the risk by each learner, of all classes together."""
+        self._check_is_fitted()
+        count, rows = len(self.terms_), self.n_rows_
+        total = np.zeros(count)
+        for path in self.paths_:
+            total += risk_reductions(path.selected, path.risk, count, rows)
+        return total
+
+    def importance(self) -> dict[str, float]:
+        """By how much each learner reduced the risk, for each row of the data.
+
+        Returns
+        -------
+        dict of float
+            By the names of the learners; those that reduced the risk most come first.
+            mboost's ``varimp``. With several classes, the sum over their models.
+        """
+        found = self._reductions()
+        order = np.argsort(-found, kind="stable")
+        return {self.names_[j]: float(found[j]) for j in order}
+
+    def selection_frequencies(self) -> dict[str, float]:
+        """The share of the iterations that selected each learner, by its name."""
+        self._check_is_fitted()
+        found = self._frequencies()
+        order = np.argsort(-found, kind="stable")
+        return {self.names_[j]: float(found[j]) for j in order}
+
+    def _frequencies(self) -> Floats:
+        selected = np.concatenate([path.selected for path in self.paths_])
+        return selection_frequencies(selected, len(self.terms_))
+
+    @property
+    def feature_importances_(self) -> Floats:
+        """The share of each feature in the reduction of the risk, (n_features,).
+
+        A learner of several features counts for each of them in equal parts; one that
+        increased the risk counts as 0.
+        """
+        reductions = np.maximum(self._reductions(), 0)
+        names = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
+        found = np.zeros(self.n_features_in_)
+        for term, reduction in zip(self.terms_, reductions, strict=True):
+            columns = [position_of(name, names) for name in term.columns]
+            np.add.at(found, columns, reduction / len(columns))
+        total = found.sum()
+        return found / total if total > 0 else found
+
+    def summary(self) -> Summary:
+        """What was fitted, and what each learner contributed; it prints as a table.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gpusolve.gam import BoostedGAM, bbs, bols
+        >>> X = np.random.default_rng(0).random((500, 2))
+        >>> y = np.sin(6 * X[:, 0]) + X[:, 1]
+        >>> print(BoostedGAM([bbs(0), bols(1)]).fit(X, y).summary())
+        family        gaussian
+        rows          500
+        iterations    100, learning rate 0.1
+        offset        0.4192
+        risk per row  0.6312 to 0.00124
+        <BLANKLINE>
+        learner      df      lambda  selected   reduction   share
+        bbs(0)        4        2035     75.0%      0.5424   86.1%
+        bols(1)                   0     25.0%     0.08753   13.9%
+        """
+        reductions, frequencies = self._reductions(), self._frequencies()
+        total = float(reductions.sum())
+        risk = np.sum([path.risk for path in self.paths_], axis=0) / self.n_rows_
+        offsets = ", ".join(f"{path.offset:.4g}" for path in self.paths_)
+        facts = {
+            "family": self.family_.name,
+            "rows": str(self.n_rows_),
+            "iterations": f"{self.n_iter_}, learning rate {self.learning_rate:g}",
+            "offset": offsets,
+            "risk per row": f"{risk[0]:.4g} to {risk[-1]:.4g}",
+        }
+        lines = [
+            Line(
+                self.names_[j],
+                None if term.lambda_ is not None else term.df,
+                float(self.lambda_[j]),
+                float(frequencies[j]),
+                float(reductions[j]),
+                float(reductions[j] / total) if total else 0.0,
+            )
+            for j, term in enumerate(self.terms_)
+        ]
+        lines.sort(key=lambda line: -line.reduction)
+        return Summary(facts, tuple(lines))
+
+    def plot(
+        self,
+        learners: Sequence[int | str] | None = None,
+        *,
+        cv: Risks | None = None,
+        samples: Samples | None = None,
+        level: float = 0.95,
+        fit: int = 0,
+    ) -> Any:
+        """Draw the effects, the risk, and how much each learner reduced it.
+
+        Parameters
+        ----------
+        learners : sequence of int or str, optional
+            The learners to draw, in this order; by default at most 24 of those that
+            were selected, the ones first that reduced the risk most.
+        cv : CrossValidation, optional
+            The result of `cv_stop`; the risk of its folds is drawn, too.
+        samples : EffectBootstrap, optional
+            The result of `bootstrap_effects`; bounds of the effects are drawn.
+        level : float, optional
+            The share of the samples between the bounds.
+        fit : int, optional
+            The index of the class, for a classifier of several classes.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            A curve for a numeric feature, bars for a factor, a curve for each level of
+            a factor, and a map for two numeric features, with the positions of some
+            training data. Each effect is centred over these; but the effect of a
+            feature that multiplies others (``by=``) is its coefficient. Effects share a
+            scale, unless one would be more than five times as high as another. So do
+            maps.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        self._check_is_fitted()
+        return plot(self, learners, cv=cv, samples=samples, level=level, fit=fit)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a JSON file; see `gpusolve.gam.save`."""
+        save(self, path)
+
+
+def position_of(name: Any, names: list[Any]) -> int:
+    """The position of a feature, given by its name or its position."""
+    return names.index(name) if name in names else int(name)

@@ -1,0 +1,145 @@
+"""What a model is asked to be: its parameters, and its learners before the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import _inputs
+from .._boosting.smoothing import check_df
+from .._terms.frame import Frame
+from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Term
+from ..basis import MAX_DEGREE, OUTSIDE
+from ..boosting import METHODS
+from ..penalty import PENALTIES
+from ..terms import bbs, bols, names_of
+from .conventions import check_integer, check_number
+
+ALLOWED: dict[str, tuple[Any, ...]] = {
+    "outside": OUTSIDE,
+    "device": _inputs.DEVICES,
+    "method": METHODS,
+    "penalty": PENALTIES,
+    "penalty_order": (1, 2, 3),
+    "missing": MISSING_VALUES,
+    "unknown": UNKNOWN_LEVELS,
+}
+"""The values of parameters that have a few."""
+
+LEAST = {"max_iter": 0, "n_iter_no_change": 1}
+"""The least values of numbers of iterations."""
+
+INTEGERS = ("n_basis", "degree", "penalty_order", *LEAST)
+NUMBERS = ("df", "learning_rate", "validation_fraction")
+
+
+def check_parameters(model: Any) -> None:
+    """TypeError or ValueError for parameters of the wrong type or out of range."""
+    for name in INTEGERS:
+        check_integer(name, getattr(model, name))
+    for name in NUMBERS:
+        check_number(name, getattr(model, name))
+    for name, allowed in ALLOWED.items():
+        if getattr(model, name) not in allowed:
+            raise ValueError(
+                f"{name} must be one of {allowed}, got {getattr(model, name)!r}"
+            )
+    for name, least in LEAST.items():
+        if getattr(model, name) < least:
+            raise ValueError(
+                f"{name} must be {least} or more, got {getattr(model, name)}"
+            )
+    if not 0 <= model.degree <= MAX_DEGREE:
+        raise ValueError(f"degree must be 0 to {MAX_DEGREE}, got {model.degree}")
+    if model.n_basis <= model.degree:
+        raise ValueError(
+            f"n_basis must be at least degree + 1 = {model.degree + 1}, got "
+            f"{model.n_basis}"
+        )
+    if not (model.learning_rate > 0 and np.isfinite(model.learning_rate)):
+        raise ValueError(
+            f"learning_rate must be positive and finite, got {model.learning_rate}"
+        )
+    if not 0 < model.validation_fraction < 1:
+        raise ValueError(
+            f"validation_fraction must be between 0 and 1, got "
+            f"{model.validation_fraction}"
+        )
+    check_df(model.df, model.df_definition)
+    if model.early_stopping and model.warm_start:
+        raise ValueError(
+            "warm_start must be False with early_stopping, which finds the last "
+            "iteration itself"
+        )
+
+
+def default_terms(model: Any, frame: Frame) -> list[Term]:
+    """A spline of each numeric column, and a linear effect of each factor."""
+    options: dict[str, Any] = {"degree": model.degree, "df": model.df}
+    if model.penalty == "cyclic":
+        options |= {"cyclic": True, "knots": model.n_basis - 1}
+    else:
+        options["knots"] = model.n_basis - model.degree - 1
+    if model.penalty == "ridge":
+        options["differences"] = 0
+    elif model.penalty is None:
+        options["df"] = None
+    else:
+        options["differences"] = model.penalty_order
+    return [
+        bols(name) if frame.is_factor(name) else bbs(name, **options)
+        for name in frame.names
+    ]
+
+
+def bound(learners: Any) -> list[Term]:
+    """The learners as a list of terms that know their covariates.
+
+    Raises
+    ------
+    TypeError
+        If they are no terms.
+    ValueError
+        If there are none, one has no covariates or others than its key, or two have the
+        same name.
+    """
+    if isinstance(learners, Term):
+        return [learners]
+    if isinstance(learners, str) or not isinstance(learners, Iterable):
+        raise TypeError(
+            "learners must be a dict, a sequence or a term such as bbs('x'), got "
+            f"{learners!r}"
+        )
+    if isinstance(learners, Mapping):
+        terms = [
+            checked(term, key).with_covariates(features_of(key))
+            for key, term in learners.items()
+        ]
+    else:
+        terms = [checked(term, j) for j, term in enumerate(learners)]
+    if not terms:
+        raise ValueError("learners must have at least one learner, got none")
+    for term in terms:
+        if not term.covariates:
+            raise ValueError(f"{term.label} must be given a column")
+    labels = [term.label for term in terms]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ValueError(f"learners must be different, got {label} twice")
+    return terms
+
+
+def features_of(key: Any) -> tuple[str | int, ...]:
+    """The features that a key of a dict names."""
+    return names_of("a learner", key if isinstance(key, tuple) else (key,))
+
+
+def checked(term: Any, key: Any) -> Term:
+    """The term itself; TypeError if it is none."""
+    if not isinstance(term, Term):
+        raise TypeError(
+            f"learners must be terms such as bbs(), got {term!r} for {key!r}"
+        )
+    return term

@@ -1,0 +1,326 @@
+"""Plots of a fitted model. matplotlib is imported when they are drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._model.importance import risk_reductions
+from ..boosting import Path
+from .effects import Axis, Effect, Samples, effect_of
+from .effects import Model as HasEffects
+
+COLUMNS = 4
+"""The number of plots in a row."""
+
+MAX_EFFECTS = 24
+"""The most effects that are drawn: those that reduced the risk most."""
+
+SHARED = 5
+"""Effects share a scale if none is more than this many times as high as another."""
+
+MARGIN = 0.05
+"""The margin of a scale, as a share of its height."""
+
+MAX_LABELS = 12
+"""The most levels that are named."""
+
+CONTOURS = 12
+"""The number of colours of a map."""
+
+DIVERGING = "RdBu_r"
+"""The colours of a map: those of positive and negative effects differ."""
+
+Floats: TypeAlias = NDArray[np.float64]
+Limits: TypeAlias = tuple[float, float]
+
+
+class Model(HasEffects, Protocol):
+    """What a plot needs of a fitted model; see `BoostedGAM`."""
+
+    paths_: list[Path]
+    n_rows_: int
+
+    def _index_of(self, learner: int | str) -> int: ...
+
+
+class Risks(Protocol):
+    """What the plot of a cross-validation needs; see `CrossValidation`."""
+
+    @property
+    def risk(self) -> Floats: ...
+    @property
+    def mean(self) -> Floats: ...
+    @property
+    def best_iteration(self) -> int: ...
+
+
+# ---- one effect ----------------------------------------------------------------------
+
+
+def draw_effect(axis: Any, effect: Effect, limits: Limits) -> None:
+    """Draw an effect of any kind on a scale with the given limits."""
+    if is_surface(effect):
+        draw_surface(axis, effect, max(map(abs, limits)))
+        return
+    axis.axhline(0, color="0.85", lw=0.8)
+    if effect.axes[0].is_factor:
+        draw_bars(axis, effect)
+    else:
+        draw_curves(axis, effect)
+    axis.set_ylim(limits)
+
+
+def draw_curves(axis: Any, effect: Effect) -> None:
+    """Draw a curve, or one for each level, with bounds and a rug of the data."""
+    x, *groups = effect.axes
+    levels = groups[0].points if groups else [None]
+    colors = [f"C{j % 10}" for j in range(len(levels))]
+    curves = effect.values.reshape(len(x.points), -1).T
+    for color, level, curve in zip(colors, levels, curves, strict=True):
+        axis.plot(x.points, curve, color=color, label=level)
+    if effect.lower is not None and effect.upper is not None:
+        bounds = zip(
+            effect.lower.reshape(curves.T.shape).T,
+            effect.upper.reshape(curves.T.shape).T,
+            strict=True,
+        )
+        for color, (lower, upper) in zip(colors, bounds, strict=True):
+            axis.fill_between(x.points, lower, upper, color=color, alpha=0.2, lw=0)
+    axis.plot(
+        x.rug, np.zeros_like(x.rug), "|", color="0.4", ms=6, mew=0.4,
+        transform=axis.get_xaxis_transform(), clip_on=False,
+    )  # fmt: skip
+    if 1 < len(levels) <= MAX_LABELS:
+        axis.legend(fontsize=7, frameon=False, handlelength=1, labelspacing=0.2)
+
+
+def draw_bars(axis: Any, effect: Effect) -> None:
+    """Draw a bar for each level, with its bounds."""
+    (levels,) = effect.axes
+    positions = np.arange(len(levels.points))
+    axis.bar(positions, effect.values, width=0.7, color="C0")
+    if effect.lower is not None:
+        axis.vlines(positions, effect.lower, effect.upper, color="0.25", lw=0.8)
+    name_levels(axis.xaxis, levels)
+
+
+def draw_surface(axis: Any, effect: Effect, largest: float) -> None:
+    """Draw a surface as colours from -largest to largest, with the data's positions."""
+    x, y = effect.axes
+    scale = largest or 1.0
+    if x.is_factor:
+        filled = axis.imshow(
+            effect.values.T, cmap=DIVERGING, vmin=-scale, vmax=scale,
+            origin="lower", aspect="auto",
+        )  # fmt: skip
+        name_levels(axis.xaxis, x)
+        name_levels(axis.yaxis, y)
+    else:
+        steps = np.linspace(-scale, scale, CONTOURS + 1)
+        filled = axis.contourf(
+            x.points, y.points, effect.values.T, steps, cmap=DIVERGING
+        )
+        axis.plot(x.rug, y.rug, ".", color="0.2", ms=1.5, alpha=0.6)
+    bar = axis.figure.colorbar(filled, ax=axis, ticks=pyplot().MaxNLocator(5))
+    bar.ax.tick_params(labelsize=7)
+
+
+def name_levels(side: Any, levels: Axis) -> None:
+    """Name the levels at an axis of a plot; or count them if they are many."""
+    count = len(levels.points)
+    if count > MAX_LABELS:
+        side.set_ticks([])
+        side.set_label_text(f"{count} levels", fontsize=8)
+    else:
+        side.set_ticks(np.arange(count), [str(level) for level in levels.points])
+        side.set_tick_params(labelsize=min(9, 50 / count))
+
+
+def is_surface(effect: Effect) -> bool:
+    """Whether an effect is drawn by colours: that of two features of one kind."""
+    return len({one.is_factor for one in effect.axes}) < len(effect.axes)
+
+
+def titles_of(effects: Sequence[Effect]) -> list[str]:
+    """The features of each effect; the learner if another has the same features."""
+    short = [title_of(effect) for effect in effects]
+    return [
+        title if short.count(title) == 1 else effect.label
+        for title, effect in zip(short, effects, strict=True)
+    ]
+
+
+def title_of(effect: Effect) -> str:
+    """The features of an effect, as in ``lon, lat`` or ``age by sex (day = 3)``."""
+    shown = [name_of(one.name) for one in effect.axes]
+    first = ", ".join(shown) if is_surface(effect) else " by ".join(shown)
+    title = " by ".join([first, *map(name_of, effect.multipliers)])
+    values = {
+        name_of(name): f"{value:.3g}" if isinstance(value, float) else str(value)
+        for name, value in effect.fixed.items()
+    }
+    held = ", ".join(f"{name} = {value}" for name, value in values.items())
+    return f"{title} ({held})" if held else title
+
+
+def name_of(name: str | int) -> str:
+    """The name of a feature; x0, x1, .. for the columns of a matrix."""
+    return name if isinstance(name, str) else f"x{name}"
+
+
+# ---- scales --------------------------------------------------------------------------
+
+
+def shared_limits(effects: Sequence[Effect]) -> Floats:
+    """The limits of the scale of each effect, (n, 2); similar heights share them.
+
+    The highest effect shares its scale with all that are at least a fifth (`SHARED`) as
+    high, the highest of the others with those at least a fifth as high as it, and so
+    on. Thus one scale serves for comparison where it can, and no effect is flattened.
+    """
+    extents = np.reshape([extent_of(effect) for effect in effects], (-1, 2))
+    heights = np.ptp(extents, axis=1)
+    limits = np.empty((len(effects), 2))
+    waiting = np.ones(len(effects), bool)
+    while waiting.any():
+        group = waiting & (SHARED * heights >= heights[waiting].max())
+        lower, upper = extents[group, 0].min(), extents[group, 1].max()
+        margin = MARGIN * (upper - lower) or 1.0
+        limits[group] = lower - margin, upper + margin
+        waiting &= ~group
+    return limits
+
+
+def extent_of(effect: Effect) -> Limits:
+    """The least and the largest value of an effect and its bounds."""
+    drawn = [
+        one for one in (effect.values, effect.lower, effect.upper) if one is not None
+    ]
+    return min(float(one.min()) for one in drawn), max(
+        float(one.max()) for one in drawn
+    )
+
+
+# ---- risk ----------------------------------------------------------------------------
+
+
+def draw_risk(axis: Any, risk: Floats) -> None:
+    """Draw the risk after each iteration."""
+    axis.plot(risk, color="C3")
+    axis.set_title("risk", fontsize=10)
+    axis.set_xlabel("iteration")
+    if risk.min() > 0:
+        axis.set_yscale("log")
+
+
+def draw_folds(axis: Any, risks: Risks) -> None:
+    """Draw the risk of each fold, their mean, and where it is least."""
+    axis.plot(risks.risk.T, color="0.8", lw=0.6)
+    axis.plot(risks.mean, color="C3")
+    best = risks.best_iteration
+    axis.axvline(best, color="0.3", lw=0.8, ls="--")
+    axis.set_title(f"risk of rows left out: least after {best}", fontsize=10)
+    axis.set_xlabel("iteration")
+
+
+def draw_importances(axis: Any, names: Sequence[str], reductions: Floats) -> None:
+    """Draw by how much each learner reduced the risk, for each row."""
+    positions = np.arange(len(names))
+    axis.barh(positions, reductions, color="0.6")
+    axis.set_yticks(positions, names)
+    axis.tick_params(axis="y", labelsize=min(9, 120 / max(1, len(names))))
+    axis.invert_yaxis()
+    axis.set_title("reduction of the risk", fontsize=10)
+
+
+# ---- figures -------------------------------------------------------------------------
+
+
+def plot(
+    model: Model,
+    learners: Sequence[int | str] | None = None,
+    *,
+    cv: Risks | None = None,
+    samples: Samples | None = None,
+    level: float = 0.95,
+    fit: int = 0,
+) -> Any:
+    """The figure of a model; see `BoostedGAM.plot`."""
+    path = model.paths_[fit]
+    reductions = risk_reductions(
+        path.selected, path.risk, len(model.terms_), model.n_rows_
+    )
+    if learners is None:
+        order = np.argsort(-reductions, kind="stable")
+        chosen = [j for j in order.tolist() if j in path.selected][:MAX_EFFECTS]
+    else:
+        chosen = [model._index_of(one) for one in learners]
+    effects = [effect_of(model, j, samples, level, fit) for j in chosen]
+    titles = titles_of(effects)
+    figure, cells, bottom = new_figure(len(effects))
+    draw_effects(figure, cells, effects, titles)
+    others = bottom.subgridspec(1, 2 if cv is None else 3)
+    below = [figure.add_subplot(cell) for cell in others]
+    draw_risk(below[0], path.risk)
+    if cv is not None:
+        draw_folds(below[1], cv)
+    draw_importances(below[-1], titles, reductions[chosen])
+    return figure
+
+
+def plot_cross_validation(risks: Risks) -> Any:
+    """Draw the risk of every fold, their mean, and the best iteration.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    figure = pyplot().figure(figsize=(6, 4), layout="constrained")
+    draw_folds(figure.add_subplot(), risks)
+    return figure
+
+
+def new_figure(effects: int) -> tuple[Any, list[Any], Any]:
+    """A figure, the cells of its effects, and the cell below them."""
+    rows = math.ceil(effects / COLUMNS)
+    figure = pyplot().figure(
+        figsize=(2.4 * COLUMNS, 2.6 + 1.9 * rows), layout="constrained"
+    )
+    heights = [1.9 * rows, 2.6] if rows else [2.6]
+    *top, bottom = figure.add_gridspec(len(heights), 1, height_ratios=heights)
+    cells = [cell for one in top for cell in one.subgridspec(rows, COLUMNS)]
+    return figure, cells, bottom
+
+
+def draw_effects(
+    figure: Any, cells: list[Any], effects: Sequence[Effect], titles: Sequence[str]
+) -> None:
+    """Draw effects in rows; a scale is not repeated beside its own."""
+    surface = np.array([is_surface(effect) for effect in effects], bool)
+    limits = np.empty((len(effects), 2))
+    for kind in (surface, ~surface):
+        limits[kind] = shared_limits(
+            [effects[j] for j in np.flatnonzero(kind).tolist()]
+        )
+    for j, effect in enumerate(effects):
+        axis = figure.add_subplot(cells[j])
+        draw_effect(axis, effect, (limits[j, 0], limits[j, 1]))
+        axis.set_title(titles[j], fontsize=10)
+        axis.tick_params(labelsize=8)
+        same = j % COLUMNS and not surface[j - 1 : j + 1].any()
+        if same and (limits[j] == limits[j - 1]).all():
+            axis.tick_params(labelleft=False)
+
+
+def pyplot() -> Any:
+    """matplotlib.pyplot; ImportError that says what to install."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plot needs matplotlib: pip install matplotlib") from error
+    return plt

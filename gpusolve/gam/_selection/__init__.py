@@ -1,0 +1,1 @@
+"""What decides how complex a model is: degrees of freedom, error bounds."""

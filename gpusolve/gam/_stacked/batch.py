@@ -1,0 +1,228 @@
+"""Several fits of one model to the same rows with different weights, as one batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._device.arrays import Array, namespace, on_host
+from ..._device.kernels import Device
+from .._terms.frame import Frame
+from ..boosting import Path
+from ..families import Family
+from ..terms import Term
+from .problem import Problem, prepare
+from .stacked import Paths, boost_family
+
+
+@dataclass(frozen=True)
+class Training:
+    """The checked data of a fit, on one device.
+
+    Attributes
+    ----------
+    frame : Frame
+        The covariates of n rows.
+    y : (n,) or (F, n) float64 array
+        The response, of all fits or of each.
+    weights : (n,) float64 array or None
+        The weights of the rows; None for ones.
+    offset : float, (n,) float64 array or None
+        The model before the first step; None for the best constant.
+    device : Device or None
+        The device; None for the host.
+    """
+
+    frame: Frame
+    y: Array
+    weights: Array | None
+    offset: Any
+    device: Device | None
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        return int(self.y.shape[-1])
+
+    def take(self, rows: Any) -> Training:
+        """Some of the rows, by an index or a mask."""
+        offset = self.offset
+        return Training(
+            self.frame.take(rows),
+            self.y[..., rows],
+            None if self.weights is None else self.weights[rows],
+            offset[rows] if is_vector(offset) else offset,
+            self.device,
+        )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a model is, without data.
+
+    Attributes
+    ----------
+    terms : tuple of Term
+        The learners, which know their ranges and levels.
+    family : Family
+    learning_rate : float
+    df_definition : str
+        See `smoothing_parameters`.
+    missing : str
+        See `Term.rows`.
+    dtype : dtype
+        The dtype of the values of the designs.
+    """
+
+    terms: tuple[Term, ...]
+    family: Family
+    learning_rate: float
+    df_definition: str
+    missing: str
+    dtype: Any
+
+    def prepare(self, data: Training, weights: Array | None) -> Problem:
+        """The learners, prepared for weights (n,), (F, n) or None."""
+        return prepare(
+            self.terms,
+            data.frame,
+            weights,
+            df_definition=self.df_definition,
+            missing=self.missing,
+            dtype=self.dtype,
+        )
+
+
+def is_vector(offset: Any) -> bool:
+    """Whether the model starts with one number for each row."""
+    return getattr(offset, "ndim", 0) == 1
+
+
+def row_of(weights: Array | None) -> Array | None:
+    """The weights of one fit, (n,), as those of a batch, (1, n)."""
+    return None if weights is None else weights[None]
+
+
+def starts(
+    family: Family, data: Training, weights: Array | None, fits: int
+) -> tuple[NDArray[np.float64], Array]:
+    """The intercepts, (F,) on the host, and the models before the first step.
+
+    The models are (F, 1), or (F, n) if the offset is a vector; the intercepts are then
+    zeros. The intercepts are read from the device.
+
+    Parameters
+    ----------
+    weights : (F, n) array or None
+    """
+    xp = namespace(data.y)
+    if is_vector(data.offset):
+        return np.zeros(fits), xp.broadcast_to(data.offset, (fits, data.rows))
+    intercepts = np.empty(fits)
+    for fit in range(fits):
+        if data.offset is not None:
+            intercepts[fit] = data.offset
+            continue
+        y = data.y if data.y.ndim == 1 else data.y[fit]
+        w = None if weights is None else weights[fit]
+        intercepts[fit] = family.offset(y, w)
+    return intercepts, xp.asarray(intercepts)[:, None]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """F fits before their first step.
+
+    Attributes
+    ----------
+    problem : Problem
+    intercepts : (F,) array on the host
+    start : (F, 1) or (F, n) array
+        The models before the first step.
+    """
+
+    problem: Problem
+    intercepts: NDArray[np.float64]
+    start: Array
+
+
+def make_ready(settings: Settings, data: Training, weights: Array | None) -> Ready:
+    """Prepare the learners and the offsets of fits with given weights.
+
+    Offsets and smoothing parameters are computed for each fit; ranges, knots and levels
+    are those of the terms.
+
+    Parameters
+    ----------
+    weights : (n,) or (F, n) array or None
+        The weights, which replace those of the data. If `data.y` has several responses,
+        the fits of all of them have the same weights.
+    """
+    problem = settings.prepare(data, weights)
+    if data.y.ndim == 2 and problem.fits == 1:
+        problem = problem.repeated(len(data.y))
+    return Ready(problem, *starts(settings.family, data, problem.weights, problem.fits))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """F fits.
+
+    Attributes
+    ----------
+    intercepts : (F,) array
+    lambda_ : (F, K) array
+    paths : Paths
+    """
+
+    intercepts: NDArray[np.float64]
+    lambda_: NDArray[np.float64]
+    paths: Paths
+
+    def path(self, fit: int) -> Path:
+        """The steps of one fit."""
+        return Path(
+            float(self.intercepts[fit]),
+            self.paths.selected[fit],
+            self.paths.updates[fit],
+            self.paths.risk[fit],
+            "stacked",
+            self.paths.nuisance[fit],
+        )
+
+    def each(self) -> list[Path]:
+        """The steps of all fits."""
+        return [self.path(fit) for fit in range(len(self.intercepts))]
+
+
+def fit_batch(
+    settings: Settings,
+    data: Training,
+    weights: Array | None,
+    steps: int,
+    out_of_bag: Array | None = None,
+) -> Batch:
+    """Fit with each of several sets of weights, on the current device.
+
+    Parameters
+    ----------
+    weights
+        See `make_ready`.
+    out_of_bag : (F, n) array, optional
+        See `boost_family`.
+    """
+    ready = make_ready(settings, data, weights)
+    paths = boost_family(
+        ready.problem,
+        settings.family,
+        data.y,
+        ready.start,
+        learning_rate=settings.learning_rate,
+        steps=steps,
+        out_of_bag=out_of_bag,
+        device=data.device,
+    )
+    return Batch(ready.intercepts, on_host(ready.problem.lambda_), paths)

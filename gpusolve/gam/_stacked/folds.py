@@ -1,0 +1,143 @@
+"""Folds: the weights with which a model is fitted, and those of the rows left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._inputs import INTEGER_TOLERANCE
+from .patience import generator
+
+Floats = NDArray[np.float64]
+
+KINDS = ("bootstrap", "kfold", "subsampling")
+
+COUNTS = {"bootstrap": 25, "kfold": 10, "subsampling": 25}
+"""The number of folds of each kind, if none is given."""
+
+
+class Folds(NamedTuple):
+    """The weights of B folds.
+
+    Attributes
+    ----------
+    weights : (B, n) array
+        With which the model is fitted; they include those of the data.
+    out_of_bag : (B, n) array
+        The weights of the data for the rows that are left out, zero for the others.
+    """
+
+    weights: Floats
+    out_of_bag: Floats
+
+
+def make_folds(
+    folds: Any, weights: Floats, y: Any, count: int | None, random_state: Any
+) -> Folds:
+    """Folds of n rows with given weights.
+
+    Parameters
+    ----------
+    folds : {"bootstrap", "kfold", "subsampling"}, (n, B) array, splitter or iterable
+        See `cv_stop`.
+    weights : (n,) array
+        The weights of the data.
+    y : (n,) array
+        The response, for splitters that stratify.
+    count : int or None
+        The number B of folds.
+    random_state
+        See `generator`.
+
+    Raises
+    ------
+    ValueError
+        If the folds are unknown, or a fold has no row in or out of the bag.
+    """
+    rows = len(weights)
+    if isinstance(folds, str):
+        made = named_folds(folds, weights, count, generator(random_state))
+    elif hasattr(folds, "split"):
+        made = split_folds(folds.split(np.zeros((rows, 1)), y), weights)
+    elif hasattr(folds, "__array__"):
+        made = given_folds(np.asarray(folds, np.float64), weights)
+    elif isinstance(folds, Iterable):
+        made = split_folds(folds, weights)
+    else:
+        raise ValueError(
+            f"folds must be one of {KINDS}, weights (n, B), a splitter or pairs of "
+            f"indices, got {folds!r}"
+        )
+    for name, some in made._asdict().items():
+        empty = np.flatnonzero(some.sum(axis=1) == 0)
+        if len(empty):
+            raise ValueError(
+                f"every fold must have rows in and out of the bag; {name} of fold "
+                f"{empty[0]} are all zero"
+            )
+    return Folds(np.stack([whole_or_scaled(w) for w in made.weights]), made.out_of_bag)
+
+
+def whole_or_scaled(weights: Floats) -> Floats:
+    """Integer weights as they are; others with the number of positive ones as sum."""
+    whole = np.rint(weights)
+    if (abs(weights - whole) <= INTEGER_TOLERANCE * whole).all():
+        return weights
+    return np.asarray(weights * ((weights > 0).sum() / weights.sum()))
+
+
+def named_folds(
+    kind: str, weights: Floats, count: int | None, rng: np.random.Generator
+) -> Folds:
+    """Random folds, by mboost's definitions.
+
+    A bootstrap sample has n rows, drawn with the weights as probabilities. k-fold
+    leaves out ``n // k`` rows in each fold, and the remaining ones in the last;
+    subsampling leaves out half of them.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"folds must be one of {KINDS}, got {kind!r}")
+    count = COUNTS[kind] if count is None else count
+    rows = len(weights)
+    if not count >= 1 or (kind == "kfold" and not 2 <= count <= rows):
+        raise ValueError(
+            f"n_folds must be at least {1 if kind != 'kfold' else 2}, and at most the "
+            f"number of rows for k-fold, got {count}"
+        )
+    if kind == "bootstrap":
+        drawn = rng.multinomial(rows, weights / weights.sum(), size=count)
+        return given_folds(drawn.T.astype(np.float64), weights)
+    if kind == "kfold":
+        fold = np.minimum(np.arange(rows) // (rows // count), count - 1)
+        inside = rng.permutation(fold)[:, None] != np.arange(count)
+    else:
+        inside = np.zeros((rows, count), bool)
+        for j in range(count):
+            inside[rng.permutation(rows)[: rows // 2], j] = True
+    return given_folds(inside * weights[:, None], weights)
+
+
+def given_folds(matrix: Floats, weights: Floats) -> Folds:
+    """Folds from a matrix of weights, (n, B), that replace those of the data."""
+    if matrix.ndim != 2 or len(matrix) != len(weights):
+        raise ValueError(
+            f"folds must have shape ({len(weights)}, B), got {matrix.shape}"
+        )
+    if not (np.isfinite(matrix) & (matrix >= 0)).all():
+        raise ValueError("folds must be finite and not negative")
+    out = np.where(matrix == 0, weights[:, None], 0.0)
+    return Folds(np.ascontiguousarray(matrix.T), np.ascontiguousarray(out.T))
+
+
+def split_folds(pairs: Iterable[Any], weights: Floats) -> Folds:
+    """Folds from pairs of the indices of training rows and test rows."""
+    inside, outside = [], []
+    for train, test in pairs:
+        inside.append(np.bincount(train, minlength=len(weights)) * weights)
+        outside.append(np.bincount(test, minlength=len(weights)) * weights)
+    if not inside:
+        raise ValueError("folds must have at least one fold, got none")
+    return Folds(np.stack(inside), np.stack(outside))

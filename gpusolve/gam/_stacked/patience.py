@@ -1,0 +1,112 @@
+"""Early stopping: the steps end when the risk of rows held out no longer decreases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._device.arrays import namespace, on_host
+from .batch import Batch, Settings, Training, make_ready
+from .stacked import advanced, boost_family
+
+PIECE = 50
+"""The fewest steps that are made before the risk is looked at."""
+
+
+def held_out(rows: int, fraction: float, random_state: Any) -> NDArray[np.bool_]:
+    """A mask of the rows that are held out: at least one, and not all.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two rows.
+    """
+    if rows < 2:
+        raise ValueError(f"early_stopping needs at least 2 rows, got n_samples={rows}")
+    count = min(max(1, round(fraction * rows)), rows - 1)
+    mask = np.zeros(rows, bool)
+    mask[generator(random_state).permutation(rows)[:count]] = True
+    return mask
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """A generator from None, a seed, a ``Generator`` or a ``RandomState``."""
+    if isinstance(random_state, np.random.RandomState):
+        random_state = random_state.randint(2**31)
+    return np.random.default_rng(random_state)
+
+
+def best_step(risk: NDArray[np.float64], patience: int) -> int | None:
+    """The step of least risk, once `patience` steps after it were no better.
+
+    None if the risk may still decrease.
+
+    Examples
+    --------
+    >>> best_step(np.array([3.0, 2.0, 2.5, 2.4, 1.0]), patience=2)
+    1
+    >>> best_step(np.array([3.0, 2.0, 2.5]), patience=2) is None
+    True
+    """
+    best = 0
+    for step, value in enumerate(risk):
+        if value < risk[best]:
+            best = step
+        if step - best >= patience:
+            return best
+    return None
+
+
+def fit_patiently(
+    settings: Settings,
+    data: Training,
+    steps: int,
+    *,
+    fraction: float,
+    patience: int,
+    random_state: Any,
+) -> tuple[Batch, NDArray[np.float64]]:
+    """Fit to some of the rows, until the risk of the others stops to decrease.
+
+    If there are several responses, they stop at the same step, by the sum of risks.
+
+    Returns
+    -------
+    Batch
+        The steps up to the one of least risk.
+    array
+        The mean loss of the rows that were held out, before the first step and after
+        each; at most `patience` steps longer than the model.
+    """
+    xp = namespace(data.y)
+    mask = xp.asarray(held_out(data.rows, fraction, random_state))
+    weights = xp.ones(data.rows) if data.weights is None else data.weights
+    ready = make_ready(settings, data, xp.where(mask, 0.0, weights))
+    second = xp.where(mask, weights, 0.0)
+    start, found, best = ready.start, None, None
+    while best is None and (found is None or found.selected.shape[1] < steps):
+        done = 0 if found is None else found.selected.shape[1]
+        later = boost_family(
+            ready.problem,
+            settings.family,
+            data.y,
+            start,
+            learning_rate=settings.learning_rate,
+            steps=min(steps - done, max(PIECE, patience)),
+            out_of_bag=xp.broadcast_to(second, (ready.problem.fits, data.rows)),
+            device=data.device,
+        )
+        start = advanced(ready.problem, start, later.selected, later.updates)
+        found = later if found is None else found.followed_by(later)
+        risk = np.asarray(found.out_of_bag).sum(axis=0) / float(second.sum())
+        best = best_step(risk, patience)
+        if steps == 0:
+            break
+    assert found is not None
+    if best is None:
+        best = int(risk.argmin())
+    lambda_ = on_host(ready.problem.lambda_)
+    kept = Batch(ready.intercepts, lambda_, found.until(best))
+    return kept, risk[: best + patience + 1]

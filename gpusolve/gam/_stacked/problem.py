@@ -1,0 +1,329 @@
+"""Learners of any kind, prepared for several fits with different weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._device.arrays import Array, namespace
+from ..._device.threads import one_blas_thread, workers
+from .._boosting.smoothing import inverses, ranks, smoothing_parameters
+from .._terms.frame import Frame
+from .._terms.rows import Rows
+from ..penalty import Matrix
+from ..terms import Term
+
+
+class Cone(NamedTuple):
+    """Coefficients b of the columns with ``C b >= 0``, of one learner in all fits.
+
+    Attributes
+    ----------
+    constraint : (c, q) array on the host
+        The matrix C.
+    root : (F, q, q) array
+        A root R of ``(X'WX + lambda K)^-1 = R R'``, in the space of the columns.
+    transform : (k, q) array on the host or None
+        The columns are the functions times this matrix; None for the identity.
+    """
+
+    constraint: Matrix
+    root: Array
+    transform: Matrix | None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """K learners, prepared for F fits.
+
+    Learner j has the design matrix X of k_j functions. The fits have different weights
+    W, and therefore different smoothing parameters.
+
+    Attributes
+    ----------
+    terms : tuple of Term
+        What the learners are.
+    rows : tuple of Rows
+        The design matrices.
+    gram : tuple of (F, k_j, k_j) array
+        ``X'WX``.
+    inverse : tuple of (F, k_j, k_j) array
+        The coefficients of a fit to u are ``inverse X'Wu``. With the columns ``X T`` of
+        a learner and its penalty K, this is ``T (T'X'WXT + lambda K)^-1 T'``.
+    lambda_ : (F, K) array
+        The smoothing parameters.
+    weights : (F, n) array or None
+        The diagonals of W; None for ones.
+    cones : tuple of Cone or None
+        The constraints of the learners; None for those that have no constraint.
+    """
+
+    terms: tuple[Term, ...]
+    rows: tuple[Rows, ...]
+    gram: tuple[Array, ...]
+    inverse: tuple[Array, ...]
+    lambda_: Array
+    weights: Array | None
+    cones: tuple[Cone | None, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def fits(self) -> int:
+        """The number F of fits."""
+        return len(self.lambda_)
+
+    @property
+    def functions(self) -> int:
+        """The largest number of functions of a learner."""
+        return max(design.functions for design in self.rows)
+
+    def repeated(self, fits: int) -> Problem:
+        """The problem of one fit, for several fits with the same weights."""
+        xp = namespace(self.lambda_)
+
+        def repeat(array: Array) -> Array:
+            return xp.broadcast_to(array, (fits, *array.shape[1:]))
+
+        return replace(
+            self,
+            gram=tuple(repeat(one) for one in self.gram),
+            inverse=tuple(repeat(one) for one in self.inverse),
+            lambda_=repeat(self.lambda_),
+            weights=None if self.weights is None else repeat(self.weights),
+            cones=tuple(
+                None if one is None else one._replace(root=repeat(one.root))
+                for one in self.cones
+            ),
+        )
+
+    def gain(self, learner: int) -> Array:
+        """The matrices Q, (F, k, k): a fit reduces the risk by ``c' Q c``, c = X'Wu."""
+        xp = namespace(self.gram[learner])
+        inverse = self.inverse[learner]
+        shrinkage = xp.matmul(xp.matmul(inverse, self.gram[learner]), inverse)
+        return 2 * inverse - shrinkage
+
+
+def prepare(
+    terms: Sequence[Term],
+    frame: Frame,
+    weights: Array | None = None,
+    *,
+    lambda_: Any = None,
+    df_definition: str = "2S-SS",
+    missing: str = "error",
+    dtype: Any = np.float64,
+) -> Problem:
+    """Compute designs, smoothing parameters and inverses, on the device of the frame.
+
+    Parameters
+    ----------
+    terms : sequence of Term
+        They know their ranges and levels: see `Term.learn`.
+    frame : Frame
+        The covariates of n rows.
+    weights : (n,) or (F, n) array, optional
+        The weights of one fit, or of several.
+    lambda_ : (K,) or (F, K) array on the host, optional
+        The smoothing parameters. Given these, the degrees of freedom are ignored.
+    df_definition
+        As for `smoothing_parameters`.
+    missing : {"error", "zero"}
+        What a missing value is: an error, or a row of zeros in its learner.
+    dtype : dtype
+        The dtype of the values of the designs.
+
+    Raises
+    ------
+    ValueError
+        If a learner cannot have so few degrees of freedom; and as `Term.rows` does.
+    """
+    designs = tuple(term.rows(frame, missing=missing, dtype=dtype) for term in terms)
+    return prepared(terms, designs, weights, lambda_, df_definition)
+
+
+def prepared(
+    terms: Sequence[Term],
+    designs: tuple[Rows, ...],
+    weights: Array | None,
+    lambda_: Any,
+    df_definition: str,
+) -> Problem:
+    """`prepare` for given design matrices."""
+    if weights is not None and weights.ndim == 1:
+        weights = weights[None]
+    fits = 1 if weights is None else len(weights)
+    gram = gram_matrices(designs, weights)
+    plain = gram if weights is None else gram_matrices(designs, None)
+    count = len(designs)
+    xp = namespace(gram[0])
+    given = None if lambda_ is None else np.broadcast_to(lambda_, (fits, count))
+    lambdas: list[Any] = [None] * count
+    inverse: list[Any] = [None] * count
+    cones: list[Cone | None] = [None] * count
+    with one_blas_thread():
+        for group in alike(terms):
+            term = terms[group[0]]
+            own = group_of(term, [gram[j] for j in group], [plain[j] for j in group])
+            found = (
+                smoothing(term, own, df_definition)
+                if given is None
+                else xp.asarray(given[:, group])
+            )
+            H = own.inverses(found)
+            for index, j in enumerate(group):
+                lambdas[j] = found[:, index]
+                inverse[j] = own.to_functions(H[:, index])
+                cones[j] = cone(term, own.transform, H[:, index])
+    return Problem(
+        tuple(terms),
+        designs,
+        gram,
+        tuple(inverse),
+        xp.stack(lambdas, axis=1),
+        weights,
+        tuple(cones),
+    )
+
+
+def gram_matrices(
+    designs: tuple[Rows, ...], weights: Array | None
+) -> tuple[Array, ...]:
+    """``X'WX`` of each design, (F, k_j, k_j); the host uses all cores."""
+    found: list[Any] = [None] * len(designs)
+
+    def write(some: slice) -> None:
+        for j in range(*some.indices(len(designs))):
+            found[j] = designs[j].gram(weights)
+
+    if namespace(designs[0].parts[0].values) is not np:
+        write(slice(None))
+        return tuple(found)
+    fits = 1 if weights is None else len(weights)
+    with workers(len(designs), len(designs[0]) * fits) as run:
+        run(write)
+    return tuple(found)
+
+
+def alike(terms: Sequence[Term]) -> list[list[int]]:
+    """The terms in groups of the same transform, penalty and degrees of freedom."""
+    groups: dict[Any, list[int]] = {}
+    for j, term in enumerate(terms):
+        T, C = term.transform(), term.constraint()
+        key = (
+            term.penalty().tobytes(),
+            None if T is None else (T.shape, T.tobytes()),
+            None if C is None else (C.shape, C.tobytes()),
+            term.df,
+            term.lambda_,
+            term.null_dimension,
+        )
+        groups.setdefault(key, []).append(j)
+    return list(groups.values())
+
+
+class Group(NamedTuple):
+    """Learners that differ in their data only; m of them in F fits.
+
+    Attributes
+    ----------
+    gram : (F, m, q, q) array
+        ``X'WX`` of the columns.
+    plain : (m, q, q) array
+        ``X'X`` of the columns.
+    penalty : (q, q) array on the host
+    null_dimension : int
+        The dimension of the null space of the penalty.
+    transform : (k, q) array on the host or None
+        The columns are the functions times this matrix.
+    """
+
+    gram: Array
+    plain: Array
+    penalty: Matrix
+    null_dimension: int
+    transform: Matrix | None
+
+    def inverses(self, lambda_: Array) -> Array:
+        """``(X'WX + lambda K)^-1`` of the columns, (F, m, q, q), for lambda, (F, m)."""
+        q = self.gram.shape[-1]
+        flat = inverses(
+            self.gram.reshape(-1, q, q),
+            self.penalty,
+            self.null_dimension,
+            lambda_.reshape(-1),
+        )
+        return flat.reshape(self.gram.shape)
+
+    def to_functions(self, inverse: Array) -> Array:
+        """``T H T'`` of an inverse H of the columns, (F, q, q)."""
+        xp = namespace(inverse)
+        if self.transform is None:
+            return xp.ascontiguousarray(inverse)
+        T = xp.asarray(self.transform)
+        return xp.matmul(xp.matmul(T, inverse), T.T)
+
+
+def group_of(term: Term, gram: list[Array], plain: list[Array]) -> Group:
+    """The learners that are like one term, from the Gram matrices of the functions."""
+    xp = namespace(gram[0])
+    T = term.transform()
+    weighted, alone = xp.stack(gram, axis=1), xp.stack([one[0] for one in plain])
+    if T is not None:
+        columns = xp.asarray(T)
+        weighted = xp.matmul(xp.matmul(columns.T, weighted), columns)
+        alone = xp.matmul(xp.matmul(columns.T, alone), columns)
+    return Group(weighted, alone, term.penalty(), term.null_dimension, T)
+
+
+def smoothing(term: Term, group: Group, df_definition: str) -> Array:
+    """The smoothing parameters of a group, (F, m)."""
+    xp = namespace(group.gram)
+    fits, members, q, _ = group.gram.shape
+    if term.lambda_ is not None:
+        return xp.full((fits, members), float(term.lambda_))
+    if term.df is None:
+        return xp.zeros((fits, members))
+    rank = xp.broadcast_to(ranks(group.plain), (fits, members)).reshape(-1)
+    if term.df < term.null_dimension and bool((rank > term.df).any()):
+        raise ValueError(
+            f"df of {term.label} must be at least {term.null_dimension}, the degrees "
+            f"of freedom that its penalty does not affect, got {term.df}"
+        )
+    found = smoothing_parameters(
+        group.gram.reshape(-1, q, q),
+        group.penalty,
+        term.null_dimension,
+        term.df,
+        df_definition,
+        rank,
+    )
+    return found.reshape(fits, members)
+
+
+def cone(term: Term, transform: Matrix | None, inverse: Array) -> Cone | None:
+    """The constraint of a term, if it has one, from the inverses of its columns."""
+    C = term.constraint()
+    if C is None:
+        return None
+    xp = namespace(inverse)
+    values, vectors = xp.linalg.eigh(inverse)
+    root = vectors * xp.sqrt(xp.maximum(values, 0))[:, None, :]
+    return Cone(np.asarray(C, np.float64), root, transform)
+
+
+def columns_of(transform: Matrix | None, coef: NDArray[Any]) -> NDArray[np.float64]:
+    """The coefficients of the columns from those of the functions, (..., k), on a host.
+
+    The inverse of ``T b``; T has full column rank.
+    """
+    if transform is None:
+        return coef
+    columns: NDArray[np.float64] = coef @ np.linalg.pinv(transform).T
+    return columns

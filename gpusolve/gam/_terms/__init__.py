@@ -1,0 +1,1 @@
+"""Learners before the data: terms, and the design matrices that they make."""

@@ -1,0 +1,359 @@
+"""Named columns on one device: what the terms of a model read.
+
+A column is numeric, or a factor: one code for each row, and the levels that the codes
+count. Pandas categoricals keep their levels and their order; the levels of other
+columns are their sorted values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._device.arrays import (
+    Array,
+    as_array,
+    check_gpus,
+    floating,
+    gpu_of,
+    namespace,
+    on_host,
+)
+from ..._device.kernels import current_device
+from .. import _inputs
+
+Name: TypeAlias = str | int
+"""The name of a column: a string, or the position in a matrix."""
+
+Level: TypeAlias = Any
+"""A level of a factor: a string, a number or a bool."""
+
+MISSING = -1
+"""The code of a missing value."""
+
+UNKNOWN = -2
+"""The code of a level that is not among those asked for."""
+
+SHOWN = 5
+"""The most levels that a message lists."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A categorical column.
+
+    Attributes
+    ----------
+    codes : (n,) int32 array
+        The index of each row's level; -1 for a missing value.
+    levels : tuple
+        Strings, numbers or bools.
+    ordered : bool
+        Whether the order of the levels has a meaning.
+    """
+
+    codes: Array
+    levels: tuple[Level, ...]
+    ordered: bool = False
+
+    def codes_in(self, levels: tuple[Level, ...]) -> Array:
+        """The codes of the rows among other levels; `UNKNOWN` for other values."""
+        if levels == self.levels:
+            return self.codes
+        index = {level: code for code, level in enumerate(levels)}
+        codes = [index.get(level, UNKNOWN) for level in self.levels]
+        table = namespace(self.codes).asarray(np.array([*codes, MISSING], np.int32))
+        return table[self.codes]
+
+    def take(self, rows: Any) -> Factor:
+        """The factor of some rows, with all levels."""
+        return replace(self, codes=self.codes[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Named columns of equal length on one device.
+
+    Attributes
+    ----------
+    columns : mapping of name to (n,) array or Factor
+
+    Examples
+    --------
+    >>> frame = Frame.of({"x": [1.0, 2.0, 4.0], "g": ["b", "a", "b"]})
+    >>> frame.numeric("x")
+    array([1., 2., 4.])
+    >>> frame.factor("g").levels, frame.factor("g").codes
+    (('a', 'b'), array([1, 0, 1], dtype=int32))
+    """
+
+    columns: Mapping[Name, Array | Factor]
+
+    @classmethod
+    def of(
+        cls, X: Any, device: str = "auto", columns: Iterable[Name] | None = None
+    ) -> Frame:
+        """The columns of a data frame, a mapping or a matrix.
+
+        Parameters
+        ----------
+        X : DataFrame, mapping of names to columns, or (n, K) array_like
+            NumPy, CuPy, pandas, or any object that supports
+            ``__cuda_array_interface__`` or DLPack. The columns of a matrix have the
+            names 0, 1, ..
+        device : {"auto", "cpu", "cuda"}, optional
+            "auto" is the device of the numeric columns. Codes of factors follow them.
+        columns : iterable of names, optional
+            The columns that are read; all by default. An integer that is no name is a
+            position.
+
+        Raises
+        ------
+        KeyError
+            If a column does not exist.
+        TypeError, ValueError
+            If a column cannot be read, columns differ in length, or there are none.
+        """
+        if isinstance(X, cls):
+            return X
+        source = columns_of(X)
+        names = list(source) if columns is None else list(dict.fromkeys(columns))
+        read = {
+            name: column_of(source[key_of(source, name)], str(name)) for name in names
+        }
+        check_lengths(read)
+        return cls(on_device(read, device))
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """The names of the columns."""
+        return tuple(self.columns)
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        return len(self.like)
+
+    @property
+    def like(self) -> Array:
+        """An array on the device of the columns, with their rows."""
+        return values_of(next(iter(self.columns.values())))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 if all numeric columns are float32, else float64."""
+        numeric = [c.dtype for c in self.columns.values() if not isinstance(c, Factor)]
+        single = bool(numeric) and all(one == np.float32 for one in numeric)
+        return np.dtype(np.float32 if single else np.float64)
+
+    def current(self) -> AbstractContextManager[object]:
+        """Make the device of the columns current."""
+        return current_device(self.like)
+
+    def __getitem__(self, name: Name) -> Array | Factor:
+        """A column, by its name or its position; KeyError if it does not exist."""
+        return self.columns[key_of(self.columns, name)]
+
+    def numeric(self, name: Name) -> Array:
+        """A numeric column, (n,) of float32 or float64; NaN is a missing value.
+
+        Raises
+        ------
+        TypeError
+            If the column is a factor.
+        ValueError
+            If it contains infinity.
+        """
+        column = self[name]
+        if isinstance(column, Factor):
+            raise TypeError(
+                f"{name} must be numeric, got a factor with levels "
+                f"{listed(column.levels)}"
+            )
+        with self.current():
+            x = floating({str(name): column})[str(name)]
+            if bool(namespace(x).isinf(x).any()):
+                raise ValueError(f"{name} must be finite, got infinity")
+            return x
+
+    def factor(self, name: Name) -> Factor:
+        """A column as a factor; the levels of a numeric one are its sorted values."""
+        column = self[name]
+        if isinstance(column, Factor):
+            return column
+        found = factor_of(on_host(column), str(name))
+        with self.current():
+            return replace(found, codes=namespace(column).asarray(found.codes))
+
+    def is_factor(self, name: Name) -> bool:
+        """Whether a column is categorical or text, not numeric."""
+        return isinstance(self[name], Factor)
+
+    def take(self, rows: Any) -> Frame:
+        """Some rows, by a slice, an index or a mask on the device of the columns."""
+        with self.current():
+            return Frame(
+                {
+                    name: column.take(rows)
+                    if isinstance(column, Factor)
+                    else column[rows]
+                    for name, column in self.columns.items()
+                }
+            )
+
+
+# ---- reading -------------------------------------------------------------------------
+
+
+def columns_of(X: Any) -> Mapping[Name, Any]:
+    """The columns of a data frame, a mapping or a matrix by name.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are two columns of one name, or a matrix is not one of real numbers.
+    """
+    if isinstance(X, Mapping):
+        return X
+    names = getattr(X, "columns", None)
+    if names is None:
+        matrix = _inputs.checked_matrix(_inputs.dense_array(X, "X"))
+        return {j: matrix[:, j] for j in range(matrix.shape[1])}
+    if len(set(names)) < len(names):
+        raise ValueError(f"the columns of X must have different names, got {[*names]}")
+    return {name: X[name] for name in names}
+
+
+def key_of(columns: Mapping[Name, Any], name: Name) -> Name:
+    """The name of a column that is given by its name or its position."""
+    if name in columns:
+        return name
+    if isinstance(name, int) and 0 <= name < len(columns):
+        return list(columns)[name]
+    raise KeyError(f"X must have the column {name!r}, got {listed(tuple(columns))}")
+
+
+def listed(values: tuple[Any, ...]) -> str:
+    """The first few values for a message."""
+    text = ", ".join(repr(value) for value in values[:SHOWN])
+    return f"({text}{', ..' if len(values) > SHOWN else ''})"
+
+
+def values_of(column: Array | Factor) -> Array:
+    """The numbers or the codes of a column."""
+    return column.codes if isinstance(column, Factor) else column
+
+
+def column_of(column: Any, name: str) -> Array | Factor:
+    """A column as a numeric array or a factor, where its data are.
+
+    Raises
+    ------
+    TypeError
+        If its values are complex, or have no order.
+    ValueError
+        If it has more than one dimension.
+    """
+    if isinstance(column, Factor):
+        return column
+    kept = getattr(column, "cat", column)
+    if hasattr(kept, "codes") and hasattr(kept, "categories"):
+        codes = np.asarray(kept.codes, np.int32)
+        return Factor(codes, tuple(kept.categories.tolist()), bool(kept.ordered))
+    array = plain_array(column, name)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have shape (n,), got {array.shape}")
+    if array.dtype.kind in "biuf":
+        return array
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} must be real or a factor, got {array.dtype}")
+    numbers = numbers_of(array) if array.dtype.kind == "O" else None
+    return factor_of(array, name) if numbers is None else numbers
+
+
+def plain_array(column: Any, name: str) -> Array:
+    """A column as an array; missing numbers of pandas become NaN."""
+    dtype = getattr(column, "dtype", None)
+    if hasattr(column, "to_numpy") and not isinstance(dtype, np.dtype):
+        if getattr(dtype, "kind", "O") in "biuf":
+            return column.to_numpy(np.float64, na_value=np.nan)
+        return column.to_numpy(object)
+    return as_array(column, name)
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value is None, NaN, or missing by the word of pandas."""
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and value != value)
+    )
+
+
+def numbers_of(array: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Objects as numbers, NaN for missing values; None if not all are numbers."""
+    values = [np.nan if is_missing(value) else value for value in array.tolist()]
+    if not all(isinstance(value, Real) for value in values):
+        return None
+    return np.array(values, np.float64)
+
+
+def factor_of(array: NDArray[Any], name: str) -> Factor:
+    """A factor with the sorted values as levels; TypeError if these have no order."""
+    present = np.array([not is_missing(value) for value in array.tolist()], bool)
+    codes = np.full(len(array), MISSING, np.int32)
+    try:
+        levels, codes[present] = np.unique(array[present], return_inverse=True)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} must have levels that can be sorted, got values of different types"
+        ) from error
+    return Factor(codes, tuple(levels.tolist()))
+
+
+def check_lengths(columns: dict[Name, Array | Factor]) -> None:
+    """ValueError unless the columns have one length, and at least one row."""
+    lengths = {name: len(values_of(column)) for name, column in columns.items()}
+    if not lengths:
+        raise ValueError("X must have at least one column")
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"all columns must have the same length, got {lengths}")
+    if not all(lengths.values()):
+        raise ValueError("X must have at least one row")
+
+
+def on_device(
+    columns: dict[Name, Array | Factor], device: str
+) -> dict[Name, Array | Factor]:
+    """The columns on one device; "auto" is the device of the numeric columns.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If numeric columns are on different devices and `device` is "auto".
+    """
+    numeric = {
+        str(name): column
+        for name, column in columns.items()
+        if not isinstance(column, Factor)
+    }
+    if device == "auto":
+        check_gpus({name: gpu_of(array) for name, array in numeric.items()}, "columns")
+    like = next(iter(numeric.values()), np.empty(0))
+
+    def moved(array: Array) -> Array:
+        return _inputs.to_device_of(like, _inputs.to_device(array, device))
+
+    like = _inputs.to_device(like, device)
+    return {
+        name: replace(column, codes=moved(column.codes))
+        if isinstance(column, Factor)
+        else moved(column)
+        for name, column in columns.items()
+    }

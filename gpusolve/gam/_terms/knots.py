@@ -1,0 +1,166 @@
+"""The knots of the B-splines of one covariate, equidistant or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._device.arrays import Array, contiguous, namespace
+from ..basis import BSplines
+from ..penalty import Matrix, differences
+from .rows import Part, Rows, compact_rows
+
+
+@dataclass(frozen=True)
+class Knots:
+    """The knots of a basis on a range: some within it, and `degree` beyond each end.
+
+    Attributes
+    ----------
+    lower, upper : float
+        The range. If both ends are equal, all functions are zero.
+    interior : int or tuple of float
+        The number of knots within the range at equal distances, or their positions,
+        ascending.
+    degree : int
+        Degree of the polynomials, 0 to 5.
+    cyclic : bool
+        Whether the knots beyond the range repeat those within it with the range as
+        period. Otherwise they continue at steps of the mean distance.
+
+    Examples
+    --------
+    >>> Knots(0.0, 4.0, (1.0, 3.0), 1).positions()
+    array([-1.33333333,  0.        ,  1.        ,  3.        ,  4.        ,
+            5.33333333])
+    """
+
+    lower: float
+    upper: float
+    interior: int | tuple[float, ...]
+    degree: int
+    cyclic: bool = False
+
+    @property
+    def cells(self) -> int:
+        """The number of intervals between the knots within the range."""
+        inner = self.interior
+        return (inner if isinstance(inner, int) else len(inner)) + 1
+
+    @property
+    def functions(self) -> int:
+        """The number of basis functions, before cyclic ones are folded."""
+        return self.cells + self.degree
+
+    def positions(self) -> NDArray[np.float64]:
+        """All knots, (cells + 1 + 2 * degree,)."""
+        knots = self.interior
+        if isinstance(knots, int):
+            knots = np.linspace(self.lower, self.upper, knots + 2)[1:-1].tolist()
+        inner = np.array([self.lower, *knots, self.upper])
+        period, cells = self.upper - self.lower, self.cells
+        steps = np.arange(1, self.degree + 1)
+        index = np.concatenate([-steps[::-1], cells + steps])
+        beyond = (
+            inner[index % cells] + index // cells * period
+            if self.cyclic
+            else self.lower + index * (period / cells)
+        )
+        return np.concatenate([beyond[: self.degree], inner, beyond[self.degree :]])
+
+    def rows(self, x: Array, outside: str, dtype: Any) -> Rows:
+        """The basis at `x`, (n,); equidistant knots on a device by a kernel."""
+        if isinstance(self.interior, int):
+            ends = np.array([self.lower]), np.array([self.upper])
+            basis = BSplines(*ends, self.functions, self.degree)
+            values = basis._evaluate(x[:, None], outside, dtype)
+            return compact_rows(values, 0, self.functions)
+        first, values = self._evaluate(x.astype(np.float64, copy=False), outside)
+        offsets = np.arange(self.degree + 1, dtype=np.int32)
+        part = Part(first, offsets, contiguous(values, dtype))
+        return Rows(self.functions, (part,))
+
+    def _evaluate(self, x: Array, outside: str) -> tuple[Array, Array]:
+        """The cells of `x`, (n,), and the values of their functions."""
+        xp = namespace(x)
+        t = xp.asarray(self.positions())
+        inside = xp.clip(x, self.lower, self.upper)
+        inner = xp.asarray(np.array(self.interior))
+        cell = xp.searchsorted(inner, inside, side="right").astype(np.int32)
+        splines, slopes = unequal_splines(inside, cell, t, self.degree)
+        excess = (x - inside) * (outside == "linear")
+        values = [s + slope * excess for s, slope in zip(splines, slopes, strict=True)]
+        return cell, xp.stack(values, axis=1)
+
+    def slope_matrix(self) -> Matrix:
+        """Multiples of the derivative's coefficients, by those of the function.
+
+        For equidistant knots they are differences of neighbours; for others, divided
+        by the distances of the functions' centres. They have the signs of the
+        derivative's coefficients, and the same differences up to a factor.
+        """
+        D = differences(self.functions, 1)
+        if isinstance(self.interior, int):
+            return D
+        t, p = self.positions(), max(self.degree, 1)
+        shift = min(self.degree, 1)
+        centres = np.array(
+            [t[i + shift : i + shift + p].mean() for i in range(self.functions)]
+        )
+        distance = np.diff(centres)
+        return np.asarray(D / (distance / distance.mean())[:, None])
+
+    def fold(self) -> Matrix | None:
+        """The matrix that adds the functions a period apart; None unless cyclic."""
+        if not self.cyclic:
+            return None
+        fold = np.zeros((self.functions, self.cells))
+        function = np.arange(self.functions)
+        fold[function, function % self.cells] = 1
+        return fold
+
+
+def unequal_splines(
+    x: Array, cell: Array, t: Array, degree: int
+) -> tuple[list[Array], list[Array]]:
+    """The values and slopes of the functions that are not zero in a cell.
+
+    Parameters
+    ----------
+    x : (n,) array
+        Within the range of the knots.
+    cell : (n,) integer array
+        The cell of each x, ``t[cell + degree] <= x <= t[cell + degree + 1]``.
+    t : array
+        The knots, ascending within and beyond the range.
+    degree : int
+
+    Returns
+    -------
+    (list of degree + 1 arrays, list of degree + 1 arrays)
+        In the order of their knots; the slopes are derivatives with respect to x.
+
+    Notes
+    -----
+    The recursion of Cox and de Boor.
+    """
+    zero = namespace(x).zeros_like(x)
+    knot = [t[cell + i] for i in range(2 * degree + 2)]
+    splines, slopes = [zero + 1], [zero]
+    for d in range(1, degree + 1):
+        lower = [zero, *splines, zero]
+        # With t the knots of the cell, function k starts at t[start + k].
+        start = degree - d
+        ratios = [
+            lower[k] / (knot[start + k + d] - knot[start + k]) for k in range(d + 2)
+        ]
+        splines = [
+            (x - knot[start + k]) * ratios[k]
+            + (knot[start + k + d + 1] - x) * ratios[k + 1]
+            for k in range(d + 1)
+        ]
+        slopes = [d * (ratios[k] - ratios[k + 1]) for k in range(d + 1)]
+    return splines, slopes

@@ -1,0 +1,132 @@
+"""Linear effects of numeric covariates, and effects of the levels of a factor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..._device.arrays import namespace
+from ..penalty import Matrix, differences
+from .frame import Frame, Level, listed
+from .rows import Part, Rows, dense_rows
+from .term import Reading, Single, learned
+
+
+def treatment(levels: int) -> Matrix:
+    """Indicators of all levels but the first."""
+    return np.eye(levels)[:, 1:]
+
+
+def sum_to_zero(levels: int) -> Matrix:
+    """The identity over a row of -1."""
+    return np.vstack([np.eye(levels - 1), -np.ones(levels - 1)])
+
+
+def helmert(levels: int) -> Matrix:
+    """Column j, from 1: -1 for the first j levels, j for the next one."""
+    column = np.arange(1, levels)
+    level = np.arange(levels)[:, None]
+    return np.where(level < column, -1.0, np.where(level == column, column, 0.0))
+
+
+CONTRASTS: dict[str, Callable[[int], Matrix] | None] = {
+    "treatment": treatment,
+    "sum": sum_to_zero,
+    "helmert": helmert,
+    "dummy": None,
+}
+"""The contrasts of a factor by its number of levels; None: an indicator of each."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Linear(Single):
+    """A linear effect of numeric columns, or one of a factor, see `bols` and `brandom`.
+
+    The functions of a factor are the indicators of its levels. `found_levels` and
+    `ordered` are learned; without levels the columns are numeric.
+    """
+
+    function: str = "bols"
+    intercept: bool = True
+    contrasts: str = "treatment"
+    levels: tuple[Level, ...] | None = None
+    found_levels: tuple[Level, ...] | None = learned()
+    ordered: bool = learned(False)
+
+    _defaults: ClassVar = {"brandom": {"df": 4, "contrasts": "dummy"}}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.contrasts not in CONTRASTS:
+            raise ValueError(
+                f"contrasts must be one of {tuple(CONTRASTS)}, got {self.contrasts!r}"
+            )
+        if self.levels is not None and len(set(self.levels)) < len(self.levels):
+            raise ValueError(f"levels must be different, got {listed(self.levels)}")
+
+    def _learn(self, frame: Frame) -> dict[str, Any]:
+        needs_levels = self.levels is not None or self.function == "brandom"
+        is_factor = needs_levels or frame.is_factor(self.covariates[0])
+        if not is_factor or len(self.covariates) > 1:
+            for name in self.covariates:
+                frame.numeric(name)
+            return {"found_levels": None, "ordered": False}
+        (name,) = self.covariates
+        factor = frame.factor(name)
+        levels = factor.levels if self.levels is None else self.levels
+        unknown = tuple(one for one in factor.levels if one not in levels)
+        if unknown:
+            raise ValueError(
+                f"{name} must have the levels {listed(levels)}, got {listed(unknown)}"
+            )
+        least = 1 if self.intercept or self.contrasts == "dummy" else 2
+        if len(levels) < least:
+            raise ValueError(
+                f"{name} must have at least {least} levels, got {listed(levels)}"
+            )
+        return {"found_levels": levels, "ordered": factor.ordered}
+
+    @property
+    def _functions(self) -> int:
+        if self.found_levels is None:
+            return len(self.covariates) + self.intercept
+        return len(self.found_levels)
+
+    @property
+    def _null_dimension(self) -> int:
+        return 0
+
+    def _plain_rows(self, data: Reading) -> Rows:
+        if self.found_levels is not None:
+            (name,) = self.covariates
+            codes = data.codes(name, self.found_levels)
+            xp = namespace(codes)
+            first = xp.maximum(codes, 0).astype(np.int32)
+            values = (codes >= 0).astype(data.dtype)[:, None]
+            return Rows(self._functions, (Part(first, np.zeros(1, np.int32), values),))
+        columns = [data.numeric(name) for name in self.covariates]
+        xp = namespace(columns[0])
+        if self.intercept:
+            columns.insert(0, xp.ones(len(columns[0])))
+        return dense_rows(xp.stack([x.astype(data.dtype) for x in columns], axis=1))
+
+    def _transform(self) -> Matrix | None:
+        """The intercept and the contrasts, by the indicators of the levels."""
+        contrasts = CONTRASTS[self.contrasts]
+        if self.found_levels is None or contrasts is None:
+            return None
+        levels = len(self.found_levels)
+        intercept = np.ones((levels, int(self.intercept)))
+        return np.hstack([intercept, contrasts(levels)])
+
+    def _penalty(self) -> Matrix:
+        """The ridge; of an ordered factor, the differences of neighbouring effects."""
+        T = self._transform()
+        columns = self._functions if T is None else T.shape[1]
+        if not (self.ordered and self.contrasts == "treatment"):
+            return np.eye(columns)
+        C = differences(columns + 1, 1)[:, 1:]
+        return C.T @ C

@@ -1,0 +1,317 @@
+"""Penalised splines of one covariate, and their tensor product for two."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..._device.arrays import Array, namespace, on_host
+from ..._device.launch import ceil_div
+from ..basis import MAX_DEGREE
+from ..penalty import Matrix, differences, kronecker_sum
+from .frame import Frame, Name
+from .knots import Knots
+from .rows import Rows, kronecker
+from .term import Reading, Single, learned
+
+CENTERS = (False, True, "spectral")
+KNOTS_AT = ("equidistant", "quantiles")
+SHAPES = ("increasing", "decreasing", "convex", "concave", "positive", "negative")
+
+TAIL = 0.01
+"""The share of the rows on each side that `warn_if_stretched` leaves out."""
+
+EXAMINED = 4096
+"""The most rows that `warn_if_stretched` examines."""
+
+STRETCHED = 0.2
+"""Knots are stretched if the middle rows occupy less than this share of the range."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Spline(Single):
+    """A P-spline of one or two covariates, see `bbs` and `bspatial`.
+
+    The functions are B-splines, or all products of those of two covariates. `ends` and
+    `interior` are learned: the ranges, and the numbers of knots or their positions.
+    """
+
+    function: str = "bbs"
+    knots: int | tuple[tuple[float, ...], ...] = 20
+    degree: int = 3
+    differences: int = 2
+    df: float | None = 4
+    center: bool | str = False
+    cyclic: bool = False
+    boundary: tuple[tuple[float, float], ...] | None = None
+    shape: str | None = field(default=None, metadata={"argument": "constraint"})
+    knots_at: str = "equidistant"
+    ends: tuple[tuple[float, float], ...] | None = learned()
+    interior: tuple[int | tuple[float, ...], ...] | None = learned()
+
+    _defaults: ClassVar = {"bspatial": {"df": 6}, "bmono": {"shape": "increasing"}}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, allowed in (
+            ("center", CENTERS),
+            ("knots_at", KNOTS_AT),
+            ("shape", (None, *SHAPES)),
+        ):
+            if getattr(self, name) not in allowed:
+                argument = "constraint" if name == "shape" else name
+                raise ValueError(
+                    f"{argument} must be one of {allowed}, got {getattr(self, name)!r}"
+                )
+        for name, most in (("degree", MAX_DEGREE), ("differences", 3)):
+            if not 0 <= getattr(self, name) <= most:
+                raise ValueError(
+                    f"{name} must be 0 to {most}, got {getattr(self, name)}"
+                )
+        if isinstance(self.knots, int) and self.knots < 0:
+            raise ValueError(f"knots must be at least 0, got {self.knots}")
+        self._check_combination()
+
+    def _check_combination(self) -> None:
+        """ValueError for arguments that exclude each other."""
+        if len(self.covariates) > 2:
+            raise ValueError(
+                f"{self.function} must be given one or two columns, got "
+                f"{len(self.covariates)}"
+            )
+        if self.is_constrained and (self.cyclic or self.center):
+            raise ValueError(
+                "a term with a constraint must be neither cyclic nor centred"
+            )
+        if len(self.covariates) == 2 and (self.cyclic or self.is_constrained):
+            raise ValueError(
+                "a term of two columns must be neither cyclic nor have a constraint"
+            )
+        for name in ("boundary", "knots"):
+            given = getattr(self, name)
+            count = len(self.covariates) or 1
+            if isinstance(given, tuple) and len(given) < count:
+                raise ValueError(f"{name} must be given for each column, got {given}")
+
+    @property
+    def is_constrained(self) -> bool:
+        return self.shape is not None
+
+    def _learn(self, frame: Frame) -> dict[str, Any]:
+        found = [self._margin(j, frame) for j in range(len(self.covariates))]
+        return {
+            "ends": tuple(ends for ends, _ in found),
+            "interior": tuple(interior for _, interior in found),
+        }
+
+    def _margin(
+        self, j: int, frame: Frame
+    ) -> tuple[tuple[float, float], int | tuple[float, ...]]:
+        """The range and the interior knots of one covariate."""
+        name = self.covariates[j]
+        x = present_values(name, frame)
+        lower, upper = float(x.min()), float(x.max())
+        if self.boundary is not None:
+            low, high = self.boundary[j]
+            check_range(name, (lower, upper), (low, high))
+            lower, upper = low, high
+        if not np.isfinite(upper - lower):
+            raise ValueError(f"{name} must have a finite range, got {lower} to {upper}")
+        interior = self._interior(j, x, lower, upper)
+        columns = Knots(lower, upper, interior, self.degree, self.cyclic)
+        count = columns.cells if self.cyclic else columns.functions
+        if count <= self.differences:
+            raise ValueError(
+                f"{name} must have more than {self.differences} functions for "
+                f"differences={self.differences}, got {count}"
+            )
+        return (lower, upper), interior
+
+    def _interior(
+        self, j: int, x: Array, lower: float, upper: float
+    ) -> int | tuple[float, ...]:
+        """The number of the interior knots, or their positions if not equidistant."""
+        name = self.covariates[j]
+        if not isinstance(self.knots, int):
+            given = self.knots[j]
+            if not (np.diff([lower, *given, upper]) > 0).all():
+                raise ValueError(
+                    f"knots of {name} must ascend within {lower} to {upper}, got "
+                    f"{given}"
+                )
+            return given or 0
+        if self.knots_at == "quantiles":
+            return quantile_knots(x, self.knots, lower, upper) or 0
+        warn_if_stretched(name, x, self.knots + 1, upper - lower)
+        return self.knots
+
+    @property
+    def _margins(self) -> tuple[Knots, ...]:
+        """The knots of each covariate."""
+        assert self.ends is not None
+        assert self.interior is not None
+        return tuple(
+            Knots(*ends, interior, self.degree, self.cyclic)
+            for ends, interior in zip(self.ends, self.interior, strict=True)
+        )
+
+    @property
+    def _functions(self) -> int:
+        return int(np.prod([margin.functions for margin in self._margins]))
+
+    def _plain_rows(self, data: Reading) -> Rows:
+        margins = zip(self.covariates, self._margins, strict=True)
+        return functools.reduce(
+            kronecker, [self._margin_rows(name, knots, data) for name, knots in margins]
+        )
+
+    def _margin_rows(self, name: Name, knots: Knots, data: Reading) -> Rows:
+        x = data.numeric(name, knots.lower)
+        if self.cyclic or data.outside == "error":
+            found = float(x.min()), float(x.max())
+            check_range(name, found, (knots.lower, knots.upper))
+        return knots.rows(x, data.outside, data.dtype)
+
+    # ---- penalty and transform ----
+
+    @property
+    def _differences(self) -> list[Matrix]:
+        """The matrices D of the penalties D'D, one for each covariate."""
+        return [
+            differences(knots.cells, self.differences, cyclic=True)
+            if self.cyclic
+            else differences(knots.functions, self.differences)
+            for knots in self._margins
+        ]
+
+    @property
+    def _margin_null_dimension(self) -> int:
+        return min(self.differences, 1) if self.cyclic else self.differences
+
+    @property
+    def _null_dimension(self) -> int:
+        if self.center:
+            return 0
+        return int(self._margin_null_dimension ** len(self._margins))
+
+    def _penalty(self) -> Matrix:
+        D = self._differences
+        if not self.center:
+            return functools.reduce(kronecker_sum, [one.T @ one for one in D])
+        columns = int(np.prod([one.shape[1] for one in D]))
+        return np.eye(columns - self._margin_null_dimension ** len(D))
+
+    def _transform(self) -> Matrix | None:
+        fold = self._margins[0].fold()
+        if not self.center:
+            return fold
+        D = self._differences
+        if self.center is True and len(D) == 1 and not self.cyclic:
+            return difference_columns(D[0])
+        columns = spectral_columns(D, self._margin_null_dimension)
+        return columns if fold is None else fold @ columns
+
+    def _constraint(self) -> Matrix | None:
+        if self.shape is None:
+            return None
+        (knots,) = self._margins
+        return CONSTRAINTS[self.shape](knots)
+
+
+def curvature(knots: Knots) -> Matrix:
+    """The matrix whose product with the coefficients has the sign of the curvature."""
+    return np.asarray(np.diff(knots.slope_matrix(), axis=0))
+
+
+CONSTRAINTS: dict[str, Callable[[Knots], Matrix]] = {
+    "increasing": lambda knots: knots.slope_matrix(),
+    "decreasing": lambda knots: -knots.slope_matrix(),
+    "convex": curvature,
+    "concave": lambda knots: -curvature(knots),
+    "positive": lambda knots: np.eye(knots.functions),
+    "negative": lambda knots: -np.eye(knots.functions),
+}
+"""C of the constraints ``C b >= 0`` by their names."""
+
+
+def difference_columns(D: Matrix) -> Matrix:
+    """``D'(DD')^-1``: columns whose coefficients are the differences D b."""
+    return np.asarray(np.linalg.solve(D @ D.T, D).T, np.float64)
+
+
+def spectral_columns(D: list[Matrix], null_dimension: int) -> Matrix:
+    """``V diag(e^-1/2)`` of the eigenvectors V of the penalty, without its null space.
+
+    The eigenvectors of ``Ka (x) I + I (x) Kb`` are products of those of Ka and Kb.
+    """
+    values, vectors = zip(*[np.linalg.eigh(one.T @ one) for one in D], strict=True)
+    strength = functools.reduce(np.add.outer, values).ravel()
+    null = [np.arange(len(one)) < null_dimension for one in values]
+    kept = ~functools.reduce(np.logical_and.outer, null).ravel()
+    V = functools.reduce(np.kron, vectors)
+    return np.asarray(V[:, kept] / np.sqrt(strength[kept]))
+
+
+# ---- knots from the data -------------------------------------------------------------
+
+
+def present_values(name: Name, frame: Frame) -> Array:
+    """The values of a column that are not missing; ValueError if there are none."""
+    x = frame.numeric(name)
+    x = x[~namespace(x).isnan(x)]
+    if not len(x):
+        raise ValueError(f"{name} must have values that are not missing, got none")
+    return x
+
+
+def check_range(
+    name: Name, found: tuple[float, float], allowed: tuple[float, float]
+) -> None:
+    """ValueError unless the values of a column are within a range."""
+    if found[0] < allowed[0] or found[1] > allowed[1]:
+        raise ValueError(
+            f"{name} must be within the range {allowed[0]} to {allowed[1]} of the "
+            f"knots, got {found[0]} to {found[1]}"
+        )
+
+
+def quantile_knots(
+    x: Array, count: int, lower: float, upper: float
+) -> tuple[float, ...]:
+    """The quantiles of the data that divide them equally, without repetition.
+
+    There are fewer than `count` if many rows have the same value.
+    """
+    shares = np.arange(1, count + 1) / (count + 1)
+    found = np.unique(np.quantile(on_host(x).astype(np.float64), shares))
+    return tuple(found[(found > lower) & (found < upper)].tolist())
+
+
+def warn_if_stretched(name: Name, x: Array, cells: int, width: float) -> None:
+    """Warn if a few outliers stretch equidistant knots.
+
+    They do if the middle 98 % of the rows, at most all but the least and the greatest,
+    are within a fifth of the range, and have more different values than there are
+    cells: few functions then describe most of the data. Of long data, some evenly
+    spaced rows are examined.
+    """
+    ordered = namespace(x).sort(x[:: ceil_div(len(x), EXAMINED)])
+    last = len(ordered) - 1
+    begin, end = int(np.ceil(TAIL * last)), int(np.floor((1 - TAIL) * last))
+    middle = ordered[begin : end + 1]
+    if len(middle) <= cells or float(middle[-1] - middle[0]) >= STRETCHED * width:
+        return
+    if int((middle[1:] > middle[:-1]).sum()) < cells:
+        return
+    warnings.warn(
+        f"{name} has outliers that stretch its knots: 98 % of the rows are within "
+        f"{float(middle[0]):.6g} to {float(middle[-1]):.6g}, less than a fifth of the "
+        'range; knots_at="quantiles" or clipping may fit better',
+        UserWarning,
+        stacklevel=2,
+    )
