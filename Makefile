@@ -70,6 +70,7 @@ format: $(VENV)/test
 
 # The site, in docs/_build/html. Notebooks and examples are executed where they changed.
 docs: $(VENV)/docs
+	rm -rf docs/api
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs . docs/_build/html
 
 wheel: $(VENV)/test
