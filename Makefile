@@ -70,7 +70,8 @@ format: $(VENV)/test
 
 # The site, in docs/_build/html. Notebooks and examples are executed where they changed.
 docs: $(VENV)/docs
-	$(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs . docs/_build/html
+	rm -rf docs/api
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs . docs/_build/html
 
 wheel: $(VENV)/test
 	$(BIN)/python -m build

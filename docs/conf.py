@@ -75,6 +75,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
 }
 
+autodoc_typehints = "none"  # docstrings tell types, with shapes
 autosummary_ignore_module_all = False
 autosummary_imported_members = True
 autosummary_filename_map = {"gpusolve.Map": "gpusolve.class-Map"}  # not gpusolve.map

@@ -271,6 +271,13 @@ def test_nan_and_infinity_raise(data: Data, bad: float) -> None:
             call()
 
 
+def test_a_missing_value_is_an_error_of_learners_too(data: Data) -> None:
+    X = data[0].copy()
+    X[3, 2] = np.nan
+    with pytest.raises(ValueError, match="2 must not have missing values, got 1"):
+        BoostedGAM([bbs(1), bbs(2)]).fit(X, data[1])
+
+
 def test_a_constant_column_has_no_effect(data: Data) -> None:
     X, y = data
     model = BoostedGAM(n_basis=12).fit(np.column_stack([np.full(200, 7.0), X]), y)

@@ -485,6 +485,8 @@ def test_new_data_without_a_column() -> None:
     model = gamboost("x ~ bbs(log(t))", data(), max_iter=1)
     with pytest.raises(ValueError, match=r"log\(t\) cannot .*the columns are x"):
         model.predict({"x": np.zeros(2)})
+    with pytest.raises(TypeError, match="a mapping of columns, got ndarray"):
+        model.predict(np.zeros((2, 1)))
 
 
 def test_patsy_and_pandas_are_imported_with_the_first_formula() -> None:

@@ -176,6 +176,12 @@ def test_numbers_on_two_devices_are_an_error(backend: Any) -> None:
         ({"age": ["u", "v"]}, TypeError, r"age must be numeric, .* \('u', 'v'\)"),
         ({"age": np.ones((2, 2))}, ValueError, r"age must have shape \(n,\)"),
         ({"age": [1j, 2j]}, TypeError, "age must be real"),
+        ({"age": np.zeros(2, "M8[s]")}, TypeError, r"age must be real .*datetime64"),
+        (
+            pd.DataFrame({"age": pd.to_datetime(["2020-01-01"]).tz_localize("UTC")}),
+            TypeError,
+            r"age must be real .*datetime64",
+        ),
         ({"age": np.array(["u", 1], object)}, TypeError, "age must have levels"),
         ({"age": [1.0], "b": [1.0, 2.0]}, ValueError, "the same length, .*'age': 1"),
         ({"b": [1.0]}, KeyError, "must have the column 'age'"),

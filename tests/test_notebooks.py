@@ -24,6 +24,7 @@ def test_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ipykernel", reason="ipykernel runs the notebooks' code")
     pytest.importorskip("skimage", reason="scikit-image has the example images")
     pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
+    pytest.importorskip("statsmodels", reason="statsmodels has the visits to doctors")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(

@@ -496,8 +496,12 @@ def _check_positive(name: str, value: float | None) -> None:
 
 
 def _check_counts(name: str, y: Array) -> None:
-    if not bool(((y >= 0) & (y == namespace(y).rint(y))).all()):
-        raise ValueError(f"y of the {name} family must be counts 0, 1, 2, ..")
+    counts = (y >= 0) & (y == namespace(y).rint(y))
+    if not bool(counts.all()):
+        raise ValueError(
+            f"y of the {name} family must be counts 0, 1, 2, .., got "
+            f"{float(y[~counts][0])}"
+        )
     if not bool((y > 0).any()):
         raise ValueError(f"y of the {name} family must not be all 0")
 

@@ -70,7 +70,8 @@ def gamboost(
       is a factor, ``Q("a name")`` a column whose name is no Python name.
     - Other arguments of learners are values: the caller's, not columns.
     - ``.`` stands for all columns that the formula does not mention otherwise.
-    - Several offsets are added.
+    - Several offsets are added. The iterations start at their sum, without a constant.
+      Where that is far from the response, begin nearer: ``offset(log(t) + 3)``.
 
     References
     ----------

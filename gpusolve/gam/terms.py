@@ -355,6 +355,8 @@ def interior_of(knots: Any) -> int | tuple[tuple[float, ...], ...]:
     """The number of knots, or their positions for each column."""
     if isinstance(knots, Integral):
         return integer("knots", knots)
+    if not np.iterable(knots):
+        raise TypeError(f"knots must be an integer or their positions, got {knots!r}")
     given = list(knots)
     nested = given if given and np.ndim(given[0]) else [given]
     return tuple(tuple(float(knot) for knot in one) for one in nested)
@@ -364,6 +366,8 @@ def ranges_of(boundary: Any) -> tuple[Range, ...] | None:
     """The range of each column."""
     if boundary is None:
         return None
+    if not np.iterable(boundary):
+        raise TypeError(f"boundary must be a lower and an upper end, got {boundary!r}")
     given = list(boundary)
     ranges = []
     for one in given if np.ndim(given[0]) else [given]:

@@ -244,7 +244,7 @@ def _smoothing_parameters(
     if df < null_dimension and bool(penalised.any()):
         raise ValueError(
             f"df must be at least {null_dimension}, the degrees of freedom that the "
-            f"penalty does not affect, got {df}; penalty='ridge' allows fewer"
+            f"penalty does not affect, got {df}; a ridge penalty allows fewer"
         )
     P = xp.asarray(penalty)
     A = shrunken(gram + RIDGE * P)

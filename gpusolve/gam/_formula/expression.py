@@ -25,7 +25,12 @@ FUNCTIONS: dict[str, Any] = {"np": np} | {name: getattr(np, name) for name in CO
 
 
 def column_names(data: Any) -> list[Any]:
-    """The names of the columns of a data frame or a mapping."""
+    """The names of the columns of a data frame or a mapping; TypeError for others."""
+    if not (isinstance(data, Mapping) or hasattr(data, "columns")):
+        raise TypeError(
+            f"data must be a data frame or a mapping of columns, got "
+            f"{type(data).__name__}"
+        )
     return list(getattr(data, "columns", data))
 
 
@@ -89,7 +94,7 @@ class Expression:
         }
         values, modules = _separate(found)
         factor, state, passes = _factor(cls(code, values, modules, {}))
-        with _naming(code, data):
+        with _naming(code, columns):
             for one in range(passes):
                 factor.memorize_chunk(state, one, data)
                 factor.memorize_finish(state, one)
@@ -101,13 +106,15 @@ class Expression:
 
         Raises
         ------
+        TypeError
+            If the data have no named columns.
         ValueError
             If it cannot be computed.
         """
         factor, state, _ = _factor(self)
         for name, transform in state["transforms"].items():
             vars(transform).update(self.memory[name])
-        with _naming(self.code, data):
+        with _naming(self.code, column_names(data)):
             return factor.eval(state, data)
 
 
@@ -148,12 +155,12 @@ def _listed(columns: Iterable[Any]) -> str:
 
 
 @contextmanager
-def _naming(code: str, data: Any) -> Iterator[None]:
+def _naming(code: str, columns: list[Any]) -> Iterator[None]:
     """An error while an expression is computed names it, and the columns."""
     try:
         yield
     except Exception as error:
         raise ValueError(
             f"{code} cannot be computed from the data: {error.__cause__ or error}; "
-            f"{_listed(column_names(data))}"
+            f"{_listed(columns)}"
         ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -94,11 +94,6 @@ def read_formula(
     """
     if not isinstance(text, str):
         raise TypeError(f"formula must be a string, got {text!r}")
-    if not (isinstance(data, Mapping) or hasattr(data, "columns")):
-        raise TypeError(
-            "data must be a data frame or a mapping of columns, got "
-            f"{type(data).__name__}"
-        )
     if baselearner not in BASE_LEARNERS:
         raise ValueError(
             f"baselearner must be one of {BASE_LEARNERS}, got {baselearner!r}"

@@ -174,14 +174,16 @@ class Fits:
             self.update_nuisance()
         return selected, updates
 
-    def risk(self, weights: Floats | None) -> Floats:
-        """The weighted sums of the losses, (F,)."""
+    def losses(self) -> Floats:
+        """The loss of each row, (F, n)."""
         losses = self.family.loss(self.y, self.f, self.nuisance)
-        losses = np.broadcast_to(losses, self.f.shape)
-        total: Floats = (
-            losses.sum(axis=1) if weights is None else (weights * losses).sum(axis=1)
-        )
-        return total
+        return np.broadcast_to(losses, self.f.shape)
+
+
+def risk(losses: Floats, weights: Floats | None) -> Floats:
+    """The weighted sums of losses, (F, n) to (F,)."""
+    total: Floats = (losses if weights is None else weights * losses).sum(axis=1)
+    return total
 
 
 def boost(
@@ -199,7 +201,7 @@ def boost(
     fits = problem.fits
     selected = np.zeros((fits, steps), np.int32)
     updates = np.zeros((fits, steps, problem.functions))
-    risk, nuisance = np.zeros((2, fits, steps + 1))
+    risks, nuisance = np.zeros((2, fits, steps + 1))
     second = None if out_of_bag is None else np.zeros((fits, steps + 1))
     chunks = chunks_of(problem.rows)
     rows = len(problem.rows[0]) * fits * len(problem) // len(chunks)
@@ -207,10 +209,11 @@ def boost(
         state = Fits(problem, chunks, family, y, start, run)
 
         def record(step: int) -> None:
-            risk[:, step] = state.risk(problem.weights)
+            losses = state.losses()
+            risks[:, step] = risk(losses, problem.weights)
             nuisance[:, step] = state.nuisance[:, 0]
             if second is not None:
-                second[:, step] = state.risk(out_of_bag)
+                second[:, step] = risk(losses, out_of_bag)
 
         record(0)
         for step in tqdm(
@@ -224,4 +227,4 @@ def boost(
             for fit, update in enumerate(made):
                 updates[fit, step, : len(update)] = update
             record(step + 1)
-    return selected, updates, risk, second, nuisance
+    return selected, updates, risks, second, nuisance
