@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,10 +55,10 @@ PROBLEMS: dict[str, Callable[[np.random.Generator], dict[str, Any]]] = {
         "weights": rng.random((23, M)),
     },
     "two axes": lambda rng: {
-        "A": rng.standard_normal((4, 1, M, N)),
-        "b": rng.integers(-9, 9, (4, 7, M)),
-        "l1": rng.random((7, N)),
-        "sum_to": rng.random((4, 1)),
+        "A": rng.standard_normal((2, 1, M, N)),
+        "b": rng.integers(-9, 9, (2, 15, M)),
+        "l1": rng.random((15, N)),
+        "sum_to": rng.random((2, 1)),
     },
     "one system": lambda rng: {
         "A": rng.standard_normal((M, N)),
@@ -143,6 +145,22 @@ def test_an_interrupt_leaves_finished_blocks(
     np.testing.assert_array_equal(finished, np.arange(23) < 12)
     np.testing.assert_array_equal(x[finished], expected.x[finished])
     np.testing.assert_array_equal(status[~finished], -1)
+
+
+def test_no_block_begins_after_an_error() -> None:
+    calls: list[Any] = []
+
+    def broken(block: Any) -> Any:
+        raise MemoryError
+
+    def endless(block: Any) -> Any:
+        calls.append(block)
+        assert len(calls) < 10_000, "it never stops"
+        time.sleep(0.001)
+
+    with pytest.raises(MemoryError):
+        stream.run_all([broken, endless], itertools.repeat(()), lambda *_: None)
+    assert len(calls) < 10_000
 
 
 # ---- GPUs ----------------------------------------------------------------------------

@@ -32,8 +32,11 @@ def is_cupy(array: object) -> bool:
 
 
 def is_dask(value: object) -> bool:
-    """Whether a value is a dask array. This imports nothing."""
-    return hasattr(value, "__dask_graph__") and hasattr(value, "chunks")
+    """Whether a value is a dask array. This imports nothing.
+
+    Objects of xarray have a graph, too, even if their data are NumPy's.
+    """
+    return hasattr(value, "__dask_graph__") and hasattr(value, "numblocks")
 
 
 def namespace(array: Array) -> Any:
