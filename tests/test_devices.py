@@ -14,6 +14,7 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
+from gpus import STAND_IN, why_no_cuda
 
 import gpusolve
 from gpusolve._device import threads
@@ -188,6 +189,20 @@ def test_both_gpus_solve_blocks_on_two_streams_each(
     assert len(matrices) == 4, "a shared matrix is copied once for each stream"
     assert isinstance(result.x, np.ndarray)
     np.testing.assert_allclose(result.x, gpusolve.nnls(A, b).x, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("small_blocks")
+def test_gpus_find_what_the_cpu_finds(
+    rng: np.random.Generator, problem: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not STAND_IN and why_no_cuda():
+        pytest.skip(why_no_cuda())
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    found = gpusolve.nnls(**problem, devices="all")
+    expected = gpusolve.nnls(**problem)
+    np.testing.assert_array_equal(found.status, expected.status)
+    np.testing.assert_allclose(found.x, expected.x, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.usefixtures("small_blocks")
