@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import pickle
 import threading
@@ -20,6 +21,7 @@ import gpusolve
 from gpusolve._device import threads
 from gpusolve._nnls import batch as batches
 from gpusolve._nnls import stream
+from gpusolve._nnls.progress import progress_bar
 
 M, N = 6, 3
 
@@ -347,4 +349,24 @@ def test_a_part_of_a_batch_has_fewer_cores_and_no_bar() -> None:
         assert threads.is_part()
         with threads.part_of_batch():
             assert threads.cores() >= 1
+        assert progress_bar(3).disable
     assert not threads.is_part()
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_bar_counts_all_systems(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+
+    class Bar:
+        def update(self, systems: int) -> None:
+            steps.append(systems)
+
+    def bar(systems: int) -> Any:
+        steps.append(-systems)
+        return contextlib.nullcontext(Bar())
+
+    monkeypatch.setattr(stream, "progress_bar", bar)
+    gpusolve.nnls(**PROBLEMS["two axes"](rng), devices="cpu")
+    assert steps == [-30, 8, 7, 8, 7]
