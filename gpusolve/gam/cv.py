@@ -86,7 +86,8 @@ def cv_stop(
     folds : {"bootstrap", "kfold", "subsampling"}, (n, B) array, splitter or iterable
         The kind of random folds; weights that replace those of the rows, 0 for rows
         that are left out; an object with a method ``split``, as in scikit-learn; or
-        pairs of the indices of training rows and test rows.
+        pairs of the indices, or masks, of training rows and test rows, such as
+        ``GroupKFold(5).split(X, y, groups)``. Rows of weight 0 are not in the data.
     n_folds : int, optional
         The number of random folds: by default 25, or 10 for "kfold".
     max_iter : int, optional
