@@ -60,8 +60,8 @@ def test_examples_print_what_the_page_says(
     monkeypatch.chdir(tmp_path)
     if "gpusolve.emulator" in text and not shutil.which("c++"):
         pytest.skip("the emulator needs a C++ compiler")
-    if "import jax" in text:
-        pytest.importorskip("jax")
+    for library in re.findall(r"^import (dask|jax)$", text, re.MULTILINE):
+        pytest.importorskip(library)
     names: dict[str, Any] = {}
     checked = 0
     for source, block in EXAMPLE.findall(text):
