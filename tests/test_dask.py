@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import gpusolve
+from gpusolve import gam
 from gpusolve._device import threads
 
 dask = pytest.importorskip("dask")
@@ -160,10 +161,13 @@ def test_results_are_lazy_and_each_chunk_is_solved_once(
 def test_a_shared_matrix_is_sent_once_to_each_worker(
     client: Any, rng: np.random.Generator
 ) -> None:
-    A = rng.standard_normal((64, N))
-    b = da.random.default_rng(1).standard_normal((800, 64), chunks=(20, 64))
-    result = gpusolve.nnls(A, b)
-    result.status.sum().compute()
+    A = rng.standard_normal((200, 40))
+    b = da.random.default_rng(1).standard_normal((400, 200), chunks=(20, 200))
+    status = gpusolve.nnls(A, b).status
+    (graph,) = dask.optimize(status)
+    sizes = [len(cloudpickle.dumps(task)) for task in dict(graph.dask).values()]
+    assert sum(size >= A.nbytes for size in sizes) == 1, "it is a task of its own"
+    status.sum().compute()
 
     def received(dask_worker: Any) -> list[int]:
         logs = dask_worker.transfer_incoming_log
@@ -257,6 +261,38 @@ def test_wrong_arguments_are_refused_before_anything_is_computed() -> None:
         gpusolve.nnls(np.ones((5, N)), b)
     with pytest.raises(TypeError, match="b must have a real dtype"):
         gpusolve.nnls(np.ones((M, N)), b.astype(complex))
+
+
+# ---- boosted models ------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(rng: np.random.Generator) -> gam.BoostedGAM:
+    X = rng.random((60, 4))
+    y = np.sin(6 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(60)
+    return gam.BoostedGAM(max_iter=20).fit(X, y)
+
+
+def test_folds_are_tasks(client: Any, model: gam.BoostedGAM) -> None:
+    expected = gam.cv_stop(model, "kfold", n_folds=5, random_state=0)
+    found = gam.cv_stop(model, "kfold", n_folds=5, random_state=0, client=client)
+    np.testing.assert_array_equal(found.risk, expected.risk)
+
+
+def test_classes_of_a_fold_are_one_task(client: Any, rng: np.random.Generator) -> None:
+    X = rng.random((60, 2))
+    model = gam.BoostedGAMClassifier(max_iter=5).fit(X, rng.integers(0, 3, 60))
+    expected = gam.cv_stop(model, n_folds=3, random_state=0)
+    found = gam.cv_stop(model, n_folds=3, random_state=0, client=client)
+    np.testing.assert_array_equal(found.risk, expected.risk)
+
+
+def test_halves_are_tasks(client: Any, model: gam.BoostedGAM) -> None:
+    options = {"q": 2, "cutoff": 0.9, "B": 4, "random_state": 0}
+    expected = gam.stability_selection(model, **options)
+    found = gam.stability_selection(model, **options, client=client)
+    np.testing.assert_array_equal(found.paths, expected.paths)
+    assert found.selected == expected.selected
 
 
 # ---- workers -------------------------------------------------------------------------

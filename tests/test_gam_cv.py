@@ -79,6 +79,23 @@ def test_a_splitter_and_its_pairs_give_the_same_folds(rng: np.random.Generator) 
         assert set(np.bincount(y[outside])) <= {3, 4}
 
 
+def test_masks_give_the_folds_of_their_indices() -> None:
+    weights = np.array([1.0, 2.0, 1.0, 3.0])
+    pairs = [([0, 1], [2, 3]), ([1, 3], [0, 2])]
+    masks = [[np.isin(np.arange(4), some) for some in pair] for pair in pairs]
+    found, expected = (
+        make_folds(one, weights, None, None, 0) for one in (masks, pairs)
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("wrong", [[0, 4], [-1, 2], [0.0, 1.0], [True, False], [[0]]])
+def test_rows_of_a_fold_that_do_not_exist_raise(wrong: Any) -> None:
+    for pair in ((wrong, [3]), ([3], wrong)):
+        with pytest.raises(ValueError, match="of the 4 rows whose weight is not 0"):
+            make_folds([pair], np.ones(4), None, None, 0)
+
+
 def test_weights_of_a_fold_that_are_not_whole_are_scaled() -> None:
     matrix = np.array([[0.5, 1.0], [1.5, 2.0], [0.0, 0.0]])
     folds = make_folds(matrix, np.ones(3), None, None, None)
@@ -93,7 +110,10 @@ def test_weights_of_a_fold_that_are_not_whole_are_scaled() -> None:
     [
         ("jackknife", "folds must be one of"),
         (5, "folds must be one of"),
-        (np.ones((8, 2)), r"folds must have shape \(9, B\), got \(8, 2\)"),
+        (
+            np.ones((8, 2)),
+            r"folds must have shape \(9, B\), for .* got \(8, 2\)",
+        ),
         (np.ones((9, 2)), "out_of_bag of fold 0"),
         (np.zeros((9, 2)), "weights of fold 0"),
         (np.full((9, 2), np.nan), "finite and not negative"),

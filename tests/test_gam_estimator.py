@@ -462,6 +462,20 @@ def test_the_score_equals_scikit_learn(data: Data) -> None:
         model.score(X, y, sample_weight=np.zeros(200))
 
 
+def test_huge_weights_count_relative_to_each_other(data: Data) -> None:
+    X, y = data
+
+    def fit(weights: Any) -> BoostedGAM:
+        return BoostedGAM(n_basis=12).fit(X, y, sample_weight=weights)
+
+    expected = fit(np.ones(200)).predict(X)
+    for weight in (1e12, 1e300):
+        found = fit(np.full(200, weight)).predict(X)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    with pytest.raises(ValueError, match="must have a finite sum, got weights up to"):
+        fit(np.full(200, 1e308))
+
+
 def test_integer_weights_may_have_rounding_errors(data: Data) -> None:
     X, y = data
     three = np.cumsum([0.1] * 30)[-1]  # sum() compensates rounding since Python 3.12

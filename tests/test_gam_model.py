@@ -15,7 +15,6 @@ from gpusolve._device.arrays import is_cupy, on_host
 from gpusolve.gam import (
     BoostedGAM,
     BoostedGAMClassifier,
-    _fitted,
     _inputs,
     bbs,
     bmono,
@@ -23,6 +22,7 @@ from gpusolve.gam import (
     brandom,
     bspatial,
 )
+from gpusolve.gam._model import fitted
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Family, Gaussian, Poisson
 
@@ -612,7 +612,7 @@ def test_a_prediction_reads_rows_in_blocks(
     whole = [model.predict(Z) for model, Z in zip(models, inputs, strict=True)]
     effects = [model.effects(Z) for model, Z in zip(models, inputs, strict=True)]
     with_offset = models[0].predict(X, offset=start)
-    monkeypatch.setattr(_fitted, "BLOCK", 7)
+    monkeypatch.setattr(fitted, "BLOCK", 7)
     for model, Z, a, b in zip(models, inputs, whole, effects, strict=True):
         np.testing.assert_array_equal(model.predict(Z), a)
         np.testing.assert_array_equal(model.effects(Z), b)
@@ -638,7 +638,7 @@ def test_a_file_on_disk_is_not_copied(
         read.append(found.rows)
         return found
 
-    monkeypatch.setattr(_fitted, "BLOCK", 64)
+    monkeypatch.setattr(fitted, "BLOCK", 64)
     monkeypatch.setattr(_inputs, "ROWS", 64)
     expected = model.predict(X)
     monkeypatch.setattr(Frame, "take", taking)
@@ -654,5 +654,5 @@ def test_the_classifier_reads_rows_in_blocks(monkeypatch: pytest.MonkeyPatch) ->
     X, y = sample(Poisson())
     model = BoostedGAMClassifier(max_iter=5, n_basis=6).fit(X, np.minimum(y, 2))
     whole = model.decision_function(X)
-    monkeypatch.setattr(_fitted, "BLOCK", 7)
+    monkeypatch.setattr(fitted, "BLOCK", 7)
     np.testing.assert_array_equal(model.decision_function(X), whole)

@@ -23,6 +23,10 @@ from .._device.arrays import (
 from .._device.kernels import current_device
 from ._model.conventions import from_sklearn
 
+MOST_CASES = 1e11
+"""Integer weights of a larger sum are not numbers of repetitions: the smoothing
+parameters, which grow with the sum, would reach their limit."""
+
 INTEGER_TOLERANCE = math.sqrt(np.finfo(np.float64).eps)
 """Relative difference from an integer up to which a weight counts as an integer."""
 
@@ -299,13 +303,12 @@ def target(y: object, X: Array) -> Array:
 def observation_weights(weights: object, X: Array) -> Array | None:
     """The weights, (n,) of float64 and contiguous, on the device of X; None for ones.
 
-    Weights that are not all integers, up to rounding, are scaled: their sum becomes the
-    number of positive weights. This is mboost's rule.
+    They are those of `whole_or_scaled`.
 
     Raises
     ------
     ValueError
-        If a weight is negative, or none is positive.
+        If a weight is negative, none is positive, or their sum is infinite.
     """
     if weights is None:
         return None
@@ -315,10 +318,25 @@ def observation_weights(weights: object, X: Array) -> Array | None:
             "sample_weight must not be negative, and not all of it zero, got "
             f"{float(w.min())} to {float(w.max())}"
         )
+    if not math.isfinite(len(w) * float(w.max())):
+        raise ValueError(
+            f"sample_weight must have a finite sum, got weights up to {float(w.max())}"
+        )
+    return contiguous(whole_or_scaled(w))
+
+
+def whole_or_scaled(w: Array) -> Array:
+    """Weights that count repetitions as they are; others with a sum of their number.
+
+    They count repetitions if they are integers, up to rounding, whose sum is at most
+    `MOST_CASES`. Others are scaled: their sum becomes the number of positive weights.
+    This is mboost's rule, which has no largest sum.
+    """
     integers = namespace(w).rint(w)
-    if bool((abs(w - integers) > INTEGER_TOLERANCE * integers).any()):
-        w = w * ((w > 0).sum() / w.sum())
-    return contiguous(w)
+    is_whole = (abs(w - integers) <= INTEGER_TOLERANCE * integers).all()
+    if bool(is_whole) and float(w.sum()) <= MOST_CASES:
+        return w
+    return w * ((w > 0).sum() / w.sum())
 
 
 def check_names(names: Any | None, fitted: Any | None, estimator: str) -> None:

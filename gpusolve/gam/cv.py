@@ -13,6 +13,7 @@ from .._device.kernels import current
 from ._model.model import AdditiveModel
 from ._stacked.batch import Batch, Settings, Training, fit_batch
 from ._stacked.folds import Folds, make_folds
+from ._stacked.tasks import fit_tasks
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def cv_stop(
     n_folds: int | None = None,
     max_iter: int | None = None,
     random_state: Any = None,
+    client: Any = None,
 ) -> CrossValidation:
     """Estimate the risk of a fitted model after every iteration, on rows left out.
 
@@ -84,13 +86,17 @@ def cv_stop(
     folds : {"bootstrap", "kfold", "subsampling"}, (n, B) array, splitter or iterable
         The kind of random folds; weights that replace those of the rows, 0 for rows
         that are left out; an object with a method ``split``, as in scikit-learn; or
-        pairs of the indices of training rows and test rows.
+        pairs of the indices, or masks, of training rows and test rows, such as
+        ``GroupKFold(5).split(X, y, groups)``. Rows of weight 0 are not in the data.
     n_folds : int, optional
         The number of random folds: by default 25, or 10 for "kfold".
     max_iter : int, optional
         The number of iterations; that of the model by default.
     random_state : int, Generator or RandomState, optional
         For random folds.
+    client : distributed.Client, optional
+        A client of Dask: each fold is fitted by one task of its workers, on one core or
+        on the worker's GPU. The data are sent to each worker once.
 
     Returns
     -------
@@ -119,10 +125,14 @@ def cv_stop(
     steps = model.max_iter if max_iter is None else max_iter
     weights = np.ones(data.rows) if data.weights is None else on_host(data.weights)
     made = make_folds(folds, weights, response_of(data), n_folds, random_state)
-    with current(data.device):
-        batch = fit_folds(data, settings, made, steps)
-    assert batch.paths.out_of_bag is not None
-    risk = by_fold(batch.paths.out_of_bag, len(made.weights)).sum(axis=1)
+    if client is None:
+        with current(data.device):
+            risk = risk_of_folds(data, settings, made, steps)
+    else:
+        parts = (
+            Folds(*(one[k : k + 1] for one in made)) for k in range(len(made.weights))
+        )
+        risk = fit_tasks(client, risk_of_folds, data, settings, parts, steps)
     return CrossValidation(risk / made.out_of_bag.sum(axis=1)[:, None])
 
 
@@ -161,6 +171,15 @@ def fit_folds(data: Training, settings: Settings, folds: Folds, steps: int) -> B
         weights = xp.repeat(weights, several, axis=0)
         out_of_bag = xp.repeat(out_of_bag, several, axis=0)
     return fit_batch(settings, data, weights, steps, out_of_bag)
+
+
+def risk_of_folds(
+    data: Training, settings: Settings, folds: Folds, steps: int
+) -> NDArray[np.float64]:
+    """The loss of the rows that are left out of each fold, (B, steps + 1)."""
+    batch = fit_folds(data, settings, folds, steps)
+    assert batch.paths.out_of_bag is not None
+    return np.asarray(by_fold(batch.paths.out_of_bag, len(folds.weights)).sum(axis=1))
 
 
 def by_fold(values: NDArray[np.float64], folds: int) -> NDArray[np.float64]:

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from .._device.arrays import as_array, namespace, on_host
 from .._device.kernels import current
+from ._inputs import whole_or_scaled
 from ._model.model import AdditiveModel
 from ._selection import stability_bounds as bounds
-from ._stacked.batch import Training, fit_batch
-from ._stacked.folds import make_folds, whole_or_scaled
+from ._stacked.batch import Settings, Training, fit_batch
+from ._stacked.folds import make_folds
+from ._stacked.tasks import fit_tasks
 from .cv import training_of
 
 Floats = NDArray[np.float64]
@@ -102,6 +104,7 @@ def stability_selection(
     subsamples: Any = None,
     max_iter: int | None = None,
     random_state: Any = None,
+    client: Any = None,
 ) -> StabilitySelection:
     """Select the learners of a fitted model that are chosen on most halves of the data.
 
@@ -137,6 +140,8 @@ def stability_selection(
         learners.
     random_state : int, Generator or RandomState, optional
         For random halves.
+    client : distributed.Client, optional
+        A client of Dask: each half is fitted by one task of its workers; see `cv_stop`.
 
     Returns
     -------
@@ -193,14 +198,14 @@ def stability_selection(
     learners = len(settings.terms)
     setting = bounds.complete(learners, B, assumption, q=q, pfer=pfer, cutoff=cutoff)
     weights = half_weights(data, B, sampling == "SS", subsamples, random_state)
-    with current(data.device):
-        batch = fit_batch(
-            settings,
-            data,
-            namespace(data.y).asarray(weights),
-            model.max_iter if max_iter is None else max_iter,
-        )
-    paths = probabilities(batch.paths.selected, learners, setting.q)
+    steps = model.max_iter if max_iter is None else max_iter
+    if client is None:
+        with current(data.device):
+            selected = selected_by_fits(data, settings, weights, steps)
+    else:
+        parts = (one[None] for one in weights)
+        selected = fit_tasks(client, selected_by_fits, data, settings, parts, steps)
+    paths = probabilities(selected, learners, setting.q)
     return StabilitySelection(
         model.names_, paths, setting.q, setting.cutoff, setting.pfer
     )
@@ -237,6 +242,14 @@ def half_weights(
         return halves.weights
     rest = [whole_or_scaled(one) for one in halves.out_of_bag]
     return np.concatenate([halves.weights, rest])
+
+
+def selected_by_fits(
+    data: Training, settings: Settings, weights: Floats, steps: int
+) -> NDArray[Any]:
+    """The learner that each step of each fit selects, (F, steps)."""
+    there = namespace(data.y).asarray(weights)
+    return fit_batch(settings, data, there, steps).paths.selected
 
 
 # ---- probabilities -------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._inputs import INTEGER_TOLERANCE
+from .._inputs import whole_or_scaled
 from .patience import generator
 
 Floats = NDArray[np.float64]
@@ -81,14 +81,6 @@ def make_folds(
     return Folds(np.stack([whole_or_scaled(w) for w in made.weights]), made.out_of_bag)
 
 
-def whole_or_scaled(weights: Floats) -> Floats:
-    """Integer weights as they are; others with the number of positive ones as sum."""
-    whole = np.rint(weights)
-    if (abs(weights - whole) <= INTEGER_TOLERANCE * whole).all():
-        return weights
-    return np.asarray(weights * ((weights > 0).sum() / weights.sum()))
-
-
 def named_folds(
     kind: str, weights: Floats, count: int | None, rng: np.random.Generator
 ) -> Folds:
@@ -124,7 +116,8 @@ def given_folds(matrix: Floats, weights: Floats) -> Folds:
     """Folds from a matrix of weights, (n, B), that replace those of the data."""
     if matrix.ndim != 2 or len(matrix) != len(weights):
         raise ValueError(
-            f"folds must have shape ({len(weights)}, B), got {matrix.shape}"
+            f"folds must have shape ({len(weights)}, B), for the rows whose weight is "
+            f"not 0, got {matrix.shape}"
         )
     if not (np.isfinite(matrix) & (matrix >= 0)).all():
         raise ValueError("folds must be finite and not negative")
@@ -136,8 +129,28 @@ def split_folds(pairs: Iterable[Any], weights: Floats) -> Folds:
     """Folds from pairs of the indices of training rows and test rows."""
     inside, outside = [], []
     for train, test in pairs:
-        inside.append(np.bincount(train, minlength=len(weights)) * weights)
-        outside.append(np.bincount(test, minlength=len(weights)) * weights)
+        inside.append(counts_of(train, len(weights)) * weights)
+        outside.append(counts_of(test, len(weights)) * weights)
     if not inside:
         raise ValueError("folds must have at least one fold, got none")
     return Folds(np.stack(inside), np.stack(outside))
+
+
+def counts_of(some: Any, rows: int) -> NDArray[np.intp]:
+    """How often each row is among those of an array of indices, or a mask.
+
+    Raises
+    ------
+    ValueError
+        If they are neither, or not those of the rows.
+    """
+    index = np.asarray(some)
+    if index.dtype == bool and index.shape == (rows,):
+        index = np.flatnonzero(index)
+    is_index = index.ndim == 1 and (index.dtype.kind in "iu" or not len(index))
+    if not is_index or (len(index) and not 0 <= index.min() <= index.max() < rows):
+        raise ValueError(
+            f"folds must have indices from 0 to {rows - 1} or masks of the {rows} rows "
+            f"whose weight is not 0, got {index}"
+        )
+    return np.bincount(index.astype(np.intp), minlength=rows)

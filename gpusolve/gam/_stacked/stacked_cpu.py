@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.threads import Work, workers
+from ..._device.threads import Work, is_part, workers
 from .._boosting.boosting_cpu import PROGRESS_DELAY
 from .._terms.rows import Rows, side_by_side
 from ..families import Family
@@ -220,7 +220,7 @@ def boost(
             range(steps),
             desc="boosting",
             delay=PROGRESS_DELAY,
-            disable=None,
+            disable=is_part() or None,
             leave=False,
         ):
             selected[:, step], made = state.step(learning_rate)

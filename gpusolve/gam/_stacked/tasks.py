@@ -1,0 +1,46 @@
+"""Fits with different weights as tasks of a Dask client, one for each fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._device.kernels import current, device_of
+from ..._device.threads import part_of_batch
+from .batch import Settings, Training
+
+Fit = Callable[[Training, Settings, Any, int], NDArray[Any]]
+"""Fits some weights for a number of steps; a row of the result for each of them."""
+
+
+def fit_tasks(
+    client: Any,
+    fit: Fit,
+    data: Training,
+    settings: Settings,
+    parts: Iterable[Any],
+    steps: int,
+) -> NDArray[Any]:
+    """The results for all parts of the weights; the data are sent to a worker once.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    parts : iterable
+        The weights of each task, as `fit` takes them.
+    """
+    (shared,) = client.scatter([(fit, data, settings, steps)], broadcast=True)
+    futures = client.map(fit_task, list(parts), shared=shared, pure=False)
+    return np.concatenate(client.gather(futures))
+
+
+def fit_task(part: Any, shared: tuple[Fit, Training, Settings, int]) -> NDArray[Any]:
+    """Fit on one core, or on the worker's own GPU."""
+    fit, data, settings, steps = shared
+    data = replace(data, device=device_of(data.y))
+    with part_of_batch(cores=1), current(data.device):
+        return fit(data, settings, part, steps)
