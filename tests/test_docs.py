@@ -85,6 +85,13 @@ def test_the_pages_have_the_examples() -> None:
     assert len(PAGES) >= 15
 
 
+def test_the_readme_links_to_what_exists() -> None:
+    """Links of the pages are checked when the site is built."""
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "README.md").read_text())
+    assert len(links) >= 20
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 def public_modules() -> set[str]:
     """The package, and the modules that it and `gpusolve.gam` list."""
     found = {"gpusolve"}
