@@ -60,8 +60,8 @@ def test_examples_print_what_the_page_says(
     monkeypatch.chdir(tmp_path)
     if "gpusolve.emulator" in text and not shutil.which("c++"):
         pytest.skip("the emulator needs a C++ compiler")
-    if "import jax" in text:
-        pytest.importorskip("jax")
+    for library in re.findall(r"^import (dask|jax)$", text, re.MULTILINE):
+        pytest.importorskip(library)
     names: dict[str, Any] = {}
     checked = 0
     for source, block in EXAMPLE.findall(text):
@@ -83,6 +83,13 @@ def test_examples_print_what_the_page_says(
 def test_the_pages_have_the_examples() -> None:
     """The expressions find them: a page for each user, and what they look up."""
     assert len(PAGES) >= 15
+
+
+def test_the_readme_links_to_what_exists() -> None:
+    """Links of the pages are checked when the site is built."""
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "README.md").read_text())
+    assert len(links) >= 20
+    assert [link for link in links if not (ROOT / link).exists()] == []
 
 
 def public_modules() -> set[str]:
