@@ -9,6 +9,7 @@ import numpy as np
 from ..._device.arrays import namespace
 from .._stacked.batch import Settings, Training
 from .._terms.spline import Spline
+from .._terms.term import Reading
 from ..basis import BSplines
 from ..boosting import check_method
 from ..families import Gaussian
@@ -36,7 +37,8 @@ def uniform_learners(
     assert isinstance(cells, int)
     n_basis = cells + spline.degree + 1
     check_method(method, len(ends), n_basis, data.device)
-    columns = [data.frame.numeric(term.covariates[0]) for term in settings.terms]
+    read = Reading(data.frame, "linear", "error", settings.missing, settings.dtype)
+    columns = [read.numeric(term.covariates[0]) for term in settings.terms]
     X = namespace(columns[0]).stack(columns, axis=1)
     basis = BSplines(ends[:, 0].copy(), ends[:, 1].copy(), n_basis, spline.degree)
     kind = "difference" if spline.differences else "ridge"

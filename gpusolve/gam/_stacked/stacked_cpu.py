@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..._device.threads import Work, workers
 from .._boosting.boosting_cpu import PROGRESS_DELAY
+from .._families.location import weighted
 from .._terms.rows import Rows, side_by_side
 from ..families import Family
 from .cones import fitted_in_cone
@@ -129,7 +130,7 @@ class Fits:
         """Compute ``X'Wu`` of all learners from the gradient u."""
         u = self.family.gradient(self.y, self.f, self.nuisance)
         if self.problem.weights is not None:
-            u = u * self.problem.weights
+            u = weighted(u, self.problem.weights)
         columns = np.ascontiguousarray(u.T)
 
         def write(some: slice) -> None:
@@ -179,7 +180,9 @@ class Fits:
         losses = self.family.loss(self.y, self.f, self.nuisance)
         losses = np.broadcast_to(losses, self.f.shape)
         total: Floats = (
-            losses.sum(axis=1) if weights is None else (weights * losses).sum(axis=1)
+            losses.sum(axis=1)
+            if weights is None
+            else weighted(losses, weights).sum(axis=1)
         )
         return total
 

@@ -68,7 +68,8 @@ class Factor:
             return self.codes
         index = {level: code for code, level in enumerate(levels)}
         codes = [index.get(level, UNKNOWN) for level in self.levels]
-        table = namespace(self.codes).asarray(np.array([*codes, MISSING], np.int32))
+        by_code = np.array([*codes, UNKNOWN, MISSING], np.int32)  # -2 and -1 stay
+        table = namespace(self.codes).asarray(by_code)
         return table[self.codes]
 
     def take(self, rows: Any) -> Factor:
@@ -256,7 +257,7 @@ def column_of(column: Any, name: str) -> Array | Factor:
     Raises
     ------
     TypeError
-        If its values are complex, or have no order.
+        If its values are complex or times, or have no order.
     ValueError
         If it has more than one dimension.
     """
@@ -266,6 +267,11 @@ def column_of(column: Any, name: str) -> Array | Factor:
     if hasattr(kept, "codes") and hasattr(kept, "categories"):
         codes = np.asarray(kept.codes, np.int32)
         return Factor(codes, tuple(kept.categories.tolist()), bool(kept.ordered))
+    if getattr(getattr(column, "dtype", None), "kind", "") in ("M", "m"):
+        raise TypeError(
+            f"{name} must be real or a factor, got {column.dtype}: a time must be made "
+            "a number or a category"
+        )
     array = plain_array(column, name)
     if array.ndim != 1:
         raise ValueError(f"{name} must have shape (n,), got {array.shape}")
