@@ -332,6 +332,7 @@ def test_a_formula_survives_pickling_and_json(text: str) -> None:
         ("t ~ 1", "formula must have a learner or a column"),
         ("t ~ offset(x)", "formula must have a learner or a column"),
         ("t ~ x - 1", "formula must keep the intercept"),
+        ("t ~ bbs(x) %+% bbs(t)", "formula must have no operators but those of patsy"),
         ("t ~ bbs(x", "formula must be valid: unclosed bracket"),
         ("t ~ bbs(xx)", r"bbs\(xx\) in the formula: xx must use .*columns are x, t,"),
         ("t ~ bbs(x, by=xx)", r"bbs\(x, by=xx\) in the formula: xx must use a column"),

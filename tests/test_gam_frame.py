@@ -73,6 +73,8 @@ def test_codes_among_other_levels() -> None:
     expected = [UNKNOWN, 1, -1, 0]
     np.testing.assert_array_equal(found.codes_in(("b", "a", "z")), expected)
     assert found.codes_in(("a", "b", "c")) is found.codes
+    again = Factor(found.codes_in(("b", "a", "z")), ("b", "a", "z"))
+    np.testing.assert_array_equal(again.codes_in(("z", "a")), [UNKNOWN, 1, -1, UNKNOWN])
 
 
 # ---- numbers -------------------------------------------------------------------------

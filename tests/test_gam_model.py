@@ -21,6 +21,8 @@ from gpusolve.gam import (
     bols,
     brandom,
     bspatial,
+    buser,
+    cv_stop,
 )
 from gpusolve.gam._model import fitted
 from gpusolve.gam._terms.frame import Frame
@@ -656,3 +658,83 @@ def test_the_classifier_reads_rows_in_blocks(monkeypatch: pytest.MonkeyPatch) ->
     whole = model.decision_function(X)
     monkeypatch.setattr(fitted, "BLOCK", 7)
     np.testing.assert_array_equal(model.decision_function(X), whole)
+
+
+# ---- data that are easily misread ----------------------------------------------------
+
+
+def test_importances_are_in_the_order_of_columns_with_integer_names() -> None:
+    pd = pytest.importorskip("pandas")
+    X = np.random.default_rng(0).random((100, 2))
+    y = np.sin(6 * X[:, 0])
+    for names in ([10, 20], [1, 0]):
+        frame = pd.DataFrame(X, columns=names)
+        with_factor = frame.assign(g=["u", "v"] * 50).rename(columns={"g": 30})
+        for model, given in (
+            (BoostedGAM(), frame),
+            (BoostedGAM({names[0]: bbs()}), frame),
+            (BoostedGAM(), with_factor),
+        ):
+            found = model.fit(given, y).feature_importances_
+            assert len(found) == given.shape[1]
+            assert found[0] > 0.9
+            assert next(iter(model.importance())) == f"bbs({names[0]})"
+
+
+def test_columns_of_the_same_name_raise() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(np.eye(4), columns=["a", "b", "a", "c"])
+    with pytest.raises(ValueError, match="columns of X must have different names"):
+        BoostedGAM().fit(frame, np.arange(4.0))
+
+
+def test_missing_values_of_nullable_columns() -> None:
+    pd = pytest.importorskip("pandas")
+    nullable = pd.DataFrame({"a": pd.array([1, 2, None, 4, 5] * 4, dtype="Int64")})
+    plain = nullable.astype(float)
+    y = np.arange(20.0)
+    model = BoostedGAM(missing="zero").fit(nullable, y)
+    expected = BoostedGAM(missing="zero").fit(plain, y).predict(plain)
+    np.testing.assert_array_equal(model.predict(nullable), expected)
+    with pytest.raises(ValueError, match="a must not have missing values"):
+        BoostedGAM().fit(nullable, y)
+
+
+@pytest.mark.parametrize("learners", [None, [bbs("a"), bbs("b")]])
+def test_missing_values_of_named_columns_raise(learners: Any) -> None:
+    data = {"a": np.array([0.0, np.nan, 1.0, 2.0]), "b": np.arange(4.0)}
+    with pytest.raises(ValueError, match="a must not have missing values, got 1"):
+        BoostedGAM(learners).fit(data, np.arange(4.0))
+
+
+@pytest.mark.parametrize(("family", "outlier"), [("poisson", 1e5), ("gamma", -1e5)])
+def test_a_row_left_out_may_have_an_infinite_loss(family: str, outlier: float) -> None:
+    """Its weight is zero, so the fit to the other rows does not depend on it."""
+    rng = np.random.default_rng(0)
+    x = rng.random(60)
+    y = rng.poisson(np.exp(2 * x)) + 1.0
+    x[0] = outlier
+    terms = [bols("x", intercept=False), bbs("z", boundary=(0, 1))]
+    data = {"x": x, "z": rng.random(60)}
+    model = BoostedGAM(terms, family=family, max_iter=50).fit(data, y)
+    with np.errstate(over="ignore"):
+        cv = cv_stop(model, [(np.arange(1, 60), [0])])
+    assert cv.best_iteration < 50
+    assert np.isinf(cv.risk[0, -1])
+
+
+def test_a_response_whose_squares_are_infinite_is_an_error() -> None:
+    X = np.random.default_rng(0).random((20, 1))
+    for learners in (None, [bols(0)]):
+        with pytest.raises(ValueError, match="or y if it is huge: the risk is"):
+            BoostedGAM(learners).fit(X, 1e200 * X[:, 0])
+
+
+def test_the_design_of_a_user_must_be_finite() -> None:
+    X = np.random.default_rng(0).random((20, 1))
+    term = buser(0, design=lambda x: np.stack([x, x / 0], axis=1))
+    with (
+        np.errstate(divide="ignore"),
+        pytest.raises(ValueError, match=r"design of buser\(0.* finite numbers"),
+    ):
+        BoostedGAM([term]).fit(X, X[:, 0])

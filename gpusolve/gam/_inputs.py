@@ -60,6 +60,23 @@ def feature_names(X: object) -> Any | None:
     return None
 
 
+def column_labels(X: Any) -> list[Any]:
+    """The names of the columns if they are strings or integers, else their positions.
+
+    Raises
+    ------
+    ValueError
+        If two columns have the same name.
+    """
+    columns = X if isinstance(X, Mapping) else getattr(X, "columns", None)
+    names = [] if columns is None else list(columns)
+    if len(set(names)) < len(names):
+        raise ValueError(f"the columns of X must have different names, got {names}")
+    if names and all(isinstance(name, str | int) for name in names):
+        return names
+    return list(range(number_of_features(X)))
+
+
 def to_device(array: Array, device: str) -> Array:
     """The array on one of `DEVICES`; "auto" leaves it where it is."""
     if device == "cpu":

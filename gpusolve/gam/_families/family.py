@@ -72,14 +72,16 @@ class Family(ABC):
     def check_risk(self, risk: Array) -> None:
         """ValueError if a risk of a path, (..., steps + 1), is not finite.
 
-        The steps were then so large that an exponential became infinite.
+        The steps were then so large that an exponential became infinite; before the
+        first step, y or the offset is so large.
         """
         finite = on_host(namespace(risk).isfinite(risk)).reshape(-1, risk.shape[-1])
         if not finite.all():
             step = int(finite.all(axis=0).argmin())
             raise ValueError(
                 f"learning_rate must be smaller for the {self.name} family and this "
-                f"response: the risk is infinite or NaN after iteration {step}"
+                f"response, or y if it is huge: the risk is infinite or NaN after "
+                f"iteration {step}"
             )
 
     @property

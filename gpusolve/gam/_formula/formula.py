@@ -116,6 +116,11 @@ def _sides(text: str, columns: list[Any]) -> tuple[str, list[list[str]]]:
         model = patsy.ModelDesc.from_formula(text)
     except patsy.PatsyError as error:
         raise ValueError(f"formula must be valid: {error}") from error
+    except AssertionError as error:  # of patsy, for an operator that it does not know
+        raise ValueError(
+            "formula must have no operators but those of patsy and, in I(..), + and * "
+            f"of learners, got {text!r}"
+        ) from error
     left, right = (
         [[factor.code for factor in term.factors] for term in side]
         for side in (model.lhs_termlist, model.rhs_termlist)

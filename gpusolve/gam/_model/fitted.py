@@ -33,6 +33,7 @@ class FittedModel(Estimator):
     outside: str
     missing: str
     unknown: str
+    columns_: list[Name]
     feature_names_in_: NDArray[Any]
     n_features_in_: int
     family_: Family
@@ -112,12 +113,11 @@ class FittedModel(Estimator):
         if self.learners is not None:
             read = [name for term in bound(self.learners) for name in term.columns]
             return Frame.of(X, device, read)
-        if has_factors(X):
+        if has_own_columns(X):
             return Frame.of(X, device)
         array = _inputs.covariates(X, device, missing=self.missing != "error")
-        names = _inputs.feature_names(X)
-        keys = range(array.shape[1]) if names is None else names.tolist()
-        return Frame({name: array[:, j] for j, name in enumerate(keys)})
+        names = _inputs.column_labels(X)
+        return Frame({name: array[:, j] for j, name in enumerate(names)})
 
     def _covariates(self, X: Any) -> Frame:
         """The columns for a prediction, with the features of the fit."""
@@ -342,14 +342,16 @@ class FittedModel(Estimator):
         raise ValueError(f"learner must be one of {choices}, got {learner!r}")
 
 
-def has_factors(X: Any) -> bool:
-    """Whether `X` has named columns, and some of them are no numbers."""
+def has_own_columns(X: Any) -> bool:
+    """Whether `X` has named columns that are read one by one, as factors are."""
     if isinstance(X, Mapping | Frame):
         return True
     dtypes = getattr(X, "dtypes", None)
     if dtypes is None or not hasattr(X, "columns"):
         return False
-    return any(getattr(dtype, "kind", "O") not in "biufc" for dtype in dtypes)
+    return any(
+        not isinstance(dtype, np.dtype) or dtype.kind not in "biufc" for dtype in dtypes
+    )
 
 
 def blocks_of(rows: int) -> Iterator[slice]:

@@ -67,10 +67,9 @@ class Insight(FittedModel):
         increased the risk counts as 0.
         """
         reductions = np.maximum(self._reductions(), 0)
-        names = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
         found = np.zeros(self.n_features_in_)
         for term, reduction in zip(self.terms_, reductions, strict=True):
-            columns = [position_of(name, names) for name in term.columns]
+            columns = [position_of(name, self.columns_) for name in term.columns]
             np.add.at(found, columns, reduction / len(columns))
         total = found.sum()
         return found / total if total > 0 else found
@@ -168,6 +167,6 @@ class Insight(FittedModel):
         save(self, path)
 
 
-def position_of(name: Any, names: list[Any]) -> int:
+def position_of(name: Any, names: Sequence[Any]) -> int:
     """The position of a feature, given by its name or its position."""
     return names.index(name) if name in names else int(name)

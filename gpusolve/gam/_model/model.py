@@ -228,6 +228,7 @@ class AdditiveModel(TakesWeights, Insight):
         """Store the names and the number of the features of `X`."""
         names = _inputs.feature_names(X)
         self.n_features_in_ = _inputs.number_of_features(X)
+        self.columns_ = _inputs.column_labels(X)
         if names is not None:
             self.feature_names_in_ = names
         elif hasattr(self, "feature_names_in_"):

@@ -151,6 +151,6 @@ def counts_of(some: Any, rows: int) -> NDArray[np.intp]:
     if not is_index or (len(index) and not 0 <= index.min() <= index.max() < rows):
         raise ValueError(
             f"folds must have indices from 0 to {rows - 1} or masks of the {rows} rows "
-            f"whose weight is not 0, got {index}"
+            f"whose weight is not 0, got {some!r:.60}"
         )
     return np.bincount(index.astype(np.intp), minlength=rows)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..._device.threads import Work, is_part, workers
 from .._boosting.boosting_cpu import PROGRESS_DELAY
+from .._families.location import weighted
 from .._terms.rows import Rows, side_by_side
 from ..families import Family
 from .cones import fitted_in_cone
@@ -129,7 +130,7 @@ class Fits:
         """Compute ``X'Wu`` of all learners from the gradient u."""
         u = self.family.gradient(self.y, self.f, self.nuisance)
         if self.problem.weights is not None:
-            u = u * self.problem.weights
+            u = weighted(u, self.problem.weights)
         columns = np.ascontiguousarray(u.T)
 
         def write(some: slice) -> None:
@@ -182,7 +183,8 @@ class Fits:
 
 def risk(losses: Floats, weights: Floats | None) -> Floats:
     """The weighted sums of losses, (F, n) to (F,)."""
-    total: Floats = (losses if weights is None else weights * losses).sum(axis=1)
+    own = losses if weights is None else weighted(losses, weights)
+    total: Floats = own.sum(axis=1)
     return total
 
 

@@ -68,7 +68,8 @@ class Factor:
             return self.codes
         index = {level: code for code, level in enumerate(levels)}
         codes = [index.get(level, UNKNOWN) for level in self.levels]
-        table = namespace(self.codes).asarray(np.array([*codes, MISSING], np.int32))
+        by_code = np.array([*codes, UNKNOWN, MISSING], np.int32)  # -2 and -1 stay
+        table = namespace(self.codes).asarray(by_code)
         return table[self.codes]
 
     def take(self, rows: Any) -> Factor:

@@ -77,6 +77,11 @@ class User(Single):
                 f"design of {self.label} must return a matrix of {len(columns[0])} "
                 f"rows, got shape {matrix.shape}"
             )
+        if not bool(xp.isfinite(matrix).all()):
+            raise ValueError(
+                f"design of {self.label} must return finite numbers, got NaN or "
+                "infinity"
+            )
         return matrix
 
     def _penalty(self) -> Matrix:
