@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gam_families import sample
+from family_samples import sample
 
 from gpusolve._device.arrays import is_cupy, on_host
 from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, bols

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gam_families import sample
+from family_samples import sample
 from numpy.typing import NDArray
 from scipy.optimize import linprog, root
 from scipy.special import expit

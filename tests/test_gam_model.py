@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gam_families import EVERY_FAMILY, sample
+from family_samples import EVERY_FAMILY, sample
 
 from gpusolve._device.arrays import is_cupy, on_host
 from gpusolve.gam import (

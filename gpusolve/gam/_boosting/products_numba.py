@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from ..._device.arrays import Array
 from ..._device.compiled import compiled
+from ..._device.launch import CACHED
 
 
-@functools.cache
+@functools.lru_cache(CACHED)
 def cross_sum(width: int) -> Callable[..., None]:
     """The function for bases with `width` nonzeros in a row, a constant of its loops.
 

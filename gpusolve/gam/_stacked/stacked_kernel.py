@@ -244,7 +244,7 @@ def shape_of(designs: Designs, fits: int, resident: int, shared_bytes: int) -> S
     most = max(1, designs.rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
     chunks = balanced_chunks(len(costs) * fits, resident, most)
     own = np.rint(chunks * costs / costs.mean()).clip(1, most).astype(np.int64)
-    blocks = int(min(resident, fits * own.sum()))
+    blocks = min(resident, fits * int(own.sum()))
     return Shape(blocks, shared_bytes, own, max(1, blocks // fits))
 
 
