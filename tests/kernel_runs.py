@@ -20,11 +20,17 @@ from monoids import square
 import gpusolve
 from gpusolve import _emulator, reference
 from gpusolve._device import kernels
+from gpusolve._device.kernels import device_of
 from gpusolve._nnls import nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team
-from gpusolve.gam import BSplines, boost, make_learners
+from gpusolve.gam import BSplines, bbs, bmono, boost, brandom, make_learners
 from gpusolve.gam._boosting import gram_kernel
+from gpusolve.gam._stacked import stacked_kernel
+from gpusolve.gam._stacked.problem import prepare
+from gpusolve.gam._stacked.stacked import Paths, boost_family
+from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.boosting import Path as Steps
+from gpusolve.gam.families import family_of
 from gpusolve.sparse import multiply, spmv
 
 PRIMITIVES = Path(__file__).parent / "kernels" / "block_primitives.cu"
@@ -224,6 +230,37 @@ def boosting(*problem: Any) -> Callable[[], None]:
     return run
 
 
+def boosted_family(family: str, rows: int) -> Paths:
+    """Two fits of a monotone spline, a spline and a factor."""
+    generator = rng()
+    data = {"x": generator.random(rows), "z": generator.random(rows)}
+    data["g"] = generator.integers(0, 3, rows).astype(np.float64)
+    terms = [bmono("x", knots=4), bbs("z", knots=5), brandom("g", df=2)]
+    frame = Frame.of(data)
+    y = 1.0 + generator.poisson(np.exp(1 - data["x"] + np.sin(6 * data["z"])))
+    weights = generator.integers(1, 3, (2, rows)).astype(np.float64)
+    problem = prepare([term.learn(frame) for term in terms], frame, weights)
+    device = device_of(frame.numeric("x"))
+    start = np.array([[0.1], [0.2]])
+    return boost_family(
+        problem, family_of(family), y, start, steps=4, out_of_bag=weights, device=device
+    )
+
+
+def boosting_family(*problem: Any) -> Callable[[], None]:
+    """Several blocks share the rows of a learner."""
+
+    def run() -> None:
+        with mock.patch.object(stacked_kernel, "ROWS_OF_A_WARP", 8):
+            found = on_emulator(boosted_family, *problem)
+        expected = boosted_family(*problem)
+        assert_equal(found.selected, expected.selected)
+        np.testing.assert_allclose(found.updates, expected.updates, atol=1e-9)
+        np.testing.assert_allclose(found.nuisance, expected.nuisance, rtol=1e-9)
+
+    return run
+
+
 def nnls(
     systems: int,
     m: int,
@@ -417,9 +454,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
     "basis.cu": [evaluate_basis(700, 1), evaluate_basis(60, 40)],
     "boosting.cu": [
         boosting("gram", 300, 3),
-        boosting("stacked", 300, 3),
         boosting("gram", 60, 15),
-        boosting("stacked", 60, 15),
     ],
     "coo_multiply.cu": [
         multiply_sparse("merge", 3000),
@@ -502,6 +537,13 @@ RUNS: dict[str, list[Callable[[], None]]] = {
     "scatter.cu": [scatter, partition("two_scans")],
     "segments.cu": [reduce_segments],
     "spmv.cu": [multiply_by_a_vector],
+    "stacked.cu": [
+        boosting("stacked", 300, 3),
+        boosting("stacked", 60, 15),
+        boosting_family("huber", 300),
+        boosting_family("gamma", 60),
+        boosting_family("negative_binomial", 100),
+    ],
 }
 """The runs for each file of kernels."""
 

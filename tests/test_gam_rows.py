@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gpusolve.gam._stacked_cpu import CHUNK_WIDTH, chunks_of
-from gpusolve.gam.rows import Part, Rows, kronecker, side_by_side
+
+from gpusolve.gam._stacked.stacked_cpu import CHUNK_WIDTH, chunks_of
+from gpusolve.gam._terms.rows import Part, Rows, kronecker, side_by_side
 
 N = 60
 
