@@ -707,6 +707,18 @@ def test_missing_values_of_named_columns_raise(learners: Any) -> None:
         BoostedGAM(learners).fit(data, np.arange(4.0))
 
 
+@pytest.mark.parametrize(("origin", "unit"), [(0, 1e-6), (0, 1e6), (2000, 9), (1e5, 9)])
+def test_a_line_does_not_depend_on_origin_and_unit(origin: float, unit: float) -> None:
+    """Years, incomes and lengths: the limit is the line of least squares."""
+    rng = np.random.default_rng(0)
+    t = rng.random(100)
+    y = 2 * t + rng.standard_normal(100)
+    data = {"x": origin + unit * t}
+    model = BoostedGAM([bols("x")], max_iter=400).fit(data, y)
+    line = np.polyval(np.polyfit(t, y, 1), t)
+    np.testing.assert_allclose(model.predict(data), line, rtol=0, atol=1e-8)
+
+
 @pytest.mark.parametrize(("family", "outlier"), [("poisson", 1e5), ("gamma", -1e5)])
 def test_a_row_left_out_may_have_an_infinite_loss(family: str, outlier: float) -> None:
     """Its weight is zero, so the fit to the other rows does not depend on it."""
