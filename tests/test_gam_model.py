@@ -750,3 +750,11 @@ def test_the_design_of_a_user_must_be_finite() -> None:
         pytest.raises(ValueError, match=r"design of buser\(0.* finite numbers"),
     ):
         BoostedGAM([term]).fit(X, X[:, 0])
+
+
+def test_a_fit_forgets_the_risk_of_an_earlier_validation() -> None:
+    X = np.random.default_rng(0).random((20, 1))
+    model = BoostedGAM(early_stopping=True).fit(X, X[:, 0])
+    assert hasattr(model, "validation_risk_")
+    model.set_params(early_stopping=False).fit(X, X[:, 0])
+    assert not hasattr(model, "validation_risk_")
