@@ -557,8 +557,8 @@ __device__ __forceinline__ void evaluate(const Family& family, const Observation
     data.u[fit * data.rows + row] = weight == 0 ? 0.0 : weight * family.gradient(y, f, s);
     if (weight == 0 && held_out == 0) return;
     const double loss = family.loss(y, f, s);
-    own[0] += weight * loss;
-    own[1] += held_out * loss;
+    if (weight != 0) own[0] += weight * loss;  // the loss of a row left out may be infinite
+    if (held_out != 0) own[1] += held_out * loss;
 }
 
 /// `f` is the model before the first step, updated in place. The launch makes the steps from

@@ -707,14 +707,30 @@ def test_missing_values_of_named_columns_raise(learners: Any) -> None:
         BoostedGAM(learners).fit(data, np.arange(4.0))
 
 
+@pytest.mark.parametrize(("origin", "unit"), [(0, 1e-6), (0, 1e6), (2000, 9), (1e5, 9)])
+def test_a_line_does_not_depend_on_origin_and_unit(origin: float, unit: float) -> None:
+    """Years, incomes and lengths: the limit is the line of least squares."""
+    rng = np.random.default_rng(0)
+    t = rng.random(100)
+    y = 2 * t + rng.standard_normal(100)
+    data = {"x": origin + unit * t}
+    model = BoostedGAM([bols("x")], max_iter=400).fit(data, y)
+    line = np.polyval(np.polyfit(t, y, 1), t)
+    np.testing.assert_allclose(model.predict(data), line, rtol=0, atol=1e-8)
+
+
 @pytest.mark.parametrize(("family", "outlier"), [("poisson", 1e5), ("gamma", -1e5)])
-def test_a_row_left_out_may_have_an_infinite_loss(family: str, outlier: float) -> None:
+@pytest.mark.parametrize("emulated", ["0", "1"])
+def test_a_row_left_out_may_have_an_infinite_loss(
+    family: str, outlier: float, emulated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its weight is zero, so the fit to the other rows does not depend on it."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", emulated)
     rng = np.random.default_rng(0)
     x = rng.random(60)
     y = rng.poisson(np.exp(2 * x)) + 1.0
     x[0] = outlier
-    terms = [bols("x", intercept=False), bbs("z", boundary=(0, 1))]
+    terms = [bols("x", intercept=False), bbs("z", knots=5, boundary=(0, 1))]
     data = {"x": x, "z": rng.random(60)}
     model = BoostedGAM(terms, family=family, max_iter=50).fit(data, y)
     with np.errstate(over="ignore"):
@@ -738,3 +754,11 @@ def test_the_design_of_a_user_must_be_finite() -> None:
         pytest.raises(ValueError, match=r"design of buser\(0.* finite numbers"),
     ):
         BoostedGAM([term]).fit(X, X[:, 0])
+
+
+def test_a_fit_forgets_the_risk_of_an_earlier_validation() -> None:
+    X = np.random.default_rng(0).random((20, 1))
+    model = BoostedGAM(early_stopping=True).fit(X, X[:, 0])
+    assert hasattr(model, "validation_risk_")
+    model.set_params(early_stopping=False).fit(X, X[:, 0])
+    assert not hasattr(model, "validation_risk_")

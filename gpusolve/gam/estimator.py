@@ -118,6 +118,8 @@ class BoostedGAM(AdditiveModel):
         Number of features.
     feature_names_in_ : (n_features,) array of object
         Defined only if `X` was a data frame or a mapping whose keys are strings.
+    columns_ : list of str or int
+        The names of the features, or their positions in an array.
     feature_importances_ : (n_features,) array
         The share of each feature in the decrease of the risk.
 

@@ -65,12 +65,27 @@ def on_all_cores(gram: Array, work: Work) -> None:
         run(work)
 
 
-def ranks(gram: Array) -> Array:
-    """The numerical rank of each Gram matrix, (K, k, k) to (K,)."""
+def ranks(gram: Array, null_dimension: int) -> Array:
+    """The numerical rank of each Gram matrix, (K, k, k) to (K,).
+
+    If the penalty affects all coefficients, columns may be of different units, such as
+    years and an intercept: they are scaled to norm 1. B-splines have one scale.
+    """
+    if null_dimension == 0:
+        scale = unit_scale(gram)
+        gram = scale.swapaxes(1, 2) * gram * scale
     eigenvalues = namespace(gram).linalg.eigvalsh(gram)
     # The eigenvalues of X'WX are squared singular values of X: a direction with less
     # than a millionth of the largest singular value does not count.
     return (eigenvalues > RANK_TOLERANCE * eigenvalues[:, -1:]).sum(axis=-1)
+
+
+def unit_scale(A: Array) -> Array:
+    """The factors of rows and columns that make a diagonal 1, (K, 1, k); 0 for 0."""
+    xp = namespace(A)
+    diagonal = A.diagonal(axis1=1, axis2=2)
+    exists = diagonal > 0
+    return (exists / xp.sqrt(xp.where(exists, diagonal, 1)))[:, None, :]
 
 
 def shrunken(A: Array) -> Array:
@@ -240,7 +255,7 @@ def _smoothing_parameters(
 ) -> Array:
     """`smoothing_parameters` of one part of a batch."""
     xp = namespace(gram)
-    penalised = (ranks(gram) if rank is None else rank) > df
+    penalised = (ranks(gram, null_dimension) if rank is None else rank) > df
     if df < null_dimension and bool(penalised.any()):
         raise ValueError(
             f"df must be at least {null_dimension}, the degrees of freedom that the "
@@ -320,7 +335,7 @@ def _inverses(
     inverse = penalised_inverses(gram, penalty, null_dimension, lambda_)
     unpenalised = namespace(gram).flatnonzero(lambda_ == 0)
     if unpenalised.size:
-        several = unpenalised[ranks(gram[unpenalised]) < gram.shape[-1]]
+        several = unpenalised[ranks(gram[unpenalised], null_dimension) < gram.shape[-1]]
         inverse[several] = smoothest_inverses(gram[several], penalty)
     return inverse
 
@@ -339,9 +354,7 @@ def penalised_inverses(
     V = xp.asarray(vectors)
     A = xp.matmul(xp.matmul(V.T, gram), V)
     A = A + lambda_[:, None, None] * xp.asarray(np.diag(strength))
-    diagonal = A.diagonal(axis1=1, axis2=2)
-    exists = diagonal > 0
-    scale = (exists / xp.sqrt(xp.where(exists, diagonal, 1)))[:, None, :]
+    scale = unit_scale(A)
     W = V * scale
     pseudo = pseudo_inverses(scale.swapaxes(1, 2) * A * scale, ROUNDING)
     return xp.matmul(xp.matmul(W, pseudo), W.swapaxes(1, 2))

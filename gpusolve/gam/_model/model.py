@@ -99,6 +99,7 @@ class AdditiveModel(TakesWeights, Insight):
 
     def _fit(self, X: Any, data: Training, family: Family) -> None:
         """Fit to checked data; `X` gives the names of the features."""
+        vars(self).pop("validation_risk_", None)  # of an earlier fit
         with current(data.device):
             if data.weights is not None and not bool(data.weights.all()):
                 data = data.take(data.weights > 0)

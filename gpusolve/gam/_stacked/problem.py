@@ -290,7 +290,9 @@ def smoothing(term: Term, group: Group, df_definition: str) -> Array:
         return xp.full((fits, members), float(term.lambda_))
     if term.df is None:
         return xp.zeros((fits, members))
-    rank = xp.broadcast_to(ranks(group.plain), (fits, members)).reshape(-1)
+    rank = xp.broadcast_to(
+        ranks(group.plain, term.null_dimension), (fits, members)
+    ).reshape(-1)
     if term.df < term.null_dimension and bool((rank > term.df).any()):
         raise ValueError(
             f"df of {term.label} must be at least {term.null_dimension}, the degrees "
