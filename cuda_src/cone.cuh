@@ -29,7 +29,7 @@ struct Cone {
 struct ActiveSet {
     int size;
     double *tableau, *mu, *change;  // tableau[inequality][size + 1]
-    int* binds;                     // 1: w_i and mu_i are exchanged; -1: never to be exchanged
+    int* binds;                     // 1: w_i and mu_i are exchanged
 
     __device__ ActiveSet(int size, double* memory) : size(size) {
         tableau = memory;
@@ -119,16 +119,11 @@ __device__ __noinline__ void fit_in_cone(Cone cone) {
         const Located<double> worst = set.largest(0, [&](int i) { return -set.constant(i); });
         if (worst.index < 0 || worst.value <= rounding * scale) break;
         const int k = worst.index;
-        if (set.pivot(k) <= rounding * cone.gram[k * size + k]) {  // it depends on those that bind
-            __syncthreads();
-            if (threadIdx.x == 0) set.binds[k] = -1;
-            __syncthreads();
-            continue;
-        }
+        // It depends on those that bind, so w_k is a rounding error; and it is the largest.
+        if (set.pivot(k) <= rounding * cone.gram[k * size + k]) break;
         set.exchange(k, 1);
         set.move();
     }
-    __syncthreads();
 
     // w of the inequalities that bind should be 0; its rounding error corrects mu.
     for (int i = warp_index(); i < size; i += warp_count()) {

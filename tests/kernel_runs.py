@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -230,20 +231,32 @@ def boosting(*problem: Any) -> Callable[[], None]:
     return run
 
 
-def boosted_family(family: str, rows: int) -> Paths:
-    """Two fits of a monotone spline, a spline and a factor."""
+def boosted_family(family: str, rows: int, fits: int = 2) -> Paths:
+    """Several fits of a spline with inequalities, a spline and a factor.
+
+    The inequalities are random, so that some stop to bind.
+    """
     generator = rng()
     data = {"x": generator.random(rows), "z": generator.random(rows)}
     data["g"] = generator.integers(0, 3, rows).astype(np.float64)
-    terms = [bmono("x", knots=4), bbs("z", knots=5), brandom("g", df=2)]
+    terms = [bmono("x", knots=9), bbs("z", knots=5), brandom("g", df=2)]
     frame = Frame.of(data)
-    y = 1.0 + generator.poisson(np.exp(1 - data["x"] + np.sin(6 * data["z"])))
-    weights = generator.integers(1, 3, (2, rows)).astype(np.float64)
+    wave = 2 * np.sin(15 * data["x"])
+    y = 1.0 + generator.poisson(np.exp(1 + wave + np.sin(6 * data["z"])))
+    weights = generator.integers(1, 3, (fits, rows)).astype(np.float64)
     problem = prepare([term.learn(frame) for term in terms], frame, weights)
-    device = device_of(frame.numeric("x"))
-    start = np.array([[0.1], [0.2]])
+    cones = [
+        cone and cone._replace(constraint=generator.standard_normal((18, 13)))
+        for cone in problem.cones
+    ]
     return boost_family(
-        problem, family_of(family), y, start, steps=4, out_of_bag=weights, device=device
+        replace(problem, cones=tuple(cones)),
+        family_of(family),
+        y,
+        np.linspace(0.1, 0.4, fits)[:, None],
+        steps=4,
+        out_of_bag=weights,
+        device=device_of(frame.numeric("x")),
     )
 
 
@@ -541,7 +554,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         boosting("stacked", 300, 3),
         boosting("stacked", 60, 15),
         boosting_family("huber", 300),
-        boosting_family("gamma", 60),
+        boosting_family("gamma", 60, 20),
         boosting_family("negative_binomial", 100),
     ],
 }
