@@ -554,6 +554,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         boosting("stacked", 300, 3),
         boosting("stacked", 60, 15),
         boosting_family("huber", 300),
+        boosting_family("gamma", 60),
         boosting_family("gamma", 60, 20),
         boosting_family("negative_binomial", 100),
     ],
