@@ -25,8 +25,8 @@ from .progress import progress_bar
 from .solve import least_squares
 
 BLOCK_BYTES = 2**27
-"""Limit on the arguments and results of a block, unless it is a single system. On a GPU
-the copy of so many bytes takes a few milliseconds, on a CPU their solution a second."""
+"""Limit on the arguments and results of a block, unless it is a single system. A GPU
+copies them in a few milliseconds, and a CPU solves them in a second."""
 
 THREADS_PER_GPU = 2
 """One block is copied while another one is solved."""

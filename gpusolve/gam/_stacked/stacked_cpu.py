@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
 
 CHUNK_WIDTH = 32
-"""Learners are multiplied together if they have at most so many values in a row."""
+"""The most values in a row of learners that are multiplied together."""
 
 
 class Chunk(NamedTuple):
