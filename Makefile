@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
 CUDA_SOURCES := $(wildcard cuda_src/*.cu* benchmarks/*.cu tests/*/*.cu gpusolve/_emulator/runtime/*)
 
-.PHONY: demo docs test test-all test-barriers test-cpus test-gpu test-stand-in lint machine-code format wheel resources costs clean
+.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in lint machine-code format wheel resources costs clean
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
@@ -35,6 +35,10 @@ test-all: test
 
 # The barriers of the Gram kernel of NNLS, removed in turn.
 test-barriers: $(VENV)/test
+	$(PYTEST) -m exhaustive tests/test_barriers.py
+
+# Kernels with every combination of parameters, and every monoid.
+test-exhaustive: $(VENV)/test
 	$(PYTEST) -m exhaustive
 
 # The numerical tests, on NumPy, with the rounding of other CPUs.

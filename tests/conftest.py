@@ -63,12 +63,18 @@ def redundant(items: list[pytest.Item]) -> Iterable[pytest.Item]:
     return values
 
 
+def mark_exhaustive(item: pytest.Item) -> None:
+    """Leave a test to `make test-exhaustive`."""
+    item.add_marker(pytest.mark.slow)
+    item.add_marker(pytest.mark.exhaustive)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Test kernels with every value of a parameter, unless slow tests run, too.
+    """Test kernels with every value of a parameter, but not every combination.
 
-    The other combinations of values are slow tests. The same holds for tests marked
-    "covering". Of the monoids, there are a few.
+    The other combinations are exhaustive tests, which are slow, too. The same holds for
+    tests marked "covering". Of the monoids, a few are tested.
     """
     quick = defaultdict(list)
     for item in items:
@@ -84,12 +90,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         ):
             continue
         if backend == "emulator" and isinstance(case, Case) and case not in FEW:
-            item.add_marker(pytest.mark.slow)
+            mark_exhaustive(item)
         else:
             quick[item.parent, item.originalname, backend].append(item)
     for same in quick.values():
         for item in redundant(same):
-            item.add_marker(pytest.mark.slow)
+            mark_exhaustive(item)
 
 
 def pytest_collection_finish() -> None:
