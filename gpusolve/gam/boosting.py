@@ -14,6 +14,7 @@ from .._device.threads import one_blas_thread
 from .._gemv.gemv import VARIANTS
 from ._boosting import boosting_cpu, boosting_direct, boosting_kernel
 from ._boosting.gram_kernel import DOUBLE, gram_fits, stacked_fits
+from ._families.location import weighted_mean
 from ._stacked import stacked_kernel
 from .learners import Learners
 
@@ -183,13 +184,6 @@ def passes_of_a_block(learners: Learners) -> float:
     return float(width + ENTRY_COST * k**2 / (learners.rows * width))
 
 
-def weighted_mean(y: Array, weights: Array | None) -> float:
-    """The weighted mean of y, in float64."""
-    if weights is None:
-        return float(y.mean())
-    return float((weights @ y) / weights.sum())
-
-
 def residual_after(learners: Learners, y: Array, path: Path) -> Array:
     """The residual of y at the end of a path, (n,)."""
     xp = namespace(y)
@@ -321,7 +315,7 @@ def _boost(
         method = choose_method(learners, steps, device)
     if start is None:
         if offset is None:
-            offset = weighted_mean(y, learners.weights)
+            offset = float(weighted_mean(y, learners.weights))
         residual = y - offset
     else:
         offset = start.offset

@@ -33,9 +33,9 @@ def uniform_learners(
     assert isinstance(spline, Spline)
     ends = np.array([term.ends[0] for term in settings.terms])  # type: ignore[attr-defined]
     assert spline.interior is not None
-    (cells,) = (one for one in spline.interior)
-    assert isinstance(cells, int)
-    n_basis = cells + spline.degree + 1
+    (knots,) = spline.interior
+    assert isinstance(knots, int)
+    n_basis = knots + spline.degree + 1
     check_method(method, len(ends), n_basis, data.device)
     read = Reading(data.frame, "linear", "error", settings.missing, settings.dtype)
     columns = [read.numeric(term.covariates[0]) for term in settings.terms]
@@ -58,17 +58,15 @@ def uniform_learners(
 def are_equal_splines(settings: Settings) -> bool:
     """Whether all learners are plain splines that differ in their ranges only."""
     first = settings.terms[0]
-    return (
-        isinstance(first, Spline)
-        and all(
-            isinstance(term, Spline)
-            and len(term.covariates) == 1
-            and term.by is None
-            and term.lambda_ is None
-            and not (term.center or term.cyclic or term.is_constrained)
-            and isinstance((term.interior or ("",))[0], int)
-            and replace(term, covariates=first.covariates, ends=first.ends) == first
-            for term in settings.terms
-        )
-        and settings.missing == "error"
+    if settings.missing != "error" or not isinstance(first, Spline):
+        return False
+    return all(
+        isinstance(term, Spline)
+        and len(term.covariates) == 1
+        and term.by is None
+        and term.lambda_ is None
+        and not (term.center or term.cyclic or term.is_constrained)
+        and isinstance((term.interior or ("",))[0], int)
+        and replace(term, covariates=first.covariates, ends=first.ends) == first
+        for term in settings.terms
     )

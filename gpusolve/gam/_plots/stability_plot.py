@@ -7,6 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .plot import pyplot
+
 MAX_BARS = 30
 """The most learners whose probability is drawn as a bar: those of the largest."""
 
@@ -61,11 +63,7 @@ def plot_stability(selection: Selection) -> Any:
     -------
     matplotlib.figure.Figure
     """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("plot needs matplotlib: pip install matplotlib") from error
-    figure, axes = plt.subplots(1, 2, figsize=(9.6, 4), layout="constrained")
+    figure, axes = pyplot().subplots(1, 2, figsize=(9.6, 4), layout="constrained")
     draw_paths(axes[0], selection)
     draw_bars(axes[1], selection)
     return figure
