@@ -60,7 +60,7 @@ __device__ __forceinline__ Located<T> shuffle_xor(Located<T> a, int distance) {
     return {shuffle_xor(a.value, distance), shuffle_xor(a.index, distance)};
 }
 
-constexpr int warp_steps = 5;
+constexpr int warp_steps = warp_threads == 1 ? 0 : 5;
 static_assert(1 << warp_steps == warp_threads);
 
 /// The reduction of the 32 values, with the same bits in every lane.

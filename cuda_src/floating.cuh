@@ -77,5 +77,7 @@ __device__ __noinline__ T ratio(T part, T whole) {
 /// value * 2^exponent, rounded once.
 template <class T>
 __device__ __noinline__ T shifted(T value, int exponent) {
-    return ldexp(value, exponent);
+    constexpr int limit = Floating<T>::max_exponent;
+    if (exponent < -limit || exponent > limit) return ldexp(value, exponent);
+    return value * Floating<T>::power_of_two(exponent);
 }

@@ -71,6 +71,10 @@ struct GramMatrix {
         memory.take(column_scale, options.n);
     }
 
+    /// Whether G has been computed. Without it, gradients and products are computed from columns.
+    static constexpr __device__ bool has_gram() { return true; }
+
+    __device__ Vector<double> column(int j) const { return entries.from(leading * j); }
     __device__ __forceinline__ MatrixView view() const {
         if constexpr (Team::is_small) return {entries, leading, 1};
         return {entries, 1, leading};

@@ -21,8 +21,6 @@
 
 #include "team.cuh"
 
-// ---- large teams --------------------------------------------------------------------------
-
 /// Variables of a problem, in some order: those of a list, or the first ones if it is null.
 template <class Team>
 struct Chosen {
@@ -32,6 +30,8 @@ struct Chosen {
     __device__ __forceinline__ int operator[](int p) const {
         return list.first == nullptr ? p : list[p];
     }
+    /// The last ones of the list.
+    __device__ Chosen last(int some) const { return {list.from(count - some), some}; }
     /// body(p, j) for every position p and its variable j, by every member.
     template <class Body>
     __device__ __forceinline__ void by_all(Body body) const {
@@ -141,120 +141,5 @@ class PassiveInverse {
         for (int k = 0; k <= p; ++k) sum += at.entry(row(p) + k) * in[k];
         for (int k = p + 1; k < length; ++k) sum += at.entry(row(k) + p) * in[k];
         return sum;
-    }
-};
-
-// ---- lanes of a warp ------------------------------------------------------------------------
-
-/// Variables of a problem, as a set of bits.
-template <int lanes, int each>
-struct Chosen<LaneTeam<lanes, each>> {
-    unsigned bits;
-
-    __device__ __forceinline__ bool has(int j) const { return bits >> j & 1; }
-    template <class Body>
-    __device__ __forceinline__ void by_all(Body body) const {
-#pragma unroll 1
-        for (unsigned left = bits; left != 0; left &= left - 1) {
-            const int j = __ffs(static_cast<int>(left)) - 1;
-            body(j, j);
-        }
-    }
-};
-
-template <int lanes, int each>
-struct PassiveInverseArrays<LaneTeam<lanes, each>> {
-    __device__ void place(TeamMemory&, int) {}
-    __device__ void place(unsigned char*, unsigned char*, long long) {}
-};
-
-template <int lanes, int each>
-class PassiveInverse<LaneTeam<lanes, each>> {
-  public:
-    using Team = LaneTeam<lanes, each>;
-    using Reals = LaneVector<double, Team>;
-
-    int length;
-
-    __device__ explicit PassiveInverse(const PassiveInverseArrays<Team>&) { clear(); }
-
-    template <class Position>
-    __device__ __forceinline__ Position variable(Position p) const {
-        return p;
-    }
-    __device__ __forceinline__ Chosen<Team> passive() const { return chosen_; }
-    __device__ __forceinline__ Chosen<Team> all(int n) const {
-        return {whole_warp >> (warp_threads - n)};
-    }
-    __device__ void clear() {
-        length = 0;
-        chosen_.bits = 0;
-        for_each_entry([](int, int, double& entry) { entry = 0; });
-    }
-
-    template <class Body>
-    __device__ __forceinline__ void for_each(Body body) const {
-        for_each_variable<Team>(width, [&](auto p) {
-            if (chosen_.has(p)) body(p);
-        });
-    }
-
-    __device__ void multiply(const Reals& in, Reals& out) const {
-        Reals sum{};
-#pragma unroll
-        for (int k = 0; k < width; ++k) {
-            if (!chosen_.has(k)) continue;
-            const double value = in.of(k);
-#pragma unroll
-            for (int q = 0; q < each; ++q) sum.own[q] += rows_[q][k] * value;
-        }
-        out = sum;
-    }
-
-    __device__ int append(int variable, Reals u, double square) {
-        for_each_variable<Team>(width, [&](auto p) {
-            if (!chosen_.has(p)) u[p] = p == variable ? -1 : 0;
-        });
-        chosen_.bits |= 1u << variable;
-        add_product(1 / square, u);
-        ++length;
-        return variable;
-    }
-
-    __device__ void remove(Team&, int position, Reals& v, Reals&, Reals&) {
-        for_each_entry([&](auto p, int k, double& entry) {
-            if (k == position) v[p] = entry;
-        });
-        add_product(-1 / v.of(position), v);
-        for_each_entry([&](int p, int k, double& entry) {
-            if (p == position || k == position) entry = 0;
-        });
-        chosen_.bits &= ~(1u << position);
-        --length;
-    }
-
-  private:
-    static constexpr int width = Team::width;
-
-    double rows_[each][width];
-    Chosen<Team> chosen_;
-
-    /// body(p, k, entry) for the entries of this lane's rows.
-    template <class Body>
-    __device__ __forceinline__ void for_each_entry(Body body) {
-#pragma unroll
-        for (int k = 0; k < width; ++k)
-            for_each_variable<Team>(width, [&](auto p) { body(p, k, rows_[p.slot][k]); });
-    }
-
-    /// H += factor v v^T. The product of two elements comes first, so that H stays symmetric.
-    __device__ void add_product(double factor, const Reals& v) {
-#pragma unroll
-        for (int k = 0; k < width; ++k) {
-            if (!chosen_.has(k)) continue;
-            const double value = v.of(k);
-#pragma unroll
-            for (int q = 0; q < each; ++q) rows_[q][k] += factor * (v.own[q] * value);
-        }
     }
 };

@@ -8,6 +8,8 @@
 // All members call the functions of a team in uniform control flow. What a member wrote before
 // `sync` or `reduce` is visible to all members after it.
 //
+// The teams of a GPU are in device_teams.cuh. A CPU has a team of one thread: cpu/serial_team.cuh.
+//
 // Memory. An array of a team is a `Vector` in memory. Where each lane has one or a few variables
 // of a problem, an array by variable is a `LaneVector`: registers of the lanes.
 
@@ -15,7 +17,6 @@
 
 #include "block.cuh"
 #include "floating.cuh"
-#include "grid.cuh"
 
 constexpr int alignment_of_arrays = 16;
 
@@ -88,183 +89,6 @@ struct TeamMemory {
 #pragma unroll
         for (T& own : vector.own) own = T(0);
     }
-};
-
-/// Some lanes of a warp, a power of two, with `each_` variables each. They may diverge from the
-/// other lanes.
-template <int lanes, int each_>
-struct LaneTeam {
-    static constexpr int threads = 128, blocks = 2;
-    static constexpr int each = each_, width = lanes * each;
-    static constexpr int memories_of_block = threads / lanes;
-    static constexpr bool is_small = true;
-    static constexpr int rows_at_once = lanes == 1 ? 1 : 4;  // that share a shuffled number
-
-    using Reals = LaneVector<double, LaneTeam>;
-
-    struct Storage {};
-    __device__ LaneTeam(Storage&, unsigned char*) {}
-
-    static __device__ __forceinline__ int memory_of_block() { return threadIdx.x / lanes; }
-    static __device__ __forceinline__ bool places() { return true; }
-    static __device__ __forceinline__ long long index() {
-        return static_cast<long long>(blockIdx.x) * memories_of_block + memory_of_block();
-    }
-    static __device__ __forceinline__ long long teams() {
-        return static_cast<long long>(gridDim.x) * memories_of_block;
-    }
-    /// Whether one of the warp's teams has another problem: they begin together, so that the warp
-    /// executes instructions for all of them.
-    static __device__ __forceinline__ bool begins(bool has_problem) {
-        return __any_sync(whole_warp, has_problem);
-    }
-
-    static __device__ __forceinline__ int rank() { return threadIdx.x % lanes; }
-    static constexpr __device__ __forceinline__ int size() { return lanes; }
-    static __device__ __forceinline__ void sync() {
-        if constexpr (lanes > 1) __syncwarp(mask());
-    }
-
-    /// The lanes of the team in its warp.
-    static __device__ __forceinline__ unsigned mask() { return first_lanes << first_lane(); }
-
-    template <class T, class Op>
-    __device__ __forceinline__ T reduce(T value, Op op) {
-        sync();
-#pragma unroll
-        for (int distance = lanes / 2; distance > 0; distance /= 2)
-            value = op(value, shuffle_xor(value, distance, mask()));
-        return value;
-    }
-
-    /// The largest value. Of several, that of the first lane.
-    template <class T>
-    __device__ __forceinline__ Located<T> reduce(Located<T> one, Called<ArgMax<T>>) {
-        if constexpr (lanes == 1) return one;
-        const T least = -Floating<T>::infinity();
-        const T value = one.index < 0 ? least : one.value;
-        const T largest = reduce(value, [](T a, T b) { return a < b ? b : a; });
-        const bool is_largest = one.index >= 0 && one.value == largest;
-        const unsigned found = __ballot_sync(mask(), is_largest) >> first_lane() & first_lanes;
-        if (found == 0) return ArgMax<T>::identity();
-        const int lane = __ffs(static_cast<int>(found)) - 1;
-        return {largest, each == 1 ? lane : __shfl_sync(mask(), one.index, lane, lanes)};
-    }
-
-  private:
-    static constexpr unsigned first_lanes = whole_warp >> (warp_threads - lanes);
-
-    static __device__ __forceinline__ int first_lane() { return lane_index() / lanes * lanes; }
-};
-
-/// One block.
-class BlockTeam {
-  public:
-    static constexpr int threads = 384, blocks = 1;
-    static constexpr int memories_of_block = 1;
-    static constexpr bool is_small = false;
-    static constexpr int each = 1, rows_at_once = 1;
-
-    using Reals = Vector<double>;
-
-    /// The partial results of the warps, double-buffered.
-    struct Storage {
-        alignas(16) unsigned char partial[2][max_warps][16];
-    };
-
-    __device__ explicit BlockTeam(Storage& storage, unsigned char* = nullptr) : storage_(storage) {}
-
-    static __device__ __forceinline__ int memory_of_block() { return 0; }
-    static __device__ __forceinline__ bool places() { return threadIdx.x == 0; }
-    static __device__ __forceinline__ long long index() { return blockIdx.x; }
-    static __device__ __forceinline__ long long teams() { return gridDim.x; }
-
-    static __device__ __forceinline__ bool begins(bool has_problem) { return has_problem; }
-
-    static __device__ __forceinline__ int rank() { return threadIdx.x; }
-    static __device__ __forceinline__ int size() { return blockDim.x; }
-    static __device__ __forceinline__ int group() { return warp_index(); }
-    static __device__ __forceinline__ int groups() { return warp_count(); }
-    static __device__ __forceinline__ int lane() { return lane_index(); }
-    static __device__ __forceinline__ int lanes() { return warp_threads; }
-    static __device__ __forceinline__ void sync() { __syncthreads(); }
-
-    /// The reduction of one value per thread, with the same bits in every thread.
-    template <class T, class Op>
-    __device__ T reduce(T value, Op op) {
-        static_assert(sizeof(T) <= sizeof(storage_.partial[0][0]), "the value is too large");
-        turn_ ^= 1;
-        return block_reduce(value, reinterpret_cast<T*>(storage_.partial[turn_]), op);
-    }
-    template <class T, class Op>
-    static __device__ __forceinline__ T reduce_group(T value, Op op) {
-        return warp_reduce(value, op);
-    }
-
-  private:
-    Storage& storage_;
-    int turn_ = 0;
-};
-
-/// All blocks of a cooperative launch.
-class GridTeam {
-  public:
-    static constexpr int threads = 256, blocks = 1;
-    static constexpr int memories_of_block = 1;
-    static constexpr bool is_small = false;
-    static constexpr int each = 1, rows_at_once = 1;
-
-    using Reals = Vector<double>;
-    using Storage = BlockTeam::Storage;
-
-    /// `global` has 16 bytes for the barrier, which are zero before the launch, and then
-    /// 2 x gridDim.x times 16 bytes.
-    __device__ GridTeam(Storage& storage, unsigned char* global)
-        : block_(storage),
-          barrier_(reinterpret_cast<unsigned long long*>(global)),
-          partial_(global + alignment_of_arrays) {}
-
-    static __device__ __forceinline__ int memory_of_block() { return 0; }
-    static __device__ __forceinline__ bool places() { return threadIdx.x == 0; }
-    static __device__ __forceinline__ long long index() { return 0; }
-    static __device__ __forceinline__ long long teams() { return 1; }
-
-    static __device__ __forceinline__ bool begins(bool has_problem) { return has_problem; }
-
-    static __device__ __forceinline__ int rank() { return static_cast<int>(thread_of_grid()); }
-    static __device__ __forceinline__ int size() { return gridDim.x * blockDim.x; }
-    static __device__ __forceinline__ int group() { return static_cast<int>(warp_of_grid()); }
-    static __device__ __forceinline__ int groups() { return gridDim.x * warp_count(); }
-    static __device__ __forceinline__ int lane() { return lane_index(); }
-    static __device__ __forceinline__ int lanes() { return warp_threads; }
-    __device__ __forceinline__ void sync() { barrier_.wait(); }
-
-    /// The reduction of one value per thread, with the same bits in every thread. The partial
-    /// results of the blocks are double-buffered; values of successive reductions may differ in
-    /// size.
-    template <class T, class Op>
-    __device__ T reduce(T value, Op op) {
-        unsigned char* half = partial_ + turn_ * gridDim.x * alignment_of_arrays;
-        T* partial = reinterpret_cast<T*>(half);
-        turn_ ^= 1;
-        value = block_.reduce(value, op);
-        if (threadIdx.x == 0) partial[blockIdx.x] = value;
-        barrier_.wait();
-        value = Op::identity();
-        for (int block = threadIdx.x; block < gridDim.x; block += blockDim.x)
-            value = op(value, partial[block]);
-        return block_.reduce(value, op);
-    }
-    template <class T, class Op>
-    static __device__ __forceinline__ T reduce_group(T value, Op op) {
-        return warp_reduce(value, op);
-    }
-
-  private:
-    BlockTeam block_;
-    GridBarrier barrier_;
-    unsigned char* partial_;
-    int turn_ = 0;
 };
 
 /// body(i) for every i < count; a member has every i that is its rank modulo the team's size. Not

@@ -1,10 +1,14 @@
 // Indices of a thread: in its warp, its block and its grid; indices for the threads of a block.
 //
-// A block is one-dimensional and a multiple of 32 threads.
+// A block is one-dimensional and a multiple of 32 threads. On a CPU it is one thread, and a warp has
+// one lane: see cpu/cuda.h.
 
 #pragma once
 
-constexpr int warp_threads = 32;
+#ifndef WARP_THREADS
+#define WARP_THREADS 32
+#endif
+constexpr int warp_threads = WARP_THREADS;
 constexpr int max_warps = 32;
 
 __device__ __forceinline__ int lane_index() {

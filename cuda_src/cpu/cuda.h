@@ -1,0 +1,98 @@
+// CUDA C++ for one thread: a kernel becomes a function that a C++ compiler compiles ahead of time.
+//
+// The grid has one block, the block one thread, and a warp one lane. So barriers and shuffles cost
+// nothing, and shared memory is memory of the function. Only what the solvers use is here; the
+// emulator has the whole language.
+
+#pragma once
+
+// GCC's library would include thousands of lines of special functions.
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+
+#include <math.h>
+
+#include <cstring>
+#include <type_traits>
+
+#define WARP_THREADS 1
+
+#define __global__ static
+#define __device__
+#define __shared__
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(bytes)
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ inline
+
+struct Index3 {
+    int x, y, z;
+};
+constexpr Index3 threadIdx{0, 0, 0}, blockIdx{0, 0, 0}, blockDim{1, 1, 1}, gridDim{1, 1, 1};
+
+/// The solvers get no dynamic shared memory here.
+static unsigned char shared_memory[16];
+
+inline void __syncthreads() {}
+inline void __syncwarp(unsigned = 0) {}
+inline void __threadfence() {}
+
+template <class T>
+T __shfl_sync(unsigned, T value, int) {
+    return value;
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int) {
+    return value;
+}
+
+/// Several threads of the process may solve systems of one batch.
+inline unsigned long long atomicAdd(unsigned long long* address, unsigned long long value) {
+    return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+}
+
+/// CUDA's min and max: two types become their common type; NaN only if both values are NaN.
+template <class A, class B>
+constexpr __forceinline__ auto min(A a, B b) {
+    using T = std::common_type_t<A, B>;
+    return static_cast<T>(b) < static_cast<T>(a) || a != a ? static_cast<T>(b) : static_cast<T>(a);
+}
+template <class A, class B>
+constexpr __forceinline__ auto max(A a, B b) {
+    using T = std::common_type_t<A, B>;
+    return static_cast<T>(a) < static_cast<T>(b) || a != a ? static_cast<T>(b) : static_cast<T>(a);
+}
+
+// Operations that round once. The compiler must not fuse others: -ffp-contract=off.
+inline float __fmul_rn(float a, float b) {
+    return a * b;
+}
+inline double __dmul_rn(double a, double b) {
+    return a * b;
+}
+inline float __fmaf_rn(float a, float b, float c) {
+    return fmaf(a, b, c);
+}
+inline double __fma_rn(double a, double b, double c) {
+    return fma(a, b, c);
+}
+
+template <class To, class From>
+__forceinline__ To bits_as(From value) {
+    static_assert(sizeof(To) == sizeof(From), "both types must have the same size");
+    To result;
+    std::memcpy(&result, &value, sizeof(result));
+    return result;
+}
+inline int __float_as_int(float x) {
+    return bits_as<int>(x);
+}
+inline float __int_as_float(int x) {
+    return bits_as<float>(x);
+}
+inline long long __double_as_longlong(double x) {
+    return bits_as<long long>(x);
+}
+inline double __longlong_as_double(long long x) {
+    return bits_as<double>(x);
+}

@@ -1,0 +1,122 @@
+// The scaled matrix of a system for a team of one thread: see gram_matrix.cuh.
+
+#pragma once
+
+#include "../gram_matrix.cuh"
+#include "serial_team.cuh"
+
+/// Columns are one after another. G is there if so few columns belong to each system that most of
+/// its elements are needed.
+template <>
+struct GramMatrix<SerialTeam> {
+    Vector<double> entries;
+    long long leading;
+    Vector<double> G, norm, column_scale;
+
+    bool has_gram() const { return G.first != nullptr; }
+
+    void place(TeamMemory& memory, const GramOptions& options, bool with_gram) {
+        leading = options.height();
+        memory.take(entries, leading * options.n);
+        memory.take(norm, options.n);
+        memory.take(column_scale, options.n);
+        G.first = nullptr;
+        if (with_gram) memory.take(G, static_cast<long long>(options.n) * options.n);
+    }
+
+    Vector<double> column(int j) const { return entries.from(leading * j); }
+    MatrixView view() const { return {entries, 1, leading}; }
+    double& operator()(int i, int j) const { return column(j)[i]; }
+};
+
+/// Copy some columns of a given matrix, all in one pass over its rows.
+template <int count, class T>
+__forceinline__ void copy_columns(const GramMatrix<SerialTeam>& at, int m,
+                                  const GivenMatrix<T>& given, int first) {
+    double* columns[count];
+    for (int q = 0; q < count; ++q) columns[q] = at.column(first + q).first;
+    const T* entries = given.A + first * given.column_stride;
+    for (int i = 0; i < m; ++i, entries += given.row_stride)
+        for (int q = 0; q < count; ++q) columns[q][i] = entries[q * given.column_stride];
+}
+
+template <class T>
+inline void copy_matrix(const GramMatrix<SerialTeam>& at, int m, int n,
+                        const GivenMatrix<T>& given) {
+    int j = 0;
+    for (; j + four <= n; j += four) copy_columns<four>(at, m, given, j);
+    for (; j < n; ++j) copy_columns<1>(at, m, given, j);
+    if (given.weights.root == nullptr) return;
+    for (j = 0; j < n; ++j)
+        for (int i = 0; i < m; ++i) at(i, j) = given.weights.times(at(i, j), i);
+}
+
+/// The largest magnitude of some numbers; NaN if a number is NaN. Magnitudes are ordered like their
+/// bits.
+__forceinline__ double largest_magnitude(const double* values, int count) {
+    constexpr long long without_sign = 0x7fffffffffffffffLL;
+    FourBits largest = {0, 0, 0, 0};
+    int i = 0;
+    for (; i + four <= count; i += four) {
+        const FourBits bits = reinterpret_cast<FourBits>(load_four(values + i)) & without_sign;
+        largest = bits > largest ? bits : largest;
+    }
+    long long of_all = 0;
+    for (int q = 0; q < four; ++q) of_all = max(of_all, static_cast<long long>(largest[q]));
+    for (; i < count; ++i) of_all = max(of_all, __double_as_longlong(values[i]) & without_sign);
+    return __longlong_as_double(of_all);
+}
+
+/// Compute the products of two and four columns with each other.
+__forceinline__ void multiply_tile(const GramMatrix<SerialTeam>& at, int height, int n, int j,
+                                   int k) {
+    const double *one[2], *other[four];
+    for (int p = 0; p < 2; ++p) one[p] = at.column(min(j + p, n - 1)).first;
+    for (int q = 0; q < four; ++q) other[q] = at.column(min(k + q, n - 1)).first;
+    Four sum[2][four] = {};
+    int i = 0;
+    for (; i + four <= height; i += four) {
+        const Four first = load_four(one[0] + i), second = load_four(one[1] + i);
+        for (int q = 0; q < four; ++q) {
+            const Four value = load_four(other[q] + i);
+            sum[0][q] = multiply_add(first, value, sum[0][q]);
+            sum[1][q] = multiply_add(second, value, sum[1][q]);
+        }
+    }
+    for (int p = 0; p < 2; ++p)
+        for (int q = 0; q < four; ++q) {
+            if (j + p >= n || k + q >= n) continue;
+            double rest = 0;
+            for (int r = i; r < height; ++r) rest = multiply_add(one[p][r], other[q][r], rest);
+            const double product = sum_of_four(sum[p][q]) + rest;
+            at.G[(j + p) * static_cast<long long>(n) + k + q] = product;
+            at.G[(k + q) * static_cast<long long>(n) + j + p] = product;
+        }
+}
+
+/// Scale a matrix, and compute the norms of its columns and, if it is there, G.
+template <class T>
+inline void scale_matrix(const GramMatrix<SerialTeam>& at, const GramOptions& options,
+                         const GivenMatrix<T>& given, const Variables& variables) {
+    const int m = options.m, n = options.n, height = options.height();
+    copy_matrix(at, m, n, given);
+    double largest_scale = 0;
+    for (int j = 0; j < n; ++j) {
+        double* column = at.column(j).first;
+        const double largest = largest_magnitude(column, m), penalty = variables.root_l2(j);
+        const double scale = scale_of(largest < penalty ? penalty : largest);
+        for (int i = 0; i < m; ++i) column[i] = scaled_by(column[i], scale);
+        at.column_scale[j] = scale;
+        largest_scale = max(largest_scale, scale);
+    }
+    if (options.has_sum())
+        for (int j = 0; j < n; ++j) at(m, j) = at.column_scale[j] / largest_scale;
+    if (at.has_gram())
+        for (int j = 0; j < n; j += 2)
+            for (int k = 0; k <= j + 1; k += four) multiply_tile(at, height, n, j, k);
+    for (int j = 0; j < n; ++j) {
+        const double* column = at.column(j).first;
+        const double squares = at.has_gram() ? at.G[j * (n + 1LL)] : dot(column, column, height);
+        at.norm[j] = norm_of(squares, at.column_scale[j]);
+    }
+}

@@ -1,0 +1,40 @@
+// A team of one thread, for a CPU. Its loops compute with four numbers at once.
+
+#pragma once
+
+#include "../team.cuh"
+#include "four.h"
+
+struct SerialTeam {
+    static constexpr int each = 1;
+    static constexpr bool is_small = false;
+
+    using Reals = Vector<double>;
+
+    static constexpr int rank() { return 0; }
+    static constexpr int size() { return 1; }
+    static constexpr int group() { return 0; }
+    static constexpr int groups() { return 1; }
+    static constexpr int lane() { return 0; }
+    static constexpr int lanes() { return 1; }
+    static void sync() {}
+
+    template <class T, class Op>
+    static __forceinline__ T reduce(T value, Op) {
+        return value;
+    }
+};
+
+/// a b, for vectors of `count` elements.
+__forceinline__ double dot(const double* a, const double* b, int count) {
+    Four sum[four] = {};
+    int i = 0;
+    for (; i + 4 * four <= count; i += 4 * four)
+        for (int q = 0; q < four; ++q)
+            sum[q] = multiply_add(load_four(a + i + four * q), load_four(b + i + four * q), sum[q]);
+    for (; i + four <= count; i += four)
+        sum[0] = multiply_add(load_four(a + i), load_four(b + i), sum[0]);
+    double rest = 0;
+    for (; i < count; ++i) rest = multiply_add(a[i], b[i], rest);
+    return sum_of_four((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
+}

@@ -1,0 +1,161 @@
+// The residual of a solution of nnls_gram.cu, in twice the working precision: it corrects x, and
+// certifies it.
+
+#pragma once
+
+#include "gram_steps.cuh"
+
+/// Limit on how often the residual is made orthogonal to the passive columns.
+constexpr int most_corrections = 3;
+
+template <class T, class Team>
+struct GramResidual : GramSteps<T, Team> {
+    using Base = GramSteps<T, Team>;
+    using Base::penalty, Base::ridge, Base::lower, Base::upper, Base::rest, Base::is_inside;
+    using Base::scaled_b, Base::is_data, Base::gradient, Base::multiply_columns;
+    using Base::team, Base::options, Base::at, Base::inverse;
+    using Base::to_scaled, Base::to_given, Base::magnitude, Base::status;
+    using Base::variable, Base::owns, Base::sum, Base::sum_of_passive, Base::size, Base::step;
+
+    bool has_product;  // whether w is the product of the columns with the witness
+
+    /// Make the witness orthogonal to the passive columns; `change` is the correction of x. Returns
+    /// whether w is the product of the columns with the witness: small teams multiply all.
+    __device__ bool correct() {
+        inverse.for_each([&](auto p) { at.change[p] = 0; });
+        for (int correction = 0; correction < most_corrections; ++correction) {
+            multiply_columns(inverse.passive(), at.witness, at.passive_w);
+            if constexpr (Team::is_small) at.w = at.passive_w;
+            const double square = sum(options.rows(), [&](int i) {
+                return is_data(i) ? at.witness[i] * at.witness[i] : 0;
+            });
+            const double limit = options.tol / 2 * square_root(square);
+            const double visible = sum_of_passive([&](auto p) {
+                const double w = gradient(at.passive_w[p], variable(p), at.witness);
+                at.passive_w[p] = w;
+                return fabs(w) > limit * at.norm[variable(p)] ? 1.0 : 0.0;
+            });
+            if (visible == 0) return Team::is_small;
+            const double shift = step(true);
+            inverse.for_each([&](auto p) {
+                if (!is_finite(at.d[p])) at.d[p] = 0;
+                at.change[p] += at.d[p];
+            });
+            team.sync();
+            subtract_fitted(shift);
+            team.sync();
+        }
+        return false;
+    }
+
+    /// Subtract A d, with the rows of the l2 penalty, from the witness; `shift` changes the
+    /// multiplier of the fixed sum.
+    __device__ void subtract_fitted(double shift) {
+        combine<PlainSum, Team>(
+            at.matrix.view(), options.height(), inverse.passive(), at.d, [](int) { return 0.0; },
+            [&](int i, double fitted) {
+                if (is_data(i))
+                    at.witness[i] -= fitted;
+                else
+                    at.witness[i] = at.residual[i] -= shift;
+            });
+        if (options.has_ridge())
+            inverse.for_each([&](auto p) {
+                at.witness[options.height() + variable(p)] -= at.damping[variable(p)] * at.d[p];
+            });
+    }
+
+    /// Correct x by the residual b - A x, unless the solver was stopped. Computes the residual of x
+    /// and the witness. Returns whether the corrected x is between its bounds, so that it is x now.
+    ///
+    /// The part of the residual along the passive columns is due to an error of x. Without that
+    /// part it is the witness of the certificate.
+    __device__ bool refresh() {
+        Vector<double> out = at.witness;
+        bool follows = false;
+        for (int k = 0; k < 2; ++k, out = at.residual) {
+            Base::template make_residual<AccurateDifference>(out);
+            if (k == 1) break;
+            has_product = correct();
+            const double blocked = sum_of_passive(
+                [&](auto p) { return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0; });
+            follows = status == converged && blocked == 0;
+            inverse.for_each([&](auto p) {
+                const double x = follows ? at.x[p] + at.change[p] : at.x[p];
+                at.x[p] = to_scaled(to_given(x, variable(p)), variable(p));
+            });
+        }
+        return follows;
+    }
+
+    /// The certificate of x, |b - A x|, and the root of twice the objective. Computes the gradient
+    /// w of the witness.
+    struct Certified {
+        Certificate<T, double> certificate;
+        double fit, misfit;
+    };
+
+    __device__ Certified certify() {
+        if (!has_product) multiply_columns(inverse.all(options.n), at.witness, at.w);
+        Two apart_and_gap{0, 0}, fit_and_length{0, 0}, objective_and_room{0, 0};
+        for_each<Team>(options.rows(), [&](int i) {
+            if (!is_data(i)) return;
+            const double left = at.residual[i], witness = at.witness[i];
+            const Two squares{(left - witness) * (left - witness), 0};
+            apart_and_gap = AddTwo()(apart_and_gap, squares);
+            objective_and_room.a += left * left;
+            fit_and_length =
+                AddTwo()(fit_and_length, {i < options.m ? left * left : 0, witness * witness});
+        });
+        fit_and_length = team.reduce(fit_and_length, Called<AddTwo>());
+        double slope = 0;
+        for_each_variable<Team>(options.n, [&](auto j) {
+            const double x = at.all_x[j], w = gradient(at.w[j], j, at.witness);
+            at.w[j] = w;
+            const double violated = violation(x, w, lower(j), upper(j));
+            slope = MaxMagnitude<double>()(slope, ratio(violated, at.norm[j]));
+            apart_and_gap.b += from_bound(x, lower(j), upper(j)) * w;
+            const double l1 = penalty(j);
+            objective_and_room.a += 2 * l1 * x;
+            objective_and_room.b += room(l1, x, lower(j), upper(j));
+        });
+        apart_and_gap = team.reduce(apart_and_gap, Called<AddTwo>());
+        slope = team.reduce(slope, Called<MaxMagnitude<double>>());
+        objective_and_room = team.reduce(objective_and_room, Called<AddTwo>());
+        const double length = square_root(fit_and_length.b), square = objective_and_room.a;
+        const double misfit = square_root(fabs(square));
+        return {{square_root(apart_and_gap.a), apart_and_gap.b, slope, length, magnitude, size(),
+                 objective_and_room.b},
+                square_root(fit_and_length.a),
+                square < 0 ? -misfit : misfit};
+    }
+
+    /// Whether the sum of x is the fixed one, as far as a certified x is accurate. The certificate
+    /// takes it for granted.
+    __device__ bool keeps_sum() {
+        if (!options.has_sum()) return true;
+        Two sums = AddTwo::identity();
+        for_each_variable<Team>(options.n, [&](auto j) {
+            const double term = at.sum_row[j] * at.all_x[j];
+            sums = AddTwo()(sums, {term, fabs(term)});
+        });
+        sums = team.reduce(sums, Called<AddTwo>());
+        const double total = at.total[0];
+        return ::keeps_sum<T>(total - sums.a, fabs(total) + sums.b, magnitude);
+    }
+
+    /// Let w and c agree with the true residual. Ends without a barrier.
+    __device__ void correct_gradient() {
+        multiply_columns(inverse.passive(), at.residual, at.passive_w);
+        team.sync();
+        inverse.for_each([&](auto p) {
+            at.w[variable(p)] = gradient(at.passive_w[p], variable(p), at.residual);
+        });
+        if (!at.matrix.has_gram()) return;
+        team.sync();
+        combine_gram(at.matrix, options.n, inverse.passive(), at.x, [&](auto j, double sum) {
+            const double passive_x = options.has_ridge() ? at.all_x[j] - rest(j) : 0;
+            at.c[j] = at.w[j] + sum + ridge(j) * passive_x;
+        });
+    }
+};

@@ -1,0 +1,197 @@
+// The solver of nnls_gram.cu: from the arrays of a system to its result.
+
+#pragma once
+
+#include "gram_residual.cuh"
+
+/// Limit on how often the residual is recomputed.
+constexpr int most_refreshes = 10;
+
+/// H is recomputed if `kkt` exceeds this number times `tol` after a refresh.
+constexpr double drift = 64;
+
+template <class T, class Team>
+struct GramSolver : GramResidual<T, Team> {
+    using Base = GramResidual<T, Team>;
+    using Base::given_b, Base::scaled_b, Base::is_data, Base::gradient, Base::multiply_columns;
+    using Base::make_gradient, Base::make_sum, Base::enter, Base::make_feasible;
+    using Base::refresh, Base::certify, Base::keeps_sum, Base::correct_gradient;
+    using Base::ridge, Base::rest, Base::sum, Base::size, Base::place, Base::clear;
+    using Base::status, Base::nit, Base::n_updates, Base::n_downdates;
+    using Base::team, Base::options, Base::at, Base::inverse, Base::b_scale, Base::magnitude;
+    using Base::to_given, Base::to_scaled, Base::column_shift, Base::b_shift;
+    using typename Base::Certified;
+
+    /// Compute b's scale and c = A^T (b - A rest) - penalty. False if an entry is not finite.
+    __device__ bool load(const Variables& variables) {
+        double largest = 0, largest_norm = 0;
+        for_each<Team>(options.m, [&](int i) {
+            const double value = given_b(i);
+            if constexpr (Team::is_small) at.b[i] = value;
+            largest = MaxMagnitude<double>()(largest, ::magnitude(value));
+        });
+        for_each_variable<Team>(options.n, [&](auto j) {
+            largest_norm = MaxMagnitude<double>()(largest_norm, ::magnitude(at.matrix.norm[j]));
+            if (options.has_bounds() && !variables.are_finite(j))
+                largest_norm = Floating<double>::infinity();
+        });
+        largest = team.reduce(largest, Called<MaxMagnitude<double>>());
+        largest_norm = team.reduce(largest_norm, Called<MaxMagnitude<double>>());
+        if (!(max(largest, largest_norm) < Floating<double>::infinity())) return false;
+        b_scale = inverse_power_of_two(largest);
+        scale_variables(variables);
+        if constexpr (Team::is_small) for_each<Team>(options.m, [&](int i) { at.b[i] *= b_scale; });
+        magnitude = square_root(sum(options.rows(), [&](int i) {
+            const double value = i < options.m ? scaled_b(i) : (is_data(i) ? 0 : at.total[0]);
+            at.witness[i] = value;
+            if (!is_data(i)) at.residual[i] = 0;
+            return value * value;
+        }));
+        if (at.matrix.has_gram()) {
+            multiply_columns(inverse.all(options.n), at.witness, at.c);
+            team.sync();
+            for_each_variable<Team>(options.n,
+                                    [&](auto j) { at.c[j] = gradient(at.c[j], j, at.witness); });
+        }
+        status = converged;
+        nit = n_updates = n_downdates = 0;
+        inverse.clear();
+        if (options.has_bounds()) {
+            for (int j = 0; j < options.n; ++j)
+                place(
+                    j, 0,
+                    first_rest(at.norm.of(j), at.penalties.of(j), at.lower.of(j), at.upper.of(j)));
+            magnitude += size();
+        }
+        return true;
+    }
+
+    /// Convert penalties and bounds to the scaled variables; all variables rest at 0. Ends with a
+    /// barrier if there are any.
+    __device__ void scale_variables(const Variables& variables) {
+        if (options.has_ridge())
+            for_each_variable<Team>(options.n, [&](auto j) {
+                const double damping = variables.root_l2(j) * at.matrix.column_scale[j];
+                const double norm = at.matrix.norm[j];
+                at.damping[j] = damping;
+                at.norm[j] = square_root(norm * norm + damping * damping);
+            });
+        if (options.has_bounds())
+            for_each_variable<Team>(options.n, [&](auto j) {
+                at.lower[j] = to_scaled(variables.lower(j), j);
+                at.upper[j] = to_scaled(variables.upper(j), j);
+                at.rest[j] = 0;
+                at.penalties[j] = min(variables.l1(j) * b_scale * at.matrix.column_scale[j],
+                                      Floating<double>::largest() / 16);
+            });
+        if (options.has_sum()) {
+            for_each_variable<Team>(options.n,
+                                    [&](auto j) { at.sum_row[j] = at.matrix(options.m, j); });
+            if (Team::rank() == 0)
+                at.total[0] =
+                    variables.sum() * b_scale * (at.sum_row[0] / at.matrix.column_scale[0]);
+            team.sync();
+        }
+    }
+
+    struct Outcome {
+        bool is_convincing;  // no other method could improve x
+        bool is_hidden;      // rounding x may change A x too much
+        bool is_certified;
+        double misfit;
+    };
+
+    /// Iterate to convergence, and store the best x. With a `guess`, start from it.
+    ///
+    /// Each step is called in one place only, because it is inlined there.
+    __device__ Outcome solve(const T* guess, const GramResults<T>& results, long long k) {
+        double best = Floating<double>::infinity();
+        bool fresh = false, entered_since = true;
+        Outcome outcome;
+        int first = options.has_sum() ? make_sum() : -1;
+        int most = options.has_sum() ? 0 : most_entering;
+        for (int refreshes = 0;;) {
+            if (!fresh) {
+                team.sync();
+                make_gradient();
+            }
+            const bool first_enters = first >= 0, polish = most == 0;
+            int leaving = -1;
+            const bool entered = status == converged &&
+                                 enter(most, fresh, first_enters ? nullptr : guess, first, leaving);
+            if (guess != nullptr) {
+                fresh = false;
+                if (first_enters) continue;
+                guess = nullptr;
+                if (!(Floating<T>::epsilon * ratio(size(), magnitude) <= hidden<T>) &&
+                    !options.has_sum())
+                    clear();
+                most = inverse.length > 0 ? 0 : most_entering;
+                continue;
+            }
+            if (entered || (polish && status == converged)) {
+                most = make_feasible(leaving, first >= 0) ? most_entering : 1;
+                fresh = false;
+                entered_since = entered_since || entered;
+                continue;
+            }
+            const bool follows = refresh();
+            const Certified found = certify();
+            const double kkt = found.certificate.kkt();
+            const bool better = kkt < best;
+            if (better || refreshes == 0) {
+                best = better ? kkt : best;
+                const bool keeps = keeps_sum();
+                outcome = {keeps && found.certificate.is_good(false, options.tol),
+                           found.certificate.is_hidden(),
+                           keeps && found.certificate.is_good(true, options.tol), found.misfit};
+                store(results, k, found);
+            }
+            const double tol =
+                max(options.tol, 4.0 * Floating<T>::epsilon) * (1 + found.certificate.size_to_b);
+            if (!((better || entered_since) && kkt > tol) || ++refreshes == most_refreshes ||
+                status != converged)
+                break;
+            correct_gradient();
+            entered_since = false;
+            fresh = true;
+            most = follows ? most_entering : 0;
+            if (kkt > drift * tol && !options.has_sum()) {
+                guess = results.x + k * options.n;
+                clear();
+            }
+        }
+        const bool good = status == iteration_limit ? outcome.is_convincing : outcome.is_certified;
+        if (Team::rank() == 0) {
+            const NnlsStatus refused = status == converged ? uncertified : status;
+            results.status[k] = good ? converged : refused;
+            results.nit[k] = nit;
+            results.n_updates[k] = n_updates;
+            results.n_downdates[k] = n_downdates;
+            results.repaired[k] = false;
+            results.method[k] = by_gram;
+        }
+        return outcome;
+    }
+
+    /// What another method must beat: less if x is certified, and NaN if x is not kept.
+    __device__ double score(const Outcome& outcome) const {
+        if (outcome.is_hidden) return Floating<double>::nan();
+        return outcome.misfit - (outcome.is_certified ? certified<T> * magnitude : 0);
+    }
+
+    /// Write x and its certificate in the original units.
+    __device__ void store(const GramResults<T>& results, long long k,
+                          const Certified& found) const {
+        const int n = options.n;
+        for_each_variable<Team>(n, [&](auto j) {
+            results.x[k * n + j] = to_given(at.all_x[j], j);
+            results.dual[k * n + j] =
+                static_cast<T>(shifted(at.w[j], -column_shift(j) - b_shift()));
+        });
+        if (Team::rank() == 0) {
+            results.rnorm[k] = static_cast<T>(shifted(found.fit, -b_shift()));
+            results.kkt[k] = static_cast<T>(found.certificate.kkt());
+        }
+    }
+};

@@ -1,0 +1,380 @@
+// The steps of the active-set method of nnls_gram.cu: variables enter and leave the passive set,
+// and x moves to the solution of the passive variables.
+//
+// Sources and names of the steps: see nnls_gram.cu.
+
+#pragma once
+
+#include "gram_system.cuh"
+
+/// Limit on the variables that enter at once; the part of the steepest slope that the others must
+/// have; the cosine of the angle between columns that do not enter together.
+constexpr int most_entering = 16;
+constexpr double steep_part = 0.3, alike = 0.9;
+
+/// Part of a column's square norm that must be orthogonal to the passive columns.
+constexpr double resolved_part = 1e-12;
+
+/// Part of the terms that cancel that a difference of penalties must exceed.
+constexpr double significant_part = 1e-13;
+
+/// Factor on `tol` for the less accurate gradients from the Gram matrix.
+constexpr double slack = 8;
+
+template <class T, class Team>
+struct GramSteps : GramSystem<T, Team> {
+    using Base = GramSystem<T, Team>;
+    using Base::gradient, Base::multiply_columns, Base::square_of, Base::variable, Base::owns,
+        Base::sum, Base::size, Base::to_scaled, Base::magnitude;
+    using Base::lower_of, Base::upper_of, Base::rest_of, Base::is_inside, Base::gram;
+    using Base::penalty, Base::ridge, Base::lower, Base::upper, Base::rest, Base::ridge_of;
+    using Base::status, Base::nit, Base::n_updates, Base::n_downdates;
+    using Base::team, Base::options, Base::at, Base::inverse;
+    using typename Base::Reals;
+
+    /// Let variable j, which rests at `before`, rest at a value. Ends without a barrier.
+    __device__ void place(int j, double before, double value) {
+        if (!options.has_bounds() || value == before) return;
+        const bool has_gram = at.matrix.has_gram();
+        if (has_gram) subtract_multiple<Team>(at.c, options.n, value - before, gram(j));
+        by_owner<Team>(j, [&](auto i) {
+            if (has_gram) at.c[i] -= (value - before) * ridge(i);
+            at.rest[i] = value;
+        });
+    }
+
+    /// Remove all variables; they rest at the bounds next to them. Ends without a barrier.
+    __device__ void clear() {
+        if (options.has_bounds())
+            inverse.passive().by_all([&](int p, int j) {
+                place(j, 0, nearest_bound(at.x.of(p), at.lower.of(j), at.upper.of(j)));
+            });
+        inverse.clear();
+    }
+
+    /// w = c - G x, from the rows of G of the passive variables. What the l2 penalty adds to
+    /// passive variables is subtracted when they are gathered, by `enter`. Ends without a barrier.
+    __device__ void make_gradient() {
+        if (!at.matrix.has_gram()) return make_gradient_from_columns(at.w);
+        combine_gram(at.matrix, options.n, inverse.passive(), at.x,
+                     [&](auto j, double sum) { at.w[j] = at.c[j] - sum; });
+    }
+
+    /// out = A^T (b - A x) - penalty, with all l2 penalties. Overwrites the witness.
+    __device__ void make_gradient_from_columns(Reals& out) {
+        Base::template make_residual<PlainDifference>(at.witness);
+        multiply_columns(inverse.all(options.n), at.witness, out);
+        for_each_variable<Team>(options.n,
+                                [&](auto j) { out[j] = gradient(out[j], j, at.witness); });
+    }
+
+    /// g = the products of column j with the passive columns.
+    __device__ void multiply_passive(int j) {
+        if (!at.matrix.has_gram())
+            return multiply_columns(inverse.passive(), at.matrix.column(j), at.g);
+        inverse.for_each([&](auto p) { at.g[p] = gram(j)[variable(p)]; });
+    }
+
+    /// Append a variable of value x_j, if it is independent of the others and moves inwards.
+    ///
+    /// Column j is projected onto the passive columns; `u` has the coefficients. `least` limits the
+    /// decrease of the objective along its orthogonal part. Ends without a barrier.
+    __device__ bool append(int j, double x_j, double least) {
+        const bool fits = inverse.length < options.capacity();
+        if (!fits && !options.has_penalties()) return false;
+        const double before = rest_of(j), w = at.w.of(j), norm = at.norm.of(j);
+        multiply_passive(j);
+        team.sync();
+        inverse.multiply(at.g, at.u);
+        Two along = AddTwo::identity();
+        inverse.for_each([&](auto p) {
+            along = AddTwo()(along, {at.u[p] * at.g[p], at.u[p] * at.passive_w[p]});
+        });
+        along = team.reduce(along, Called<AddTwo>());
+        const double square = square_of(j) - along.a, descent = w - along.b;
+        if (!fits || !(square > resolved_part * norm * norm)) return false;
+        if (!((w < 0 ? -descent : descent) > least * square_root(square))) return false;
+        const int p = inverse.append(j, at.u, square);
+        place(j, before, 0);
+        by_owner<Team>(p, [&](auto i) {
+            at.x[i] = x_j;
+            at.passive_w[i] = w;
+        });
+        ++n_updates;
+        return true;
+    }
+
+    /// Move along a dependence of column j on the passive ones, if a penalty falls. `append` has
+    /// refused j, and `u` and `g` are those of its column.
+    ///
+    /// A x does not change, so that only a bound ends the move: that of j, or of the passive
+    /// variable at the position `leaving`, which j replaces. False if nothing moves. Ends with a
+    /// barrier.
+    __device__ bool exchange(int j, int& leaving) {
+        Two penalties = AddTwo::identity();
+        double fitted = 0;
+        inverse.for_each([&](auto p) {
+            const double term = at.u[p] * at.penalties[variable(p)];
+            penalties = AddTwo()(penalties, {term, fabs(term)});
+            fitted += at.u[p] * at.g[p];
+        });
+        penalties = team.reduce(penalties, Called<AddTwo>());
+        const double square = square_of(j) - team.reduce(fitted, Called<Add<double>>());
+        const double norm = at.norm.of(j), own = at.penalties.of(j), before = at.rest.of(j);
+        const double sign = at.w.of(j) < 0 ? -1 : 1, gain = sign * (penalties.a - own);
+        if (square > resolved_part * norm * norm) return false;
+        if (!(gain > significant_part * (penalties.b + fabs(own)))) return false;
+
+        const double end = sign > 0 ? at.upper.of(j) : at.lower.of(j), whole = fabs(end - before);
+        Located<double> first = ArgMax<double>::identity();
+        inverse.for_each([&](auto p) {
+            const double d = -sign * at.u[p], x = at.x[p];
+            const double its_end = d < 0 ? at.lower[variable(p)] : at.upper[variable(p)];
+            // How far x may move, negated.
+            if (d != 0) first = ArgMax<double>()(first, {(x - its_end) / d, p});
+        });
+        first = team.reduce(first, Called<ArgMax<double>>());
+        const double by_j = square > 0 ? min(whole, gain / square) : whole;
+        leaving = first.index >= 0 && -first.value < by_j ? first.index : -1;
+        const double length = leaving < 0 ? by_j : -first.value;
+        if (!is_finite(length)) return false;
+        inverse.for_each([&](auto p) {
+            const double d = -sign * at.u[p], lower = at.lower[variable(p)];
+            const double upper = at.upper[variable(p)];
+            at.x[p] = clipped(at.x[p] + length * d, lower, upper);
+            at.end[p] = d < 0 ? lower : upper;
+        });
+        place(j, before, length == whole ? end : before + sign * length);
+        team.sync();
+        return true;
+    }
+
+    /// Let variables rest elsewhere, the steepest first, until x has its sum. The last one may be
+    /// between its bounds, and has to enter; -1 if all bounds together do not allow the sum.
+    __device__ int make_sum() {
+        if (!at.matrix.has_gram()) make_gradient_from_columns(at.c);
+        double missing =
+            at.total[0] - sum(options.n, [&](int j) { return at.sum_row[j] * at.rest[j]; });
+        const bool up = missing >= 0;
+        for_each_variable<Team>(options.n, [&](auto j) {
+            const double slope = at.sum_row[j] > 0 ? at.c[j] / at.sum_row[j] : 0;
+            at.slope[j] = up ? slope : -slope;
+        });
+        for (;;) {
+            Located<double> steepest = ArgMax<double>::identity();
+            for_each_variable<Team>(options.n, [&](auto i) {
+                if (at.slope[i] == at.slope[i])
+                    steepest = ArgMax<double>()(steepest, {at.slope[i], i});
+            });
+            const int j = team.reduce(steepest, Called<ArgMax<double>>()).index;
+            if (j < 0) return -1;
+            const double before = at.rest.of(j), coefficient = at.sum_row.of(j);
+            const double lower = at.lower.of(j), upper = at.upper.of(j), end = up ? upper : lower;
+            const double value = before + missing / coefficient;
+            const bool fits = lower < upper && fabs(end - before) >= fabs(value - before);
+            team.sync();
+            place(j, before, fits ? value : end);
+            if (fits) return j;
+            missing -= coefficient * (end - before);
+            by_owner<Team>(j, [&](auto i) { at.slope[i] = Floating<double>::nan(); });
+        }
+    }
+
+    /// Where the guess, which is not scaled, has variable j, within its bounds; NaN if it may stay
+    /// where it rests. With a fixed sum, only variables between their bounds enter.
+    __device__ double guessed(const T* guess, int j) const {
+        const double given = to_scaled(guess[j], j), value = clipped(given, lower(j), upper(j));
+        const bool moves = is_finite(given) && value != rest(j);
+        const bool is_between = value > lower(j) && value < upper(j);
+        return moves && (is_between || !options.has_sum()) ? value : Floating<double>::nan();
+    }
+
+    /// The gradient along a variable that is not passive, positive if it points into its interval.
+    template <class Variable>
+    __device__ double inwards(Variable j) const {
+        const double w = at.w[j];
+        return options.has_bounds() ? violation(at.rest[j], w, at.lower[j], at.upper[j]) : w;
+    }
+
+    /// Let no variable enter whose column is like column j.
+    __device__ void exclude_alike(int j, double norm) {
+        if (!at.matrix.has_gram()) return;
+        for_each_variable<Team>(options.n, [&](auto i) {
+            if (fabs(gram(j)[i]) > alike * at.norm[i] * norm) at.slope[i] = 0;
+        });
+    }
+
+    /// Without G: whether column j is like that of one of the last variables that entered.
+    __device__ bool is_alike(int j, int entered) {
+        if constexpr (Team::is_small) {
+            return false;
+        } else {
+            if (at.matrix.has_gram()) return false;
+            const auto last = inverse.passive().last(entered);
+            multiply_columns(last, at.matrix.column(j), at.g);
+            bool found = false;
+            const double limit = alike * at.norm[j];
+            last.by_all([&](int p, int i) { found |= fabs(at.g[p]) > limit * at.norm[i]; });
+            return found;
+        }
+    }
+
+    /// Append the steepest variables, at most `most`, or exchange the steepest one. False if
+    /// nothing changes. Once a variable entered, the first one that is refused ends the search.
+    ///
+    /// Slopes must exceed rounding errors of the terms that cancel in b - A x. With a `guess`, the
+    /// variables that are between their bounds there enter instead; others rest at the bound that
+    /// the guess reaches. With a fixed sum, variables enter where they rest. If `first` is not
+    /// negative, this variable enters instead. It becomes the one that has to enter after that at
+    /// `leaving` has left.
+    __device__ bool enter(int most, bool fresh, const T* guess, int& first, int& leaving) {
+        const bool by_slope = guess == nullptr && first < 0;
+        for_each_variable<Team>(options.n, [&](auto j) {
+            const double slope = at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0;
+            at.slope[j] = guess != nullptr ? guessed(guess, j) : slope;
+        });
+        team.sync();
+        inverse.for_each([&](auto p) {
+            const auto j = variable(p);
+            const bool is_whole = fresh || !at.matrix.has_gram();
+            at.passive_w[p] = is_whole ? at.w[j] : at.w[j] - ridge(j) * at.x[p];
+            at.slope[j] = guess != nullptr ? Floating<double>::nan() : 0;
+        });
+        const double cancelling = options.tol * (magnitude + size());
+        double steep = fresh ? cancelling : slack * cancelling;
+        int entered = 0;
+        for (int j = -1; !by_slope || entered < most;) {
+            Located<double> next = ArgMax<double>::identity();
+            for_each_variable<Team>(first < 0 ? options.n : 0, [&](auto i) {
+                const double slope = at.slope[i];
+                const bool may_enter = by_slope ? slope > steep : i > j && slope == slope;
+                const double order = by_slope ? slope : -i;
+                if (may_enter) next = ArgMax<double>()(next, {order, i});
+            });
+            next = team.reduce(next, Called<ArgMax<double>>());
+            j = first < 0 ? next.index : (j < 0 ? first : -1);
+            if (j < 0) break;
+            if (by_slope) by_owner<Team>(j, [&](auto i) { at.slope[i] = 0; });
+            if (by_slope && is_alike(j, entered)) continue;
+            double x_j = rest_of(j);
+            if (guess != nullptr && !options.has_sum()) {
+                const double before = x_j;
+                x_j = at.slope.of(j);
+                if (x_j == lower_of(j) || x_j == upper_of(j)) {
+                    team.sync();
+                    place(j, before, x_j);
+                    continue;
+                }
+            }
+            const double norm = at.norm.of(j);
+            const bool accepted =
+                append(j, x_j, by_slope ? cancelling : -Floating<double>::infinity());
+            if (!accepted && by_slope) {
+                if (entered > 0) break;
+                if (options.has_penalties() && exchange(j, leaving)) {
+                    first = leaving < 0 ? -1 : j;
+                    return true;
+                }
+            }
+            if (accepted && entered++ == 0) steep = max(steep, steep_part * next.value);
+            if (by_slope && accepted) exclude_alike(j, norm);
+        }
+        first = -1;
+        return entered > 0;
+    }
+
+    /// d = H passive_w. With a fixed sum, passive_w - shift row takes the place of passive_w, so
+    /// that the step d leads to that sum; returns `shift`. The step is from x, or from x + change
+    /// if it `corrects` x. Ends without a barrier.
+    __device__ double step(bool corrects) {
+        if (options.has_sum()) {
+            inverse.for_each([&](auto p) { at.row[p] = at.sum_row[variable(p)]; });
+            team.sync();
+            inverse.multiply(at.row, at.along);
+        }
+        inverse.multiply(at.passive_w, at.d);
+        if (!options.has_sum()) return 0;
+        Two sums = AddTwo::identity();
+        inverse.for_each([&](auto p) {
+            const double x = corrects ? at.x[p] + at.change[p] : at.x[p];
+            sums.a += at.row[p] * (x + at.d[p]);
+            sums.b += at.row[p] * at.along[p];
+        });
+        for_each_variable<Team>(options.n, [&](auto j) { sums.a += at.sum_row[j] * at.rest[j]; });
+        sums = team.reduce(sums, Called<AddTwo>());
+        const double shift = (sums.a - at.total[0]) / sums.b;
+        if (!is_finite(shift)) return 0;
+        inverse.for_each([&](auto p) { at.d[p] -= shift * at.along[p]; });
+        return shift;
+    }
+
+    /// Change the multiplier of the fixed sum; it is subtracted from c and passive_w.
+    __device__ void shift_multiplier(double shift) {
+        subtract_multiple<Team>(at.c, options.n, shift, at.sum_row);
+        inverse.for_each([&](auto p) { at.passive_w[p] -= shift * at.row[p]; });
+        if (owns(options.m)) at.residual[options.m] -= shift;
+    }
+
+    /// Move x to the passive least-squares solution; remove what reaches a bound, one after
+    /// another.
+    ///
+    /// A step also changes the passive gradient: by a part of it, because G H = 1. Returns whether
+    /// x moved. The last variable stays if the sum is fixed. The variable at `leaving` is removed
+    /// before, and x does not move if another one `replaces` it.
+    __device__ bool make_feasible(int leaving, bool replaces) {
+        bool moved = false;
+        for (;;) {
+            if (leaving >= 0) remove(leaving);
+            if (replaces) return true;
+            if (nit >= options.maxiter) break;
+            ++nit;
+            team.sync();
+            const double shift = step(false);
+            const bool stays = options.has_sum() && inverse.length == 1;
+            Located<double> first = ArgMax<double>::identity();
+            inverse.for_each([&](auto p) {
+                const double x = at.x[p], d = at.d[p];
+                // Steps are negated; 1 is that of a d that is not finite.
+                if (!is_finite(d)) {
+                    first = ArgMax<double>()(first, {1, p});
+                } else if (!is_inside(x + d, p) && !stays) {
+                    const double end = reached(x + d, p);
+                    first = ArgMax<double>()(first, {d != 0 ? min((x - end) / d, 0.0) : 0, p});
+                    if (options.has_bounds()) at.end[p] = end;
+                }
+            });
+            first = team.reduce(first, Called<ArgMax<double>>());
+            if (first.value > 0) {
+                status = uncertified;
+                return moved;
+            }
+            const double step = first.index < 0 ? 1 : -first.value;
+            if (options.has_sum()) shift_multiplier(shift);
+            inverse.for_each([&](auto p) {
+                const int j = options.has_bounds() ? variable(p) : 0;
+                at.x[p] = clipped(at.x[p] + step * at.d[p], lower(j), upper(j));
+                at.passive_w[p] *= 1 - step;
+            });
+            if (first.index < 0) return true;
+            moved = moved || step > 0;
+            leaving = first.index;
+        }
+        status = iteration_limit;
+        return moved;
+    }
+
+    /// The bound of the variable at position p that a value reaches.
+    __device__ double reached(double value, int p) const {
+        if (!options.has_bounds()) return 0;
+        return value <= at.lower[variable(p)] ? at.lower[variable(p)] : at.upper[variable(p)];
+    }
+
+    /// Remove the variable at a position, and let it rest at its `end`. Ends without a barrier.
+    __device__ void remove(int position) {
+        const int j = options.has_bounds() ? variable(position) : 0;
+        const double value = options.has_bounds() ? at.end.of(position) : 0;
+        inverse.remove(team, position, at.d, at.x, at.passive_w);
+        place(j, 0, value);
+        ++n_downdates;
+    }
+};

@@ -1,0 +1,263 @@
+// One system of nnls_gram.cu in scaled variables: its arrays, its options, and sums over them.
+
+#pragma once
+
+#include "certificate.cuh"
+#include "gram_products.cuh"
+
+/// The sums of two quantities.
+struct Two {
+    double a, b;
+};
+struct AddTwo {
+    static __device__ __forceinline__ Two identity() { return {0, 0}; }
+    __device__ __forceinline__ Two operator()(Two x, Two y) const { return {x.a + y.a, x.b + y.b}; }
+};
+__device__ __forceinline__ Two shuffle_xor(Two x, int distance, unsigned mask = whole_warp) {
+    return {shuffle_xor(x.a, distance, mask), shuffle_xor(x.b, distance, mask)};
+}
+
+/// Whether a value is neither infinite nor NaN.
+__device__ __forceinline__ bool is_finite(double value) {
+    return fabs(value) < Floating<double>::infinity();
+}
+
+/// The arrays of the results of all systems.
+template <class T>
+struct GramResults {
+    T *x, *rnorm, *dual, *kkt;
+    int *nit, *status, *n_updates, *n_downdates;
+    bool* repaired;
+    unsigned char* method;
+
+    /// Write the result of a system that has NaN or infinity in it.
+    template <class Team>
+    __device__ void refuse(long long k, int n) const {
+        for_each<Team>(n, [&](int j) { x[k * n + j] = dual[k * n + j] = Floating<T>::nan(); });
+        if (Team::rank() == 0) {
+            rnorm[k] = kkt[k] = Floating<T>::nan();
+            status[k] = not_finite;
+            nit[k] = n_updates[k] = n_downdates[k] = 0;
+            repaired[k] = false;
+            method[k] = by_gram;
+        }
+    }
+};
+
+/// The arrays of a team. Those in memory are the same for all its members. Some vectors share
+/// memory; they are never in use at the same time.
+template <class Team>
+struct GramArrays {
+    using Reals = typename Team::Reals;
+
+    GramMatrix<Team> matrix;
+    PassiveInverseArrays<Team> inverse;
+    Vector<double> residual;  // rows: b - A x
+    Vector<double> witness;   // rows
+    Vector<double> b;         // m, for small teams: scaled
+    Reals c;                  // n: A^T (b - A rest) - penalty, corrected
+    Reals w, along;           // n: the negative gradient; H row
+    Reals slope, all_x;       // n: w / norm of variables that may enter; x by variable
+    Reals row;                // the same: the passive entries of the row of a fixed sum
+    Reals x, passive_w;       // capacity: of the passive variables, by position
+    Reals d, g;               // capacity: the step to the solution; part of a column of G
+    Reals u, change;          // capacity: coefficients of a projection; the correction of x
+    Reals end;                // the same: the bounds that the step reaches
+    Vector<double> norm;      // n: norms of the columns with the l2 penalty
+    // With an l2 penalty:
+    Vector<double> damping;  // n: its root in the scaled variables
+    // With bounds:
+    Vector<double> lower, upper;  // n
+    Vector<double> rest;          // n: the values of variables that are not passive, and 0
+    Vector<double> penalties;     // n: l1 in the scaled variables
+    // With a fixed sum:
+    Vector<double> sum_row;  // n: its row of the matrix
+    Vector<double> total;    // 1: its entry of b
+
+    /// Allocate the vectors; their bytes are computed by the host.
+    __device__ void place(TeamMemory& memory, const GramOptions& options) {
+        const int n = options.n, rows = options.rows(), capacity = options.capacity();
+        memory.take(residual, rows);
+        memory.take(witness, rows);
+        if constexpr (Team::is_small) memory.take(b, options.m);
+        memory.take(c, n);
+        memory.take(w, n);
+        memory.take(slope, n);
+        memory.take(x, capacity);
+        memory.take(passive_w, capacity);
+        memory.take(d, capacity);
+        memory.take(u, capacity);
+        inverse.place(memory, capacity);
+        if (options.has_ridge()) {
+            memory.take(norm, n);
+            memory.take(damping, n);
+        }
+        if (options.has_bounds()) {
+            memory.take(lower, n);
+            memory.take(upper, n);
+            memory.take(rest, n);
+            memory.take(penalties, n);
+        }
+        if (options.has_sum()) {
+            memory.take(sum_row, n);
+            memory.take(total, 1);
+        }
+        along = w;
+        all_x = row = slope;
+        g = d;
+        change = end = u;
+    }
+
+    /// Refer to the norms of the matrix, unless the team has its own.
+    __device__ void refer_to_norms(const GramOptions& options) {
+        if (!options.has_ridge()) norm = matrix.norm;
+    }
+};
+
+template <class T, class Team>
+struct GramSystem {
+    using Reals = typename Team::Reals;
+
+    Team& team;
+    const GramOptions& options;
+    GramArrays<Team>& at;
+    PassiveInverse<Team> inverse;
+    const T* unscaled_b;
+    long long b_stride;
+    RootWeights<T> weights;
+
+    double b_scale, magnitude;  // of b, and of A x if x has to be different from 0
+    NnlsStatus status;
+    int nit, n_updates, n_downdates;
+
+    /// Element i of the weighted b, before it is scaled.
+    __device__ double given_b(int i) const {
+        return weights.times(static_cast<double>(unscaled_b[i * b_stride]), i);
+    }
+    __device__ double penalty(int j) const { return options.has_bounds() ? at.penalties[j] : 0; }
+    /// What the l2 penalty adds to the square of a column's norm.
+    __device__ double ridge(int j) const {
+        return options.has_ridge() ? at.damping[j] * at.damping[j] : 0;
+    }
+
+    __device__ double lower(int j) const { return options.has_bounds() ? at.lower[j] : 0; }
+    __device__ double upper(int j) const {
+        return options.has_bounds() ? at.upper[j] : Floating<double>::infinity();
+    }
+    __device__ double rest(int j) const { return options.has_bounds() ? at.rest[j] : 0; }
+
+    /// The same of a variable that all threads ask for.
+    __device__ double ridge_of(int j) const {
+        if (!options.has_ridge()) return 0;
+        const double damping = at.damping.of(j);
+        return damping * damping;
+    }
+    __device__ double lower_of(int j) const { return options.has_bounds() ? at.lower.of(j) : 0; }
+    __device__ double upper_of(int j) const {
+        return options.has_bounds() ? at.upper.of(j) : Floating<double>::infinity();
+    }
+    __device__ double rest_of(int j) const { return options.has_bounds() ? at.rest.of(j) : 0; }
+
+    /// Whether a value of the passive variable at position p is between its bounds.
+    __device__ bool is_inside(double value, int p) const {
+        if (!options.has_bounds()) return value > 0;
+        return value > at.lower[variable(p)] && value < at.upper[variable(p)];
+    }
+
+    /// The same, scaled. Small teams keep it in memory.
+    __device__ double scaled_b(int i) const {
+        if constexpr (Team::is_small) return at.b[i];
+        return given_b(i) * b_scale;
+    }
+
+    /// Whether row i of a residual is not that of a fixed sum.
+    __device__ bool is_data(int i) const { return !(options.has_sum() && i == options.m); }
+    __device__ Vector<double> gram(int j) const {
+        return at.matrix.G.from(static_cast<long long>(options.n) * j);
+    }
+    /// The square norm of column j, with that of its rows of the l2 penalty.
+    __device__ double square_of(int j) const {
+        if (at.matrix.has_gram()) return gram(j)[j] + ridge_of(j);
+        const double norm = at.matrix.norm.of(j);
+        return norm * norm + ridge_of(j);
+    }
+    template <class Position>
+    __device__ auto variable(Position p) const {
+        return inverse.variable(p);
+    }
+
+    /// The gradient along variable j for a residual, from the product of column and residual.
+    __device__ double gradient(double product, int j, Vector<double> residual) const {
+        if (options.has_ridge()) product += at.damping[j] * residual[options.height() + j];
+        return product - penalty(j);
+    }
+
+    /// out = A^T residual, at least for the chosen columns. Ends without a barrier.
+    __device__ void multiply_columns(const Chosen<Team>& chosen, Vector<double> residual,
+                                     Reals& out) const {
+        ::multiply_columns(at.matrix, options.height(), options.n, chosen, residual, out);
+    }
+
+    /// Whether this thread has element i of vectors.
+    static __device__ bool owns(int i) { return i % Team::size() == Team::rank(); }
+
+    /// The sum of f(i) over the elements of this thread, and then over the team.
+    template <class Term>
+    __device__ double sum(int count, Term term) {
+        double result = 0;
+#pragma unroll 1
+        for (int i = Team::rank(); i < count; i += Team::size()) result += term(i);
+        return team.reduce(result, Called<Add<double>>());
+    }
+
+    template <class Term>
+    __device__ double sum_of_passive(Term term) {
+        double result = 0;
+        inverse.for_each([&](auto p) { result += term(p); });
+        return team.reduce(result, Called<Add<double>>());
+    }
+
+    /// sum_k |a_k x_k|.
+    __device__ double size() {
+        double result = 0;
+        inverse.for_each([&](auto p) { result += at.norm[variable(p)] * fabs(at.x[p]); });
+        if (options.has_bounds())
+            for_each_variable<Team>(options.n,
+                                    [&](auto j) { result += at.norm[j] * fabs(at.rest[j]); });
+        return team.reduce(result, Called<Add<double>>());
+    }
+
+    /// out = b - A x, by a kind of sum; then minus the multiplier in the row of a
+    /// fixed sum, and -damping x in the rows of the l2 penalty. Computes x by variable. A thread
+    /// stores the elements of its rank. Ends with a barrier.
+    template <class Sum>
+    __device__ void make_residual(Vector<double> out) {
+        for_each_variable<Team>(options.n, [&](auto j) { at.all_x[j] = rest(j); });
+        team.sync();
+        inverse.for_each([&](auto p) { at.all_x[variable(p)] = at.x[p]; });
+        team.sync();
+        const bool all = options.has_bounds();
+        combine<Sum, Team>(
+            at.matrix.view(), options.m, all ? inverse.all(options.n) : inverse.passive(),
+            all || Team::is_small ? at.all_x : at.x, [&](int i) { return scaled_b(i); },
+            [&](int i, double value) { out[i] = value; });
+        if (options.has_sum() && owns(options.m)) out[options.m] = at.residual[options.m];
+        if (options.has_ridge())
+            for_each_variable<Team>(options.n, [&](auto j) {
+                out[options.height() + j] = -at.damping[j] * at.all_x[j];
+            });
+        team.sync();
+    }
+
+    /// Convert a coefficient from scaled variables, and back; each conversion rounds once.
+    __device__ T to_given(double value, int j) const {
+        return static_cast<T>(shifted(value, column_shift(j) - b_shift()));
+    }
+    __device__ double to_scaled(double value, int j) const {
+        return shifted(value, b_shift() - column_shift(j));
+    }
+    __device__ int column_shift(int j) const {
+        return Floating<double>::exponent(at.matrix.column_scale[j]);
+    }
+    __device__ int b_shift() const { return Floating<double>::exponent(b_scale); }
+};

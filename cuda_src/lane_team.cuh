@@ -1,0 +1,176 @@
+// What lanes of a warp do in their own way, for nnls_gram.cu: the inverse H and vectors by variable
+// are in registers.
+
+#pragma once
+
+#include "device_teams.cuh"
+#include "gram_products.cuh"
+#include "passive_inverse.cuh"
+
+// ---- the inverse --------------------------------------------------------------------------
+
+/// Variables of a problem, as a set of bits.
+template <int lanes, int each>
+struct Chosen<LaneTeam<lanes, each>> {
+    unsigned bits;
+
+    __device__ __forceinline__ bool has(int j) const { return bits >> j & 1; }
+    template <class Body>
+    __device__ __forceinline__ void by_all(Body body) const {
+#pragma unroll 1
+        for (unsigned left = bits; left != 0; left &= left - 1) {
+            const int j = __ffs(static_cast<int>(left)) - 1;
+            body(j, j);
+        }
+    }
+};
+
+template <int lanes, int each>
+struct PassiveInverseArrays<LaneTeam<lanes, each>> {
+    __device__ void place(TeamMemory&, int) {}
+    __device__ void place(unsigned char*, unsigned char*, long long) {}
+};
+
+template <int lanes, int each>
+class PassiveInverse<LaneTeam<lanes, each>> {
+  public:
+    using Team = LaneTeam<lanes, each>;
+    using Reals = LaneVector<double, Team>;
+
+    int length;
+
+    __device__ explicit PassiveInverse(const PassiveInverseArrays<Team>&) { clear(); }
+
+    template <class Position>
+    __device__ __forceinline__ Position variable(Position p) const {
+        return p;
+    }
+    __device__ __forceinline__ Chosen<Team> passive() const { return chosen_; }
+    __device__ __forceinline__ Chosen<Team> all(int n) const {
+        return {whole_warp >> (warp_threads - n)};
+    }
+    __device__ void clear() {
+        length = 0;
+        chosen_.bits = 0;
+        for_each_entry([](int, int, double& entry) { entry = 0; });
+    }
+
+    template <class Body>
+    __device__ __forceinline__ void for_each(Body body) const {
+        for_each_variable<Team>(width, [&](auto p) {
+            if (chosen_.has(p)) body(p);
+        });
+    }
+
+    __device__ void multiply(const Reals& in, Reals& out) const {
+        Reals sum{};
+#pragma unroll
+        for (int k = 0; k < width; ++k) {
+            if (!chosen_.has(k)) continue;
+            const double value = in.of(k);
+#pragma unroll
+            for (int q = 0; q < each; ++q) sum.own[q] += rows_[q][k] * value;
+        }
+        out = sum;
+    }
+
+    __device__ int append(int variable, Reals u, double square) {
+        for_each_variable<Team>(width, [&](auto p) {
+            if (!chosen_.has(p)) u[p] = p == variable ? -1 : 0;
+        });
+        chosen_.bits |= 1u << variable;
+        add_product(1 / square, u);
+        ++length;
+        return variable;
+    }
+
+    __device__ void remove(Team&, int position, Reals& v, Reals&, Reals&) {
+        for_each_entry([&](auto p, int k, double& entry) {
+            if (k == position) v[p] = entry;
+        });
+        add_product(-1 / v.of(position), v);
+        for_each_entry([&](int p, int k, double& entry) {
+            if (p == position || k == position) entry = 0;
+        });
+        chosen_.bits &= ~(1u << position);
+        --length;
+    }
+
+  private:
+    static constexpr int width = Team::width;
+
+    double rows_[each][width];
+    Chosen<Team> chosen_;
+
+    /// body(p, k, entry) for the entries of this lane's rows.
+    template <class Body>
+    __device__ __forceinline__ void for_each_entry(Body body) {
+#pragma unroll
+        for (int k = 0; k < width; ++k)
+            for_each_variable<Team>(width, [&](auto p) { body(p, k, rows_[p.slot][k]); });
+    }
+
+    /// H += factor v v^T. The product of two elements comes first, so that H stays symmetric.
+    __device__ void add_product(double factor, const Reals& v) {
+#pragma unroll
+        for (int k = 0; k < width; ++k) {
+            if (!chosen_.has(k)) continue;
+            const double value = v.of(k);
+#pragma unroll
+            for (int q = 0; q < each; ++q) rows_[q][k] += factor * (v.own[q] * value);
+        }
+    }
+};
+
+// ---- products -----------------------------------------------------------------------------
+
+/// A^T vector, for all columns. A lane adds the products of its rows; then lanes exchange
+/// halves of their sums, until each lane has those of its columns.
+template <int lanes, int each>
+__device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each>>& matrix, int m, int n,
+                                 const Chosen<LaneTeam<lanes, each>>&, Vector<double> vector,
+                                 LaneVector<double, LaneTeam<lanes, each>>& out) {
+    using Team = LaneTeam<lanes, each>;
+    constexpr int count = Team::width < 8 ? Team::width : 8;
+    constexpr int holders = lanes < count ? lanes : count;  // lanes that have different columns
+    const int rank = Team::rank();
+#pragma unroll 1
+    for (int first = 0; first < n; first += count) {
+        double part[count];
+#pragma unroll
+        for (int q = 0; q < count; ++q) part[q] = 0;
+#pragma unroll 1
+        for (int i = rank; i < m; i += lanes) {
+            const double value = vector[i];
+#pragma unroll
+            for (int q = 0; q < count; ++q)
+                if (first + q < n) part[q] += matrix(i, first + q) * value;
+        }
+#pragma unroll
+        for (int half = holders / 2; half > 0; half /= 2) {
+            const bool is_upper = rank & half;
+#pragma unroll
+            for (int q = 0; q < count; ++q) {
+                if (q % holders >= half) continue;
+                const double sent = is_upper ? part[q] : part[q + half];
+                const double kept = is_upper ? part[q + half] : part[q];
+                part[q] = kept + shuffle_xor(sent, half, Team::mask());
+            }
+        }
+#pragma unroll
+        for (int distance = holders; distance < lanes; distance *= 2)
+            part[0] += shuffle_xor(part[0], distance, Team::mask());
+#pragma unroll
+        for (int q = 0; q < count; q += holders)
+            for_each_variable<Team>(n, [&](auto j) {
+                if (first + q == j - j % holders) out[j] = part[q];
+            });
+    }
+}
+
+/// out[i] -= factor * in[i].
+template <class Team, class In>
+__device__ __forceinline__ void subtract_multiple(LaneVector<double, Team>& out, int count,
+                                                  double factor, In in) {
+    for_each_variable<Team>(count, [&](auto i) { out[i] -= factor * in[i]; });
+}
