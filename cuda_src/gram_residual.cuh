@@ -12,7 +12,7 @@ template <class T, class Team>
 struct GramResidual : GramSteps<T, Team> {
     using Base = GramSteps<T, Team>;
     using Base::penalty, Base::ridge, Base::lower, Base::upper, Base::rest, Base::is_inside;
-    using Base::scaled_b, Base::is_data, Base::gradient, Base::multiply_columns;
+    using Base::scaled_b, Base::is_data, Base::gradient, Base::transpose_times;
     using Base::team, Base::options, Base::at, Base::inverse;
     using Base::to_scaled, Base::to_given, Base::magnitude, Base::status;
     using Base::variable, Base::owns, Base::sum, Base::sum_of_passive, Base::size, Base::step;
@@ -24,7 +24,7 @@ struct GramResidual : GramSteps<T, Team> {
     __device__ bool correct() {
         inverse.for_each([&](auto p) { at.change[p] = 0; });
         for (int correction = 0; correction < most_corrections; ++correction) {
-            multiply_columns(inverse.passive(), at.witness, at.passive_w);
+            transpose_times(inverse.passive(), at.witness, at.passive_w);
             if constexpr (Team::is_small) at.w = at.passive_w;
             const double square = sum(options.rows(), [&](int i) {
                 return is_data(i) ? at.witness[i] * at.witness[i] : 0;
@@ -96,7 +96,7 @@ struct GramResidual : GramSteps<T, Team> {
     };
 
     __device__ Certified certify() {
-        if (!has_product) multiply_columns(inverse.all(options.n), at.witness, at.w);
+        if (!has_product) transpose_times(inverse.all(options.n), at.witness, at.w);
         Two apart_and_gap{0, 0}, fit_and_length{0, 0}, objective_and_room{0, 0};
         for_each<Team>(options.rows(), [&](int i) {
             if (!is_data(i)) return;
@@ -146,7 +146,7 @@ struct GramResidual : GramSteps<T, Team> {
 
     /// Let w and c agree with the true residual. Ends without a barrier.
     __device__ void correct_gradient() {
-        multiply_columns(inverse.passive(), at.residual, at.passive_w);
+        transpose_times(inverse.passive(), at.residual, at.passive_w);
         team.sync();
         inverse.for_each([&](auto p) {
             at.w[variable(p)] = gradient(at.passive_w[p], variable(p), at.residual);

@@ -13,7 +13,7 @@ constexpr double drift = 64;
 template <class T, class Team>
 struct GramSolver : GramResidual<T, Team> {
     using Base = GramResidual<T, Team>;
-    using Base::given_b, Base::scaled_b, Base::is_data, Base::gradient, Base::multiply_columns;
+    using Base::given_b, Base::scaled_b, Base::is_data, Base::gradient, Base::transpose_times;
     using Base::make_gradient, Base::make_sum, Base::enter, Base::make_feasible;
     using Base::refresh, Base::certify, Base::keeps_sum, Base::correct_gradient;
     using Base::ridge, Base::rest, Base::sum, Base::size, Base::place, Base::clear;
@@ -48,7 +48,7 @@ struct GramSolver : GramResidual<T, Team> {
             return value * value;
         }));
         if (at.matrix.has_gram()) {
-            multiply_columns(inverse.all(options.n), at.witness, at.c);
+            transpose_times(inverse.all(options.n), at.witness, at.c);
             team.sync();
             for_each_variable<Team>(options.n,
                                     [&](auto j) { at.c[j] = gradient(at.c[j], j, at.witness); });

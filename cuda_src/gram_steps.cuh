@@ -24,7 +24,7 @@ constexpr double slack = 8;
 template <class T, class Team>
 struct GramSteps : GramSystem<T, Team> {
     using Base = GramSystem<T, Team>;
-    using Base::gradient, Base::multiply_columns, Base::square_of, Base::variable, Base::owns,
+    using Base::gradient, Base::transpose_times, Base::square_of, Base::variable, Base::owns,
         Base::sum, Base::size, Base::to_scaled, Base::magnitude;
     using Base::lower_of, Base::upper_of, Base::rest_of, Base::is_inside, Base::gram;
     using Base::penalty, Base::ridge, Base::lower, Base::upper, Base::rest, Base::ridge_of;
@@ -63,7 +63,7 @@ struct GramSteps : GramSystem<T, Team> {
     /// out = A^T (b - A x) - penalty, with all l2 penalties. Overwrites the witness.
     __device__ void make_gradient_from_columns(Reals& out) {
         Base::template make_residual<PlainDifference>(at.witness);
-        multiply_columns(inverse.all(options.n), at.witness, out);
+        transpose_times(inverse.all(options.n), at.witness, out);
         for_each_variable<Team>(options.n,
                                 [&](auto j) { out[j] = gradient(out[j], j, at.witness); });
     }
@@ -71,7 +71,7 @@ struct GramSteps : GramSystem<T, Team> {
     /// g = the products of column j with the passive columns.
     __device__ void multiply_passive(int j) {
         if (!at.matrix.has_gram())
-            return multiply_columns(inverse.passive(), at.matrix.column(j), at.g);
+            return transpose_times(inverse.passive(), at.matrix.column(j), at.g);
         inverse.for_each([&](auto p) { at.g[p] = gram(j)[variable(p)]; });
     }
 
@@ -199,8 +199,9 @@ struct GramSteps : GramSystem<T, Team> {
     /// Let no variable enter whose column is like column j.
     __device__ void exclude_alike(int j, double norm) {
         if (!at.matrix.has_gram()) return;
-        for_each_variable<Team>(options.n, [&](auto i) {
-            if (fabs(gram(j)[i]) > alike * at.norm[i] * norm) at.slope[i] = 0;
+        const auto column = gram(j);
+        map_variables(team, at.slope, options.n, [&](auto i) {
+            return fabs(column[i]) > alike * at.norm[i] * norm ? 0 : at.slope[i];
         });
     }
 
@@ -211,7 +212,7 @@ struct GramSteps : GramSystem<T, Team> {
         } else {
             if (at.matrix.has_gram()) return false;
             const auto last = inverse.passive().last(entered);
-            multiply_columns(last, at.matrix.column(j), at.g);
+            transpose_times(last, at.matrix.column(j), at.g);
             bool found = false;
             const double limit = alike * at.norm[j];
             last.by_all([&](int p, int i) { found |= fabs(at.g[p]) > limit * at.norm[i]; });
@@ -229,10 +230,12 @@ struct GramSteps : GramSystem<T, Team> {
     /// `leaving` has left.
     __device__ bool enter(int most, bool fresh, const T* guess, int& first, int& leaving) {
         const bool by_slope = guess == nullptr && first < 0;
-        for_each_variable<Team>(options.n, [&](auto j) {
-            const double slope = at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0;
-            at.slope[j] = guess != nullptr ? guessed(guess, j) : slope;
-        });
+        if (guess != nullptr)
+            for_each_variable<Team>(options.n, [&](auto j) { at.slope[j] = guessed(guess, j); });
+        else
+            map_variables(team, at.slope, options.n, [&](auto j) {
+                return at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0.0;
+            });
         team.sync();
         inverse.for_each([&](auto p) {
             const auto j = variable(p);
@@ -245,12 +248,13 @@ struct GramSteps : GramSystem<T, Team> {
         int entered = 0;
         for (int j = -1; !by_slope || entered < most;) {
             Located<double> next = ArgMax<double>::identity();
-            for_each_variable<Team>(first < 0 ? options.n : 0, [&](auto i) {
-                const double slope = at.slope[i];
-                const bool may_enter = by_slope ? slope > steep : i > j && slope == slope;
-                const double order = by_slope ? slope : -i;
-                if (may_enter) next = ArgMax<double>()(next, {order, i});
-            });
+            if (by_slope)
+                next = largest_above(team, at.slope, options.n, steep);
+            else
+                for_each_variable<Team>(first < 0 ? options.n : 0, [&](auto i) {
+                    const bool may_enter = i > j && at.slope[i] == at.slope[i];
+                    if (may_enter) next = ArgMax<double>()(next, {-1.0 * i, i});
+                });
             next = team.reduce(next, Called<ArgMax<double>>());
             j = first < 0 ? next.index : (j < 0 ? first : -1);
             if (j < 0) break;

@@ -193,9 +193,9 @@ struct GramSystem {
     }
 
     /// out = A^T residual, at least for the chosen columns. Ends without a barrier.
-    __device__ void multiply_columns(const Chosen<Team>& chosen, Vector<double> residual,
+    __device__ void transpose_times(const Chosen<Team>& chosen, Vector<double> residual,
                                      Reals& out) const {
-        ::multiply_columns(at.matrix, options.height(), options.n, chosen, residual, out);
+        multiply_columns(at.matrix, options.height(), options.n, chosen, residual, out);
     }
 
     /// Whether this thread has element i of vectors.

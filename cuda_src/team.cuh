@@ -111,6 +111,23 @@ __device__ __forceinline__ void for_each_variable(int count, Body body) {
     }
 }
 
+/// out[j] = value(j) for every variable j < count.
+template <class Team, class Reals, class Value>
+__device__ __forceinline__ void map_variables(const Team&, Reals& out, int count, Value value) {
+    for_each_variable<Team>(count, [&](auto j) { out[j] = value(j); });
+}
+
+/// The largest element that exceeds `least`, of those of this thread.
+template <class Team, class Reals>
+__device__ __forceinline__ Located<double> largest_above(const Team&, Reals& values, int count,
+                                                         double least) {
+    Located<double> largest = ArgMax<double>::identity();
+    for_each_variable<Team>(count, [&](auto j) {
+        if (values[j] > least) largest = ArgMax<double>()(largest, {values[j], j});
+    });
+    return largest;
+}
+
 /// body(j) by the member that has variable j.
 template <class Team, class Body>
 __device__ __forceinline__ void by_owner(int j, Body body) {

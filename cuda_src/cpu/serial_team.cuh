@@ -25,6 +25,25 @@ struct SerialTeam {
     }
 };
 
+template <class Value>
+__forceinline__ void map_variables(const SerialTeam&, Vector<double>& out, int count, Value value) {
+    double* const to = out.first;
+#pragma omp simd
+    for (int j = 0; j < count; ++j) to[j] = value(j);
+}
+
+__forceinline__ Located<double> largest_above(const SerialTeam&, Vector<double>& values, int count,
+                                              double least) {
+    const double* const from = values.first;
+    double largest = least;
+#pragma omp simd reduction(max : largest)
+    for (int j = 0; j < count; ++j) largest = from[j] > largest ? from[j] : largest;
+    if (!(largest > least)) return {0, -1};
+    int j = 0;
+    while (from[j] != largest) ++j;
+    return {largest, j};
+}
+
 /// a b, for vectors of `count` elements.
 __forceinline__ double dot(const double* a, const double* b, int count) {
     Four sum[four] = {};
