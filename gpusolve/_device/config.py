@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 from importlib.util import find_spec
+from pathlib import Path
+
+REBUILD = (
+    "with a C++ compiler, `pip install --force-reinstall --no-binary gpusolve gpusolve` "
+    "compiles it, or `pip install -e .` in a checkout"
+)
+"""How a user gets the object of the CPU solver."""
 
 
 def show_config() -> None:
@@ -25,17 +33,33 @@ def config() -> dict[str, str]:
     from .. import __version__, _emulator
     from .kernels import emulating, source_directory
 
+    kernels = source_directory()
     return {
         "gpusolve": __version__,
         "python": f"{platform.python_version()} on {platform.platform()}",
         "numpy": _version("numpy"),
         "scipy": _version("scipy"),
         **_cuda(),
-        "kernels": str(source_directory()),
+        "object": _object(kernels),
+        "kernels": str(kernels),
         "emulator": "on" if emulating() else "off (GPUSOLVE_EMULATE=1 turns it on)",
         "compiler": _emulator.compiler() or "no C++ compiler found",
         "cache": str(_emulator.cache_directory()),
     }
+
+
+def _object(kernels: Path) -> str:
+    """The compiled CPU solver, or why there is none and how to get it."""
+    from . import object_files, objects
+
+    library, path, reason = objects.chosen()
+    if library is None:
+        advice = "" if os.environ.get("GPUSOLVE_OBJECT") else f"; {REBUILD}"
+        return f"none, SciPy and NumPy take its place ({reason}){advice}"
+    found = f"{objects.instruction_set(library)}, {path}"
+    if objects.sources(library) == object_files.fingerprint(kernels):
+        return found
+    return f"{found}, built from other sources than {kernels / 'cpu'}; {REBUILD}"
 
 
 def _version(package: str) -> str:

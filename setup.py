@@ -1,0 +1,237 @@
+"""Compiles the CPU solver ahead of time; everything else is in ``setup.cfg``.
+
+The files of ``cuda_src/cpu/`` become shared objects with a C interface, one for each
+instruction set, in ``gpusolve/_objects/``. They know nothing of Python, so a wheel is for
+a platform and for every Python. Without a compiler there are no objects, and the wheel is
+for every platform: an installation never fails.
+
+``python setup.py build_ext --inplace`` compiles them in a checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent
+KERNELS = ROOT / "cuda_src"
+OBJECTS = runpy.run_path(str(ROOT / "gpusolve" / "_device" / "object_files.py"))
+
+COMPILERS = {"win32": ("clang-cl", "clang++", "g++")}.get(
+    sys.platform, ("c++", "g++", "clang++")
+)
+
+STANDARD = ("-std=c++17",)
+FLAGS = (
+    "-O3",
+    # Fused operations only where the source has them: others break sums in twice the
+    # precision, and would give other bits on other machines.
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fopenmp-simd",
+)
+SHARED = ("-fPIC", "-fvisibility=hidden")
+
+FOR_EVERY_CPU = "object.cpp"
+"""The file that tells whether a CPU has the instruction set of the object."""
+
+
+class Failed(Exception):
+    """A command of the compiler failed."""
+
+
+def compiler() -> list[str]:
+    """``$CXX``, else a compiler on the path; empty if there is none."""
+    names = [os.environ["CXX"]] if os.environ.get("CXX") else map(shlex.quote, COMPILERS)
+    for command in map(shlex.split, names):
+        if path := shutil.which(command[0]):
+            return [path, *command[1:]]
+    return []
+
+
+def like_msvc(command: Sequence[str]) -> bool:
+    """Whether a compiler takes the options of Microsoft's: clang-cl does."""
+    return any(Path(part).stem.lower() == "clang-cl" for part in command)
+
+
+def for_msvc(options: Sequence[str]) -> list[str]:
+    """Options of clang as clang-cl takes them."""
+    return [f"/clang:{option}" for option in options]
+
+
+def options_of(instruction_set: str) -> list[str]:
+    """Compiler options for an instruction set."""
+    if instruction_set == "x86-64-v3":
+        return ["-march=x86-64-v3"]
+    return []
+
+
+def architecture() -> list[str]:
+    """Compiler options that choose the CPU for which this Python runs, on macOS."""
+    return ["-arch", platform.machine()] if sys.platform == "darwin" else []
+
+
+def compile_one(
+    command: Sequence[str], source: Path, instruction_set: str, out: Path
+) -> None:
+    """Compile one source file to `out`."""
+    own = [] if source.name == FOR_EVERY_CPU else options_of(instruction_set)
+    name = instruction_set.upper().replace("-", "_")
+    defined = [
+        f'-DGPUSOLVE_SOURCES="{OBJECTS["fingerprint"](KERNELS)}"',
+        f'-DGPUSOLVE_INSTRUCTION_SET="{instruction_set}"',
+        f"-DGPUSOLVE_{name}",
+        f"-I{KERNELS}",
+    ]
+    if like_msvc(command):
+        options = ["/std:c++17", "/EHsc", "/MD", *for_msvc([*FLAGS, *own]), *defined]
+        run([*command, "/nologo", "/c", *options, str(source), f"/Fo{out}"])
+    else:
+        options = [*STANDARD, *FLAGS, *SHARED, *architecture(), *own, *defined]
+        run([*command, "-c", *options, str(source), "-o", str(out)])
+
+
+def link(command: Sequence[str], parts: Sequence[Path], out: Path) -> None:
+    """Link compiled files to the shared object `out`."""
+    files = [str(part) for part in parts]
+    if like_msvc(command):
+        run([*command, "/nologo", "/LD", *files, f"/Fe{out}"])
+        return
+    # A library that is not used would have to be found and loaded with the object.
+    unused = ["-Wl,--as-needed"] if sys.platform.startswith("linux") else []
+    run([*command, "-shared", *architecture(), *unused, *files, "-o", str(out)])
+
+
+def run(command: Sequence[str]) -> None:
+    """Run a command; `Failed` has what it printed."""
+    found = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    if found.returncode:
+        raise Failed(f"{shlex.join(command)}\n{found.stdout}")
+
+
+def build(command: Sequence[str], instruction_set: str, folder: Path) -> Path:
+    """Build the object for an instruction set.
+
+    It is put in its place when it is complete: a process that has loaded an object of
+    before keeps it.
+    """
+    target = folder / str(OBJECTS["file_name"](instruction_set))
+    with tempfile.TemporaryDirectory(dir=folder) as scratch, ThreadPoolExecutor() as pool:
+        sources = sorted((KERNELS / "cpu").glob("*.cpp"))
+        parts = [Path(scratch, f"{source.stem}.o") for source in sources]
+        waiting = [
+            pool.submit(compile_one, command, source, instruction_set, part)
+            for source, part in zip(sources, parts, strict=True)
+        ]
+        for one in waiting:
+            one.result()
+        link(command, parts, built := Path(scratch, target.name))
+        os.replace(built, target)
+    return target
+
+
+def build_all(folder: Path) -> list[Path]:
+    """Build the objects in a folder, which has no others afterwards."""
+    command, built = compiler(), []
+    folder.mkdir(parents=True, exist_ok=True)
+    if not command:
+        warn("no C++ compiler was found")
+    for instruction_set in OBJECTS["instruction_sets"]() if command else ():
+        try:
+            built.append(build(command, instruction_set, folder))
+        except (Failed, OSError) as error:
+            warn(f"the solver for {instruction_set} was not compiled:\n{error}")
+    for file in set(folder.iterdir()) - set(built):
+        file.unlink()
+    if not built:
+        folder.rmdir()
+    return built
+
+
+def warn(reason: str) -> None:
+    """Print why least squares on the CPU will be slow."""
+    print(
+        f"warning: {reason}\n"
+        "gpusolve works without its compiled CPU solver: SciPy and NumPy take its place.",
+        file=sys.stderr,
+    )
+
+
+class BuildObjects(build_ext):
+    """Builds the objects in the package: of the checkout, or of the build folder."""
+
+    def run(self) -> None:
+        build_all(self.folder)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the objects."""
+        inside = self.inplace or self.editable_mode
+        return Path(ROOT if inside else self.build_lib) / "gpusolve" / OBJECTS["FOLDER"]
+
+    def get_outputs(self) -> list[str]:
+        return sorted(map(str, self.folder.glob(f"*{OBJECTS['SUFFIX']}")))
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return {}
+
+
+commands: dict[str, Any] = {"build_ext": BuildObjects}
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # setuptools before 70.1, which can build in a checkout
+    pass
+else:
+
+    class Wheel(bdist_wheel):
+        """A wheel for a platform if it has objects, else for every platform."""
+
+        def run(self) -> None:
+            self.run_command("build_ext")
+            if not self.get_finalized_command("build_ext").get_outputs():
+                self.distribution.ext_modules = []
+                self.reinitialize_command("build", reinit_subcommands=True)
+                self.root_is_pure = True
+            super().run()
+
+        def get_tag(self) -> tuple[str, str, str]:
+            _, abi, name = super().get_tag()
+            # The objects are for one CPU, even if Python is for both of a Mac's.
+            return "py3", "none", name.replace("universal2", platform.machine())
+
+    commands["bdist_wheel"] = Wheel
+
+setup(
+    cmdclass=commands,
+    ext_modules=[
+        Extension(
+            f"gpusolve.{OBJECTS['FOLDER']}",
+            sources=[
+                path.relative_to(ROOT).as_posix()
+                for path in sorted((KERNELS / "cpu").glob("*.cpp"))
+            ],
+            optional=True,
+        )
+    ],
+)
