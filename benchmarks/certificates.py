@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusolve.reference._certificate import best_witness, certify
-from gpusolve.reference._scaling import scale
+from gpusolve._numerics.certificate import best_witness, certify
+from gpusolve._numerics.scaling import scale
 
 Array = NDArray[Any]
 

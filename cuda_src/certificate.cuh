@@ -1,5 +1,5 @@
 // The certificate of a solution of least squares within bounds, from sums over its rows and
-// variables. See gpusolve/reference/_certificate.py. All values are in scaled variables.
+// variables. See gpusolve/_numerics/certificate.py. All values are in scaled variables.
 
 #pragma once
 

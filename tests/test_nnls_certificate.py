@@ -13,14 +13,14 @@ from oracles import brute_force, residual_norm
 from scipy.linalg import null_space
 
 import gpusolve
-from gpusolve.reference._certificate import (
+from gpusolve._numerics.certificate import (
     best_witness,
     certify,
     hidden_by_rounding,
     is_certified,
     residual,
 )
-from gpusolve.reference._scaling import scale
+from gpusolve._numerics.scaling import scale
 
 TOL = 4 * float(np.finfo(np.float64).eps)
 

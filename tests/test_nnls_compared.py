@@ -26,7 +26,7 @@ from gpusolve._nnls.compared.active_set import ActiveSet
 from gpusolve._nnls.compared.found import Found
 from gpusolve._nnls.compared.methods import COMPARED
 from gpusolve._nnls.compared.normal_equations import NormalEquations
-from gpusolve.reference._scaling import scale
+from gpusolve._numerics.scaling import scale
 
 EPS = float(np.finfo(np.float64).eps)
 CERTIFIED = 1e-10

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from gpusolve import reference
 from gpusolve._nnls.nnls_gram_cpu import nnls_gram
 from gpusolve._nnls.nnls_householder_cpu import nnls_householder
-from gpusolve.reference._nnls_qr import ITERATION_LIMIT, Solution, default_tolerance
-from gpusolve.reference._scaling import scale, weighted
+from gpusolve._numerics.scaling import scale, weighted
+from gpusolve._numerics.solution import ITERATION_LIMIT, Solution, default_tolerance
 
 Array = NDArray[Any]
 Options = dict[str, Any]

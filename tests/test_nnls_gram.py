@@ -16,9 +16,9 @@ from gpusolve._device import kernels
 from gpusolve._nnls import device, nnls_gram_kernel
 from gpusolve._nnls.inputs import validate
 from gpusolve._nnls.nnls_gram_kernel import Size, Team, choose, layout_of, teams_for
+from gpusolve._numerics.solution import Solution
 from gpusolve.reference import _nnls_gram
 from gpusolve.reference._nnls_gram import PassiveInverse
-from gpusolve.reference._nnls_qr import Solution
 
 pytestmark = pytest.mark.covering
 

@@ -11,7 +11,7 @@ import pytest
 from degenerate_systems import kahan
 
 import gpusolve
-from gpusolve.reference._scaling import scale
+from gpusolve._numerics.scaling import scale
 
 reference = importlib.import_module("gpusolve.reference._nnls_qr")
 

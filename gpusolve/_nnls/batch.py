@@ -17,7 +17,7 @@ import numpy as np
 
 from .._device.arrays import Array, as_array, is_dask
 from .._device.launch import pieces
-from ..reference._nnls_qr import Solution
+from .._numerics.solution import Solution
 from .inputs import Problem, batch_of, validate
 from .labels import CORE, bounds_by_name
 

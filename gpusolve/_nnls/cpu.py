@@ -12,16 +12,10 @@ import numpy as np
 from .._device.arrays import Array
 from .._device.launch import ceil_div, pieces
 from .._device.threads import cores, one_blas_thread
-from ..reference._certificate import hidden_by_rounding
-from ..reference._nnls_qr import (
-    BY_GRAM,
-    BY_QR,
-    ITERATION_LIMIT,
-    NOT_FINITE,
-    Solution,
-    solve_one,
-)
-from ..reference._scaling import Indices, Mask, ScaledSystem
+from .._numerics.certificate import hidden_by_rounding
+from .._numerics.scaling import Indices, Mask, ScaledSystem
+from .._numerics.solution import BY_GRAM, BY_QR, ITERATION_LIMIT, NOT_FINITE, Solution
+from ..reference._nnls_qr import solve_one
 from .compared.methods import COMPARED, solve_compared
 from .inputs import Problem
 from .nnls_gram_cpu import nnls_gram

@@ -16,7 +16,7 @@ import numpy as np
 from .._device.arrays import Array, is_cupy, is_dask, namespace
 from .._device.kernels import current_device
 from .._device.threads import part_of_batch
-from ..reference._nnls_qr import Solution
+from .._numerics.solution import Solution
 from .batch import Batch, arguments
 from .solve import least_squares
 

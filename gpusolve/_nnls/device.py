@@ -9,7 +9,7 @@ import numpy as np
 from .._device.arrays import part_of
 from .._device.kernels import Device
 from .._device.launch import ceil_div
-from ..reference._nnls_qr import Solution
+from .._numerics.solution import Solution
 from .inputs import Problem
 from .nnls_gram_kernel import nnls_gram
 from .nnls_qr_kernel import nnls_qr, qr_workspace, systems_per_launch

@@ -18,7 +18,7 @@ from .._device.arrays import (
     namespace,
     on_one_device,
 )
-from ..reference._nnls_qr import default_limit, default_tolerance
+from .._numerics.solution import default_limit, default_tolerance
 
 Option = float | Array
 """The same number for all systems, or an array."""

@@ -21,7 +21,7 @@ from contextlib import nullcontext, suppress
 
 import numpy as np
 
-from ..reference._certificate import (
+from .._numerics.certificate import (
     Certificate,
     certify,
     data_norm,
@@ -29,11 +29,14 @@ from ..reference._certificate import (
     is_convincing,
     missing_in_sum,
     norm,
+    outcome,
     ratio,
     residual,
     size,
     size_to_b,
 )
+from .._numerics.scaling import Array, Indices, Mask, ScaledSystem
+from .._numerics.solution import BY_GRAM, CONVERGED, ITERATION_LIMIT, Solution
 from ..reference._nnls_gram import (
     CORRECTIONS,
     DRIFT,
@@ -42,14 +45,6 @@ from ..reference._nnls_gram import (
     SLACK,
     fitted,
 )
-from ..reference._nnls_qr import (
-    BY_GRAM,
-    CONVERGED,
-    ITERATION_LIMIT,
-    Solution,
-    outcome,
-)
-from ..reference._scaling import Array, Indices, Mask, ScaledSystem
 from .starting_point import starting_point
 
 PANEL = 32

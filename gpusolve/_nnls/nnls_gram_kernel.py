@@ -11,7 +11,7 @@ import numpy as np
 from .._device.arrays import Array, BatchOffsets, batch_offsets, namespace
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import CACHED, MAX_BLOCKS, WARP, ceil_div, round_up
-from ..reference._nnls_qr import default_tolerance
+from .._numerics.solution import default_tolerance
 from .nnls_qr_kernel import allocate_workspace
 from .systems import BOUNDS, RIDGE, SUM, Options, Systems, indices_of, strides
 

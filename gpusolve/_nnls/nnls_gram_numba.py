@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .._device.compiled import compiled, fingerprint, merged
-from ..reference import _certificate
-from ..reference._nnls_qr import (
+from .._numerics import certificate
+from .._numerics.scaling import Array, Mask
+from .._numerics.solution import (
     BY_GRAM,
     CONVERGED,
     ITERATION_LIMIT,
@@ -27,7 +28,6 @@ from ..reference._nnls_qr import (
     Solution,
     default_tolerance,
 )
-from ..reference._scaling import Array, Mask
 from .inputs import Problem
 from .numba_active_set import (
     clear,
@@ -309,8 +309,8 @@ def nnls_gram(problem: Problem, part: Part) -> tuple[Solution, Mask]:
         has_ridge=part.has_ridge,
         has_sum=part.sum_to is not None,
         has_penalty=bool((part.l1 != 0).any()),
-        hidden=_certificate.HIDDEN[dtype],
-        certified=_certificate.CERTIFIED[dtype],
+        hidden=certificate.HIDDEN[dtype],
+        certified=certificate.CERTIFIED[dtype],
     )
 
     def batched(array: Array | None, *shape: int) -> Array:

@@ -14,29 +14,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..reference._certificate import (
+from .._numerics.certificate import (
     certify,
     data_norm,
     gradient,
     is_settled,
     misfit,
     missing_in_sum,
+    outcome,
     ratio,
     residual,
     size,
     slack,
     violation,
 )
+from .._numerics.scaling import Array, Indices, Mask, ScaledSystem
+from .._numerics.solution import CONVERGED, ITERATION_LIMIT, Solution
 from ..reference._nnls_gram import SIGNIFICANT
-from ..reference._nnls_qr import (
-    CAUTIONS,
-    CONVERGED,
-    DEPENDENT,
-    ITERATION_LIMIT,
-    Solution,
-    outcome,
-)
-from ..reference._scaling import Array, Indices, Mask, ScaledSystem
+from ..reference._nnls_qr import CAUTIONS, DEPENDENT
 from .starting_point import starting_point
 
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from .._device.compiled import apart, called, inlined, merged
-from ..reference._nnls_qr import ITERATION_LIMIT, UNCERTIFIED
-from ..reference._scaling import Array
+from .._numerics.scaling import Array
+from .._numerics.solution import ITERATION_LIMIT, UNCERTIFIED
 from .numba_residual import gradient_at
 from .numba_run import (
     ALONG,

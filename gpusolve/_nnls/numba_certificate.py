@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from .._device.compiled import inlined, merged
-from ..reference._nnls_qr import CONVERGED
+from .._numerics.solution import CONVERGED
 from .numba_active_set import missing, step
 from .numba_residual import (
     data_norm,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from .._device.compiled import inlined
-from ..reference._scaling import Array
+from .._numerics.scaling import Array
 from .numba_run import (
     ALL_X,
     COLUMN,

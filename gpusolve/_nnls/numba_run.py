@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .._device.compiled import inlined, merged
-from ..reference._scaling import Array
+from .._numerics.scaling import Array
 from .numba_sums import (
     Integers,
     add_rows,

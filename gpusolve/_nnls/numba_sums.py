@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.compiled import apart, called, inlined, reordered
-from ..reference._scaling import Array
+from .._numerics.scaling import Array
 
 Integers = NDArray[np.integer[Any]]
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .._device.compiled import inlined, merged
-from ..reference import _certificate, _nnls_gram
-from ..reference._scaling import Array
+from .._numerics import certificate
+from .._numerics.scaling import Array
+from ..reference import _nnls_gram
 from .numba_sums import (
     Integers,
     copy,
@@ -37,19 +38,19 @@ class Limits(NamedTuple):
     has_penalty: bool
     hidden: float
     certified: float
-    rounded: float = _certificate.ROUNDED
-    convincing: float = _certificate.CONVINCING
+    rounded: float = certificate.ROUNDED
+    convincing: float = certificate.CONVINCING
     most_entering: int = _nnls_gram.MOST_ENTERING
     steep: float = _nnls_gram.STEEP
     alike: float = _nnls_gram.ALIKE
     resolved: float = _nnls_gram.RESOLVED
     significant: float = _nnls_gram.SIGNIFICANT
-    summed: float = _certificate.SUMMED * float(np.finfo(np.float64).eps)
+    summed: float = certificate.SUMMED * float(np.finfo(np.float64).eps)
     slack: float = _nnls_gram.SLACK
     refreshes: int = _nnls_gram.REFRESHES
     drift: float = _nnls_gram.DRIFT
     corrections: int = _nnls_gram.CORRECTIONS
-    accurate: float = _certificate.ACCURATE
+    accurate: float = certificate.ACCURATE
 
 
 class Batch(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import Array
-from ..reference._scaling import ScaledSystem, scale, weighted
+from .._numerics.scaling import ScaledSystem, scale, weighted
 from .inputs import Option, Problem
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._device.arrays import Array, as_array, is_cupy, namespace, unwrapped
 from .._device.kernels import Device, current, device_of
-from ..reference._nnls_qr import INFEASIBLE, NOT_FINITE, Solution
+from .._numerics.solution import INFEASIBLE, NOT_FINITE, Solution
 from . import cpu, device
 from .compared.methods import COMPARED
 from .inputs import Problem, validate

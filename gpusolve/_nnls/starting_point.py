@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..reference._certificate import gradient, residual
-from ..reference._scaling import Array, Mask, ScaledSystem
+from .._numerics.certificate import gradient, residual
+from .._numerics.scaling import Array, Mask, ScaledSystem
 
 
 def starting_point(system: ScaledSystem, guess: Array, most: int) -> tuple[Array, Mask]:

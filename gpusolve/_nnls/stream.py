@@ -19,7 +19,7 @@ from .._device.arrays import Array, floating, is_cupy, unwrapped
 from .._device.kernels import CudaDevice, cuda_devices
 from .._device.launch import ceil_div
 from .._device.threads import part_of_batch
-from ..reference._nnls_qr import Solution
+from .._numerics.solution import Solution
 from .batch import Batch, Block, arguments, blocks
 from .progress import progress_bar
 from .solve import least_squares

@@ -16,7 +16,7 @@ from .._device.arrays import (
     namespace,
     strided,
 )
-from ..reference._nnls_qr import Solution
+from .._numerics.solution import Solution
 from .inputs import Option, Problem
 
 RIDGE, SUM, BOUNDS, PENALTIES = 1, 2, 4, 8

@@ -23,29 +23,28 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ._certificate import (
+from .._numerics.certificate import (
     Certificate,
     certify,
     data_norm,
     gradient,
     hidden_by_rounding,
     missing_in_sum,
+    outcome,
     residual,
     size,
     size_to_b,
 )
-from ._nnls_qr import (
+from .._numerics.scaling import Array, ScaledSystem
+from .._numerics.solution import (
     BY_GRAM,
     CONVERGED,
     ITERATION_LIMIT,
     UNCERTIFIED,
-    Options,
     Solution,
     default_tolerance,
-    outcome,
-    solve_each,
 )
-from ._scaling import Array, ScaledSystem
+from ._nnls_qr import Options, solve_each
 
 MOST_ENTERING = 16
 """Limit on the variables that enter at once."""

@@ -16,33 +16,31 @@ multiplier of the constraint, so that the residual is also the witness.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._certificate import (
-    Certificate,
+from .._numerics.certificate import (
     certify,
     data_norm,
-    is_certified,
-    is_convincing,
     is_settled,
     misfit,
+    outcome,
     residual,
     size,
     slack,
 )
-from ._scaling import Array, ScaledSystem, scale, weighted
-
-CONVERGED = 0
-ITERATION_LIMIT = 1
-NOT_FINITE = 2
-UNCERTIFIED = 3
-INFEASIBLE = 4
-
-BY_GRAM = 0
-BY_QR = 1
+from .._numerics.scaling import Array, ScaledSystem, scale, weighted
+from .._numerics.solution import (
+    BY_QR,
+    CONVERGED,
+    ITERATION_LIMIT,
+    NOT_FINITE,
+    Solution,
+    default_limit,
+    default_tolerance,
+)
 
 ORTHOGONALITY = 0.5
 """A vector is projected again if its norm falls below this part of its norm before."""
@@ -64,36 +62,6 @@ CAUTIONS = (1.0, 64.0, 4096.0)
 
 ROUNDS = 32
 """Limit on how often the residual is recomputed to look for entering variables."""
-
-
-class Solution(NamedTuple):
-    """Solutions of a batch of systems; the fields of :class:`gpusolve.NNLSResult`."""
-
-    x: Array
-    rnorm: Array
-    dual: Array
-    kkt: Array
-    nit: NDArray[np.int32]
-    status: NDArray[np.int32]
-    n_updates: NDArray[np.int32]
-    n_downdates: NDArray[np.int32]
-    repaired: NDArray[np.bool_]
-    method: NDArray[np.uint8]
-
-    @classmethod
-    def blank(cls, batch: tuple[int, ...], n: int, dtype: np.dtype[Any]) -> Solution:
-        """All solutions NaN, all counts 0."""
-        reals = ((*batch, n), batch, (*batch, n), batch)
-        fields: list[Any] = [np.full(shape, np.nan, dtype) for shape in reals]
-        fields += [np.zeros(batch, np.int32) for _ in range(4)]
-        fields += [np.zeros(batch, bool), np.full(batch, BY_QR, np.uint8)]
-        return cls(*fields)
-
-    def put(self, at: Any, found: Solution) -> None:
-        """Write the solutions of some systems to the indices `at` of the batch."""
-        fields: tuple[Any, ...] = self
-        for field, values in zip(fields, found, strict=True):
-            field[at] = values
 
 
 class PassiveQR:
@@ -554,16 +522,6 @@ class ActiveSet:
         self.factors.residual = self.residual()
 
 
-def default_tolerance(dtype: np.dtype[Any]) -> float:
-    """``4 eps``; an accurate solution has a `kkt` of about ``eps``."""
-    return float(4 * np.finfo(dtype).eps)
-
-
-def default_limit(n: int) -> int:
-    """Ten least-squares solutions per variable; degenerate systems need several."""
-    return 10 * n
-
-
 class Options(TypedDict, total=False):
     """Options of the specifications: those of :func:`gpusolve.nnls`."""
 
@@ -692,12 +650,3 @@ def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> S
         start = system.rest
     best += [np.bool_(caution > CAUTIONS[0]), np.uint8(BY_QR)]
     return Solution(*best)
-
-
-def outcome(
-    system: ScaledSystem, x: Array, found: Certificate, status: Any, tol: float
-) -> NDArray[np.int32]:
-    """The status of solutions, from their certificates and the status of the solver."""
-    limited = np.where(is_convincing(system, x, found, tol), CONVERGED, ITERATION_LIMIT)
-    ended = np.where(is_certified(system, x, found, tol), CONVERGED, UNCERTIFIED)
-    return np.where(np.equal(status, ITERATION_LIMIT), limited, ended).astype(np.int32)

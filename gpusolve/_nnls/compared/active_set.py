@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...reference._scaling import Array, Indices, Mask, ScaledSystem
+from ..._numerics.scaling import Array, Indices, Mask, ScaledSystem
 from .found import Found
 
 PassiveSolution = Callable[[Indices, Mask], Array]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...reference._scaling import Array, Indices, ScaledSystem
+from ..._numerics.scaling import Array, Indices, ScaledSystem
 from .found import Found, in_units
 from .normal_equations import NormalEquations
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...reference._scaling import Array, ScaledSystem
+from ..._numerics.scaling import Array, ScaledSystem
 from .found import Found
 from .iterate import iterate
 from .normal_equations import NormalEquations

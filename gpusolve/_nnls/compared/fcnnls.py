@@ -14,7 +14,7 @@ import functools
 
 import numpy as np
 
-from ...reference._scaling import Array, ScaledSystem
+from ..._numerics.scaling import Array, ScaledSystem
 from .active_set import ActiveSet
 from .found import Found
 from .normal_equations import NormalEquations

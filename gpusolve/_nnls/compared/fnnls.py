@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 
-from ...reference._scaling import Array, ScaledSystem
+from ..._numerics.scaling import Array, ScaledSystem
 from .active_set import ActiveSet
 from .found import Found
 from .normal_equations import NormalEquations

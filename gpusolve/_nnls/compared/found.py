@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...reference._certificate import ratio, size
-from ...reference._scaling import Array, Mask, ScaledSystem
+from ..._numerics.certificate import ratio, size
+from ..._numerics.scaling import Array, Mask, ScaledSystem
 
 
 class Found(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...reference._certificate import gradient, residual
-from ...reference._scaling import Array, ScaledSystem
+from ..._numerics.certificate import gradient, residual
+from ..._numerics.scaling import Array, ScaledSystem
 from .found import Found, at_bound, distance
 from .normal_equations import NormalEquations
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...reference._certificate import gradient, norm, residual
-from ...reference._scaling import Array, Indices, Mask, ScaledSystem
+from ..._numerics.certificate import gradient, norm, residual
+from ..._numerics.scaling import Array, Indices, Mask, ScaledSystem
 from .active_set import ActiveSet
 from .found import Found, extent, relative
 

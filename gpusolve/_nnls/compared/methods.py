@@ -8,9 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...reference._certificate import Certificate, certify, is_certified, residual
-from ...reference._nnls_qr import CONVERGED, ITERATION_LIMIT, Solution, outcome
-from ...reference._scaling import Array, Indices, ScaledSystem
+from ..._numerics.certificate import (
+    Certificate,
+    certify,
+    is_certified,
+    outcome,
+    residual,
+)
+from ..._numerics.scaling import Array, Indices, ScaledSystem
+from ..._numerics.solution import CONVERGED, ITERATION_LIMIT, Solution
 from ..nnls_householder_cpu import factorise
 from .found import Found
 

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...reference._certificate import ratio
-from ...reference._scaling import Array, Indices, Mask, ScaledSystem
+from ..._numerics.certificate import ratio
+from ..._numerics.scaling import Array, Indices, Mask, ScaledSystem
 from .found import Found
 from .interior_point import LEAST, inside
 from .iterate import iterate

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...reference._scaling import Array, Indices, Mask, ScaledSystem
+from ..._numerics.scaling import Array, Indices, Mask, ScaledSystem
 from .found import extent, relative
 
 SINGULAR = 4.0

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...reference._certificate import ratio
-from ...reference._scaling import Array, Mask, ScaledSystem
+from ..._numerics.certificate import ratio
+from ..._numerics.scaling import Array, Mask, ScaledSystem
 from .found import Found
 from .iterate import iterate
 from .normal_equations import NormalEquations

@@ -18,13 +18,14 @@ the multiplier of the constraint.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._compensated import minus_dot
-from ._scaling import Array, ScaledSystem
+from .compensated import minus_dot
+from .scaling import Array, ScaledSystem
+from .solution import CONVERGED, ITERATION_LIMIT, UNCERTIFIED
 
 ACCURATE = 64.0
 """A row of ``b - A x`` is recomputed in twice the precision if the sum of its terms'
@@ -314,3 +315,12 @@ def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
 def slack(system: ScaledSystem) -> Array:
     """The misfit that a certified solution may have above one that is not certified."""
     return np.asarray(CERTIFIED[system.dtype] * system.magnitude)
+
+
+def outcome(
+    system: ScaledSystem, x: Array, found: Certificate, status: Any, tol: float
+) -> NDArray[np.int32]:
+    """The status of solutions, from their certificates and the status of the solver."""
+    limited = np.where(is_convincing(system, x, found, tol), CONVERGED, ITERATION_LIMIT)
+    ended = np.where(is_certified(system, x, found, tol), CONVERGED, UNCERTIFIED)
+    return np.where(np.equal(status, ITERATION_LIMIT), limited, ended).astype(np.int32)

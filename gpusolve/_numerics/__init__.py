@@ -1,0 +1,1 @@
+"""What the specifications and the solvers share: scaling, certificates, results."""
