@@ -20,6 +20,7 @@ import numpy as np
 
 from .arrays import Array, is_cupy
 from .launch import CACHED, MAX_BLOCKS
+from .structs import Struct
 
 OPTIONS = ("--std=c++17",)
 """Options of NVRTC, in addition to the architecture and the include path."""
@@ -71,6 +72,7 @@ class Kernel(Protocol):
     ) -> None:
         """Launch on the current stream.
 
+        The arguments are arrays, NumPy scalars, None for null pointers, and `Struct`.
         Blocks of a `cooperative` launch may wait for each other: either all are
         resident, or the launch fails.
         """
@@ -292,12 +294,12 @@ class CudaKernel:
                 f"{self.instance} on GPU {self.device.index}, got {shared_mem}"
             )
         self._allow(shared_mem)
-        # CuPy before 14 does not convert None to a null pointer. RawModule's own option
-        # for cooperative launches would link the CUDA device runtime.
+        # RawModule's own option for cooperative launches would link the CUDA device
+        # runtime.
         self._function(
             grid,
             block,
-            tuple([_NULL if value is None else value for value in args]),
+            tuple([_argument(value) for value in args]),
             shared_mem=shared_mem,
             enable_cooperative_groups=cooperative,
         )
@@ -313,6 +315,13 @@ class CudaKernel:
             if shared_bytes > self._raw.max_dynamic_shared_size_bytes:
                 self._raw.max_dynamic_shared_size_bytes = shared_bytes
             self._allowed = max(self._allowed, shared_bytes)
+
+
+def _argument(value: object) -> object:
+    """An argument as CuPy takes it. Before 14 it does not convert None."""
+    if isinstance(value, Struct):
+        return value.by_value()
+    return _NULL if value is None else value
 
 
 @functools.lru_cache(CACHED)

@@ -5,9 +5,9 @@ A GPU does not check them: a wrong type gives wrong results without an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,41 @@ _CPP_NAMES = {
 
 _KINDS = {"f": "f", "i": "i", "u": "i", "b": "i"}
 """The kind of parameter for each of NumPy's kinds of dtypes."""
+
+
+class Pointer(Protocol):
+    """A pointer in a struct."""
+
+    @property
+    def name(self) -> str:
+        """The member of the struct."""
+
+    @property
+    def array(self) -> Array | None:
+        """None is a null pointer."""
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """Of the array; None if the pointer points to structs."""
+
+    @property
+    def is_const(self) -> bool:
+        """Whether it points to const."""
+
+
+@runtime_checkable
+class Struct(Protocol):
+    """A struct that is passed by value, with pointers to arrays."""
+
+    def pointers(self) -> Sequence[Pointer]:
+        """The pointers, with the arrays that they point to."""
+
+    def packed(self, address: Callable[[Array], int]) -> bytes:
+        """The bytes of the struct, if arrays have these addresses."""
+
+
+Value = Array | np.generic | Struct | None
+"""An argument of a launch; None is a null pointer."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +85,15 @@ class Parameter:
     bytes: int
     is_const: bool = False
 
+    @classmethod
+    def of_pointer(cls, pointer: Pointer) -> Parameter:
+        """The parameter that a pointer in a struct is like."""
+        dtype = pointer.dtype
+        if dtype is None:
+            return cls(pointer.name, True, "s", 0, pointer.is_const)
+        kind = _KINDS[dtype.kind]
+        return cls(pointer.name, True, kind, dtype.itemsize, pointer.is_const)
+
     def __str__(self) -> str:
         value = _CPP_NAMES.get((self.kind, self.bytes), f"{self.bytes} bytes")
         if not self.is_pointer:
@@ -67,8 +111,8 @@ class Parameter:
 
 def checked(
     kernel: str, parameters: Sequence[Parameter], arguments: Sequence[object]
-) -> list[Array | np.generic | None]:
-    """The arguments as arrays, NumPy scalars and, for null pointers, None.
+) -> list[Value]:
+    """The arguments as arrays, NumPy scalars, structs and, for null pointers, None.
 
     Python numbers become bool, int64 or float64, as in CuPy. Like other arguments, they
     must have the type of the parameter.
@@ -76,7 +120,8 @@ def checked(
     Raises
     ------
     TypeError
-        If the number of arguments, or the kind or size of one, is wrong.
+        If the number of arguments, or the kind or size of one, is wrong. This includes
+        arrays in structs.
     """
     if len(arguments) != len(parameters):
         names = ", ".join(parameter.name for parameter in parameters)
@@ -90,9 +135,9 @@ def checked(
     ]
 
 
-def _checked_one(
-    kernel: str, parameter: Parameter, argument: object
-) -> Array | np.generic | None:
+def _checked_one(kernel: str, parameter: Parameter, argument: object) -> Value:
+    if isinstance(argument, Struct):
+        return _checked_struct(kernel, parameter, argument)
     value = _as_numpy(argument)
     if isinstance(value, np.ndarray):
         fits = parameter.is_pointer and parameter.fits(value.dtype)
@@ -106,6 +151,19 @@ def _checked_one(
             f"{_describe(parameter, argument, value)}"
         )
     return value
+
+
+def _checked_struct(kernel: str, parameter: Parameter, argument: Struct) -> Struct:
+    """The struct, if its size and the types of its arrays are right."""
+    for pointer in argument.pointers():
+        _checked_one(kernel, Parameter.of_pointer(pointer), pointer.array)
+    size = len(argument.packed(lambda _: 0))
+    if parameter.is_pointer or (parameter.kind, parameter.bytes) != ("s", size):
+        raise TypeError(
+            f"{parameter.name} of {kernel} must be {parameter}, got {argument!r} of "
+            f"{size} bytes"
+        )
+    return argument
 
 
 def _as_numpy(argument: object) -> Array | np.generic | None:

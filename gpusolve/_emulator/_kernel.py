@@ -6,13 +6,13 @@ import contextlib
 import ctypes
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from . import _device
-from ._arguments import Array, Parameter, checked
+from ._arguments import Array, Parameter, Struct, Value, checked
 from ._compiler import Variant, build
 from ._errors import KernelError
 from ._memory import DeviceMemory, NamedArray
@@ -71,7 +71,7 @@ class Kernel:
         Parameters
         ----------
         grid, block : tuple of 1 to 3 int
-        args : sequence of ndarray, NumPy scalar, Python number or None
+        args : sequence of ndarray, NumPy scalar, Python number, struct or None
             None is a null pointer.
         shared_mem : int, optional
             Bytes of dynamic shared memory per block.
@@ -107,15 +107,11 @@ class Kernel:
         _device.check_shared_memory(self._static_shared_memory(), shared_mem)
         values = checked(self.instance, self._parameters, args)
         schedule, program = current(), self._program
-        arrays = [
-            NamedArray(parameter.name, value, not parameter.is_const)
-            for parameter, value in zip(self._parameters, values, strict=True)
-            if isinstance(value, np.ndarray)
-        ]
+        arrays = list(_named_arrays(self._parameters, values))
         # A profile needs the arrays aligned, as on a GPU.
         touch_end = schedule.order != "reverse" and report is None
         with DeviceMemory(arrays, touch_end) as memory:
-            stored = _stored(self._parameters, values, memory.pointers())
+            stored = [_stored(value, memory.address) for value in values]
             addresses = [one.ctypes.data for one in stored]
             # All resident blocks run concurrently, because a kernel may rely on it.
             resident = self.resident_blocks(math.prod(threads), shared_mem)
@@ -200,15 +196,23 @@ class Kernel:
         ]
 
 
-def _stored(
-    parameters: Sequence[Parameter],
-    values: Sequence[Array | np.generic | None],
-    pointers: dict[str, int],
-) -> list[Array]:
-    """The bytes of each argument, as the kernel reads them."""
-    return [
-        np.array(value)
-        if isinstance(value, np.generic)
-        else np.array(pointers.get(parameter.name, 0), np.uintp)
-        for parameter, value in zip(parameters, values, strict=True)
-    ]
+def _named_arrays(
+    parameters: Sequence[Parameter], values: Sequence[Value]
+) -> Iterator[NamedArray]:
+    """The arrays of a launch, also those in structs, under the names of the fields."""
+    for parameter, value in zip(parameters, values, strict=True):
+        if isinstance(value, np.ndarray):
+            yield NamedArray(parameter.name, value, not parameter.is_const)
+        elif isinstance(value, Struct):
+            for one in value.pointers():
+                if one.array is not None:
+                    yield NamedArray(one.name, one.array, not one.is_const)
+
+
+def _stored(value: Value, address: Callable[[Array], int]) -> Array:
+    """The bytes of an argument, as the kernel reads them."""
+    if isinstance(value, Struct):
+        return np.frombuffer(value.packed(address), np.uint8)
+    if isinstance(value, np.generic):
+        return np.array(value)
+    return np.array(0 if value is None else address(value), np.uintp)

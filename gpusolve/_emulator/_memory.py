@@ -164,6 +164,11 @@ class DeviceMemory:
         except BaseException:
             self.close()
             raise
+        self._addresses = {
+            id(named.array): arena.pointer(named.array)
+            for arena in self._arenas
+            for named in arena.arrays
+        }
 
     def __enter__(self) -> DeviceMemory:
         return self
@@ -171,13 +176,9 @@ class DeviceMemory:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def pointers(self) -> dict[str, int]:
-        """The address for each pointer parameter."""
-        return {
-            named.name: arena.pointer(named.array)
-            for arena in self._arenas
-            for named in arena.arrays
-        }
+    def address(self, array: Array) -> int:
+        """The address of an array's first element in the copies."""
+        return self._addresses[id(array)]
 
     def written_spans(self) -> list[tuple[int, int]]:
         """Addresses and sizes of the memory that the kernel may write."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpusolve import _emulator
+from gpusolve._device.structs import PackedStruct, Struct
 
 from . import devices
 from .array import DTYPES, ndarray
@@ -91,11 +92,27 @@ class Function:
         """Convert an argument of a launch for the emulator."""
         if isinstance(value, ndarray):
             return self._accessible(value)
+        if isinstance(value, np.ndarray) and value.size == 1:
+            return self._struct(value)
         if is_pointer and isinstance(value, np.intp) and value == 0:
             return None
         if value is None or isinstance(value, (bool, int, float, *SCALARS)):
             return value
         raise TypeError(f"Unsupported type {type(value)}")
+
+    def _struct(self, packed: np.ndarray[Any, Any]) -> Struct:
+        """The struct of these bytes, with host arrays."""
+        if not isinstance(packed, PackedStruct):
+            raise TypeError("the stand-in needs a struct that gpusolve has packed")
+        struct, used = packed.struct, packed.tobytes()
+        if used != struct.packed(lambda array: array.data.ptr):
+            raise ValueError("the bytes of a struct must have the arrays' addresses")
+        values = {
+            one.name: self._accessible(one.array)
+            for one in struct.pointers()
+            if one.array is not None
+        }
+        return struct.replace(**values)
 
     def _accessible(self, array: ndarray) -> np.ndarray[Any, Any]:
         """The host array; an error if the kernel could not access the memory."""
