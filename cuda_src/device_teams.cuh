@@ -34,6 +34,8 @@ struct LaneTeam {
         return __any_sync(whole_warp, has_problem);
     }
 
+    static constexpr __device__ bool is_stopped() { return false; }
+
     static __device__ __forceinline__ int rank() { return threadIdx.x % lanes; }
     static constexpr __device__ __forceinline__ int size() { return lanes; }
     static __device__ __forceinline__ void sync() {
@@ -96,6 +98,8 @@ class BlockTeam {
 
     static __device__ __forceinline__ bool begins(bool has_problem) { return has_problem; }
 
+    static constexpr __device__ bool is_stopped() { return false; }
+
     static __device__ __forceinline__ int rank() { return threadIdx.x; }
     static __device__ __forceinline__ int size() { return blockDim.x; }
     static __device__ __forceinline__ int group() { return warp_index(); }
@@ -145,6 +149,8 @@ class GridTeam {
     static __device__ __forceinline__ long long teams() { return 1; }
 
     static __device__ __forceinline__ bool begins(bool has_problem) { return has_problem; }
+
+    static constexpr __device__ bool is_stopped() { return false; }
 
     static __device__ __forceinline__ int rank() { return static_cast<int>(thread_of_grid()); }
     static __device__ __forceinline__ int size() { return gridDim.x * blockDim.x; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gram_residual.cuh"
+#include "nnls_systems.cuh"
 
 /// Limit on how often the residual is recomputed.
 constexpr int most_refreshes = 10;
@@ -104,7 +105,7 @@ struct GramSolver : GramResidual<T, Team> {
     /// Iterate to convergence, and store the best x. With a `guess`, start from it.
     ///
     /// Each step is called in one place only, because it is inlined there.
-    __device__ Outcome solve(const T* guess, const GramResults<T>& results, long long k) {
+    __device__ Outcome solve(const T* guess, const NnlsResults<T>& results, long long k) {
         double best = Floating<double>::infinity();
         bool fresh = false, entered_since = true;
         Outcome outcome;
@@ -174,6 +175,34 @@ struct GramSolver : GramResidual<T, Team> {
         return outcome;
     }
 
+    /// Solve system k of the launch, whose number in the batch is `number`, and write its result. If
+    /// another method might solve it better, list it.
+    __device__ void run(const NnlsSystems<T>& systems, long long k, long long number) {
+        const NnlsResults<T> results = systems.results();
+        const int n = options.n;
+        if (!load(systems.variables_of(number))) return refuse(results, k);
+        const Outcome outcome = solve(systems.warm ? results.x + k * n : nullptr, results, k);
+        const bool settled =
+            outcome.is_convincing || (systems.limited && status == iteration_limit);
+        if (settled || systems.listed == nullptr) return;
+        if (outcome.is_hidden) for_each<Team>(n, [&](int j) { results.x[k * n + j] = 0; });
+        if (Team::rank() == 0)
+            systems.listed[atomicAdd(&systems.counters->listed, 1ull)] = {k, score(outcome)};
+    }
+
+    /// Write the result of a system that has NaN or infinity in it.
+    __device__ void refuse(const NnlsResults<T>& results, long long k) const {
+        const int n = options.n;
+        const T nan = Floating<T>::nan();
+        for_each<Team>(n, [&](int j) { results.x[k * n + j] = results.dual[k * n + j] = nan; });
+        if (Team::rank() > 0) return;
+        results.rnorm[k] = results.kkt[k] = nan;
+        results.status[k] = not_finite;
+        results.nit[k] = results.n_updates[k] = results.n_downdates[k] = 0;
+        results.repaired[k] = false;
+        results.method[k] = by_gram;
+    }
+
     /// What another method must beat: less if x is certified, and NaN if x is not kept.
     __device__ double score(const Outcome& outcome) const {
         if (outcome.is_hidden) return Floating<double>::nan();
@@ -181,7 +210,7 @@ struct GramSolver : GramResidual<T, Team> {
     }
 
     /// Write x and its certificate in the original units.
-    __device__ void store(const GramResults<T>& results, long long k,
+    __device__ void store(const NnlsResults<T>& results, long long k,
                           const Certified& found) const {
         const int n = options.n;
         for_each_variable<Team>(n, [&](auto j) {

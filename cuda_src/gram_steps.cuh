@@ -330,7 +330,7 @@ struct GramSteps : GramSystem<T, Team> {
         for (;;) {
             if (leaving >= 0) remove(leaving);
             if (replaces) return true;
-            if (nit >= options.maxiter) break;
+            if (nit >= options.maxiter || team.is_stopped()) break;
             ++nit;
             team.sync();
             const double shift = step(false);

@@ -22,28 +22,6 @@ __device__ __forceinline__ bool is_finite(double value) {
     return fabs(value) < Floating<double>::infinity();
 }
 
-/// The arrays of the results of all systems.
-template <class T>
-struct GramResults {
-    T *x, *rnorm, *dual, *kkt;
-    int *nit, *status, *n_updates, *n_downdates;
-    bool* repaired;
-    unsigned char* method;
-
-    /// Write the result of a system that has NaN or infinity in it.
-    template <class Team>
-    __device__ void refuse(long long k, int n) const {
-        for_each<Team>(n, [&](int j) { x[k * n + j] = dual[k * n + j] = Floating<T>::nan(); });
-        if (Team::rank() == 0) {
-            rnorm[k] = kkt[k] = Floating<T>::nan();
-            status[k] = not_finite;
-            nit[k] = n_updates[k] = n_downdates[k] = 0;
-            repaired[k] = false;
-            method[k] = by_gram;
-        }
-    }
-};
-
 /// The arrays of a team. Those in memory are the same for all its members. Some vectors share
 /// memory; they are never in use at the same time.
 template <class Team>

@@ -94,16 +94,19 @@ __forceinline__ void multiply_tile(const GramMatrix<SerialTeam>& at, int height,
         }
 }
 
-/// Scale a matrix, and compute the norms of its columns and, if it is there, G.
+/// Scale a matrix, and compute the norms of its columns and, if it is there, G. The scales take
+/// account of the l2 penalty: of `root_l2`, or of the system if it is null.
 template <class T>
 inline void scale_matrix(const GramMatrix<SerialTeam>& at, const GramOptions& options,
-                         const GivenMatrix<T>& given, const Variables& variables) {
+                         const GivenMatrix<T>& given, const Variables& variables,
+                         const double* root_l2) {
     const int m = options.m, n = options.n, height = options.height();
     copy_matrix(at, m, n, given);
     double largest_scale = 0;
     for (int j = 0; j < n; ++j) {
         double* column = at.column(j).first;
-        const double largest = largest_magnitude(column, m), penalty = variables.root_l2(j);
+        const double largest = largest_magnitude(column, m);
+        const double penalty = root_l2 != nullptr ? root_l2[j] : variables.root_l2(j);
         const double scale = scale_of(largest < penalty ? penalty : largest);
         for (int i = 0; i < m; ++i) column[i] = scaled_by(column[i], scale);
         at.column_scale[j] = scale;

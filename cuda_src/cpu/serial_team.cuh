@@ -2,8 +2,12 @@
 
 #pragma once
 
+#include "../batch.cuh"
 #include "../team.cuh"
 #include "four.h"
+
+/// What `BatchCounters::taken` becomes when the solver has to stop.
+constexpr unsigned long long stop = 1ULL << 62;
 
 struct SerialTeam {
     static constexpr int each = 1;
@@ -18,6 +22,9 @@ struct SerialTeam {
     static constexpr int lane() { return 0; }
     static constexpr int lanes() { return 1; }
     static void sync() {}
+
+    const BatchCounters* counters;
+    bool is_stopped() const { return __atomic_load_n(&counters->taken, __ATOMIC_RELAXED) >= stop; }
 
     template <class T, class Op>
     static __forceinline__ T reduce(T value, Op) {

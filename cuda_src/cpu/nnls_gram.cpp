@@ -1,0 +1,85 @@
+// nnls_gram.cu for one thread: the Gram method on a CPU.
+//
+// Several threads of a process may call it for the same systems; each takes the next ones from a
+// counter. A matrix that successive systems share is scaled once by each thread.
+//
+// Memory. A thread allocates a matrix, G, H and the vectors of a system.
+
+#include "cuda.h"
+
+#include "../gram_solver.cuh"
+#include "../nnls_systems.cuh"
+#include "exported.h"
+#include "serial_inverse.cuh"
+#include "workspace.h"
+
+/// What a thread needs to know besides the systems.
+struct GramRun {
+    const double* root_l2;  // n: the largest of all systems, for the scales of a shared matrix
+    int has_gram;
+};
+
+constexpr int systems_at_once = 8;
+
+/// The arrays of a thread, and whose matrix is in them.
+template <class T>
+struct GramThread {
+    const NnlsSystems<T>& systems;
+    const GramRun& run;
+    GramOptions options;
+    GramArrays<SerialTeam> arrays;
+    const T *scaled_A = nullptr, *scaled_by = nullptr;
+
+    GramThread(const NnlsSystems<T>& systems, const GramRun& run)
+        : systems(systems), run(run),
+          options{systems.m, systems.n, systems.kind, systems.tol, systems.maxiter} {}
+
+    void place(TeamMemory& memory) {
+        arrays.matrix.place(memory, options, run.has_gram);
+        arrays.place(memory, options);
+        arrays.refer_to_norms(options);
+    }
+
+    /// Scale the matrix of a system, unless the system before had the same.
+    void scale(long long k) {
+        const auto matrix = systems.matrix_of(k);
+        const bool is_shared = run.root_l2 != nullptr || systems.options == nullptr;
+        if (is_shared && matrix.A == scaled_A && matrix.weights.root == scaled_by) return;
+        scale_matrix(arrays.matrix, options, matrix, systems.variables_of(k), run.root_l2);
+        scaled_A = matrix.A;
+        scaled_by = matrix.weights.root;
+    }
+
+    void solve(long long k) {
+        const long long number = systems.first + k;
+        scale(number);
+        SerialTeam team{systems.counters};
+        GramSolver<T, SerialTeam> solver{{{{team, options, arrays,
+                                            PassiveInverse<SerialTeam>(arrays.inverse),
+                                            systems.b_of(number), systems.b_stride,
+                                            systems.weights_of(number)}}}};
+        solver.run(systems, k, number);
+    }
+};
+
+template <class T>
+int solve_systems(const NnlsSystems<T>& systems, const GramRun& run) {
+    GramThread<T> thread(systems, run);
+    const Workspace workspace([&](TeamMemory& memory) { thread.place(memory); });
+    if (!workspace) return out_of_memory;
+    for (;;) {
+        const long long first = atomicAdd(&systems.counters->taken, systems_at_once);
+        const long long end = min(first + systems_at_once, systems.count);
+        if (first >= end) return 0;
+        for (long long k = first; k < end; ++k) thread.solve(k);
+    }
+}
+
+GPUSOLVE_EXPORTED int gpusolve_nnls_gram_float(const NnlsSystems<float>* systems,
+                                               const GramRun* run) {
+    return solve_systems(*systems, *run);
+}
+GPUSOLVE_EXPORTED int gpusolve_nnls_gram_double(const NnlsSystems<double>* systems,
+                                                const GramRun* run) {
+    return solve_systems(*systems, *run);
+}

@@ -1,0 +1,32 @@
+// Memory of a thread of the CPU solver.
+
+#pragma once
+
+#include <cstdlib>
+
+#include "../team.cuh"
+
+/// What the functions of the C interface return.
+enum Returned : int { finished = 0, out_of_memory = 1 };
+
+/// Memory for what `place` takes from a TeamMemory; it is called twice, to measure and to place.
+class Workspace {
+  public:
+    template <class Place>
+    explicit Workspace(Place place) {
+        unsigned char* const origin = reinterpret_cast<unsigned char*>(alignment_of_arrays);
+        TeamMemory measured{origin};
+        place(measured);
+        memory_ = static_cast<unsigned char*>(std::malloc(measured.next - origin + 1));
+        TeamMemory memory{memory_};
+        if (memory_ != nullptr) place(memory);
+    }
+    ~Workspace() { std::free(memory_); }
+    Workspace(const Workspace&) = delete;
+    Workspace& operator=(const Workspace&) = delete;
+
+    explicit operator bool() const { return memory_ != nullptr; }
+
+  private:
+    unsigned char* memory_;
+};
