@@ -8,6 +8,7 @@
 #pragma once
 
 #include "floating.cuh"
+#include "nnls_systems.cuh"
 #include "team.cuh"
 #include "variables.cuh"
 
@@ -80,18 +81,6 @@ struct GramMatrix {
         return {entries, 1, leading};
     }
     __device__ __forceinline__ double& operator()(int i, int j) const { return view()(i, j); }
-};
-
-/// The matrix of a system as it was given, and the weights of its rows. Strides are in elements.
-template <class T>
-struct GivenMatrix {
-    const T* A;
-    long long row_stride, column_stride;
-    RootWeights<T> weights;
-
-    __device__ double operator()(int i, int j) const {
-        return weights.times(static_cast<double>(A[i * row_stride + j * column_stride]), i);
-    }
 };
 
 /// The scale of a column with this largest magnitude; 0 if an entry is not finite.

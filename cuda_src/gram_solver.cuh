@@ -175,8 +175,8 @@ struct GramSolver : GramResidual<T, Team> {
         return outcome;
     }
 
-    /// Solve system k of the launch, whose number in the batch is `number`, and write its result. If
-    /// another method might solve it better, list it.
+    /// Solve system k of the launch, whose number in the batch is `number`, and write its result.
+    /// If another method might solve it better, list it.
     __device__ void run(const NnlsSystems<T>& systems, long long k, long long number) {
         const NnlsResults<T> results = systems.results();
         const int n = options.n;

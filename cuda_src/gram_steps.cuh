@@ -233,9 +233,8 @@ struct GramSteps : GramSystem<T, Team> {
         if (guess != nullptr)
             for_each_variable<Team>(options.n, [&](auto j) { at.slope[j] = guessed(guess, j); });
         else
-            map_variables(team, at.slope, options.n, [&](auto j) {
-                return at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0.0;
-            });
+            map_variables(team, at.slope, options.n,
+                          [&](auto j) { return at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0.0; });
         team.sync();
         inverse.for_each([&](auto p) {
             const auto j = variable(p);

@@ -172,7 +172,7 @@ struct GramSystem {
 
     /// out = A^T residual, at least for the chosen columns. Ends without a barrier.
     __device__ void transpose_times(const Chosen<Team>& chosen, Vector<double> residual,
-                                     Reals& out) const {
+                                    Reals& out) const {
         multiply_columns(at.matrix, options.height(), options.n, chosen, residual, out);
     }
 

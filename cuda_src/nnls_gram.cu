@@ -42,35 +42,27 @@
 #include "lane_team.cuh"
 
 /// Write the scaled columns of each matrix, one after another, and their scales and norms. A column
-/// has room for `height` entries. The scale takes account of the l2 penalty.
+/// has room for `height` entries. The scale takes account of the l2 penalty. Offsets in `systems`
+/// are those of matrices, of which the first one has number `first`.
 ///
 /// A warp scales a column. Its block holds `held` rows in shared memory.
 template <class T>
 __global__ void __launch_bounds__(scaled_columns* warp_threads)
-    scale_columns(const T* A, const long long* A_offset, long long A_stride, long long row_stride,
-                  long long column_stride, const T* root_weight, const long long* weight_offset,
-                  long long weight_batch_stride, long long weight_stride, const double* options,
-                  const long long* options_offset, long long options_stride, double root_l2,
-                  long long first_matrix, int m, int n, int height, int held, double* columns,
-                  double* norm, double* column_scale) {
+    scale_columns(const __grid_constant__ NnlsSystems<T> systems, int height, int held,
+                  double* columns, double* norm, double* column_scale) {
+    const int m = systems.m, n = systems.n;
     const int blocks = (n + scaled_columns - 1) / scaled_columns;
     const long long matrix = blockIdx.x / blocks;
     const int first_column = blockIdx.x % blocks * scaled_columns;
     const int j = first_column + warp_index();
-    const long long which = first_matrix + matrix;
-    const GivenMatrix<T> given{A + BatchOffsets{A_offset, A_stride}[which], row_stride,
-                               column_stride,
-                               RootWeights<T>{root_weight, weight_stride}.from(
-                                   BatchOffsets{weight_offset, weight_batch_stride}[which])};
-    const Variables variables = Variables{options, n, 0, 0, 0, root_l2, 0}.from(
-        BatchOffsets{options_offset, options_stride}[which]);
-    const HeldColumns<T> rows{given, m, n, first_column, held};
+    const long long which = systems.first + matrix;
+    const HeldColumns<T> rows{systems.matrix_of(which), m, n, first_column, held};
     double largest = 0, squares = 0;
     rows.for_each_row(false, [&](int, double value) {
         largest = MaxMagnitude<double>()(largest, magnitude(value));
     });
     const bool exists = j < n;
-    const double penalty = exists ? variables.root_l2(j) : 0;
+    const double penalty = exists ? systems.variables_of(which).root_l2(j) : 0;
     largest = MaxMagnitude<double>()(penalty, warp_reduce(largest, MaxMagnitude<double>()));
     const double scale = scale_of(largest);
     double* scaled = columns + (matrix * n + j) * height;
@@ -88,103 +80,77 @@ __global__ void __launch_bounds__(scaled_columns* warp_threads)
 
 // ---- the solver -----------------------------------------------------------------------
 
-/// The systems begin with number `first` of the batch. If `columns` is not null, it has the scaled
-/// matrices, and A is not read; `which` and `which_stride` tell the matrix of each system of the
-/// launch. x has the starting points before the launch, the solutions after it.
-///
-/// If `listed` is not null, systems that another method might solve better are listed there, in any
-/// order; x is where that method may start.
-/// `limited`: the iteration limit is the user's, so such systems are not listed. `matrix_bytes`: if
-/// positive, all systems have the same matrix, which each block scales once.
+/// The memory of a launch. The fields are those of `GRAM_MEMORY` in
+/// gpusolve/_nnls/nnls_gram_kernel.py, in the same order.
+struct GramMemory {
+    const double *columns, *G, *norm, *column_scale;  // scaled matrices, unless teams are small
+    const long long* which;                           // the matrix of system k of the launch, or
+    long long which_stride;                           // k times this number if it is null
+    unsigned char* workspace;
+    long long workspace_stride;  // of teams
+    long long matrix_bytes;      // if positive, of the matrix that all systems share
+    long long vectors_bytes, near_entries;
+    long long shared_bytes;  // of a team
+    unsigned char* barrier;  // of the grid
+    int vectors_in_shared;
+};
+
+/// Solve the systems. If there are scaled matrices, A is not read. Systems that another method
+/// might solve better are listed, in any order, if `listed` is not null; x is where that method may
+/// start. If the iteration limit is the user's, it is not a reason to list a system.
 template <class T, class Team>
 __global__ void __launch_bounds__(Team::threads, Team::blocks)
-    nnls_gram(const T* A, const long long* A_offset, long long A_stride, long long row_stride,
-              long long column_stride, const T* b, const long long* b_offset,
-              long long b_batch_stride, long long b_stride, const T* root_weight,
-              const long long* weight_offset, long long weight_batch_stride,
-              long long weight_stride, const double* each_option, const long long* options_offset,
-              long long options_stride, double lower, double upper, double l1, double root_l2,
-              double sum, int kind, long long first, long long systems, int m, int n, int maxiter,
-              double tol, int warm, int limited, const double* columns, const double* G,
-              const double* norm, const double* column_scale, const long long* which,
-              long long which_stride, T* x, T* rnorm, T* dual, T* kkt, int* nit, int* status,
-              int* n_updates, int* n_downdates, bool* repaired, unsigned char* method,
-              ListedSystem* listed, BatchCounters* counters, long long matrix_bytes,
-              long long vectors_bytes, long long near_entries, long long shared_bytes,
-              int vectors_in_shared, unsigned char* workspace, long long workspace_stride,
-              unsigned char* barrier) {
+    nnls_gram(const __grid_constant__ NnlsSystems<T> systems,
+              const __grid_constant__ GramMemory memory) {
     __shared__ typename Team::Storage storage;
-    Team team(storage, barrier);
-    const GramOptions options{m, n, kind, tol, maxiter};
-    const GramResults<T> results{x,      rnorm,     dual,        kkt,      nit,
-                                 status, n_updates, n_downdates, repaired, method};
+    Team team(storage, memory.barrier);
+    const GramOptions options{systems.m, systems.n, systems.kind, systems.tol, systems.maxiter};
 
     __shared__ GramArrays<Team> arrays_of_block;
     GramArrays<Team> arrays_of_thread;
     GramArrays<Team>& arrays = Team::is_small ? arrays_of_thread : arrays_of_block;
     constexpr bool scales = Team::is_small;
-    const bool scales_once = scales && matrix_bytes > 0;
+    const bool scales_once = scales && memory.matrix_bytes > 0;
     if (Team::places()) {
         unsigned char* shared = dynamic_shared_memory();
         TeamMemory of_all{shared};
         if (scales_once) arrays.matrix.place(of_all, options);
-        shared += matrix_bytes + Team::memory_of_block() * shared_bytes;
-        unsigned char* global = workspace + Team::index() * workspace_stride;
-        const bool in_shared = Team::is_small || vectors_in_shared;
+        shared += memory.matrix_bytes + Team::memory_of_block() * memory.shared_bytes;
+        unsigned char* global = memory.workspace + Team::index() * memory.workspace_stride;
+        const bool in_shared = Team::is_small || memory.vectors_in_shared;
         TeamMemory vectors{in_shared ? shared : global};
         if (scales && !scales_once) arrays.matrix.place(vectors, options);
         arrays.place(vectors, options);
         if (scales) arrays.refer_to_norms(options);
-        (in_shared ? shared : global) += vectors_bytes;
-        arrays.inverse.place(shared, global, near_entries);
+        (in_shared ? shared : global) += memory.vectors_bytes;
+        arrays.inverse.place(shared, global, memory.near_entries);
     }
     __syncthreads();
 
-    const auto variables_of = [&](long long k) {
-        return Variables{each_option, n, lower, upper, l1, root_l2, sum}.from(
-            BatchOffsets{options_offset, options_stride}[k]);
-    };
-    const auto weights_of = [&](long long k) {
-        return RootWeights<T>{root_weight, weight_stride}.from(
-            BatchOffsets{weight_offset, weight_batch_stride}[k]);
-    };
-    const auto matrix_of = [&](long long k) {
-        return GivenMatrix<T>{A + BatchOffsets{A_offset, A_stride}[k], row_stride, column_stride,
-                              weights_of(k)};
-    };
     if constexpr (scales)
         if (scales_once)
-            scale_matrix<BlockTeam>(arrays.matrix, options, matrix_of(0), variables_of(0));
+            scale_matrix<BlockTeam>(arrays.matrix, options, systems.matrix_of(0),
+                                    systems.variables_of(0));
 
-    for (long long k = Team::index(); Team::begins(k < systems); k += Team::teams()) {
-        if (k >= systems) continue;
+    for (long long k = Team::index(); Team::begins(k < systems.count); k += Team::teams()) {
+        if (k >= systems.count) continue;
+        const long long number = systems.first + k;
         if constexpr (scales) {
             if (!scales_once)
-                scale_matrix<Team>(arrays.matrix, options, matrix_of(first + k),
-                                   variables_of(first + k));
+                scale_matrix<Team>(arrays.matrix, options, systems.matrix_of(number),
+                                   systems.variables_of(number));
         } else {
             if (Team::places()) {
-                arrays.matrix.refer(BatchOffsets{which, which_stride}[k], options, columns, G, norm,
-                                    column_scale);
+                arrays.matrix.refer(BatchOffsets{memory.which, memory.which_stride}[k], options,
+                                    memory.columns, memory.G, memory.norm, memory.column_scale);
                 arrays.refer_to_norms(options);
             }
             team.sync();
         }
-        GramSolver<T, Team> system{{{{team, options, arrays, PassiveInverse<Team>{arrays.inverse},
-                                      b + BatchOffsets{b_offset, b_batch_stride}[first + k],
-                                      b_stride, weights_of(first + k)}}}};
-        if (!system.load(variables_of(first + k))) {
-            results.template refuse<Team>(k, n);
-        } else {
-            const auto outcome = system.solve(warm ? x + k * n : nullptr, results, k);
-            const bool settled =
-                outcome.is_convincing || (limited && system.status == iteration_limit);
-            if (!settled && listed != nullptr) {
-                if (outcome.is_hidden) for_each<Team>(n, [&](int j) { x[k * n + j] = 0; });
-                if (Team::rank() == 0)
-                    listed[atomicAdd(&counters->listed, 1ull)] = {k, system.score(outcome)};
-            }
-        }
+        GramSolver<T, Team> solver{
+            {{{team, options, arrays, PassiveInverse<Team>{arrays.inverse}, systems.b_of(number),
+               systems.b_stride, systems.weights_of(number)}}}};
+        solver.run(systems, k, number);
         team.sync();
     }
 }

@@ -45,6 +45,7 @@
 #include "certificate.cuh"
 #include "compensated.cuh"
 #include "floating.cuh"
+#include "nnls_systems.cuh"
 #include "passive_qr.cuh"
 #include "variables.cuh"
 
@@ -100,19 +101,13 @@ struct NnlsProblem {
     __device__ bool has_numbers(int j) const { return !general || variables.are_finite(j); }
 };
 
-/// The arrays of the results of all systems.
-template <class T>
-struct NnlsResults {
-    T *x, *rnorm, *dual, *kkt;
-    int *nit, *status, *n_updates, *n_downdates;
-    bool* repaired;
-    unsigned char* method;
-};
-
 /// Where a block's regions begin, as computed by the host: R and Q at these bytes of the memory
 /// that they are in, the vectors at 0 of theirs. The first `in_shared` of vectors, R and Q are
-/// shared.
-struct NnlsRegions {
+/// shared; the others are in the block's part of `workspace`. The fields are those of `QR_MEMORY`
+/// in gpusolve/_nnls/nnls_qr_kernel.py, in the same order.
+struct QrMemory {
+    unsigned char* workspace;
+    long long workspace_stride;
     long long R, Q;
     int in_shared;
 };
@@ -128,10 +123,11 @@ struct NnlsArrays {
     int* state;       // n: VariableState
 
     /// Divide the block's memory into the arrays.
-    __device__ void place(const NnlsRegions& regions, int rows, int n, unsigned char* shared,
-                          unsigned char* global) {
+    __device__ void place(const QrMemory& memory, int rows, int n) {
+        unsigned char* shared = dynamic_shared_memory();
+        unsigned char* global = memory.workspace + blockIdx.x * memory.workspace_stride;
         const auto region = [&](int index, long long begin) {
-            return reinterpret_cast<T*>((index < regions.in_shared ? shared : global) + begin);
+            return reinterpret_cast<T*>((index < memory.in_shared ? shared : global) + begin);
         };
         T* next = region(0, 0);
         const auto take = [&](int count) {
@@ -157,8 +153,8 @@ struct NnlsArrays {
         factors.slots = state + n;
         factors.variables = factors.slots + capacity;
         factors.norm = norm;
-        factors.R = region(1, regions.R);
-        factors.Q = region(2, regions.Q);
+        factors.R = region(1, memory.R);
+        factors.Q = region(2, memory.Q);
     }
 };
 
@@ -783,24 +779,12 @@ struct NnlsSystem : ScaledSystem<T, general> {
     }
 };
 
-/// The systems begin with number `first` of the batch. x has their starting points before the
-/// launch, their solutions after it.
-///
-/// If `listed` is not null, only the systems that it lists are solved, and count as repaired. Their
-/// results are replaced by better ones.
+/// Solve the systems. If `listed` is not null, only the systems that it lists are solved, and count
+/// as repaired. Their results are replaced by better ones.
 template <class T, bool general>
 __global__ void __launch_bounds__(nnls_max_threads, 2)
-    nnls_qr(const T* A, const long long* A_offset, long long A_stride, long long row_stride,
-            long long column_stride, const T* b, const long long* b_offset,
-            long long b_batch_stride, long long b_stride, const T* root_weight,
-            const long long* weight_offset, long long weight_batch_stride, long long weight_stride,
-            const double* options, const long long* options_offset, long long options_stride,
-            double lower, double upper, double l1, double root_l2, double sum, int kind,
-            long long first, long long systems, int m, int n, int maxiter, T tol, int warm, T* x,
-            T* rnorm, T* dual, T* kkt, int* nit, int* status, int* n_updates, int* n_downdates,
-            bool* repaired, unsigned char* method, BatchCounters* counters,
-            const ListedSystem* listed, long long R_begin, long long Q_begin, int regions_in_shared,
-            unsigned char* workspace, long long workspace_stride) {
+    nnls_qr(const __grid_constant__ NnlsSystems<T> systems,
+            const __grid_constant__ QrMemory memory) {
     __shared__ typename BlockReduce<T>::Storage reduce_storage;
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ ListedSystem drawn;
@@ -808,46 +792,44 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     __shared__ NnlsProblem<T, general> problem;
     __shared__ NnlsArrays<T> arrays;
 
+    const int m = systems.m, n = systems.n;
     if (threadIdx.x == 0) {
-        problem = {A,
-                   row_stride,
-                   column_stride,
-                   b,
-                   b_stride,
-                   {root_weight, weight_stride},
-                   {options, n, lower, upper, l1, root_l2, sum},
+        problem = {systems.A,
+                   systems.row_stride,
+                   systems.column_stride,
+                   systems.b,
+                   systems.b_stride,
+                   {systems.root_weight, systems.weight_stride},
+                   {systems.options, n, systems.lower, systems.upper, systems.l1, systems.root_l2,
+                    systems.sum},
                    m,
                    n,
-                   kind,
-                   tol,
-                   maxiter};
-        const int rows = m + (problem.has_ridge() ? n : 0) + problem.has_sum();
-        arrays.place({R_begin, Q_begin, regions_in_shared}, rows, n, dynamic_shared_memory(),
-                     workspace + blockIdx.x * workspace_stride);
+                   systems.kind,
+                   static_cast<T>(systems.tol),
+                   systems.maxiter};
+        arrays.place(memory, m + (problem.has_ridge() ? n : 0) + problem.has_sum(), n);
     }
-    const NnlsResults<T> results{x,      rnorm,     dual,        kkt,      nit,
-                                 status, n_updates, n_downdates, repaired, method};
+    const NnlsResults<T> results = systems.results();
     NnlsSystem<T, general> system{{problem, arrays, T(1), T(0)},
                                   {arrays.factors, 0},
                                   BlockReduce<T>(reduce_storage),
                                   BlockReduce<Located<T>>(located_storage)};
 
-    if (threadIdx.x == 0 && listed != nullptr) systems = static_cast<long long>(counters->listed);
+    const bool repairs = systems.listed != nullptr;
+    long long count = systems.count;
+    if (threadIdx.x == 0 && repairs) count = static_cast<long long>(systems.counters->listed);
     for (;;) {
         if (threadIdx.x == 0) {
-            const long long turn = static_cast<long long>(atomicAdd(&counters->taken, 1ULL));
-            drawn = {turn < systems ? turn : -1, Floating<double>::nan()};
-            if (turn < systems) {
-                if (listed != nullptr) drawn = listed[turn];
-                const long long k = first + drawn.system;
-                problem.A = A + BatchOffsets{A_offset, A_stride}[k];
-                problem.b = b + BatchOffsets{b_offset, b_batch_stride}[k];
-                if (root_weight != nullptr)
-                    problem.weights.root =
-                        root_weight + BatchOffsets{weight_offset, weight_batch_stride}[k];
-                if (options != nullptr)
-                    problem.variables.of_each =
-                        options + BatchOffsets{options_offset, options_stride}[k];
+            const long long turn =
+                static_cast<long long>(atomicAdd(&systems.counters->taken, 1ULL));
+            drawn = {turn < count ? turn : -1, Floating<double>::nan()};
+            if (turn < count) {
+                if (repairs) drawn = systems.listed[turn];
+                const long long k = systems.first + drawn.system;
+                problem.A = systems.A_of(k);
+                problem.b = systems.b_of(k);
+                problem.weights.root = systems.weights_of(k).root;
+                problem.variables.of_each = systems.variables_of(k).of_each;
             }
         }
         __syncthreads();
@@ -856,14 +838,14 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         T least = static_cast<T>(drawn.misfit), caution = 1;
         const bool finite = system.load();
         for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
-            const T* guess = warm && attempt == 0 ? x + k * n : nullptr;
+            const T* guess = systems.warm && attempt == 0 ? results.x + k * n : nullptr;
             const auto found =
                 finite ? system.certify(system.solve(caution, guess)) : system.refuse();
             if (!(found.misfit >= least)) {
                 least = found.misfit;
                 system.store(results, k, found);
             }
-            if (threadIdx.x == 0) repaired[k] = attempt > 0 || listed != nullptr;
+            if (threadIdx.x == 0) results.repaired[k] = attempt > 0 || repairs;
             if (found.settled) break;
         }
     }

@@ -31,7 +31,8 @@ struct GramThread {
     const T *scaled_A = nullptr, *scaled_by = nullptr;
 
     GramThread(const NnlsSystems<T>& systems, const GramRun& run)
-        : systems(systems), run(run),
+        : systems(systems),
+          run(run),
           options{systems.m, systems.n, systems.kind, systems.tol, systems.maxiter} {}
 
     void place(TeamMemory& memory) {
@@ -54,10 +55,9 @@ struct GramThread {
         const long long number = systems.first + k;
         scale(number);
         SerialTeam team{systems.counters};
-        GramSolver<T, SerialTeam> solver{{{{team, options, arrays,
-                                            PassiveInverse<SerialTeam>(arrays.inverse),
-                                            systems.b_of(number), systems.b_stride,
-                                            systems.weights_of(number)}}}};
+        GramSolver<T, SerialTeam> solver{
+            {{{team, options, arrays, PassiveInverse<SerialTeam>(arrays.inverse),
+               systems.b_of(number), systems.b_stride, systems.weights_of(number)}}}};
         solver.run(systems, k, number);
     }
 };

@@ -14,8 +14,8 @@
 template <class T>
 int solve_systems(const NnlsSystems<T>& systems) {
     const long long n = systems.n;
-    const long long rows = systems.m + (systems.kind & with_ridge ? n : 0) +
-                           (systems.kind & with_sum ? 1 : 0);
+    const long long rows =
+        systems.m + (systems.kind & with_ridge ? n : 0) + (systems.kind & with_sum ? 1 : 0);
     const long long capacity = min(rows, n);
     QrMemory memory{nullptr, 0, 0, 0, 0};
     Vector<double> vectors, R, Q;

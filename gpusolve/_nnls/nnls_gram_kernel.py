@@ -11,9 +11,10 @@ import numpy as np
 from .._device.arrays import Array, BatchOffsets, batch_offsets, namespace
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import CACHED, MAX_BLOCKS, WARP, ceil_div, round_up
+from .._device.structs import StructType
 from .._numerics.solution import default_tolerance
 from .nnls_qr_kernel import allocate_workspace
-from .systems import BOUNDS, RIDGE, SUM, Options, Systems, indices_of, strides
+from .systems import BOUNDS, RIDGE, SUM, Inputs, Options, Systems, indices_of
 
 LANES = {1: 4, 4: 2, 8: 2, 32: 1}
 """Lanes of a warp that may solve a system: how many, and the most variables of each."""
@@ -36,6 +37,26 @@ SCALED_COLUMNS = 8
 """Columns of a block of ``scale_columns``, and its warps."""
 HELD_ROWS = 1024
 """The most rows of these columns in shared memory."""
+
+GRAM_MEMORY = StructType(
+    "GramMemory",
+    """
+    const double* columns;
+    const double* G;
+    const double* norm;
+    const double* column_scale;
+    const long long* which;
+    long long which_stride;
+    unsigned char* workspace;
+    long long workspace_stride;
+    long long matrix_bytes;
+    long long vectors_bytes, near_entries;
+    long long shared_bytes;
+    unsigned char* barrier;
+    int vectors_in_shared;
+    """,
+)
+"""See ``nnls_gram.cu``."""
 
 
 class Team(NamedTuple):
@@ -100,8 +121,6 @@ class Layout(NamedTuple):
         Shared memory of the block.
     workspace : int
         Global memory of a team.
-    numbers : tuple
-        Arguments of the kernel.
     """
 
     matrix: int
@@ -111,7 +130,6 @@ class Layout(NamedTuple):
     team: int
     shared: int
     workspace: int
-    numbers: tuple[np.generic, ...]
 
 
 def teams_for(size: Size, few: bool) -> list[Team]:
@@ -174,8 +192,6 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
     near_bytes = round_up(8 * near, ALIGNMENT)
     far_bytes = round_up(8 * (entries - near), ALIGNMENT)
     of_team = near_bytes + in_shared * vectors
-    workspace = far_bytes + (not in_shared) * vectors
-    bytes_of_kernel = map(np.int64, (matrix_bytes, vectors, near, of_team))
     return Layout(
         matrix=matrix_bytes,
         vectors=vectors,
@@ -183,8 +199,7 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
         near=near,
         team=of_team,
         shared=matrix_bytes + team.teams * of_team,
-        workspace=workspace,
-        numbers=(*bytes_of_kernel, np.int32(in_shared), np.int64(workspace)),
+        workspace=far_bytes + (not in_shared) * vectors,
     )
 
 
@@ -211,7 +226,7 @@ class ScaledMatrices(NamedTuple):
     norm, column_scale : (matrices, n) array
     which : (systems,) int64 array or None
         The index of each system's matrix. If None, it is the system's times `stride`.
-    stride : int64
+    stride : int
     """
 
     columns: Array
@@ -219,7 +234,7 @@ class ScaledMatrices(NamedTuple):
     norm: Array
     column_scale: Array
     which: Array | None
-    stride: np.int64
+    stride: int
 
 
 def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
@@ -230,17 +245,13 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     problem, inputs = systems.problem, systems.inputs
     (m, n), batch, xp = problem.shape, problem.batch, namespace(inputs.A)
     shape, height = inputs.matrices, problem.shape[0] + problem.has_sum
-    matrices, first, which = math.prod(shape), np.int64(0), None
+    matrices, which = math.prod(shape), None
     own = matrices == math.prod(batch) > 1
-    A_offset, weight_offset = inputs.A_offset, inputs.weight_offset
-    options = inputs.options
+    argument = systems.argument(0)
     if own:
-        matrices, first = systems.total, np.int64(systems.part.start)
+        matrices = systems.total
     else:
-        options = largest_penalties(options)
-        A_offset = batch_offsets(inputs.A, 2, shape)
-        if inputs.root_weight is not None:
-            weight_offset = batch_offsets(inputs.root_weight, 1, shape)
+        argument = argument.replace(first=0, **shared_inputs(inputs))
         if matrices > 1:
             which = indices_of(shape, batch, inputs.A)[systems.part]
     columns = device.empty((matrices, n, height), np.float64)
@@ -252,37 +263,37 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     kernel(
         (matrices * ceil_div(n, SCALED_COLUMNS),),
         (WARP * SCALED_COLUMNS,),
-        (
-            inputs.A,
-            *A_offset,
-            *strides(inputs.A, 2),
-            inputs.root_weight,
-            *weight_offset,
-            inputs.weight_stride,
-            options.of_each,
-            *options.offset,
-            np.float64(options.same[3]),
-            first,
-            np.int32(m),
-            np.int32(n),
-            np.int32(height),
-            np.int32(held),
-            columns,
-            norm,
-            column_scale,
-        ),
+        (argument, np.int32(height), np.int32(held), columns, norm, column_scale),
         shared_mem=8 * SCALED_COLUMNS * (round_up(held, WARP // 2) + 2),
     )
     if problem.has_sum:
         add_sum_row(columns, norm, column_scale)
     G = xp.matmul(columns, columns.swapaxes(-1, -2))
-    return ScaledMatrices(columns, G, norm, column_scale, which, np.int64(own))
+    return ScaledMatrices(columns, G, norm, column_scale, which, int(own))
 
 
 def rows_in_shared_memory(limit: int) -> int:
     """The most rows that a block of ``scale_columns`` holds: some for each lane."""
     rows = limit // (8 * SCALED_COLUMNS) - 2
     return min(HELD_ROWS, max(WARP, rows // WARP * WARP))
+
+
+def shared_inputs(inputs: Inputs) -> dict[str, object]:
+    """Fields of ``NnlsSystems`` for matrices that several systems share."""
+    shape, options = inputs.matrices, largest_penalties(inputs.options)
+    A = batch_offsets(inputs.A, 2, shape)
+    weights = inputs.weight_offset
+    if inputs.root_weight is not None:
+        weights = batch_offsets(inputs.root_weight, 1, shape)
+    return {
+        "A_offset": A.offset,
+        "A_batch_stride": A.stride,
+        "weight_offset": weights.offset,
+        "weight_batch_stride": weights.stride,
+        "options": options.of_each,
+        "options_offset": options.offset.offset,
+        "options_batch_stride": options.offset.stride,
+    }
 
 
 def largest_penalties(options: Options) -> Options:
@@ -319,7 +330,7 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
         blocks = min(resident, ceil_div(max(m, n), team.threads // WARP))
     elif layout.workspace or layout.matrix:
         blocks = max(1, min(blocks, resident))
-    matrices: tuple[object, ...] = (*[None] * 5, np.int64(0))
+    matrices = ScaledMatrices(None, None, None, None, None, 0)
     if not team.is_small:
         matrices = scale_matrices(systems, device)
     workspace = barrier = None
@@ -328,23 +339,27 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
         barrier = device.zeros((ALIGNMENT * (1 + 2 * blocks),), np.uint8)
     elif layout.workspace:
         workspace, blocks = allocate_workspace(device, blocks, layout.workspace)
+    memory = GRAM_MEMORY(
+        columns=matrices.columns,
+        G=matrices.G,
+        norm=matrices.norm,
+        column_scale=matrices.column_scale,
+        which=matrices.which,
+        which_stride=matrices.stride,
+        workspace=workspace,
+        workspace_stride=layout.workspace,
+        matrix_bytes=layout.matrix,
+        vectors_bytes=layout.vectors,
+        near_entries=layout.near,
+        shared_bytes=layout.team,
+        barrier=barrier,
+        vectors_in_shared=layout.in_shared,
+    )
+    tol = GRAM_TOLERANCE if problem.tol is None else problem.tol
     kernel(
         (blocks,),
         (team.threads,),
-        (
-            *systems.arguments,
-            np.float64(GRAM_TOLERANCE if problem.tol is None else problem.tol),
-            np.int32(problem.start is not None),
-            np.int32(problem.maxiter is not None),
-            *matrices,
-            *systems.solution,
-            listed,
-            systems.counters,
-            *layout.numbers[:-1],
-            workspace,
-            layout.numbers[-1],
-            barrier,
-        ),
+        (systems.argument(tol, listed), memory),
         shared_mem=layout.shared,
         cooperative=team.is_grid,
     )

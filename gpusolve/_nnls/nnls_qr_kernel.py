@@ -17,6 +17,7 @@ from .._device.launch import (
     ceil_div,
     round_up,
 )
+from .._device.structs import StructType
 from .inputs import Problem
 from .systems import Systems
 
@@ -30,6 +31,17 @@ ALIGNMENT = 16
 """Alignment in bytes of the regions of a block."""
 STATIC_SHARED_MEMORY = 4096
 """Upper bound on the bytes of the kernel's static shared memory."""
+
+QR_MEMORY = StructType(
+    "QrMemory",
+    """
+    unsigned char* workspace;
+    long long workspace_stride;
+    long long R, Q;
+    int in_shared;
+    """,
+)
+"""See ``nnls_qr.cu``."""
 
 
 def region_bytes(rows: int, n: int, itemsize: int) -> tuple[int, int, int]:
@@ -71,15 +83,18 @@ class BlockShape(NamedTuple):
         Of the regions in dynamic shared memory.
     workspace_bytes : int
         Of the other regions, in the workspace.
-    numbers : tuple
-        Arguments of the kernel: where R and Q begin, and the number of regions in
-        shared memory.
+    R, Q : int
+        Bytes before these regions in the memory that they are in.
+    in_shared : int
+        The number of regions in shared memory.
     """
 
     threads: int
     shared_bytes: int
     workspace_bytes: int
-    numbers: tuple[np.generic, ...]
+    R: int
+    Q: int
+    in_shared: int
 
 
 @functools.lru_cache(CACHED)
@@ -87,11 +102,14 @@ def block_of(rows: int, n: int, itemsize: int, limit: int) -> BlockShape:
     """The block for systems of this size; `limit` is that of dynamic shared memory."""
     regions = region_bytes(rows, n, itemsize)
     in_shared = regions_that_fit(regions, limit)
+    _, R, Q = region_begins(regions, in_shared)
     return BlockShape(
         block_threads(rows, n),
         sum(regions[:in_shared]),
         round_up(max(sum(regions[in_shared:]), 1), 256),
-        (*map(np.int64, region_begins(regions, in_shared)[1:]), np.int32(in_shared)),
+        R,
+        Q,
+        in_shared,
     )
 
 
@@ -149,20 +167,20 @@ def nnls_qr(
     """
     problem, (workspace, blocks) = systems.problem, memory
     of_block, kernel, _ = _kernel_of(problem, device)
+    argument = systems.argument(float(problem.tolerance), listed)
+    if listed is not None:
+        argument = argument.replace(warm=True)
+    regions = QR_MEMORY(
+        workspace=workspace,
+        workspace_stride=of_block.workspace_bytes,
+        R=of_block.R,
+        Q=of_block.Q,
+        in_shared=of_block.in_shared,
+    )
     kernel(
         (blocks,),
         (of_block.threads,),
-        (
-            *systems.arguments,
-            problem.dtype.type(problem.tolerance),
-            np.int32(listed is not None or problem.start is not None),
-            *systems.solution,
-            systems.counters,
-            listed,
-            *of_block.numbers,
-            workspace,
-            np.int64(of_block.workspace_bytes),
-        ),
+        (argument, regions),
         shared_mem=of_block.shared_bytes,
     )
 

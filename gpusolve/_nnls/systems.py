@@ -16,11 +16,51 @@ from .._device.arrays import (
     namespace,
     strided,
 )
+from .._device.structs import Struct, StructType
 from .._numerics.solution import Solution
 from .inputs import Option, Problem
 
 RIDGE, SUM, BOUNDS, PENALTIES = 1, 2, 4, 8
 """``ProblemKind`` of ``variables.cuh``."""
+
+NNLS_SYSTEMS = StructType(
+    "NnlsSystems",
+    """
+    const T* A;
+    const long long* A_offset;
+    long long A_batch_stride, row_stride, column_stride;
+    const T* b;
+    const long long* b_offset;
+    long long b_batch_stride, b_stride;
+    const T* root_weight;
+    const long long* weight_offset;
+    long long weight_batch_stride, weight_stride;
+    const double* options;
+    const long long* options_offset;
+    long long options_batch_stride;
+    double lower, upper, l1, root_l2, sum;
+    double tol;
+    long long first, count;
+    int m, n;
+    int kind;
+    int maxiter;
+    int warm;
+    int limited;
+    T* x;
+    T* rnorm;
+    T* dual;
+    T* kkt;
+    int* nit;
+    int* status;
+    int* n_updates;
+    int* n_downdates;
+    bool* repaired;
+    unsigned char* method;
+    ListedSystem* listed;
+    BatchCounters* counters;
+    """,
+)
+"""See ``nnls_systems.cuh``."""
 
 
 class Options(NamedTuple):
@@ -111,10 +151,10 @@ class Inputs(NamedTuple):
         )
 
     @property
-    def weight_stride(self) -> np.int64:
+    def weight_stride(self) -> int:
         """The distance of the weights of neighbouring rows, in elements."""
         weight = self.root_weight
-        return np.int64(0) if weight is None else strides(weight, 1)[0]
+        return 0 if weight is None else strides(weight, 1)[0]
 
     @property
     def matrices(self) -> tuple[int, ...]:
@@ -168,36 +208,55 @@ class Systems(NamedTuple):
             | PENALTIES * problem.has_penalties
         )
 
-    @property
-    def arguments(self) -> tuple[object, ...]:
-        """The first arguments of every kernel that solves these systems."""
+    def argument(self, tol: float, listed: Array | None = None) -> Struct:
+        """The first argument of every kernel that solves these systems.
+
+        `listed` are the systems for another method; ``ListedSystem`` of ``batch.cuh``.
+        """
         problem, inputs, (m, n) = self.problem, self.inputs, self.problem.shape
-        options = inputs.options
-        return (
-            inputs.A,
-            *inputs.A_offset,
-            *strides(inputs.A, 2),
-            inputs.b,
-            *inputs.b_offset,
-            *strides(inputs.b, 1),
-            inputs.root_weight,
-            *inputs.weight_offset,
-            inputs.weight_stride,
-            options.of_each,
-            *options.offset,
-            *map(np.float64, options.same),
-            np.int32(self.kind),
-            np.int64(self.part.start),
-            np.int64(self.total),
-            np.int32(m),
-            np.int32(n),
-            np.int32(min(problem.iteration_limit, 2**31 - 1)),
+        A_strides, options = strides(inputs.A, 2), inputs.options
+        lower, upper, l1, root_l2, total = options.same
+        return NNLS_SYSTEMS(
+            problem.dtype,
+            A=inputs.A,
+            A_offset=inputs.A_offset.offset,
+            A_batch_stride=inputs.A_offset.stride,
+            row_stride=A_strides[0],
+            column_stride=A_strides[1],
+            b=inputs.b,
+            b_offset=inputs.b_offset.offset,
+            b_batch_stride=inputs.b_offset.stride,
+            b_stride=strides(inputs.b, 1)[0],
+            root_weight=inputs.root_weight,
+            weight_offset=inputs.weight_offset.offset,
+            weight_batch_stride=inputs.weight_offset.stride,
+            weight_stride=inputs.weight_stride,
+            options=options.of_each,
+            options_offset=options.offset.offset,
+            options_batch_stride=options.offset.stride,
+            lower=lower,
+            upper=upper,
+            l1=l1,
+            root_l2=root_l2,
+            sum=total,
+            tol=tol,
+            first=self.part.start,
+            count=self.total,
+            m=m,
+            n=n,
+            kind=self.kind,
+            maxiter=min(problem.iteration_limit, 2**31 - 1),
+            warm=problem.start is not None,
+            limited=problem.maxiter is not None,
+            **self.solution._asdict(),
+            listed=listed,
+            counters=self.counters,
         )
 
 
-def strides(array: Array, core: int) -> tuple[np.int64, ...]:
+def strides(array: Array, core: int) -> tuple[int, ...]:
     """The strides of the last `core` axes, in elements."""
-    return tuple(np.int64(one // array.itemsize) for one in array.strides[-core:])
+    return tuple([one // array.itemsize for one in array.strides[-core:]])
 
 
 def without_copies(array: Array, core: int) -> Array:
