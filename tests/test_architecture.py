@@ -10,6 +10,7 @@ import inspect
 import pickle
 import pickletools
 import pkgutil
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -139,6 +140,26 @@ def test_rooms_import_only_rooms_below_them() -> None:
         if room_of(name):
             found[room_of(name)] |= {room_of(one) for one in imports(name)}
     assert {room: below - {room, "studies"} for room, below in found.items()} == ROOMS
+
+
+@pytest.mark.parametrize("room", ["_numerics", "reference"])
+def test_specifications_import_numpy_alone(room: str) -> None:
+    found = {
+        one.partition(".")[0]
+        for name, path in MODULES.items()
+        if room_of(name) == room
+        for node in ast.walk(ast.parse(path.read_text()))
+        for one in libraries(node)
+    }
+    assert found - sys.stdlib_module_names == {"numpy"}
+
+
+def libraries(node: ast.AST) -> Iterator[str]:
+    """The modules of other packages that an import statement names."""
+    if isinstance(node, ast.Import):
+        yield from (one.name for one in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.level == 0:
+        yield node.module or ""
 
 
 def test_studies_are_imported_when_they_are_asked_for() -> None:
