@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PARALLEL := -n auto --dist worksteal
 PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
-CUDA_SOURCES := $(wildcard cuda_src/*.cu* benchmarks/*.cu tests/*/*.cu gpusolve/_emulator/runtime/*)
+CUDA_SOURCES := $(wildcard cuda_src/*.cu* tests/*/*.cu gpusolve/_emulator/runtime/*)
 
 .PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in lint machine-code format wheel resources costs clean
 

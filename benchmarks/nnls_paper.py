@@ -40,7 +40,7 @@ from nnls_peers import by_scipy
 
 import gpusolve
 from gpusolve._device.threads import cores
-from gpusolve._nnls.compared.methods import COMPARED
+from gpusolve._nnls.methods import COMPARED
 from gpusolve._nnls.solve import METHODS
 
 TITLES = {

@@ -22,15 +22,14 @@ from harness import publish, row, table_head
 from numpy.typing import NDArray
 
 from gpusolve import _emulator
-from gpusolve._device.kernels import source_directory
-
-SOURCE = Path(__file__).with_suffix(".cu")
-ROWS = 512
-UPDATE, DOWNDATE = 0, 1
-
-THREADS = {"as_published": ROWS, "as_solved": 128}
-"""A thread for each row; four rows for each thread, as `nnls` launches it."""
-
+from gpusolve._device.kernels import EmulatedDevice
+from gpusolve.studies._qr_steps_kernel import (
+    DOWNDATE,
+    ROWS,
+    UPDATE,
+    QRSteps,
+    qr_steps,
+)
 
 # ---- counts --------------------------------------------------------------------------
 
@@ -58,29 +57,19 @@ class Counts(NamedTuple):
     shuffles: int
 
 
-class Problem(NamedTuple):
-    """``A[:, order] = Q R``, in which Q and R lack the last column.
-
-    A and Q have a column contiguous. R is square, and `order` lists its slots.
-    """
-
-    A: NDArray[np.float32]
-    Q: NDArray[np.float32]
-    R: NDArray[np.float32]
-
-    @classmethod
-    def random(cls, length: int) -> Problem:
-        A = np.random.default_rng(0).standard_normal((ROWS, length + 1))
-        Q, R = np.linalg.qr(A[:, :length])
-        padded = np.pad(Q, ((0, 0), (0, 1))), np.pad(R, ((0, 1), (0, 1)))
-        return cls(*(part.astype(np.float32) for part in (A, *padded)))
+def orthogonalised(length: int) -> QRSteps:
+    """A random matrix, and the factors of all its columns but the last."""
+    A = np.random.default_rng(0).standard_normal((ROWS, length + 1))
+    Q, R = np.linalg.qr(A[:, :length])
+    padded = np.pad(Q, ((0, 0), (0, 1))), np.pad(R, ((0, 1), (0, 1)))
+    return QRSteps(*(part.astype(np.float32) for part in (A, *padded)))
 
 
 class Changed(NamedTuple):
     """The counts of a change, its factors, and its slots in their order."""
 
     counts: Counts
-    factors: Problem
+    factors: QRSteps
     order: NDArray[np.int32]
 
 
@@ -101,10 +90,18 @@ def counted(
     printed : bool
         Whether an update takes R from products with the column itself, as printed.
     """
-    problem = Problem.random(length)
+    launch = functools.partial(
+        qr_steps,
+        name,
+        orthogonalised(length),
+        EmulatedDevice(),
+        change,
+        position=position,
+        printed=printed,
+    )
     with _emulator.profile() as report:
-        run(name, problem, change, 0, position, printed)
-        factors, order = run(name, problem, change, 1, position, printed)
+        launch(steps=0)
+        factors, order = launch(steps=1)
     without, after = report.launched
 
     def number(key: str) -> int:
@@ -124,39 +121,6 @@ def counted(
     return Changed(counts, factors, order)
 
 
-def run(
-    name: str,
-    problem: Problem,
-    change: int,
-    steps: int = 1,
-    position: int = 0,
-    printed: bool = False,
-    apart: int = ROWS,
-) -> tuple[Problem, NDArray[np.int32]]:
-    """Launch the kernel; return the factors, and the slots in order.
-
-    `apart` is the distance between two arrays for sums; 0 is the listing's one array.
-    """
-    A, Q, R = problem
-    n = A.shape[1]
-    numbers = [np.int32(value) for value in (n, change, steps, position)]
-    b = np.ones(ROWS, np.float32)
-    columns, order = np.array(Q.T, order="C"), np.zeros(n, np.int32)
-    if name == "as_published":
-        stored = R.copy()
-        options = [np.int32(printed), np.int32(apart)]
-        arguments = [A.T.copy(), b, *numbers, *options, columns, stored, order]
-    else:
-        stored = np.pad(R, ((0, 0), (0, 2))).T.copy()
-        norm = np.linalg.norm(A, axis=0)
-        arguments = [A.T.copy(), b, norm, *numbers, columns, stored, order]
-    kernel = _emulator.Kernel(SOURCE, f"{name}<float>", source_directory())
-    kernel((1,), (THREADS[name],), arguments)
-    if name == "as_solved":
-        stored = stored[:n].T
-    return Problem(A, columns.T, stored), order
-
-
 # ---- the report ----------------------------------------------------------------------
 
 LENGTHS = (8, 40, 64)
@@ -168,7 +132,7 @@ ABOUT = """\
 What one change of a factorisation costs one block, for 512 rows: the MGS update of l
 passive columns, and the Givens downdate that removes the column at the
 position l / 2, from 0. "As published" is the mapping of sections 5.2 and 5.3 of Luo &
-Duraiswami, with 512 threads: `benchmarks/qr_steps.cu`. "As solved" is
+Duraiswami, with 512 threads: `cuda_src/qr_steps.cu`. "As solved" is
 `cuda_src/passive_qr.cuh`, with the 128 threads that `nnls` would launch. The emulator
 counts; nothing is timed. `tests/test_qr_steps.py` tests each formula.
 

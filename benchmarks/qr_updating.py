@@ -3,7 +3,7 @@
     python benchmarks/qr_updating.py --output FILE --plot PICTURE
 
 Section 3 of Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on
-Multi-Core Architectures". The methods are those of ``gpusolve.reference.qr_updating``,
+Multi-Core Architectures". The methods are those of ``gpusolve.studies.qr_updating``,
 which counts transfers and operations as they happen. Nothing is timed. Results are
 Markdown.
 """
@@ -22,8 +22,8 @@ from harness import publish, row, table_head
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gpusolve.reference import qr_updating
-from gpusolve.reference._qr_updating import METHODS, ChangingQR, Costs
+from gpusolve.studies import qr_updating
+from gpusolve.studies._qr_updating import METHODS, ChangingQR, Costs
 
 Floats = NDArray[np.float64]
 
@@ -281,7 +281,7 @@ end (i = l + 1), "unorder" in the order of A. MGS is the update by modified Gram
 (Algorithm 2), Rot are rotations (section 3.2, and the Givens downdate of section 3.4),
 CSNE are the corrected semi-normal equations (section 3.3).
 
-The formulas "counted" equal the counts of `gpusolve.reference.qr_updating`, by a test:
+The formulas "counted" equal the counts of `gpusolve.studies.qr_updating`, by a test:
 `tests/test_qr_updating.py`. Operations and accesses are counted as they happen; no
 figure here is a time.
 """

@@ -1,6 +1,6 @@
 """Batched solvers for NVIDIA GPUs, on CuPy; the same calls run on NumPy."""
 
-from . import emulator, gam, reference, sparse
+from . import emulator, gam, reference, sparse, studies
 from ._blocks.map import map, unzip, zip
 from ._blocks.partition import replicate, scatter, stable_partition
 from ._blocks.reduce import all, any, maximum_segment_sum, reduce
@@ -40,6 +40,7 @@ __all__ = [
     "show_config",
     "sparse",
     "stable_partition",
+    "studies",
     "unzip",
     "zip",
 ]

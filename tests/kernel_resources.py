@@ -45,15 +45,17 @@ from gpusolve.sparse._coo_multiply_kernel import (
     gallop_instances,
     merge_instances,
 )
-from gpusolve.sparse._coo_versions_kernel import (
-    even_instances,
-    scratchpad_instance,
-    search_instances,
-)
 from gpusolve.sparse._csr import CompressedRows
 from gpusolve.sparse._semiring import semiring
 from gpusolve.sparse._spmv_kernel import multiply_instance
 from gpusolve.sparse._spmv_kernel import tile_for as spmv_tile_for
+from gpusolve.studies._coo_versions_kernel import (
+    even_instances,
+    scratchpad_instance,
+    search_instances,
+)
+from gpusolve.studies._qr_steps_kernel import THREADS as QR_STEPS
+from gpusolve.studies._qr_steps_kernel import instance as qr_steps_instance
 
 ARCHITECTURES = (75, 80, 90, 100)
 CUPY_OPTIONS = ("--device-as-default-execution-space", "-ftz=true")
@@ -139,6 +141,12 @@ def all_sources() -> list[Source]:
                 for one in REALS
                 for general in (False, True)
             ),
+        ),
+        Source(
+            "",
+            "qr_steps",
+            "",
+            tuple(qr_steps_instance(name, REALS[0]) for name in QR_STEPS),
         ),
         *_sources_of_nnls_gram(),
         *_sources_of_monoids(),
@@ -485,8 +493,8 @@ def table() -> str:
         "# Registers and shared memory of the kernels",
         "",
         "Registers per thread + bytes of static shared memory per block. No kernel",
-        "uses a stack or spills registers. Written by `make resources` with NVRTC",
-        "12.9, without a GPU.",
+        "spills registers, and none but `as_solved`, which the emulator profiles, uses",
+        "a stack. Written by `make resources` with NVRTC 12.9, without a GPU.",
         "",
         f"| operators | kernel | {names} |",
         "| --- | --- " + "| --- " * len(ARCHITECTURES) + "|",

@@ -33,6 +33,7 @@ from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.boosting import Path as Steps
 from gpusolve.gam.families import family_of
 from gpusolve.sparse import multiply, spmv
+from gpusolve.studies._qr_steps_kernel import DOWNDATE, ROWS, UPDATE, QRSteps, qr_steps
 
 PRIMITIVES = Path(__file__).parent / "kernels" / "block_primitives.cu"
 
@@ -457,6 +458,22 @@ def nnls_gram_of_similar_columns(team: Team) -> Callable[[], None]:
     return run
 
 
+def change_factorisation(name: str, change: int) -> Callable[[], None]:
+    """Append the last of 40 columns to a QR factorisation, or remove one of 39."""
+
+    def run() -> None:
+        A = rng().standard_normal((ROWS, 40)).astype(np.float32)
+        Q, R = np.linalg.qr(A[:, :-1])
+        given = QRSteps(A, np.pad(Q, ((0, 0), (0, 1))), np.pad(R, ((0, 1), (0, 1))))
+        device = kernels.EmulatedDevice()
+        found, order = qr_steps(name, given, device, change, position=3)
+        order = order[: 40 if change == UPDATE else 38]
+        upper = np.triu(found.R[np.ix_(order, order)])
+        np.testing.assert_allclose(found.Q[:, order] @ upper, A[:, order], atol=1e-4)
+
+    return run
+
+
 LANES = Team("LaneTeam<4, 2>", 128, 32)
 WARP = Team("LaneTeam<32, 1>", 128, 4)
 BLOCK = Team("BlockTeam", 96)
@@ -523,6 +540,11 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         nnls_within_bounds(40, 24, has_sum=True, warm=True),
         nnls_within_bounds(5, 3, has_sum=True, warm=True),
         nnls_within_bounds(100, 30, has_sum=True, warm=True, maxiter=5),
+    ],
+    "qr_steps.cu": [
+        change_factorisation(name, change)
+        for name in ("as_published", "as_solved")
+        for change in (UPDATE, DOWNDATE)
     ],
     "partition.cu": [partition("tiles")],
     "reduce.cu": [

@@ -10,7 +10,8 @@ import inspect
 import pickle
 import pickletools
 import pkgutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,17 +37,37 @@ ROOMS = {
     "_nnls": {"_device", "_numerics", "reference"},
     "sparse": {"_blocks", "_device", "monoid", "reference"},
     "gam": {"_device", "_gemv"},
+    "studies": {
+        "_blocks",
+        "_device",
+        "_gemv",
+        "_nnls",
+        "_numerics",
+        "gam",
+        "monoid",
+        "reference",
+        "sparse",
+    },
 }
 """Each room and the rooms that it may import, from the ground floor up."""
 
-WITHOUT_REFERENCE = {
+ASKING_FOR_STUDIES = {
+    "gpusolve._blocks.scan",
+    "gpusolve._nnls.cpu",
+    "gpusolve.gam.boosting",
+    "gpusolve.sparse._coo_multiply",
+}
+"""Modules that import a study, inside a function, if its method or variant is given."""
+
+SPECIFIED_AS = {
     "basis": "boosting",
     "gram": "boosting",
+    "qr_steps": "qr_updating",
     "scan_textbook": "scan",
     "scatter": "partition",
     "stacked": "boosting",
 }
-"""Kernel files that are specified in the reference of another one."""
+"""Kernel files whose specification has another name."""
 
 PUBLIC_MODULES = (gpusolve, gam, sparse)
 PUBLIC_FUNCTIONS = {
@@ -90,9 +111,14 @@ def imports(name: str) -> Iterator[str]:
 
     Imports for type annotations count too.
     """
+    yield from imported(name, ast.walk(ast.parse(MODULES[name].read_text())))
+
+
+def imported(name: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The modules of the package that the import statements among the nodes name."""
     path = MODULES[name]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (one.name for one in node.names if one.name in MODULES)
         if not isinstance(node, ast.ImportFrom):
@@ -113,7 +139,40 @@ def test_rooms_import_only_rooms_below_them() -> None:
     for name in MODULES:
         if room_of(name):
             found[room_of(name)] |= {room_of(one) for one in imports(name)}
-    assert {room: below - {room} for room, below in found.items()} == ROOMS
+    assert {room: below - {room, "studies"} for room, below in found.items()} == ROOMS
+
+
+@pytest.mark.parametrize("room", ["_numerics", "reference"])
+def test_specifications_import_numpy_alone(room: str) -> None:
+    found = {
+        one.partition(".")[0]
+        for name, path in MODULES.items()
+        if room_of(name) == room
+        for node in ast.walk(ast.parse(path.read_text()))
+        for one in libraries(node)
+    }
+    assert found - sys.stdlib_module_names == {"numpy"}
+
+
+def libraries(node: ast.AST) -> Iterator[str]:
+    """The modules of other packages that an import statement names."""
+    if isinstance(node, ast.Import):
+        yield from (one.name for one in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.level == 0:
+        yield node.module or ""
+
+
+def test_studies_are_imported_when_they_are_asked_for() -> None:
+    """By the modules that choose a method or a variant, inside their functions."""
+    outside = [name for name in MODULES if room_of(name) not in ("", "studies")]
+
+    def import_studies(name: str, nodes: Iterable[ast.AST]) -> bool:
+        return any(room_of(one) == "studies" for one in imported(name, nodes))
+
+    trees = {name: ast.parse(MODULES[name].read_text()) for name in outside}
+    found = {name for name in outside if import_studies(name, ast.walk(trees[name]))}
+    assert found == ASKING_FOR_STUDIES
+    assert not any(import_studies(name, trees[name].body) for name in outside)
 
 
 def test_modules_import_each_other_in_no_circle() -> None:
@@ -150,11 +209,12 @@ def test_no_module_is_hidden_by_another_object(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(source_directory().glob("*.cu")), ids=str)
-def test_kernel_file_launcher_and_reference_share_a_name(path: Path) -> None:
+def test_kernel_file_launcher_and_specification_share_a_name(path: Path) -> None:
     launchers = {name.rpartition(".")[2].strip("_") for name in KERNEL_MODULES}
     assert f"{path.stem}_kernel" in launchers
-    specified = WITHOUT_REFERENCE.get(path.stem, path.stem)
-    assert f"gpusolve.reference._{specified}" in MODULES
+    specified = SPECIFIED_AS.get(path.stem, path.stem)
+    rooms = ("reference", "studies")
+    assert any(f"gpusolve.{room}._{specified}" in MODULES for room in rooms)
 
 
 # ---- pickles -------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 import gpusolve
 from gpusolve import Monoid, emulator
-from gpusolve.reference import brent
+from gpusolve.studies import brent
 
 SIZES = (1, 2, 3, 7, 64, 100, 1000)
 PROCESSORS = (1, 2, 3, 7, 32, 1000, 10**6)

@@ -337,7 +337,7 @@ def test_a_hanging_sanitizer_is_stopped(
 def test_every_public_function_has_a_check() -> None:
     names = {check.name.partition(",")[0] for check in gpu_smoke.checks()}
     types = {"Map", "Monoid", "NNLSResult", "show_config"}
-    rooms = {"emulator", "gam", "reference", "sparse"}
+    rooms = {"emulator", "gam", "reference", "sparse", "studies"}
     for name in set(gpusolve.__all__) - types - rooms:
         assert name in names
     for name in set(sparse.__all__) - {"random_coo"}:  # it runs on the host only

@@ -16,17 +16,17 @@ from test_nnls import HARD
 import gpusolve
 from benchmarks.experiments import EXPERIMENTS
 from gpusolve._nnls import cpu
-from gpusolve._nnls.compared import (
+from gpusolve._nnls.methods import COMPARED
+from gpusolve._numerics.scaling import scale
+from gpusolve.studies._compared import (
     block_pivoting,
     interior_point,
-    methods,
     normal_equations,
+    solve,
 )
-from gpusolve._nnls.compared.active_set import ActiveSet
-from gpusolve._nnls.compared.found import Found
-from gpusolve._nnls.compared.methods import COMPARED
-from gpusolve._nnls.compared.normal_equations import NormalEquations
-from gpusolve._numerics.scaling import scale
+from gpusolve.studies._compared.active_set import ActiveSet
+from gpusolve.studies._compared.found import Found
+from gpusolve.studies._compared.normal_equations import NormalEquations
 
 EPS = float(np.finfo(np.float64).eps)
 CERTIFIED = 1e-10
@@ -151,7 +151,7 @@ def test_a_wrong_x_gets_no_certificate(
     A, b = rng.random((5, 20, 8)), rng.random((5, 20))
     right = gpusolve.nnls(A, b, method=method)
     monkeypatch.setattr(cpu, "cores", lambda: 1)
-    real = methods.solver(method)
+    real = solve.solver(method)
 
     def wrong(*arguments: Any) -> Found:
         found = real(*arguments)
@@ -162,7 +162,7 @@ def test_a_wrong_x_gets_no_certificate(
         x[3] = np.nan
         return found._replace(x=x)
 
-    monkeypatch.setattr(methods, "solver", lambda _: wrong)
+    monkeypatch.setattr(solve, "solver", lambda _: wrong)
     result = gpusolve.nnls(A, b, method=method)
     assert result.status.tolist() == [3, 3, 3, 3, 0]
     assert (result.kkt[:4] > CERTIFIED).all()

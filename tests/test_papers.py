@@ -9,7 +9,7 @@ import pytest
 
 import gpusolve
 from gpusolve._blocks.reduce import VARIANTS as REDUCTIONS
-from gpusolve._nnls.compared.methods import COMPARED
+from gpusolve._nnls.methods import COMPARED
 
 ROOT = Path(__file__).parents[1]
 MAP = ROOT / "docs" / "papers.md"

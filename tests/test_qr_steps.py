@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from kernel_costs import compiler_name
 
-from benchmarks.qr_steps import (
+from benchmarks import qr_steps as study
+from benchmarks.qr_steps import Changed, Counts, counted, orthogonalised, report
+from gpusolve import _emulator
+from gpusolve._device.kernels import EmulatedDevice
+from gpusolve._emulator import KernelError
+from gpusolve.studies._qr_steps_kernel import (
     DOWNDATE,
     ROWS,
-    SOURCE,
     THREADS,
     UPDATE,
-    Changed,
-    Counts,
-    Problem,
-    counted,
-    report,
-    run,
+    qr_steps,
 )
-from gpusolve import _emulator
-from gpusolve._emulator import KernelError
 
 LENGTHS = (8, 40)
 
@@ -84,10 +82,10 @@ def test_downdate_is_right(name: str, position: int) -> None:
 @pytest.mark.parametrize("name", THREADS)
 @pytest.mark.parametrize("change", [UPDATE, DOWNDATE])
 def test_no_step_changes_nothing(name: str, change: int) -> None:
-    problem = Problem.random(8)
-    factors, order = run(name, problem, change, steps=0, position=3)
-    for found, given in zip(factors, problem, strict=True):
-        np.testing.assert_array_equal(found, given)
+    given, device = orthogonalised(8), EmulatedDevice()
+    factors, order = qr_steps(name, given, device, change, steps=0, position=3)
+    for found, expected in zip(factors, given, strict=True):
+        np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(order, np.arange(9))
 
 
@@ -122,7 +120,9 @@ def test_one_array_for_all_sums_is_a_race(apart: int) -> None:
     """A thread writes its next term while others still read the last sum."""
     race = contextlib.nullcontext() if apart else pytest.raises(KernelError)
     with race, _emulator.races():
-        run("as_published", Problem.random(2), UPDATE, apart=apart)
+        qr_steps(
+            "as_published", orthogonalised(2), EmulatedDevice(), UPDATE, apart=apart
+        )
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -210,7 +210,7 @@ def test_downdate_needs_85_requests_to_shared_memory_for_each_rotation() -> None
 @as_gcc
 @pytest.mark.slow
 def test_results_are_those_of_the_report() -> None:
-    written = (SOURCE.parent / "results/qr_steps.md").read_text()
+    written = (Path(study.__file__).parent / "results/qr_steps.md").read_text()
     assert written == "".join(f"{line}\n" for line in report())
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks import qr_updating as study
 from benchmarks.qr_updating import TABLE, Costs, Errors, cost, edited, spaced
-from gpusolve.reference import qr_updating
-from gpusolve.reference._qr_updating import METHODS
+from gpusolve.studies import qr_updating
+from gpusolve.studies._qr_updating import METHODS
 
 EPS = np.finfo(float).eps
 

@@ -12,16 +12,12 @@ import pytest
 import scipy.sparse
 
 from benchmarks import coo_paper
-from gpusolve import emulator, reference
+from gpusolve import emulator, studies
 from gpusolve._device.kernels import EmulatedDevice
-from gpusolve.sparse import (
-    _coo_multiply_kernel,
-    _coo_versions_kernel,
-    multiply,
-    random_coo,
-)
+from gpusolve.sparse import _coo_multiply_kernel, multiply, random_coo
 from gpusolve.sparse._coo_multiply import METHODS, VERSIONS
 from gpusolve.sparse._inputs import coordinates
+from gpusolve.studies import _coo_versions_kernel
 
 same = np.testing.assert_array_equal
 random_pair = coo_paper.random_pair
@@ -93,7 +89,7 @@ def example() -> tuple[Any, Any]:
 @every_search
 def test_the_example_of_the_document(search: Any) -> None:
     a, b = map(coordinates, example())
-    found = reference.coo_versions(a[:3], b[:3], a.shape, TILES, search)
+    found = studies.coo_versions(a[:3], b[:3], a.shape, TILES, search)
     assert found.first.tolist() == FIRST_ENTRIES
     assert found.counts.tolist() == COUNTS
     assert found.starts.tolist() == STARTS
@@ -132,7 +128,7 @@ def test_kernels_agree_with_the_reference(search: Any, blocks: int) -> None:
     A, B = random_pair((20, 30), 0.5)
     B = B if search == "linear" else B.tocsr().tocoo()
     a, b = coordinates(A), coordinates(B)
-    expected = reference.coo_versions(a[:3], b[:3], a.shape, blocks, search)
+    expected = studies.coo_versions(a[:3], b[:3], a.shape, blocks, search)
     device, name = EmulatedDevice(), _coo_versions_kernel.SEARCHES[search]
     counts = _coo_versions_kernel.count_found(name, a, b, blocks, device)
     same(counts, expected.counts)

@@ -6,7 +6,7 @@ from .. import reference
 from .._device.arrays import Array, written
 from .._device.kernels import current, device_of
 from ..monoid import Map, Monoid
-from . import scan_kernel, scan_textbook_kernel
+from . import scan_kernel
 from .inputs import (
     arrays_of,
     check_variant,
@@ -113,8 +113,9 @@ def scan(
             return written(result, out)
         if variant in ("auto", "look_back"):
             return scan_kernel.scan(given, device, out, exclusive=exclusive)
-        textbook = scan_textbook_kernel.scan
-        return textbook(given, device, out, variant, exclusive=exclusive)
+        from ..studies import _scan_textbook_kernel as textbook
+
+        return textbook.scan(given, device, out, variant, exclusive=exclusive)
 
 
 def segmented_scan(
@@ -200,5 +201,12 @@ def segmented_scan(
                 given.mapped(), starts, given.monoid, exclusive=exclusive
             )
             return written(result, out)
-        chosen = scan_textbook_kernel if variant == "sweep" else scan_kernel
-        return chosen.segmented_scan(given, segments, device, out, exclusive=exclusive)
+        if variant in ("auto", "look_back"):
+            return scan_kernel.segmented_scan(
+                given, segments, device, out, exclusive=exclusive
+            )
+        from ..studies import _scan_textbook_kernel as textbook
+
+        return textbook.segmented_scan(
+            given, segments, device, out, exclusive=exclusive
+        )

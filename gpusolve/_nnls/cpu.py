@@ -16,8 +16,8 @@ from .._numerics.certificate import hidden_by_rounding
 from .._numerics.scaling import Indices, Mask, ScaledSystem
 from .._numerics.solution import BY_GRAM, BY_QR, ITERATION_LIMIT, NOT_FINITE, Solution
 from ..reference._nnls_qr import solve_one
-from .compared.methods import COMPARED, solve_compared
 from .inputs import Problem
+from .methods import COMPARED
 from .nnls_gram_cpu import nnls_gram
 from .nnls_householder_cpu import nnls_householder
 from .part import Part
@@ -154,6 +154,8 @@ def by_qr(problem: Problem, part: Part) -> tuple[Solution, Mask]:
 
 def by_compared(method: str, problem: Problem, part: Part) -> tuple[Solution, Mask]:
     """Solve all systems by one of the compared methods."""
+    from ..studies._compared.solve import solve_compared
+
     system = part.scaled(problem.dtype)
     start = starting_points(system, part.start)
     tol, maxiter = problem.cpu_tolerance, problem.maxiter

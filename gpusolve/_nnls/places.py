@@ -6,8 +6,8 @@ from typing import Any
 
 from .._device.arrays import Array, is_dask
 from .batch import Batch, Given
-from .compared.methods import COMPARED
 from .labels import bounds_by_name, read
+from .methods import COMPARED
 from .result import NNLSResult
 from .solve import METHODS, as_result, check_compared, check_method, least_squares
 

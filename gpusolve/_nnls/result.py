@@ -11,9 +11,9 @@ import numpy as np
 from .._device.arrays import Array, is_dask, namespace
 from .._device.kernels import current_device
 from .._numerics.solution import BY_GRAM, BY_QR
-from .compared.methods import COMPARED
 from .covariance import covariance
 from .labels import Labels, label, plain
+from .methods import COMPARED
 
 METHOD_NAMES = {
     "gram": BY_GRAM,

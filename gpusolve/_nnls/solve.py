@@ -9,9 +9,9 @@ from .._device.arrays import Array, as_array, is_cupy, namespace, unwrapped
 from .._device.kernels import Device, current, device_of
 from .._numerics.solution import INFEASIBLE, NOT_FINITE, Solution
 from . import cpu, device
-from .compared.methods import COMPARED
 from .inputs import Problem, validate
 from .labels import Core, Labels, label
+from .methods import COMPARED
 from .result import NNLSResult
 
 METHODS = ("auto", "qr", "gram")

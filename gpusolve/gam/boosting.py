@@ -12,7 +12,7 @@ from .._device.arrays import Array, namespace, on_host, on_one_device
 from .._device.kernels import Device, current, device_of
 from .._device.threads import one_blas_thread
 from .._gemv.gemv import VARIANTS
-from ._boosting import boosting_cpu, boosting_direct, boosting_kernel
+from ._boosting import boosting_cpu, boosting_kernel
 from ._boosting.gram_kernel import DOUBLE, gram_fits, stacked_fits
 from ._families.location import weighted_mean
 from ._stacked import stacked_kernel
@@ -340,10 +340,10 @@ def make_steps(
 ) -> tuple[Array, Array, Array]:
     """Make the steps on the device of the learners: ``selected, updates, risk``."""
     if method == "direct":
+        from ..studies import _boosting_direct as direct
+
         with one_blas_thread():
-            return boosting_direct.boost(
-                learners, residual, learning_rate, steps, gemv_variant
-            )
+            return direct.boost(learners, residual, learning_rate, steps, gemv_variant)
     if device is None:
         return boosting_cpu.boost(learners, residual, learning_rate, steps, method)
     if method == "stacked":

@@ -4,7 +4,6 @@ The tests compare these functions with independent oracles, and the kernels with
 functions.
 """
 
-from . import _brent as brent
 from ._boosting import (
     boost,
     degrees_of_freedom,
@@ -13,13 +12,11 @@ from ._boosting import (
     smoothing_parameter,
 )
 from ._coo_multiply import coo_multiply
-from ._coo_versions import coo_versions
 from ._gemv import gemv
 from ._map import map, unzip, zip
 from ._nnls_gram import nnls_gram
 from ._nnls_qr import nnls_qr
 from ._partition import replicate, scatter, stable_partition
-from ._qr_updating import qr_updating
 from ._reduce import all, all_by_division, any, maximum_segment_sum, reduce
 from ._scan import scan, segmented_scan
 from ._segments import segment_flags, segmented_reduce
@@ -30,9 +27,7 @@ __all__ = [
     "all_by_division",
     "any",
     "boost",
-    "brent",
     "coo_multiply",
-    "coo_versions",
     "degrees_of_freedom",
     "design_matrix",
     "equidistant_knots",
@@ -41,7 +36,6 @@ __all__ = [
     "maximum_segment_sum",
     "nnls_gram",
     "nnls_qr",
-    "qr_updating",
     "reduce",
     "replicate",
     "scan",

@@ -72,17 +72,19 @@ def degrees_of_freedom(
 def smoothing_parameter(
     B: Array, weights: Array, K: Array, df: float, definition: str
 ) -> float:
-    """The lambda that gives `df` degrees of freedom, for a B of full rank."""
-    from scipy.optimize import brentq
+    """The lambda that gives `df` degrees of freedom, for a B of full rank.
 
+    By bisection of its logarithm: the degrees of freedom fall as lambda rises.
+    """
     if df >= np.linalg.matrix_rank(B):
         return 0.0
-
-    def excess(log_lambda: float) -> float:
-        lambda_ = np.exp(log_lambda)
-        return degrees_of_freedom(B, weights, K, lambda_, definition) - df
-
-    return float(np.exp(brentq(excess, np.log(1e-9), np.log(1e12), xtol=1e-12)))
+    low, high = np.log(1e-9), np.log(1e12)
+    while (middle := (low + high) / 2) not in (low, high):
+        if degrees_of_freedom(B, weights, K, np.exp(middle), definition) > df:
+            low = middle
+        else:
+            high = middle
+    return float(np.exp(middle))
 
 
 class Boosted(NamedTuple):

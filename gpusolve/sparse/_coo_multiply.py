@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._device.kernels import current
-from . import _coo_multiply_cpu, _coo_multiply_kernel, _coo_versions_kernel
+from . import _coo_multiply_cpu, _coo_multiply_kernel
 from ._inputs import Container, canonical_coo, device_of, multiply_inputs
 
 VERSIONS = ("linear", "scratchpad", "binary", "even")
@@ -127,9 +127,9 @@ def multiply(
         if device is None:
             product = _coo_multiply_cpu.coo_multiply(left, right)
         elif method in VERSIONS:
-            product = _coo_versions_kernel.coo_versions(
-                left, right, method, blocks, device
-            )
+            from ..studies._coo_versions_kernel import coo_versions
+
+            product = coo_versions(left, right, method, blocks, device)
         else:
             product = _coo_multiply_kernel.coo_multiply(left, right, method, device)
         return canonical_coo(product, left)

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..monoid import Monoid
-from ._reduce import reduce
-from ._scan import scan, segmented_scan
+from ..reference._reduce import reduce
+from ..reference._scan import scan, segmented_scan
 
 Ids = NDArray[np.int64]
 

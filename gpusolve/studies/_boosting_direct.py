@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._device.arrays import Array, namespace
-from ..._gemv.gemv import gemv
-from ..learners import Learners
+from .._device.arrays import Array, namespace
+from .._gemv.gemv import gemv
+from ..gam.learners import Learners
 
 
 def boost(

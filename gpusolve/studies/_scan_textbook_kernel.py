@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from .._blocks.inputs import Elements, SegmentFlags
+from .._blocks.map_kernel import map_elements
+from .._blocks.operators import Operators, operators_of
+from .._blocks.scan_kernel import by_rows, tile_for
 from .._device.arrays import Array
 from .._device.kernels import Device
 from .._device.launch import THREADS, WARP, blocks_for, ceil_div, round_up
-from .inputs import Elements, SegmentFlags
-from .map_kernel import map_elements
-from .operators import Operators, operators_of
-from .scan_kernel import by_rows, tile_for
 
 KERNELS = {
     "warp": ("scan_warps", "add_prefixes", "shift"),

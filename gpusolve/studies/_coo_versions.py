@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._coo_multiply import Entries, Keys, keyed
+from ..reference._coo_multiply import Entries, Keys, keyed
 
 Integers = NDArray[np.intp]
 

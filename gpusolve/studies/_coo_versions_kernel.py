@@ -14,7 +14,7 @@ import numpy as np
 from .._device.arrays import Array, namespace
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import THREADS, blocks_for
-from ._coo_multiply_kernel import (
+from ..sparse._coo_multiply_kernel import (
     Report,
     allocate,
     completed,
@@ -24,7 +24,7 @@ from ._coo_multiply_kernel import (
     tile_states,
     with_coordinates,
 )
-from ._inputs import Container, Coordinates, coordinates
+from ..sparse._inputs import Container, Coordinates, coordinates
 
 SCRATCHPAD_BYTES = 4096
 """Shared memory of a block for its results: that of a tile of HammerBlade."""

@@ -1,13 +1,13 @@
-"""The compared methods by name, and their certificates: the same as for all methods."""
+"""The way to a compared method, and its certificate: the same as for all methods."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
+from ..._nnls.methods import COMPARED
 from ..._numerics.certificate import (
     Certificate,
     certify,
@@ -17,47 +17,10 @@ from ..._numerics.certificate import (
 )
 from ..._numerics.scaling import Array, Indices, ScaledSystem
 from ..._numerics.solution import CONVERGED, ITERATION_LIMIT, Solution
-from ..nnls_householder_cpu import factorise
 from .found import Found
-
-
-class Method(NamedTuple):
-    """A compared method.
-
-    Attributes
-    ----------
-    number : int
-        Its number in ``NNLSResult.method``.
-    limit : callable
-        The default limit on `nit` for n variables.
-    starts : bool
-        Whether it takes a warm start.
-    """
-
-    number: int
-    limit: Callable[[int], int]
-    starts: bool = True
-
 
 Solve = Callable[[ScaledSystem, Array, float, int], Found]
 """From scaled systems, feasible points, a tolerance and a limit to what is found."""
-
-
-def passive_sets(n: int) -> int:
-    """The default limit of methods that make one solve for each passive set."""
-    return 10 * n
-
-
-COMPARED = {
-    "lsqnonneg": Method(2, passive_sets),
-    "fnnls": Method(3, passive_sets),
-    "fcnnls": Method(4, passive_sets),
-    "block_pivoting": Method(5, lambda n: 100 + n),
-    "pqn": Method(6, lambda n: 100 + 10 * n),
-    "cd": Method(7, lambda n: 1000 + 10 * n),
-    "interior_point": Method(8, lambda n: 100, starts=False),
-    "newton_like": Method(9, lambda n: 200, starts=False),
-}
 
 
 @np.errstate(all="ignore")
@@ -124,5 +87,31 @@ def orthogonal_part(system: ScaledSystem, x: Array, r: Array) -> Array:
         at: Indices = np.flatnonzero(count == k)
         if 0 < k <= r.shape[1]:
             variables = np.nonzero(x[at])[1].reshape(-1, k)
-            r[at] = factorise(system.take(at), variables).orthogonalise(r[at])[0]
+            r[at] = orthogonal_to(system.take(at), variables, r[at])
+    return r
+
+
+def orthogonal_to(system: ScaledSystem, variables: Indices, r: Array) -> Array:
+    """The part of r orthogonal to the columns `variables`, a (lanes, k) array.
+
+    The products with these columns become those of the penalty, not 0.
+    """
+    lanes, n = np.arange(len(variables))[:, None], system.A.shape[-1]
+    columns = np.swapaxes(system.A, -1, -2)
+    columns = columns[variables] if columns.ndim == 2 else columns[lanes, variables]
+    norm, damping, penalty = (
+        np.broadcast_to(one, (len(variables), n))[lanes, variables]
+        for one in (system.norm, system.damping, system.penalty)
+    )
+    if system.has_ridge:
+        ridge = damping[..., None] * (variables[..., None] == np.arange(n))
+        columns = np.concatenate([columns, ridge], axis=-1)
+    Q, R = np.linalg.qr(np.swapaxes(columns, -1, -2))
+    diagonal = np.einsum("...kk->...k", R)
+    least = np.finfo(R.dtype).eps ** 2 * norm
+    diagonal[...] = np.where(np.abs(diagonal) > least, diagonal, least)
+    shift = np.matmul(penalty[:, None], np.linalg.inv(R))
+    for _ in range(2):
+        along = np.matmul(r[:, None], Q) - shift
+        r = r - np.matmul(along, np.swapaxes(Q, -1, -2))[:, 0]
     return r

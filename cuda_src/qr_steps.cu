@@ -122,7 +122,6 @@ __global__ void as_published(const T* A, const T* b, int n, int change, int step
     Products<T> dot{sums, apart, 0};
     if (steps > 0 && change == update) factors.append(last, given, length, printed != 0, dot);
     if (steps > 0 && change == downdate) factors.remove(position, length);
-    __syncthreads();
     if (i < n) order[i] = list[i];
 }
 
@@ -162,6 +161,5 @@ __global__ void as_solved(const T* A, const T* b, const T* norm, int n, int chan
         factors.append(length, T(0), T(0), split, false, -Floating<T>::infinity(), reduce);
     }
     if (steps > 0 && change == downdate) factors.remove(position, T(0));
-    __syncthreads();
     for (int p = threadIdx.x; p < n; p += blockDim.x) order[p] = list[p];
 }

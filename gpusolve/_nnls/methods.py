@@ -1,0 +1,44 @@
+"""The methods of the literature that ``nnls`` offers for comparison, by name.
+
+They are in ``gpusolve/studies/_compared``, and are imported when one is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Method(NamedTuple):
+    """A compared method.
+
+    Attributes
+    ----------
+    number : int
+        Its number in ``NNLSResult.method``.
+    limit : callable
+        The default limit on `nit` for n variables.
+    starts : bool
+        Whether it takes a warm start.
+    """
+
+    number: int
+    limit: Callable[[int], int]
+    starts: bool = True
+
+
+def passive_sets(n: int) -> int:
+    """The default limit of methods that make one solve for each passive set."""
+    return 10 * n
+
+
+COMPARED = {
+    "lsqnonneg": Method(2, passive_sets),
+    "fnnls": Method(3, passive_sets),
+    "fcnnls": Method(4, passive_sets),
+    "block_pivoting": Method(5, lambda n: 100 + n),
+    "pqn": Method(6, lambda n: 100 + 10 * n),
+    "cd": Method(7, lambda n: 1000 + 10 * n),
+    "interior_point": Method(8, lambda n: 100, starts=False),
+    "newton_like": Method(9, lambda n: 200, starts=False),
+}

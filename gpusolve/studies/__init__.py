@@ -1,0 +1,17 @@
+"""Studies: what the papers compare, next to what the package computes with.
+
+The public functions take most of them by name: ``nnls(..., method="fnnls")``,
+``scan(..., variant="sweep")``, ``sparse.multiply(..., method="binary")`` and
+``gam.boost(..., method="direct")``. The others are in NumPy, and count what they do:
+
+- `qr_updating`: the ways to update a QR factorisation when a column enters or leaves.
+- `coo_versions`: the versions of an element-wise product of sparse matrices.
+- `brent`: the work and depth of the data-parallel blocks, and their schedules on P
+  processors.
+"""
+
+from . import _brent as brent
+from ._coo_versions import coo_versions
+from ._qr_updating import qr_updating
+
+__all__ = ["brent", "coo_versions", "qr_updating"]
