@@ -69,13 +69,13 @@ constexpr int significant_units = 512;
 /// One system. Strides are in elements; `kind` has the bits of `ProblemKind`. Unless it is
 /// `general`, all bounds are 0 and infinity, l2 is the same for all variables, and there are
 /// neither l1, nor weights, nor a fixed sum.
-template <class T, bool general>
+template <class T, bool general, class Given = T>
 struct NnlsProblem {
-    const T* A;
+    const Given* A;
     long long row_stride, column_stride;
-    const T* b;
+    const Given* b;
     long long b_stride;
-    RootWeights<T> weights;
+    RootWeights<Given> weights;
     Variables variables;
     int m, n, kind;
     T tol;
@@ -170,9 +170,9 @@ struct Interval {
 
 /// A system in scaled variables. `b_scale` is a power of two. `sum_scale`, too: the row of a fixed
 /// sum is multiplied by it.
-template <class T, bool general>
+template <class T, bool general, class Given = T>
 struct ScaledSystem {
-    const NnlsProblem<T, general>& problem;
+    const NnlsProblem<T, general, Given>& problem;
     const NnlsArrays<T>& at;
     T b_scale, sum_scale;
 
@@ -197,8 +197,8 @@ struct ScaledSystem {
     __device__ int data_rows() const { return at.factors.rows - problem.has_sum(); }
 
     /// Convert a coefficient from scaled variables, and back; each conversion rounds once.
-    __device__ T to_given(T value, int j) const {
-        return shifted(value, column_shift(j) - b_shift());
+    __device__ Given to_given(T value, int j) const {
+        return static_cast<Given>(shifted(value, column_shift(j) - b_shift()));
     }
     __device__ T to_scaled(T value, int j) const {
         return shifted(value, b_shift() - column_shift(j));
@@ -209,8 +209,8 @@ struct ScaledSystem {
 };
 
 /// The bounds of variable j.
-template <class T, bool general>
-__device__ __noinline__ Interval<T> scaled_bounds(ScaledSystem<T, general> system, int j) {
+template <class T, bool general, class Given>
+__device__ __noinline__ Interval<T> scaled_bounds(ScaledSystem<T, general, Given> system, int j) {
     const Variables& variables = system.problem.variables;
     const int shift = system.b_shift() - system.column_shift(j);
     return {shifted(static_cast<T>(variables.lower(j)), shift),
@@ -219,9 +219,9 @@ __device__ __noinline__ Interval<T> scaled_bounds(ScaledSystem<T, general> syste
 
 /// result[j] = a_j vector - penalty, or |a_j| if `vector` is null, for every column a_j of A and
 /// its rows of the l2 penalty and of the sum. Ends without a barrier.
-template <class T, bool general>
-__device__ __noinline__ void multiply_columns(ScaledSystem<T, general> system, const T* vector,
-                                              T* result) {
+template <class T, bool general, class Given>
+__device__ __noinline__ void multiply_columns(ScaledSystem<T, general, Given> system,
+                                              const T* vector, T* result) {
     const int m = system.problem.m;
     reduce_each<T>(
         system.problem.n, m, system.row_major(), Called<Add<T>>(),
@@ -242,9 +242,10 @@ __device__ __noinline__ void multiply_columns(ScaledSystem<T, general> system, c
 /// result = b - A x, in twice the working precision, rounded once; then -damping x for the rows of
 /// the l2 penalty. Unless there are bounds, only the first `length` variables of the factorisation
 /// are not zero. Ends with a barrier.
-template <class T, bool general>
-__device__ __noinline__ void make_residual(ScaledSystem<T, general> system, int length, T* result) {
-    const NnlsProblem<T, general>& problem = system.problem;
+template <class T, bool general, class Given>
+__device__ __noinline__ void make_residual(ScaledSystem<T, general, Given> system, int length,
+                                           T* result) {
+    const NnlsProblem<T, general, Given>& problem = system.problem;
     const NnlsArrays<T>& at = system.at;
     const int m = problem.m;
     const auto is_sum = [&](int i) { return problem.has_sum() && i == m; };
@@ -265,9 +266,9 @@ __device__ __noinline__ void make_residual(ScaledSystem<T, general> system, int 
     __syncthreads();
 }
 
-template <class T, bool general>
-struct NnlsSystem : ScaledSystem<T, general> {
-    using Base = ScaledSystem<T, general>;
+template <class T, bool general, class Given = T>
+struct NnlsSystem : ScaledSystem<T, general, Given> {
+    using Base = ScaledSystem<T, general, Given>;
     using Base::column_shift, Base::b_shift;
     using Base::damping, Base::penalty, Base::row_major, Base::sum_row, Base::of_sum, Base::total;
     using Base::data_rows, Base::to_given, Base::to_scaled;
@@ -307,13 +308,13 @@ struct NnlsSystem : ScaledSystem<T, general> {
         b_scale = inverse_power_of_two(largest);
         if (problem.has_sum())
             sum_scale = ratio(T(1), reduce(largest_scale, Called<MaxMagnitude<T>>()));
-        multiply_columns<T, general>(*this, nullptr, at.norm);
+        multiply_columns<T, general, Given>(*this, nullptr, at.norm);
         return true;
     }
 
     __device__ Interval<T> bounds_of(int j) const {
         if (!general) return {T(0), Floating<T>::infinity()};
-        return scaled_bounds<T, general>(*this, j);
+        return scaled_bounds<T, general, Given>(*this, j);
     }
 
     /// Let all variables rest, at the feasible values next to 0. `caution` is a factor on the
@@ -355,7 +356,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
     /// Choose what enters first: the variables that are between their bounds in `guess`, which is
     /// not scaled; `w` has their values then. Others rest at the bound that the guess reaches. With
     /// a fixed sum, those that enter start where they rest, and one of them makes up the sum.
-    __device__ void choose(const T* guess) {
+    __device__ void choose(const Given* guess) {
         if (problem.has_sum()) make_sum();
         if (guess != nullptr)
 #pragma unroll 1
@@ -373,14 +374,14 @@ struct NnlsSystem : ScaledSystem<T, general> {
             }
         if (!general) return;
         __syncthreads();
-        make_residual<T, general>(*this, 0, at.factors.residual);
+        make_residual<T, general, Given>(*this, 0, at.factors.residual);
     }
 
     /// Let variables rest elsewhere, the steepest first, until x has its sum. The last one enters,
     /// with its value in `w`. If all bounds together do not allow the sum, there is none.
     __device__ void make_sum() {
-        make_residual<T, general>(*this, 0, at.factors.residual);
-        multiply_columns<T, general>(*this, at.factors.residual, at.w);
+        make_residual<T, general, Given>(*this, 0, at.factors.residual);
+        multiply_columns<T, general, Given>(*this, at.factors.residual, at.w);
         T missing = at.factors.residual[sum_row()];
         const T sign = missing >= 0 ? T(1) : T(-1);
         for (bool enough = false; !enough;) {
@@ -641,7 +642,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
     /// due to errors of x. Without that part, the gradient of the other variables is accurate, and
     /// the residual is the witness of the certificate.
     __device__ void refresh(bool refine) {
-        make_residual<T, general>(*this, factors.length, at.factors.residual);
+        make_residual<T, general, Given>(*this, factors.length, at.factors.residual);
         T missing = 0;
         if (problem.has_sum()) {
             missing = at.factors.residual[sum_row()];
@@ -669,7 +670,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
     /// `residual` and `w` are those of the result. With a `guess`, start from it.
     ///
     /// Each step is called in one place only, because it is inlined there.
-    __device__ NnlsStatus solve(T caution, const T* guess) {
+    __device__ NnlsStatus solve(T caution, const Given* guess) {
         start(caution);
         bool entered = false, fresh = false;
         bool starting = guess != nullptr || general;
@@ -677,7 +678,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
         for (int round = 0;;) {
             const bool limit = entered && !make_feasible();
             if (limit || fresh) refresh(fresh);
-            if (!starting) multiply_columns<T, general>(*this, at.factors.residual, at.w);
+            if (!starting) multiply_columns<T, general, Given>(*this, at.factors.residual, at.w);
             if (limit) return iteration_limit;
             entered = !(fresh && round++ == fresh_rounds) && enter(fresh, starting);
             if (fresh && !entered) return converged;
@@ -708,7 +709,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
     __device__ bool keeps_sum(T terms) {
         if (!problem.has_sum()) return true;
         terms = reduce(terms, Called<Add<T>>()) + fabs(total());
-        return ::keeps_sum<T>(at.factors.column[sum_row()], terms, magnitude_of_b);
+        return ::keeps_sum<Given>(at.factors.column[sum_row()], terms, magnitude_of_b);
     }
 
     /// Certify x; the residual is its witness. `outcome` is the status of the solver.
@@ -718,7 +719,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
             at.x[j] = to_scaled(to_given(at.x[j], j), j);
         }
         __syncthreads();
-        make_residual<T, general>(*this, factors.length, at.factors.column);
+        make_residual<T, general, Given>(*this, factors.length, at.factors.column);
         T fit = 0, apart = 0, penalties = 0, gap = 0, slope = 0, above = 0, terms = 0;
 #pragma unroll 1
         for (int i = threadIdx.x; i < data_rows(); i += blockDim.x) {
@@ -744,16 +745,16 @@ struct NnlsSystem : ScaledSystem<T, general> {
         gap = reduce(gap, Called<Add<T>>());
         slope = reduce(slope, Called<MaxMagnitude<T>>());
         if (general) above = reduce(above, Called<Add<T>>());
-        const Certificate<T, T> certificate(apart, gap, slope, residual_norm(), magnitude_of_b,
-                                            size(), above);
+        const Certificate<Given, T> certificate(apart, gap, slope, residual_norm(), magnitude_of_b,
+                                                size(), above);
         const bool ended = outcome == converged;
         const bool good = certificate.is_good(ended, problem.tol) && keeps_sum(terms);
         const NnlsStatus refused = ended ? uncertified : outcome;
         const T square = fit + penalties, root = square_root(fabs(square));
         const T misfit = square < 0 ? -root : root, kkt = certificate.kkt();
         return {square_root(fit),
-                good ? misfit - certified<T> * magnitude_of_b : finite_or_infinity(misfit), kkt,
-                good ? converged : refused, !ended || (good && kkt <= certified<T>)};
+                good ? misfit - certified<Given> * magnitude_of_b : finite_or_infinity(misfit), kkt,
+                good ? converged : refused, !ended || (good && kkt <= certified<Given>)};
     }
 
     static __device__ T finite_or_infinity(T value) {
@@ -761,7 +762,8 @@ struct NnlsSystem : ScaledSystem<T, general> {
     }
 
     /// Write the result of system k in the original units.
-    __device__ void store(const NnlsResults<T>& results, long long k, const Found& found) const {
+    __device__ void store(const NnlsResults<Given>& results, long long k,
+                          const Found& found) const {
         const int n = problem.n;
         for (int j = threadIdx.x; j < n; j += blockDim.x) {
             results.x[k * n + j] = to_given(at.x[j], j);
@@ -781,15 +783,15 @@ struct NnlsSystem : ScaledSystem<T, general> {
 
 /// Solve the systems. If `listed` is not null, only the systems that it lists are solved, and count
 /// as repaired. Their results are replaced by better ones.
-template <class T, bool general>
+template <class T, bool general, class Given = T>
 __global__ void __launch_bounds__(nnls_max_threads, 2)
-    nnls_qr(const __grid_constant__ NnlsSystems<T> systems,
+    nnls_qr(const __grid_constant__ NnlsSystems<Given> systems,
             const __grid_constant__ QrMemory memory) {
     __shared__ typename BlockReduce<T>::Storage reduce_storage;
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ ListedSystem drawn;
 
-    __shared__ NnlsProblem<T, general> problem;
+    __shared__ NnlsProblem<T, general, Given> problem;
     __shared__ NnlsArrays<T> arrays;
 
     const int m = systems.m, n = systems.n;
@@ -809,11 +811,11 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
                    systems.maxiter};
         arrays.place(memory, m + (problem.has_ridge() ? n : 0) + problem.has_sum(), n);
     }
-    const NnlsResults<T> results = systems.results();
-    NnlsSystem<T, general> system{{problem, arrays, T(1), T(0)},
-                                  {arrays.factors, 0},
-                                  BlockReduce<T>(reduce_storage),
-                                  BlockReduce<Located<T>>(located_storage)};
+    const NnlsResults<Given> results = systems.results();
+    NnlsSystem<T, general, Given> system{{problem, arrays, T(1), T(0)},
+                                         {arrays.factors, 0},
+                                         BlockReduce<T>(reduce_storage),
+                                         BlockReduce<Located<T>>(located_storage)};
 
     const bool repairs = systems.listed != nullptr;
     long long count = systems.count;
@@ -838,7 +840,7 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         T least = static_cast<T>(drawn.misfit), caution = 1;
         const bool finite = system.load();
         for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
-            const T* guess = systems.warm && attempt == 0 ? results.x + k * n : nullptr;
+            const Given* guess = systems.warm && attempt == 0 ? results.x + k * n : nullptr;
             const auto found =
                 finite ? system.certify(system.solve(caution, guess)) : system.refuse();
             if (!(found.misfit >= least)) {

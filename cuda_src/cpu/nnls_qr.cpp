@@ -28,7 +28,8 @@ int solve_systems(const NnlsSystems<T>& systems) {
     memory.workspace = reinterpret_cast<unsigned char*>(vectors.first);
     memory.R = reinterpret_cast<unsigned char*>(R.first) - memory.workspace;
     memory.Q = reinterpret_cast<unsigned char*>(Q.first) - memory.workspace;
-    if (systems.kind == 0)
+    const bool is_general = systems.kind & ~with_ridge || systems.options || systems.root_weight;
+    if (!is_general)
         nnls_qr<double, false, T>(systems, memory);
     else
         nnls_qr<double, true, T>(systems, memory);
