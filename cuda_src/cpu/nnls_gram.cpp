@@ -75,11 +75,11 @@ int solve_systems(const NnlsSystems<T>& systems, const GramRun& run) {
     }
 }
 
-GPUSOLVE_EXPORTED int gpusolve_nnls_gram_float(const NnlsSystems<float>* systems,
-                                               const GramRun* run) {
+GPUSOLVE_EXPORTED int gpusolve_nnls_gram_float32(const NnlsSystems<float>* systems,
+                                                 const GramRun* run) {
     return solve_systems(*systems, *run);
 }
-GPUSOLVE_EXPORTED int gpusolve_nnls_gram_double(const NnlsSystems<double>* systems,
-                                                const GramRun* run) {
+GPUSOLVE_EXPORTED int gpusolve_nnls_gram_float64(const NnlsSystems<double>* systems,
+                                                 const GramRun* run) {
     return solve_systems(*systems, *run);
 }

@@ -36,9 +36,9 @@ int solve_systems(const NnlsSystems<T>& systems) {
     return finished;
 }
 
-GPUSOLVE_EXPORTED int gpusolve_nnls_qr_float(const NnlsSystems<float>* systems) {
+GPUSOLVE_EXPORTED int gpusolve_nnls_qr_float32(const NnlsSystems<float>* systems) {
     return solve_systems(*systems);
 }
-GPUSOLVE_EXPORTED int gpusolve_nnls_qr_double(const NnlsSystems<double>* systems) {
+GPUSOLVE_EXPORTED int gpusolve_nnls_qr_float64(const NnlsSystems<double>* systems) {
     return solve_systems(*systems);
 }

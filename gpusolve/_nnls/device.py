@@ -13,7 +13,7 @@ from .._numerics.solution import Solution
 from .inputs import Problem
 from .nnls_gram_kernel import nnls_gram
 from .nnls_qr_kernel import nnls_qr, qr_workspace, systems_per_launch
-from .systems import Inputs, Systems
+from .systems import Inputs, Systems, empty_solution
 
 WIDE = 2
 """Matrices with more columns than this number times their rows are solved by QR: most
@@ -30,7 +30,7 @@ def nnls(problem: Problem, device: Device, method: str) -> Solution:
     There is one launch of each kernel. There are several if the device has a watchdog,
     or if the Gram matrices of all systems do not fit into memory.
     """
-    solution, inputs = empty_solution(problem, device), Inputs.of(problem)
+    solution, inputs = empty_solution(problem, device.empty), Inputs.of(problem)
     total, axes = math.prod(problem.batch), len(problem.batch)
     limit = most = systems_per_launch(problem, device)
     shares = math.prod(inputs.matrices) < total
@@ -73,23 +73,3 @@ def solve(systems: Systems, device: Device, method: str) -> None:
         memory = qr_workspace(systems, device, REPAIR_BLOCKS)
         nnls_gram(systems, device, listed)
         nnls_qr(systems, device, memory, listed)
-
-
-def empty_solution(problem: Problem, device: Device) -> Solution:
-    """Allocate the solution; its x holds the warm start, if there is one."""
-    n, dtype, batch = problem.shape[1], problem.dtype, problem.batch
-    x = device.empty((*batch, n), dtype)
-    if problem.start is not None:
-        x[...] = problem.start
-    return Solution(
-        x=x,
-        rnorm=device.empty(batch, dtype),
-        dual=device.empty((*batch, n), dtype),
-        kkt=device.empty(batch, dtype),
-        nit=device.empty(batch, np.int32),
-        status=device.empty(batch, np.int32),
-        n_updates=device.empty(batch, np.int32),
-        n_downdates=device.empty(batch, np.int32),
-        repaired=device.empty(batch, np.bool_),
-        method=device.empty(batch, np.uint8),
-    )

@@ -8,13 +8,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, BatchOffsets, batch_offsets, namespace
+from .._device.arrays import Array, batch_offsets, namespace
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import CACHED, MAX_BLOCKS, WARP, ceil_div, round_up
 from .._device.structs import StructType
 from .._numerics.solution import default_tolerance
 from .nnls_qr_kernel import allocate_workspace
-from .systems import BOUNDS, RIDGE, SUM, Inputs, Options, Systems, indices_of
+from .systems import (
+    BOUNDS,
+    RIDGE,
+    SUM,
+    Inputs,
+    Systems,
+    indices_of,
+    largest_penalties,
+)
 
 LANES = {1: 4, 4: 2, 8: 2, 32: 1}
 """Lanes of a warp that may solve a system: how many, and the most variables of each."""
@@ -294,17 +302,6 @@ def shared_inputs(inputs: Inputs) -> dict[str, object]:
         "options_offset": options.offset.offset,
         "options_batch_stride": options.offset.stride,
     }
-
-
-def largest_penalties(options: Options) -> Options:
-    """The largest l2 of each column over all systems; the other options are unused."""
-    each = options.of_each
-    if each is None or each.ndim == 1:
-        return options
-    xp = namespace(each)
-    finite = xp.where(xp.isfinite(each), each, 0)
-    largest = finite.max(axis=tuple(range(each.ndim - 1)))
-    return options._replace(of_each=largest, offset=BatchOffsets(None, np.int64(0)))
 
 
 def add_sum_row(columns: Array, norm: Array, column_scale: Array) -> None:

@@ -10,7 +10,7 @@ DELAY = 2.0
 """Seconds before a progress bar appears."""
 
 
-def progress_bar(systems: int) -> Any:
+def progress_bar(systems: int, delay: float = 0.0) -> Any:
     """A bar that counts systems, in a terminal; none for a part of a larger batch."""
     from tqdm import tqdm
 
@@ -18,7 +18,7 @@ def progress_bar(systems: int) -> Any:
         total=systems,
         desc="nnls",
         unit="system",
-        delay=DELAY,
+        delay=delay,
         disable=is_part() or None,
         leave=False,
     )

@@ -21,7 +21,7 @@ from .._device.launch import ceil_div
 from .._device.threads import part_of_batch
 from .._numerics.solution import Solution
 from .batch import Batch, Block, arguments, blocks
-from .progress import progress_bar
+from .progress import DELAY, progress_bar
 from .solve import least_squares
 
 BLOCK_BYTES = 2**27
@@ -56,7 +56,7 @@ def solve_blocks(
     ]
     solvers = of_gpus or [HostSolver(method, batch)]
     most, lock = block_size(batch, len(solvers)), threading.Lock()
-    with progress_bar(math.prod(batch.shape)) as bar:
+    with progress_bar(math.prod(batch.shape), DELAY) as bar:
 
         def finish(block: Block, found: Solution) -> None:
             solution.put(block, found)

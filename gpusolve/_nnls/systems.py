@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -106,6 +107,17 @@ class Options(NamedTuple):
         of_each = contiguous(xp.concatenate(of_all, axis=-1))
         offset = batch_offsets(of_each, 1, problem.batch)
         return cls(of_each, offset, (0.0,) * 5, same_l2)
+
+
+def largest_penalties(options: Options) -> Options:
+    """The largest l2 of each column over all systems; the other options are unused."""
+    each = options.of_each
+    if each is None or each.ndim == 1:
+        return options
+    xp = namespace(each)
+    finite = xp.where(xp.isfinite(each), each, 0)
+    largest = finite.max(axis=tuple(range(each.ndim - 1)))
+    return options._replace(of_each=largest, offset=BatchOffsets(None, np.int64(0)))
 
 
 class Inputs(NamedTuple):
@@ -252,6 +264,26 @@ class Systems(NamedTuple):
             listed=listed,
             counters=self.counters,
         )
+
+
+def empty_solution(problem: Problem, empty: Callable[..., Array]) -> Solution:
+    """Allocate the solution; its x holds the warm start, if there is one."""
+    n, dtype, batch = problem.shape[1], problem.dtype, problem.batch
+    x = empty((*batch, n), dtype)
+    if problem.start is not None:
+        x[...] = problem.start
+    return Solution(
+        x=x,
+        rnorm=empty(batch, dtype),
+        dual=empty((*batch, n), dtype),
+        kkt=empty(batch, dtype),
+        nit=empty(batch, np.int32),
+        status=empty(batch, np.int32),
+        n_updates=empty(batch, np.int32),
+        n_downdates=empty(batch, np.int32),
+        repaired=empty(batch, np.bool_),
+        method=empty(batch, np.uint8),
+    )
 
 
 def strides(array: Array, core: int) -> tuple[int, ...]:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..._nnls.chunks import solve_chunks
+from ..._nnls.inputs import Problem
 from ..._nnls.methods import COMPARED
 from ..._numerics.certificate import (
     Certificate,
@@ -23,7 +25,20 @@ Solve = Callable[[ScaledSystem, Array, float, int], Found]
 """From scaled systems, feasible points, a tolerance and a limit to what is found."""
 
 
-@np.errstate(all="ignore")
+CHUNK_ENTRIES = 2**22
+"""Limit on the matrix entries of one chunk."""
+
+
+def solve_batch(problem: Problem, name: str) -> Solution:
+    """Solve every system of a batch by the method `name`."""
+    tol, maxiter = problem.cpu_tolerance, problem.maxiter
+
+    def solve(system: ScaledSystem, start: Array) -> Solution:
+        return solve_compared(name, system, start, tol, maxiter)
+
+    return solve_chunks(problem, solve, COMPARED[name].number, CHUNK_ENTRIES)
+
+
 def solve_compared(
     name: str, system: ScaledSystem, start: Array, tol: float, maxiter: int | None
 ) -> Solution:
