@@ -48,8 +48,8 @@
 /// A warp scales a column. Its block holds `held` rows in shared memory.
 template <class T>
 __global__ void __launch_bounds__(scaled_columns* warp_threads)
-    scale_columns(const __grid_constant__ NnlsSystems<T> systems, int height, int held,
-                  double* columns, double* norm, double* column_scale) {
+    scale_columns(const NnlsSystems<T> systems, int height, int held, double* columns, double* norm,
+                  double* column_scale) {
     const int m = systems.m, n = systems.n;
     const int blocks = (n + scaled_columns - 1) / scaled_columns;
     const long long matrix = blockIdx.x / blocks;
@@ -100,8 +100,7 @@ struct GramMemory {
 /// start. If the iteration limit is the user's, it is not a reason to list a system.
 template <class T, class Team>
 __global__ void __launch_bounds__(Team::threads, Team::blocks)
-    nnls_gram(const __grid_constant__ NnlsSystems<T> systems,
-              const __grid_constant__ GramMemory memory) {
+    nnls_gram(const NnlsSystems<T> systems, const GramMemory memory) {
     __shared__ typename Team::Storage storage;
     Team team(storage, memory.barrier);
     const GramOptions options{systems.m, systems.n, systems.kind, systems.tol, systems.maxiter};

@@ -785,8 +785,7 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
 /// as repaired. Their results are replaced by better ones.
 template <class T, bool general, class Given = T>
 __global__ void __launch_bounds__(nnls_max_threads, 2)
-    nnls_qr(const __grid_constant__ NnlsSystems<Given> systems,
-            const __grid_constant__ QrMemory memory) {
+    nnls_qr(const NnlsSystems<Given> systems, const QrMemory memory) {
     __shared__ typename BlockReduce<T>::Storage reduce_storage;
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ ListedSystem drawn;

@@ -63,25 +63,25 @@ struct NnlsSystems {
     BatchCounters* counters;
 
     /// The arrays of system k of the batch.
-    __device__ __forceinline__ const T* A_of(long long k) const {
+    __device__ const T* A_of(long long k) const {
         return A + BatchOffsets{A_offset, A_batch_stride}[k];
     }
-    __device__ __forceinline__ const T* b_of(long long k) const {
+    __device__ const T* b_of(long long k) const {
         return b + BatchOffsets{b_offset, b_batch_stride}[k];
     }
-    __device__ __forceinline__ RootWeights<T> weights_of(long long k) const {
+    __device__ RootWeights<T> weights_of(long long k) const {
         return RootWeights<T>{root_weight, weight_stride}.from(
             BatchOffsets{weight_offset, weight_batch_stride}[k]);
     }
-    __device__ __forceinline__ Variables variables_of(long long k) const {
+    __device__ Variables variables_of(long long k) const {
         return Variables{options, n, lower, upper, l1, root_l2, sum}.from(
             BatchOffsets{options_offset, options_batch_stride}[k]);
     }
-    __device__ __forceinline__ GivenMatrix<T> matrix_of(long long k) const {
+    __device__ GivenMatrix<T> matrix_of(long long k) const {
         return {A_of(k), row_stride, column_stride, weights_of(k)};
     }
 
-    __device__ __forceinline__ NnlsResults<T> results() const {
+    __device__ NnlsResults<T> results() const {
         return {x, rnorm, dual, kkt, nit, status, n_updates, n_downdates, repaired, method};
     }
 };

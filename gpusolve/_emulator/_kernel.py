@@ -107,7 +107,7 @@ class Kernel:
         _device.check_shared_memory(self._static_shared_memory(), shared_mem)
         values = checked(self.instance, self._parameters, args)
         schedule, program = current(), self._program
-        arrays = list(_named_arrays(self._parameters, values))
+        arrays = list(named_arrays(self._parameters, values))
         # A profile needs the arrays aligned, as on a GPU.
         touch_end = schedule.order != "reverse" and report is None
         with DeviceMemory(arrays, touch_end) as memory:
@@ -196,7 +196,7 @@ class Kernel:
         ]
 
 
-def _named_arrays(
+def named_arrays(
     parameters: Sequence[Parameter], values: Sequence[Value]
 ) -> Iterator[NamedArray]:
     """The arrays of a launch, also those in structs, under the names of the fields."""
