@@ -24,7 +24,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Columns: TypeAlias = dict[Name, NDArray[Any]]
 
 
-class Model(Protocol):
+class HasEffects(Protocol):
     """What an effect needs of a fitted model; see `BoostedGAM`."""
 
     terms_: list[Term]
@@ -92,7 +92,7 @@ class Effect:
 
 
 def effect_of(
-    model: Model,
+    model: HasEffects,
     learner: int,
     samples: Samples | None = None,
     level: float = 0.95,

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from .._model.importance import risk_reductions
 from ..boosting import Path
-from .effects import Axis, Effect, Samples, effect_of
-from .effects import Model as HasEffects
+from .effects import Axis, Effect, HasEffects, Samples, effect_of
 
 COLUMNS = 4
 """The number of plots in a row."""
@@ -39,7 +38,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Limits: TypeAlias = tuple[float, float]
 
 
-class Model(HasEffects, Protocol):
+class HasPaths(HasEffects, Protocol):
     """What a plot needs of a fitted model; see `BoostedGAM`."""
 
     paths_: list[Path]
@@ -242,7 +241,7 @@ def draw_importances(axis: Any, names: Sequence[str], reductions: Floats) -> Non
 
 
 def plot(
-    model: Model,
+    model: HasPaths,
     learners: Sequence[int | str] | None = None,
     *,
     cv: Risks | None = None,
