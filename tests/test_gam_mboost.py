@@ -28,7 +28,7 @@ from mboost_figures import (
     with_derived,
 )
 
-from gpusolve.gam._stacked.problem import PreparedLearners, columns_of, prepare
+from gpusolve.gam._stacked.problem import PreparedLearners, column_coefficients, prepare
 from gpusolve.gam._stacked.stacked import Paths, boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Gamma
@@ -157,7 +157,7 @@ def test_the_coefficients_are_those_of_mboost(name: str, given: bool) -> None:
     for term, coef, expected in zip(
         made.problem.terms, made.coef(), expected_coef(made), strict=True
     ):
-        assert distance(columns_of(term.transform(), coef), expected) <= bound
+        assert distance(column_coefficients(term.transform(), coef), expected) <= bound
 
 
 @pytest.mark.parametrize("name", EXACT)

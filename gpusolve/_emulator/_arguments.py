@@ -65,7 +65,7 @@ class Parameter:
         return self.kind == "s" or _KINDS.get(dtype.kind) == self.kind
 
 
-def checked(
+def check_arguments(
     kernel: str, parameters: Sequence[Parameter], arguments: Sequence[object]
 ) -> list[Array | np.generic | None]:
     """The arguments as arrays, NumPy scalars and, for null pointers, None.

@@ -21,7 +21,7 @@ def continued(
     ValueError
         If the risk is not that at the end of the paths.
     """
-    paths = joined(before)
+    paths = join_paths(before)
     later = boost_family(
         ready.problem,
         settings.family,
@@ -36,7 +36,7 @@ def continued(
     return FittedBatch(ready.intercepts, lambda_, paths.followed_by(later))
 
 
-def joined(paths: list[Path]) -> Paths:
+def join_paths(paths: list[Path]) -> Paths:
     """The steps of several fits as arrays."""
     return Paths(
         np.stack([path.selected for path in paths]),

@@ -68,7 +68,7 @@ def draw_effect(axis: Any, effect: Effect, limits: Limits) -> None:
         return
     axis.axhline(0, color="0.85", lw=0.8)
     if effect.axes[0].is_factor:
-        draw_bars(axis, effect)
+        draw_factor(axis, effect)
     else:
         draw_curves(axis, effect)
     axis.set_ylim(limits)
@@ -98,7 +98,7 @@ def draw_curves(axis: Any, effect: Effect) -> None:
         axis.legend(fontsize=7, frameon=False, handlelength=1, labelspacing=0.2)
 
 
-def draw_bars(axis: Any, effect: Effect) -> None:
+def draw_factor(axis: Any, effect: Effect) -> None:
     """Draw a bar for each level, with its bounds."""
     (levels,) = effect.axes
     positions = np.arange(len(levels.points))

@@ -320,7 +320,9 @@ def cone(term: Term, transform: Matrix | None, inverse: Array) -> Cone | None:
     return Cone(np.asarray(C, np.float64), root, transform)
 
 
-def columns_of(transform: Matrix | None, coef: NDArray[Any]) -> NDArray[np.float64]:
+def column_coefficients(
+    transform: Matrix | None, coef: NDArray[Any]
+) -> NDArray[np.float64]:
     """The coefficients of the columns from those of the functions, (..., k), on a host.
 
     The inverse of ``T b``; T has full column rank.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..._device.threads import Work, is_part, workers
 from .._boosting.boosting_cpu import PROGRESS_DELAY
-from .._families.location import weighted
+from .._families.location import apply_weights
 from .._terms.rows import Rows, side_by_side
 from ..families import Family
 from .cones import fitted_in_cone
@@ -132,7 +132,7 @@ class BoostingState:
         """Compute ``X'Wu`` of all learners from the gradient u."""
         u = self.family.gradient(self.y, self.f, self.nuisance)
         if self.problem.weights is not None:
-            u = weighted(u, self.problem.weights)
+            u = apply_weights(u, self.problem.weights)
         columns = np.ascontiguousarray(u.T)
 
         def write(some: slice) -> None:
@@ -185,7 +185,7 @@ class BoostingState:
 
 def risk(losses: Floats, weights: Floats | None) -> Floats:
     """The weighted sums of losses, (F, n) to (F,)."""
-    own = losses if weights is None else weighted(losses, weights)
+    own = losses if weights is None else apply_weights(losses, weights)
     total: Floats = own.sum(axis=1)
     return total
 

@@ -421,7 +421,7 @@ def make_steps(
     return made
 
 
-def joined(matrices: Sequence[Array]) -> Array:
+def flatten_matrices(matrices: Sequence[Array]) -> Array:
     """The matrices of all learners, one after the other."""
     xp = namespace(matrices[0])
     return xp.concatenate([one.reshape(-1) for one in matrices])
@@ -451,7 +451,7 @@ def cones_of(problem: PreparedLearners) -> Array | None:
             gram = xp.matmul(half, half.transpose(0, 2, 1))
             flat = [one.reshape(len(one), -1) for one in (projection, gram)]
             found.append(xp.concatenate(flat, axis=1))
-    return joined(found) if found else None
+    return flatten_matrices(found) if found else None
 
 
 def doubles_of(array: Array | None) -> Array | None:
@@ -478,8 +478,8 @@ def boost(
         doubles_of(problem.weights),
         doubles_of(out_of_bag),
         xp.zeros(shape) + start,
-        joined(problem.gram),
-        joined(problem.inverse),
+        flatten_matrices(problem.gram),
+        flatten_matrices(problem.inverse),
         cones_of(problem),
         inequalities_of(problem),
         len(problem.gram[0]),
