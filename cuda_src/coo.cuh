@@ -47,7 +47,7 @@ __device__ __forceinline__ long long lower_bound(const Keys& keys, long long sta
 // ---- results in one pass ------------------------------------------------------------
 
 /// What a launch reports to the host; zero before it.
-struct Report {
+struct ProductReport {
     /// Not zero if the keys of an operand do not strictly increase.
     unsigned long long disorder;
     /// If they do, the number of values without a match that are not finite.
@@ -75,7 +75,7 @@ constexpr int state_words = 2;
 /// The number of results of all tiles before this one, in lane 0. Called by one warp. The last
 /// tile reports the sum.
 __device__ __forceinline__ long long results_before(unsigned long long* states, long long tile,
-                                                    int results, Report* report) {
+                                                    int results, ProductReport* report) {
     const TileStates<long long, state_words> tiles(states, nullptr);
     const long long before = exchange_prefix<LongCount>(tiles, tile, results);
     if (lane_index() == 0 && tile == gridDim.x - 1) report->results = before + results;

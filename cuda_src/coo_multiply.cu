@@ -113,7 +113,7 @@ struct Finite<Complex<T>> {
 /// Report whether the keys strictly increase, and count the values that are not finite.
 template <class T, class Index>
 __global__ void check_entries(const Index* rows, const Index* columns, const T* values,
-                              long long count, long long width, Report* report) {
+                              long long count, long long width, ProductReport* report) {
     const Keys<Index> keys{rows, columns, width};
     const long long i = thread_of_grid();
     const bool inside = i < count;
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(threads, min_blocks_per_multiprocessor)
     multiply_by_merge(const Index* a_rows, const Index* a_columns, const T* a_values,
                       long long a_count, const Index* b_rows, const Index* b_columns,
                       const T* b_values, long long b_count, long long width,
-                      const long long* splits, unsigned long long* states, Report* report,
+                      const long long* splits, unsigned long long* states, ProductReport* report,
                       Index* rows, Index* columns, T* products) {
     constexpr int tile_size = threads * items;
     // Each match is a step in B, and no two matches are in successive steps.
@@ -260,8 +260,8 @@ __global__ void __launch_bounds__(threads, min_blocks_per_multiprocessor)
     multiply_by_gallop(const Index* short_rows, const Index* short_columns, const T* short_values,
                        long long short_count, const Index* long_rows, const Index* long_columns,
                        const T* long_values, long long long_count, long long width, bool swapped,
-                       unsigned long long* states, Report* report, Index* rows, Index* columns,
-                       T* products) {
+                       unsigned long long* states, ProductReport* report, Index* rows,
+                       Index* columns, T* products) {
     __shared__ BlockScan<Count>::Storage storage;
     __shared__ long long shared_tile, shared_before;
     const Keys<Index> short_keys{short_rows, short_columns, width};

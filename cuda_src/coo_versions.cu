@@ -191,7 +191,7 @@ template <class Index, int threads>
 __global__ void __launch_bounds__(threads)
     find_matches(const Index* a_rows, const Index* a_columns, long long a_count,
                  const Index* b_rows, const Index* b_columns, long long b_count, long long width,
-                 unsigned long long* states, Report* report, Match* matches) {
+                 unsigned long long* states, ProductReport* report, Match* matches) {
     __shared__ BlockScan<Count>::Storage storage;
     __shared__ long long shared_tile, shared_before;
     const Keys<Index> a{a_rows, a_columns, width}, b{b_rows, b_columns, width};

@@ -8,7 +8,7 @@
 // Source. Lawson & Hanson's active-set method (Algorithm 1 of Luo & Duraiswami, "Efficient Parallel
 // Non-Negative Least Squares on Multi-Core Architectures"), with upper bounds Stark & Parker's, on
 // G = A^T A and the inverse H of its passive part, which is updated by rank one. Several variables
-// enter at once. The specification in NumPy is gpusolve/reference/_nnls_gram.py, class ActiveSet;
+// enter at once. The specification in NumPy is gpusolve/reference/_nnls_gram.py, class GramActiveSet;
 // both use the same names for the steps.
 //
 // Bounds. A variable that is not passive rests at a bound, or at 0 if it is free. What resting

@@ -12,7 +12,7 @@
 // 10) is corrected, tolerances are relative, the entering variable is that of steepest descent
 // per unit column norm, m and n are arbitrary, and bounds may be any (Stark & Parker,
 // "Bounded-Variable Least-Squares: an Algorithm and Applications", 1995). The specification in
-// NumPy is gpusolve/reference/_nnls_qr.py, class ActiveSet; both use the same names for the steps.
+// NumPy is gpusolve/reference/_nnls_qr.py, class QRActiveSet; both use the same names for the steps.
 //
 // A variable that is not passive rests at a bound, or at 0 if it is free; `x` has its value, and b
 // does not contain what it fits. A fixed sum is the last row of A. Its element of b is free: it is

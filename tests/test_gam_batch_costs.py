@@ -11,7 +11,7 @@ from gpusolve._emulator._profile import SECTOR_BYTES
 from gpusolve.emulator import profile
 from gpusolve.gam import BSplines
 from gpusolve.gam._stacked.folds import Folds, make_folds
-from gpusolve.gam._stacked.problem import Problem
+from gpusolve.gam._stacked.problem import PreparedLearners
 from gpusolve.gam._stacked.stacked import boost_family
 from gpusolve.gam._terms.rows import compact_rows
 from gpusolve.gam.families import Family, Gaussian, Poisson
@@ -24,7 +24,7 @@ def folds() -> Folds:
     return make_folds("bootstrap", np.ones(ROWS), np.zeros(ROWS), FOLDS, 0)
 
 
-def ridge_problem(weights: np.ndarray) -> Problem:
+def ridge_problem(weights: np.ndarray) -> PreparedLearners:
     """Cubic splines of random columns, with a ridge penalty."""
     X = np.random.default_rng(0).random((ROWS, LEARNERS))
     basis = BSplines.spanning(X, FUNCTIONS).evaluate(X)
@@ -33,7 +33,7 @@ def ridge_problem(weights: np.ndarray) -> Problem:
     inverse = tuple(np.linalg.inv(one + np.eye(FUNCTIONS)) for one in gram)
     lambdas = np.ones((len(weights), LEARNERS))
     nothing = (None,) * LEARNERS
-    return Problem((), designs, gram, inverse, lambdas, weights, nothing)
+    return PreparedLearners((), designs, gram, inverse, lambdas, weights, nothing)
 
 
 def only_launch(family: Family, folds: Folds, steps: int) -> KernelCosts:

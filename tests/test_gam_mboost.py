@@ -28,7 +28,7 @@ from mboost_figures import (
     with_derived,
 )
 
-from gpusolve.gam._stacked.problem import Problem, columns_of, prepare
+from gpusolve.gam._stacked.problem import PreparedLearners, column_coefficients, prepare
 from gpusolve.gam._stacked.stacked import Paths, boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Gamma
@@ -49,7 +49,7 @@ class Boosted(NamedTuple):
 
     fit: Fit
     found: dict[str, Any]
-    problem: Problem
+    problem: PreparedLearners
     start: Vector
     path: Paths
 
@@ -99,7 +99,7 @@ def expected_coef(made: Boosted) -> list[Vector]:
     return coef
 
 
-def columns_count(problem: Problem, learner: int) -> int:
+def columns_count(problem: PreparedLearners, learner: int) -> int:
     T = problem.terms[learner].transform()
     return problem.rows[learner].functions if T is None else T.shape[1]
 
@@ -157,7 +157,7 @@ def test_the_coefficients_are_those_of_mboost(name: str, given: bool) -> None:
     for term, coef, expected in zip(
         made.problem.terms, made.coef(), expected_coef(made), strict=True
     ):
-        assert distance(columns_of(term.transform(), coef), expected) <= bound
+        assert distance(column_coefficients(term.transform(), coef), expected) <= bound
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -181,7 +181,7 @@ def test_lambda_and_df_are_those_of_mboost(name: str) -> None:
     np.testing.assert_allclose(df, found["df"], rtol=1e-6)
 
 
-def trace_of(problem: Problem, learner: int) -> float:
+def trace_of(problem: PreparedLearners, learner: int) -> float:
     """``tr(2 S - S'S)`` of the hat matrix of a learner."""
     S = problem.inverse[learner][0] @ problem.gram[learner][0]
     return float(np.trace(2 * S - S @ S))

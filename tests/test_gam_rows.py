@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpusolve.gam._stacked.stacked_cpu import CHUNK_WIDTH, chunks_of
-from gpusolve.gam._terms.rows import Part, Rows, kronecker, side_by_side
+from gpusolve.gam._terms.rows import DesignPart, Rows, kronecker, side_by_side
 
 N = 60
 
@@ -17,7 +17,7 @@ def local_rows(
     """A design with one part."""
     first = rng.integers(0, functions - offsets[-1], N, dtype=np.int32)
     values = rng.standard_normal((N, len(offsets)))
-    return Rows(functions, (Part(first, np.array(offsets, np.int32), values),))
+    return Rows(functions, (DesignPart(first, np.array(offsets, np.int32), values),))
 
 
 def designs(rng: np.random.Generator) -> dict[str, Rows]:

@@ -18,10 +18,16 @@ from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.emulator import profile
 from gpusolve.gam._stacked import stacked_cpu, stacked_kernel
-from gpusolve.gam._stacked.problem import Cone, Problem, prepare
+from gpusolve.gam._stacked.problem import Cone, PreparedLearners, prepare
 from gpusolve.gam._stacked.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam._terms.rows import Part, Rows, dense_rows, kronecker, side_by_side
+from gpusolve.gam._terms.rows import (
+    DesignPart,
+    Rows,
+    dense_rows,
+    kronecker,
+    side_by_side,
+)
 from gpusolve.gam.families import (
     Binomial,
     Expectile,
@@ -58,7 +64,7 @@ def local_rows(rng: np.random.Generator, n: int, functions: int, width: int) -> 
     """A design with `width` neighbouring values in each row."""
     first = rng.integers(0, functions - width + 1, n, dtype=np.int32)
     offsets = np.arange(width, dtype=np.int32)
-    return Rows(functions, (Part(first, offsets, rng.random((n, width))),))
+    return Rows(functions, (DesignPart(first, offsets, rng.random((n, width))),))
 
 
 def mixed_rows(rng: np.random.Generator, n: int) -> tuple[Rows, ...]:
@@ -76,7 +82,7 @@ def mixed_rows(rng: np.random.Generator, n: int) -> tuple[Rows, ...]:
     )
 
 
-def problem_of(designs: tuple[Rows, ...], weights: Floats | None) -> Problem:
+def problem_of(designs: tuple[Rows, ...], weights: Floats | None) -> PreparedLearners:
     """Ridge learners: the more functions, the stronger the penalty."""
     gram, inverse = [], []
     for design in designs:
@@ -87,7 +93,7 @@ def problem_of(designs: tuple[Rows, ...], weights: Floats | None) -> Problem:
         gram.append(G)
         inverse.append(np.linalg.inv(G + penalty[:, None, None] * np.eye(len(G[0]))))
     fits = len(gram[0])
-    return Problem(
+    return PreparedLearners(
         terms=(),
         rows=designs,
         gram=tuple(gram),
@@ -99,7 +105,7 @@ def problem_of(designs: tuple[Rows, ...], weights: Floats | None) -> Problem:
 
 
 def plain_loop(
-    problem: Problem,
+    problem: PreparedLearners,
     family: Family,
     y: Floats,
     start: Floats,
@@ -139,7 +145,7 @@ def plain_loop(
 
 
 def on_device(
-    problem: Problem,
+    problem: PreparedLearners,
     family: Family,
     y: Floats,
     start: Floats,
@@ -216,7 +222,7 @@ def response(family: Family, rng: np.random.Generator, f: Floats) -> Floats:
 class Case(NamedTuple):
     """The arguments of a fit."""
 
-    problem: Problem
+    problem: PreparedLearners
     y: Floats
     start: Floats
     out_of_bag: Floats | None
@@ -450,7 +456,9 @@ def cone_of(C: Floats, inverse: Floats, T: Floats | None = None) -> Cone:
     return Cone(C, vectors * np.sqrt(np.maximum(values, 0))[:, None, :], T)
 
 
-def constrained(problem: Problem, kinds: dict[int, Floats]) -> Problem:
+def constrained(
+    problem: PreparedLearners, kinds: dict[int, Floats]
+) -> PreparedLearners:
     """The problem with ``C b >= 0`` for some learners."""
     cones = list(problem.cones)
     for j, C in kinds.items():

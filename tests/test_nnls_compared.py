@@ -24,7 +24,7 @@ from gpusolve.studies._compared import (
     normal_equations,
     solve,
 )
-from gpusolve.studies._compared.active_set import ActiveSet
+from gpusolve.studies._compared.active_set import ActiveSetBatch
 from gpusolve.studies._compared.found import Found
 from gpusolve.studies._compared.normal_equations import NormalEquations
 
@@ -530,7 +530,7 @@ def test_a_refused_variable_may_enter_after_x_has_moved() -> None:
         return np.tile([2.0, 1.0], (len(x), 1))
 
     system = scale(np.eye(2), np.ones((1, 2)))
-    run = ActiveSet(system, np.zeros((1, 2)), solve, slope, 0.0)
+    run = ActiveSetBatch(system, np.zeros((1, 2)), solve, slope, 0.0)
     found = run.solve(10)
     assert found.x.tolist() == [[1, 2]]
     assert (found.nit, found.n_updates, found.n_downdates) == (3, 2, 0)

@@ -99,7 +99,7 @@ def test_a_sum_of_columns_is_dependent_on_them(seed: int) -> None:
     for more, taken in ((0.0, False), (1e-12, True)):
         last = B @ weights + more * rng.standard_normal(9)
         system = scale(np.column_stack([B, last]), np.ones(9))
-        run = reference.ActiveSet(system, np.zeros(6), 4 * EPS)
+        run = reference.QRActiveSet(system, np.zeros(6), 4 * EPS)
         assert all(run.append(j, 1.0, -np.inf) for j in range(5))
         assert run.append(5, 1.0, -np.inf) == taken
 

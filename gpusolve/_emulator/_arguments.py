@@ -109,7 +109,7 @@ class Parameter:
         return self.kind == "s" or _KINDS.get(dtype.kind) == self.kind
 
 
-def checked(
+def check_arguments(
     kernel: str, parameters: Sequence[Parameter], arguments: Sequence[object]
 ) -> list[Value]:
     """The arguments as arrays, NumPy scalars, structs and, for null pointers, None.

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from . import _device
-from ._arguments import Array, Parameter, Struct, Value, checked
+from ._arguments import Array, Parameter, Struct, Value, check_arguments
 from ._compiler import Variant, build
 from ._errors import KernelError
 from ._memory import DeviceMemory, NamedArray
@@ -20,7 +20,7 @@ from ._profile import Report, active_report, costs_of_launch
 from ._program import Program, Request
 from ._races import watching
 from ._report import explain
-from ._schedule import ORDERS, current
+from ._schedule import ORDERS, current_schedule
 from ._signature import parameter_names
 from ._stacks import STRIDE
 
@@ -105,8 +105,8 @@ class Kernel:
         blocks = _device.checked_shape("grid", grid)
         threads = _device.checked_shape("block", block)
         _device.check_shared_memory(self._static_shared_memory(), shared_mem)
-        values = checked(self.instance, self._parameters, args)
-        schedule, program = current(), self._program
+        values = check_arguments(self.instance, self._parameters, args)
+        schedule, program = current_schedule(), self._program
         arrays = list(named_arrays(self._parameters, values))
         # A profile needs the arrays aligned, as on a GPU.
         touch_end = schedule.order != "reverse" and report is None

@@ -32,7 +32,7 @@ L2 cache sends it 64 bytes, that votes take as long as shuffles, and that shuffl
 occupy the crossbar of shared memory, is assumed."""
 
 
-class Device(NamedTuple):
+class DeviceLimits(NamedTuple):
     """The limits of a GPU.
 
     Attributes
@@ -58,13 +58,13 @@ class Device(NamedTuple):
 
 
 DEVICES = {
-    "H200": Device(
+    "H200": DeviceLimits(
         132, 1.98e9, 4.8e12, 5.5e12, 2048, 32, {"float32": 128, "float64": 64}
     ),
-    "A100": Device(
+    "A100": DeviceLimits(
         108, 1.41e9, 2.0e12, 4.4e12, 2048, 32, {"float32": 64, "float64": 32}
     ),
-    "RTX 4090": Device(
+    "RTX 4090": DeviceLimits(
         128, 2.5e9, 1.0e12, 5e12, 1536, 24, {"float32": 128, "float64": 2}
     ),
 }
@@ -164,7 +164,7 @@ def predict(launches: Iterable[KernelCosts], device: str) -> Prediction:
     )
 
 
-def _kernel(launches: Sequence[KernelCosts], device: Device) -> KernelPrediction:
+def _kernel(launches: Sequence[KernelCosts], device: DeviceLimits) -> KernelPrediction:
     bounds = [_bounds(one, device) for one in launches]
     rounds = sum(_rounds(one, device.multiprocessors) for one in launches)
     blocks = sum(one.blocks for one in launches)
@@ -179,7 +179,7 @@ def _kernel(launches: Sequence[KernelCosts], device: Device) -> KernelPrediction
     )
 
 
-def _bounds(launch: KernelCosts, device: Device) -> dict[str, float]:
+def _bounds(launch: KernelCosts, device: DeviceLimits) -> dict[str, float]:
     """The least time of a launch by each resource.
 
     A multiprocessor works through its blocks, so its resources are needed by `rounds`

@@ -73,7 +73,7 @@ class CodeRow(ctypes.Structure):
     _fields_ = [("address", ctypes.c_uint64), ("count", ctypes.c_uint64)]
 
 
-class Summary(ctypes.Structure):
+class ProfileSummary(ctypes.Structure):
     """``ProfileSummary`` in ``runtime/profile.h``."""
 
     _fields_ = [
@@ -266,7 +266,7 @@ def costs_of_launch(
     name: str,
     threads: int,
     arrays: list[str],
-    summary: Summary,
+    summary: ProfileSummary,
     compiled: Path,
 ) -> KernelCosts:
     """The counts of one launch.
@@ -279,7 +279,7 @@ def costs_of_launch(
         Number of threads per block.
     arrays : list of str
         Names of the counted arrays, by index.
-    summary : Summary
+    summary : ProfileSummary
     compiled : Path
         The kernel's object.
     """
@@ -300,7 +300,7 @@ def costs_of_launch(
 
 
 def _add_memory(
-    costs: KernelCosts, arrays: list[str], summary: Summary, compiled: Path
+    costs: KernelCosts, arrays: list[str], summary: ProfileSummary, compiled: Path
 ) -> None:
     rows = summary.accesses[: summary.access_rows]
     lines = source_lines(compiled, {row.instruction for row in rows})
@@ -330,7 +330,7 @@ def _add_memory(
             costs.arrays[name].distinct_sectors = summary.distinct_sectors[index]
 
 
-def _add_code(costs: KernelCosts, summary: Summary, compiled: Path) -> None:
+def _add_code(costs: KernelCosts, summary: ProfileSummary, compiled: Path) -> None:
     table = instructions(compiled)
     for code in summary.code[: summary.code_rows]:
         for name, count in table.get(code.address, {}).items():

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ._compiler import Variant
 from ._instructions import instruction_counts
-from ._profile import CodeRow, Summary
-from ._report import Report
+from ._profile import CodeRow, ProfileSummary
+from ._report import FaultReport
 from ._stacks import stacks
 
 _one_launch = threading.Lock()
@@ -72,7 +72,7 @@ class Program:
         self._object = ctypes.CDLL(str(path))
         self._object.emulator_static_shared_bytes.restype = ctypes.c_uint64
         self._object.emulator_new_profile.restype = ctypes.c_void_p
-        self._object.emulator_summarise_profile.restype = ctypes.POINTER(Summary)
+        self._object.emulator_summarise_profile.restype = ctypes.POINTER(ProfileSummary)
 
     def static_shared_bytes(self) -> int:
         """Bytes of the kernel's `__shared__` variables."""
@@ -104,12 +104,14 @@ class Program:
         finally:
             self._object.emulator_delete_profile(pointer)
 
-    def summary(self, profile: ctypes.c_void_p) -> Summary:
+    def summary(self, profile: ctypes.c_void_p) -> ProfileSummary:
         """The counts of a launch; valid as long as the profile is."""
-        summary: Summary = self._object.emulator_summarise_profile(profile).contents
+        summary: ProfileSummary = self._object.emulator_summarise_profile(
+            profile
+        ).contents
         return summary
 
-    def launch(self, request: Request, spans: Sequence[tuple[int, int]]) -> Report:
+    def launch(self, request: Request, spans: Sequence[tuple[int, int]]) -> FaultReport:
         """Run the kernel in a new thread, so that Ctrl-C can end an endless kernel.
 
         Parameters
@@ -119,7 +121,7 @@ class Program:
         spans : sequence of tuple of int
             Addresses and sizes of the arrays that the kernel may write.
         """
-        report = Report()
+        report = FaultReport()
         if self.variant == "races":
             # One extra element, because a null pointer would turn the detection off.
             watched = (Span * (len(spans) + 1))(*(Span(*span) for span in spans))

@@ -13,8 +13,8 @@ from ._lines import source_line
 from ._memory import DeviceMemory
 
 
-class Report(ctypes.Structure):
-    """``Report`` in ``runtime/report.h``."""
+class FaultReport(ctypes.Structure):
+    """``FaultReport`` in ``runtime/report.h``."""
 
     _fields_ = [
         ("happened", ctypes.c_int),
@@ -53,12 +53,14 @@ _SHARED_VARIABLE = re.compile(
 """A line of readelf's output for a thread-local symbol."""
 
 
-def explain(report: Report, kernel: str, memory: DeviceMemory, compiled: Path) -> str:
+def explain(
+    report: FaultReport, kernel: str, memory: DeviceMemory, compiled: Path
+) -> str:
     """The message of a `KernelError`.
 
     Parameters
     ----------
-    report : Report
+    report : FaultReport
     kernel : str
         The kernel's name.
     memory : DeviceMemory
@@ -77,7 +79,7 @@ def explain(report: Report, kernel: str, memory: DeviceMemory, compiled: Path) -
     return f"{', '.join(where)}: {_error(report, memory, compiled)}"
 
 
-def _error(report: Report, memory: DeviceMemory, compiled: Path) -> str:
+def _error(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
     if report.signal:
         return _fault(report, memory)
     if report.race:
@@ -87,7 +89,7 @@ def _error(report: Report, memory: DeviceMemory, compiled: Path) -> str:
     return str(report.text.decode(errors="replace"))
 
 
-def _race(report: Report, memory: DeviceMemory, compiled: Path) -> str:
+def _race(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
     line = source_line(compiled, report.other_instruction)
     same_block = tuple(report.other_block) == tuple(report.block)
     other = f"thread {tuple(report.other_thread)}"
@@ -117,7 +119,7 @@ def _race(report: Report, memory: DeviceMemory, compiled: Path) -> str:
     )
 
 
-def _fault(report: Report, memory: DeviceMemory) -> str:
+def _fault(report: FaultReport, memory: DeviceMemory) -> str:
     if report.signal == signal.SIGFPE:
         return "divides an integer by zero"
     if report.signal == signal.SIGILL:
@@ -129,7 +131,7 @@ def _fault(report: Report, memory: DeviceMemory) -> str:
     return f"{_ACCESSES[report.access]} {memory.describe(report.address)}"
 
 
-def _overrun(report: Report, compiled: Path) -> str:
+def _overrun(report: FaultReport, compiled: Path) -> str:
     variable = _shared_variable(compiled, report.address)
     if variable is None:
         return "writes past the end of shared memory"

@@ -60,7 +60,7 @@ def schedule(order: Order, seed: int = 0) -> Iterator[None]:
         _chosen.reset(token)
 
 
-def current() -> Schedule:
+def current_schedule() -> Schedule:
     """The current schedule."""
     return _chosen.get() or _from_environment()
 

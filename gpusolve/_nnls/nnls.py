@@ -44,8 +44,8 @@ def nnls(
         ill-conditioned systems. ``"auto"`` is ``"gram"``, followed by ``"qr"`` for the
         systems that ``"gram"`` could not certify to a few eps. On a GPU it is ``"qr"``
         alone for matrices with more than twice as many columns as rows, or if
-        ``A^T A`` does not fit into memory. The methods that the literature compares
-        with are listed in the notes: for arrays on the CPU only.
+        ``A^T A`` does not fit into memory. The compared methods are for arrays on the
+        CPU only; see the notes.
     weights : (..., m) array_like, optional
         Weights of the squared residuals, such as inverse variances; non-negative. A
         row of weight 0 is left out, even if it has NaN or infinity in A or b. For
@@ -64,8 +64,8 @@ def nnls(
         depend on the scales of A and b. ``"gram"`` has ``|b| + sum |a_k| x_k`` in place
         of ``|r|``. Default ``4 eps`` of the dtype in which x is computed.
     maxiter : int, optional
-        Limit on `nit` for each attempt. Default ``10 n``; for the compared methods see
-        the notes.
+        Limit on `nit` for each attempt. Default ``10 n``; the compared methods have
+        their own.
     devices : {"cpu", "all"}, int or list of int, optional
         Solve arrays in host memory or memory-mapped files block by block: on the CPU,
         on all visible GPUs (on the CPU if there are none), or on the GPUs of these
@@ -134,64 +134,16 @@ def nnls(
     GPU of its CuPy arrays. Arguments that are NumPy arrays go with the tasks; those
     that all systems share are sent to each worker once.
 
-    The compared methods are those of the literature, for studies and benchmarks. They
-    take weights and penalties, but no `sum_to`, and run on the CPU in float64. Their
-    results are certified like all others: what a method does not reach has status 1 or
-    3, and is not repaired by another method. ``"lsqnonneg"`` is from [1]_, ``"fnnls"``
-    from [3]_, ``"fcnnls"`` from [4]_, ``"block_pivoting"`` and ``"interior_point"``
-    from [5]_, ``"pqn"`` from [6]_, ``"cd"`` from [7]_, ``"newton_like"`` from [8]_.
-
-    ==================== =============================== ========== =============
-    method               how it works                    one `nit`  default limit
-    ==================== =============================== ========== =============
-    ``"lsqnonneg"``      a full QR factorisation in      a solve    ``10 n``
-                         every step
-    ``"fnnls"``          ``A^T A`` and ``A^T b``,        a solve    ``10 n``
-                         computed once
-    ``"fcnnls"``         the same; systems that share A  a solve    ``10 n``
-                         are grouped by passive set
-    ``"block_pivoting"`` all infeasible variables change a solve    ``n + 100``
-                         sides; one at a time where that
-                         fails
-    ``"pqn"``            projected quasi-Newton steps    a step     ``10 n + 100``
-    ``"cd"``             one coordinate after another    a sweep    ``10 n + 1000``
-    ``"interior_point"`` primal-dual steps, predictor    two solves 100
-                         and corrector
-    ``"newton_like"``    interior Newton-like steps, for a solve    200
-                         degenerate solutions
-    ==================== =============================== ========== =============
-
-    `tol` is relative to ``|b| + sum |a_k| x_k``, except for ``"lsqnonneg"``. The last
-    four methods stop if no ``min(x_j |a_j|, -dual[j] / |a_j|)`` is further from 0 than
-    that. The two interior ones take no `warm_start`, and no column enters or leaves.
-    ``"fnnls"``, ``"fcnnls"`` and ``"block_pivoting"`` refuse columns within about 1e-7
-    of a combination of others. ``"block_pivoting"`` has a feasible x only at the end;
-    if columns are nearly dependent, it may not reach one. The closer columns are to
-    dependent, the more steps ``"cd"`` and ``"pqn"`` take. Where x' is larger than x by
-    many orders of magnitude, a `kkt` of 1e-10 leaves it more room than that of a few
-    eps which ``"auto"`` and ``"qr"`` reach.
+    The compared methods, ``"lsqnonneg"``, ``"fnnls"``, ``"fcnnls"``,
+    ``"block_pivoting"``, ``"pqn"``, ``"cd"``, ``"interior_point"`` and
+    ``"newton_like"``, are those of the literature, and get the same certificate:
+    :doc:`/docs/compared-methods`.
 
     References
     ----------
     .. [1] C. L. Lawson and R. J. Hanson, Solving Least Squares Problems, 1974.
     .. [2] Y. Luo and R. Duraiswami, Efficient Parallel Non-Negative Least Squares on
            Multi-Core Architectures.
-    .. [3] R. Bro and S. de Jong, A fast non-negativity-constrained least squares
-           algorithm, Journal of Chemometrics 11, 1997.
-    .. [4] M. H. van Benthem and M. R. Keenan, Fast algorithm for the solution of
-           large-scale non-negativity-constrained least squares problems, Journal of
-           Chemometrics 18, 2004.
-    .. [5] L. F. Portugal, J. J. Judice and L. N. Vicente, A comparison of block
-           pivoting and interior-point algorithms for linear least squares problems with
-           nonnegative variables, Mathematics of Computation 63, 1994.
-    .. [6] D. Kim, S. Sra and I. S. Dhillon, A new projected quasi-Newton approach for
-           the non-negative least squares problem, TR-06-54, University of Texas, 2006.
-    .. [7] V. Franc, V. Hlavac and M. Navara, Sequential coordinate-wise algorithm for
-           the non-negative least squares problem, Computer Analysis of Images and
-           Patterns, 2005.
-    .. [8] S. Bellavia, M. Macconi and B. Morini, An interior point Newton-like method
-           for non-negative least-squares problems with degenerate solution, Numerical
-           Linear Algebra with Applications 13, 2006.
 
     Examples
     --------
@@ -217,12 +169,6 @@ def nnls(
 
     >>> result.method_counts
     {'gram': 3, 'qr': 0}
-
-    A method of the literature, which gets the same certificate:
-
-    >>> result = gpusolve.nnls(A, b, method="block_pivoting")
-    >>> result.status
-    array([0, 0, 0], dtype=int32)
 
     More spectra than memory, in files, on all GPUs that there are:
 

@@ -20,7 +20,7 @@ from .._device.kernels import current
 from ._model.model import AdditiveModel
 from ._selection.hat_matrix import degrees_of_freedom, models
 from ._stacked.batch import Settings, Training, make_ready
-from ._terms.rows import Part, Rows
+from ._terms.rows import DesignPart, Rows
 from .boosting import Path
 from .cv import training_of
 from .families import Binomial, Family
@@ -191,7 +191,9 @@ def df_of_path(settings: Settings, data: Training, path: Path) -> Floats:
 
 def rows_on_host(design: Rows) -> Rows:
     """The design in arrays on the host."""
-    parts = (Part(on_host(p.first), p.offsets, on_host(p.values)) for p in design.parts)
+    parts = (
+        DesignPart(on_host(p.first), p.offsets, on_host(p.values)) for p in design.parts
+    )
     return Rows(design.functions, tuple(parts))
 
 

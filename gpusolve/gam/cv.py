@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .._device.arrays import namespace, on_host
 from .._device.kernels import current
 from ._model.model import AdditiveModel
-from ._stacked.batch import Batch, Settings, Training, fit_batch
+from ._stacked.batch import FittedBatch, Settings, Training, fit_batch
 from ._stacked.folds import Folds, make_folds
 from ._stacked.tasks import fit_tasks
 
@@ -161,7 +161,9 @@ def response_of(data: Training) -> NDArray[Any]:
     return np.asarray(y if y.ndim == 1 else y.argmax(axis=0))
 
 
-def fit_folds(data: Training, settings: Settings, folds: Folds, steps: int) -> Batch:
+def fit_folds(
+    data: Training, settings: Settings, folds: Folds, steps: int
+) -> FittedBatch:
     """Fit all folds as one batch; all responses of a fold, if there are several."""
     xp = namespace(data.y)
     weights, out_of_bag = (xp.asarray(one) for one in folds)

@@ -44,7 +44,7 @@ from .._numerics.solution import (
     Solution,
     default_tolerance,
 )
-from ._nnls_qr import Options, solve_each
+from ._nnls_qr import NNLSOptions, solve_each
 
 MOST_ENTERING = 16
 """Limit on the variables that enter at once."""
@@ -123,7 +123,7 @@ class PassiveInverse:
         self.length = last
 
 
-class ActiveSet:
+class GramActiveSet:
     """The active-set method for one scaled system.
 
     Parameters
@@ -511,7 +511,7 @@ def fitted(system: ScaledSystem, x: Array) -> Array:
     return np.concatenate([product, system.damping * x], axis=-1)
 
 
-def nnls_gram(A: Array, b: Array, **options: Unpack[Options]) -> Solution:
+def nnls_gram(A: Array, b: Array, **options: Unpack[NNLSOptions]) -> Solution:
     """Solve a batch of least-squares problems within bounds, one after another.
 
     The parameters are those of :func:`gpusolve.lsq_linear`; the default bounds are
@@ -525,13 +525,15 @@ def nnls_gram(A: Array, b: Array, **options: Unpack[Options]) -> Solution:
     >>> solution.x.round(12)
     array([0. , 1.6])
     """
-    return solve_each(solve_one, BY_GRAM, A, b, np.dtype(np.float64), **options)
+    return solve_each(solve_gram_system, BY_GRAM, A, b, np.dtype(np.float64), **options)
 
 
-def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
+def solve_gram_system(
+    system: ScaledSystem, start: Array, tol: float, maxiter: int
+) -> Solution:
     """Solve one scaled system; the solution is in the scaled variables."""
     with np.errstate(all="ignore"):
-        run = ActiveSet(system, tol)
+        run = GramActiveSet(system, tol)
         x, found = run.solve(start if (start != system.rest).any() else None, maxiter)
     status = outcome(system, x, found, run.status, tol)
     counts = run.nit, status, run.n_updates, run.n_downdates

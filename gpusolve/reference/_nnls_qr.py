@@ -251,7 +251,7 @@ class PassiveQR:
         return self.orthogonalise(residual, length, shifted=True)[0]
 
 
-class ActiveSet:
+class QRActiveSet:
     """The active-set method (Algorithm 1) for one scaled system.
 
     Parameters
@@ -522,7 +522,7 @@ class ActiveSet:
         self.factors.residual = self.residual()
 
 
-class Options(TypedDict, total=False):
+class NNLSOptions(TypedDict, total=False):
     """Options of the specifications: those of :func:`gpusolve.nnls`."""
 
     bounds: tuple[ArrayLike, ArrayLike]
@@ -535,7 +535,7 @@ class Options(TypedDict, total=False):
     maxiter: int | None
 
 
-def nnls_qr(A: Array, b: Array, **options: Unpack[Options]) -> Solution:
+def nnls_qr(A: Array, b: Array, **options: Unpack[NNLSOptions]) -> Solution:
     """Solve a batch of non-negative least-squares problems, one after another.
 
     The parameters are those of :func:`gpusolve.nnls`, as NumPy arrays of one floating
@@ -635,7 +635,7 @@ def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> S
     best: list[Any] = []
     least = np.inf
     for caution in CAUTIONS:
-        run = ActiveSet(system, start, tol, caution)
+        run = QRActiveSet(system, start, tol, caution)
         run.solve(maxiter)
         x = system.rounded(run.x)
         found = certify(system, x, run.factors.residual)

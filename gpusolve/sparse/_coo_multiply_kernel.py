@@ -54,8 +54,8 @@ Multiply = Callable[[Coordinates, Coordinates, Coordinates, Device], Array]
 """Launches kernels that write the product of two operands; returns their report."""
 
 
-class Report(NamedTuple):
-    """What a launch reports; ``Report`` in ``coo_multiply.cu``.
+class ProductReport(NamedTuple):
+    """What a launch reports; ``ProductReport`` in ``coo.cuh``.
 
     Attributes
     ----------
@@ -204,7 +204,7 @@ def _search_once(
 
 def _attempt(
     A: Coordinates, B: Coordinates, multiply: Multiply, device: Device
-) -> tuple[Coordinates, Report]:
+) -> tuple[Coordinates, ProductReport]:
     """The product in the first places of arrays, if the report confirms the operands.
 
     Reading the report is the only synchronisation.
@@ -213,9 +213,9 @@ def _attempt(
     places = min(len(a.values), len(b.values))
     product = allocate(places, a, device)
     if len(a.values) + len(b.values) == 0:
-        return product, Report(0, 0, 0)
+        return product, ProductReport(0, 0, 0)
     report = multiply(a, b, product, device)
-    return product, Report(*map(int, report.tolist()))
+    return product, ProductReport(*map(int, report.tolist()))
 
 
 def multiply_by_merge(
@@ -303,7 +303,7 @@ def gallop_instances(dtype: np.dtype[Any], index: np.dtype[Any]) -> tuple[str, s
 
 def tile_states(tiles: int, device: Device) -> tuple[Array, Array]:
     """A launch's report, and the states of its tiles after their counter."""
-    report = len(Report._fields)
+    report = len(ProductReport._fields)
     zeros = device.zeros((report + 1 + STATE_WORDS * tiles,), np.uint64)
     return zeros[:report], zeros[report:]
 

@@ -15,7 +15,7 @@ from .._device.arrays import Array, namespace
 from .._device.kernels import CUDA_TYPES, Device
 from .._device.launch import THREADS, blocks_for
 from ..sparse._coo_multiply_kernel import (
-    Report,
+    ProductReport,
     allocate,
     completed,
     make_keys,
@@ -191,7 +191,7 @@ def multiply_evenly(
         (THREADS,),
         (*left, *right, np.int64(a.shape[1]), states, report, matches),
     )
-    results = Report(*map(int, report.tolist())).results
+    results = ProductReport(*map(int, report.tolist())).results
     product = allocate(results, a, device)
     if blocks is None:
         blocks = min(blocks_for(results), multiply.resident_blocks(THREADS, 0))

@@ -384,7 +384,7 @@ void BlockRunner::complete_exchange(Warp& warp, Thread* lanes, unsigned mask) {
 void BlockRunner::check_shared_memory() {
     const unsigned char* overrun = find_overrun(launch_.shared_bytes);
     if (!overrun) return;
-    if (Report* report = first_report(nullptr)) {
+    if (FaultReport* report = first_report(nullptr)) {
         report->shared_overrun = 1;
         report->shared_bytes = launch_.shared_bytes;
         report->address = static_cast<std::uint64_t>(

@@ -45,7 +45,7 @@ struct Launch {
     Profile* profile;                   // null if costs are not counted
     std::atomic<bool> stopped{false};
     std::atomic<bool> reported{false};
-    Report* report;
+    FaultReport* report;
 
     unsigned threads() const { return block.x * block.y * block.z; }
     unsigned long long blocks() const { return 1ull * grid.x * grid.y * grid.z; }
@@ -127,7 +127,7 @@ class BlockRunner {
     }
 
     /// The report to fill in if this is the first failure of the launch, else null.
-    Report* first_report(const Thread* thread);
+    FaultReport* first_report(const Thread* thread);
 
   private:
     [[noreturn]] static void thread_main();

@@ -69,9 +69,9 @@ std::string describe_wait(const Thread& thread, bool in_warp_operation) {
 
 }  // namespace
 
-Report* BlockRunner::first_report(const Thread* thread) {
+FaultReport* BlockRunner::first_report(const Thread* thread) {
     if (launch_.reported.exchange(true)) return nullptr;
-    Report& report = *launch_.report;
+    FaultReport& report = *launch_.report;
     report = {};
     report.happened = 1;
     if (thread) {
@@ -88,7 +88,7 @@ Report* BlockRunner::first_report(const Thread* thread) {
 }
 
 void BlockRunner::fail_block(const std::string& text) {
-    if (Report* report = first_report(nullptr))
+    if (FaultReport* report = first_report(nullptr))
         std::snprintf(report->text, sizeof(report->text), "%s", text.c_str());
     throw LaunchStopped();
 }
@@ -97,7 +97,7 @@ void BlockRunner::fail_race(const Race& race, AccessKind how, std::uint64_t inst
     const auto access = [](bool writes) {
         return static_cast<int>(writes ? Access::write : Access::read);
     };
-    if (Report* report = first_report(running_)) {
+    if (FaultReport* report = first_report(running_)) {
         report->race = static_cast<int>(race.is_torn ? RaceKind::torn : RaceKind::conflict);
         report->access = access(how.writes);
         const MemorySpan& shared = race_state_->shared_memory();
@@ -155,7 +155,7 @@ void BlockRunner::report_deadlock() {
 
 void fail(Site site, const char* format, ...) {
     BlockRunner& runner = *current_runner();
-    if (Report* report = runner.first_report(runner.running())) {
+    if (FaultReport* report = runner.first_report(runner.running())) {
         std::va_list values;
         va_start(values, format);
         std::vsnprintf(report->text, sizeof(report->text), format, values);

@@ -70,7 +70,7 @@ Access access_of(const ucontext_t& context) {
 
 void report_fault(BlockRunner& runner, int signal, const siginfo_t& info,
                   const ucontext_t& context) {
-    Report* report = runner.first_report(runner.running());
+    FaultReport* report = runner.first_report(runner.running());
     if (!report) return;
     report->signal = signal;
     report->address = reinterpret_cast<std::uintptr_t>(info.si_addr);

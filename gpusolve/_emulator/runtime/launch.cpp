@@ -134,7 +134,7 @@ void make_relative(std::uint64_t& instruction) {
 }  // namespace
 
 /// A process must run one launch at a time, because signal handlers are per process.
-EMULATOR_EXPORT void emulator_launch(const Request* request, Report* report) {
+EMULATOR_EXPORT void emulator_launch(const Request* request, FaultReport* report) {
     *report = {};
     interrupted = false;
     gridDim = to_dim3(request->grid);

@@ -12,7 +12,7 @@ enum class Access : int { unknown, read, write };
 /// thread wrote a part of it.
 enum class RaceKind : int { none, conflict, torn };
 
-struct Report {
+struct FaultReport {
     int happened;
     int signal;  // of a fault, else 0
     int access;

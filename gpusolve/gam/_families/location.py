@@ -10,14 +10,14 @@ from collections.abc import Callable
 from ..._device.arrays import Array, namespace
 
 
-def weighted(x: Array, w: Array) -> Array:
+def apply_weights(x: Array, w: Array) -> Array:
     """The products ``w x``; 0 where w is 0, also if x is infinite there."""
     return w * namespace(x).where(w != 0, x, 0)
 
 
 def weighted_sum(x: Array, w: Array | None) -> Array:
     """The weighted sum along the last axis, which stays if there are several."""
-    return (x if w is None else weighted(x, w)).sum(axis=-1, keepdims=x.ndim > 1)
+    return (x if w is None else apply_weights(x, w)).sum(axis=-1, keepdims=x.ndim > 1)
 
 
 def weighted_mean(x: Array, w: Array | None) -> Array:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, as_array, namespace
 from ..._device.kernels import current_device
 from .. import _inputs
-from .._stacked.problem import columns_of
+from .._stacked.problem import column_coefficients
 from .._terms.frame import Frame, Name
 from .._terms.rows import Rows
 from .._terms.term import Term
@@ -91,7 +91,7 @@ class FittedModel(Estimator):
     def _columns(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         """The coefficients of the columns, from those of the functions: (K, k)."""
         found = [
-            columns_of(term.transform(), row[: term.functions])
+            column_coefficients(term.transform(), row[: term.functions])
             for term, row in zip(self.terms_, coef, strict=True)
         ]
         padded = np.zeros((len(coef), max(len(one) for one in found)))
@@ -163,7 +163,7 @@ class FittedModel(Estimator):
                 for learner in used:
                     design = self._design(learner, block)
                     for fit, own in enumerate(coef[:, learner]):
-                        f[fit, some] += product(design, own)
+                        f[fit, some] += multiply_rows(design, own)
         return f
 
     def _coefficients(self, iteration: int | None) -> NDArray[np.float64]:
@@ -198,7 +198,7 @@ class FittedModel(Estimator):
                 f = f.copy()
                 for fit, path in enumerate(self.paths_):
                     design = designs[int(path.selected[step])]
-                    f[fit] += product(design, path.updates[step])
+                    f[fit] += multiply_rows(design, path.updates[step])
             yield f
 
     def _design(self, learner: int, frame: Frame) -> Rows:
@@ -251,7 +251,7 @@ class FittedModel(Estimator):
                 block = frame.take(some)
                 for learner in np.flatnonzero(coef.any(axis=1)).tolist():
                     design = self._design(learner, block)
-                    found[some, learner] = product(design, coef[learner])
+                    found[some, learner] = multiply_rows(design, coef[learner])
             return found
 
     def partial_effect(
@@ -306,7 +306,7 @@ class FittedModel(Estimator):
         coef = self._coefficients(iteration)[fit, index]
         design = self._design_at(index, x)
         with current_device(design.parts[0].values):
-            return product(design, coef)
+            return multiply_rows(design, coef)
 
     def _design_at(self, index: int, x: Any) -> Rows:
         """The design of a learner at values of its features, see `partial_effect`."""
@@ -360,7 +360,7 @@ def blocks_of(rows: int) -> Iterator[slice]:
         yield slice(begin, min(begin + BLOCK, rows))
 
 
-def product(design: Rows, coef: NDArray[np.float64]) -> Array:
+def multiply_rows(design: Rows, coef: NDArray[np.float64]) -> Array:
     """The product with coefficients on the host, padded with zeros: (n,)."""
     xp = namespace(design.parts[0].values)
     return design.multiply(xp.asarray(coef[: design.functions]))

@@ -114,11 +114,11 @@ def bound(learners: Any) -> list[Term]:
         )
     if isinstance(learners, Mapping):
         terms = [
-            checked(term, key).with_covariates(features_of(key))
+            check_term(term, key).with_covariates(features_of(key))
             for key, term in learners.items()
         ]
     else:
-        terms = [checked(term, j) for j, term in enumerate(learners)]
+        terms = [check_term(term, j) for j, term in enumerate(learners)]
     if not terms:
         raise ValueError("learners must have at least one learner, got none")
     for term in terms:
@@ -136,7 +136,7 @@ def features_of(key: Any) -> tuple[str | int, ...]:
     return names_of("a learner", key if isinstance(key, tuple) else (key,))
 
 
-def checked(term: Any, key: Any) -> Term:
+def check_term(term: Any, key: Any) -> Term:
     """The term itself; TypeError if it is none."""
     if not isinstance(term, Term):
         raise TypeError(

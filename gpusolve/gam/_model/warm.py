@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import on_host
-from .._stacked.batch import Batch, Ready, Settings, Training
+from .._stacked.batch import FittedBatch, Ready, Settings, Training
 from .._stacked.stacked import Paths, advanced, boost_family
 from ..boosting import RISK_TOLERANCE, Path
 
 
 def continued(
     ready: Ready, settings: Settings, data: Training, before: list[Path], steps: int
-) -> Batch:
+) -> FittedBatch:
     """The fits with more steps, made from the end of their paths.
 
     Raises
@@ -21,7 +21,7 @@ def continued(
     ValueError
         If the risk is not that at the end of the paths.
     """
-    paths = joined(before)
+    paths = join_paths(before)
     later = boost_family(
         ready.problem,
         settings.family,
@@ -33,10 +33,10 @@ def continued(
     )
     check_continued(paths.risk, later.risk[:, 0])
     lambda_ = on_host(ready.problem.lambda_)
-    return Batch(ready.intercepts, lambda_, paths.followed_by(later))
+    return FittedBatch(ready.intercepts, lambda_, paths.followed_by(later))
 
 
-def joined(paths: list[Path]) -> Paths:
+def join_paths(paths: list[Path]) -> Paths:
     """The steps of several fits as arrays."""
     return Paths(
         np.stack([path.selected for path in paths]),

@@ -24,7 +24,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Columns: TypeAlias = dict[Name, NDArray[Any]]
 
 
-class Model(Protocol):
+class HasEffects(Protocol):
     """What an effect needs of a fitted model; see `BoostedGAM`."""
 
     terms_: list[Term]
@@ -92,7 +92,7 @@ class Effect:
 
 
 def effect_of(
-    model: Model,
+    model: HasEffects,
     learner: int,
     samples: Samples | None = None,
     level: float = 0.95,
@@ -121,8 +121,8 @@ def effect_of(
     """
     term = model.terms_[learner]
     rug = model._rug_of(learner)
-    known = complete(rug)
-    levels, multipliers = levels_of(term), multipliers_of(term)
+    known = known_rows(rug)
+    levels, multipliers = known_levels(term), multipliers_of(term)
     others = [name for name in term.columns if name not in multipliers]
     shown = sorted(others, key=lambda name: name in levels)[:2]
     count = MAP_POINTS if len(shown) == 2 else POINTS
@@ -143,16 +143,16 @@ def effect_of(
 
 def axis_of(term: Term, name: Name, rug: NDArray[Any], count: int) -> Axis:
     """The range of a feature in `count` points, or all levels."""
-    levels = levels_of(term).get(name)
+    levels = known_levels(term).get(name)
     if levels is not None:
         points = np.empty(len(levels), object)
         points[:] = levels
         return Axis(name, points, rug, True)
-    lower, upper = ranges_of(term).get(name, (rug.min(), rug.max()))
+    lower, upper = known_ranges(term).get(name, (rug.min(), rug.max()))
     return Axis(name, np.linspace(lower, upper, count), rug, False)
 
 
-def complete(rug: Columns) -> Columns:
+def known_rows(rug: Columns) -> Columns:
     """The rows without missing values, which are None or NaN."""
     known = [
         np.array([value is not None and value == value for value in column.tolist()])
@@ -171,7 +171,7 @@ def grid(axes: tuple[Axis, ...], fixed: dict[Name, Any]) -> Columns:
 
 def typical(term: Term, name: Name, values: NDArray[Any]) -> Any:
     """The median of numbers, or the most frequent level that has an effect."""
-    levels = levels_of(term).get(name)
+    levels = known_levels(term).get(name)
     if levels is None:
         return float(np.median(values))
     first = 1 if name in references_of(term) else 0
@@ -181,10 +181,10 @@ def typical(term: Term, name: Name, values: NDArray[Any]) -> Any:
 # ---- what terms read -----------------------------------------------------------------
 
 
-def levels_of(term: Term) -> dict[Name, tuple[Level, ...]]:
+def known_levels(term: Term) -> dict[Name, tuple[Level, ...]]:
     """The levels of the factors that a learned term reads."""
     if isinstance(term, Pair):
-        return levels_of(term.left) | levels_of(term.right)
+        return known_levels(term.left) | known_levels(term.right)
     found = {}
     if isinstance(term, Linear) and term.found_levels is not None:
         found[term.covariates[0]] = term.found_levels
@@ -200,10 +200,10 @@ def references_of(term: Term) -> set[Name]:
     return {term.by} if isinstance(term, Single) and term.by is not None else set()
 
 
-def ranges_of(term: Term) -> dict[Name, tuple[float, float]]:
+def known_ranges(term: Term) -> dict[Name, tuple[float, float]]:
     """The ranges of the numeric features of splines in a learned term."""
     if isinstance(term, Pair):
-        return ranges_of(term.left) | ranges_of(term.right)
+        return known_ranges(term.left) | known_ranges(term.right)
     if isinstance(term, Spline) and term.ends is not None:
         return dict(zip(term.covariates, term.ends, strict=True))
     return {}

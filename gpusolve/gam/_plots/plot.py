@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from .._model.importance import risk_reductions
 from ..boosting import Path
-from .effects import Axis, Effect, Samples, effect_of
-from .effects import Model as HasEffects
+from .effects import Axis, Effect, HasEffects, Samples, effect_of
 
 COLUMNS = 4
 """The number of plots in a row."""
@@ -39,7 +38,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Limits: TypeAlias = tuple[float, float]
 
 
-class Model(HasEffects, Protocol):
+class HasPaths(HasEffects, Protocol):
     """What a plot needs of a fitted model; see `BoostedGAM`."""
 
     paths_: list[Path]
@@ -69,7 +68,7 @@ def draw_effect(axis: Any, effect: Effect, limits: Limits) -> None:
         return
     axis.axhline(0, color="0.85", lw=0.8)
     if effect.axes[0].is_factor:
-        draw_bars(axis, effect)
+        draw_factor(axis, effect)
     else:
         draw_curves(axis, effect)
     axis.set_ylim(limits)
@@ -99,7 +98,7 @@ def draw_curves(axis: Any, effect: Effect) -> None:
         axis.legend(fontsize=7, frameon=False, handlelength=1, labelspacing=0.2)
 
 
-def draw_bars(axis: Any, effect: Effect) -> None:
+def draw_factor(axis: Any, effect: Effect) -> None:
     """Draw a bar for each level, with its bounds."""
     (levels,) = effect.axes
     positions = np.arange(len(levels.points))
@@ -242,7 +241,7 @@ def draw_importances(axis: Any, names: Sequence[str], reductions: Floats) -> Non
 
 
 def plot(
-    model: Model,
+    model: HasPaths,
     learners: Sequence[int | str] | None = None,
     *,
     cv: Risks | None = None,

@@ -39,7 +39,7 @@ def draw_paths(axis: Any, selection: Selection) -> None:
     axis.set_ylim(0, 1.02)
 
 
-def draw_bars(axis: Any, selection: Selection) -> None:
+def draw_frequencies(axis: Any, selection: Selection) -> None:
     """Draw the probabilities after the last iteration, the largest first."""
     last = selection.paths[-1]
     order = np.argsort(-last, kind="stable")[:MAX_BARS]
@@ -65,5 +65,5 @@ def plot_stability(selection: Selection) -> Any:
     """
     figure, axes = pyplot().subplots(1, 2, figsize=(9.6, 4), layout="constrained")
     draw_paths(axes[0], selection)
-    draw_bars(axes[1], selection)
+    draw_frequencies(axes[1], selection)
     return figure

@@ -39,7 +39,7 @@ SPARSE_COST = 16
 """Cost of a stored value in a product of sparse matrices, in values of a dense one."""
 
 
-class Designs:
+class SelectedDesigns:
     """The designs of the selected learners side by side: Z, with D functions."""
 
     def __init__(
@@ -109,7 +109,7 @@ def degrees_of_freedom(
     takes 2 D^2 k operations and, unless V is the identity, one pass over Z.
     """
     with workers(len(np.unique(selected)), len(rows[0])) as run:
-        designs = Designs(rows, selected, weights, run)
+        designs = SelectedDesigns(rows, selected, weights, run)
         constant = cache(lambda j: designs.products(j, None))
         U = np.zeros((designs.functions, designs.functions))
         increments = []

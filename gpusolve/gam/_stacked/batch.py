@@ -14,7 +14,7 @@ from .._terms.frame import Frame
 from ..boosting import Path
 from ..families import Family
 from ..terms import Term
-from .problem import Problem, prepare
+from .problem import PreparedLearners, prepare
 from .stacked import Paths, boost_family
 
 
@@ -84,7 +84,7 @@ class Settings:
     missing: str
     dtype: Any
 
-    def prepare(self, data: Training, weights: Array | None) -> Problem:
+    def prepare(self, data: Training, weights: Array | None) -> PreparedLearners:
         """The learners, prepared for weights (n,), (F, n) or None."""
         return prepare(
             self.terms,
@@ -138,13 +138,13 @@ class Ready:
 
     Attributes
     ----------
-    problem : Problem
+    problem : PreparedLearners
     intercepts : (F,) array on the host
     start : (F, 1) or (F, n) array
         The models before the first step.
     """
 
-    problem: Problem
+    problem: PreparedLearners
     intercepts: NDArray[np.float64]
     start: Array
 
@@ -168,7 +168,7 @@ def make_ready(settings: Settings, data: Training, weights: Array | None) -> Rea
 
 
 @dataclass(frozen=True)
-class Batch:
+class FittedBatch:
     """F fits.
 
     Attributes
@@ -204,7 +204,7 @@ def fit_batch(
     weights: Array | None,
     steps: int,
     out_of_bag: Array | None = None,
-) -> Batch:
+) -> FittedBatch:
     """Fit with each of several sets of weights, on the current device.
 
     Parameters
@@ -225,4 +225,4 @@ def fit_batch(
         out_of_bag=out_of_bag,
         device=data.device,
     )
-    return Batch(ready.intercepts, on_host(ready.problem.lambda_), paths)
+    return FittedBatch(ready.intercepts, on_host(ready.problem.lambda_), paths)

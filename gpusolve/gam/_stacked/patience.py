@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import namespace, on_host
-from .batch import Batch, Settings, Training, make_ready
+from .batch import FittedBatch, Settings, Training, make_ready
 from .stacked import advanced, boost_family
 
 PIECE = 50
@@ -67,14 +67,14 @@ def fit_patiently(
     fraction: float,
     patience: int,
     random_state: Any,
-) -> tuple[Batch, NDArray[np.float64]]:
+) -> tuple[FittedBatch, NDArray[np.float64]]:
     """Fit to some of the rows, until the risk of the others stops to decrease.
 
     If there are several responses, they stop at the same step, by the sum of risks.
 
     Returns
     -------
-    Batch
+    FittedBatch
         The steps up to the one of least risk.
     array
         The mean loss of the rows that were held out, before the first step and after
@@ -108,5 +108,5 @@ def fit_patiently(
     if best is None:
         best = int(risk.argmin())
     lambda_ = on_host(ready.problem.lambda_)
-    kept = Batch(ready.intercepts, lambda_, found.until(best))
+    kept = FittedBatch(ready.intercepts, lambda_, found.until(best))
     return kept, risk[: best + patience + 1]

@@ -37,7 +37,7 @@ class Cone(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Problem:
+class PreparedLearners:
     """K learners, prepared for F fits.
 
     Learner j has the design matrix X of k_j functions. The fits have different weights
@@ -83,7 +83,7 @@ class Problem:
         """The largest number of functions of a learner."""
         return max(design.functions for design in self.rows)
 
-    def repeated(self, fits: int) -> Problem:
+    def repeated(self, fits: int) -> PreparedLearners:
         """The problem of one fit, for several fits with the same weights."""
         xp = namespace(self.lambda_)
 
@@ -119,7 +119,7 @@ def prepare(
     df_definition: str = "2S-SS",
     missing: str = "error",
     dtype: Any = np.float64,
-) -> Problem:
+) -> PreparedLearners:
     """Compute designs, smoothing parameters and inverses, on the device of the frame.
 
     Parameters
@@ -154,7 +154,7 @@ def prepared(
     weights: Array | None,
     lambda_: Any,
     df_definition: str,
-) -> Problem:
+) -> PreparedLearners:
     """`prepare` for given design matrices."""
     if weights is not None and weights.ndim == 1:
         weights = weights[None]
@@ -181,7 +181,7 @@ def prepared(
                 lambdas[j] = found[:, index]
                 inverse[j] = own.to_functions(H[:, index])
                 cones[j] = cone(term, own.transform, H[:, index])
-    return Problem(
+    return PreparedLearners(
         tuple(terms),
         designs,
         gram,
@@ -228,7 +228,7 @@ def alike(terms: Sequence[Term]) -> list[list[int]]:
     return list(groups.values())
 
 
-class Group(NamedTuple):
+class LearnerGroup(NamedTuple):
     """Learners that differ in their data only; m of them in F fits.
 
     Attributes
@@ -270,7 +270,7 @@ class Group(NamedTuple):
         return xp.matmul(xp.matmul(T, inverse), T.T)
 
 
-def group_of(term: Term, gram: list[Array], plain: list[Array]) -> Group:
+def group_of(term: Term, gram: list[Array], plain: list[Array]) -> LearnerGroup:
     """The learners that are like one term, from the Gram matrices of the functions."""
     xp = namespace(gram[0])
     T = term.transform()
@@ -279,10 +279,10 @@ def group_of(term: Term, gram: list[Array], plain: list[Array]) -> Group:
         columns = xp.asarray(T)
         weighted = xp.matmul(xp.matmul(columns.T, weighted), columns)
         alone = xp.matmul(xp.matmul(columns.T, alone), columns)
-    return Group(weighted, alone, term.penalty(), term.null_dimension, T)
+    return LearnerGroup(weighted, alone, term.penalty(), term.null_dimension, T)
 
 
-def smoothing(term: Term, group: Group, df_definition: str) -> Array:
+def smoothing(term: Term, group: LearnerGroup, df_definition: str) -> Array:
     """The smoothing parameters of a group, (F, m)."""
     xp = namespace(group.gram)
     fits, members, q, _ = group.gram.shape
@@ -320,7 +320,9 @@ def cone(term: Term, transform: Matrix | None, inverse: Array) -> Cone | None:
     return Cone(np.asarray(C, np.float64), root, transform)
 
 
-def columns_of(transform: Matrix | None, coef: NDArray[Any]) -> NDArray[np.float64]:
+def column_coefficients(
+    transform: Matrix | None, coef: NDArray[Any]
+) -> NDArray[np.float64]:
     """The coefficients of the columns from those of the functions, (..., k), on a host.
 
     The inverse of ``T b``; T has full column rank.

@@ -11,7 +11,7 @@ from ..._device.arrays import Array, namespace, on_host
 from ..._device.kernels import Device
 from ..families import Family
 from . import stacked_cpu, stacked_kernel
-from .problem import Problem
+from .problem import PreparedLearners
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def summed_updates(paths: Paths, learners: int) -> NDArray[np.float64]:
 
 
 def advanced(
-    problem: Problem,
+    problem: PreparedLearners,
     start: Array,
     selected: NDArray[np.int32],
     updates: NDArray[np.float64],
@@ -95,7 +95,7 @@ def advanced(
     return f
 
 
-def check_fits(problem: Problem, device: Device) -> None:
+def check_fits(problem: PreparedLearners, device: Device) -> None:
     """ValueError if a learner has too many functions for the device."""
     found = stacked_kernel.first_too_large(problem, device)
     if found is not None:
@@ -106,7 +106,7 @@ def check_fits(problem: Problem, device: Device) -> None:
 
 
 def boost_family(
-    problem: Problem,
+    problem: PreparedLearners,
     family: Family,
     y: Array,
     start: Array,
@@ -120,7 +120,7 @@ def boost_family(
 
     Parameters
     ----------
-    problem : Problem
+    problem : PreparedLearners
         K learners, prepared for F fits with n rows.
     family : Family
     y : (n,) or (F, n) float64 array

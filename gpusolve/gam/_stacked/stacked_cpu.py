@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ..._device.threads import Work, is_part, workers
 from .._boosting.boosting_cpu import PROGRESS_DELAY
-from .._families.location import weighted
+from .._families.location import apply_weights
 from .._terms.rows import Rows, side_by_side
 from ..families import Family
 from .cones import fitted_in_cone
-from .problem import Problem
+from .problem import PreparedLearners
 
 Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
@@ -59,7 +59,7 @@ def chunks_of(designs: Sequence[Rows]) -> list[Chunk]:
     return chunks
 
 
-class Group(NamedTuple):
+class SizeGroup(NamedTuple):
     """The learners with k functions: all products with their matrices at once.
 
     Attributes
@@ -67,14 +67,14 @@ class Group(NamedTuple):
     members : (m,) array
         The indices of the learners, ascending.
     gain : (F, m, k, k) array
-        See `Problem.gain`.
+        See `PreparedLearners.gain`.
     """
 
     members: NDArray[np.intp]
     gain: Floats
 
 
-def groups_of(problem: Problem) -> list[Group]:
+def groups_of(problem: PreparedLearners) -> list[SizeGroup]:
     """The learners without a constraint, grouped by their number of functions."""
     sizes = np.array([design.functions for design in problem.rows])
     free = np.array([cone is None for cone in problem.cones])
@@ -82,17 +82,19 @@ def groups_of(problem: Problem) -> list[Group]:
     for k in np.unique(sizes[free]):
         members = np.flatnonzero(free & (sizes == k))
         groups.append(
-            Group(members, np.stack([problem.gain(int(j)) for j in members], axis=1))
+            SizeGroup(
+                members, np.stack([problem.gain(int(j)) for j in members], axis=1)
+            )
         )
     return groups
 
 
-class Fits:
+class BoostingState:
     """The state of F fits."""
 
     def __init__(
         self,
-        problem: Problem,
+        problem: PreparedLearners,
         chunks: list[Chunk],
         family: Family,
         y: Floats,
@@ -130,7 +132,7 @@ class Fits:
         """Compute ``X'Wu`` of all learners from the gradient u."""
         u = self.family.gradient(self.y, self.f, self.nuisance)
         if self.problem.weights is not None:
-            u = weighted(u, self.problem.weights)
+            u = apply_weights(u, self.problem.weights)
         columns = np.ascontiguousarray(u.T)
 
         def write(some: slice) -> None:
@@ -183,13 +185,13 @@ class Fits:
 
 def risk(losses: Floats, weights: Floats | None) -> Floats:
     """The weighted sums of losses, (F, n) to (F,)."""
-    own = losses if weights is None else weighted(losses, weights)
+    own = losses if weights is None else apply_weights(losses, weights)
     total: Floats = own.sum(axis=1)
     return total
 
 
 def boost(
-    problem: Problem,
+    problem: PreparedLearners,
     family: Family,
     y: Floats,
     start: Floats,
@@ -208,7 +210,7 @@ def boost(
     chunks = chunks_of(problem.rows)
     rows = len(problem.rows[0]) * fits * len(problem) // len(chunks)
     with workers(len(chunks), rows) as run:
-        state = Fits(problem, chunks, family, y, start, run)
+        state = BoostingState(problem, chunks, family, y, start, run)
 
         def record(step: int) -> None:
             losses = state.losses()

@@ -23,7 +23,7 @@ from .._boosting.gram_kernel import (
 from .._terms.rows import Rows
 from ..families import CudaFamily, Family, Gaussian
 from ..learners import Learners
-from .problem import Problem
+from .problem import PreparedLearners
 
 STATIC_SHARED_MEMORY = 4 * 1024
 """Upper limit of the kernel's static shared memory, in bytes."""
@@ -210,7 +210,7 @@ def vector_bytes(functions: int, inequalities: int) -> int:
     return DOUBLE * (3 * functions + inequalities * (inequalities + 4))
 
 
-def first_too_large(problem: Problem, device: Device) -> int | None:
+def first_too_large(problem: PreparedLearners, device: Device) -> int | None:
     """The first learner whose vectors do not fit in shared memory, if there is one."""
     sizes = zip(problem.rows, inequalities_of(problem).tolist(), strict=True)
     needed = [vector_bytes(design.functions, m) for design, m in sizes]
@@ -286,7 +286,7 @@ def pairs_of(chunks: Numbers) -> NDArray[np.int32]:
     return np.array(pairs, np.int32)
 
 
-class Fits(NamedTuple):
+class FitData(NamedTuple):
     """The data of F fits, float64.
 
     Attributes
@@ -335,7 +335,7 @@ def instance(dtype: Any, family: str) -> str:
 
 def make_steps(
     designs: Designs,
-    fits: Fits,
+    fits: FitData,
     family: CudaFamily,
     learning_rate: float,
     steps: int,
@@ -421,20 +421,20 @@ def make_steps(
     return made
 
 
-def joined(matrices: Sequence[Array]) -> Array:
+def flatten_matrices(matrices: Sequence[Array]) -> Array:
     """The matrices of all learners, one after the other."""
     xp = namespace(matrices[0])
     return xp.concatenate([one.reshape(-1) for one in matrices])
 
 
-def inequalities_of(problem: Problem) -> Numbers:
+def inequalities_of(problem: PreparedLearners) -> Numbers:
     """The number of inequalities of each learner, (K,)."""
     sizes = [0 if cone is None else len(cone.constraint) for cone in problem.cones]
     return np.array(sizes, np.int64)
 
 
-def cones_of(problem: Problem) -> Array | None:
-    """The matrices of the inequalities, as `Fits` says; None if there are none.
+def cones_of(problem: PreparedLearners) -> Array | None:
+    """The matrices of the inequalities, as `FitData` says; None if there are none.
 
     The inequalities are ``C b >= 0`` of the columns b, whose inverse is H. The
     coefficients of the functions are ``T b``, for the transform T.
@@ -451,7 +451,7 @@ def cones_of(problem: Problem) -> Array | None:
             gram = xp.matmul(half, half.transpose(0, 2, 1))
             flat = [one.reshape(len(one), -1) for one in (projection, gram)]
             found.append(xp.concatenate(flat, axis=1))
-    return joined(found) if found else None
+    return flatten_matrices(found) if found else None
 
 
 def doubles_of(array: Array | None) -> Array | None:
@@ -460,7 +460,7 @@ def doubles_of(array: Array | None) -> Array | None:
 
 
 def boost(
-    problem: Problem,
+    problem: PreparedLearners,
     family: Family,
     y: Array,
     start: Array,
@@ -473,13 +473,13 @@ def boost(
     """`boost_family` on a device: the arrays of `Paths`."""
     xp = namespace(y)
     shape = problem.fits, len(problem.rows[0])
-    fits = Fits(
+    fits = FitData(
         contiguous(y, np.float64),
         doubles_of(problem.weights),
         doubles_of(out_of_bag),
         xp.zeros(shape) + start,
-        joined(problem.gram),
-        joined(problem.inverse),
+        flatten_matrices(problem.gram),
+        flatten_matrices(problem.inverse),
         cones_of(problem),
         inequalities_of(problem),
         len(problem.gram[0]),
@@ -501,7 +501,7 @@ def boost_residual(
     """One fit with squared loss, like `boosting_kernel.boost`."""
     y = residual.astype(np.float64).reshape(1, -1)
     weights = learners.weights
-    fits = Fits(
+    fits = FitData(
         y,
         None if weights is None else weights.reshape(1, -1),
         None,

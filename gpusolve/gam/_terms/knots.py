@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, contiguous, namespace
 from ..basis import BSplines
 from ..penalty import Matrix, differences
-from .rows import Part, Rows, compact_rows
+from .rows import DesignPart, Rows, compact_rows
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Knots:
             return compact_rows(values, 0, self.functions)
         first, values = self._evaluate(x.astype(np.float64, copy=False), outside)
         offsets = np.arange(self.degree + 1, dtype=np.int32)
-        part = Part(first, offsets, contiguous(values, dtype))
+        part = DesignPart(first, offsets, contiguous(values, dtype))
         return Rows(self.functions, (part,))
 
     def _evaluate(self, x: Array, outside: str) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ import numpy as np
 from ..._device.arrays import namespace
 from ..penalty import Matrix, differences
 from .frame import Frame, Level, listed
-from .rows import Part, Rows, dense_rows
+from .rows import DesignPart, Rows, dense_rows
 from .term import Reading, Single, learned
 
 
@@ -106,7 +106,9 @@ class Linear(Single):
             xp = namespace(codes)
             first = xp.maximum(codes, 0).astype(np.int32)
             values = (codes >= 0).astype(data.dtype)[:, None]
-            return Rows(self._functions, (Part(first, np.zeros(1, np.int32), values),))
+            return Rows(
+                self._functions, (DesignPart(first, np.zeros(1, np.int32), values),)
+            )
         columns = [data.numeric(name) for name in self.covariates]
         xp = namespace(columns[0])
         if self.intercept:

@@ -30,7 +30,7 @@ BLOCK_VALUES = 2**24
 """The most values of a dense block of rows."""
 
 
-class Part(NamedTuple):
+class DesignPart(NamedTuple):
     """Some of the values of each row: ``values[r, j]`` is that of one function.
 
     Attributes
@@ -55,12 +55,12 @@ class Rows:
     ----------
     functions : int
         The number of columns.
-    parts : tuple of Part
+    parts : tuple of DesignPart
 
     Examples
     --------
     >>> a = dense_rows(np.array([[1.0, 2.0], [3.0, 4.0]]))
-    >>> b = Rows(3, (Part(np.int32([0, 2]), np.int32([0]), np.ones((2, 1))),))
+    >>> b = Rows(3, (DesignPart(np.int32([0, 2]), np.int32([0]), np.ones((2, 1))),))
     >>> side_by_side(a, b).dense()
     array([[1., 2., 1., 0., 0.],
            [3., 4., 0., 0., 1.]])
@@ -70,7 +70,7 @@ class Rows:
     """
 
     functions: int
-    parts: tuple[Part, ...]
+    parts: tuple[DesignPart, ...]
 
     def __len__(self) -> int:
         return len(self.parts[0].first)
@@ -87,7 +87,9 @@ class Rows:
 
     def some(self, rows: Any) -> Rows:
         """Some of the rows, by a slice, an index or a mask."""
-        parts = (Part(p.first[rows], p.offsets, p.values[rows]) for p in self.parts)
+        parts = (
+            DesignPart(p.first[rows], p.offsets, p.values[rows]) for p in self.parts
+        )
         return Rows(self.functions, tuple(parts))
 
     def dense(self) -> Array:
@@ -202,12 +204,12 @@ class Rows:
         xp = namespace(block)
         kept = self.scaled((block >= 0).astype(np.float64))
         shift = (xp.maximum(block, 0) * self.functions).astype(np.int32)
-        parts = (Part(p.first + shift, p.offsets, p.values) for p in kept.parts)
+        parts = (DesignPart(p.first + shift, p.offsets, p.values) for p in kept.parts)
         return Rows(self.functions * blocks, tuple(parts))
 
 
 def cells_of(
-    part: Part, other: Part, functions: int
+    part: DesignPart, other: DesignPart, functions: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """The distinct pairs of first functions, and the pair of each row.
 
@@ -225,7 +227,7 @@ def compact_rows(basis: CompactBasis, learner: int, functions: int) -> Rows:
     """The design of one learner of a basis."""
     values = basis.values[learner]
     offsets = np.arange(values.shape[1], dtype=np.int32)
-    return Rows(functions, (Part(basis.first[learner], offsets, values),))
+    return Rows(functions, (DesignPart(basis.first[learner], offsets, values),))
 
 
 def dense_rows(X: Array) -> Rows:
@@ -236,13 +238,13 @@ def dense_rows(X: Array) -> Rows:
     for begin in range(0, functions, MAX_WIDTH):
         values = xp.ascontiguousarray(X[:, begin : begin + MAX_WIDTH])
         offsets = np.arange(values.shape[1], dtype=np.int32)
-        parts.append(Part(xp.full(rows, begin, np.int32), offsets, values))
+        parts.append(DesignPart(xp.full(rows, begin, np.int32), offsets, values))
     return Rows(functions, tuple(parts))
 
 
 def side_by_side(*designs: Rows) -> Rows:
     """The designs next to each other: the functions of the first one come first."""
-    parts: list[Part] = []
+    parts: list[DesignPart] = []
     functions = 0
     for design in designs:
         parts += [p._replace(first=p.first + np.int32(functions)) for p in design.parts]
@@ -258,11 +260,11 @@ def kronecker(a: Rows, b: Rows) -> Rows:
             first = (p.first * np.int32(b.functions) + q.first).astype(np.int32)
             offsets = (p.offsets[:, None] * b.functions + q.offsets).reshape(-1)
             values = (p.values[:, :, None] * q.values[:, None]).reshape(len(first), -1)
-            parts += divided(Part(first, offsets.astype(np.int32), values))
+            parts += divided(DesignPart(first, offsets.astype(np.int32), values))
     return Rows(a.functions * b.functions, tuple(parts))
 
 
-def divided(part: Part) -> list[Part]:
+def divided(part: DesignPart) -> list[DesignPart]:
     """The part, or several parts of at most `MAX_WIDTH` values of each row."""
     xp = namespace(part.values)
     width = len(part.offsets)
@@ -272,5 +274,5 @@ def divided(part: Part) -> list[Part]:
         offsets = part.offsets[some]
         first = part.first + offsets[0]
         values = xp.ascontiguousarray(part.values[:, some])
-        parts.append(Part(first, offsets - offsets[0], values))
+        parts.append(DesignPart(first, offsets - offsets[0], values))
     return parts

@@ -238,20 +238,20 @@ class Term(ABC):
         return Product(self, other) if isinstance(other, Term) else NotImplemented
 
 
-def arguments(term: Term) -> tuple[Field[Any], ...]:
+def fields_of(term: Term) -> tuple[Field[Any], ...]:
     """The fields of a term."""
     assert is_dataclass(term)
     return fields(term)
 
 
-def written(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as a user writes it: integers without a point, single items alone."""
     if isinstance(value, float) and value.is_integer():
         return repr(int(value))
     if isinstance(value, tuple):
         if len(value) == 1:
-            return written(value[0])
-        return f"({', '.join(written(one) for one in value)})"
+            return format_value(value[0])
+        return f"({', '.join(format_value(one) for one in value)})"
     return getattr(value, "__name__", repr(value))
 
 
@@ -293,8 +293,8 @@ class Single(Term):
         given = (names,) if isinstance(names, str | int) else tuple(names)
         if self.covariates and self.covariates != given:
             raise ValueError(
-                f"the key of {self.label} must be {written(self.covariates)}, got "
-                f"{written(given)}"
+                f"the key of {self.label} must be {format_value(self.covariates)}, got "
+                f"{format_value(given)}"
             )
         return replace(self, covariates=given)
 
@@ -344,7 +344,7 @@ class Single(Term):
 
     def _written(self, name: Callable[[Name], str]) -> str:
         given = [name(one) for one in self.covariates] + [
-            f"{key}={name(value) if key == 'by' else written(value)}"
+            f"{key}={name(value) if key == 'by' else format_value(value)}"
             for key, value in self._changed()
         ]
         return f"{self.function}({', '.join(given)})"
@@ -352,7 +352,7 @@ class Single(Term):
     def _changed(self) -> Iterator[tuple[str, Any]]:
         """The arguments that differ from the defaults."""
         defaults = self._defaults.get(self.function, {})
-        for one in arguments(self):
+        for one in fields_of(self):
             value = getattr(self, one.name)
             hidden = one.name in ("function", "covariates") or one.metadata.get(
                 "learned"

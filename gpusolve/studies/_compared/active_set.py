@@ -25,7 +25,7 @@ column and to what the method can resolve."""
 NONE = -1
 
 
-class ActiveSet:
+class ActiveSetBatch:
     """The state of all systems; every pass solves once for each unfinished one.
 
     Attributes

@@ -15,7 +15,7 @@ import functools
 import numpy as np
 
 from ..._numerics.scaling import Array, ScaledSystem
-from .active_set import ActiveSet
+from .active_set import ActiveSetBatch
 from .found import Found
 from .normal_equations import NormalEquations
 
@@ -32,4 +32,4 @@ def fcnnls(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Foun
     start = start.copy()
     start[cold] = equations.solve(systems[cold], everywhere)
     slope = functools.partial(equations.slope, system)
-    return ActiveSet(system, start, equations.solve, slope, tol).solve(maxiter)
+    return ActiveSetBatch(system, start, equations.solve, slope, tol).solve(maxiter)

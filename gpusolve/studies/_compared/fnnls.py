@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 
 from ..._numerics.scaling import Array, ScaledSystem
-from .active_set import ActiveSet
+from .active_set import ActiveSetBatch
 from .found import Found
 from .normal_equations import NormalEquations
 
@@ -21,4 +21,4 @@ def fnnls(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found
     equations = NormalEquations.of(system)
     solve = functools.partial(equations.solve, grouped=False)
     slope = functools.partial(equations.slope, system)
-    return ActiveSet(system, start, solve, slope, tol).solve(maxiter)
+    return ActiveSetBatch(system, start, solve, slope, tol).solve(maxiter)

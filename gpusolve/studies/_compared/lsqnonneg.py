@@ -12,7 +12,7 @@ import numpy as np
 
 from ..._numerics.certificate import gradient, norm, residual
 from ..._numerics.scaling import Array, Indices, Mask, ScaledSystem
-from .active_set import ActiveSet
+from .active_set import ActiveSetBatch
 from .found import Found, extent, relative
 
 DEPENDENT = 4.0
@@ -37,7 +37,7 @@ def lsqnonneg(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> F
             some, gradient(some, r), np.where(length > tol * whole, length, whole)
         )
 
-    return ActiveSet(system, start, solve, slope, tol).solve(maxiter)
+    return ActiveSetBatch(system, start, solve, slope, tol).solve(maxiter)
 
 
 def passive_solution(system: ScaledSystem, variables: Indices) -> Array:

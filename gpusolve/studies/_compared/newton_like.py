@@ -42,7 +42,7 @@ SUFFICIENT = 0.3
 """The part of the decrease along ``-D g`` that a step must reach."""
 
 
-class Model(NamedTuple):
+class QuadraticModel(NamedTuple):
     """The model of a batch of systems around x: ``p (G + E / D) p / 2 + g p``.
 
     Attributes
@@ -57,9 +57,9 @@ class Model(NamedTuple):
     D: Array
     E: Array
 
-    def take(self, systems: Indices) -> Model:
+    def take(self, systems: Indices) -> QuadraticModel:
         """Select systems."""
-        return Model(*(one[systems] for one in self))
+        return QuadraticModel(*(one[systems] for one in self))
 
     def times(self, p: Array) -> Array:
         """``(G + E / D) p``."""
@@ -124,7 +124,7 @@ def step(
     positive = np.maximum(g, 0)
     similar = (positive >= x**POWER) & (positive**POWER <= x)
     E = np.where(similar, 0, positive)
-    model = Model(G, x, g, np.where(g >= 0, x, 1), E)
+    model = QuadraticModel(G, x, g, np.where(g >= 0, x, 1), E)
     p = model.newton()
     lacks = np.flatnonzero(~model.suffices(p))
     if lacks.size:
