@@ -56,7 +56,9 @@ class Failed(Exception):
 
 def compiler() -> list[str]:
     """``$CXX``, else a compiler on the path; empty if there is none."""
-    names = [os.environ["CXX"]] if os.environ.get("CXX") else map(shlex.quote, COMPILERS)
+    names = (
+        [os.environ["CXX"]] if os.environ.get("CXX") else map(shlex.quote, COMPILERS)
+    )
     for command in map(shlex.split, names):
         if path := shutil.which(command[0]):
             return [path, *command[1:]]
@@ -136,7 +138,10 @@ def build(command: Sequence[str], instruction_set: str, folder: Path) -> Path:
     before keeps it.
     """
     target = folder / str(OBJECTS["file_name"](instruction_set))
-    with tempfile.TemporaryDirectory(dir=folder) as scratch, ThreadPoolExecutor() as pool:
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as scratch,
+        ThreadPoolExecutor() as pool,
+    ):
         sources = sorted((KERNELS / "cpu").glob("*.cpp"))
         parts = [Path(scratch, f"{source.stem}.o") for source in sources]
         waiting = [

@@ -52,7 +52,9 @@ def sources(kernels: Path) -> list[Path]:
             continue
         found.add(file)
         names = _INCLUDE.findall(file.read_text(encoding="utf-8"))
-        pending += [folder / name for name in names for folder in (file.parent, kernels)]
+        pending += [
+            folder / name for name in names for folder in (file.parent, kernels)
+        ]
     return sorted(found)
 
 

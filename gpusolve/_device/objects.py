@@ -109,6 +109,8 @@ def check_length(path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
             length = os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        raise RefusedError("is missing") from None
     except OSError as error:
         raise RefusedError(f"cannot be read: {error.strerror}") from None
     if not head.startswith(ELF_64_BITS):
