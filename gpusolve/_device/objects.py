@@ -1,7 +1,7 @@
 """The compiled object of the CPU solver: which one this CPU can run, and its loading.
 
-Objects are built when the package is installed, never at run time. They are plain shared
-objects with a C interface; ctypes releases the GIL while it calls them.
+Objects are built when the package is installed, never at run time. They are plain
+shared objects with a C interface; ctypes releases the GIL while it calls them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Least squares on the CPU without the compiled object.
 
 Plain non-negative least squares is a loop over ``scipy.optimize.nnls``, with our
-certificate. SciPy gives x alone, so the counts are the fewest that lead to x: each passive
-variable entered once, and none left. Everything else, and what SciPy does not solve, is
-solved by the specifications, one system after another.
+certificate. SciPy gives x alone, so the counts are the fewest that lead to x: each
+passive variable entered once, and none left. Everything else, and what SciPy does not
+solve, is solved by the specifications, one system after another.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CORRECTIONS = 2
 
 
 def solve(problem: Problem, method: str) -> Solution:
-    """Solve every system of the batch; `method` is ``"auto"``, ``"gram"`` or ``"qr"``."""
+    """Solve every system of the batch by ``"auto"``, ``"gram"`` or ``"qr"``."""
     systems, (m, n) = math.prod(problem.batch), problem.shape
     solution = Solution.blank((systems,), n, problem.dtype)
     size = max(1, CHUNK_ENTRIES // ((m + n) * n + 1))
@@ -178,7 +178,7 @@ def taken(certificate: Certificate, systems: Mask) -> Certificate:
 
 
 def corrected(system: ScaledSystem, x: Array) -> tuple[Array, Array]:
-    """Make residuals orthogonal to the passive columns, and correct x by the difference.
+    """Make residuals orthogonal to the passive columns; correct x by the difference.
 
     The normal equations of all systems are solved at once. A shift at the level of
     rounding keeps them regular; repeating the correction makes up for it.
@@ -241,7 +241,7 @@ def solve_one(
     start = starting_points(system, system.unscale(found.x))
     again = _nnls_qr.solve_one(system, start, *limits)
     best = again if precedes(system, again, found) else found
-    return best._replace(repaired=np.bool_(True))
+    return best._replace(repaired=np.array(True))
 
 
 def has_convinced(system: ScaledSystem, found: Solution, tol: float) -> bool:
