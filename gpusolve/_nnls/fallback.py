@@ -25,8 +25,10 @@ from ..reference._certificate import (
     gradient,
     hidden_by_rounding,
     is_convincing,
+    keeps_sum,
     misfit,
     residual,
+    slack,
 )
 from ..reference._nnls_gram import fitted
 from ..reference._nnls_qr import (
@@ -253,16 +255,21 @@ def has_convinced(system: ScaledSystem, found: Solution, tol: float) -> bool:
 def precedes(system: ScaledSystem, one: Solution, other: Solution) -> bool:
     """Whether a solution of a system is better than another one.
 
-    Of two certified solutions the better one has the smaller `kkt`, of two others the
-    smaller misfit.
+    It has the smaller misfit. If the misfits are equal, as far as a certificate can
+    tell, it is certified, or has the smaller `kkt`.
     """
+    by = feasible_misfit(system, one) - feasible_misfit(system, other)
+    if abs(by) > slack(system):
+        return by < 0
+    good = one.status == CONVERGED, other.status == CONVERGED
+    return bool(good[0] > good[1] or (good[0] == good[1] and one.kkt < other.kkt))
 
-    def rank(solution: Solution) -> tuple[bool, float]:
-        good = bool(solution.status == CONVERGED)
-        size = solution.kkt if good else misfit(system, solution.x, solution.rnorm)
-        return not good, float(size)
 
-    return rank(one) < rank(other)
+def feasible_misfit(system: ScaledSystem, found: Solution) -> float:
+    """The misfit of a solution; infinite if x does not have the fixed sum."""
+    if not keeps_sum(system, found.x):
+        return math.inf
+    return float(misfit(system, found.x, found.rnorm))
 
 
 def starting_points(system: ScaledSystem, given: Array | None) -> Array:
