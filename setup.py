@@ -1,9 +1,9 @@
 """Compiles the CPU solver ahead of time; everything else is in ``setup.cfg``.
 
 The files of ``cuda_src/cpu/`` become shared objects with a C interface, one for each
-instruction set, in ``gpusolve/_objects/``. They know nothing of Python, so a wheel is for
-a platform and for every Python. Without a compiler there are no objects, and the wheel is
-for every platform: an installation never fails.
+instruction set, in ``gpusolve/_objects/``. They know nothing of Python, so a wheel is
+for a platform and for every Python. Without a compiler there are no objects, and the
+wheel is for every platform: an installation never fails.
 
 ``python setup.py build_ext --inplace`` compiles them in a checkout.
 """
@@ -50,14 +50,14 @@ FOR_EVERY_CPU = "object.cpp"
 """The file that tells whether a CPU has the instruction set of the object."""
 
 
-class Failed(Exception):
+class FailedError(Exception):
     """A command of the compiler failed."""
 
 
 def compiler() -> list[str]:
     """``$CXX``, else a compiler on the path; empty if there is none."""
-    names = [os.environ["CXX"]] if os.environ.get("CXX") else map(shlex.quote, COMPILERS)
-    for command in map(shlex.split, names):
+    user = shlex.split(os.environ.get("CXX", ""))
+    for command in [user] if user else [[name] for name in COMPILERS]:
         if path := shutil.which(command[0]):
             return [path, *command[1:]]
     return []
@@ -117,7 +117,7 @@ def link(command: Sequence[str], parts: Sequence[Path], out: Path) -> None:
 
 
 def run(command: Sequence[str]) -> None:
-    """Run a command; `Failed` has what it printed."""
+    """Run a command; `FailedError` has what it printed."""
     found = subprocess.run(
         command,
         stdout=subprocess.PIPE,
@@ -126,7 +126,7 @@ def run(command: Sequence[str]) -> None:
         errors="replace",
     )
     if found.returncode:
-        raise Failed(f"{shlex.join(command)}\n{found.stdout}")
+        raise FailedError(f"{shlex.join(command)}\n{found.stdout}")
 
 
 def build(command: Sequence[str], instruction_set: str, folder: Path) -> Path:
@@ -136,7 +136,10 @@ def build(command: Sequence[str], instruction_set: str, folder: Path) -> Path:
     before keeps it.
     """
     target = folder / str(OBJECTS["file_name"](instruction_set))
-    with tempfile.TemporaryDirectory(dir=folder) as scratch, ThreadPoolExecutor() as pool:
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as scratch,
+        ThreadPoolExecutor() as pool,
+    ):
         sources = sorted((KERNELS / "cpu").glob("*.cpp"))
         parts = [Path(scratch, f"{source.stem}.o") for source in sources]
         waiting = [
@@ -159,7 +162,7 @@ def build_all(folder: Path) -> list[Path]:
     for instruction_set in OBJECTS["instruction_sets"]() if command else ():
         try:
             built.append(build(command, instruction_set, folder))
-        except (Failed, OSError) as error:
+        except (FailedError, OSError) as error:
             warn(f"the solver for {instruction_set} was not compiled:\n{error}")
     for file in set(folder.iterdir()) - set(built):
         file.unlink()
@@ -172,7 +175,7 @@ def warn(reason: str) -> None:
     """Print why least squares on the CPU will be slow."""
     print(
         f"warning: {reason}\n"
-        "gpusolve works without its compiled CPU solver: SciPy and NumPy take its place.",
+        "gpusolve works without the compiled solver: SciPy and NumPy take its place.",
         file=sys.stderr,
     )
 
@@ -216,7 +219,7 @@ else:
             super().run()
 
         def get_tag(self) -> tuple[str, str, str]:
-            _, abi, name = super().get_tag()
+            name = super().get_tag()[2]
             # The objects are for one CPU, even if Python is for both of a Mac's.
             return "py3", "none", name.replace("universal2", platform.machine())
 

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 REBUILD = (
-    "with a C++ compiler, `pip install --force-reinstall --no-binary gpusolve gpusolve` "
-    "compiles it, or `pip install -e .` in a checkout"
+    "to compile it, with a C++ compiler: `pip install --force-reinstall --no-binary "
+    "gpusolve gpusolve`, or `pip install -e .` in a checkout"
 )
 """How a user gets the object of the CPU solver."""
 

@@ -1,7 +1,7 @@
 """The compiled object of the CPU solver: which one this CPU can run, and its loading.
 
-Objects are built when the package is installed, never at run time. They are plain shared
-objects with a C interface; ctypes releases the GIL while it calls them.
+Objects are built when the package is installed, never at run time. They are plain
+shared objects with a C interface; ctypes releases the GIL while it calls them.
 """
 
 from __future__ import annotations
@@ -109,6 +109,8 @@ def check_length(path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
             length = os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        raise RefusedError("is missing") from None
     except OSError as error:
         raise RefusedError(f"cannot be read: {error.strerror}") from None
     if not head.startswith(ELF_64_BITS):
