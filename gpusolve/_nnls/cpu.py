@@ -86,8 +86,9 @@ def gram_run(systems: Systems) -> Struct:
     """How the Gram method scales shared matrices, and whether it computes ``A^T A``."""
     n, inputs = systems.problem.shape[1], systems.inputs
     matrices, root_l2 = math.prod(inputs.matrices), None
-    if inputs.options.of_each is not None and not 1 < matrices == systems.total:
-        root_l2 = largest_penalties(inputs.options).of_each[3 * n : 4 * n]
+    largest = largest_penalties(inputs.options).of_each
+    if largest is not None and not 1 < matrices == systems.total:
+        root_l2 = largest[3 * n : 4 * n]
     used_by = systems.total // max(1, matrices)
     return GRAM_RUN(root_l2=root_l2, has_gram=n <= COLUMNS_PER_SYSTEM * used_by)
 

@@ -9,41 +9,29 @@ solve, is solved by the specifications, one system after another.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from .._device.arrays import Array
-from .._device.launch import pieces
-from .._device.threads import one_blas_thread
-from ..reference import _nnls_gram, _nnls_qr
-from ..reference._certificate import (
+from .._numerics.certificate import (
     Certificate,
     best_witness,
     certify,
     gradient,
-    hidden_by_rounding,
     is_convincing,
     keeps_sum,
     misfit,
+    outcome,
     residual,
     slack,
 )
+from .._numerics.scaling import Mask, ScaledSystem
+from .._numerics.solution import BY_GRAM, BY_QR, CONVERGED, ITERATION_LIMIT, Solution
+from ..reference import _nnls_gram, _nnls_qr
 from ..reference._nnls_gram import fitted
-from ..reference._nnls_qr import (
-    BY_GRAM,
-    BY_QR,
-    CONVERGED,
-    ITERATION_LIMIT,
-    NOT_FINITE,
-    Solution,
-    outcome,
-)
-from ..reference._scaling import Mask, ScaledSystem
+from .chunks import solve_chunks, starting_points
 from .inputs import Problem
-from .part import Part
-from .progress import progress_bar
 
 CHUNK_ENTRIES = 2**20
 """Limit on the matrix entries of one chunk, in which a shared matrix counts for each of
@@ -55,36 +43,15 @@ CORRECTIONS = 2
 
 def solve(problem: Problem, method: str) -> Solution:
     """Solve every system of the batch by ``"auto"``, ``"gram"`` or ``"qr"``."""
-    systems, (m, n) = math.prod(problem.batch), problem.shape
-    solution = Solution.blank((systems,), n, problem.dtype)
-    size = max(1, CHUNK_ENTRIES // ((m + n) * n + 1))
-    with one_blas_thread(), np.errstate(all="ignore"), progress_bar(systems) as bar:
-        for chunk in pieces(systems, size):
-            solution.put(chunk, solve_chunk(problem, chunk, method))
-            bar.update(chunk.stop - chunk.start)
-    fields: Iterator[Array] = (
-        one.reshape(problem.batch + one.shape[1:]) for one in solution
-    )
-    return Solution(*fields)
+    by_loop = method == "auto" and is_plain(problem)
 
+    def solve_finite(system: ScaledSystem, start: Array) -> Solution:
+        if by_loop:
+            return by_scipy(problem, system)
+        return by_reference(problem, system, start, method)
 
-def solve_chunk(problem: Problem, chunk: slice, method: str) -> Solution:
-    """Solve the systems of a chunk; systems with NaN or infinity get NaN."""
-    part = Part.of(problem, chunk).weighted()
-    finite = part.is_finite()
-    solution = Solution.blank((len(part.b),), problem.shape[1], part.b.dtype)
-    solution.status[:] = NOT_FINITE
-    solution.method[:] = BY_QR if method == "qr" else BY_GRAM
-    if finite.any():
-        part = part if finite.all() else part.take(finite)
-        system = part.scaled(problem.dtype)
-        if method == "auto" and is_plain(problem):
-            found = by_scipy(problem, system)
-        else:
-            start = starting_points(system, part.start)
-            found = by_reference(problem, system, start, method)
-        solution.put(finite, found._replace(x=system.unscale(found.x)))
-    return solution
+    number = BY_QR if method == "qr" else BY_GRAM
+    return solve_chunks(problem, solve_finite, number, CHUNK_ENTRIES)
 
 
 def is_plain(problem: Problem) -> bool:
@@ -236,7 +203,7 @@ def solve_one(
     limits = tol, _ = problem.cpu_tolerance, problem.iteration_limit
     if method == "qr" or problem.shape[1] == 0:
         return _nnls_qr.solve_one(system, start, *limits)
-    found = _nnls_gram.solve_one(system, start, *limits)
+    found = _nnls_gram.solve_gram_system(system, start, *limits)
     limited = problem.maxiter is not None and found.status == ITERATION_LIMIT
     if method == "gram" or limited or has_convinced(system, found, tol):
         return found
@@ -270,13 +237,3 @@ def feasible_misfit(system: ScaledSystem, found: Solution) -> float:
     if not keeps_sum(system, found.x):
         return math.inf
     return float(misfit(system, found.x, found.rnorm))
-
-
-def starting_points(system: ScaledSystem, given: Array | None) -> Array:
-    """The given points within the bounds, unless rounding hides what they fit."""
-    shape = (*system.b.shape[:-1], system.A.shape[-1])
-    if given is None:
-        return np.broadcast_to(system.rest, shape).copy()
-    start = system.rescale(np.where(np.isfinite(given), given, 0))
-    start = np.clip(start, system.lower, system.upper)
-    return np.where(hidden_by_rounding(system, start)[..., None], system.rest, start)
