@@ -36,9 +36,11 @@ SMALL = (5, 3)
 EPS = {np.dtype(one): float(np.finfo(one).eps) for one in (np.float32, np.float64)}
 
 
-def solve(A: Array, b: Array, **options: Any) -> Solution:
+def solve(
+    A: Array, b: Array, bounds: tuple[Any, Any] = (0.0, np.inf), **options: Any
+) -> Solution:
     """Solve by the kernel alone, on the emulator."""
-    problem = validate(A, b, **options)
+    problem = validate(A, b, lower=bounds[0], upper=bounds[1], **options)
     return device.nnls(problem, kernels.EmulatedDevice(), "gram")
 
 
@@ -799,7 +801,7 @@ def test_qr_takes_what_the_gram_matrix_does_not_settle_within_bounds() -> None:
     rng = np.random.default_rng(3)
     A = rng.standard_normal((20, 17, 3)) @ rng.standard_normal((20, 3, 9))
     A += 1e-6 * rng.standard_normal(A.shape)
-    problem = validate(A, rng.standard_normal((20, 17)), bounds=(-0.5, 0.5))
+    problem = validate(A, rng.standard_normal((20, 17)), lower=-0.5, upper=0.5)
     found = device.nnls(problem, kernels.EmulatedDevice(), "auto")
     assert (found.status == 0).all()
     assert found.repaired.any()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,9 @@ from .launch import CACHED
 
 Array = Any
 """A NumPy or a CuPy array."""
+
+NATIVE = frozenset({np.ndarray, np.float64, float, int, bool, list, tuple, type(None)})
+"""Types of NumPy and Python: no array of another package, and no labels."""
 
 _EXACT_INTEGERS = 2**53
 _DLPACK_CPU = (1, 3)
@@ -28,7 +32,9 @@ _DLPACK_CUDA = (2, 13)
 
 def is_cupy(array: object) -> bool:
     """Whether `array` is a CuPy array. This imports nothing."""
-    return isinstance(array, getattr(sys.modules.get("cupy"), "ndarray", ()))
+    return type(array) is not np.ndarray and isinstance(
+        array, getattr(sys.modules.get("cupy"), "ndarray", ())
+    )
 
 
 def is_dask(value: object) -> bool:
@@ -37,6 +43,11 @@ def is_dask(value: object) -> bool:
     Objects of xarray have a graph, too, even if their data are NumPy's.
     """
     return hasattr(value, "__dask_graph__") and hasattr(value, "numblocks")
+
+
+def are_native(values: Iterable[object]) -> bool:
+    """Whether the types of all values are in `NATIVE`."""
+    return NATIVE.issuperset(map(type, values))
 
 
 def namespace(array: Array) -> Any:
@@ -70,7 +81,7 @@ def as_array(value: object, name: str) -> Array:
     TypeError
         For a masked array, a sparse matrix, or a CUDA array without CuPy.
     """
-    if is_cupy(value):
+    if type(value) is np.ndarray or is_cupy(value):
         return value
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
@@ -110,6 +121,8 @@ def asarray_like(array: Array, value: object) -> object:
 
     A value that is an array already stays on its device.
     """
+    if type(value) is np.ndarray:
+        return value
     protocols = ("__array__", "__cuda_array_interface__", "__dlpack__")
     if any(hasattr(value, protocol) for protocol in protocols):
         return value
@@ -135,7 +148,8 @@ def on_one_device(arrays: dict[str, object]) -> dict[str, Array]:
         For arrays on different GPUs.
     """
     found = {name: as_array(value, name) for name, value in arrays.items()}
-    check_gpus({name: gpu_of(array) for name, array in found.items()}, "arrays")
+    if any(map(is_cupy, found.values())):
+        check_gpus({name: gpu_of(array) for name, array in found.items()}, "arrays")
     return found
 
 
@@ -179,7 +193,10 @@ def floating(arrays: dict[str, object], smallest: str = "f4") -> dict[str, Array
     for name, array in found.items():
         _check_real(array, name)
     dtype = _widest(smallest, *[array.dtype for array in found.values()])
-    return {name: a.astype(dtype, copy=False) for name, a in found.items()}
+    return {
+        name: array if array.dtype is dtype else array.astype(dtype, copy=False)
+        for name, array in found.items()
+    }
 
 
 @functools.lru_cache(CACHED)
@@ -191,6 +208,8 @@ def _widest(smallest: str, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
 
 def _check_real(array: Array, name: str) -> None:
     kind = array.dtype.kind
+    if kind == "f" and array.itemsize <= 8:
+        return
     if kind not in "biuf" or array.dtype.itemsize > 8:
         raise TypeError(
             f"{name} must have a real dtype of at most 64 bits, got {array.dtype}"
@@ -427,7 +446,7 @@ def can_write_to(out: Array, *inputs: Array) -> bool:
 
 def unwrapped(result: Array) -> Any:
     """A NumPy scalar for NumPy's array without axes; other arrays as they are."""
-    return result if result.ndim or is_cupy(result) else result[()]
+    return result[()] if isinstance(result, np.ndarray) and not result.ndim else result
 
 
 def written(result: Array, out: Array | None) -> Array:

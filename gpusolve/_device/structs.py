@@ -7,6 +7,7 @@ addresses differ.
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -122,6 +123,10 @@ class StructType:
             )
         return Struct(self, T, [values[name] for name in self.names])
 
+    def of(self, T: np.dtype[Any] | None, *values: Any) -> Struct:
+        """The struct with these values, in the order of the fields."""
+        return Struct(self, T, list(values))
+
     def offset(self, name: str) -> int:
         """Bytes before a field."""
         k = self.names.index(name)
@@ -222,8 +227,16 @@ class PackedStruct(np.ndarray[Any, Any]):
     """It keeps the arrays alive, whose addresses are in the bytes."""
 
 
+NoBytes = ctypes.c_char * 0
+
+
 def address_of(array: Any) -> int:
     """The address of an array's first element; a number is an address."""
+    if type(array) is np.ndarray:
+        try:
+            return ctypes.addressof(NoBytes.from_buffer(array))  # the fastest way
+        except TypeError:  # it is read-only, or has gaps
+            return array.ctypes.data
     if isinstance(array, int):
         return array
     return int(array.data.ptr if is_cupy(array) else array.ctypes.data)

@@ -18,17 +18,11 @@ import numpy as np
 from .._device.arrays import Array, as_array, is_dask
 from .._device.launch import pieces
 from .._numerics.solution import Solution
+from .axes import AXES, batch_axes
 from .inputs import Problem, batch_of, validate
-from .labels import CORE, bounds_by_name
 
 Block = tuple[slice, ...]
 """A slice of each axis of the batch."""
-
-CORE_AXES = {name: len(axes) for name, axes in CORE.items()}
-"""The number of axes of an argument that belong to one system, if it is not 1."""
-
-PLAIN = ("bounds", "tol", "maxiter")
-"""Arguments that are no arrays."""
 
 
 class Batch(NamedTuple):
@@ -54,28 +48,24 @@ class Batch(NamedTuple):
     @classmethod
     def of(cls, given: dict[str, Any]) -> Batch:
         """Check the shapes and the dtypes of the arguments."""
-        values = {**given, **bounds_by_name(given)}
-        if "lower" in values:
-            del values["bounds"]
         arrays = {
             name: value if is_dask(value) else as_array(value, name)
-            for name, value in values.items()
-            if not (name in PLAIN or value is None or is_number(value))
+            for name, value in given.items()
+            if name in AXES and not (value is None or is_number(value))
         }
         for name, one in arrays.items():
             if is_dask(one):
                 check_chunks(name, one)
-        plain = {name: one for name, one in values.items() if name not in arrays}
+        plain = {name: one for name, one in given.items() if name not in arrays}
         system = {name: of_one_system(name, one) for name, one in arrays.items()}
-        problem = validate(**arguments({**plain, **system}))
-        shape = batch_of({name: one.shape for name, one in arrays.items()}, CORE_AXES)
+        problem = validate(**plain, **system)
+        shape = batch_of({name: one.shape for name, one in arrays.items()})
         blank = Solution.blank((1,), problem.shape[1], problem.dtype)
         return cls(arrays, plain, shape, blank)
 
     def axes_of(self, name: str) -> tuple[int, ...]:
         """The lengths of the batch axes of an argument."""
-        shape = self.arrays[name].shape
-        return tuple(shape[: max(0, len(shape) - CORE_AXES.get(name, 1))])
+        return batch_axes(name, self.arrays[name].shape)
 
     def is_shared(self, name: str) -> bool:
         """Whether all systems have the same values of an argument."""
@@ -113,7 +103,7 @@ def check_chunks(name: str, array: Any) -> None:
             f"{name} must have chunks of known sizes, got {array.chunks}: call "
             f"{name}.compute_chunk_sizes() first"
         )
-    core = min(CORE_AXES.get(name, 1), array.ndim)
+    core = min(len(AXES[name]), array.ndim)
     last = range(array.ndim - core, array.ndim)
     if any(array.numblocks[axis] > 1 for axis in last):
         whole = ", ".join(f"{axis - array.ndim}: -1" for axis in last)
@@ -133,7 +123,7 @@ class Given(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         batch = self._batch
-        self.update(validate(**arguments({**batch.numbers, **batch.arrays}))._asdict())
+        self.update(validate(**batch.numbers, **batch.arrays)._asdict())
         return self[name]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -144,19 +134,9 @@ def is_number(value: object) -> bool:
     return isinstance(value, numbers.Number | np.bool_)
 
 
-def arguments(values: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of ``lsq_linear``, whose bounds are a pair."""
-    if "lower" not in values:
-        return values
-    bounds = values["lower"], values["upper"]
-    others = {k: v for k, v in values.items() if k not in ("lower", "upper")}
-    return {**others, "bounds": bounds}
-
-
 def of_one_system(name: str, array: Any) -> Array:
     """Zeros of the dtype and the shape that an argument has for one system."""
-    core = CORE_AXES.get(name, 1)
-    return np.zeros(array.shape[max(0, array.ndim - core) :], array.dtype)
+    return np.zeros(array.shape[len(batch_axes(name, array.shape)) :], array.dtype)
 
 
 def blocks(shape: tuple[int, ...], most: int) -> Iterator[Block]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._device.arrays import Array, as_array, namespace
 from .._device.kernels import current, device_of
-from .inputs import validate
+from .inputs import pair, validate
 from .result import NNLSResult
 from .solve import check_method, solve
 
@@ -80,11 +80,13 @@ def bounded_qp(
     with current(target):
         if G.ndim < 2 or G.shape[-1] != G.shape[-2]:
             raise ValueError(f"G must have shape (..., n, n), got {G.shape}")
+        lower, upper = pair(bounds)
         problem = validate(
             G,
             c,
             names=("G", "c"),
-            bounds=bounds,
+            lower=lower,
+            upper=upper,
             sum_to=sum_to,
             warm_start=warm_start,
             tol=tol,

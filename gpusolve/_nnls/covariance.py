@@ -22,7 +22,8 @@ def covariance(given: dict[str, Any], x: Array, rnorm: Array, variance: Any) -> 
     matrix.
     """
     xp = namespace(x)
-    free = (x > given["lower"]) & (x < given["upper"])
+    lower, upper = given["bounds"]
+    free = (x > lower) & (x < upper)
     if variance is None:
         variance = default_variance(given, free, rnorm)
     variance = xp.where(xp.isnan(rnorm), math.nan, xp.asarray(variance))

@@ -17,12 +17,12 @@ from .._device.arrays import Array, is_cupy, is_dask, namespace
 from .._device.kernels import current_device
 from .._device.threads import part_of_batch
 from .._numerics.solution import Solution
-from .batch import Batch, arguments
+from .batch import Batch
 from .solve import least_squares
 
 
-def solve_chunks(method: str, batch: Batch) -> dict[str, Any]:
-    """The fields of the result, as dask arrays with the chunks of the batch."""
+def solve_chunks(method: str, batch: Batch) -> Solution:
+    """The solution: dask arrays with the chunks of the batch."""
     axes, others = tuple(range(len(batch.shape))), itertools.count(len(batch.shape))
     operands: list[Any] = []
     for name in batch.arrays:
@@ -54,7 +54,7 @@ def solve_chunks(method: str, batch: Batch) -> dict[str, Any]:
             dtype=blank.dtype,
             meta=meta_of(batch, len(axes) + len(core), blank.dtype),
         )
-    return fields
+    return Solution(**fields)
 
 
 def as_dask(name: str, batch: Batch) -> Any:
@@ -100,5 +100,5 @@ def solve_chunk(
             there = namespace(on_gpu).asarray
             parts = {k: v if is_cupy(v) else there(v) for k, v in parts.items()}
     with part_of_batch(cores=1):
-        found = least_squares(method, arguments({**numbers, **parts}))
+        found = least_squares(method, {**numbers, **parts})
     return Solution(**found._asdict())

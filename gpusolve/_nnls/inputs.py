@@ -6,6 +6,7 @@ import functools
 import math
 import numbers
 import operator
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +20,13 @@ from .._device.arrays import (
     on_one_device,
 )
 from .._numerics.solution import default_limit, default_tolerance
+from .axes import batch_axes
 
 Option = float | Array
 """The same number for all systems, or an array."""
+
+NUMBERS = float, int, numbers.Real, np.bool_
+"""Types of numbers; the first ones are found at once."""
 
 
 class Problem(NamedTuple):
@@ -35,7 +40,9 @@ class Problem(NamedTuple):
         The batch axes, to which the leading axes of all arrays broadcast.
     start : (..., n) array or None
         The warm start.
-    lower, upper, l1, l2 : float or (..., n) array
+    bounds : pair of float or (..., n) array
+        The lower and the upper ones.
+    l1, l2 : float or (..., n) array
         Arrays of options are float64. Their values are rounded to the dtype of A.
     sum_to : float, (...,) array or None
         The sum of x.
@@ -48,8 +55,7 @@ class Problem(NamedTuple):
     b: Array
     batch: tuple[int, ...]
     start: Array | None = None
-    lower: Option = 0.0
-    upper: Option = math.inf
+    bounds: tuple[Option, Option] = (0.0, math.inf)
     l1: Option = 0.0
     l2: Option = 0.0
     sum_to: Option | None = None
@@ -70,6 +76,16 @@ class Problem(NamedTuple):
         return m, n
 
     @property
+    def lower(self) -> Option:
+        """The lower bounds."""
+        return self.bounds[0]
+
+    @property
+    def upper(self) -> Option:
+        """The upper bounds."""
+        return self.bounds[1]
+
+    @property
     def has_ridge(self) -> bool:
         """Whether there may be an l2 penalty."""
         return not isinstance(self.l2, float) or self.l2 > 0
@@ -87,8 +103,9 @@ class Problem(NamedTuple):
     @property
     def is_nnls(self) -> bool:
         """Whether all bounds are 0 and infinity."""
-        bounds = self.lower, self.upper
-        return all(isinstance(one, float) for one in bounds) and bounds == (0, math.inf)
+        lower, upper = self.bounds
+        are_numbers = isinstance(lower, float) and isinstance(upper, float)
+        return are_numbers and lower == 0 and upper == math.inf
 
     @property
     def rows(self) -> int:
@@ -97,10 +114,22 @@ class Problem(NamedTuple):
         return m + self.has_sum + n * self.has_ridge
 
     @property
+    def matrices(self) -> tuple[int, ...]:
+        """The batch axes of the matrices with their weights; 1 where they repeat."""
+        A, weights = self.A, self.weights
+        if weights is None:
+            return () if A.ndim == 2 else own_axes(A, 2)
+        return broadcast_shapes(own_axes(A, 2), own_axes(weights, 1))
+
+    @property
+    def shares_matrix(self) -> bool:
+        """Whether all systems have the same matrix and the same weights."""
+        return math.prod(self.matrices) == 1
+
+    @property
     def has_own_matrices(self) -> bool:
         """Whether systems differ in their matrix or in their weights."""
-        weights = self.weights
-        return self.A.ndim > 2 or (weights is not None and weights.ndim > 1)
+        return not self.shares_matrix
 
     @property
     def iteration_limit(self) -> int:
@@ -123,8 +152,9 @@ class Problem(NamedTuple):
         """Mask of the systems that have no solution, or None if all may have one.
 
         Their bounds contradict each other or the sum, or all their weights are zero.
+        A mask on a GPU is not read.
         """
-        lower, upper, found = self.lower, self.upper, []
+        (lower, upper), found = self.bounds, []
         if not (isinstance(lower, float) and isinstance(upper, float)):
             wrong: Array = (lower > upper) | (lower == math.inf)
             wrong = wrong | (upper == -math.inf)
@@ -135,9 +165,9 @@ class Problem(NamedTuple):
                 found.append(sign * total > sign * self.sum_to + rounding)
         if self.weights is not None:
             found.append((self.weights == 0).all(axis=-1))
-        if not found:
+        xp, mask = namespace(self.A), functools.reduce(operator.or_, found, False)
+        if mask is False or (xp is np and not np.count_nonzero(mask)):
             return None
-        xp, mask = namespace(self.A), functools.reduce(operator.or_, found)
         return xp.broadcast_to(xp.asarray(mask), self.batch)
 
     def _total(self, bound: Option) -> tuple[Option, Option]:
@@ -150,12 +180,39 @@ class Problem(NamedTuple):
         return bound.sum(axis=-1), 4 * eps * sizes.sum(axis=-1)
 
 
+def own_axes(array: Array, core: int) -> tuple[int, ...]:
+    """The batch axes of an array; 1 in place of those that repeat it by a stride of 0.
+
+    Its last `core` axes belong to one system.
+
+    Examples
+    --------
+    >>> own_axes(np.broadcast_to(np.zeros((4, 1, 3, 2)), (7, 4, 5, 3, 2)), 2)
+    (1, 4, 1)
+    """
+    leading = array.ndim - core
+    axes = zip(array.shape[:leading], array.strides[:leading], strict=True)
+    return tuple([1 if n and not stride else n for n, stride in axes])
+
+
+def pair(bounds: Any) -> tuple[Any, Any]:
+    """The lower and the upper bounds; ValueError if they are no pair."""
+    try:
+        lower, upper = bounds
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"bounds must be a pair (lower, upper), got {bounds!r}"
+        ) from None
+    return lower, upper
+
+
 def validate(
     A: Any,
     b: Any,
     *,
     names: tuple[str, str] = ("A", "b"),
-    bounds: Any = (0.0, math.inf),
+    lower: Any = 0.0,
+    upper: Any = math.inf,
     weights: Any = None,
     sum_to: Any = None,
     warm_start: Any = None,
@@ -174,6 +231,65 @@ def validate(
         given["warm_start"] = warm_start
     arrays = floating(given)
     A, b, start = arrays[of_A], arrays[of_b], arrays.get("warm_start")
+    _check_shapes(A, b, start, names)
+    bounds = _bounds(A, lower, upper)
+    l1, l2 = _penalty(A, l1, "l1"), _penalty(A, l2, "l2")
+    sum_to = None if sum_to is None else _sum(A, sum_to)
+    weights = None if weights is None else _weights(A, weights)
+    options = {
+        "A": A,
+        "b": b,
+        "warm_start": start,
+        "lower": bounds[0],
+        "upper": bounds[1],
+        "l1": l1,
+        "l2": l2,
+        "sum_to": sum_to,
+        "weights": weights,
+    }
+    shapes = {
+        name: one.shape
+        for name, one in options.items()
+        if not (one is None or isinstance(one, float))
+    }
+    return Problem(
+        A,
+        b,
+        batch_of(shapes, names),
+        start,
+        bounds,
+        l1,
+        l2,
+        sum_to,
+        weights,
+        None if tol is None else _nonnegative(tol, "tol"),
+        None if maxiter is None else _count(maxiter, "maxiter"),
+    )
+
+
+def batch_of(
+    shapes: dict[str, tuple[int, ...]], names: tuple[str, str] = ("A", "b")
+) -> tuple[int, ...]:
+    """The batch axes to which those of all arguments broadcast.
+
+    `names` are those of A and b in the message of an error.
+    """
+    batches = {batch_axes(name, shape) for name, shape in shapes.items()}
+    if len(batches) == 1:
+        return batches.pop()
+    try:
+        return broadcast_shapes(*batches)
+    except ValueError as error:
+        called = dict(zip(("A", "b"), names, strict=True))
+        found = ", ".join(f"{called.get(k, k)} {v}" for k, v in shapes.items())
+        raise ValueError(f"batch axes must broadcast, got shapes {found}") from error
+
+
+def _check_shapes(
+    A: Array, b: Array, start: Array | None, names: Sequence[str]
+) -> None:
+    """ValueError unless A, b and the warm start fit to each other."""
+    of_A, of_b = names
     if A.ndim < 2:
         raise ValueError(f"{of_A} must have shape (..., m, n), got {A.shape}")
     if b.ndim < 1:
@@ -191,55 +307,11 @@ def validate(
             f"warm_start must have shape (..., {n}) for {of_A} of shape {A.shape}, "
             f"got {start.shape}"
         )
-    lower, upper = _bounds(A, bounds)
-    options = {
-        "lower": lower,
-        "upper": upper,
-        "l1": _penalty(A, l1, "l1"),
-        "l2": _penalty(A, l2, "l2"),
-        "sum_to": None if sum_to is None else _sum(A, sum_to),
-        "weights": None if weights is None else _weights(A, weights),
-    }
-    named = {of_A: A, of_b: b, "warm_start": start, **options}
-    shapes = {
-        name: array.shape
-        for name, array in named.items()
-        if array is not None and not isinstance(array, float)
-    }
-    batch = batch_of(shapes, {of_A: 2, "sum_to": 0})
-    return Problem(
-        A,
-        b,
-        batch,
-        start,
-        **options,
-        tol=None if tol is None else _nonnegative(tol, "tol"),
-        maxiter=None if maxiter is None else _count(maxiter, "maxiter"),
-    )
-
-
-def batch_of(
-    shapes: dict[str, tuple[int, ...]], core: dict[str, int]
-) -> tuple[int, ...]:
-    """The batch axes to which those of all shapes broadcast.
-
-    `core` has the number of axes that belong to one system, if it is not 1.
-    """
-    try:
-        return broadcast_shapes(
-            *[
-                shape[: max(0, len(shape) - core.get(name, 1))]
-                for name, shape in shapes.items()
-            ]
-        )
-    except ValueError as error:
-        found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise ValueError(f"batch axes must broadcast, got shapes {found}") from error
 
 
 def _option(A: Array, value: Any, name: str) -> Option:
     """A number as a float, or an array in float64, rounded to the dtype of A."""
-    if isinstance(value, numbers.Real | np.bool_) or (
+    if isinstance(value, NUMBERS) or (
         isinstance(value, np.ndarray) and value.ndim == 0
     ):
         return float(A.dtype.type(value))
@@ -252,7 +324,9 @@ def _per_variable(A: Array, value: Any, name: str) -> Option:
     option, n = _option(A, value, name), A.shape[-1]
     if isinstance(option, float):
         return option
-    if option.shape[-1:] not in ((n,), (1,)):
+    if option.shape[-1:] == (n,):
+        return option
+    if option.shape[-1:] != (1,):
         raise ValueError(
             f"{name} must be a number or have shape (..., {n}) for A of shape "
             f"{A.shape}, got {option.shape}"
@@ -260,13 +334,7 @@ def _per_variable(A: Array, value: Any, name: str) -> Option:
     return namespace(A).broadcast_to(option, (*option.shape[:-1], n))
 
 
-def _bounds(A: Array, bounds: Any) -> tuple[Option, Option]:
-    try:
-        lower, upper = bounds
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"bounds must be a pair (lower, upper), got {bounds!r}"
-        ) from None
+def _bounds(A: Array, lower: Any, upper: Any) -> tuple[Option, Option]:
     found = _per_variable(A, lower, "lower"), _per_variable(A, upper, "upper")
     least, most = found
     if not (isinstance(least, float) and isinstance(most, float)):

@@ -9,21 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from .._device.arrays import Array
+from .axes import AXES, ROW, VARIABLE
 
-SYSTEM, ROW, VARIABLE = "system", "row", "variable"
-
-Core = Literal["row", "variable"]
-
-CORE: dict[str, tuple[str, ...]] = {
-    "A": (ROW, VARIABLE),
-    "b": (ROW,),
-    "weights": (ROW,),
-    "sum_to": (),
-}
-"""The axes of an argument that belong to one system; of others, the variables."""
+SYSTEM = "system"
 
 
 class Labels(TypedDict):
@@ -84,12 +75,12 @@ def read(given: dict[str, Any]) -> tuple[dict[str, Any], Labels | None]:
     both = given["A"], given["b"]
     if not any(is_pandas(one) or is_xarray(one) for one in both):
         return given, None
-    values = {**given, **bounds_by_name(given)}
-    row, variable = core_names(values)
+    row, variable = core_names(given)
     named = {
         name: one
-        for name, value in values.items()
-        if (one := as_named(value, core_of(name, row, variable))) is not None
+        for name, value in given.items()
+        if name in AXES
+        and (one := as_named(value, core_of(name, row, variable))) is not None
     }
     indexes = common_indexes(named)
     batch = dict.fromkeys(
@@ -98,11 +89,11 @@ def read(given: dict[str, Any]) -> tuple[dict[str, Any], Labels | None]:
         for axis in one.axes
         if axis not in (row, variable)
     )
-    for name, one in named.items():
-        values[name] = arranged(name, one, list(batch), core_of(name, row, variable))
-    if "lower" in values:
-        values["bounds"] = values.pop("lower"), values.pop("upper")
-    return values, Labels(
+    arrays = {
+        name: arranged(name, one, list(batch), core_of(name, row, variable))
+        for name, one in named.items()
+    }
+    return {**given, **arrays}, Labels(
         package="xarray" if any(map(is_xarray, both)) else "pandas",
         batch=list(batch),
         row=row,
@@ -118,35 +109,27 @@ def read(given: dict[str, Any]) -> tuple[dict[str, Any], Labels | None]:
     )
 
 
-def bounds_by_name(given: dict[str, Any]) -> dict[str, Any]:
-    """The bounds as two arguments, if they are a pair."""
-    bounds = given.get("bounds")
-    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
-        return {}
-    return {"lower": bounds[0], "upper": bounds[1]}
-
-
 def core_of(name: str, row: str, variable: str) -> tuple[str, ...]:
     """The names of the axes of an argument that belong to one system."""
     names = {ROW: row, VARIABLE: variable}
-    return tuple(names[axis] for axis in CORE.get(name, (VARIABLE,)))
+    return tuple(names[axis] for axis in AXES[name])
 
 
-def core_names(values: dict[str, Any]) -> tuple[str, str]:
+def core_names(given: dict[str, Any]) -> tuple[str, str]:
     """The names of the axes of rows and variables.
 
     They are the last ones of A. If A is no xarray object, rows are the last axis of b,
     and variables that of an option, unless b has it.
     """
-    A, b = values["A"], values["b"]
+    A, b = given["A"], given["b"]
     if is_xarray(A):
         row, variable = (ROW, VARIABLE, *A.dims)[-2:]
         return row, variable
     of_b = (ROW, *b.dims) if is_xarray(b) else (ROW,)
     others: Iterator[str] = (
         value.dims[-1]
-        for name, value in values.items()
-        if name not in CORE and is_xarray(value) and value.dims
+        for name, value in given.items()
+        if AXES.get(name) == (VARIABLE,) and is_xarray(value) and value.dims
     )
     return of_b[-1], next((axis for axis in others if axis not in of_b), VARIABLE)
 
@@ -189,13 +172,14 @@ def arranged(name: str, one: Named, batch: list[str], core: tuple[str, ...]) -> 
     return one.values.transpose(order)[places]
 
 
-def label(labels: Labels | None, array: Any, name: str, *core: Core) -> Any:
-    """A result with its labels; `core` has its axes after those of the batch.
+def label(labels: Labels | None, array: Any, name: str) -> Any:
+    """A result with its labels.
 
     pandas has no type for more than two axes: such arrays stay as they are.
     """
     if labels is None or not array.ndim:
         return array
+    core = AXES[name]
     batch = array.ndim - len(core)
     unnamed = [f"dim_{k}" for k in range(batch - len(labels["batch"]))]
     axes = [*unnamed, *labels["batch"], *(labels[axis] for axis in core)]

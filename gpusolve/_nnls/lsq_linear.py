@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .inputs import pair
 from .places import solve_anywhere
 from .result import NNLSResult
 
@@ -98,11 +99,13 @@ def lsq_linear(
     >>> gpusolve.lsq_linear(A, [0.9, 0.3, 1.0], (0, 1), sum_to=1).x.round(12)
     array([0.8, 0.2])
     """
+    lower, upper = pair(bounds)
     return solve_anywhere(
         method,
         A=A,
         b=b,
-        bounds=bounds,
+        lower=lower,
+        upper=upper,
         weights=weights,
         sum_to=sum_to,
         warm_start=warm_start,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._device.arrays import Array, is_dask
+from .._device.arrays import Array, are_native, is_dask
+from .._numerics.solution import Solution
 from .batch import Batch, Given
-from .labels import bounds_by_name, read
+from .labels import read
 from .methods import COMPARED
 from .result import NNLSResult
 from .solve import METHODS, as_result, check_compared, check_method, least_squares
-
-Fields = dict[str, Any]
 
 
 def solve_anywhere(
@@ -27,29 +26,30 @@ def solve_anywhere(
     The parameters are those of ``nnls`` and ``lsq_linear``.
     """
     check_method(method, methods)
-    given, labels = read(given)
-    lazy = any(map(is_dask, {**given, **bounds_by_name(given)}.values()))
+    labels, lazy = None, False
+    if not are_native(given.values()):
+        given, labels = read(given)
+        lazy = any(map(is_dask, given.values()))
     if not lazy and devices is None and out is None:
         return least_squares(method, given, labels)
     batch = Batch.of(given)
     if method in COMPARED:
         check_compared(method, batch.arrays["A"], given)
-    fields = (
-        by_dask(method, batch, devices, out)
-        if lazy
-        else in_blocks(method, batch, devices, out)
-    )
-    return as_result(fields, Given(batch), labels)
+    if lazy:
+        solution = by_dask(method, batch, devices, out)
+    else:
+        solution = in_blocks(method, batch, devices, out)
+    return as_result(solution, Given(batch), labels)
 
 
-def in_blocks(method: str, batch: Batch, devices: Any, out: Any) -> Fields:
+def in_blocks(method: str, batch: Batch, devices: Any, out: Any) -> Solution:
     """Solve a batch in host memory or in files."""
     from .stream import solve_blocks
 
     return solve_blocks(method, batch, devices, out)
 
 
-def by_dask(method: str, batch: Batch, devices: Any, out: Any) -> Fields:
+def by_dask(method: str, batch: Batch, devices: Any, out: Any) -> Solution:
     """Describe how Dask solves a batch."""
     if devices is not None or out is not None:
         raise ValueError(

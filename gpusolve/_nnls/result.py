@@ -126,7 +126,7 @@ class NNLSResult:
                 found = b - xp.matmul(x, A.T)
             else:
                 found = b - xp.matmul(A, x[..., None])[..., 0]
-        return label(self._labels, found, "residual", "row")
+        return label(self._labels, found, "residual")
 
     @property
     def method_counts(self) -> dict[str, int]:
@@ -182,7 +182,7 @@ class NNLSResult:
         x, rnorm = computed(plain(self.x)), plain(self.rnorm)
         with current_device(x):
             found = covariance(self._given, x, rnorm, plain(variance))
-        return label(self._labels, found, "covariance", "variable", "variable")
+        return label(self._labels, found, "covariance")
 
 
 def computed(x: Array) -> Array:

@@ -9,8 +9,9 @@ from .._device.arrays import Array, as_array, is_cupy, namespace, unwrapped
 from .._device.kernels import Device, current, device_of
 from .._numerics.solution import INFEASIBLE, NOT_FINITE, Solution
 from . import cpu, device
+from .axes import AXES
 from .inputs import Problem, validate
-from .labels import Core, Labels, label
+from .labels import Labels, label
 from .methods import COMPARED
 from .result import NNLSResult
 
@@ -19,9 +20,6 @@ METHODS = ("auto", "qr", "gram")
 
 NNLS_METHODS = (*METHODS, *COMPARED)
 """The methods for non-negative least squares without a fixed sum, on the CPU."""
-
-OF_VARIABLES: dict[str, tuple[Core, ...]] = {"x": ("variable",), "dual": ("variable",)}
-"""The fields of a result that have a value for each variable."""
 
 
 def check_method(method: str, methods: tuple[str, ...] = METHODS) -> None:
@@ -54,49 +52,48 @@ def least_squares(
     The results have the labels. The compared methods run on the CPU even if
     ``GPUSOLVE_EMULATE`` is set.
     """
-    given = dict(given)
-    A = as_array(given.pop("A"), "A")
+    A = as_array(given["A"], "A")
     if method in COMPARED:
         check_compared(method, A, given)
     target = None if method in COMPARED else device_of(A)
     with current(target):
-        return solve(validate(A, **given), target, method, labels)
+        return solve(validate(**{**given, "A": A}), target, method, labels)
 
 
 def solve(
     problem: Problem, target: Device | None, method: str, labels: Labels | None = None
 ) -> NNLSResult:
     """Solve every system on the current device, or on the CPU if `target` is None."""
-    given = problem._replace(sum_to=problem.sum_to if problem.shape[1] else None)
+    given = problem
+    if problem.has_sum and not problem.shape[1]:
+        given = problem._replace(sum_to=None)
     if target is None:
         solution = cpu.nnls(given, method)
     else:
         solution = device.nnls(given, target, method)
     solution = without_infeasible(problem, solution)
-    fields = {name: unwrapped(field) for name, field in solution._asdict().items()}
-    return as_result(fields, problem._asdict(), labels)
+    return as_result(solution, problem._asdict(), labels)
 
 
 def as_result(
-    fields: dict[str, Any], given: dict[str, Any], labels: Labels | None
+    solution: Solution, given: dict[str, Any], labels: Labels | None
 ) -> NNLSResult:
-    """The result with these fields, which get the labels."""
-    labelled = {
-        name: label(labels, field, name, *OF_VARIABLES.get(name, ()))
-        for name, field in fields.items()
-    }
-    return NNLSResult(**labelled, _given=given, _labels=labels)
+    """The result with the fields of a solution, which get the labels."""
+    fields = {name: unwrapped(field) for name, field in solution._asdict().items()}
+    if labels is not None:
+        fields = {name: label(labels, field, name) for name, field in fields.items()}
+    return NNLSResult(**fields, _given=given, _labels=labels)
 
 
 def without_infeasible(problem: Problem, solution: Solution) -> Solution:
     """Replace the results of systems that have no solution."""
-    mask, xp = problem.infeasible, namespace(problem.A)
+    mask = problem.infeasible
     if mask is None:
         return solution
-    mask = mask & (solution.status != NOT_FINITE)
+    xp, mask = namespace(problem.A), mask & (solution.status != NOT_FINITE)
     reals = {
-        name: xp.where(mask.reshape(mask.shape + (1,) * axes), math.nan, array)
-        for name, axes in (("x", 1), ("rnorm", 0), ("dual", 1), ("kkt", 0))
+        name: xp.where(mask[..., None] if AXES[name] else mask, math.nan, array)
+        for name in ("x", "rnorm", "dual", "kkt")
         for array in (getattr(solution, name),)
     }
     status = xp.where(mask, xp.int32(INFEASIBLE), solution.status)

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, floating, is_cupy, unwrapped
+from .._device.arrays import Array, floating, is_cupy
 from .._device.kernels import CudaDevice, cuda_devices
 from .._device.launch import ceil_div
 from .._device.threads import part_of_batch
 from .._numerics.solution import Solution
-from .batch import Batch, Block, arguments, blocks
+from .batch import Batch, Block, blocks
 from .progress import DELAY, progress_bar
 from .solve import least_squares
 
@@ -45,8 +45,8 @@ Solve = Callable[[Block], Solution]
 
 def solve_blocks(
     method: str, batch: Batch, devices: Any, out: dict[str, Array] | None
-) -> dict[str, Any]:
-    """Solve all blocks; the fields of the result, which are `out` where it has them."""
+) -> Solution:
+    """Solve all blocks; the solution, whose fields are `out` where it has them."""
     check_host(batch)
     gpus = cuda_devices(devices)
     solution = allocated(batch, out)
@@ -64,7 +64,7 @@ def solve_blocks(
                 bar.update(math.prod(one.stop - one.start for one in block))
 
         run_all(solvers, blocks(batch.shape, most), finish)
-    return {name: unwrapped(field) for name, field in solution._asdict().items()}
+    return solution
 
 
 def run_all(
@@ -172,7 +172,7 @@ class GpuSolver:
 
 def solution_of(method: str, values: dict[str, Any]) -> Solution:
     """The solution of a block, on the device of its arrays."""
-    return Solution(**least_squares(method, arguments(values))._asdict())
+    return Solution(**least_squares(method, values)._asdict())
 
 
 def check_host(batch: Batch) -> None:
