@@ -6,6 +6,7 @@ check them again.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import sys
@@ -227,13 +228,27 @@ def _check_real(array: Array, name: str) -> None:
 # ---- memory layout -------------------------------------------------------------------
 
 
+_NO_BYTES: Any = ctypes.c_char * 0
+
+
+def address_of(array: Any) -> int:
+    """The address of an array's first element; a number is an address."""
+    if type(array) is np.ndarray:
+        try:
+            return ctypes.addressof(_NO_BYTES.from_buffer(array))  # the fastest way
+        except TypeError:  # it is read-only, or has gaps
+            return int(array.ctypes.data)
+    if isinstance(array, int):
+        return array
+    return int(array.data.ptr if is_cupy(array) else array.ctypes.data)
+
+
 def aligned(array: Array) -> bool:
     """Whether the address is a multiple of the element size, as kernels require.
 
     NumPy's own flag accepts complex numbers at multiples of half their size.
     """
-    address = array.data.ptr if is_cupy(array) else array.ctypes.data
-    return address % array.itemsize == 0  # type: ignore[no-any-return]
+    return bool(address_of(array) % array.itemsize == 0)
 
 
 def contiguous(array: Array, dtype: Any = None) -> Array:
@@ -345,12 +360,12 @@ class BatchOffsets(NamedTuple):
     ----------
     offset : (systems,) int64 array or None
         In elements from the first of the array.
-    stride : int64
+    stride : int
         The distance between systems, if `offset` is None.
     """
 
     offset: Array | None
-    stride: np.int64
+    stride: int
 
 
 def batch_offsets(array: Array, core: int, batch: tuple[int, ...]) -> BatchOffsets:
@@ -362,14 +377,16 @@ def batch_offsets(array: Array, core: int, batch: tuple[int, ...]) -> BatchOffse
     --------
     >>> import numpy as np
     >>> batch_offsets(np.zeros((5, 4, 3)), 2, (5,))
-    BatchOffsets(offset=None, stride=np.int64(12))
+    BatchOffsets(offset=None, stride=12)
     """
+    if not batch:
+        return BatchOffsets(None, 0)
     leading = array.ndim - core
     shape, strides = array.shape[:leading], array.strides[:leading]
     merged = _merged(shape, strides, array.itemsize, batch)
     if len(merged) > 1:
-        return BatchOffsets(systems_offsets(array, core, batch), np.int64(0))
-    return BatchOffsets(None, np.int64(merged[0][1] if merged else 0))
+        return BatchOffsets(systems_offsets(array, core, batch), 0)
+    return BatchOffsets(None, merged[0][1] if merged else 0)
 
 
 @functools.lru_cache(CACHED)

@@ -7,14 +7,13 @@ addresses differ.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array, is_cupy
+from .arrays import Array, address_of
 
 POINTER = "P"
 CODES = {"long long": "q", "int": "i", "double": "d"}
@@ -225,21 +224,6 @@ class PackedStruct(np.ndarray[Any, Any]):
 
     struct: Struct
     """It keeps the arrays alive, whose addresses are in the bytes."""
-
-
-NoBytes = ctypes.c_char * 0
-
-
-def address_of(array: Any) -> int:
-    """The address of an array's first element; a number is an address."""
-    if type(array) is np.ndarray:
-        try:
-            return ctypes.addressof(NoBytes.from_buffer(array))  # the fastest way
-        except TypeError:  # it is read-only, or has gaps
-            return array.ctypes.data
-    if isinstance(array, int):
-        return array
-    return int(array.data.ptr if is_cupy(array) else array.ctypes.data)
 
 
 def _fields(declaration: str) -> list[Field]:

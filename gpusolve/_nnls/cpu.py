@@ -7,9 +7,11 @@ systems from a counter. Without the object, ``fallback`` solves them.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
 
 import numpy as np
 
@@ -66,10 +68,8 @@ def nnls(problem: Problem, method: str) -> Solution:
 
 def solve(systems: Systems, method: str, library: ctypes.CDLL) -> None:
     """Solve by the Gram method, and by QR what it leaves; or by one of them."""
-    problem, name = systems.problem, systems.problem.dtype.name
-    by_gram: Call = getattr(library, f"gpusolve_nnls_gram_{name}")
-    by_qr: Call = getattr(library, f"gpusolve_nnls_qr_{name}")
-    listed = None
+    problem, listed = systems.problem, None
+    by_gram, by_qr = solvers(library, problem.dtype)
     if method == "auto":
         listed = np.empty((systems.total, 2), np.int64)
     argument = systems.argument(problem.cpu_tolerance, listed)
@@ -82,15 +82,23 @@ def solve(systems: Systems, method: str, library: ctypes.CDLL) -> None:
         run(by_qr, systems, argument.replace(warm=True))
 
 
+@functools.cache
+def solvers(library: ctypes.CDLL, dtype: np.dtype[Any]) -> tuple[Call, Call]:
+    """The functions of the object for a dtype: the Gram method, and QR."""
+    by_gram = getattr(library, f"gpusolve_nnls_gram_{dtype.name}")
+    by_qr = getattr(library, f"gpusolve_nnls_qr_{dtype.name}")
+    return by_gram, by_qr
+
+
 def gram_run(systems: Systems) -> Struct:
     """How the Gram method scales shared matrices, and whether it computes ``A^T A``."""
     n, inputs = systems.problem.shape[1], systems.inputs
-    matrices, root_l2 = math.prod(inputs.matrices), None
-    largest = largest_penalties(inputs.options).of_each
-    if largest is not None and not 1 < matrices == systems.total:
-        root_l2 = largest[3 * n : 4 * n]
+    matrices = math.prod(inputs.matrices)
+    shares = not 1 < matrices == systems.total
+    each = largest_penalties(inputs.options).of_each if shares else None
+    root_l2 = None if each is None else each[3 * n : 4 * n]
     used_by = systems.total // max(1, matrices)
-    return GRAM_RUN(root_l2=root_l2, has_gram=n <= COLUMNS_PER_SYSTEM * used_by)
+    return GRAM_RUN.of(None, root_l2, n <= COLUMNS_PER_SYSTEM * used_by)
 
 
 def run(call: Call, systems: Systems, *structs: Struct) -> None:

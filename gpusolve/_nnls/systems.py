@@ -64,6 +64,10 @@ NNLS_SYSTEMS = StructType(
 """See ``nnls_systems.cuh``."""
 
 
+AT_ONCE = BatchOffsets(None, 0)
+"""All systems begin at the same element."""
+
+
 class Options(NamedTuple):
     """Bounds, penalties and the sum; see ``Variables`` in ``variables.cuh``.
 
@@ -93,7 +97,7 @@ class Options(NamedTuple):
         if all(isinstance(one, float) for one in (*variables, total)):
             *numbers, l2 = map(float, variables)
             same = (*numbers, math.sqrt(l2), float(total))
-            return cls(None, BatchOffsets(None, np.int64(0)), same, True)
+            return cls(None, AT_ONCE, same, True)
         parts = [xp.asarray(one, np.float64) for one in variables]
         parts[3] = xp.sqrt(parts[3])
         parts.append(xp.asarray(total, np.float64)[..., None])
@@ -117,7 +121,7 @@ def largest_penalties(options: Options) -> Options:
     xp = namespace(each)
     finite = xp.where(xp.isfinite(each), each, 0)
     largest = finite.max(axis=tuple(range(each.ndim - 1)))
-    return options._replace(of_each=largest, offset=BatchOffsets(None, np.int64(0)))
+    return options._replace(of_each=largest, offset=AT_ONCE)
 
 
 class Inputs(NamedTuple):
@@ -145,10 +149,11 @@ class Inputs(NamedTuple):
     @classmethod
     def of(cls, problem: Problem) -> Inputs:
         """Prepare the arrays of a problem; none is copied."""
-        batch, xp = problem.batch, namespace(problem.A)
+        batch = problem.batch
         A, b = without_copies(strided(problem.A), 2), strided(problem.b)
-        root_weight, weight_offset = None, BatchOffsets(None, np.int64(0))
+        root_weight, weight_offset = None, AT_ONCE
         if problem.weights is not None:
+            xp = namespace(problem.A)
             with np.errstate(invalid="ignore"):
                 root_weight = xp.sqrt(without_copies(problem.weights, 1))
             weight_offset = batch_offsets(root_weight, 1, batch)
@@ -226,43 +231,33 @@ class Systems(NamedTuple):
         `listed` are the systems for another method; ``ListedSystem`` of ``batch.cuh``.
         """
         problem, inputs, (m, n) = self.problem, self.inputs, self.problem.shape
-        A_strides, options = strides(inputs.A, 2), inputs.options
-        lower, upper, l1, root_l2, total = options.same
-        return NNLS_SYSTEMS(
+        options, solution = inputs.options, self.solution
+        return NNLS_SYSTEMS.of(
             problem.dtype,
-            A=inputs.A,
-            A_offset=inputs.A_offset.offset,
-            A_batch_stride=inputs.A_offset.stride,
-            row_stride=A_strides[0],
-            column_stride=A_strides[1],
-            b=inputs.b,
-            b_offset=inputs.b_offset.offset,
-            b_batch_stride=inputs.b_offset.stride,
-            b_stride=strides(inputs.b, 1)[0],
-            root_weight=inputs.root_weight,
-            weight_offset=inputs.weight_offset.offset,
-            weight_batch_stride=inputs.weight_offset.stride,
-            weight_stride=inputs.weight_stride,
-            options=options.of_each,
-            options_offset=options.offset.offset,
-            options_batch_stride=options.offset.stride,
-            lower=lower,
-            upper=upper,
-            l1=l1,
-            root_l2=root_l2,
-            sum=total,
-            tol=tol,
-            first=self.part.start,
-            count=self.total,
-            m=m,
-            n=n,
-            kind=self.kind,
-            maxiter=min(problem.iteration_limit, 2**31 - 1),
-            warm=problem.start is not None,
-            limited=problem.maxiter is not None,
-            **self.solution._asdict(),
-            listed=listed,
-            counters=self.counters,
+            inputs.A,
+            *inputs.A_offset,
+            *strides(inputs.A, 2),
+            inputs.b,
+            *inputs.b_offset,
+            *strides(inputs.b, 1),
+            inputs.root_weight,
+            *inputs.weight_offset,
+            inputs.weight_stride,
+            options.of_each,
+            *options.offset,
+            *options.same,
+            tol,
+            self.part.start,
+            self.total,
+            m,
+            n,
+            self.kind,
+            min(problem.iteration_limit, 2**31 - 1),
+            problem.start is not None,
+            problem.maxiter is not None,
+            *solution,
+            listed,
+            self.counters,
         )
 
 
@@ -294,6 +289,8 @@ def strides(array: Array, core: int) -> tuple[int, ...]:
 def without_copies(array: Array, core: int) -> Array:
     """A view of each system once, if a leading axis of the batch repeats it."""
     leading = array.ndim - core
+    if not leading:
+        return array
     axes = zip(array.shape[:leading], array.strides[:leading], strict=True)
     return array[
         tuple(slice(0, 1) if n and not stride else slice(None) for n, stride in axes)
