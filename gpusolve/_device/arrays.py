@@ -243,6 +243,27 @@ def address_of(array: Any) -> int:
     return int(array.data.ptr if is_cupy(array) else array.ctypes.data)
 
 
+SMALL = 2**16
+"""The most bytes of arrays that are allocated together."""
+
+Layout = tuple[tuple[tuple[int, ...], np.dtype[Any], int], ...]
+"""The shape, the dtype and the first byte of several arrays in one allocation."""
+
+
+def empty_together(layout: Layout, size: int) -> tuple[list[Array], list[int]]:
+    """NumPy arrays, and their addresses; small ones are in one allocation of `size`.
+
+    That is faster. A large array keeps no memory of others alive.
+    """
+    if size > SMALL:
+        arrays = [np.empty(shape, dtype) for shape, dtype, _ in layout]
+        return arrays, [address_of(one) for one in arrays]
+    memory = np.empty(size, np.uint8)
+    first, of = address_of(memory), np.ndarray
+    arrays = [of(shape, dtype, memory, begin) for shape, dtype, begin in layout]
+    return arrays, [first + begin for _, _, begin in layout]
+
+
 def aligned(array: Array) -> bool:
     """Whether the address is a multiple of the element size, as kernels require.
 
@@ -259,6 +280,9 @@ def contiguous(array: Array, dtype: Any = None) -> Array:
 
 def strided(array: Array) -> Array:
     """`array`, or a copy if its strides or address are no multiples of its items."""
+    flags = array.flags
+    if flags.c_contiguous and array.dtype.kind == "f" and getattr(flags, "aligned", 0):
+        return array
     whole = _are_multiples(array.strides, array.itemsize)
     return array if whole and aligned(array) else array.copy()
 

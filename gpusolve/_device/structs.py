@@ -178,8 +178,10 @@ class Struct:
         address = address or address_of
         values = self.values.copy()
         for k in self.type.pointers:
-            one = values[k]
-            values[k] = 0 if one is None else address(one)
+            if (one := values[k]) is None:
+                values[k] = 0
+            elif type(one) is not int:
+                values[k] = address(one)
         try:
             return self.type.pack(*values)
         except struct.error:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
 
+from .._device.arrays import empty_together
 from .._device.objects import load
 from .._device.structs import Struct, StructType
 from .._device.threads import cores
@@ -22,7 +23,7 @@ from .._numerics.solution import Solution
 from .inputs import Problem
 from .methods import COMPARED
 from .progress import DELAY, progress_bar
-from .systems import Inputs, Systems, empty_solution, largest_penalties
+from .systems import Inputs, Systems, largest_penalties, written_layout
 
 COLUMNS_PER_SYSTEM = 32
 """``A^T A`` is computed if A has at most this number of columns per system that shares
@@ -55,29 +56,32 @@ def nnls(problem: Problem, method: str) -> Solution:
         from . import fallback
 
         return fallback.solve(problem, method)
-    systems = Systems(
-        problem,
-        Inputs.of(problem),
-        slice(0, math.prod(problem.batch)),
-        empty_solution(problem, np.empty),
-        np.zeros(2, np.uint64),
-    )
-    solve(systems, method, library)
-    return systems.solution
+    layout, size = written_layout(problem.batch, problem.shape[1], problem.dtype)
+    (*fields, _, counters), written = empty_together(layout, size)
+    counters[:] = 0
+    solution = Solution(*fields)
+    if problem.start is not None:
+        solution.x[...] = problem.start
+    every = slice(0, math.prod(problem.batch))
+    systems = Systems(problem, Inputs.of(problem), every, solution, counters)
+    solve(systems, method, library, written)
+    return solution
 
 
-def solve(systems: Systems, method: str, library: ctypes.CDLL) -> None:
+def solve(
+    systems: Systems, method: str, library: ctypes.CDLL, written: Sequence[int]
+) -> None:
     """Solve by the Gram method, and by QR what it leaves; or by one of them."""
-    problem, listed = systems.problem, None
+    problem = systems.problem
     by_gram, by_qr = solvers(library, problem.dtype)
-    if method == "auto":
-        listed = np.empty((systems.total, 2), np.int64)
-    argument = systems.argument(problem.cpu_tolerance, listed)
+    argument = systems.argument(problem.cpu_tolerance, written=written)
+    if method != "auto":
+        argument = argument.replace(listed=None)
     if method == "qr" or not problem.A.size:
         run(by_qr, systems, argument.replace(listed=None))
         return
     run(by_gram, systems, argument, gram_run(systems))
-    if listed is not None and systems.counters[1]:
+    if method == "auto" and systems.counters[1]:
         systems.counters[0] = 0
         run(by_qr, systems, argument.replace(warm=True))
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._device.arrays import (
     Array,
     BatchOffsets,
+    Layout,
     batch_offsets,
     broadcast_shapes,
     contiguous,
     namespace,
     strided,
 )
+from .._device.launch import CACHED, round_up
 from .._device.structs import Struct, StructType
 from .._numerics.solution import Solution
 from .inputs import Option, Problem
@@ -63,6 +66,9 @@ NNLS_SYSTEMS = StructType(
 )
 """See ``nnls_systems.cuh``."""
 
+
+ALIGNMENT = 16
+"""Of the arrays that are written, in bytes."""
 
 AT_ONCE = BatchOffsets(None, 0)
 """All systems begin at the same element."""
@@ -225,13 +231,21 @@ class Systems(NamedTuple):
             | PENALTIES * problem.has_penalties
         )
 
-    def argument(self, tol: float, listed: Array | None = None) -> Struct:
+    def argument(
+        self,
+        tol: float,
+        listed: Array | None = None,
+        written: Sequence[Array | int] | None = None,
+    ) -> Struct:
         """The first argument of every kernel that solves these systems.
 
         `listed` are the systems for another method; ``ListedSystem`` of ``batch.cuh``.
+        `written` may be the addresses of the solution's fields, `listed` and counters.
         """
         problem, inputs, (m, n) = self.problem, self.inputs, self.problem.shape
-        options, solution = inputs.options, self.solution
+        options = inputs.options
+        if written is None:
+            written = (*self.solution, listed, self.counters)
         return NNLS_SYSTEMS.of(
             problem.dtype,
             inputs.A,
@@ -255,10 +269,25 @@ class Systems(NamedTuple):
             min(problem.iteration_limit, 2**31 - 1),
             problem.start is not None,
             problem.maxiter is not None,
-            *solution,
-            listed,
-            self.counters,
+            *written,
         )
+
+
+@functools.lru_cache(CACHED)
+def written_layout(
+    batch: tuple[int, ...], n: int, dtype: np.dtype[Any]
+) -> tuple[Layout, int]:
+    """What is written for a batch on a CPU: the solution, `listed` and the counters."""
+    reals, counts = [(*batch, n), batch, (*batch, n), batch], [batch] * 4
+    wanted: list[tuple[tuple[int, ...], Any]] = [(shape, dtype) for shape in reals]
+    wanted += [(shape, np.int32) for shape in counts]
+    wanted += [(batch, np.bool_), (batch, np.uint8)]
+    wanted += [((math.prod(batch), 2), np.int64), ((2,), np.uint64)]
+    layout, end = [], 0
+    for shape, one in wanted:
+        layout.append((shape, np.dtype(one), end))
+        end += round_up(math.prod(shape) * np.dtype(one).itemsize, ALIGNMENT)
+    return tuple(layout), end
 
 
 def empty_solution(problem: Problem, empty: Callable[..., Array]) -> Solution:
