@@ -127,8 +127,10 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions& opti
                              GivenMatrix<T> given, const Variables& variables) {
     const int m = options.m, n = options.n;
     const bool by_rows = given.column_stride < given.row_stride;
+    const int length = by_rows ? n : m;
     for_each<Workers>(m * n, [&](int e) {
-        const int i = by_rows ? e / n : e % m, j = by_rows ? e % n : e / m;
+        const int line = e / length, place = e - line * length;
+        const int i = by_rows ? line : place, j = by_rows ? place : line;
         at(i, j) = given(i, j);
     });
     Workers::sync();
