@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ._device.arrays import Array, as_array, namespace, on_host
 from ._device.kernels import CUDA_TYPES, Device, EmulatedDevice, Kernel, device_of
-from ._device.launch import THREADS, blocks_for
+from ._device.launch import CACHED, THREADS, blocks_for
 
 Expressions = str | tuple[str, ...]
 """One CUDA expression, or one for each component of an element."""
@@ -341,6 +341,18 @@ class Map:
         values = x if self.inner is None else (self.inner.apply(*x),)
         with np.errstate(over="ignore", invalid="ignore"):
             return self.numpy(*values).astype(dtype, copy=False)
+
+
+@functools.lru_cache(CACHED)
+def ufunc_of(op: Monoid, dtype: np.dtype[Any]) -> np.ufunc | None:
+    """The operator as a ufunc that maps two numbers of `dtype` to one of `dtype`.
+
+    None if the operator is no ufunc, or one that changes the dtype.
+    """
+    if op.ufunc is None:
+        return None
+    dtypes = op.ufunc.resolve_dtypes((dtype, dtype, None))
+    return op.ufunc if dtypes == (dtype, dtype, dtype) else None
 
 
 def _is_identifier(name: object) -> bool:

@@ -1,6 +1,7 @@
-"""What the host does in a call on a device, as counts: no test measures time.
+"""What the host does in a call, as counts: no test measures time.
 
-The devices are those of `cupy_stand_in`; the arrays are on the second one.
+The devices are those of `cupy_stand_in`; the arrays are on the second one. Calls of
+NumPy arrays are on the CPU, where the counts are Python functions of the package.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import gc
 import importlib
 import inspect
 import pkgutil
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import cupy_stand_in
@@ -26,6 +30,9 @@ import gpusolve
 from gpusolve import sparse
 from gpusolve._device import kernels
 from gpusolve._device.launch import CACHED
+from gpusolve._nnls import cpu
+from gpusolve._nnls.inputs import Problem
+from gpusolve.reference._nnls_qr import Solution
 
 N = 700
 
@@ -214,6 +221,97 @@ def test_threads_compute_on_the_devices_of_their_arrays() -> None:
         for index, found in zip((0, 1) * 4, pool.map(sums, (0, 1) * 4), strict=True):
             expected = float(numbers[: 100 * (index + 1)].sum())
             assert found == [(index, expected)] * 20
+
+
+# ---- on the CPU ----------------------------------------------------------------------
+
+PACKAGE = str(Path(gpusolve.__file__).parent)
+
+wide = numbers.astype(np.float64)
+table = wide.reshape(20, 35)
+square_system, side, half = wide[:144].reshape(12, 12), wide[:12], np.full(12, 0.5)
+target = np.empty(20)
+
+CPU_CALLS: dict[str, tuple[Callable[[], Any], int]] = {
+    "reduce": (lambda: gpusolve.reduce(wide), 22),
+    "reduce rows": (lambda: gpusolve.reduce(table, "max", axis=1), 24),
+    "scan": (lambda: gpusolve.scan(wide), 23),
+    "exclusive scan": (lambda: gpusolve.scan(wide, exclusive=True), 26),
+    "gemv": (lambda: gpusolve.gemv(table, wide[:35]), 20),
+    "gemv with out": (lambda: gpusolve.gemv(table, wide[:35], out=target), 27),
+    "nnls": (lambda: gpusolve.nnls(square_system, side), 53),
+    "nnls with numbers": (
+        lambda: gpusolve.nnls(square_system, side, sum_to=1.0, l1=0.5, l2=0.5),
+        62,
+    ),
+    "nnls with weights": (lambda: gpusolve.nnls(square_system, side, weights=side), 63),
+    "nnls with a penalty of each": (
+        lambda: gpusolve.nnls(square_system, side, l2=half),
+        62,
+    ),
+    "lsq_linear": (lambda: gpusolve.lsq_linear(square_system, side, (0, 1)), 54),
+    "lsq_linear with bounds of each": (
+        lambda: gpusolve.lsq_linear(square_system, side, (half, half)),
+        70,
+    ),
+}
+"""Small calls, and the most functions of the package that they may call."""
+
+each_cpu_call = pytest.mark.parametrize("name", CPU_CALLS)
+
+
+@pytest.fixture
+def problems(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
+    """The problems that a stub in place of the solver on the CPU gets."""
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    given: list[Problem] = []
+    found = Solution.blank((), 12, np.dtype(np.float64))
+
+    def stub(problem: Problem, method: str) -> Solution:
+        given.append(problem)
+        return found
+
+    monkeypatch.setattr(cpu, "nnls", stub)
+    return given
+
+
+def functions_called(call: Callable[[], object]) -> Counter[str]:
+    """How often a call enters each function of the package, without comprehensions."""
+    found: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(PACKAGE):
+            found[code.co_name] += not code.co_name.startswith("<")
+
+    sys.setprofile(count)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@each_cpu_call
+def test_a_small_call_takes_few_steps(name: str, problems: list[Problem]) -> None:
+    call, most = CPU_CALLS[name]
+    call()
+    found = functions_called(call)
+    assert found.total() <= most, found
+
+
+def test_one_system_reaches_the_solver_as_it_came(problems: list[Problem]) -> None:
+    gpusolve.lsq_linear(
+        square_system, side, (half, half), weights=side, warm_start=half
+    )
+    (problem,) = problems
+    assert problem.A is square_system
+    assert problem.b is problem.weights is side
+    assert problem.bounds[0] is problem.bounds[1] is problem.start is half
+    assert (problem.batch, problem.matrices) == ((), ())
+
+
+# ---- caches --------------------------------------------------------------------------
 
 
 def caches() -> Iterator[Any]:

@@ -192,7 +192,7 @@ def floating(arrays: dict[str, object], smallest: str = "f4") -> dict[str, Array
     """
     found = on_one_device(arrays)
     for name, array in found.items():
-        _check_real(array, name)
+        check_real(array, name)
     dtype = _widest(smallest, *[array.dtype for array in found.values()])
     return {
         name: array if array.dtype is dtype else array.astype(dtype, copy=False)
@@ -207,7 +207,8 @@ def _widest(smallest: str, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(f"f{max(np.dtype(smallest).itemsize, *sizes)}")
 
 
-def _check_real(array: Array, name: str) -> None:
+def check_real(array: Array, name: str) -> None:
+    """TypeError or ValueError for the dtypes and integers that `floating` refuses."""
     kind = array.dtype.kind
     if kind == "f" and array.itemsize <= 8:
         return

@@ -136,9 +136,12 @@ def device_of(array: Array) -> Device | None:
     return EmulatedDevice() if emulating() else None
 
 
+_ON_HOST = nullcontext()
+
+
 def current(device: Device | None) -> AbstractContextManager[object]:
     """Make a device current, so that new arrays are allocated on it."""
-    return nullcontext() if device is None else device.current()
+    return _ON_HOST if device is None else device.current()
 
 
 def current_device(array: Array) -> AbstractContextManager[object]:

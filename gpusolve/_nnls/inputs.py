@@ -15,6 +15,7 @@ from .._device.arrays import (
     Array,
     asarray_like,
     broadcast_shapes,
+    check_real,
     floating,
     namespace,
     on_one_device,
@@ -315,8 +316,8 @@ def _option(A: Array, value: Any, name: str) -> Option:
         isinstance(value, np.ndarray) and value.ndim == 0
     ):
         return float(A.dtype.type(value))
-    arrays = on_one_device({"A": A, name: asarray_like(A, value)})
-    found = floating({name: arrays[name]})[name]
+    found = on_one_device({"A": A, name: asarray_like(A, value)})[name]
+    check_real(found, name)
     return found.astype(A.dtype, copy=False).astype(np.float64, copy=False)
 
 

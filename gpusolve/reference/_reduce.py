@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..monoid import Map, Monoid, as_monoid, mssp
+from ..monoid import Map, Monoid, as_monoid, mssp, ufunc_of
 
 Array = NDArray[Any]
 
@@ -28,22 +28,13 @@ def converted(x: Array, op: Monoid, map: Map | None = None) -> Array:
     return x.astype(op.dtype_of(x.dtype), copy=False)
 
 
-def ufunc_of(op: Monoid, dtype: np.dtype[Any]) -> np.ufunc | None:
-    """The operator as a ufunc that maps two numbers of `dtype` to one of `dtype`.
-
-    None if the operator is no ufunc, or one that changes the dtype.
-    """
-    if op.ufunc is None:
-        return None
-    dtypes = op.ufunc.resolve_dtypes((dtype, dtype, None))
-    return op.ufunc if dtypes == (dtype, dtype, dtype) else None
-
-
 def flatten(x: Array, axes: list[int]) -> Array:
     """Merge some axes, in C order, to one axis at the front."""
+    if axes == [0]:
+        return x
     others = [axis for axis in range(x.ndim) if axis not in axes]
-    n = math.prod(x.shape[axis] for axis in axes)
-    return x.transpose(*axes, *others).reshape(n, *(x.shape[axis] for axis in others))
+    x = x.transpose(*axes, *others)
+    return x.reshape(math.prod(x.shape[: len(axes)]), *x.shape[len(axes) :])
 
 
 def fold(x: Array, op: Monoid) -> Array:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..monoid import Monoid, as_monoid
-from ._reduce import converted, ufunc_of
+from ..monoid import Monoid, as_monoid, ufunc_of
+from ._reduce import converted
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -99,11 +99,11 @@ def scan(
     """
     op = as_monoid(op)
     axis = range(x.ndim - len(op.element_shape))[axis]
-    x = np.moveaxis(converted(x, op), axis, 0)
+    x = converted(x, op).swapaxes(axis, 0)
     prefixes = accumulate(x, op)
     if exclusive:
         prefixes = shift(prefixes, op.identity_of(x.dtype))
-    return np.moveaxis(prefixes, 0, axis)
+    return prefixes.swapaxes(axis, 0)
 
 
 def segmented_scan(

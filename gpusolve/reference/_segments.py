@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..monoid import Monoid, as_monoid
+from ..monoid import Monoid, as_monoid, ufunc_of
 from ._partition import replicate, scatter
-from ._reduce import converted, ufunc_of
+from ._reduce import converted
 from ._scan import scan, segmented_scan
 
 Array = NDArray[Any]
