@@ -195,6 +195,18 @@ def test_bits_do_not_depend_on_the_batch(
     assert_same(gpusolve.nnls(A[0], b), shared)
 
 
+def test_scipy_may_take_as_many_iterations_as_the_other_methods() -> None:
+    """By itself it gives up after 3 n, which are too few for wide pulses."""
+    rng, t = np.random.default_rng(0), np.arange(100)
+    A = np.exp(-0.5 * ((t[:, None] - t) / 3) ** 2)
+    b = np.maximum(rng.standard_normal((10, 100)), 0) @ A.T
+    with pytest.raises(RuntimeError, match="iterations"):
+        [scipy.optimize.nnls(A, one) for one in b]
+    result = gpusolve.nnls(A, b)
+    assert (result.status == 0).all()
+    assert not result.repaired.any()
+
+
 # ---- what SciPy does not solve -------------------------------------------------------
 
 
@@ -297,6 +309,33 @@ def test_what_gram_does_not_certify_is_solved_by_qr() -> None:
     assert (auto.status, auto.method, auto.repaired) == (0, 1, True)
     expected = scipy.optimize.lsq_linear(A, b, (-10, 10), "bvls", tol=1e-15)
     assert auto.rnorm**2 / 2 == pytest.approx(expected.cost, abs=1e-15)
+
+
+def test_a_better_solution_of_gram_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    t = np.linspace(0, 1, 30)
+    A, b = t[:, None] ** np.arange(8), np.exp(t)
+    gram = gpusolve.lsq_linear(A, b, (-10, 10), method="gram")
+    assert gpusolve.lsq_linear(A, b, (-10, 10)).method == 1
+    stops = fallback._nnls_qr.solve_one
+    monkeypatch.setattr(
+        fallback._nnls_qr,
+        "solve_one",
+        lambda system, start, tol, _: stops(system, system.rest, tol, 0),
+    )
+    auto = gpusolve.lsq_linear(A, b, (-10, 10))
+    np.testing.assert_array_equal(auto.x, gram.x)
+    assert (auto.status, auto.method, auto.repaired) == (0, 0, True)
+
+
+def test_a_solution_without_the_fixed_sum_precedes_no_other(systems: Systems) -> None:
+    A, b = systems[0][0], systems[1][0]
+    system = scale(A, b, sum_to=np.float64(3))
+    kept = reference.nnls_qr(A, b, sum_to=3.0)
+    lost = reference.nnls_qr(A, b)._replace(status=np.int32(3))
+    kept, lost = (one._replace(x=system.rescale(one.x)) for one in (kept, lost))
+    assert lost.rnorm < kept.rnorm
+    assert fallback.precedes(system, kept, lost)
+    assert not fallback.precedes(system, lost, kept)
 
 
 def test_a_certified_solution_precedes_another_one_of_the_same_misfit(

@@ -87,9 +87,7 @@ def loaded(path: Path) -> ctypes.CDLL:
     """Load an object; raise `RefusedError` if it does not work here."""
     check_length(path)
     try:
-        library = ctypes.CDLL(str(path))
-        library.gpusolve_instruction_set.restype = ctypes.c_char_p
-        library.gpusolve_sources.restype = ctypes.c_char_p
+        library = declared(ctypes.CDLL(str(path)))
         version, supported = library.gpusolve_interface(), library.gpusolve_supports()
     except (OSError, AttributeError) as error:
         raise RefusedError(f"cannot be loaded: {error}") from None
@@ -97,6 +95,13 @@ def loaded(path: Path) -> ctypes.CDLL:
         raise RefusedError("was built from another version of the sources")
     if not supported:
         raise RefusedError("needs instructions that this CPU does not have")
+    return library
+
+
+def declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Declare the types of a library's functions."""
+    library.gpusolve_instruction_set.restype = ctypes.c_char_p
+    library.gpusolve_sources.restype = ctypes.c_char_p
     return library
 
 
@@ -121,7 +126,7 @@ def check_length(path: Path) -> None:
         segments = [
             struct.unpack_from("<IIQQQQ", head, start + k * size) for k in range(count)
         ]
-    except struct.error:
+    except (struct.error, OverflowError):
         raise RefusedError("is not complete") from None
     if any(offset + stored > length for _, _, offset, _, _, stored in segments):
         raise RefusedError("is not complete")

@@ -9,14 +9,12 @@ solve, is solved by the specifications, one system after another.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from .._device.arrays import Array
 from .._numerics.certificate import (
     Certificate,
-    best_witness,
     certify,
     gradient,
     is_convincing,
@@ -36,9 +34,6 @@ from .inputs import Problem
 CHUNK_ENTRIES = 2**20
 """Limit on the matrix entries of one chunk, in which a shared matrix counts for each of
 its systems. Between chunks the progress bar moves."""
-
-CORRECTIONS = 2
-"""How often the residual is made orthogonal to the passive columns."""
 
 
 def solve(problem: Problem, method: str) -> Solution:
@@ -64,42 +59,21 @@ def is_plain(problem: Problem) -> bool:
 # ---- SciPy ---------------------------------------------------------------------------
 
 
-class Certified(NamedTuple):
-    """Points of a batch of systems, in the scaled variables, and their certificates."""
-
-    x: Array
-    certificate: Certificate
-
-    def put(self, at: Mask, other: Certified) -> None:
-        """Write the points and certificates of some systems to a mask of the batch."""
-        self.x[at] = other.x
-        for field, values in zip(self.certificate, other.certificate, strict=True):
-            field[at] = values
-
-
 def by_scipy(problem: Problem, system: ScaledSystem) -> Solution:
     """Solve plain systems by SciPy; what is not certified, by the specifications."""
     tol = problem.cpu_tolerance
-    points = certified(system, loop_over_scipy(system, problem.iteration_limit), tol)
-    status = outcome(system, points.x, points.certificate, CONVERGED, tol)
-    passive = np.count_nonzero(points.x, axis=1).astype(np.int32)
-    none, plain = np.zeros_like(passive), np.zeros(len(passive), bool)
-    method = np.full(len(passive), BY_QR, np.uint8)
-    solution = Solution(
-        points.x,
-        *points.certificate[:3],
-        passive,
-        status,
-        passive.copy(),
-        none,
-        plain,
-        method,
-    )
-    for k in np.flatnonzero(~is_convincing(system, points.x, points.certificate, tol)):
+    x = loop_over_scipy(system, problem.iteration_limit)
+    solution, settled = certified(system, x, residual(system, x), tol)
+    at = np.flatnonzero(~settled)
+    if at.size:
+        some = system.take(at)
+        again, settled[at] = certified(some, *corrected(some, x[at]), tol)
+        solution.put(at, again)
+    for k in np.flatnonzero(~settled):
         one = system.take(np.array(k))
-        again = solve_one(problem, one, one.rest, "auto")
-        if precedes(one, again, Solution(*[field[k] for field in solution])):
-            solution.put(k, again)
+        found = solve_one(problem, one, one.rest, "auto")
+        if precedes(one, found, Solution(*[field[k] for field in solution])):
+            solution.put(k, found)
         solution.repaired[k] = True
     return solution
 
@@ -118,56 +92,40 @@ def loop_over_scipy(system: ScaledSystem, maxiter: int) -> Array:
     return x
 
 
-def certified(system: ScaledSystem, x: Array, tol: float) -> Certified:
-    """Certify points; improve those whose certificates are not convincing."""
-    points = certified_by(system, x, residual(system, x))
-    for improve in (corrected, with_best_witness):
-        doubtful = ~is_convincing(system, points.x, points.certificate, tol)
-        if not doubtful.any():
-            break
-        some = system.take(np.flatnonzero(doubtful))
-        again = certified_by(some, *improve(some, points.x[doubtful]))
-        better = again.certificate.kkt < points.certificate.kkt[doubtful]
-        doubtful[doubtful] = better
-        points.put(
-            doubtful, Certified(again.x[better], taken(again.certificate, better))
-        )
-    return points
-
-
-def certified_by(system: ScaledSystem, x: Array, witness: Array) -> Certified:
-    """Round points as they are returned, and certify them by witnesses."""
+def certified(
+    system: ScaledSystem, x: Array, witness: Array, tol: float
+) -> tuple[Solution, Mask]:
+    """Solutions of the points x, and which of them no other method could improve."""
     x = system.rounded(x)
-    return Certified(x, certify(system, x, witness))
-
-
-def taken(certificate: Certificate, systems: Mask) -> Certificate:
-    """The certificates of some systems."""
-    return Certificate(*[field[systems] for field in certificate])
+    certificate = certify(system, x, witness)
+    passive = np.count_nonzero(x, axis=1).astype(np.int32)
+    solution = Solution.blank(passive.shape, x.shape[1], x.dtype)._replace(
+        x=x,
+        rnorm=certificate.rnorm,
+        dual=certificate.dual,
+        kkt=certificate.kkt,
+        nit=passive,
+        status=outcome(system, x, certificate, CONVERGED, tol),
+        n_updates=passive.copy(),
+    )
+    return solution, is_convincing(system, x, certificate, tol)
 
 
 def corrected(system: ScaledSystem, x: Array) -> tuple[Array, Array]:
     """Make residuals orthogonal to the passive columns; correct x by the difference.
 
     The normal equations of all systems are solved at once. A shift at the level of
-    rounding keeps them regular; repeating the correction makes up for it.
+    rounding keeps them regular.
     """
     passive, n = x > 0, x.shape[-1]
-    witness, change = residual(system, x), np.zeros_like(x)
+    r = residual(system, x)
     G = np.matmul(np.swapaxes(system.A, -1, -2), system.A)
     G = np.where(passive[:, None, :] & passive[:, :, None], G, 0)
     shift = n * np.finfo(x.dtype).eps * system.norm**2
     G[:, np.arange(n), np.arange(n)] += np.where(passive, shift, 1)
-    for _ in range(CORRECTIONS):
-        w = np.where(passive, gradient(system, witness), 0)
-        d = np.linalg.solve(G, w[..., None])[..., 0]
-        change, witness = change + d, witness - fitted(system, d)
-    return moved(x, change), witness
-
-
-def with_best_witness(system: ScaledSystem, x: Array) -> tuple[Array, Array]:
-    """Points with the witnesses that a singular value decomposition finds."""
-    return x, best_witness(system, x)
+    w = np.where(passive, gradient(system, r), 0)
+    d = np.linalg.solve(G, w[..., None])[..., 0]
+    return moved(x, d), r - fitted(system, d)
 
 
 def moved(x: Array, change: Array) -> Array:
