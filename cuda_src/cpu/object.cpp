@@ -13,10 +13,14 @@
 // and in gpusolve/_device/objects.py, so that an object of before is not called.
 constexpr int interface_version = 1;
 
-GPUSOLVE_EXPORTED int gpusolve_interface() { return interface_version; }
+GPUSOLVE_EXPORTED int gpusolve_interface() {
+    return interface_version;
+}
 
 // The hash of the sources that the object was built from.
-GPUSOLVE_EXPORTED const char* gpusolve_sources() { return GPUSOLVE_SOURCES; }
+GPUSOLVE_EXPORTED const char* gpusolve_sources() {
+    return GPUSOLVE_SOURCES;
+}
 
 // The instruction set that the object needs.
 GPUSOLVE_EXPORTED const char* gpusolve_instruction_set() {
@@ -34,7 +38,9 @@ struct Features {
     explicit Features(unsigned leaf) { __get_cpuid_count(leaf, 0, &a, &b, &c, &d); }
 };
 
-constexpr bool has(unsigned found, unsigned needed) { return (found & needed) == needed; }
+constexpr bool has(unsigned found, unsigned needed) {
+    return (found & needed) == needed;
+}
 
 // Whether the operating system keeps the 256-bit registers of each thread.
 bool keeps_wide_registers() {
@@ -55,6 +61,8 @@ GPUSOLVE_EXPORTED int gpusolve_supports() {
 
 #else
 
-GPUSOLVE_EXPORTED int gpusolve_supports() { return 1; }
+GPUSOLVE_EXPORTED int gpusolve_supports() {
+    return 1;
+}
 
 #endif
