@@ -176,9 +176,8 @@ class Problem(NamedTuple):
         n, eps = self.shape[1], float(np.finfo(self.dtype).eps)
         if isinstance(bound, float):
             total = n * bound if n else 0.0
-            return total, 4 * eps * abs(total) if math.isfinite(total) else 0.0
-        sizes = namespace(bound).where(abs(bound) < math.inf, abs(bound), 0)
-        return bound.sum(axis=-1), 4 * eps * sizes.sum(axis=-1)
+            return total, 4 * eps * abs(total)
+        return bound.sum(axis=-1), 4 * eps * abs(bound).sum(axis=-1)
 
 
 def own_axes(array: Array, core: int) -> tuple[int, ...]:
