@@ -16,11 +16,11 @@ from bounded_systems import (
     objective,
     residual_norm,
 )
+from gpusolve._nnls.nnls_gram_cpu import nnls_gram
+from gpusolve._nnls.nnls_householder_cpu import nnls_householder
 from numpy.typing import NDArray
 
 from gpusolve import reference
-from gpusolve._nnls.nnls_gram_cpu import nnls_gram
-from gpusolve._nnls.nnls_householder_cpu import nnls_householder
 from gpusolve._numerics.scaling import scale, weighted
 from gpusolve._numerics.solution import ITERATION_LIMIT, Solution, default_tolerance
 

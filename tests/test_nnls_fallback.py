@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
+from gpusolve.reference._scaling import scale
 from oracles import brute_force, objective, violation
 from test_nnls import (
     test_a_nonfinite_system_does_not_affect_others,
@@ -34,7 +35,6 @@ from test_nnls_regressions import (
 import gpusolve
 from gpusolve import reference
 from gpusolve._nnls import cpu, fallback
-from gpusolve.reference._scaling import scale
 
 __all__ = [
     "test_a_bad_warm_start_gives_the_same_residual",
