@@ -23,6 +23,8 @@ from .._device.arrays import (
 from .._numerics.solution import default_limit, default_tolerance
 from .axes import batch_axes
 
+DOUBLE = np.dtype(np.float64)
+
 Option = float | Array
 """The same number for all systems, or an array."""
 
@@ -309,6 +311,8 @@ def _check_shapes(
 
 def _option(A: Array, value: Any, name: str) -> Option:
     """A number as a float, or an array in float64, rounded to the dtype of A."""
+    if type(value) is float and A.dtype is DOUBLE:
+        return value
     if isinstance(value, NUMBERS) or (
         isinstance(value, np.ndarray) and value.ndim == 0
     ):

@@ -79,10 +79,11 @@ def as_result(
     solution: Solution, given: dict[str, Any], labels: Labels | None
 ) -> NNLSResult:
     """The result with the fields of a solution, which get the labels."""
-    fields = {name: unwrapped(field) for name, field in solution._asdict().items()}
+    fields = list(map(unwrapped, solution))
     if labels is not None:
-        fields = {name: label(labels, field, name) for name, field in fields.items()}
-    return NNLSResult(**fields, _given=given, _labels=labels)
+        pairs = zip(fields, solution._fields, strict=True)
+        fields = [label(labels, field, name) for field, name in pairs]
+    return NNLSResult(*fields, given, labels)
 
 
 def without_infeasible(problem: Problem, solution: Solution) -> Solution:

@@ -210,8 +210,8 @@ class Systems(NamedTuple):
     problem: Problem
     inputs: Inputs
     part: slice
-    solution: Solution
-    counters: Array
+    solution: Solution | None
+    counters: Array | None
 
     @property
     def total(self) -> int:
@@ -245,7 +245,7 @@ class Systems(NamedTuple):
         problem, inputs, (m, n) = self.problem, self.inputs, self.problem.shape
         options = inputs.options
         if written is None:
-            written = (*self.solution, listed, self.counters)
+            written = (*(self.solution or ()), listed, self.counters)
         return NNLS_SYSTEMS.of(
             problem.dtype,
             inputs.A,
