@@ -83,7 +83,7 @@ def as_result(
     if labels is not None:
         pairs = zip(fields, solution._fields, strict=True)
         fields = [label(labels, field, name) for field, name in pairs]
-    return NNLSResult(*fields, given, labels)
+    return NNLSResult(*fields, _given=given, _labels=labels)
 
 
 def without_infeasible(problem: Problem, solution: Solution) -> Solution:
