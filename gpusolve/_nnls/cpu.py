@@ -89,7 +89,7 @@ def solve(
         run(prepared, counters, by_qr, systems)
 
 
-@functools.cache
+@functools.lru_cache(CACHED)
 def solvers(library: ctypes.CDLL, dtype: np.dtype[Any]) -> tuple[Call, Call]:
     """The functions of the object for a dtype: the Gram method, and QR."""
     by_gram = getattr(library, f"gpusolve_nnls_gram_{dtype.name}")
@@ -197,8 +197,8 @@ def prepare(problem: Problem) -> Prepared:
 
 def gram_run(systems: Systems) -> Struct:
     """How the Gram method scales shared matrices, and whether it computes ``A^T A``."""
-    n, inputs = systems.problem.shape[1], systems.inputs
-    matrices = math.prod(inputs.matrices)
+    problem, inputs = systems.problem, systems.inputs
+    n, matrices = problem.shape[1], math.prod(problem.matrices)
     shares = not 1 < matrices == systems.total
     each = largest_penalties(inputs.options).of_each if shares else None
     root_l2 = None if each is None else each[3 * n : 4 * n]

@@ -130,11 +130,6 @@ class Problem(NamedTuple):
         return math.prod(self.matrices) == 1
 
     @property
-    def has_own_matrices(self) -> bool:
-        """Whether systems differ in their matrix or in their weights."""
-        return not self.shares_matrix
-
-    @property
     def iteration_limit(self) -> int:
         """`maxiter`, or its default."""
         return default_limit(self.shape[1]) if self.maxiter is None else self.maxiter

@@ -79,11 +79,10 @@ def as_result(
     solution: Solution, given: dict[str, Any], labels: Labels | None
 ) -> NNLSResult:
     """The result with the fields of a solution, which get the labels."""
-    fields = list(map(unwrapped, solution))
+    fields = dict(zip(solution._fields, map(unwrapped, solution), strict=True))
     if labels is not None:
-        pairs = zip(fields, solution._fields, strict=True)
-        fields = [label(labels, field, name) for field, name in pairs]
-    return NNLSResult(*fields, _given=given, _labels=labels)
+        fields = {name: label(labels, field, name) for name, field in fields.items()}
+    return NNLSResult(**fields, _given=given, _labels=labels)
 
 
 def without_infeasible(problem: Problem, solution: Solution) -> Solution:
