@@ -548,7 +548,7 @@ def nnls_qr(A: Array, b: Array, **options: Unpack[NNLSOptions]) -> Solution:
     >>> solution.x.round(12)
     array([0. , 1.6])
     """
-    return solve_each(solve_one, BY_QR, A, b, A.dtype, **options)
+    return solve_each(solve_qr_system, BY_QR, A, b, A.dtype, **options)
 
 
 def solve_each(
@@ -625,7 +625,9 @@ def is_finite(numbers: dict[str, Array]) -> bool:
     )
 
 
-def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
+def solve_qr_system(
+    system: ScaledSystem, start: Array, tol: float, maxiter: int
+) -> Solution:
     """Solve one scaled system; the solution is in the scaled variables.
 
     If the solution is not certified, a passive column may consist of rounding noise.
