@@ -788,11 +788,14 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ ListedSystem drawn;
 
+    // In shared memory, because constants that are used in loops are kept in registers.
     __shared__ NnlsProblem<T, general> problem;
+    __shared__ NnlsResults<T> results;
     __shared__ NnlsArrays<T> arrays;
 
     const int m = systems.m, n = systems.n;
     if (threadIdx.x == 0) {
+        results = systems.results();
         problem = {systems.A,
                    systems.row_stride,
                    systems.column_stride,
@@ -808,7 +811,6 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
                    systems.maxiter};
         arrays.place(memory, m + (problem.has_ridge() ? n : 0) + problem.has_sum(), n);
     }
-    const NnlsResults<T> results = systems.results();
     NnlsSystem<T, general> system{{problem, arrays, T(1), T(0)},
                                   {arrays.factors, 0},
                                   BlockReduce<T>(reduce_storage),
@@ -837,7 +839,7 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         T least = static_cast<T>(drawn.misfit), caution = 1;
         const bool finite = system.load();
         for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
-            const T* guess = systems.warm && attempt == 0 ? results.x + k * n : nullptr;
+            const T* guess = systems.warm && attempt == 0 ? results.x + k * problem.n : nullptr;
             const auto found =
                 finite ? system.certify(system.solve(caution, guess)) : system.refuse();
             if (!(found.misfit >= least)) {
