@@ -7,6 +7,7 @@ addresses differ.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -114,13 +115,14 @@ class StructType:
         TypeError
             If a field is missing, or there is no such field.
         """
-        if values.keys() != set(self.names):
-            different = ", ".join(sorted(values.keys() ^ set(self.names)))
-            raise TypeError(
-                f"{self.name} must have the fields {', '.join(self.names)}, got "
-                f"others or not all: {different}"
-            )
-        return Struct(self, T, [values[name] for name in self.names])
+        if len(values) == len(self.names):
+            with contextlib.suppress(KeyError):
+                return Struct(self, T, list(map(values.__getitem__, self.names)))
+        different = ", ".join(sorted(values.keys() ^ set(self.names)))
+        raise TypeError(
+            f"{self.name} must have the fields {', '.join(self.names)}, got others or "
+            f"not all: {different}"
+        )
 
     def offset(self, name: str) -> int:
         """Bytes before a field."""
@@ -175,7 +177,10 @@ class Struct:
         values = self.values.copy()
         for k in self.type.pointers:
             one = values[k]
-            values[k] = 0 if one is None else address(one)
+            if one is None:
+                values[k] = 0
+            elif not isinstance(one, int):
+                values[k] = address(one)
         try:
             return self.type.pack(*values)
         except struct.error:
@@ -223,9 +228,7 @@ class PackedStruct(np.ndarray[Any, Any]):
 
 
 def address_of(array: Any) -> int:
-    """The address of an array's first element; a number is an address."""
-    if isinstance(array, int):
-        return array
+    """The address of an array's first element."""
     return int(array.data.ptr if is_cupy(array) else array.ctypes.data)
 
 
