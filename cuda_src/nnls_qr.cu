@@ -12,7 +12,8 @@
 // 10) is corrected, tolerances are relative, the entering variable is that of steepest descent
 // per unit column norm, m and n are arbitrary, and bounds may be any (Stark & Parker,
 // "Bounded-Variable Least-Squares: an Algorithm and Applications", 1995). The specification in
-// NumPy is gpusolve/reference/_nnls_qr.py, class QRActiveSet; both use the same names for the steps.
+// NumPy is gpusolve/reference/_nnls_qr.py, class QRActiveSet; both use the same names for the
+// steps.
 //
 // A variable that is not passive rests at a bound, or at 0 if it is free; `x` has its value, and b
 // does not contain what it fits. A fixed sum is the last row of A. Its element of b is free: it is
@@ -790,11 +791,14 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ ListedSystem drawn;
 
+    // In shared memory, because constants that are used in loops are kept in registers.
     __shared__ NnlsProblem<T, general, Given> problem;
+    __shared__ NnlsResults<Given> results;
     __shared__ NnlsArrays<T> arrays;
 
     const int m = systems.m, n = systems.n;
     if (threadIdx.x == 0) {
+        results = systems.results();
         problem = {systems.A,
                    systems.row_stride,
                    systems.column_stride,
@@ -810,7 +814,6 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
                    systems.maxiter};
         arrays.place(memory, m + (problem.has_ridge() ? n : 0) + problem.has_sum(), n);
     }
-    const NnlsResults<Given> results = systems.results();
     NnlsSystem<T, general, Given> system{{problem, arrays, T(1), T(0)},
                                          {arrays.factors, 0},
                                          BlockReduce<T>(reduce_storage),
@@ -839,7 +842,7 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         T least = static_cast<T>(drawn.misfit), caution = 1;
         const bool finite = system.load();
         for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
-            const Given* guess = systems.warm && attempt == 0 ? results.x + k * n : nullptr;
+            const Given* guess = systems.warm && attempt == 0 ? results.x + k * problem.n : nullptr;
             const auto found =
                 finite ? system.certify(system.solve(caution, guess)) : system.refuse();
             if (!(found.misfit >= least)) {
