@@ -787,7 +787,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
 /// launch, their solutions after it.
 ///
 /// If `listed` is not null, only the systems that it lists are solved, and count as repaired. Their
-/// results are replaced by better ones.
+/// results are replaced by better ones. A certified result is better than one that is not.
 template <class T, bool general>
 __global__ void __launch_bounds__(nnls_max_threads, 2)
     nnls_qr(const T* A, const long long* A_offset, long long A_stride, long long row_stride,
@@ -854,13 +854,16 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         const long long k = drawn.system;
         if (k < 0) return;
         T least = static_cast<T>(drawn.misfit), caution = 1;
+        bool is_certified = listed != nullptr && status[k] == converged;
         const bool finite = system.load();
         for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
             const T* guess = warm && attempt == 0 ? x + k * n : nullptr;
             const auto found =
                 finite ? system.certify(system.solve(caution, guess)) : system.refuse();
-            if (!(found.misfit >= least)) {
+            const bool good = found.status == converged;
+            if (good == is_certified ? !(found.misfit >= least) : good) {
                 least = found.misfit;
+                is_certified = good;
                 system.store(results, k, found);
             }
             if (threadIdx.x == 0) repaired[k] = attempt > 0 || listed != nullptr;

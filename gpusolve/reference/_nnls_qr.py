@@ -31,7 +31,6 @@ from ._certificate import (
     misfit,
     residual,
     size,
-    slack,
 )
 from ._scaling import Array, ScaledSystem, scale, weighted
 
@@ -672,10 +671,10 @@ def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> S
 
     If the solution is not certified, a passive column may consist of rounding noise.
     Then the system is solved again with the next factor of `CAUTIONS`. The best of all
-    solutions is returned.
+    solutions is returned: that of the least misfit, of the certified ones if any is.
     """
     best: list[Any] = []
-    least = np.inf
+    least = True, np.inf
     for caution in CAUTIONS:
         run = ActiveSet(system, start, tol, caution)
         run.solve(maxiter)
@@ -683,7 +682,7 @@ def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> S
         found = certify(system, x, run.factors.residual)
         status = int(outcome(system, x, found, run.status, tol))
         good = status == CONVERGED
-        score = float(misfit(system, x, found.rnorm) - good * slack(system))
+        score = not good, float(misfit(system, x, found.rnorm))
         if not best or score < least:
             counts = run.nit, status, run.n_updates, run.n_downdates
             best, least = [x, *found[:3], *counts], score
