@@ -591,23 +591,24 @@ struct GramSystem {
         return team.reduce(result, Called<Add<double>>());
     }
 
-    /// Let variables rest elsewhere, the steepest first, until x has its sum. The last one may be
+    /// Let variables rest elsewhere, the cheapest first, until x has its sum. The last one may be
     /// between its bounds, and has to enter; -1 if all bounds together do not allow the sum.
     __device__ int make_sum() {
         double missing =
             at.total[0] - sum(options.n, [&](int j) { return at.sum_row[j] * at.rest[j]; });
         const bool up = missing >= 0;
-        for_each_variable<Team>(options.n, [&](auto j) {
-            const double slope = at.sum_row[j] > 0 ? at.c[j] / at.sum_row[j] : 0;
-            at.slope[j] = up ? slope : -slope;
-        });
+        for_each_variable<Team>(options.n, [&](auto j) { at.slope[j] = 0; });
         for (;;) {
-            Located<double> steepest = ArgMax<double>::identity();
-            for_each_variable<Team>(options.n, [&](auto i) {
-                if (at.slope[i] == at.slope[i])
-                    steepest = ArgMax<double>()(steepest, {at.slope[i], i});
+            Located<double> cheapest = ArgMax<double>::identity();
+            for_each_variable<Team>(options.n, [&](auto j) {
+                if (at.slope[j] != at.slope[j] || !(at.sum_row[j] > 0)) return;
+                const double whole = (up ? at.upper[j] : at.lower[j]) - at.rest[j];
+                const double change = missing / at.sum_row[j], norm = at.norm[j];
+                const double move = fabs(whole) < fabs(change) ? whole : change;
+                const double gain = (at.c[j] - norm * norm * move / 2) / at.sum_row[j];
+                cheapest = ArgMax<double>()(cheapest, {up ? gain : -gain, j});
             });
-            const int j = team.reduce(steepest, Called<ArgMax<double>>()).index;
+            const int j = team.reduce(cheapest, Called<ArgMax<double>>()).index;
             if (j < 0) return -1;
             const double before = at.rest.of(j), coefficient = at.sum_row.of(j);
             const double lower = at.lower.of(j), upper = at.upper.of(j), end = up ? upper : lower;

@@ -380,7 +380,7 @@ struct NnlsSystem : ScaledSystem<T, general> {
         make_residual<T, general>(*this, 0, at.factors.residual);
     }
 
-    /// Let variables rest elsewhere, the steepest first, until x has its sum. The last one enters,
+    /// Let variables rest elsewhere, the cheapest first, until x has its sum. The last one enters,
     /// with its value in `w`. If all bounds together do not allow the sum, there is none.
     __device__ void make_sum() {
         make_residual<T, general>(*this, 0, at.factors.residual);
@@ -389,12 +389,15 @@ struct NnlsSystem : ScaledSystem<T, general> {
         const T sign = missing >= 0 ? T(1) : T(-1);
         for (bool enough = false; !enough;) {
             __syncthreads();
-            Located<T> steepest = ArgMax<T>::identity();
+            Located<T> cheapest = ArgMax<T>::identity();  // the cost for each unit, negated
 #pragma unroll 1
             for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
-                if (at.state[j] == resting)
-                    steepest = ArgMax<T>()(steepest, {ratio(sign * at.w[j], of_sum(j)), j});
-            const int j = reduce_located(steepest, Called<ArgMax<T>>()).index;
+                if (at.state[j] == resting) {
+                    const T move = towards_sum(j, missing, sign);
+                    const T gain = at.w[j] - at.norm[j] * at.norm[j] * move / 2;
+                    cheapest = ArgMax<T>()(cheapest, {ratio(sign * gain, of_sum(j)), j});
+                }
+            const int j = reduce_located(cheapest, Called<ArgMax<T>>()).index;
             if (j < 0) break;
             const Interval<T> bounds = bounds_of(j);
             const T now = at.x[j], end = sign > 0 ? bounds.upper : bounds.lower;
@@ -408,6 +411,14 @@ struct NnlsSystem : ScaledSystem<T, general> {
         }
         __syncthreads();
         let_barred_rest();
+    }
+
+    /// How far variable j moves to add what is `missing` in the sum, or as far as its bound.
+    __device__ T towards_sum(int j, T missing, T sign) const {
+        const Interval<T> bounds = bounds_of(j);
+        const T change = ratio(missing, of_sum(j));
+        const T whole = (sign > 0 ? bounds.upper : bounds.lower) - at.x[j];
+        return fabs(whole) < fabs(change) ? whole : change;
     }
 
     __device__ void let_barred_rest() {

@@ -41,6 +41,7 @@ from ._nnls_qr import (
     UNCERTIFIED,
     Options,
     Solution,
+    cheapest,
     default_tolerance,
     outcome,
     solve_each,
@@ -240,25 +241,26 @@ class ActiveSet:
                 self.append(j, self.rest[j] if self.system.has_sum else value, -np.inf)
 
     def make_sum(self) -> None:
-        """Let variables rest elsewhere, the steepest first, until x has its sum.
+        """Let variables rest elsewhere, the cheapest first, until x has its sum.
 
         The last one is passive. If all bounds together do not allow the sum, no
         variable is.
         """
         row, total = self.sum_row, float(self.system.b[-1])
-        slope = np.divide(self.c, row, out=np.zeros_like(self.c), where=row > 0)
         missing = total - float(row @ self.rest)
-        order = np.argsort(-slope if missing >= 0 else slope, kind="stable")
-        for j in map(int, order):
-            end = (self.upper if missing >= 0 else self.lower)[j]
-            value = self.rest[j] + missing / row[j]
-            if self.lower[j] < self.upper[j] and abs(end - self.rest[j]) >= abs(
-                value - self.rest[j]
+        ends = self.upper if missing >= 0 else self.lower
+        left = row > 0
+        while left.any():
+            j = cheapest(self.system, self.c, ends - self.rest, missing, left)
+            move = missing / row[j]
+            if self.lower[j] < self.upper[j] and abs(ends[j] - self.rest[j]) >= abs(
+                move
             ):
-                self.append(j, value, -np.inf)
+                self.append(j, self.rest[j] + move, -np.inf)
                 return
-            missing -= row[j] * (end - self.rest[j])
-            self.place(j, end)
+            missing -= row[j] * (ends[j] - self.rest[j])
+            self.place(j, float(ends[j]))
+            left[j] = False
 
     def points_inwards(self) -> Array:
         """The magnitude of w where it points into the interval; elsewhere 0."""
