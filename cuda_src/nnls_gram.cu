@@ -63,6 +63,10 @@ constexpr int most_refreshes = 10, most_corrections = 3;
 /// H is recomputed if `kkt` exceeds this number times `tol` after a refresh.
 constexpr double drift = 64;
 
+/// How often the multiplier of a fixed sum is corrected. It may be much larger than the change of
+/// the sum that it makes, so that this has the rounding errors of a larger number.
+constexpr int sum_passes = 2;
+
 /// The sums of two quantities.
 struct Two {
     double a, b;
@@ -713,17 +717,23 @@ struct GramSystem {
         }
         inverse.multiply(at.passive_w, at.d);
         if (!options.has_sum()) return 0;
-        Two sums = AddTwo::identity();
-        inverse.for_each([&](auto p) {
-            const double x = corrects ? at.x[p] + at.change[p] : at.x[p];
-            sums.a += at.row[p] * (x + at.d[p]);
-            sums.b += at.row[p] * at.along[p];
-        });
-        for_each_variable<Team>(options.n, [&](auto j) { sums.a += at.sum_row[j] * at.rest[j]; });
-        sums = team.reduce(sums, Called<AddTwo>());
-        const double shift = (sums.a - at.total[0]) / sums.b;
-        if (!is_finite(shift)) return 0;
-        inverse.for_each([&](auto p) { at.d[p] -= shift * at.along[p]; });
+        double shift = 0;
+#pragma unroll 1
+        for (int pass = 0; pass < sum_passes; ++pass) {
+            Two sums = AddTwo::identity();
+            inverse.for_each([&](auto p) {
+                const double x = corrects ? at.x[p] + at.change[p] : at.x[p];
+                sums.a += at.row[p] * (x + at.d[p]);
+                sums.b += at.row[p] * at.along[p];
+            });
+            for_each_variable<Team>(options.n,
+                                    [&](auto j) { sums.a += at.sum_row[j] * at.rest[j]; });
+            sums = team.reduce(sums, Called<AddTwo>());
+            const double change = (sums.a - at.total[0]) / sums.b;
+            if (!is_finite(change)) break;
+            inverse.for_each([&](auto p) { at.d[p] -= change * at.along[p]; });
+            shift += change;
+        }
         return shift;
     }
 

@@ -55,9 +55,9 @@ enum VariableState : int { resting, passive, barred, guessed };
 /// What became of a variable that was to enter.
 enum Entered { refused, appended, exchanged };
 
-/// Threshold for dependent columns, in units of eps times the sum of the terms that cancel; the
-/// factor by which each further attempt multiplies it; and the number of attempts.
-constexpr int dependent_units = 4, more_caution = 64, attempts = 3;
+/// Threshold for dependent columns, in units of eps times the sum of the terms that cancel. Each
+/// further attempt multiplies it by `more_caution`, up to `most_caution`.
+constexpr int dependent_units = 4, more_caution = 64, most_caution = 64 * 64;
 
 /// Limit on how often the residual is recomputed to look for entering variables.
 constexpr int fresh_rounds = 32;
@@ -219,6 +219,19 @@ __device__ __noinline__ Interval<T> scaled_bounds(ScaledSystem<T, general> syste
     const int shift = system.b_shift() - system.column_shift(j);
     return {shifted(static_cast<T>(variables.lower(j)), shift),
             shifted(static_cast<T>(variables.upper(j)), shift)};
+}
+
+/// By how much the objective falls for each unit of a fixed sum that variable j adds, if it moves
+/// until nothing is `missing`, or as far as its bound.
+template <class T, bool general>
+__device__ __noinline__ T gain_of_sum(ScaledSystem<T, general> system, int j, T missing) {
+    const NnlsArrays<T>& at = system.at;
+    const Interval<T> bounds = scaled_bounds<T, general>(system, j);
+    const T coefficient = system.of_sum(j), change = ratio(missing, coefficient);
+    const T whole = (missing >= 0 ? bounds.upper : bounds.lower) - at.x[j];
+    const T move = fabs(whole) < fabs(change) ? whole : change;
+    const T gain = ratio(at.w[j] - at.norm[j] * at.norm[j] * move / 2, coefficient);
+    return missing >= 0 ? gain : -gain;
 }
 
 /// result[j] = a_j vector - penalty, or |a_j| if `vector` is null, for every column a_j of A and
@@ -392,11 +405,9 @@ struct NnlsSystem : ScaledSystem<T, general> {
             Located<T> cheapest = ArgMax<T>::identity();  // the cost for each unit, negated
 #pragma unroll 1
             for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
-                if (at.state[j] == resting) {
-                    const T move = towards_sum(j, missing, sign);
-                    const T gain = at.w[j] - at.norm[j] * at.norm[j] * move / 2;
-                    cheapest = ArgMax<T>()(cheapest, {ratio(sign * gain, of_sum(j)), j});
-                }
+                if (at.state[j] == resting)
+                    cheapest =
+                        ArgMax<T>()(cheapest, {gain_of_sum<T, general>(*this, j, missing), j});
             const int j = reduce_located(cheapest, Called<ArgMax<T>>()).index;
             if (j < 0) break;
             const Interval<T> bounds = bounds_of(j);
@@ -411,14 +422,6 @@ struct NnlsSystem : ScaledSystem<T, general> {
         }
         __syncthreads();
         let_barred_rest();
-    }
-
-    /// How far variable j moves to add what is `missing` in the sum, or as far as its bound.
-    __device__ T towards_sum(int j, T missing, T sign) const {
-        const Interval<T> bounds = bounds_of(j);
-        const T change = ratio(missing, of_sum(j));
-        const T whole = (sign > 0 ? bounds.upper : bounds.lower) - at.x[j];
-        return fabs(whole) < fabs(change) ? whole : change;
     }
 
     __device__ void let_barred_rest() {
@@ -864,20 +867,20 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         __syncthreads();
         const long long k = drawn.system;
         if (k < 0) return;
-        T least = static_cast<T>(drawn.misfit), caution = 1;
+        T least = static_cast<T>(drawn.misfit);
         bool is_certified = listed != nullptr && status[k] == converged;
-        const bool finite = system.load();
-        for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
-            const T* guess = warm && attempt == 0 ? x + k * n : nullptr;
+        int caution = system.load() ? 1 : 0;
+        for (; caution <= most_caution; caution *= more_caution) {
+            const T* guess = warm && caution == 1 ? x + k * n : nullptr;
             const auto found =
-                finite ? system.certify(system.solve(caution, guess)) : system.refuse();
+                caution > 0 ? system.certify(system.solve(caution, guess)) : system.refuse();
             const bool good = found.status == converged;
             if (good == is_certified ? !(found.misfit >= least) : good) {
                 least = found.misfit;
                 is_certified = good;
                 system.store(results, k, found);
             }
-            if (threadIdx.x == 0) repaired[k] = attempt > 0 || listed != nullptr;
+            if (threadIdx.x == 0) repaired[k] = caution > 1 || listed != nullptr;
             if (found.settled) break;
         }
     }

@@ -38,6 +38,7 @@ from ._nnls_qr import (
     BY_GRAM,
     CONVERGED,
     ITERATION_LIMIT,
+    SUM_PASSES,
     UNCERTIFIED,
     Options,
     Solution,
@@ -359,11 +360,14 @@ class ActiveSet:
         if not self.system.has_sum:
             return d, 0.0
         row = self.sum_row[self.inverse.passive]
-        along = self.inverse.multiply(row)
-        shift = float((row @ d - self.missing(x)) / (row @ along))
-        if not np.isfinite(shift):
-            return d, 0.0
-        return d - shift * along, shift
+        along, shift = self.inverse.multiply(row), 0.0
+        for _ in range(SUM_PASSES):
+            change = -float(self.missing(x + d) / (row @ along))
+            if not np.isfinite(change):
+                break
+            d = d - change * along
+            shift += change
+        return d, shift
 
     def shift_multiplier(self, shift: float) -> None:
         """Change the multiplier of the fixed sum."""

@@ -61,6 +61,10 @@ that cancel."""
 CAUTIONS = (1.0, 64.0, 4096.0)
 """Factors on `DEPENDENT`, tried in turn until a solution is certified."""
 
+SUM_PASSES = 2
+"""How often a multiplier is corrected: it may be much larger than the change of the sum
+that it makes, so that this has the rounding errors of a larger number."""
+
 ROUNDS = 32
 """Limit on how often the residual is recomputed to look for entering variables."""
 
@@ -262,13 +266,16 @@ class PassiveQR:
         ``b[row]`` is less.
         """
         q = self.Q[row, self.used]
-        less = float((q @ rhs - value) / (q @ q)) if self.length else 0.0
-        if not np.isfinite(less):
-            return 0.0
+        square, less = float(q @ q), 0.0
+        for _ in range(SUM_PASSES if self.length else 0):
+            change = float(q @ rhs - value) / square
+            if not np.isfinite(change):
+                break
+            rhs -= change * q
+            less += change
         self.rhs[self.used] -= less * q
         self.residual += self.Q[:, self.used] @ (less * q)
         self.residual[row] -= less
-        rhs -= less * q
         return less
 
     def correct(self, residual: Array) -> Array:
