@@ -146,7 +146,8 @@ def candidates(given: Program, rest: Array, free: Array) -> list[Array]:
 def excess(given: Program, x: Array, best_x: Array, best: Array) -> Array:
     """How far the objective of x is above the best one, relative to its terms."""
     above = objective(given, x) - rounding(given, x) - best
-    terms = natural(given, best_x)
+    slope = np.abs(given.c * given.scale).max(axis=-1)
+    terms = natural(given, best_x) + UNITS * np.finfo(np.float64).eps * slope**2
     return np.asarray(above / np.where(terms > 0, terms, 1), np.float64)
 
 
