@@ -705,7 +705,8 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
     /// What the certificate of x says, in scaled variables.
     struct Found {
         T fit;     // |b - A x|
-        T misfit;  // root of twice the objective, minus a little if certified
+        T misfit;  // root of twice the objective, minus a little if certified; else with the
+                   // rounding errors of x; infinite without the fixed sum
         T kkt;
         NnlsStatus status;
         bool settled;  // a larger threshold for dependent columns would not help
@@ -763,17 +764,16 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
         const Certificate<Given, T> certificate(apart, gap, slope, residual_norm(), magnitude_of_b,
                                                 size(), above);
         const bool ended = outcome == converged;
-        const bool good = certificate.is_good(ended, problem.tol) && keeps_sum(terms);
+        const bool keeps = keeps_sum(terms),
+                   good = keeps && certificate.is_good(ended, problem.tol);
         const NnlsStatus refused = ended ? uncertified : outcome;
         const T square = fit + penalties, root = square_root(fabs(square));
-        const T misfit = square < 0 ? -root : root, kkt = certificate.kkt();
-        return {square_root(fit),
-                good ? misfit - certified<Given> * magnitude_of_b : finite_or_infinity(misfit), kkt,
-                good ? converged : refused, !ended || (good && kkt <= certified<Given>)};
-    }
-
-    static __device__ T finite_or_infinity(T value) {
-        return value == value ? value : Floating<T>::infinity();
+        const T kkt = certificate.kkt();
+        T misfit = square < 0 ? -root : root;
+        misfit += magnitude_of_b * (good ? -certified<Given> : certificate.rounding_of_x());
+        if (!(keeps && misfit == misfit)) misfit = Floating<T>::infinity();
+        return {square_root(fit), misfit, kkt, good ? converged : refused,
+                !ended || (good && kkt <= certified<Given>)};
     }
 
     /// Write the result of system k in the original units.
@@ -797,8 +797,8 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
 };
 
 /// Solve the systems. If `listed` is not null, only the systems that it lists are solved, and count
-/// as repaired. Their results are replaced by better ones. A certified result is better than one
-/// that is not.
+/// as repaired. Their results are replaced by better ones. Better is the smaller objective;
+/// a certificate makes up for a small difference.
 template <class T, bool general, class Given = T>
 __global__ void __launch_bounds__(nnls_max_threads, 2)
     nnls_qr(const NnlsSystems<Given> systems, const QrMemory memory) {
@@ -855,16 +855,13 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         const long long k = drawn.system;
         if (k < 0) return;
         T least = static_cast<T>(drawn.misfit);
-        bool is_certified = repairs && results.status[k] == converged;
         int caution = system.load() ? 1 : 0;
         for (; caution <= most_caution; caution *= more_caution) {
             const Given* guess = systems.warm && caution == 1 ? results.x + k * problem.n : nullptr;
             const auto found =
                 caution > 0 ? system.certify(system.solve(caution, guess)) : system.refuse();
-            const bool good = found.status == converged;
-            if (good == is_certified ? !(found.misfit >= least) : good) {
+            if (!(found.misfit >= least)) {
                 least = found.misfit;
-                is_certified = good;
                 system.store(results, k, found);
             }
             if (threadIdx.x == 0) results.repaired[k] = caution > 1 || repairs;

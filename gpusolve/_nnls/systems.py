@@ -122,7 +122,7 @@ class Options(NamedTuple):
 def largest_penalties(options: Options) -> Options:
     """The largest l2 of each column over all systems; the other options are unused."""
     each = options.of_each
-    if each is None or each.ndim == 1:
+    if each is None or each.ndim == 1 or not each.size:
         return options
     xp = namespace(each)
     finite = xp.where(xp.isfinite(each), each, 0)

@@ -25,9 +25,9 @@ from .._numerics.certificate import (
     certify,
     data_norm,
     is_settled,
-    misfit,
     outcome,
     residual,
+    score,
     size,
 )
 from .._numerics.scaling import Array, ScaledSystem, scale, weighted
@@ -654,10 +654,10 @@ def solve_qr_system(
 
     If the solution is not certified, a passive column may consist of rounding noise.
     Then the system is solved again with the next factor of `CAUTIONS`. The best of all
-    solutions is returned: that of the least misfit, of the certified ones if any is.
+    solutions is returned, by its `score`.
     """
     best: list[Any] = []
-    least = True, np.inf
+    least = np.inf
     for caution in CAUTIONS:
         run = QRActiveSet(system, start, tol, caution)
         run.solve(maxiter)
@@ -665,10 +665,10 @@ def solve_qr_system(
         found = certify(system, x, run.factors.residual)
         status = int(outcome(system, x, found, run.status, tol))
         good = status == CONVERGED
-        score = not good, float(misfit(system, x, found.rnorm))
-        if not best or score < least:
+        value = float(score(system, x, found.rnorm, good))
+        if not best or value < least:
             counts = run.nit, status, run.n_updates, run.n_downdates
-            best, least = [x, *found[:3], *counts], score
+            best, least = [x, *found[:3], *counts], value
         if (good and is_settled(system, found)) or run.status == ITERATION_LIMIT:
             break
         start = system.rest
