@@ -33,6 +33,13 @@ def sparse_rows(values: Array, columns: NDArray[np.int32], count: int) -> Any:
     Returns
     -------
     scipy.sparse.csr_array
+
+    Examples
+    --------
+    >>> values = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> sparse_rows(values, np.int32([[0, 1], [1, 2]]), count=3).toarray()
+    array([[1., 2., 0.],
+           [0., 3., 4.]])
     """
     from scipy.sparse import csr_array
 
