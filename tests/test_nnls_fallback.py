@@ -33,8 +33,8 @@ from test_nnls_regressions import (
 
 import gpusolve
 from gpusolve import reference
-from gpusolve._nnls import cpu, fallback
-from gpusolve.reference._scaling import scale
+from gpusolve._nnls import fallback
+from gpusolve._numerics.scaling import scale
 
 __all__ = [
     "test_a_bad_warm_start_gives_the_same_residual",
@@ -52,19 +52,14 @@ __all__ = [
     "test_warm_start",
 ]
 
+pytestmark = pytest.mark.usefixtures("without_object")
+
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Systems = tuple[Array, Array]
 
 FIELDS = ("x", "rnorm", "dual", "kkt", "nit", "status", "n_updates", "repaired")
 BY_SCIPY = 1
 EPS = float(np.finfo(np.float64).eps)
-
-
-@pytest.fixture(autouse=True)
-def without_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Solve as if the object had not been built."""
-    monkeypatch.setenv("GPUSOLVE_OBJECT", "none")
-    monkeypatch.setattr(cpu, "nnls", fallback.solve)
 
 
 @pytest.fixture
