@@ -17,9 +17,9 @@ unexport PYTHONDONTWRITEBYTECODE
 PARALLEL := -n auto --dist worksteal
 PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
-CUDA_SOURCES := $(wildcard cuda_src/*.cu* tests/*/*.cu gpusolve/_emulator/runtime/*)
+CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_emulator/runtime/*)
 
-.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in lint machine-code format wheel resources costs clean
+.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in lint objects format wheel resources costs clean
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
@@ -27,7 +27,7 @@ demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo_counts.py
 
 test:
-	$(MAKE) -j 2 lint machine-code
+	$(MAKE) -j 2 lint objects
 	$(PYTEST) -m "not slow and not gpu"
 
 test-all: test
@@ -62,10 +62,12 @@ lint: $(VENV)/test
 	$(BIN)/clang-format --dry-run --Werror $(CUDA_SOURCES)
 	$(BIN)/mypy
 
-# Numba compiles the solver for half a minute. Without this, every process of the tests
-# would do so at the same time; so one does, next to the linters.
-machine-code: $(VENV)/test
-	$(BIN)/python -c "import gpusolve; gpusolve.nnls([[1.0]], [1.0])"
+# The CPU solver of this checkout, if its sources have changed.
+objects: $(VENV)/objects
+
+$(VENV)/objects: $(VENV)/test setup.py $(wildcard cuda_src/*.cu* cuda_src/cpu/*)
+	$(BIN)/python setup.py -q build_ext --inplace
+	touch $@
 
 format: $(VENV)/test
 	$(BIN)/ruff check --fix .
