@@ -363,7 +363,7 @@ def test_the_bar_counts_all_systems(
         def update(self, systems: int) -> None:
             steps.append(systems)
 
-    def bar(systems: int) -> Any:
+    def bar(systems: int, _delay: float) -> Any:
         steps.append(-systems)
         return contextlib.nullcontext(Bar())
 
