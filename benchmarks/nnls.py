@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +39,7 @@ from nnls_peers import OPTAX_STEPS, distributions, installed
 from numpy.typing import NDArray
 
 import gpusolve
+from gpusolve._device.objects import load
 from gpusolve._device.threads import cores
 
 Array = NDArray[Any]
@@ -74,8 +74,7 @@ def ours(machine: Machine, A: Array, b: Array) -> Ours:
 def path(machine: Machine) -> str:
     """What solves the systems."""
     if machine.name == "cpu":
-        numba = find_spec("gpusolve._nnls.nnls_gram_numba") and find_spec("numba")
-        return "Numba on the CPU" if numba else "NumPy on the CPU"
+        return "compiled C++ on the CPU" if load() else "SciPy and NumPy on the CPU"
     return "CUDA" if machine.cupy else "the emulator"
 
 

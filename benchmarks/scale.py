@@ -252,7 +252,7 @@ def scaling(options: argparse.Namespace) -> Iterator[str]:
 def report(options: argparse.Namespace) -> Iterator[str]:
     """The report, line by line as it is measured."""
     machine = choose(cpu=True)
-    yield from head("Dask workers", machine, "dask", "distributed", "numba")
+    yield from head("Dask workers", machine, "dask", "distributed")
     yield "Times are the least of some calls after the first. Other programs ran: the"
     yield f"load average was {os.getloadavg()[0]:.1f} before.\n"
     yield from overhead(options)

@@ -26,7 +26,6 @@ import gpusolve
 from gpusolve import _emulator
 from gpusolve._device import kernels
 from gpusolve._device.arrays import is_cupy
-from gpusolve._nnls import cpu
 
 settings.register_profile(
     "gpusolve",
@@ -201,12 +200,9 @@ def numpy_backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
 
 
 @pytest.fixture
-def without_numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Solve least-squares problems on the CPU as if Numba were not installed."""
-    monkeypatch.setitem(sys.modules, "gpusolve._nnls.nnls_gram_numba", None)
-    cpu.gram_method.cache_clear()
-    yield
-    cpu.gram_method.cache_clear()
+def without_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solve least-squares problems on the CPU as if nothing had been compiled."""
+    monkeypatch.setenv("GPUSOLVE_OBJECT", "none")
 
 
 @pytest.fixture(params=SCHEDULES)

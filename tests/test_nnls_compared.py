@@ -15,7 +15,7 @@ from test_nnls import HARD
 
 import gpusolve
 from benchmarks.experiments import EXPERIMENTS
-from gpusolve._nnls import cpu
+from gpusolve._nnls import chunks
 from gpusolve._nnls.methods import COMPARED
 from gpusolve._numerics.scaling import scale
 from gpusolve.studies._compared import (
@@ -150,7 +150,7 @@ def test_a_wrong_x_gets_no_certificate(
 ) -> None:
     A, b = rng.random((5, 20, 8)), rng.random((5, 20))
     right = gpusolve.nnls(A, b, method=method)
-    monkeypatch.setattr(cpu, "cores", lambda: 1)
+    monkeypatch.setattr(chunks, "cores", lambda: 1)
     real = solve.solver(method)
 
     def wrong(*arguments: Any) -> Found:
@@ -326,16 +326,16 @@ def test_chunks_have_no_effect(
 ) -> None:
     A, b = rng.random((20, 12)), rng.random((7, 20))
     whole = gpusolve.nnls(A, b, method=method)
-    real, chunks = cpu.solve_chunk, []
+    real, solved = chunks.solve_chunk, []
 
-    def counted(problem: Any, chunk: slice, name: str) -> Any:
-        chunks.append(chunk)
-        return real(problem, chunk, name)
+    def counted(problem: Any, chunk: slice, *given: Any) -> Any:
+        solved.append(chunk)
+        return real(problem, chunk, *given)
 
-    monkeypatch.setattr(cpu, "COMPARED_ENTRIES", 1)
-    monkeypatch.setattr(cpu, "solve_chunk", counted)
+    monkeypatch.setattr(solve, "CHUNK_ENTRIES", 1)
+    monkeypatch.setattr(chunks, "solve_chunk", counted)
     np.testing.assert_array_equal(gpusolve.nnls(A, b, method=method).x, whole.x)
-    assert len(chunks) == 7
+    assert len(solved) == 7
 
 
 @pytest.mark.parametrize(
@@ -452,7 +452,7 @@ def test_systems_of_one_passive_set_share_a_factorisation(
         return real(G)
 
     monkeypatch.setattr(normal_equations, "inverse_factor", counted)
-    monkeypatch.setattr(cpu, "cores", lambda: 1)
+    monkeypatch.setattr(chunks, "cores", lambda: 1)
     alone = gpusolve.nnls(A, b, method=method)
     one = len(calls)
     result = gpusolve.nnls(A, b * np.arange(1, 21)[:, None], method=method)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
-from gpusolve.reference._scaling import scale
 from oracles import brute_force, objective, violation
 from test_nnls import (
     test_a_nonfinite_system_does_not_affect_others,
@@ -34,7 +33,8 @@ from test_nnls_regressions import (
 
 import gpusolve
 from gpusolve import reference
-from gpusolve._nnls import cpu, fallback
+from gpusolve._nnls import fallback
+from gpusolve._numerics.scaling import scale
 
 __all__ = [
     "test_a_bad_warm_start_gives_the_same_residual",
@@ -52,19 +52,14 @@ __all__ = [
     "test_warm_start",
 ]
 
+pytestmark = pytest.mark.usefixtures("without_object")
+
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Systems = tuple[Array, Array]
 
 FIELDS = ("x", "rnorm", "dual", "kkt", "nit", "status", "n_updates", "repaired")
 BY_SCIPY = 1
 EPS = float(np.finfo(np.float64).eps)
-
-
-@pytest.fixture(autouse=True)
-def without_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Solve as if the object had not been built."""
-    monkeypatch.setenv("GPUSOLVE_OBJECT", "none")
-    monkeypatch.setattr(cpu, "nnls", fallback.solve)
 
 
 @pytest.fixture
@@ -316,10 +311,10 @@ def test_a_better_solution_of_gram_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     A, b = t[:, None] ** np.arange(8), np.exp(t)
     gram = gpusolve.lsq_linear(A, b, (-10, 10), method="gram")
     assert gpusolve.lsq_linear(A, b, (-10, 10)).method == 1
-    stops = fallback._nnls_qr.solve_qr_system
+    stops = fallback._nnls_qr.solve_one
     monkeypatch.setattr(
         fallback._nnls_qr,
-        "solve_qr_system",
+        "solve_one",
         lambda system, start, tol, _: stops(system, system.rest, tol, 0),
     )
     auto = gpusolve.lsq_linear(A, b, (-10, 10))
