@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
-from gpusolve.reference._scaling import scale
 from oracles import brute_force, objective, violation
 from test_nnls import (
     test_a_nonfinite_system_does_not_affect_others,
@@ -34,7 +33,8 @@ from test_nnls_regressions import (
 
 import gpusolve
 from gpusolve import reference
-from gpusolve._nnls import cpu, fallback
+from gpusolve._nnls import fallback
+from gpusolve._numerics.scaling import scale
 
 __all__ = [
     "test_a_bad_warm_start_gives_the_same_residual",
@@ -64,7 +64,6 @@ EPS = float(np.finfo(np.float64).eps)
 def without_object(monkeypatch: pytest.MonkeyPatch) -> None:
     """Solve as if the object had not been built."""
     monkeypatch.setenv("GPUSOLVE_OBJECT", "none")
-    monkeypatch.setattr(cpu, "nnls", fallback.solve)
 
 
 @pytest.fixture
