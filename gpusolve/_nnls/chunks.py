@@ -62,7 +62,7 @@ def chunked(problem: Problem, entries: int) -> Iterator[slice]:
     systems, (m, n) = math.prod(problem.batch), problem.shape
     passive = min(problem.rows, n)
     numbers = passive * (n + passive) + m + 8 * n
-    if problem.has_own_matrices:
+    if not problem.shares_matrix:
         numbers += n * (m + n)
     limit = max(1, min(CHUNK_BYTES // (8 * numbers + 1), entries // (m * n + 1)))
     chunks_per_core = ceil_div(systems, limit * cores())

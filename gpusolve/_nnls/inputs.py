@@ -23,6 +23,8 @@ from .._device.arrays import (
 from .._numerics.solution import default_limit, default_tolerance
 from .axes import batch_axes
 
+DOUBLE = np.dtype(np.float64)
+
 Option = float | Array
 """The same number for all systems, or an array."""
 
@@ -126,11 +128,6 @@ class Problem(NamedTuple):
     def shares_matrix(self) -> bool:
         """Whether all systems have the same matrix and the same weights."""
         return math.prod(self.matrices) == 1
-
-    @property
-    def has_own_matrices(self) -> bool:
-        """Whether systems differ in their matrix or in their weights."""
-        return not self.shares_matrix
 
     @property
     def iteration_limit(self) -> int:
@@ -309,6 +306,8 @@ def _check_shapes(
 
 def _option(A: Array, value: Any, name: str) -> Option:
     """A number as a float, or an array in float64, rounded to the dtype of A."""
+    if type(value) is float and A.dtype is DOUBLE:
+        return value
     if isinstance(value, NUMBERS) or (
         isinstance(value, np.ndarray) and value.ndim == 0
     ):
