@@ -111,9 +111,7 @@ def link(command: Sequence[str], parts: Sequence[Path], out: Path) -> None:
     if like_msvc(command):
         run([*command, "/nologo", "/LD", *files, f"/Fe{out}"])
         return
-    # A library that is not used would have to be found and loaded with the object.
-    unused = ["-Wl,--as-needed"] if sys.platform.startswith("linux") else []
-    run([*command, "-shared", *architecture(), *unused, *files, "-o", str(out)])
+    run([*command, "-shared", *architecture(), *files, "-o", str(out)])
 
 
 def run(command: Sequence[str]) -> None:

@@ -160,13 +160,3 @@ def test_options_of_the_compiler(checkout: Path, compiler: str, tmp_path: Path) 
         needs = "-march" in command
         assert needs == ("solver.cpp" in command and "x86-64-v3" in command)
     assert len(commands) == len(compiled) + len(NAMES)
-
-
-def test_a_library_that_is_not_used_is_not_needed(checkout: Path) -> None:
-    """It would be loaded with the object, or be missing."""
-    if not sys.platform.startswith("linux"):
-        pytest.skip("reads an ELF object")
-    build(checkout)
-    folder = checkout / "gpusolve" / object_files.FOLDER
-    for path in folder.iterdir():
-        assert b"libstdc++" not in path.read_bytes()
