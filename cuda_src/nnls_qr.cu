@@ -12,7 +12,8 @@
 // 10) is corrected, tolerances are relative, the entering variable is that of steepest descent
 // per unit column norm, m and n are arbitrary, and bounds may be any (Stark & Parker,
 // "Bounded-Variable Least-Squares: an Algorithm and Applications", 1995). The specification in
-// NumPy is gpusolve/reference/_nnls_qr.py, class QRActiveSet; both use the same names for the steps.
+// NumPy is gpusolve/reference/_nnls_qr.py, class QRActiveSet; both use the same names for the
+// steps.
 //
 // A variable that is not passive rests at a bound, or at 0 if it is free; `x` has its value, and b
 // does not contain what it fits. A fixed sum is the last row of A. Its element of b is free: it is
@@ -56,9 +57,9 @@ enum VariableState : int { resting, passive, barred, guessed };
 /// What became of a variable that was to enter.
 enum Entered { refused, appended, exchanged };
 
-/// Threshold for dependent columns, in units of eps times the sum of the terms that cancel; the
-/// factor by which each further attempt multiplies it; and the number of attempts.
-constexpr int dependent_units = 4, more_caution = 64, attempts = 3;
+/// Threshold for dependent columns, in units of eps times the sum of the terms that cancel. Each
+/// further attempt multiplies it by `more_caution`, up to `most_caution`.
+constexpr int dependent_units = 4, more_caution = 64, most_caution = 64 * 64;
 
 /// Limit on how often the residual is recomputed to look for entering variables.
 constexpr int fresh_rounds = 32;
@@ -215,6 +216,19 @@ __device__ __noinline__ Interval<T> scaled_bounds(ScaledSystem<T, general, Given
     const int shift = system.b_shift() - system.column_shift(j);
     return {shifted(static_cast<T>(variables.lower(j)), shift),
             shifted(static_cast<T>(variables.upper(j)), shift)};
+}
+
+/// By how much the objective falls for each unit of a fixed sum that variable j adds, if it moves
+/// until nothing is `missing`, or as far as its bound.
+template <class T, bool general, class Given>
+__device__ __noinline__ T gain_of_sum(ScaledSystem<T, general, Given> system, int j, T missing) {
+    const NnlsArrays<T>& at = system.at;
+    const Interval<T> bounds = scaled_bounds<T, general, Given>(system, j);
+    const T coefficient = system.of_sum(j), change = ratio(missing, coefficient);
+    const T whole = (missing >= 0 ? bounds.upper : bounds.lower) - at.x[j];
+    const T move = fabs(whole) < fabs(change) ? whole : change;
+    const T gain = ratio(at.w[j] - at.norm[j] * at.norm[j] * move / 2, coefficient);
+    return missing >= 0 ? gain : -gain;
 }
 
 /// result[j] = a_j vector - penalty, or |a_j| if `vector` is null, for every column a_j of A and
@@ -377,7 +391,7 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
         make_residual<T, general, Given>(*this, 0, at.factors.residual);
     }
 
-    /// Let variables rest elsewhere, the steepest first, until x has its sum. The last one enters,
+    /// Let variables rest elsewhere, the cheapest first, until x has its sum. The last one enters,
     /// with its value in `w`. If all bounds together do not allow the sum, there is none.
     __device__ void make_sum() {
         make_residual<T, general, Given>(*this, 0, at.factors.residual);
@@ -386,12 +400,13 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
         const T sign = missing >= 0 ? T(1) : T(-1);
         for (bool enough = false; !enough;) {
             __syncthreads();
-            Located<T> steepest = ArgMax<T>::identity();
+            Located<T> cheapest = ArgMax<T>::identity();  // the cost for each unit, negated
 #pragma unroll 1
             for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
                 if (at.state[j] == resting)
-                    steepest = ArgMax<T>()(steepest, {ratio(sign * at.w[j], of_sum(j)), j});
-            const int j = reduce_located(steepest, Called<ArgMax<T>>()).index;
+                    cheapest = ArgMax<T>()(cheapest,
+                                           {gain_of_sum<T, general, Given>(*this, j, missing), j});
+            const int j = reduce_located(cheapest, Called<ArgMax<T>>()).index;
             if (j < 0) break;
             const Interval<T> bounds = bounds_of(j);
             const T now = at.x[j], end = sign > 0 ? bounds.upper : bounds.lower;
@@ -782,7 +797,8 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
 };
 
 /// Solve the systems. If `listed` is not null, only the systems that it lists are solved, and count
-/// as repaired. Their results are replaced by better ones.
+/// as repaired. Their results are replaced by better ones. A certified result is better than one
+/// that is not.
 template <class T, bool general, class Given = T>
 __global__ void __launch_bounds__(nnls_max_threads, 2)
     nnls_qr(const NnlsSystems<Given> systems, const QrMemory memory) {
@@ -790,11 +806,14 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ ListedSystem drawn;
 
+    // In shared memory, because constants that are used in loops are kept in registers.
     __shared__ NnlsProblem<T, general, Given> problem;
+    __shared__ NnlsResults<Given> results;
     __shared__ NnlsArrays<T> arrays;
 
     const int m = systems.m, n = systems.n;
     if (threadIdx.x == 0) {
+        results = systems.results();
         problem = {systems.A,
                    systems.row_stride,
                    systems.column_stride,
@@ -810,7 +829,6 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
                    systems.maxiter};
         arrays.place(memory, m + (problem.has_ridge() ? n : 0) + problem.has_sum(), n);
     }
-    const NnlsResults<Given> results = systems.results();
     NnlsSystem<T, general, Given> system{{problem, arrays, T(1), T(0)},
                                          {arrays.factors, 0},
                                          BlockReduce<T>(reduce_storage),
@@ -836,17 +854,20 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         __syncthreads();
         const long long k = drawn.system;
         if (k < 0) return;
-        T least = static_cast<T>(drawn.misfit), caution = 1;
-        const bool finite = system.load();
-        for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
-            const Given* guess = systems.warm && attempt == 0 ? results.x + k * n : nullptr;
+        T least = static_cast<T>(drawn.misfit);
+        bool is_certified = repairs && results.status[k] == converged;
+        int caution = system.load() ? 1 : 0;
+        for (; caution <= most_caution; caution *= more_caution) {
+            const Given* guess = systems.warm && caution == 1 ? results.x + k * problem.n : nullptr;
             const auto found =
-                finite ? system.certify(system.solve(caution, guess)) : system.refuse();
-            if (!(found.misfit >= least)) {
+                caution > 0 ? system.certify(system.solve(caution, guess)) : system.refuse();
+            const bool good = found.status == converged;
+            if (good == is_certified ? !(found.misfit >= least) : good) {
                 least = found.misfit;
+                is_certified = good;
                 system.store(results, k, found);
             }
-            if (threadIdx.x == 0) results.repaired[k] = attempt > 0 || repairs;
+            if (threadIdx.x == 0) results.repaired[k] = caution > 1 || repairs;
             if (found.settled) break;
         }
     }

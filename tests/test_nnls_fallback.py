@@ -315,10 +315,10 @@ def test_a_better_solution_of_gram_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     A, b = t[:, None] ** np.arange(8), np.exp(t)
     gram = gpusolve.lsq_linear(A, b, (-10, 10), method="gram")
     assert gpusolve.lsq_linear(A, b, (-10, 10)).method == 1
-    stops = fallback._nnls_qr.solve_one
+    stops = fallback._nnls_qr.solve_qr_system
     monkeypatch.setattr(
         fallback._nnls_qr,
-        "solve_one",
+        "solve_qr_system",
         lambda system, start, tol, _: stops(system, system.rest, tol, 0),
     )
     auto = gpusolve.lsq_linear(A, b, (-10, 10))

@@ -160,13 +160,13 @@ def solve_one(
     """
     limits = tol, _ = problem.cpu_tolerance, problem.iteration_limit
     if method == "qr" or problem.shape[1] == 0:
-        return _nnls_qr.solve_one(system, start, *limits)
+        return _nnls_qr.solve_qr_system(system, start, *limits)
     found = _nnls_gram.solve_gram_system(system, start, *limits)
     limited = problem.maxiter is not None and found.status == ITERATION_LIMIT
     if method == "gram" or limited or has_convinced(system, found, tol):
         return found
     start = starting_points(system, system.unscale(found.x))
-    again = _nnls_qr.solve_one(system, start, *limits)
+    again = _nnls_qr.solve_qr_system(system, start, *limits)
     best = again if precedes(system, again, found) else found
     return best._replace(repaired=np.array(True))
 
