@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
 CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_emulator/runtime/*)
 
-OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py cuda_src/nnls_qr.cu $(wildcard cuda_src/*.cuh cuda_src/cpu/*)
+OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py $(wildcard cuda_src/*.cu* cuda_src/cpu/*)
 
 .PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in lint format wheel resources costs clean
 

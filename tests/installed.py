@@ -39,6 +39,7 @@ def main(expected: str) -> None:
     result = gpusolve.nnls(A, b)
     assert (result.status == 0).all()
     assert result.kkt.max() < 1e-14
+    assert result.method_counts["gram" if library else "qr"] == 50
     x, rnorm = gpusolve.nnls([[3.0, 2.0], [1.0, 1.0]], [3.0, 2.0])
     assert x[0] == 0, x
     assert abs(x[1] - 1.6) < 1e-15, x
