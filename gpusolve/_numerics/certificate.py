@@ -315,8 +315,8 @@ def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
 def score(system: ScaledSystem, x: Array, rnorm: Array, certified: Any) -> Array:
     """What another solution must be below to be better.
 
-    It is the misfit. A certified x may be slightly worse than another one; else rounding
-    errors of x count. It is infinite if x does not have the fixed sum.
+    It is the misfit. A certified x may be slightly worse than another one; else
+    rounding errors of x count. It is infinite if x does not have the fixed sum.
     """
     slack = CERTIFIED[system.dtype] * system.magnitude
     rounding = ROUNDED * system.eps * size(system, x)
