@@ -63,8 +63,8 @@ constexpr int most_refreshes = 10, most_corrections = 3;
 /// H is recomputed if `kkt` exceeds this number times `tol` after a refresh.
 constexpr double drift = 64;
 
-/// How often the multiplier of a fixed sum is corrected. It may be much larger than the change of
-/// the sum that it makes, so that this has the rounding errors of a larger number.
+/// How often the multiplier of a fixed sum is chosen, if the first choice changes the sum by more
+/// than the magnitude of the system: that change has the rounding errors of a larger number.
 constexpr int sum_passes = 2;
 
 /// The sums of two quantities.
@@ -729,10 +729,11 @@ struct GramSystem {
             for_each_variable<Team>(options.n,
                                     [&](auto j) { sums.a += at.sum_row[j] * at.rest[j]; });
             sums = team.reduce(sums, Called<AddTwo>());
-            const double change = (sums.a - at.total[0]) / sums.b;
+            const double lack = sums.a - at.total[0], change = lack / sums.b;
             if (!is_finite(change)) break;
             inverse.for_each([&](auto p) { at.d[p] -= change * at.along[p]; });
             shift += change;
+            if (!(fabs(lack) > magnitude)) break;
         }
         return shift;
     }
