@@ -21,8 +21,8 @@ constexpr double significant_part = 1e-13;
 /// Factor on `tol` for the less accurate gradients from the Gram matrix.
 constexpr double slack = 8;
 
-/// How often the multiplier of a fixed sum is corrected. It may be much larger than the change of
-/// the sum that it makes, so that this has the rounding errors of a larger number.
+/// How often the multiplier of a fixed sum is chosen, if the first choice changes the sum by more
+/// than the magnitude of the system: that change has the rounding errors of a larger number.
 constexpr int sum_passes = 2;
 
 template <class T, class Team>
@@ -314,10 +314,11 @@ struct GramSteps : GramSystem<T, Team> {
             for_each_variable<Team>(options.n,
                                     [&](auto j) { sums.a += at.sum_row[j] * at.rest[j]; });
             sums = team.reduce(sums, Called<AddTwo>());
-            const double change = (sums.a - at.total[0]) / sums.b;
+            const double lack = sums.a - at.total[0], change = lack / sums.b;
             if (!is_finite(change)) break;
             inverse.for_each([&](auto p) { at.d[p] -= change * at.along[p]; });
             shift += change;
+            if (!(fabs(lack) > magnitude)) break;
         }
         return shift;
     }

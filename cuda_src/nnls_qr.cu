@@ -566,7 +566,8 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
     /// Choose the multiplier of a fixed sum so that the passive solution has this sum.
     __device__ void keep_sum(T sum) {
         T* const partial = reduce.next();
-        multiplier += fit_row(at.factors, factors.length, sum_row(), sum, partial, reduce.next());
+        multiplier += fit_row(at.factors, factors.length, sum_row(), sum, magnitude_of_b, partial,
+                              reduce.next());
     }
 
     /// What a fixed sum is more than the sum of the resting variables.

@@ -25,7 +25,7 @@
 // Cost, with l columns and m rows. append: 4 m l operations and 5 barriers (another 4 m l and 2
 // if cancellation requires a second pass; also a solve if the part orthogonal to the passive
 // columns is small). remove: 6 m (l - p) operations and (l - p) / 32 + 2 barriers. solve: l^2
-// operations and 2 l / 32 barriers. correct: as append. fit_row: 2 m l operations and 5 barriers.
+// operations and 2 l / 32 barriers. correct: as append. fit_row: 2 m l operations and 3 barriers.
 
 #pragma once
 
@@ -140,8 +140,8 @@ __device__ __noinline__ void back_substitute(const PassiveQRArrays<T>& at, int l
     }
 }
 
-/// How often the multiplier of a fixed sum is corrected. It may be much larger than the change of
-/// the sum that it makes, so that this has the rounding errors of a larger number.
+/// How often the multiplier of a fixed sum is chosen, if the first choice changes the sum by more
+/// than the magnitude of the system: that change has the rounding errors of a larger number.
 constexpr int sum_passes = 2;
 
 /// Change b[row] so that the y of R y = solution fits this row: A[row, passive] y = value. Changes
@@ -149,7 +149,7 @@ constexpr int sum_passes = 2;
 /// Other threads see `residual` after the caller's next barrier.
 template <class T>
 __device__ __noinline__ T fit_row(const PassiveQRArrays<T>& at, int length, int row, T value,
-                                  T* partial, T* next_partial) {
+                                  T magnitude, T* partial, T* next_partial) {
     T less = 0;
 #pragma unroll 1
     for (int pass = 0; pass < sum_passes; ++pass) {
@@ -171,6 +171,7 @@ __device__ __noinline__ T fit_row(const PassiveQRArrays<T>& at, int length, int 
             at.solution[p] -= change * at.row[p];
             at.rhs(at.slots[p]) -= change * at.row[p];
         }
+        if (!(fabs(fitted - value) > magnitude)) break;
     }
     for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
         T along = 0;

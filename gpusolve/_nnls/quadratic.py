@@ -116,12 +116,11 @@ class Quadratic(NamedTuple):
     def outside_range(self, along: Array, positive: Array) -> Array:
         """The part of c along eigenvectors of eigenvalue 0; 0 where it is rounding.
 
-        Rounding of G by eps turns these eigenvectors towards another one by eps over
-        its eigenvalue.
+        These eigenvectors have errors of eps over the least other eigenvalue. What c
+        has along the errors is no rounding: the other eigenvectors lack it.
         """
         xp = namespace(along)
-        turned = xp.where(positive, along / xp.where(positive, self.values, 1), 0)
-        rounding = self.least * size(along) + NULL * EPS * size(turned)
+        rounding = self.least * size(along)
         null = xp.where(positive, 0, along)
         return xp.where(xp.abs(null) > rounding, null, 0)
 

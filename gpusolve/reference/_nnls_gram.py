@@ -359,11 +359,14 @@ class GramActiveSet:
         row = self.sum_row[self.inverse.passive]
         along, shift = self.inverse.multiply(row), 0.0
         for _ in range(SUM_PASSES):
-            change = -float(self.missing(x + d) / (row @ along))
+            lack = self.missing(x + d)
+            change = -float(lack / (row @ along))
             if not np.isfinite(change):
                 break
             d = d - change * along
             shift += change
+            if not abs(lack) > self.system.magnitude:
+                break
         return d, shift
 
     def shift_multiplier(self, shift: float) -> None:

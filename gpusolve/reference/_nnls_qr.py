@@ -60,8 +60,8 @@ CAUTIONS = (1.0, 64.0, 4096.0)
 """Factors on `DEPENDENT`, tried in turn until a solution is certified."""
 
 SUM_PASSES = 2
-"""How often a multiplier is corrected: it may be much larger than the change of the sum
-that it makes, so that this has the rounding errors of a larger number."""
+"""How often a multiplier is chosen, if the first choice changes the sum by more than
+the magnitude of the system: that change has the rounding errors of a larger number."""
 
 ROUNDS = 32
 """Limit on how often the residual is recomputed to look for entering variables."""
@@ -227,7 +227,7 @@ class PassiveQR:
             y[:p] -= y[p] * self.R[used[:p], used[p]]
         return y
 
-    def fit_row(self, row: int, value: float, rhs: Array) -> float:
+    def fit_row(self, row: int, value: float, magnitude: float, rhs: Array) -> float:
         """Change ``b[row]`` so that the solution of ``R y = rhs`` fits this row.
 
         Then ``A[row, passive] y = value``. Changes `rhs` with b; returns by how much
@@ -236,11 +236,14 @@ class PassiveQR:
         q = self.Q[row, self.used]
         square, less = float(q @ q), 0.0
         for _ in range(SUM_PASSES if self.length else 0):
-            change = float(q @ rhs - value) / square
+            lack = float(q @ rhs - value)
+            change = lack / square
             if not np.isfinite(change):
                 break
             rhs -= change * q
             less += change
+            if not abs(lack) > magnitude:
+                break
         self.rhs[self.used] -= less * q
         self.residual += self.Q[:, self.used] @ (less * q)
         self.residual[row] -= less
@@ -452,7 +455,8 @@ class QRActiveSet:
 
     def keep_sum(self, total: Any, rhs: Array) -> None:
         """Choose the multiplier so that ``R y = rhs`` has this sum."""
-        self.multiplier += self.factors.fit_row(self.system.data_rows, total, rhs)
+        row, magnitude = self.system.data_rows, float(self.system.magnitude)
+        self.multiplier += self.factors.fit_row(row, total, magnitude, rhs)
 
     def make_feasible(self, maxiter: int) -> None:
         """Move x to the passive solution; remove what reaches a bound.

@@ -1,0 +1,49 @@
+"""The certificate of quadratic objectives, for x of which the error is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpusolve
+from gpusolve._nnls.quadratic import Certificate, Quadratic, certify
+
+INF = np.inf
+
+
+def certificate(G: Any, c: Any, x: Any) -> Certificate:
+    objective = Quadratic.of(np.asarray(G, float), np.asarray(c, float))
+    return certify(objective, np.asarray(x, float), -INF, INF, None)
+
+
+def test_a_violation_is_relative_to_the_gradient() -> None:
+    found = certificate(np.eye(2), [1, 1], [1 + 1e-8, 1])
+    assert found.kkt == pytest.approx(1e-8, rel=1e-6)
+    scaled = certificate(np.diag([1e-12, 1e12]), [1e-6, 1e6], [1e6 * (1 + 1e-8), 1e-6])
+    assert scaled.kkt == pytest.approx(1e-8, rel=1e-4)
+
+
+def test_a_small_violation_may_be_far_from_the_minimum() -> None:
+    """The eigenvalue is 5e-13, and x is off by 100 along its vector."""
+    G, x = np.array([[1.0, 1.0], [1.0, 1.0 + 1e-12]]), np.array([1.0, 1.0])
+    far = x + 100 * np.array([1.0, -1.0]) / np.sqrt(2)
+    above, terms = 5e-13 * 100**2 / 2, 2 + 4
+    found = certificate(G, G @ x, far)
+    assert found.kkt == pytest.approx(above / terms, rel=1e-2)
+    assert not found.accepts(None, np.dtype(np.float64))
+
+
+@pytest.mark.parametrize("difference", [1e-3, 1e-4])
+def test_the_part_of_c_outside_the_range_is_complete(difference: float) -> None:
+    """A small eigenvalue turns the eigenvectors of 0; what they have of c matters."""
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        A = rng.normal(size=(8, 4))
+        A[:, 1], A[:, 3] = A[:, 0], A[:, 2] + difference * A[:, 3]
+        c = np.array([1.0, 1.0, 1.0, -1.0])
+        bounds = ([-INF, -INF, -1, -1], [INF, INF, 1, 1])
+        result = gpusolve.bounded_qp(A.T @ A, c, bounds, method="gram")
+        assert result.status == 0
+        assert np.abs(result.x).max() < 1e3
