@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import nnls_calls
 import nnls_peer_process
 import numpy as np
 import pytest
@@ -204,3 +205,21 @@ def test_accuracy_of_quadratic_programs() -> None:
     (table,) = tables(report("nnls_accuracy.py", *options))
     assert table[1][:2] == ["normal", "200"]
     assert table[1][4:6] == ["0", "0"]
+
+
+# ---- single calls --------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_single_calls_are_timed_next_to_scipy() -> None:
+    single, first, without = tables(report("nnls_calls.py", "--repeats", "1"))
+    assert [cells[0] for cells in single[1:]] == ["30 x 10", "64 x 16", "200 x 50"]
+    assert [len(first), len(without)] == [3, 4]
+    for cells in single[1:] + first[1:] + without[1:]:
+        ours, scipy, ratio = map(number, cells[1:])
+        assert ratio == pytest.approx(ours / scipy, rel=0.02, abs=0.01)
+
+
+def test_a_process_computes_what_it_is_asked_for() -> None:
+    time = nnls_calls.in_a_process("first_call", "gpusolve", "one system of 30 x 10")
+    assert time > 0
