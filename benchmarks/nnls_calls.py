@@ -92,9 +92,7 @@ def batch(solver: str, name: str, repeats: int) -> float:
 
 def in_a_process(function: str, *arguments: Any, **environment: str) -> float:
     """The result of a function of this file in a new process."""
-    code = (
-        f"import json, nnls_calls; print(nnls_calls.{function}(*json.loads(input())))"
-    )
+    call = f"nnls_calls.{function}(*json.loads(input()))"
     found = subprocess.run(
         [sys.executable, "-c", f"import json, nnls_calls; print({call})"],
         input=json.dumps(arguments),
