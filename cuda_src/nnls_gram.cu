@@ -8,8 +8,9 @@
 // Source. Lawson & Hanson's active-set method (Algorithm 1 of Luo & Duraiswami, "Efficient Parallel
 // Non-Negative Least Squares on Multi-Core Architectures"), with upper bounds Stark & Parker's, on
 // G = A^T A and the inverse H of its passive part, which is updated by rank one. Several variables
-// enter at once. The specification in NumPy is gpusolve/reference/_nnls_gram.py, class GramActiveSet;
-// both use the same names for the steps.
+// enter at once. The steps are in gram_steps.cuh, the residual and the certificate in
+// gram_residual.cuh, the loop in gram_solver.cuh. The specification in NumPy is
+// gpusolve/reference/_nnls_gram.py, class GramActiveSet; both use the same names for the steps.
 //
 // Bounds. A variable that is not passive rests at a bound, or at 0 if it is free. What resting
 // variables fit is subtracted from c. For non-negative least squares that is 0, and costs nothing.
@@ -18,7 +19,8 @@
 // the multiplier of the constraint, and is kept in `residual` from one residual to the next.
 //
 // Mapping. One team solves one system at a time: some lanes of a warp, a block or the whole grid,
-// by the size of the system (team.cuh). A lane has up to four variables.
+// by the size of the system (device_teams.cuh). A lane has up to four variables. On a CPU the team
+// is one thread (cpu/nnls_gram.cpp).
 //
 // Accuracy. G squares the condition number. To make up for that, x is corrected by the residual
 // b - A x in twice the working precision, and certified by it. All computation is in double, also

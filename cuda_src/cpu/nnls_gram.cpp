@@ -17,9 +17,8 @@
 struct GramRun {
     const double* root_l2;  // n: the largest of all systems, for the scales of a shared matrix
     int has_gram;
+    int at_once;  // systems that a thread takes from the counter
 };
-
-constexpr int systems_at_once = 8;
 
 /// The arrays of a thread, and whose matrix is in them.
 template <class T>
@@ -68,9 +67,9 @@ int solve_systems(const NnlsSystems<T>& systems, const GramRun& run) {
     const Workspace workspace([&](TeamMemory& memory) { thread.place(memory); });
     if (!workspace) return out_of_memory;
     for (;;) {
-        const long long first = atomicAdd(&systems.counters->taken, systems_at_once);
-        const long long end = min(first + systems_at_once, systems.count);
-        if (first >= end) return 0;
+        const long long first = atomicAdd(&systems.counters->taken, run.at_once);
+        const long long end = min(first + run.at_once, systems.count);
+        if (first >= end) return finished;
         for (long long k = first; k < end; ++k) thread.solve(k);
     }
 }

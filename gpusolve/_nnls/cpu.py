@@ -34,13 +34,17 @@ it. Else only a few of its elements are needed: gradients are computed from A.""
 ENOUGH_FOR_THREADS = 2.0**22
 """The least work, in multiplications of an estimate, for which threads are started."""
 
+MOST_AT_ONCE, TURNS = 64, 64
+"""Limit on the systems that a thread takes at once, and how often threads take some:
+all threads end at about the same time."""
+
 POLLS = 0.1
 """Seconds between two updates of the progress bar."""
 
 STOP = 2**62
 """Value of the counter of systems at which threads stop; see ``serial_team.cuh``."""
 
-GRAM_RUN = StructType("GramRun", "const double* root_l2; int has_gram;")
+GRAM_RUN = StructType("GramRun", "const double* root_l2; int has_gram, at_once;")
 """See ``cpu/nnls_gram.cpp``."""
 
 Call = Callable[..., int]
@@ -203,7 +207,8 @@ def gram_run(systems: Systems) -> Struct:
     each = largest_penalties(inputs.options).of_each if shares else None
     root_l2 = None if each is None else each[3 * n : 4 * n]
     used_by = systems.total // max(1, matrices)
-    return GRAM_RUN.of(None, root_l2, n <= COLUMNS_PER_SYSTEM * used_by)
+    at_once = max(1, min(MOST_AT_ONCE, systems.total // TURNS))
+    return GRAM_RUN.of(None, root_l2, n <= COLUMNS_PER_SYSTEM * used_by, at_once)
 
 
 def run(
