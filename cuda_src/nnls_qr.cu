@@ -12,7 +12,8 @@
 // 10) is corrected, tolerances are relative, the entering variable is that of steepest descent
 // per unit column norm, m and n are arbitrary, and bounds may be any (Stark & Parker,
 // "Bounded-Variable Least-Squares: an Algorithm and Applications", 1995). The specification in
-// NumPy is gpusolve/reference/_nnls_qr.py, class QRActiveSet; both use the same names for the steps.
+// NumPy is gpusolve/reference/_nnls_qr.py, class QRActiveSet; both use the same names for the
+// steps.
 //
 // A variable that is not passive rests at a bound, or at 0 if it is free; `x` has its value, and b
 // does not contain what it fits. A fixed sum is the last row of A. Its element of b is free: it is
@@ -277,6 +278,7 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
     PassiveQR<T> factors;
     BlockReduce<T> reduce;
     BlockReduce<Located<T>> reduce_located;
+    const BatchCounters* counters;
 
     T magnitude_of_b;  // |b|, plus the size of A x if x has to be different from 0
     T multiplier;      // by how much the element of b in the row of a fixed sum is less
@@ -453,6 +455,7 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
     __device__ Entered append(int j, bool shrinks, T least, bool may_exchange) {
         may_exchange = may_exchange && problem.has_penalties();
         if (factors.length == at.factors.capacity && !may_exchange) return refused;
+        if (counters->is_stopped()) return refused;
         const auto split = project(j);
         if (factors.append(j, rest(j), penalty(j), split, shrinks, least, reduce)) {
             ++n_updates;
@@ -610,7 +613,7 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
         for (bool leaving = general && replaces;; leaving = true) {
             if (leaving) remove_resting();
             if (general && replaces) return true;
-            if (nit >= problem.maxiter) return false;
+            if (nit >= problem.maxiter || counters->is_stopped()) return false;
             ++nit;
             const T sum = problem.has_sum() ? missing() : T(0);
             factors.load_rhs();
@@ -676,7 +679,7 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
         bool starting = guess != nullptr || general;
         if (starting) choose(guess);
         for (int round = 0;;) {
-            const bool limit = entered && !make_feasible();
+            const bool limit = (entered && !make_feasible()) || counters->is_stopped();
             if (limit || fresh) refresh(fresh);
             if (!starting) multiply_columns<T, general, Given>(*this, at.factors.residual, at.w);
             if (limit) return iteration_limit;
@@ -814,7 +817,8 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     NnlsSystem<T, general, Given> system{{problem, arrays, T(1), T(0)},
                                          {arrays.factors, 0},
                                          BlockReduce<T>(reduce_storage),
-                                         BlockReduce<Located<T>>(located_storage)};
+                                         BlockReduce<Located<T>>(located_storage),
+                                         systems.counters};
 
     const bool repairs = systems.listed != nullptr;
     long long count = systems.count;
