@@ -19,41 +19,42 @@ PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
 CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_emulator/runtime/*)
 
-.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in lint objects format wheel resources costs clean
+OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py $(wildcard cuda_src/*.cu* cuda_src/cpu/*)
+
+.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in lint format wheel resources costs clean
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
 	$(BIN)/python benchmarks/demo_gam.py
 	$(BIN)/python benchmarks/demo_counts.py
 
-test:
-	$(MAKE) -j 2 lint objects
+test: lint $(VENV)/object
 	$(PYTEST) -m "not slow and not gpu"
 
 test-all: test
 	$(PYTEST) -m "slow and not exhaustive"
 
 # The barriers of the Gram kernel of NNLS, removed in turn.
-test-barriers: $(VENV)/test
+test-barriers: $(VENV)/object
 	$(PYTEST) -m exhaustive tests/test_barriers.py
 
 # Kernels with every combination of parameters, and every monoid.
-test-exhaustive: $(VENV)/test
+test-exhaustive: $(VENV)/object
 	$(PYTEST) -m exhaustive
 
 # The numerical tests, on NumPy, with the rounding of other CPUs.
-test-cpus: $(VENV)/test
+test-cpus: $(VENV)/object
 	$(BIN)/python tests/core_types.py $(PARALLEL) -q -m "not slow" \
 	    -k "not emulator and not cuda and not compile"
 
 # Without a GPU that CuPy can use this fails, and says why: tests that skip are no test.
-test-gpu: $(VENV)/test
+test-gpu: $(VENV)/object
 	$(BIN)/python -m pip install -q -e ".[test$(GPU_EXTRA)]"
 	$(BIN)/python -c "import cupy; print('GPUs:', cupy.cuda.runtime.getDeviceCount())"
 	$(BIN)/python -m pytest -m gpu
 
 # The same tests on the emulator, through a stand-in for CuPy with two devices.
-test-stand-in: $(VENV)/test
+test-stand-in: $(VENV)/object
 	GPUSOLVE_TEST_STAND_IN=1 $(PYTEST) -m "gpu and not slow"
 
 lint: $(VENV)/test
@@ -61,13 +62,6 @@ lint: $(VENV)/test
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CUDA_SOURCES)
 	$(BIN)/mypy
-
-# The CPU solver of this checkout, if its sources have changed.
-objects: $(VENV)/objects
-
-$(VENV)/objects: $(VENV)/test setup.py $(wildcard cuda_src/*.cu* cuda_src/cpu/*)
-	$(BIN)/python setup.py -q build_ext --inplace
-	touch $@
 
 format: $(VENV)/test
 	$(BIN)/ruff check --fix .
@@ -90,7 +84,7 @@ costs: $(VENV)/test
 	PYTHONPATH=. $(BIN)/python tests/kernel_costs.py
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/api docs/gallery *.egg-info
+	rm -rf $(VENV) build dist docs/_build docs/api docs/gallery gpusolve/_objects *.egg-info
 
 # Without --no-compile pip compiles 10,000 modules, of which a few hundred are imported.
 $(VENV)/demo: setup.cfg pyproject.toml
@@ -106,4 +100,9 @@ $(VENV)/docs: setup.cfg pyproject.toml
 $(VENV)/test: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --no-compile -e ".[test]"
+	touch $@
+
+# The compiled CPU solver, in gpusolve/_objects: pip built it, and may not have seen a change.
+$(VENV)/object: $(OBJECT_SOURCES) | $(VENV)/test
+	$(BIN)/python setup.py -q build_ext --inplace
 	touch $@

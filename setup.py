@@ -111,9 +111,7 @@ def link(command: Sequence[str], parts: Sequence[Path], out: Path) -> None:
     if like_msvc(command):
         run([*command, "/nologo", "/LD", *files, f"/Fe{out}"])
         return
-    # A library that is not used would have to be found and loaded with the object.
-    unused = ["-Wl,--as-needed"] if sys.platform.startswith("linux") else []
-    run([*command, "-shared", *architecture(), *unused, *files, "-o", str(out)])
+    run([*command, "-shared", *architecture(), *files, "-o", str(out)])
 
 
 def run(command: Sequence[str]) -> None:
@@ -153,22 +151,22 @@ def build(command: Sequence[str], instruction_set: str, folder: Path) -> Path:
     return target
 
 
-def build_all(folder: Path) -> list[Path]:
+def build_all(folder: Path) -> None:
     """Build the objects in a folder, which has no others afterwards."""
     command, built = compiler(), []
     folder.mkdir(parents=True, exist_ok=True)
     if not command:
         warn("no C++ compiler was found")
-    for instruction_set in OBJECTS["instruction_sets"]() if command else ():
+    sets = OBJECTS["instruction_sets"]() if command else ()
+    with ThreadPoolExecutor() as pool:
+        waiting = {name: pool.submit(build, command, name, folder) for name in sets}
+    for name, one in waiting.items():
         try:
-            built.append(build(command, instruction_set, folder))
+            built.append(one.result())
         except (FailedError, OSError) as error:
-            warn(f"the solver for {instruction_set} was not compiled:\n{error}")
-    for file in set(folder.iterdir()) - set(built):
+            warn(f"the solver for {name} was not compiled:\n{error}")
+    for file in set(folder.glob(f"*{OBJECTS['SUFFIX']}")) - set(built):
         file.unlink()
-    if not built:
-        folder.rmdir()
-    return built
 
 
 def warn(reason: str) -> None:
@@ -184,7 +182,10 @@ class BuildObjects(build_ext):
     """Builds the objects in the package: of the checkout, or of the build folder."""
 
     def run(self) -> None:
-        build_all(self.folder)
+        try:
+            build_all(self.folder)
+        except (OSError, ValueError) as error:
+            warn(f"the solver was not compiled: {error}")
 
     @property
     def folder(self) -> Path:

@@ -4,6 +4,7 @@
     python benchmarks/nnls_accuracy.py --systems 50000 --method qr --cpu
     python benchmarks/nnls_accuracy.py --systems 10000 --emulate
     python benchmarks/nnls_accuracy.py --bounds     # with bounds and all other options
+    python benchmarks/nnls_accuracy.py --qp         # quadratic programs, G singular
 
 The excess is ``|b - A x|`` minus that of the reference, over ``|b|``. The reference is
 the better one of SciPy and, up to 8 columns, of all supports. A system fails if its
@@ -13,6 +14,10 @@ excess is above the limit (1e-9, for float32 1e-4) plus the allowance for a larg
 "Lossy" is a stricter test: the limit is relative to the least residual, not to ``|b|``,
 which a heavy row makes large. "Below the reference" counts systems whose excess is less
 than minus the limit.
+
+The excess of a quadratic program is relative to the terms of its objective. Its
+reference is that of ``tests/quadratic_programs.py``: the best x of all sets of free
+variables.
 """
 
 from __future__ import annotations
@@ -49,6 +54,7 @@ from gpusolve._device.threads import cores, one_blas_thread
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 import bounded_systems
+import quadratic_programs
 from degenerate_systems import (
     BATCH,
     allowance,
@@ -64,6 +70,9 @@ Array = NDArray[Any]
 LIMITS = {"float64": 1e-9, "float32": 1e-4}
 """Largest excess of a system that does not fail."""
 
+QP_LIMITS = {"float64": 1e-7, "float32": 1e-3}
+"""The same for quadratic programs."""
+
 SAVED = 1000
 """Largest number of failing systems that --save writes."""
 
@@ -75,11 +84,23 @@ class Solver(NamedTuple):
     method: str
     dtype: str
 
-    bounds: bool = False
+    kind: str = "nnls"
 
     @property
     def limit(self) -> float:
-        return LIMITS[self.dtype]
+        return QP_LIMITS[self.dtype] if self.kind == "qp" else LIMITS[self.dtype]
+
+    def bounded_qp(self, G: Array, c: Array, bounds: Any, sum_to: Any) -> Any:
+        """The result of `bounded_qp`, from arrays of the machine."""
+        given = [G, c, *bounds, sum_to]
+        if self.machine == "cuda":
+            import cupy
+
+            given = [None if one is None else cupy.asarray(one) for one in given]
+        G, c, lower, upper, sum_to = given
+        return gpusolve.bounded_qp(
+            G, c, (lower, upper), sum_to=sum_to, method=self.method
+        )
 
     def __call__(
         self, A: Array, b: Array, bounds: Any = (0.0, np.inf), **options: Any
@@ -135,8 +156,9 @@ class Tally:
 
 def measure(index: int, seed: int, solver: Solver) -> tuple[str, Tally, list[Failure]]:
     """Solve and judge one batch."""
-    if solver.bounds:
-        return measure_bounded(index, seed, solver)
+    if solver.kind != "nnls":
+        measure_kind = measure_bounded if solver.kind == "bounds" else measure_programs
+        return measure_kind(index, seed, solver)
     family, A, b = batch(index, seed)
     A, b = A.astype(solver.dtype), b.astype(solver.dtype)
     x, kkt, status = solver(A, b)
@@ -198,6 +220,37 @@ def measure_bounded(
     return family, tally, failures
 
 
+def measure_programs(
+    index: int, seed: int, solver: Solver
+) -> tuple[str, Tally, list[Failure]]:
+    """Solve and judge one batch of quadratic programs."""
+    family, given = quadratic_programs.random_programs(index, seed, BATCH)
+    given = given.astype(solver.dtype)
+    result = given.solve(solver.bounded_qp)
+    x, kkt, status = map(to_host, (result.x, result.kkt, result.status))
+    given = given.astype(np.float64)
+    with one_blas_thread():
+        best = quadratic_programs.brute_force(given)
+        over = quadratic_programs.excess(given, x.astype(np.float64), *best)
+    wrong = quadratic_programs.wrong_sum(given, x) > 32 * np.finfo(x.dtype).eps
+    failed = (over > solver.limit) | wrong
+    tally = Tally(
+        systems=len(x),
+        above=int(failed.sum()),
+        failed=int(failed.sum()),
+        silent=int((failed & (status == 0)).sum()),
+        statuses=Counter(status.tolist()),
+        worst=float(over.max()),
+        worst_failed=float(over[failed].max(initial=-np.inf)),
+        worst_kkt=float(kkt[status == 0].max(initial=0)),
+    )
+    failures = [
+        Failure(family, over[k], 0.0, int(status[k]), given.G[k], given.c[k], x[k])
+        for k in np.flatnonzero(failed)
+    ]
+    return family, tally, failures
+
+
 def table(tallies: dict[str, Tally]) -> Iterator[str]:
     """One line for each family, and the total."""
     yield from table_head(
@@ -249,7 +302,8 @@ def tally_families(
 
 def report(machine: Machine, options: argparse.Namespace) -> Iterator[str]:
     """The report in Markdown."""
-    solver = Solver(machine.name, options.method, options.dtype, options.bounds)
+    kind = "qp" if options.qp else "bounds" if options.bounds else "nnls"
+    solver = Solver(machine.name, options.method, options.dtype, kind)
     yield from head("Accuracy of NNLS on degenerate systems", machine)
     begin = time.perf_counter()
     tallies, failures = tally_families(
@@ -274,6 +328,7 @@ def arguments() -> argparse.Namespace:
     made.add_argument(
         "--bounds", action="store_true", help="systems with bounds and other options"
     )
+    made.add_argument("--qp", action="store_true", help="quadratic programs")
     made.add_argument("--jobs", type=int, default=cores(), help="processes")
     made.add_argument("--save", type=Path, help="an .npz for the systems that fail")
     return made.parse_args()

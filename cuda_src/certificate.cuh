@@ -18,6 +18,9 @@ constexpr int rounded_units = 8;
 /// Limit on `angle`, and on `by_x`, in eps, below which no method improves x.
 constexpr int convincing_units = 4;
 
+/// Limit on the error of a fixed sum in eps of its terms, if nothing but rounding explains it.
+constexpr int summed_units = 4;
+
 /// Limit on the change of A x due to rounding x, relative to `magnitude`.
 template <class T>
 constexpr T hidden = sizeof(T) == 4 ? T(1e-3) : T(1e-6);
@@ -50,6 +53,10 @@ struct Certificate {
 
     __device__ Real kkt() const { return by_x + angle; }
 
+    /// By how much rounding x may change A x, relative to `magnitude`.
+    __device__ Real rounding_of_x() const {
+        return rounded_units * Floating<T>::epsilon * size_to_b;
+    }
     /// Whether rounding x may change A x too much.
     __device__ bool is_hidden() const { return !(Floating<T>::epsilon * size_to_b <= hidden<T>); }
     /// Whether x is certified, if its solver `ended`; else whether x is convincing: so accurate

@@ -35,7 +35,7 @@ struct GramResidual : GramSteps<T, Team> {
                 at.passive_w[p] = w;
                 return fabs(w) > limit * at.norm[variable(p)] ? 1.0 : 0.0;
             });
-            if (visible == 0) return Team::is_small;
+            if (visible == 0 && has_sum()) return Team::is_small;
             const double shift = step(true);
             inverse.for_each([&](auto p) {
                 if (!is_finite(at.d[p])) at.d[p] = 0;
@@ -46,6 +46,19 @@ struct GramResidual : GramSteps<T, Team> {
             team.sync();
         }
         return false;
+    }
+
+    /// Whether x + change has the fixed sum, up to rounding.
+    __device__ bool has_sum() {
+        if (!options.has_sum()) return true;
+        Two sums = AddTwo::identity();
+        const auto add = [&](double term) { sums = AddTwo()(sums, {term, fabs(term)}); };
+        inverse.for_each(
+            [&](auto p) { add(at.sum_row[variable(p)] * (at.x[p] + at.change[p])); });
+        for_each_variable<Team>(options.n, [&](auto j) { add(at.sum_row[j] * at.rest[j]); });
+        sums = team.reduce(sums, Called<AddTwo>());
+        const double total = at.total[0], terms = fabs(total) + sums.b;
+        return fabs(sums.a - total) <= summed_units * Floating<double>::epsilon * terms;
     }
 
     /// Subtract A d, with the rows of the l2 penalty, from the witness; `shift` changes the

@@ -98,6 +98,7 @@ struct GramSolver : GramResidual<T, Team> {
     struct Outcome {
         bool is_convincing;  // no other method could improve x
         bool is_hidden;      // rounding x may change A x too much
+        bool keeps_sum;
         bool is_certified;
         double misfit;
     };
@@ -144,7 +145,7 @@ struct GramSolver : GramResidual<T, Team> {
                 best = better ? kkt : best;
                 const bool keeps = keeps_sum();
                 outcome = {keeps && found.certificate.is_good(false, options.tol),
-                           found.certificate.is_hidden(),
+                           found.certificate.is_hidden(), keeps,
                            keeps && found.certificate.is_good(true, options.tol), found.misfit};
                 store(results, k, found);
             }
@@ -205,7 +206,7 @@ struct GramSolver : GramResidual<T, Team> {
 
     /// What another method must beat: less if x is certified, and NaN if x is not kept.
     __device__ double score(const Outcome& outcome) const {
-        if (outcome.is_hidden) return Floating<double>::nan();
+        if (outcome.is_hidden || !outcome.keeps_sum) return Floating<double>::nan();
         return outcome.misfit - (outcome.is_certified ? certified<T> * magnitude : 0);
     }
 

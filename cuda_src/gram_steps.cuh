@@ -21,6 +21,10 @@ constexpr double significant_part = 1e-13;
 /// Factor on `tol` for the less accurate gradients from the Gram matrix.
 constexpr double slack = 8;
 
+/// How often the multiplier of a fixed sum is corrected. It may be much larger than the change of
+/// the sum that it makes, so that this has the rounding errors of a larger number.
+constexpr int sum_passes = 2;
+
 template <class T, class Team>
 struct GramSteps : GramSystem<T, Team> {
     using Base = GramSystem<T, Team>;
@@ -149,24 +153,25 @@ struct GramSteps : GramSystem<T, Team> {
         return true;
     }
 
-    /// Let variables rest elsewhere, the steepest first, until x has its sum. The last one may be
+    /// Let variables rest elsewhere, the cheapest first, until x has its sum. The last one may be
     /// between its bounds, and has to enter; -1 if all bounds together do not allow the sum.
     __device__ int make_sum() {
         if (!at.matrix.has_gram()) make_gradient_from_columns(at.c);
         double missing =
             at.total[0] - sum(options.n, [&](int j) { return at.sum_row[j] * at.rest[j]; });
         const bool up = missing >= 0;
-        for_each_variable<Team>(options.n, [&](auto j) {
-            const double slope = at.sum_row[j] > 0 ? at.c[j] / at.sum_row[j] : 0;
-            at.slope[j] = up ? slope : -slope;
-        });
+        for_each_variable<Team>(options.n, [&](auto j) { at.slope[j] = 0; });
         for (;;) {
-            Located<double> steepest = ArgMax<double>::identity();
-            for_each_variable<Team>(options.n, [&](auto i) {
-                if (at.slope[i] == at.slope[i])
-                    steepest = ArgMax<double>()(steepest, {at.slope[i], i});
+            Located<double> cheapest = ArgMax<double>::identity();
+            for_each_variable<Team>(options.n, [&](auto j) {
+                if (at.slope[j] != at.slope[j] || !(at.sum_row[j] > 0)) return;
+                const double whole = (up ? at.upper[j] : at.lower[j]) - at.rest[j];
+                const double change = missing / at.sum_row[j], norm = at.norm[j];
+                const double move = fabs(whole) < fabs(change) ? whole : change;
+                const double gain = (at.c[j] - norm * norm * move / 2) / at.sum_row[j];
+                cheapest = ArgMax<double>()(cheapest, {up ? gain : -gain, j});
             });
-            const int j = team.reduce(steepest, Called<ArgMax<double>>()).index;
+            const int j = team.reduce(cheapest, Called<ArgMax<double>>()).index;
             if (j < 0) return -1;
             const double before = at.rest.of(j), coefficient = at.sum_row.of(j);
             const double lower = at.lower.of(j), upper = at.upper.of(j), end = up ? upper : lower;
@@ -297,17 +302,23 @@ struct GramSteps : GramSystem<T, Team> {
         }
         inverse.multiply(at.passive_w, at.d);
         if (!options.has_sum()) return 0;
-        Two sums = AddTwo::identity();
-        inverse.for_each([&](auto p) {
-            const double x = corrects ? at.x[p] + at.change[p] : at.x[p];
-            sums.a += at.row[p] * (x + at.d[p]);
-            sums.b += at.row[p] * at.along[p];
-        });
-        for_each_variable<Team>(options.n, [&](auto j) { sums.a += at.sum_row[j] * at.rest[j]; });
-        sums = team.reduce(sums, Called<AddTwo>());
-        const double shift = (sums.a - at.total[0]) / sums.b;
-        if (!is_finite(shift)) return 0;
-        inverse.for_each([&](auto p) { at.d[p] -= shift * at.along[p]; });
+        double shift = 0;
+#pragma unroll 1
+        for (int pass = 0; pass < sum_passes; ++pass) {
+            Two sums = AddTwo::identity();
+            inverse.for_each([&](auto p) {
+                const double x = corrects ? at.x[p] + at.change[p] : at.x[p];
+                sums.a += at.row[p] * (x + at.d[p]);
+                sums.b += at.row[p] * at.along[p];
+            });
+            for_each_variable<Team>(options.n,
+                                    [&](auto j) { sums.a += at.sum_row[j] * at.rest[j]; });
+            sums = team.reduce(sums, Called<AddTwo>());
+            const double change = (sums.a - at.total[0]) / sums.b;
+            if (!is_finite(change)) break;
+            inverse.for_each([&](auto p) { at.d[p] -= change * at.along[p]; });
+            shift += change;
+        }
         return shift;
     }
 

@@ -57,9 +57,9 @@ enum VariableState : int { resting, passive, barred, guessed };
 /// What became of a variable that was to enter.
 enum Entered { refused, appended, exchanged };
 
-/// Threshold for dependent columns, in units of eps times the sum of the terms that cancel; the
-/// factor by which each further attempt multiplies it; and the number of attempts.
-constexpr int dependent_units = 4, more_caution = 64, attempts = 3;
+/// Threshold for dependent columns, in units of eps times the sum of the terms that cancel. Each
+/// further attempt multiplies it by `more_caution`, up to `most_caution`.
+constexpr int dependent_units = 4, more_caution = 64, most_caution = 64 * 64;
 
 /// Limit on how often the residual is recomputed to look for entering variables.
 constexpr int fresh_rounds = 32;
@@ -216,6 +216,19 @@ __device__ __noinline__ Interval<T> scaled_bounds(ScaledSystem<T, general, Given
     const int shift = system.b_shift() - system.column_shift(j);
     return {shifted(static_cast<T>(variables.lower(j)), shift),
             shifted(static_cast<T>(variables.upper(j)), shift)};
+}
+
+/// By how much the objective falls for each unit of a fixed sum that variable j adds, if it moves
+/// until nothing is `missing`, or as far as its bound.
+template <class T, bool general, class Given>
+__device__ __noinline__ T gain_of_sum(ScaledSystem<T, general, Given> system, int j, T missing) {
+    const NnlsArrays<T>& at = system.at;
+    const Interval<T> bounds = scaled_bounds<T, general, Given>(system, j);
+    const T coefficient = system.of_sum(j), change = ratio(missing, coefficient);
+    const T whole = (missing >= 0 ? bounds.upper : bounds.lower) - at.x[j];
+    const T move = fabs(whole) < fabs(change) ? whole : change;
+    const T gain = ratio(at.w[j] - at.norm[j] * at.norm[j] * move / 2, coefficient);
+    return missing >= 0 ? gain : -gain;
 }
 
 /// result[j] = a_j vector - penalty, or |a_j| if `vector` is null, for every column a_j of A and
@@ -379,7 +392,7 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
         make_residual<T, general, Given>(*this, 0, at.factors.residual);
     }
 
-    /// Let variables rest elsewhere, the steepest first, until x has its sum. The last one enters,
+    /// Let variables rest elsewhere, the cheapest first, until x has its sum. The last one enters,
     /// with its value in `w`. If all bounds together do not allow the sum, there is none.
     __device__ void make_sum() {
         make_residual<T, general, Given>(*this, 0, at.factors.residual);
@@ -388,12 +401,13 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
         const T sign = missing >= 0 ? T(1) : T(-1);
         for (bool enough = false; !enough;) {
             __syncthreads();
-            Located<T> steepest = ArgMax<T>::identity();
+            Located<T> cheapest = ArgMax<T>::identity();  // the cost for each unit, negated
 #pragma unroll 1
             for (int j = threadIdx.x; j < problem.n; j += blockDim.x)
                 if (at.state[j] == resting)
-                    steepest = ArgMax<T>()(steepest, {ratio(sign * at.w[j], of_sum(j)), j});
-            const int j = reduce_located(steepest, Called<ArgMax<T>>()).index;
+                    cheapest = ArgMax<T>()(cheapest,
+                                           {gain_of_sum<T, general, Given>(*this, j, missing), j});
+            const int j = reduce_located(cheapest, Called<ArgMax<T>>()).index;
             if (j < 0) break;
             const Interval<T> bounds = bounds_of(j);
             const T now = at.x[j], end = sign > 0 ? bounds.upper : bounds.lower;
@@ -693,7 +707,8 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
     /// What the certificate of x says, in scaled variables.
     struct Found {
         T fit;     // |b - A x|
-        T misfit;  // root of twice the objective, minus a little if certified
+        T misfit;  // root of twice the objective, minus a little if certified; else with the
+                   // rounding errors of x; infinite without the fixed sum
         T kkt;
         NnlsStatus status;
         bool settled;  // a larger threshold for dependent columns would not help
@@ -751,17 +766,16 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
         const Certificate<Given, T> certificate(apart, gap, slope, residual_norm(), magnitude_of_b,
                                                 size(), above);
         const bool ended = outcome == converged;
-        const bool good = certificate.is_good(ended, problem.tol) && keeps_sum(terms);
+        const bool keeps = keeps_sum(terms),
+                   good = keeps && certificate.is_good(ended, problem.tol);
         const NnlsStatus refused = ended ? uncertified : outcome;
         const T square = fit + penalties, root = square_root(fabs(square));
-        const T misfit = square < 0 ? -root : root, kkt = certificate.kkt();
-        return {square_root(fit),
-                good ? misfit - certified<Given> * magnitude_of_b : finite_or_infinity(misfit), kkt,
-                good ? converged : refused, !ended || (good && kkt <= certified<Given>)};
-    }
-
-    static __device__ T finite_or_infinity(T value) {
-        return value == value ? value : Floating<T>::infinity();
+        const T kkt = certificate.kkt();
+        T misfit = square < 0 ? -root : root;
+        misfit += magnitude_of_b * (good ? -certified<Given> : certificate.rounding_of_x());
+        if (!(keeps && misfit == misfit)) misfit = Floating<T>::infinity();
+        return {square_root(fit), misfit, kkt, good ? converged : refused,
+                !ended || (good && kkt <= certified<Given>)};
     }
 
     /// Write the result of system k in the original units.
@@ -785,7 +799,8 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
 };
 
 /// Solve the systems. If `listed` is not null, only the systems that it lists are solved, and count
-/// as repaired. Their results are replaced by better ones.
+/// as repaired. Their results are replaced by better ones. Better is the smaller objective;
+/// a certificate makes up for a small difference.
 template <class T, bool general, class Given = T>
 __global__ void __launch_bounds__(nnls_max_threads, 2)
     nnls_qr(const NnlsSystems<Given> systems, const QrMemory memory) {
@@ -793,11 +808,14 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ ListedSystem drawn;
 
+    // In shared memory, because constants that are used in loops are kept in registers.
     __shared__ NnlsProblem<T, general, Given> problem;
+    __shared__ NnlsResults<Given> results;
     __shared__ NnlsArrays<T> arrays;
 
     const int m = systems.m, n = systems.n;
     if (threadIdx.x == 0) {
+        results = systems.results();
         problem = {systems.A,
                    systems.row_stride,
                    systems.column_stride,
@@ -813,7 +831,6 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
                    systems.maxiter};
         arrays.place(memory, m + (problem.has_ridge() ? n : 0) + problem.has_sum(), n);
     }
-    const NnlsResults<Given> results = systems.results();
     NnlsSystem<T, general, Given> system{{problem, arrays, T(1), T(0)},
                                          {arrays.factors, 0},
                                          BlockReduce<T>(reduce_storage),
@@ -840,17 +857,17 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         __syncthreads();
         const long long k = drawn.system;
         if (k < 0) return;
-        T least = static_cast<T>(drawn.misfit), caution = 1;
-        const bool finite = system.load();
-        for (int attempt = 0; attempt < attempts; ++attempt, caution *= more_caution) {
-            const Given* guess = systems.warm && attempt == 0 ? results.x + k * n : nullptr;
+        T least = static_cast<T>(drawn.misfit);
+        int caution = system.load() ? 1 : 0;
+        for (; caution <= most_caution; caution *= more_caution) {
+            const Given* guess = systems.warm && caution == 1 ? results.x + k * problem.n : nullptr;
             const auto found =
-                finite ? system.certify(system.solve(caution, guess)) : system.refuse();
+                caution > 0 ? system.certify(system.solve(caution, guess)) : system.refuse();
             if (!(found.misfit >= least)) {
                 least = found.misfit;
                 system.store(results, k, found);
             }
-            if (threadIdx.x == 0) results.repaired[k] = attempt > 0 || repairs;
+            if (threadIdx.x == 0) results.repaired[k] = caution > 1 || repairs;
             if (found.settled) break;
         }
     }

@@ -25,7 +25,7 @@
 // Cost, with l columns and m rows. append: 4 m l operations and 5 barriers (another 4 m l and 2
 // if cancellation requires a second pass; also a solve if the part orthogonal to the passive
 // columns is small). remove: 6 m (l - p) operations and (l - p) / 32 + 2 barriers. solve: l^2
-// operations and 2 l / 32 barriers. correct: as append. fit_row: 2 m l operations and 3 barriers.
+// operations and 2 l / 32 barriers. correct: as append. fit_row: 2 m l operations and 5 barriers.
 
 #pragma once
 
@@ -140,29 +140,37 @@ __device__ __noinline__ void back_substitute(const PassiveQRArrays<T>& at, int l
     }
 }
 
+/// How often the multiplier of a fixed sum is corrected. It may be much larger than the change of
+/// the sum that it makes, so that this has the rounding errors of a larger number.
+constexpr int sum_passes = 2;
+
 /// Change b[row] so that the y of R y = solution fits this row: A[row, passive] y = value. Changes
 /// `solution` with b. Returns by how much b[row] is less. `partial` is that of two reductions.
 /// Other threads see `residual` after the caller's next barrier.
 template <class T>
 __device__ __noinline__ T fit_row(const PassiveQRArrays<T>& at, int length, int row, T value,
                                   T* partial, T* next_partial) {
-    T fitted = 0, square = 0;
+    T less = 0;
 #pragma unroll 1
-    for (int p = threadIdx.x; p < length; p += blockDim.x) {
-        const T q = at.q(at.slots[p])[row];
-        at.row[p] = q;
-        fitted += q * at.solution[p];
-        square += q * q;
-    }
-    fitted = block_reduce(fitted, partial, Called<Add<T>>());
-    square = block_reduce(square, next_partial, Called<Add<T>>());
-    const T less = ratio(fitted - value, square);
-    if (!(fabs(less) < Floating<T>::infinity())) return T(0);
+    for (int pass = 0; pass < sum_passes; ++pass) {
+        T fitted = 0, square = 0;
 #pragma unroll 1
-    for (int p = threadIdx.x; p < length; p += blockDim.x) {
-        const T change = less * at.row[p];
-        at.solution[p] -= change;
-        at.rhs(at.slots[p]) -= change;
+        for (int p = threadIdx.x; p < length; p += blockDim.x) {
+            const T q = at.q(at.slots[p])[row];
+            at.row[p] = q;
+            fitted += q * at.solution[p];
+            square += q * q;
+        }
+        fitted = block_reduce(fitted, partial, Called<Add<T>>());
+        square = block_reduce(square, next_partial, Called<Add<T>>());
+        const T change = ratio(fitted - value, square);
+        if (!(fabs(change) < Floating<T>::infinity())) break;
+        less += change;
+#pragma unroll 1
+        for (int p = threadIdx.x; p < length; p += blockDim.x) {
+            at.solution[p] -= change * at.row[p];
+            at.rhs(at.slots[p]) -= change * at.row[p];
+        }
     }
     for (int i = threadIdx.x; i < at.rows; i += blockDim.x) {
         T along = 0;

@@ -197,3 +197,10 @@ def test_accuracy_of_gram_needs_the_cpu() -> None:
     done = run("nnls_accuracy.py", "--emulate", "--method", "gram")
     assert done.returncode == 1
     assert "--method gram runs on the CPU only" in done.stderr
+
+
+def test_accuracy_of_quadratic_programs() -> None:
+    options = ("--cpu", "--qp", "--systems", "200", "--jobs", "1")
+    (table,) = tables(report("nnls_accuracy.py", *options))
+    assert table[1][:2] == ["normal", "200"]
+    assert table[1][4:6] == ["0", "0"]

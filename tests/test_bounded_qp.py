@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
+from backends import without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
+from quadratic_programs import FAMILIES, brute_force, excess, random_programs, wrong_sum
 
 import gpusolve
 
@@ -193,6 +195,100 @@ def test_batches_broadcast(backend: Any, rng: np.random.Generator) -> None:
         alone = solve(backend, G[i, 0], c[0, j], (0, 0.5))
         assert alone.x.shape == (4,)
         np.testing.assert_allclose(result.x[i, j], alone.x, atol=1e-13)
+
+
+@pytest.mark.parametrize("index", range(2 * len(FAMILIES)))
+def test_certified_programs_are_optimal(backend: Any, method: str, index: int) -> None:
+    """Singular, nearly singular and badly scaled G; at most some are not certified."""
+    systems = 16 if backend.emulated else 64
+    _, programs = random_programs(index, 1, systems)
+    result = solve(
+        backend,
+        programs.G,
+        programs.c,
+        (programs.lower, programs.upper),
+        sum_to=programs.sum_to,
+        method=method,
+    )
+    good = result.status == 0
+    assert good.mean() > 0.7
+    certified, x = programs.take(good), result.x[good]
+    assert excess(certified, x, *brute_force(certified)).max() <= 1e-7
+    assert wrong_sum(certified, x).max() <= 32 * EPS
+    assert ((x >= certified.lower) & (x <= certified.upper)).all()
+
+
+def test_a_variable_without_curvature(backend: Any, method: str) -> None:
+    """A row of zeros in G, as an unused column of A has it."""
+    G = np.array([[3.0, 0, 1], [0, 0, 0], [1, 0, 2]])
+    result = solve(backend, G, np.array([1.0, 0, -1]), method=method)
+    assert result.status == 0
+    np.testing.assert_allclose(result.x, [1 / 3, 0, 0], atol=4 * EPS)
+
+
+@pytest.mark.parametrize("sum_to", [None, 1.0])
+def test_columns_of_zeros_do_not_matter(
+    backend: Any, rng: np.random.Generator, method: str, sum_to: float | None
+) -> None:
+    """Variables without curvature rest at 0, or are what the sum lacks."""
+    used = np.array([0, 2, 4])
+    A, b = np.zeros((40, 7, 5)), rng.standard_normal((40, 7, 1))
+    A[..., used] = rng.standard_normal((40, 7, 3))
+    G, c = A.swapaxes(-1, -2) @ A, (A.swapaxes(-1, -2) @ b)[..., 0]
+    lower = np.array([0, -INF, 0, -INF, 0]) if sum_to else 0.0
+    result = solve(backend, G, c, (lower, INF), sum_to=sum_to, method=method)
+    alone = solve(backend, G[:, used][..., used], c[:, used], method=method)
+    assert (result.status == 0).all()
+    np.testing.assert_allclose(result.x[:, used], alone.x, atol=1e-12)
+    if sum_to:
+        np.testing.assert_allclose(result.x.sum(axis=-1), sum_to, rtol=1e-14)
+    else:
+        assert (result.x[:, [1, 3]] == 0).all()
+
+
+@without_gpu
+@pytest.mark.parametrize("seed", [91, 0, 1, 2])
+def test_equal_columns_have_certified_solutions(
+    backend: Any, method: str, seed: int
+) -> None:
+    """x with large terms that cancel is not taken for a better one."""
+    rng = np.random.default_rng(seed)
+    A = rng.random((16, 8)) if rng.random() < 0.5 else rng.normal(size=(16, 8))
+    A[:, 1] = A[:, 2] = A[:, 0]
+    b, lower = rng.normal(size=16), np.where(rng.random(8) < 0.5, 0, -INF)
+    G, c = A.T @ A, A.T @ b
+    result = solve(backend, G, c, (lower, INF), method=method)
+    assert result.status == 0
+    assert np.abs(result.x).max() < 1e3
+    best = scipy.optimize.lsq_linear(A, b, (lower, INF), method="bvls", tol=1e-14)
+    found = objective(G, c, result.x) + b @ b / 2
+    assert found <= best.cost * (1 + 1e-9)
+
+
+def test_rounding_of_x_is_not_a_proof(backend: Any) -> None:
+    """G differs from one of rank 1 by rounding, and only this makes x finite."""
+    G = np.array([[1.0, 1.0], [1.0, 1.0 + 4 * EPS]])
+    result = solve(backend, G, np.array([0.0, 1e-7]), (-1e9, 1e9))
+    assert result.status == 3
+
+
+def test_the_dual_is_that_of_the_given_matrix(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    G, c = program(rng, 6, 3, systems=20)
+    result = solve(backend, G, c)
+    wide = np.longdouble
+    w = c - (G.astype(wide) @ result.x[..., None].astype(wide))[..., 0]
+    terms = np.abs(c) + (np.abs(G) @ np.abs(result.x)[..., None])[..., 0]
+    limit = 2 * EPS * np.abs(w) + 8 * np.finfo(wide).eps * terms
+    assert (np.abs(result.dual - w) <= limit).all()
+
+
+def test_a_zero_on_the_diagonal_needs_a_row_of_zeros(backend: Any) -> None:
+    """Else G has a negative eigenvalue."""
+    G = np.array([[[0.0, 1e-20], [1e-20, 1.0]], [[0.0, 0.0], [0.0, 1.0]]])
+    result = solve(backend, G, np.array([-1.0, 1.0]))
+    assert result.status.tolist() == [2, 0]
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -121,6 +121,17 @@ def test_a_failure_shows_what_the_compiler_says(checkout: Path) -> None:
     assert files(checkout) == set()
 
 
+@pytest.mark.parametrize("wrong", ["a file in the place of the folder", "CXX"])
+def test_no_error_fails_the_build(checkout: Path, wrong: str) -> None:
+    if wrong == "CXX":
+        printed = build(checkout, CXX='"g++')
+    else:
+        (checkout / "gpusolve" / object_files.FOLDER).write_text("a file")
+        printed = build(checkout)
+    assert "warning: the solver was not compiled" in printed
+    assert files(checkout) == set()
+
+
 @pytest.mark.skipif(len(NAMES) < 2, reason="one instruction set")
 def test_each_object_is_optional(checkout: Path, compiler: str, tmp_path: Path) -> None:
     """A compiler may be too old for an instruction set."""
@@ -149,13 +160,3 @@ def test_options_of_the_compiler(checkout: Path, compiler: str, tmp_path: Path) 
         needs = "-march" in command
         assert needs == ("solver.cpp" in command and "x86-64-v3" in command)
     assert len(commands) == len(compiled) + len(NAMES)
-
-
-def test_a_library_that_is_not_used_is_not_needed(checkout: Path) -> None:
-    """It would be loaded with the object, or be missing."""
-    if not sys.platform.startswith("linux"):
-        pytest.skip("reads an ELF object")
-    build(checkout)
-    folder = checkout / "gpusolve" / object_files.FOLDER
-    for path in folder.iterdir():
-        assert b"libstdc++" not in path.read_bytes()

@@ -323,7 +323,7 @@ def test_chunks_on_a_gpu_are_solved_there(
     with cupy_stand_in.installed() as cupy:
         with cupy.cuda.Device(1):
             there = cupy.asarray(b)
-        found = dask_arrays.solve_chunk(
+        found = dask_arrays.solve_dask_chunk(
             A, there, names=("A", "b"), method="auto", numbers={}
         )
         assert found.x.device.id == 1

@@ -140,6 +140,9 @@ def test_the_environment_chooses_the_object(
     monkeypatch.setenv("GPUSOLVE_OBJECT", path)
     assert objects.chosen().path == Path(path)
     assert objects.load() is objects.load()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPUSOLVE_OBJECT", Path(path).name)
+    assert objects.load() is not None
     monkeypatch.setenv("GPUSOLVE_OBJECT", "none")
     assert objects.load() is None
     assert objects.chosen().reason == "GPUSOLVE_OBJECT is none"

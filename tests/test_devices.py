@@ -162,7 +162,7 @@ def test_no_block_begins_after_an_error() -> None:
         time.sleep(0.001)
 
     with pytest.raises(MemoryError):
-        stream.run_all([broken, endless], itertools.repeat(()), lambda *_: None)
+        stream.run_blocks([broken, endless], itertools.repeat(()), lambda *_: None)
     assert len(calls) < 10_000
 
 
@@ -363,7 +363,7 @@ def test_the_bar_counts_all_systems(
         def update(self, systems: int) -> None:
             steps.append(systems)
 
-    def bar(systems: int, _delay: float) -> Any:
+    def bar(systems: int, delay: float) -> Any:
         steps.append(-systems)
         return contextlib.nullcontext(Bar())
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,7 @@ import scipy.linalg
 
 from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
-from gpusolve.gam import _boosting
-from gpusolve.gam._boosting import products, smoothing
+from gpusolve.gam._boosting import smoothing
 from gpusolve.gam._boosting.products import (
     cross_products,
     dense_gram,
@@ -79,16 +76,9 @@ def test_gram_and_inverse(
         np.testing.assert_allclose(c @ Q @ c, gained, rtol=1e-9)
 
 
-@pytest.fixture(params=[0, math.inf], ids=["compiled", "scipy"])
-def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sum products with each of the two functions."""
-    monkeypatch.setattr(products, "COMPILED_ROWS", request.param)
-
-
 @pytest.mark.parametrize("chunk_rows", [1, 10_000])
 @pytest.mark.parametrize(("degree", "dtype"), [(3, "float64"), (2, "float32")])
 def test_products_by_cell_equal_dense_products(
-    sums: None,
     X: np.ndarray,
     weights: np.ndarray,
     chunk_rows: int,
@@ -111,14 +101,6 @@ def test_products_by_cell_equal_dense_products(
         gram_by_cells(basis, 11, weights),
         atol=1e-12,
     )
-
-
-def test_products_need_no_numba(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("numba")
-    assert products.cross_sum(4) is not products.cross_sum_by_scipy
-    monkeypatch.setitem(sys.modules, "gpusolve.gam._boosting.products_numba", None)
-    monkeypatch.delattr(_boosting, "products_numba", raising=False)
-    assert products.cross_sum(4) is products.cross_sum_by_scipy
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

@@ -488,7 +488,7 @@ def can_write_to(out: Array, *inputs: Array) -> bool:
 
 def unwrapped(result: Array) -> Any:
     """A NumPy scalar for NumPy's array without axes; other arrays as they are."""
-    return result[()] if isinstance(result, np.ndarray) and not result.ndim else result
+    return result[()] if type(result) is np.ndarray and not result.ndim else result
 
 
 def written(result: Array, out: Array | None) -> Array:

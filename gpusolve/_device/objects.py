@@ -87,7 +87,7 @@ def loaded(path: Path) -> ctypes.CDLL:
     """Load an object; raise `RefusedError` if it does not work here."""
     check_length(path)
     try:
-        library = declared(ctypes.CDLL(str(path)))
+        library = declared(ctypes.CDLL(str(path.absolute())))
         version, supported = library.gpusolve_interface(), library.gpusolve_supports()
     except (OSError, AttributeError) as error:
         raise RefusedError(f"cannot be loaded: {error}") from None

@@ -7,6 +7,7 @@ addresses differ.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -114,13 +115,14 @@ class StructType:
         TypeError
             If a field is missing, or there is no such field.
         """
-        if values.keys() != set(self.names):
-            different = ", ".join(sorted(values.keys() ^ set(self.names)))
-            raise TypeError(
-                f"{self.name} must have the fields {', '.join(self.names)}, got "
-                f"others or not all: {different}"
-            )
-        return Struct(self, T, [values[name] for name in self.names])
+        if len(values) == len(self.names):
+            with contextlib.suppress(KeyError):
+                return Struct(self, T, list(map(values.__getitem__, self.names)))
+        different = ", ".join(sorted(values.keys() ^ set(self.names)))
+        raise TypeError(
+            f"{self.name} must have the fields {', '.join(self.names)}, got others or "
+            f"not all: {different}"
+        )
 
     def of(self, T: np.dtype[Any] | None, *values: Any) -> Struct:
         """The struct with these values, in the order of the fields."""

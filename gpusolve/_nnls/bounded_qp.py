@@ -6,16 +6,13 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from .._device.arrays import Array, as_array, namespace
+from .._device.arrays import Array, as_array, namespace, unwrapped
 from .._device.kernels import current, device_of
-from .inputs import pair, validate
+from .._numerics.solution import CONVERGED, UNCERTIFIED
+from .inputs import Problem, pair, validate
+from .quadratic import Quadratic, certify
 from .result import NNLSResult
 from .solve import check_method, solve
-
-NULL = 8.0
-"""Eigenvalues of at most this number times ``n eps`` of their sum count as zero."""
 
 
 def bounded_qp(
@@ -52,6 +49,13 @@ def bounded_qp(
         above its minimum without bounds, in the range of G. A system whose G has a
         negative eigenvalue has status 2.
 
+        `kkt` is computed from G and c. It is the larger one of two numbers. The first
+        is the largest violation of the optimality conditions by `dual`, relative to S,
+        the size of the gradient; for each variable per root of ``G_jj``. The second is
+        a bound of how far the objective is above its minimum, relative to
+        ``x G x / 2 + |c x| + eps S**2``. Status 0 means that `kkt` is at most 1e-10
+        (float32: 1e-4) or `tol`, and that the sum is the fixed one.
+
     Raises
     ------
     TypeError, ValueError
@@ -59,12 +63,15 @@ def bounded_qp(
 
     Notes
     -----
-    ``G = A^T A`` is factorised by its eigenvalues, after scaling to a unit diagonal.
-    ``|A x - b|`` is then minimised by the methods of `lsq_linear`, and certified in the
-    same terms. The part of c outside the range of G remains as a linear term: the
+    ``G = A^T A`` is factorised by its eigenvalues, after scaling to a diagonal near 1.
+    ``|A x - b|`` is then minimised by the methods of `lsq_linear`. Its x is certified
+    by the gradient ``c - G x``, in twice the working precision.
+
+    Eigenvalues below ``8 n eps`` times their sum count as zero. The part of c along
+    their eigenvectors remains as a linear term, unless rounding explains it: the
     objective may then have no minimum but for the bounds, and x may not be found, with
-    status 3. If A and b themselves are known, `lsq_linear` is more accurate: G has the
-    square of the condition number.
+    status 3. So does a G of which rounding errors decide x. If A and b themselves are
+    known, `lsq_linear` is more accurate: G has the square of the condition number.
 
     Examples
     --------
@@ -93,10 +100,29 @@ def bounded_qp(
             maxiter=maxiter,
         )
         G, c = symmetric(problem.A), problem.b
-        A, b, linear = least_squares(G, c)
+        objective = Quadratic.of(G, c)
+        A, b, linear = objective.least_squares()
         result = solve(problem._replace(A=A, b=b, l1=linear), target, method)
         given = {**result._given, "A": G, "b": c, "is_gram": True}
-        return replace(result, _given=given)
+        return replace(certified(objective, problem, result), _given=given)
+
+
+def certified(objective: Quadratic, problem: Problem, result: NNLSResult) -> NNLSResult:
+    """The result, with the certificate that G and c themselves give."""
+    xp = namespace(problem.A)
+    if not problem.shape[1]:
+        return result
+    x, status = xp.asarray(result.x), xp.asarray(result.status)
+    found = certify(objective, x, problem.lower, problem.upper, problem.sum_to)
+    ended = (status == CONVERGED) | (status == UNCERTIFIED)
+    good = found.accepts(problem.tol, problem.dtype)
+    outcome = xp.where(good, xp.int32(CONVERGED), xp.int32(UNCERTIFIED))
+    fields = {
+        "dual": found.dual.astype(x.dtype, copy=False),
+        "kkt": found.kkt.astype(x.dtype, copy=False),
+        "status": xp.where(ended, outcome, status),
+    }
+    return replace(result, **{name: unwrapped(one) for name, one in fields.items()})
 
 
 def symmetric(G: Array) -> Array:
@@ -104,34 +130,3 @@ def symmetric(G: Array) -> Array:
     xp = namespace(G)
     index = xp.arange(G.shape[-1])
     return xp.where(index[:, None] >= index, G, xp.swapaxes(G, -1, -2))
-
-
-def least_squares(G: Array, c: Array) -> tuple[Array, Array, Array]:
-    """A, b and p with ``|A x - b|^2 / 2 + p x = x G x / 2 - c x`` plus a constant.
-
-    A is NaN where G is not finite or has a negative eigenvalue.
-    """
-    xp, dtype, n = namespace(G), G.dtype, G.shape[-1]
-    G, c = G.astype(np.float64, copy=False), c.astype(np.float64, copy=False)
-    finite = xp.isfinite(G).all(axis=(-2, -1))[..., None, None]
-    G = xp.where(finite, G, xp.eye(n))
-    diagonal = xp.abs(xp.diagonal(G, axis1=-2, axis2=-1))
-    scale = 1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1))
-    values, vectors = xp.linalg.eigh(scale[..., :, None] * G * scale[..., None, :])
-    least = NULL * n * np.finfo(dtype).eps * size(values)
-    positive = values > least
-    root = xp.sqrt(xp.where(positive, values, 0))
-    along = xp.matmul((c * scale)[..., None, :], vectors)[..., 0, :]
-    A = xp.swapaxes(vectors, -1, -2) * root[..., :, None] / scale[..., None, :]
-    b = xp.where(positive, along / xp.where(positive, root, 1), 0)
-    null = xp.where(positive, 0, along)
-    null = xp.where(xp.abs(null) > least * size(along), null, 0)
-    linear = -xp.matmul(vectors, null[..., None])[..., 0] / scale
-    usable = finite & (values >= -least).all(axis=-1)[..., None, None]
-    A = xp.where(usable, A, math.nan)
-    return A.astype(dtype, copy=False), b.astype(dtype, copy=False), linear
-
-
-def size(values: Array) -> Array:
-    """The sum of magnitudes along the last axis, which is kept."""
-    return namespace(values).abs(values).sum(axis=-1, keepdims=True)

@@ -45,7 +45,7 @@ def solve_chunks(problem: Problem, solve: Solve, number: int, entries: int) -> S
         if len(chunks) == 1:
             run(chunks[0])
         elif chunks:
-            run_all(run, chunks, systems)
+            run_chunks(run, chunks, systems)
     fields: Iterator[Array] = (
         one.reshape(problem.batch + one.shape[1:]) for one in solution
     )
@@ -62,7 +62,7 @@ def chunked(problem: Problem, entries: int) -> Iterator[slice]:
     systems, (m, n) = math.prod(problem.batch), problem.shape
     passive = min(problem.rows, n)
     numbers = passive * (n + passive) + m + 8 * n
-    if problem.has_own_matrices:
+    if not problem.shares_matrix:
         numbers += n * (m + n)
     limit = max(1, min(CHUNK_BYTES // (8 * numbers + 1), entries // (m * n + 1)))
     chunks_per_core = ceil_div(systems, limit * cores())
@@ -70,7 +70,7 @@ def chunked(problem: Problem, entries: int) -> Iterator[slice]:
     yield from pieces(systems, size)
 
 
-def run_all(run: Callable[[slice], int], chunks: list[slice], systems: int) -> None:
+def run_chunks(run: Callable[[slice], int], chunks: list[slice], systems: int) -> None:
     """Run the chunks on a thread pool, with a progress bar."""
     with progress_bar(systems, DELAY) as bar, ThreadPoolExecutor(cores()) as pool:
         for done in pool.map(run, chunks):

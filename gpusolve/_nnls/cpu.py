@@ -9,13 +9,15 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import empty_together
+from .._device.arrays import Array, Layout, address_of, empty_together
+from .._device.launch import CACHED
 from .._device.objects import load
 from .._device.structs import Struct, StructType
 from .._device.threads import cores
@@ -23,7 +25,7 @@ from .._numerics.solution import Solution
 from .inputs import Problem
 from .methods import COMPARED
 from .progress import DELAY, progress_bar
-from .systems import Inputs, Systems, largest_penalties, written_layout
+from .systems import NNLS_SYSTEMS, Inputs, Systems, largest_penalties, written_layout
 
 COLUMNS_PER_SYSTEM = 32
 """``A^T A`` is computed if A has at most this number of columns per system that shares
@@ -56,37 +58,38 @@ def nnls(problem: Problem, method: str) -> Solution:
         from . import fallback
 
         return fallback.solve(problem, method)
-    layout, size = written_layout(problem.batch, problem.shape[1], problem.dtype)
-    (*fields, _, counters), written = empty_together(layout, size)
+    prepared = prepare(problem)
+    (*fields, _, counters), written = empty_together(prepared.layout, prepared.size)
     counters[:] = 0
-    solution = Solution(*fields)
     if problem.start is not None:
-        solution.x[...] = problem.start
-    every = slice(0, math.prod(problem.batch))
-    systems = Systems(problem, Inputs.of(problem), every, solution, counters)
-    solve(systems, method, library, written)
-    return solution
+        fields[0][...] = problem.start
+    if method != "auto":
+        written[LISTED] = 0
+    solve(prepared, prepared.pack(problem, written), counters, method, library)
+    return Solution(*fields)
 
 
 def solve(
-    systems: Systems, method: str, library: ctypes.CDLL, written: Sequence[int]
+    prepared: Prepared,
+    systems: bytearray,
+    counters: Array,
+    method: str,
+    library: ctypes.CDLL,
 ) -> None:
     """Solve by the Gram method, and by QR what it leaves; or by one of them."""
-    problem = systems.problem
-    by_gram, by_qr = solvers(library, problem.dtype)
-    argument = systems.argument(problem.cpu_tolerance, written=written)
-    if method != "auto":
-        argument = argument.replace(listed=None)
-    if method == "qr" or not problem.A.size:
-        run(by_qr, systems, argument.replace(listed=None))
+    by_gram, by_qr = solvers(library, prepared.dtype)
+    if method == "qr" or not prepared.work:
+        ADDRESS.pack_into(systems, LISTED_OFFSET, 0)
+        run(prepared, counters, by_qr, systems)
         return
-    run(by_gram, systems, argument, gram_run(systems))
-    if method == "auto" and systems.counters[1]:
-        systems.counters[0] = 0
-        run(by_qr, systems, argument.replace(warm=True))
+    run(prepared, counters, by_gram, systems, prepared.run)
+    if method == "auto" and counters[1]:
+        counters[0] = 0
+        FLAG.pack_into(systems, WARM_OFFSET, True)
+        run(prepared, counters, by_qr, systems)
 
 
-@functools.cache
+@functools.lru_cache(CACHED)
 def solvers(library: ctypes.CDLL, dtype: np.dtype[Any]) -> tuple[Call, Call]:
     """The functions of the object for a dtype: the Gram method, and QR."""
     by_gram = getattr(library, f"gpusolve_nnls_gram_{dtype.name}")
@@ -94,10 +97,108 @@ def solvers(library: ctypes.CDLL, dtype: np.dtype[Any]) -> tuple[Call, Call]:
     return by_gram, by_qr
 
 
+class Prepared(NamedTuple):
+    """What the object needs to know of a batch, but for the addresses of some arrays.
+
+    Attributes
+    ----------
+    systems : bytes
+        ``NnlsSystems`` of ``nnls_systems.cuh``, without the addresses of A and b, and
+        of what is written.
+    run : bytes
+        ``GramRun`` of ``cpu/nnls_gram.cpp``.
+    layout : Layout
+    size : int
+        Of what is written; see `written_layout`.
+    shape : tuple of int
+        The number of systems, and the shape of each matrix.
+    dtype : numpy.dtype
+    work : float
+        An estimate of the multiplications.
+    kept : tuple
+        Arrays to whose addresses the bytes refer.
+    """
+
+    systems: bytes
+    run: bytes
+    layout: Layout
+    size: int
+    shape: tuple[int, int, int]
+    dtype: np.dtype[Any]
+    work: float
+    A: Array | None
+    b: Array | None
+    kept: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> Prepared:
+        """Prepare a batch."""
+        inputs, total = Inputs.of(problem), math.prod(problem.batch)
+        layout, size = written_layout(problem.batch, problem.shape[1], problem.dtype)
+        systems = Systems(problem, inputs, slice(0, total), None, None)
+        argument = systems.argument(problem.cpu_tolerance, written=[0] * len(layout))
+        run, (m, n) = gram_run(systems), problem.shape
+        return cls(
+            argument.packed(),
+            run.packed(),
+            layout,
+            size,
+            (total, m, n),
+            problem.dtype,
+            float(total) * m * n * min(m, n),
+            inputs.A,
+            inputs.b,
+            (argument, run),
+        )
+
+    def pack(self, problem: Problem, written: Sequence[int]) -> bytearray:
+        """``NnlsSystems`` with the addresses of all arrays."""
+        systems = bytearray(self.systems)
+        if self.A is None:
+            ADDRESS.pack_into(systems, 0, address_of(problem.A))
+            ADDRESS.pack_into(systems, B_OFFSET, address_of(problem.b))
+        WRITTEN.pack_into(systems, WRITTEN_OFFSET, *written)
+        return systems
+
+
+ADDRESS, FLAG = struct.Struct("P"), struct.Struct("i")
+B_OFFSET, WRITTEN_OFFSET = NNLS_SYSTEMS.offset("b"), NNLS_SYSTEMS.offset("x")
+LISTED_OFFSET, WARM_OFFSET = NNLS_SYSTEMS.offset("listed"), NNLS_SYSTEMS.offset("warm")
+WRITTEN = struct.Struct(f"{len(NNLS_SYSTEMS.names) - NNLS_SYSTEMS.names.index('x')}P")
+LISTED = -2
+"""The index of `listed` in what is written."""
+
+_prepared: dict[Any, Prepared] = {}
+"""What depends on shapes and numbers only, for later calls; at most `CACHED`."""
+
+
+def prepare(problem: Problem) -> Prepared:
+    """Prepare a batch, or find what was prepared for another one of the same kind.
+
+    Batches are of one kind if they have the same shapes and the same numbers, A and b
+    are contiguous, and all options are numbers.
+    """
+    A, b, (of_A, of_b) = problem.A, problem.b, (problem.A.flags, problem.b.flags)
+    is_plain = of_A.c_contiguous and of_A.aligned and of_b.c_contiguous and of_b.aligned
+    if not is_plain or problem.weights is not None:
+        return Prepared.of(problem)
+    starts = problem.start is not None
+    key = A.shape, b.shape, A.dtype.char, starts, problem[2], problem[4:8], problem[9:]
+    try:
+        return _prepared[key]
+    except TypeError:  # an option is an array
+        return Prepared.of(problem)
+    except KeyError:
+        if len(_prepared) >= CACHED:
+            _prepared.clear()
+        prepared = Prepared.of(problem)._replace(A=None, b=None, kept=())
+        return _prepared.setdefault(key, prepared)
+
+
 def gram_run(systems: Systems) -> Struct:
     """How the Gram method scales shared matrices, and whether it computes ``A^T A``."""
-    n, inputs = systems.problem.shape[1], systems.inputs
-    matrices = math.prod(inputs.matrices)
+    problem, inputs = systems.problem, systems.inputs
+    n, matrices = problem.shape[1], math.prod(problem.matrices)
     shares = not 1 < matrices == systems.total
     each = largest_penalties(inputs.options).of_each if shares else None
     root_l2 = None if each is None else each[3 * n : 4 * n]
@@ -105,45 +206,41 @@ def gram_run(systems: Systems) -> Struct:
     return GRAM_RUN.of(None, root_l2, n <= COLUMNS_PER_SYSTEM * used_by)
 
 
-def run(call: Call, systems: Systems, *structs: Struct) -> None:
+def run(
+    prepared: Prepared, counters: Array, call: Call, *structs: bytes | bytearray
+) -> None:
     """Call a function of the object: here, or on a thread for each core.
 
     An interrupt stops all threads after the step that they are at.
     """
-    packed = [one.packed() for one in structs]
-    if work(systems) < ENOUGH_FOR_THREADS:
-        check_memory(systems, [call(*packed)])
+    arguments = list(map(bytes, structs))
+    if prepared.work < ENOUGH_FOR_THREADS:
+        check_memory(prepared, [call(*arguments)])
         return
-    threads = min(cores(), systems.total)
+    threads = min(cores(), prepared.shape[0])
     with ThreadPoolExecutor(threads) as pool:
-        running = [pool.submit(call, *packed) for _ in range(threads)]
+        running = [pool.submit(call, *arguments) for _ in range(threads)]
         try:
-            show_progress(systems, running)
+            show_progress(prepared.shape[0], counters, running)
         except BaseException:
-            systems.counters[0] = STOP
+            counters[0] = STOP
             raise
-    check_memory(systems, [one.result() for one in running])
+    check_memory(prepared, [one.result() for one in running])
 
 
-def work(systems: Systems) -> float:
-    """An estimate of the multiplications."""
-    m, n = systems.problem.shape
-    return float(systems.total) * m * n * min(m, n)
-
-
-def show_progress(systems: Systems, running: list[Future[int]]) -> None:
+def show_progress(systems: int, counters: Array, running: list[Future[int]]) -> None:
     """Wait for all threads, and show a progress bar if that takes long."""
     _, left = wait(running, DELAY)
     if not left:
         return
-    with progress_bar(systems.total) as bar:
+    with progress_bar(systems) as bar:
         while left:
             _, left = wait(left, POLLS)
-            bar.update(min(int(systems.counters[0]), systems.total) - bar.n)
+            bar.update(min(int(counters[0]), systems) - bar.n)
 
 
-def check_memory(systems: Systems, returned: list[int]) -> None:
+def check_memory(prepared: Prepared, returned: list[int]) -> None:
     """Raise MemoryError unless a thread had the memory to solve the systems."""
     if all(returned):
-        m, n = systems.problem.shape
+        _, m, n = prepared.shape
         raise MemoryError(f"systems of shape {m} x {n} need more memory than there is")

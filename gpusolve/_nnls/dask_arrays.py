@@ -30,7 +30,7 @@ def solve_chunks(method: str, batch: Batch) -> Solution:
         core = tuple(itertools.islice(others, array.ndim - leading))
         operands += [array, (*axes[len(axes) - leading :], *core)]
     solved = da.blockwise(
-        solve_chunk,
+        solve_dask_chunk,
         axes,
         *operands,
         names=tuple(batch.arrays),
@@ -86,7 +86,7 @@ def meta_of(batch: Batch, axes: int, dtype: np.dtype[Any]) -> Array:
         return namespace(found).empty((0,) * axes, dtype)
 
 
-def solve_chunk(
+def solve_dask_chunk(
     *values: Any, names: tuple[str, ...], method: str, numbers: dict[str, Any]
 ) -> Solution:
     """Solve the systems of a chunk on the GPU of its arrays, or on one core.

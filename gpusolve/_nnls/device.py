@@ -33,7 +33,7 @@ def nnls(problem: Problem, device: Device, method: str) -> Solution:
     solution, inputs = empty_solution(problem, device.empty), Inputs.of(problem)
     total, axes = math.prod(problem.batch), len(problem.batch)
     limit = most = systems_per_launch(problem, device)
-    shares = math.prod(inputs.matrices) < total
+    shares = math.prod(problem.matrices) < total
     first = 0
     while first < total:
         part = slice(first, min(first + most, total))

@@ -8,8 +8,6 @@ solve, is solved by the specifications, one system after another.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from .._device.arrays import Array
@@ -18,11 +16,9 @@ from .._numerics.certificate import (
     certify,
     gradient,
     is_convincing,
-    keeps_sum,
-    misfit,
     outcome,
     residual,
-    slack,
+    score,
 )
 from .._numerics.scaling import Mask, ScaledSystem
 from .._numerics.solution import BY_GRAM, BY_QR, CONVERGED, ITERATION_LIMIT, Solution
@@ -72,7 +68,7 @@ def by_scipy(problem: Problem, system: ScaledSystem) -> Solution:
     for k in np.flatnonzero(~settled):
         one = system.take(np.array(k))
         found = solve_one(problem, one, one.rest, "auto")
-        if precedes(one, found, Solution(*[field[k] for field in solution])):
+        if is_better(one, found, Solution(*[field[k] for field in solution])):
             solution.put(k, found)
         solution.repaired[k] = True
     return solution
@@ -160,14 +156,14 @@ def solve_one(
     """
     limits = tol, _ = problem.cpu_tolerance, problem.iteration_limit
     if method == "qr" or problem.shape[1] == 0:
-        return _nnls_qr.solve_one(system, start, *limits)
+        return _nnls_qr.solve_qr_system(system, start, *limits)
     found = _nnls_gram.solve_gram_system(system, start, *limits)
     limited = problem.maxiter is not None and found.status == ITERATION_LIMIT
     if method == "gram" or limited or has_convinced(system, found, tol):
         return found
     start = starting_points(system, system.unscale(found.x))
-    again = _nnls_qr.solve_one(system, start, *limits)
-    best = again if precedes(system, again, found) else found
+    again = _nnls_qr.solve_qr_system(system, start, *limits)
+    best = again if is_better(system, again, found) else found
     return best._replace(repaired=np.array(True))
 
 
@@ -177,21 +173,10 @@ def has_convinced(system: ScaledSystem, found: Solution, tol: float) -> bool:
     return bool(is_convincing(system, found.x, certificate, tol))
 
 
-def precedes(system: ScaledSystem, one: Solution, other: Solution) -> bool:
-    """Whether a solution of a system is better than another one.
-
-    It has the smaller misfit. If the misfits are equal, as far as a certificate can
-    tell, it is certified, or has the smaller `kkt`.
-    """
-    by = feasible_misfit(system, one) - feasible_misfit(system, other)
-    if abs(by) > slack(system):
-        return by < 0
-    good = one.status == CONVERGED, other.status == CONVERGED
-    return bool(good[0] > good[1] or (good[0] == good[1] and one.kkt < other.kkt))
-
-
-def feasible_misfit(system: ScaledSystem, found: Solution) -> float:
-    """The misfit of a solution; infinite if x does not have the fixed sum."""
-    if not keeps_sum(system, found.x):
-        return math.inf
-    return float(misfit(system, found.x, found.rnorm))
+def is_better(system: ScaledSystem, one: Solution, other: Solution) -> bool:
+    """Whether a solution of a system is better than another one."""
+    scores = [
+        score(system, found.x, found.rnorm, found.status == CONVERGED)
+        for found in (one, other)
+    ]
+    return bool(scores[0] < scores[1])

@@ -23,6 +23,8 @@ from .._device.arrays import (
 from .._numerics.solution import default_limit, default_tolerance
 from .axes import batch_axes
 
+DOUBLE = np.dtype(np.float64)
+
 Option = float | Array
 """The same number for all systems, or an array."""
 
@@ -128,11 +130,6 @@ class Problem(NamedTuple):
         return math.prod(self.matrices) == 1
 
     @property
-    def has_own_matrices(self) -> bool:
-        """Whether systems differ in their matrix or in their weights."""
-        return not self.shares_matrix
-
-    @property
     def iteration_limit(self) -> int:
         """`maxiter`, or its default."""
         return default_limit(self.shape[1]) if self.maxiter is None else self.maxiter
@@ -176,9 +173,8 @@ class Problem(NamedTuple):
         n, eps = self.shape[1], float(np.finfo(self.dtype).eps)
         if isinstance(bound, float):
             total = n * bound if n else 0.0
-            return total, 4 * eps * abs(total) if math.isfinite(total) else 0.0
-        sizes = namespace(bound).where(abs(bound) < math.inf, abs(bound), 0)
-        return bound.sum(axis=-1), 4 * eps * sizes.sum(axis=-1)
+            return total, 4 * eps * abs(total)
+        return bound.sum(axis=-1), 4 * eps * abs(bound).sum(axis=-1)
 
 
 def own_axes(array: Array, core: int) -> tuple[int, ...]:
@@ -237,7 +233,7 @@ def validate(
     l1, l2 = _penalty(A, l1, "l1"), _penalty(A, l2, "l2")
     sum_to = None if sum_to is None else _sum(A, sum_to)
     weights = None if weights is None else _weights(A, weights)
-    options = {
+    named = {
         "A": A,
         "b": b,
         "warm_start": start,
@@ -250,7 +246,7 @@ def validate(
     }
     shapes = {
         name: one.shape
-        for name, one in options.items()
+        for name, one in named.items()
         if not (one is None or isinstance(one, float))
     }
     return Problem(
@@ -258,13 +254,13 @@ def validate(
         b,
         batch_of(shapes, names),
         start,
-        bounds,
-        l1,
-        l2,
-        sum_to,
-        weights,
-        None if tol is None else _nonnegative(tol, "tol"),
-        None if maxiter is None else _count(maxiter, "maxiter"),
+        bounds=bounds,
+        l1=l1,
+        l2=l2,
+        sum_to=sum_to,
+        weights=weights,
+        tol=None if tol is None else _nonnegative(tol, "tol"),
+        maxiter=None if maxiter is None else _count(maxiter, "maxiter"),
     )
 
 
@@ -275,9 +271,7 @@ def batch_of(
 
     `names` are those of A and b in the message of an error.
     """
-    batches = {batch_axes(name, shape) for name, shape in shapes.items()}
-    if len(batches) == 1:
-        return batches.pop()
+    batches = [batch_axes(name, shape) for name, shape in shapes.items()]
     try:
         return broadcast_shapes(*batches)
     except ValueError as error:
@@ -312,6 +306,8 @@ def _check_shapes(
 
 def _option(A: Array, value: Any, name: str) -> Option:
     """A number as a float, or an array in float64, rounded to the dtype of A."""
+    if type(value) is float and A.dtype is DOUBLE:
+        return value
     if isinstance(value, NUMBERS) or (
         isinstance(value, np.ndarray) and value.ndim == 0
     ):

@@ -252,14 +252,14 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     """
     problem, inputs = systems.problem, systems.inputs
     (m, n), batch, xp = problem.shape, problem.batch, namespace(inputs.A)
-    shape, height = inputs.matrices, problem.shape[0] + problem.has_sum
+    shape, height = problem.matrices, problem.shape[0] + problem.has_sum
     matrices, which = math.prod(shape), None
     own = matrices == math.prod(batch) > 1
     argument = systems.argument(0)
     if own:
         matrices = systems.total
     else:
-        argument = argument.replace(first=0, **shared_inputs(inputs))
+        argument = argument.replace(first=0, **shared_inputs(inputs, shape))
         if matrices > 1:
             which = indices_of(shape, batch, inputs.A)[systems.part]
     columns = device.empty((matrices, n, height), np.float64)
@@ -286,9 +286,9 @@ def rows_in_shared_memory(limit: int) -> int:
     return min(HELD_ROWS, max(WARP, rows // WARP * WARP))
 
 
-def shared_inputs(inputs: Inputs) -> dict[str, object]:
+def shared_inputs(inputs: Inputs, shape: tuple[int, ...]) -> dict[str, object]:
     """Fields of ``NnlsSystems`` for matrices that several systems share."""
-    shape, options = inputs.matrices, largest_penalties(inputs.options)
+    options = largest_penalties(inputs.options)
     A = batch_offsets(inputs.A, 2, shape)
     weights = inputs.weight_offset
     if inputs.root_weight is not None:
@@ -318,7 +318,8 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
     (m, n), dtype, count = problem.shape, problem.dtype, systems.total
     size = Size(m, n, systems.kind)
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
-    team, layout = choose(size, count <= GRID_SYSTEMS, inputs.share_a_matrix, limit)
+    shares = problem.shares_matrix and inputs.options.same_l2
+    team, layout = choose(size, count <= GRID_SYSTEMS, shares, limit)
     instances = (f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>",)
     (kernel,) = device.kernels("nnls_gram", instances)
     resident = kernel.resident_blocks(team.threads, layout.shared)

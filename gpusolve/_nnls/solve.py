@@ -79,7 +79,7 @@ def as_result(
     solution: Solution, given: dict[str, Any], labels: Labels | None
 ) -> NNLSResult:
     """The result with the fields of a solution, which get the labels."""
-    fields = {name: unwrapped(field) for name, field in solution._asdict().items()}
+    fields = dict(zip(solution._fields, map(unwrapped, solution), strict=True))
     if labels is not None:
         fields = {name: label(labels, field, name) for name, field in fields.items()}
     return NNLSResult(**fields, _given=given, _labels=labels)

@@ -63,11 +63,11 @@ def solve_blocks(
             with lock:
                 bar.update(math.prod(one.stop - one.start for one in block))
 
-        run_all(solvers, blocks(batch.shape, most), finish)
+        run_blocks(solvers, blocks(batch.shape, most), finish)
     return solution
 
 
-def run_all(
+def run_blocks(
     solvers: list[Solve],
     todo: Iterator[Block],
     finish: Callable[[Block, Solution], None],

@@ -122,7 +122,7 @@ class Options(NamedTuple):
 def largest_penalties(options: Options) -> Options:
     """The largest l2 of each column over all systems; the other options are unused."""
     each = options.of_each
-    if each is None or each.ndim == 1:
+    if each is None or each.ndim == 1 or not each.size:
         return options
     xp = namespace(each)
     finite = xp.where(xp.isfinite(each), each, 0)
@@ -179,17 +179,6 @@ class Inputs(NamedTuple):
         weight = self.root_weight
         return 0 if weight is None else strides(weight, 1)[0]
 
-    @property
-    def matrices(self) -> tuple[int, ...]:
-        """The batch axes of the matrices with their weights."""
-        weights = () if self.root_weight is None else self.root_weight.shape[:-1]
-        return broadcast_shapes(self.A.shape[:-2], weights)
-
-    @property
-    def share_a_matrix(self) -> bool:
-        """Whether all systems have the same matrix, weights and column scales."""
-        return math.prod(self.matrices) == 1 and self.options.same_l2
-
 
 class Systems(NamedTuple):
     """Systems that are solved by one launch.
@@ -210,8 +199,8 @@ class Systems(NamedTuple):
     problem: Problem
     inputs: Inputs
     part: slice
-    solution: Solution
-    counters: Array
+    solution: Solution | None
+    counters: Array | None
 
     @property
     def total(self) -> int:
@@ -245,7 +234,7 @@ class Systems(NamedTuple):
         problem, inputs, (m, n) = self.problem, self.inputs, self.problem.shape
         options = inputs.options
         if written is None:
-            written = (*self.solution, listed, self.counters)
+            written = (*(self.solution or ()), listed, self.counters)
         return NNLS_SYSTEMS.of(
             problem.dtype,
             inputs.A,

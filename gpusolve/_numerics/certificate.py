@@ -312,9 +312,16 @@ def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
     return np.asarray(np.where(np.isnan(found), np.inf, found))
 
 
-def slack(system: ScaledSystem) -> Array:
-    """The misfit that a certified solution may have above one that is not certified."""
-    return np.asarray(CERTIFIED[system.dtype] * system.magnitude)
+def score(system: ScaledSystem, x: Array, rnorm: Array, certified: Any) -> Array:
+    """What another solution must be below to be better.
+
+    It is the misfit. A certified x may be slightly worse than another one; else
+    rounding errors of x count. It is infinite if x does not have the fixed sum.
+    """
+    slack = CERTIFIED[system.dtype] * system.magnitude
+    rounding = ROUNDED * system.eps * size(system, x)
+    found = misfit(system, x, rnorm) + np.where(certified, -slack, rounding)
+    return np.where(keeps_sum(system, x), found, np.inf)
 
 
 def outcome(

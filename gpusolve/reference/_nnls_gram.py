@@ -44,7 +44,7 @@ from .._numerics.solution import (
     Solution,
     default_tolerance,
 )
-from ._nnls_qr import NNLSOptions, solve_each
+from ._nnls_qr import SUM_PASSES, NNLSOptions, cheapest, solve_each
 
 MOST_ENTERING = 16
 """Limit on the variables that enter at once."""
@@ -239,25 +239,26 @@ class GramActiveSet:
                 self.append(j, self.rest[j] if self.system.has_sum else value, -np.inf)
 
     def make_sum(self) -> None:
-        """Let variables rest elsewhere, the steepest first, until x has its sum.
+        """Let variables rest elsewhere, the cheapest first, until x has its sum.
 
         The last one is passive. If all bounds together do not allow the sum, no
         variable is.
         """
         row, total = self.sum_row, float(self.system.b[-1])
-        slope = np.divide(self.c, row, out=np.zeros_like(self.c), where=row > 0)
         missing = total - float(row @ self.rest)
-        order = np.argsort(-slope if missing >= 0 else slope, kind="stable")
-        for j in map(int, order):
-            end = (self.upper if missing >= 0 else self.lower)[j]
-            value = self.rest[j] + missing / row[j]
-            if self.lower[j] < self.upper[j] and abs(end - self.rest[j]) >= abs(
-                value - self.rest[j]
+        ends = self.upper if missing >= 0 else self.lower
+        left = row > 0
+        while left.any():
+            j = cheapest(self.system, self.c, ends - self.rest, missing, left)
+            move = missing / row[j]
+            if self.lower[j] < self.upper[j] and abs(ends[j] - self.rest[j]) >= abs(
+                move
             ):
-                self.append(j, value, -np.inf)
+                self.append(j, self.rest[j] + move, -np.inf)
                 return
-            missing -= row[j] * (end - self.rest[j])
-            self.place(j, end)
+            missing -= row[j] * (ends[j] - self.rest[j])
+            self.place(j, float(ends[j]))
+            left[j] = False
 
     def points_inwards(self) -> Array:
         """The magnitude of w where it points into the interval; elsewhere 0."""
@@ -356,11 +357,14 @@ class GramActiveSet:
         if not self.system.has_sum:
             return d, 0.0
         row = self.sum_row[self.inverse.passive]
-        along = self.inverse.multiply(row)
-        shift = float((row @ d - self.missing(x)) / (row @ along))
-        if not np.isfinite(shift):
-            return d, 0.0
-        return d - shift * along, shift
+        along, shift = self.inverse.multiply(row), 0.0
+        for _ in range(SUM_PASSES):
+            change = -float(self.missing(x + d) / (row @ along))
+            if not np.isfinite(change):
+                break
+            d = d - change * along
+            shift += change
+        return d, shift
 
     def shift_multiplier(self, shift: float) -> None:
         """Change the multiplier of the fixed sum."""

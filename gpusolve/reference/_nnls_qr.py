@@ -25,11 +25,10 @@ from .._numerics.certificate import (
     certify,
     data_norm,
     is_settled,
-    misfit,
     outcome,
     residual,
+    score,
     size,
-    slack,
 )
 from .._numerics.scaling import Array, ScaledSystem, scale, weighted
 from .._numerics.solution import (
@@ -59,6 +58,10 @@ that cancel."""
 
 CAUTIONS = (1.0, 64.0, 4096.0)
 """Factors on `DEPENDENT`, tried in turn until a solution is certified."""
+
+SUM_PASSES = 2
+"""How often a multiplier is corrected: it may be much larger than the change of the sum
+that it makes, so that this has the rounding errors of a larger number."""
 
 ROUNDS = 32
 """Limit on how often the residual is recomputed to look for entering variables."""
@@ -231,13 +234,16 @@ class PassiveQR:
         ``b[row]`` is less.
         """
         q = self.Q[row, self.used]
-        less = float((q @ rhs - value) / (q @ q)) if self.length else 0.0
-        if not np.isfinite(less):
-            return 0.0
+        square, less = float(q @ q), 0.0
+        for _ in range(SUM_PASSES if self.length else 0):
+            change = float(q @ rhs - value) / square
+            if not np.isfinite(change):
+                break
+            rhs -= change * q
+            less += change
         self.rhs[self.used] -= less * q
         self.residual += self.Q[:, self.used] @ (less * q)
         self.residual[row] -= less
-        rhs -= less * q
         return less
 
     def correct(self, residual: Array) -> Array:
@@ -313,25 +319,24 @@ class QRActiveSet:
                 self.x[j] = guess[j]
 
     def make_sum(self) -> tuple[int, float]:
-        """Let variables rest elsewhere, the steepest first, until x has its sum.
+        """Let variables rest elsewhere, the cheapest first, until x has its sum.
 
         Returns the variable that has to be passive for this, and its value; -1 if all
         bounds together do not allow the sum.
         """
         row = self.system.A[-1]
         w = self.gradient(self.residual())
-        slope = np.divide(w, row, out=np.zeros_like(w), where=row > 0)
         missing = self.missing(np.ones(len(w), bool))
-        order = np.argsort(-slope if missing >= 0 else slope, kind="stable")
-        for j in map(int, order):
-            end = (self.upper if missing >= 0 else self.lower)[j]
-            value = self.x[j] + missing / row[j]
-            if self.lower[j] < self.upper[j] and abs(end - self.x[j]) >= abs(
-                value - self.x[j]
-            ):
-                return j, float(value)
-            missing -= row[j] * (end - self.x[j])
-            self.x[j] = end
+        ends = self.upper if missing >= 0 else self.lower
+        left = row > 0
+        while left.any():
+            j = cheapest(self.system, w, ends - self.x, missing, left)
+            move = missing / row[j]
+            if self.lower[j] < self.upper[j] and abs(ends[j] - self.x[j]) >= abs(move):
+                return j, float(self.x[j] + move)
+            missing -= row[j] * (ends[j] - self.x[j])
+            self.x[j] = ends[j]
+            left[j] = False
         return -1, 0.0
 
     def missing(self, of: NDArray[np.bool_]) -> Any:
@@ -522,6 +527,23 @@ class QRActiveSet:
         self.factors.residual = self.residual()
 
 
+def cheapest(
+    system: ScaledSystem, w: Array, reach: Array, missing: Any, left: NDArray[np.bool_]
+) -> int:
+    """The variable that adds to a fixed sum at the least cost for each unit of it.
+
+    It would move until the sum is that, or as far as its bound, at a distance `reach`.
+    The objective changes by ``|a_j|^2 move^2 / 2 - w_j move``. Columns of small norm
+    cost little: a column of large norm would change A x by more than |b|.
+    """
+    row = system.A[-1, left]
+    move = missing / row
+    move = np.where(np.abs(reach[left]) < np.abs(move), reach[left], move)
+    sign = 1.0 if missing >= 0 else -1.0
+    cost = sign * (system.norm[left] ** 2 * move / 2 - w[left]) / row
+    return int(np.flatnonzero(left)[np.argmin(cost)])
+
+
 class NNLSOptions(TypedDict, total=False):
     """Options of the specifications: those of :func:`gpusolve.nnls`."""
 
@@ -548,7 +570,7 @@ def nnls_qr(A: Array, b: Array, **options: Unpack[NNLSOptions]) -> Solution:
     >>> solution.x.round(12)
     array([0. , 1.6])
     """
-    return solve_each(solve_one, BY_QR, A, b, A.dtype, **options)
+    return solve_each(solve_qr_system, BY_QR, A, b, A.dtype, **options)
 
 
 def solve_each(
@@ -625,12 +647,14 @@ def is_finite(numbers: dict[str, Array]) -> bool:
     )
 
 
-def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Solution:
+def solve_qr_system(
+    system: ScaledSystem, start: Array, tol: float, maxiter: int
+) -> Solution:
     """Solve one scaled system; the solution is in the scaled variables.
 
     If the solution is not certified, a passive column may consist of rounding noise.
     Then the system is solved again with the next factor of `CAUTIONS`. The best of all
-    solutions is returned.
+    solutions is returned, by its `score`.
     """
     best: list[Any] = []
     least = np.inf
@@ -641,10 +665,10 @@ def solve_one(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> S
         found = certify(system, x, run.factors.residual)
         status = int(outcome(system, x, found, run.status, tol))
         good = status == CONVERGED
-        score = float(misfit(system, x, found.rnorm) - good * slack(system))
-        if not best or score < least:
+        value = float(score(system, x, found.rnorm, good))
+        if not best or value < least:
             counts = run.nit, status, run.n_updates, run.n_downdates
-            best, least = [x, *found[:3], *counts], score
+            best, least = [x, *found[:3], *counts], value
         if (good and is_settled(system, found)) or run.status == ITERATION_LIMIT:
             break
         start = system.rest

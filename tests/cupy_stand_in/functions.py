@@ -182,7 +182,12 @@ isinf = _unary(np.isinf)
 abs = _unary(np.abs)
 exp, log, sqrt = _unary(np.exp), _unary(np.log), _unary(np.sqrt)
 expm1, log1p, sign = _unary(np.expm1), _unary(np.log1p), _unary(np.sign)
-logaddexp = _binary(np.logaddexp)
+logaddexp, ldexp = _binary(np.logaddexp), _binary(np.ldexp)
+
+
+def frexp(x: ndarray, /) -> tuple[ndarray, ndarray]:
+    mantissa = compute(lambda a: np.frexp(a)[0], x)
+    return mantissa, compute(lambda a: np.frexp(a)[1], x)
 
 
 def clip(a: ndarray, a_min: Any, a_max: Any, out: Any = None) -> ndarray:
@@ -321,11 +326,13 @@ __all__ = [
     "expm1",
     "eye",
     "flatnonzero",
+    "frexp",
     "from_dlpack",
     "full",
     "isfinite",
     "isinf",
     "isnan",
+    "ldexp",
     "lexsort",
     "log",
     "log1p",

@@ -17,6 +17,5 @@ __global__ void copy_element(const __grid_constant__ Copy<T> copy) {
 
 template <class T>
 __global__ void copy_rank(const Copy<T> copy, const T* more, int shift) {
-    if (static_cast<int>(threadIdx.x) < copy.count)
-        copy.y[copy.target + shift] = more[threadIdx.x];
+    if (static_cast<int>(threadIdx.x) < copy.count) copy.y[copy.target + shift] = more[threadIdx.x];
 }

@@ -7,7 +7,7 @@ functions of the basis.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,36 @@ from ..basis import CompactBasis
 
 Floats = NDArray[np.float64]
 
-CrossSum = Callable[[Array, Array, Array, Array, Array], None]
-
-COMPILED_ROWS = 20_000
-"""Rows from which compiled sums save more time than it takes to load the compiler."""
-
 DENSE_BYTES = 2**28
 """Memory for dense design matrices, in bytes; exceeded if one learner needs more."""
+
+
+def sparse_rows(values: Array, columns: NDArray[np.int32], count: int) -> Any:
+    """The sparse matrix with ``values[r, j]`` in column ``columns[r, j]`` of row r.
+
+    Parameters
+    ----------
+    values, columns : (n, width) array
+    count : int
+        The number of columns of the matrix.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+
+    Examples
+    --------
+    >>> values = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> sparse_rows(values, np.int32([[0, 1], [1, 2]]), count=3).toarray()
+    array([[1., 2., 0.],
+           [0., 3., 4.]])
+    """
+    from scipy.sparse import csr_array
+
+    rows, width = values.shape
+    index = np.int32 if values.size < 2**31 else np.int64
+    ends = np.arange(0, values.size + 1, width, dtype=index)
+    return csr_array((values.reshape(-1), columns.reshape(-1), ends), (rows, count))
 
 
 def sums_by_cell(
@@ -51,11 +74,8 @@ def sums_by_cell(
     array([[3., 4.],
            [6., 8.]])
     """
-    from scipy.sparse import csc_array
-
-    ends = np.arange(len(cells) + 1, dtype=np.int32)
-    membership = csc_array((weights, cells, ends), (count, len(cells)))
-    return np.asarray(membership @ vectors)
+    membership = sparse_rows(weights[:, None], cells[:, None], count)
+    return np.asarray(membership.T @ vectors)
 
 
 def flat_cells(cells: Array, count: int) -> NDArray[np.int32]:
@@ -100,47 +120,22 @@ def cross_products(
     out : (m, n_basis, n_basis) array
     """
     learners, rows, width = basis.values.shape
-    add = cross_sum(width) if rows >= COMPILED_ROWS else cross_sum_by_scipy
+    cells = n_basis - width + 1
     weighted = other.values.astype(np.float64, copy=False)
     if weights is not None:
         weighted = weighted * weights[:, None]
-    sums = np.zeros((learners, n_basis, n_basis - width + 1, width))
-    add(*basis, other.first, weighted, sums)
+    vectors = np.broadcast_to(weighted, basis.values.shape).reshape(-1, width)
+    # A value of B_i belongs to its function and to the cell of B_j in the same row.
+    pairs = flat_cells(basis.first * np.int32(cells) + other.first, n_basis * cells)
+    columns = np.empty((learners * rows, width), np.int32)
+    for k in range(width):
+        np.add(pairs, np.int32(k * cells), out=columns[:, k])
+    values = basis.values.reshape(-1, width).astype(np.float64, copy=False)
+    design = sparse_rows(values, columns, learners * n_basis * cells)
+    sums = (design.T @ vectors).reshape(learners, n_basis, cells, width)
     out[...] = 0
     for m in range(width):
-        out[..., m : m + sums.shape[2]] += sums[..., m]
-
-
-def cross_sum(width: int) -> CrossSum:
-    """The function that sums products by cell: compiled if Numba is installed."""
-    try:
-        from . import products_numba
-    except ImportError:
-        return cross_sum_by_scipy
-    return products_numba.cross_sum(width)
-
-
-def cross_sum_by_scipy(
-    first: Array, values: Array, other_first: Array, other: Array, sums: Array
-) -> None:
-    """Add the products of the rows of learners i and j to their sums.
-
-    Parameters
-    ----------
-    first : (m, n) int32 array
-    values : (m, n, width) array
-    other_first : (1 or m, n) int32 array
-    other : (1 or m, n, width) float64 array
-    sums : (m, functions, cells, width) float64 array
-        By the function of i, the cell of j, and the function of this cell.
-    """
-    learners, _, cells, width = sums.shape
-    pairs = flat_cells(first * np.int32(cells) + other_first, cells * cells)
-    vectors = np.broadcast_to(other, values.shape).reshape(-1, width)
-    for k in range(width):
-        weights = values[..., k].astype(np.float64).reshape(-1)
-        found = sums_by_cell(pairs, weights, vectors, learners * cells * cells)
-        sums[:, k : k + cells] += found.reshape(learners, cells, cells, width)
+        out[..., m : m + cells] += sums[..., m]
 
 
 def dense_gram(basis: CompactBasis, n_basis: int, weights: Array | None) -> Array:

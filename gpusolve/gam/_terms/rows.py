@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
-from .._boosting.products import sums_by_cell
+from .._boosting.products import sparse_rows, sums_by_cell
 from ..basis import CompactBasis
 
 MAX_WIDTH = 32
@@ -118,22 +118,15 @@ class Rows:
     @cached_property
     def csr(self) -> Any:
         """The matrix on the host, as a ``scipy.sparse.csr_array`` of float64."""
-        from scipy.sparse import csr_array
-
-        rows, width = len(self), self.width
-        indices = np.empty((rows, width), np.int32)
-        values = np.empty((rows, width))
+        columns = np.empty((len(self), self.width), np.int32)
+        values = np.empty(columns.shape)
         begin = 0
         for part in self.parts:
             some = slice(begin, begin + part.values.shape[1])
-            np.add(part.first[:, None], part.offsets, out=indices[:, some])
+            np.add(part.first[:, None], part.offsets, out=columns[:, some])
             values[:, some] = part.values
             begin = some.stop
-        size = rows * width
-        index = np.int32 if size < 2**31 else np.int64
-        ends = np.arange(0, size + 1, width, dtype=index)
-        shape = rows, self.functions
-        return csr_array((values.reshape(-1), indices.reshape(-1), ends), shape)
+        return sparse_rows(values, columns, self.functions)
 
     def gram(self, weights: Array | None) -> Array:
         """``X' W X`` for F diagonal matrices W, whose diagonals are (F, n).

@@ -1,0 +1,278 @@
+"""Quadratic objectives: as least squares, and certified in their own terms.
+
+The variables of a :class:`Quadratic` are scaled by powers of two, which is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._device.arrays import Array, namespace
+from .._numerics.certificate import CERTIFIED
+from .._numerics.compensated import two_product, two_sum
+from .inputs import Option
+
+NULL = 8.0
+"""Eigenvalues of at most this number times ``n eps`` of their sum count as zero."""
+
+ROUNDED = 16.0
+"""Limit on rounding errors, in eps of the terms that cancel."""
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+class Quadratic(NamedTuple):
+    """``x G x / 2 - c x`` in float64, in scaled variables.
+
+    Attributes
+    ----------
+    G : (..., n, n) array
+        The diagonal is in [0.5, 2). A variable without curvature has a row of zeros.
+    c : (..., n) array
+    scale : (..., n) array
+        Powers of two: the given variables are these numbers times the scaled ones.
+    values, vectors : (..., n), (..., n, n) array
+        Eigenvalues and eigenvectors of G.
+    least : (..., 1) array
+        The largest eigenvalue that counts as zero.
+    usable : (...,) array
+        Whether G is finite and has no negative eigenvalue beyond rounding.
+    dtype : dtype
+        The dtype of G, c and x as they were given.
+    """
+
+    G: Array
+    c: Array
+    scale: Array
+    values: Array
+    vectors: Array
+    least: Array
+    usable: Array
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, G: Array, c: Array) -> Quadratic:
+        """Scale the variables, and factorise the matrices."""
+        xp, dtype, n = namespace(G), G.dtype, G.shape[-1]
+        G, c = G.astype(np.float64, copy=False), c.astype(np.float64, copy=False)
+        finite = xp.isfinite(G).all(axis=(-2, -1))
+        G = xp.where(finite[..., None, None], G, xp.eye(n))
+        diagonal = xp.diagonal(G, axis1=-2, axis2=-1)
+        curved = diagonal > 0
+        exponent = xp.frexp(xp.where(curved, diagonal, 1))[1]
+        scale = xp.ldexp(xp.ones(diagonal.shape), -(exponent // 2))
+        G = scale[..., :, None] * G * scale[..., None, :]
+        values, vectors = xp.linalg.eigh(G)
+        least = NULL * n * np.finfo(dtype).eps * size(values)
+        usable = finite & (curved | (G == 0).all(axis=-1)).all(axis=-1)
+        usable = usable & (values >= -least).all(axis=-1)
+        return cls(G, c * scale, scale, values, vectors, least, usable, dtype)
+
+    @property
+    def eps(self) -> float:
+        """Machine epsilon of the dtype of x."""
+        return float(np.finfo(self.dtype).eps)
+
+    @property
+    def norm(self) -> Array:
+        """The roots of the diagonal of G."""
+        xp = namespace(self.G)
+        diagonal = xp.diagonal(self.G, axis1=-2, axis2=-1)
+        return xp.sqrt(xp.where(diagonal > 0, diagonal, 0))
+
+    @property
+    def curved(self) -> Array:
+        """Whether G has more than zeros in the row of a variable."""
+        return self.norm > 0
+
+    def per_norm(self, v: Array) -> Array:
+        """v, divided by `norm`; 0 for variables without curvature."""
+        xp, curved = namespace(v), self.curved
+        return xp.where(curved, v / xp.where(curved, self.norm, 1), 0)
+
+    def least_squares(self) -> tuple[Array, Array, Array]:
+        """A, b and p with ``|A x - b|^2 / 2 + p x`` equal up to a constant.
+
+        They are in the given variables and dtype. A is NaN where G is not `usable`.
+        Variables without curvature have columns of zeros.
+        """
+        xp = namespace(self.G)
+        curved = self.curved
+        positive = self.values > self.least
+        root = xp.sqrt(xp.where(positive, self.values, 1))
+        along = combined(xp.where(curved, self.c, 0), self.vectors)
+        b = xp.where(positive, along / root, 0)
+        null = self.outside_range(along, positive)
+        linear = xp.where(curved, -combined(null, transposed(self.vectors)), -self.c)
+        columns = xp.where(positive, root, 0)[..., :, None] * transposed(self.vectors)
+        A = xp.where(curved[..., None, :], columns, 0) / self.scale[..., None, :]
+        A = xp.where(self.usable[..., None, None], A, math.nan)
+        linear = linear / self.scale
+        return A.astype(self.dtype, copy=False), b.astype(self.dtype), linear
+
+    def outside_range(self, along: Array, positive: Array) -> Array:
+        """The part of c along eigenvectors of eigenvalue 0; 0 where it is rounding.
+
+        Rounding of G by eps turns these eigenvectors towards another one by eps over
+        its eigenvalue.
+        """
+        xp = namespace(along)
+        turned = xp.where(positive, along / xp.where(positive, self.values, 1), 0)
+        rounding = self.least * size(along) + NULL * EPS * size(turned)
+        null = xp.where(positive, 0, along)
+        return xp.where(xp.abs(null) > rounding, null, 0)
+
+
+class Certificate(NamedTuple):
+    """How far x is from the minimum of a quadratic objective within bounds.
+
+    Attributes
+    ----------
+    dual : (..., n) array
+        ``c - G x`` minus the multiplier of a fixed sum, in the given variables.
+    kkt : (...,) array
+    is_feasible : (...,) array
+        Whether x has the fixed sum, and all variables are within their bounds.
+    """
+
+    dual: Array
+    kkt: Array
+    is_feasible: Array
+
+    def accepts(self, tol: float | None, dtype: np.dtype[Any]) -> Array:
+        """Whether x is certified."""
+        most = max(CERTIFIED[dtype], 0.0 if tol is None else tol)
+        return (self.kkt <= most) & self.is_feasible
+
+
+@np.errstate(all="ignore")
+def certify(
+    objective: Quadratic, x: Array, lower: Option, upper: Option, total: Option | None
+) -> Certificate:
+    """Certify x from the G and c that were given; NaN if x is NaN.
+
+    ``w = c - G x`` is computed in twice the working precision. Let v be the part of w
+    that violates the optimality conditions. For every feasible x',
+
+        ``f(x) - f(x') <= v (x' - x) - (x' - x) G (x' - x) / 2 <= v G^-1 v / 2``.
+
+    `kkt` is the larger one of two numbers. The first is the largest v_j, relative to
+    S = ``|c_j| + |w_j| + sum_k |G_jk z_k|`` for the feasible z next to 0, where v_j and
+    S are divided by the root of G_jj, and S is the largest one. The second is the bound
+    of ``f(x) - f(x')``, relative to ``x G x / 2 + |c x| + eps S^2``. It leaves out
+    rounding errors of v, and raises eigenvalues to `least`. Neither S nor the terms
+    of f grow with an x whose terms cancel.
+    """
+    xp, scale = namespace(x), objective.scale
+    x, lower, upper = x.astype(np.float64) / scale, lower / scale, upper / scale
+    rises, falls = x < upper, x > lower
+    feasible = ((x >= lower) & (x <= upper)).all(axis=-1)
+    w, terms = remainder(objective.c, objective.G, x)
+    rest = xp.minimum(xp.maximum(0 * x, lower), upper)
+    magnitude = size_of_slopes(objective, w, rest, total)
+    value = xp.abs(((objective.c - w) * x).sum(axis=-1)) / 2
+    value = value + xp.abs((objective.c * x).sum(axis=-1))
+    value = value + objective.eps * magnitude**2
+    if total is not None:
+        shift = multiplier(objective, w, rises, falls)[..., None] * scale
+        w, terms = w - shift, terms + xp.abs(shift)
+        feasible = feasible & has_sum(objective, x, total)
+    v = xp.where((rises & (w > 0)) | (falls & (w < 0)), xp.abs(w), 0)
+    slope = objective.per_norm(v).max(axis=-1)
+    flat = ~objective.curved & (v > ROUNDED * EPS * terms)
+    kkt = xp.maximum(
+        ratio(slope, magnitude),
+        ratio(decrease(objective, v * xp.sign(w), magnitude), value),
+    )
+    kkt = xp.where(flat.any(axis=-1), math.inf, kkt)
+    return Certificate(w / scale, kkt + 0 * x.sum(axis=-1), feasible)
+
+
+def size_of_slopes(
+    objective: Quadratic, w: Array, rest: Array, total: Option | None
+) -> Array:
+    """S of `certify`; `rest` is z. A fixed sum is what x has more than z."""
+    xp, scale = namespace(w), objective.scale
+    _, at_rest = remainder(objective.c, objective.G, rest)
+    magnitude = objective.per_norm(xp.abs(w) + at_rest).max(axis=-1)
+    if total is not None:
+        left = xp.abs(xp.asarray(total) - (rest * scale).sum(axis=-1))
+        magnitude = magnitude + left * (objective.norm / scale).min(axis=-1)
+    return magnitude
+
+
+def decrease(objective: Quadratic, v: Array, magnitude: Array) -> Array:
+    """``v G^-1 v / 2``, without rounding errors of v."""
+    xp = namespace(v)
+    v = xp.where(objective.curved, v, 0)
+    along = xp.abs(combined(v, objective.vectors))
+    along = xp.maximum(along - ROUNDED * objective.eps * magnitude[..., None], 0)
+    gap = along**2 / xp.maximum(objective.values, objective.least)
+    return xp.where(along == 0, 0, gap).sum(axis=-1) / 2
+
+
+def remainder(c: Array, G: Array, x: Array) -> tuple[Array, Array]:
+    """``c - G x`` in twice the working precision, and the sum of its terms' magnitudes.
+
+    One column of G at a time: so the memory is that of vectors.
+    """
+    low = 0 * (c + x[..., :1])
+    high, terms = c + low, namespace(x).abs(c) + low
+    for k in range(x.shape[-1]):
+        product, error = two_product(G[..., :, k], -x[..., k : k + 1])
+        high, rounding = two_sum(high, product)
+        low = low + (error + rounding)
+        terms = terms + namespace(x).abs(product)
+    return high + low, terms
+
+
+def has_sum(objective: Quadratic, x: Array, total: Option) -> Array:
+    """Whether the sum of the given variables is `total`, up to rounding of x."""
+    xp = namespace(x)
+    row = objective.scale[..., None, :]
+    lack, terms = remainder(xp.asarray(total)[..., None], row, x)
+    return (xp.abs(lack) <= ROUNDED * objective.eps * terms)[..., 0]
+
+
+def multiplier(objective: Quadratic, w: Array, rises: Array, falls: Array) -> Array:
+    """The multiplier of a fixed sum, for a gradient w in scaled variables.
+
+    In the given variables, w is the multiplier where a variable is free, and one
+    without curvature determines it. At bounds, w is on one side of it.
+    """
+    xp = namespace(w)
+    w, norm = w / objective.scale, objective.norm / objective.scale
+    free = rises & falls
+    flat = free & (norm == 0)
+    chosen = xp.where(flat.any(axis=-1, keepdims=True), flat, free)
+    least = xp.where(chosen, norm, math.inf).min(axis=-1, keepdims=True)
+    weight = xp.where(chosen, xp.where(flat, 1, least / norm) ** 2, 0)
+    mean = (weight * w).sum(axis=-1) / weight.sum(axis=-1)
+    one = xp.where(rises, w, -math.inf).max(axis=-1)
+    other = xp.where(falls, w, math.inf).min(axis=-1)
+    low, high = xp.minimum(one, other), xp.maximum(one, other)
+    bound = xp.where(xp.isfinite(low), low, xp.where(xp.isfinite(high), high, 0))
+    mean = xp.where(free.any(axis=-1), mean, bound)
+    return xp.minimum(xp.maximum(mean, low), high)
+
+
+def combined(c: Array, vectors: Array) -> Array:
+    """``c V`` for each system."""
+    return namespace(c).matmul(c[..., None, :], vectors)[..., 0, :]
+
+
+def transposed(matrices: Array) -> Array:
+    return namespace(matrices).swapaxes(matrices, -1, -2)
+
+
+def ratio(part: Array, whole: Array) -> Array:
+    """``part / whole``, with ``0 / 0 = 0``."""
+    return namespace(part).where(part == 0, 0, part / whole)
+
+
+def size(values: Array) -> Array:
+    """The sum of magnitudes along the last axis, which is kept."""
+    return namespace(values).abs(values).sum(axis=-1, keepdims=True)
