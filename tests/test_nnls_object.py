@@ -111,7 +111,7 @@ def broadcast(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
 
 def not_finite(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
     of = data(rng, shape)
-    of["A"][2, -1, -1], of["b"][4, -1] = np.nan, -np.inf
+    of["A"][2, -1:, -1:], of["b"][4, -1:] = np.nan, -np.inf
     return of
 
 
