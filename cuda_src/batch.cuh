@@ -12,10 +12,17 @@ struct BatchOffsets {
     }
 };
 
+/// Whether the host has stopped a launch. Only a CPU can be stopped: see cpu/cuda.h.
+#ifndef IS_STOPPED
+#define IS_STOPPED(taken) false
+#endif
+
 /// Counters of a launch, which are zero before it: the systems that blocks have taken, and those
 /// that are listed for another method.
 struct BatchCounters {
     unsigned long long taken, listed;
+
+    __device__ __forceinline__ bool is_stopped() const { return IS_STOPPED(taken); }
 };
 
 /// A system that is listed for another method, and how good its x is: the root of twice the

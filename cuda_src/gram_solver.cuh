@@ -152,7 +152,7 @@ struct GramSolver : GramResidual<T, Team> {
             const double tol =
                 max(options.tol, 4.0 * Floating<T>::epsilon) * (1 + found.certificate.size_to_b);
             if (!((better || entered_since) && kkt > tol) || ++refreshes == most_refreshes ||
-                status != converged)
+                status != converged || team.is_stopped())
                 break;
             correct_gradient();
             entered_since = false;

@@ -85,7 +85,7 @@ struct GramSteps : GramSystem<T, Team> {
     /// decrease of the objective along its orthogonal part. Ends without a barrier.
     __device__ bool append(int j, double x_j, double least) {
         const bool fits = inverse.length < options.capacity();
-        if (!fits && !options.has_penalties()) return false;
+        if ((!fits && !options.has_penalties()) || team.is_stopped()) return false;
         const double before = rest_of(j), w = at.w.of(j), norm = at.norm.of(j);
         multiply_passive(j);
         team.sync();

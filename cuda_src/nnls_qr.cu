@@ -291,6 +291,7 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
     PassiveQR<T> factors;
     BlockReduce<T> reduce;
     BlockReduce<Located<T>> reduce_located;
+    const BatchCounters* counters;
 
     T magnitude_of_b;  // |b|, plus the size of A x if x has to be different from 0
     T multiplier;      // by how much the element of b in the row of a fixed sum is less
@@ -468,6 +469,7 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
     __device__ Entered append(int j, bool shrinks, T least, bool may_exchange) {
         may_exchange = may_exchange && problem.has_penalties();
         if (factors.length == at.factors.capacity && !may_exchange) return refused;
+        if (counters->is_stopped()) return refused;
         const auto split = project(j);
         if (factors.append(j, rest(j), penalty(j), split, shrinks, least, reduce)) {
             ++n_updates;
@@ -626,7 +628,7 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
         for (bool leaving = general && replaces;; leaving = true) {
             if (leaving) remove_resting();
             if (general && replaces) return true;
-            if (nit >= problem.maxiter) return false;
+            if (nit >= problem.maxiter || counters->is_stopped()) return false;
             ++nit;
             const T sum = problem.has_sum() ? missing() : T(0);
             factors.load_rhs();
@@ -692,7 +694,7 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
         bool starting = guess != nullptr || general;
         if (starting) choose(guess);
         for (int round = 0;;) {
-            const bool limit = entered && !make_feasible();
+            const bool limit = (entered && !make_feasible()) || counters->is_stopped();
             if (limit || fresh) refresh(fresh);
             if (!starting) multiply_columns<T, general, Given>(*this, at.factors.residual, at.w);
             if (limit) return iteration_limit;
@@ -833,7 +835,8 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     NnlsSystem<T, general, Given> system{{problem, arrays, T(1), T(0)},
                                          {arrays.factors, 0},
                                          BlockReduce<T>(reduce_storage),
-                                         BlockReduce<Located<T>>(located_storage)};
+                                         BlockReduce<Located<T>>(located_storage),
+                                         systems.counters};
 
     const bool repairs = systems.listed != nullptr;
     long long count = systems.count;

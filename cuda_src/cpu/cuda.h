@@ -51,6 +51,10 @@ inline unsigned long long atomicAdd(unsigned long long* address, unsigned long l
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
+/// The caller stops all threads by a counter of taken systems that is larger than any batch.
+constexpr unsigned long long stop = 1ULL << 62;
+#define IS_STOPPED(taken) (__atomic_load_n(&(taken), __ATOMIC_RELAXED) >= stop)
+
 /// CUDA's min and max: two types become their common type; NaN only if both values are NaN.
 template <class A, class B>
 constexpr __forceinline__ auto min(A a, B b) {

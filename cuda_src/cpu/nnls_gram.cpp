@@ -25,6 +25,7 @@ template <class T>
 struct GramThread {
     const NnlsSystems<T>& systems;
     const GramRun& run;
+    SerialTeam team;
     GramOptions options;
     GramArrays<SerialTeam> arrays;
     const T *scaled_A = nullptr, *scaled_by = nullptr;
@@ -32,6 +33,7 @@ struct GramThread {
     GramThread(const NnlsSystems<T>& systems, const GramRun& run)
         : systems(systems),
           run(run),
+          team{systems.counters},
           options{systems.m, systems.n, systems.kind, systems.tol, systems.maxiter} {}
 
     void place(TeamMemory& memory) {
@@ -45,7 +47,7 @@ struct GramThread {
         const auto matrix = systems.matrix_of(k);
         const bool is_shared = run.root_l2 != nullptr || systems.options == nullptr;
         if (is_shared && matrix.A == scaled_A && matrix.weights.root == scaled_by) return;
-        scale_matrix(arrays.matrix, options, matrix, systems.variables_of(k), run.root_l2);
+        scale_matrix(team, arrays.matrix, options, matrix, systems.variables_of(k), run.root_l2);
         scaled_A = matrix.A;
         scaled_by = matrix.weights.root;
     }
@@ -53,7 +55,6 @@ struct GramThread {
     void solve(long long k) {
         const long long number = systems.first + k;
         scale(number);
-        SerialTeam team{systems.counters};
         GramSolver<T, SerialTeam> solver{
             {{{team, options, arrays, PassiveInverse<SerialTeam>(arrays.inverse),
                systems.b_of(number), systems.b_stride, systems.weights_of(number)}}}};

@@ -97,9 +97,9 @@ __forceinline__ void multiply_tile(const GramMatrix<SerialTeam>& at, int height,
 /// Scale a matrix, and compute the norms of its columns and, if it is there, G. The scales take
 /// account of the l2 penalty: of `root_l2`, or of the system if it is null.
 template <class T>
-inline void scale_matrix(const GramMatrix<SerialTeam>& at, const GramOptions& options,
-                         const GivenMatrix<T>& given, const Variables& variables,
-                         const double* root_l2) {
+inline void scale_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at,
+                         const GramOptions& options, const GivenMatrix<T>& given,
+                         const Variables& variables, const double* root_l2) {
     const int m = options.m, n = options.n, height = options.height();
     copy_matrix(at, m, n, given);
     double largest_scale = 0;
@@ -115,7 +115,7 @@ inline void scale_matrix(const GramMatrix<SerialTeam>& at, const GramOptions& op
     if (options.has_sum())
         for (int j = 0; j < n; ++j) at(m, j) = at.column_scale[j] / largest_scale;
     if (at.has_gram())
-        for (int j = 0; j < n; j += 2)
+        for (int j = 0; j < n && !team.is_stopped(); j += 2)
             for (int k = 0; k <= j + 1; k += four) multiply_tile(at, height, n, j, k);
     for (int j = 0; j < n; ++j) {
         const double* column = at.column(j).first;

@@ -6,9 +6,6 @@
 #include "../team.cuh"
 #include "four.h"
 
-/// What `BatchCounters::taken` becomes when the solver has to stop.
-constexpr unsigned long long stop = 1ULL << 62;
-
 struct SerialTeam {
     static constexpr int each = 1;
     static constexpr bool is_small = false;
@@ -24,7 +21,7 @@ struct SerialTeam {
     static void sync() {}
 
     const BatchCounters* counters;
-    bool is_stopped() const { return __atomic_load_n(&counters->taken, __ATOMIC_RELAXED) >= stop; }
+    bool is_stopped() const { return counters->is_stopped(); }
 
     template <class T, class Op>
     static __forceinline__ T reduce(T value, Op) {

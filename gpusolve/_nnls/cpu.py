@@ -42,10 +42,13 @@ POLLS = 0.1
 """Seconds between two updates of the progress bar."""
 
 STOP = 2**62
-"""Value of the counter of systems at which threads stop; see ``serial_team.cuh``."""
+"""Value of the counter of systems at which threads stop; see ``cpu/cuda.h``."""
 
 GRAM_RUN = StructType("GramRun", "const double* root_l2; int has_gram, at_once;")
 """See ``cpu/nnls_gram.cpp``."""
+
+Used = tuple[Problem, Sequence[Array]]
+"""The arrays that a call reads and writes; the last one has the counters."""
 
 Call = Callable[..., int]
 """A function of the object; its result is not 0 if there was too little memory."""
@@ -63,20 +66,21 @@ def nnls(problem: Problem, method: str) -> Solution:
 
         return fallback.solve(problem, method)
     prepared = prepare(problem)
-    (*fields, _, counters), written = empty_together(prepared.layout, prepared.size)
-    counters[:] = 0
+    arrays, written = empty_together(prepared.layout, prepared.size)
+    arrays[-1][:] = 0
     if problem.start is not None:
-        fields[0][...] = problem.start
+        arrays[0][...] = problem.start
     if method != "auto":
         written[LISTED] = 0
-    solve(prepared, prepared.pack(problem, written), counters, method, library)
-    return Solution(*fields)
+    systems = prepared.pack(problem, written)
+    solve(prepared, (problem, arrays), systems, method, library)
+    return Solution(*arrays[:LISTED])
 
 
 def solve(
     prepared: Prepared,
+    used: Used,
     systems: bytearray,
-    counters: Array,
     method: str,
     library: ctypes.CDLL,
 ) -> None:
@@ -84,13 +88,14 @@ def solve(
     by_gram, by_qr = solvers(library, prepared.dtype)
     if method == "qr" or not prepared.work:
         ADDRESS.pack_into(systems, LISTED_OFFSET, 0)
-        run(prepared, counters, by_qr, systems)
+        run(prepared, used, by_qr, systems)
         return
-    run(prepared, counters, by_gram, systems, prepared.run)
+    run(prepared, used, by_gram, systems, prepared.run)
+    counters = used[1][-1]
     if method == "auto" and counters[1]:
         counters[0] = 0
         FLAG.pack_into(systems, WARM_OFFSET, True)
-        run(prepared, counters, by_qr, systems)
+        run(prepared, used, by_qr, systems)
 
 
 @functools.lru_cache(CACHED)
@@ -212,11 +217,12 @@ def gram_run(systems: Systems) -> Struct:
 
 
 def run(
-    prepared: Prepared, counters: Array, call: Call, *structs: bytes | bytearray
+    prepared: Prepared, used: Used, call: Call, *structs: bytes | bytearray
 ) -> None:
     """Call a function of the object: here, or on a thread for each core.
 
-    An interrupt stops all threads after the step that they are at.
+    An interrupt stops all threads after the step that they are at. They keep the arrays
+    until then: an interrupt while a thread starts, or a second one, does not wait.
     """
     arguments = list(map(bytes, structs))
     if prepared.work < ENOUGH_FOR_THREADS:
@@ -224,13 +230,20 @@ def run(
         return
     threads = min(cores(), prepared.shape[0])
     with ThreadPoolExecutor(threads) as pool:
-        running = [pool.submit(call, *arguments) for _ in range(threads)]
+        counters, kept = used[1][-1], (prepared, used)
+        task = functools.partial(call_keeping, kept, call, arguments)
         try:
+            running = [pool.submit(task) for _ in range(threads)]
             show_progress(prepared.shape[0], counters, running)
         except BaseException:
             counters[0] = STOP
             raise
     check_memory(prepared, [one.result() for one in running])
+
+
+def call_keeping(_kept: Any, call: Call, arguments: Sequence[bytes]) -> int:
+    """Call a function that uses the memory of the first argument."""
+    return call(*arguments)
 
 
 def show_progress(systems: int, counters: Array, running: list[Future[int]]) -> None:
