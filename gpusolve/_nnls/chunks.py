@@ -25,7 +25,9 @@ Solve = Callable[[ScaledSystem, Array], Solution]
 """From scaled systems, all finite, and starting points to solutions in scaled x."""
 
 
-def solve_chunks(problem: Problem, solve: Solve, number: int, entries: int) -> Solution:
+def solve_in_chunks(
+    problem: Problem, solve: Solve, number: int, entries: int
+) -> Solution:
     """Solve every system of the batch by the method `number`.
 
     The matrices of a chunk have at most `entries` entries, or it is a single system.

@@ -24,7 +24,7 @@ from .._numerics.scaling import Mask, ScaledSystem
 from .._numerics.solution import BY_GRAM, BY_QR, CONVERGED, ITERATION_LIMIT, Solution
 from ..reference import _nnls_gram, _nnls_qr
 from ..reference._nnls_gram import fitted
-from .chunks import solve_chunks, starting_points
+from .chunks import solve_in_chunks, starting_points
 from .inputs import Problem
 
 CHUNK_ENTRIES = 2**20
@@ -42,7 +42,7 @@ def solve(problem: Problem, method: str) -> Solution:
         return by_reference(problem, system, start, method)
 
     number = BY_QR if method == "qr" else BY_GRAM
-    return solve_chunks(problem, solve_finite, number, CHUNK_ENTRIES)
+    return solve_in_chunks(problem, solve_finite, number, CHUNK_ENTRIES)
 
 
 def is_plain(problem: Problem) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..._nnls.chunks import solve_chunks
+from ..._nnls.chunks import solve_in_chunks
 from ..._nnls.inputs import Problem
 from ..._nnls.methods import COMPARED
 from ..._numerics.certificate import (
@@ -36,7 +36,7 @@ def solve_batch(problem: Problem, name: str) -> Solution:
     def solve(system: ScaledSystem, start: Array) -> Solution:
         return solve_compared(name, system, start, tol, maxiter)
 
-    return solve_chunks(problem, solve, COMPARED[name].number, CHUNK_ENTRIES)
+    return solve_in_chunks(problem, solve, COMPARED[name].number, CHUNK_ENTRIES)
 
 
 def solve_compared(
