@@ -54,9 +54,7 @@ struct Certificate {
     __device__ Real kkt() const { return by_x + angle; }
 
     /// By how much rounding x may change A x, relative to `magnitude`.
-    __device__ Real rounding_of_x() const {
-        return rounded_units * Floating<T>::epsilon * size_to_b;
-    }
+    __device__ Real rounding_of_x() const { return Floating<T>::epsilon * size_to_b; }
     /// Whether rounding x may change A x too much.
     __device__ bool is_hidden() const { return !(Floating<T>::epsilon * size_to_b <= hidden<T>); }
     /// Whether x is certified, if its solver `ended`; else whether x is convincing: so accurate

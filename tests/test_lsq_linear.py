@@ -591,6 +591,20 @@ def test_a_penalty_moves_x_where_b_is_fitted_exactly(backend: Any, method: str) 
     np.testing.assert_allclose((given.A @ result.x[..., None])[..., 0], b, atol=4 * EPS)
 
 
+@pytest.mark.parametrize("l1", [0.4, np.full(3, 1e3)])
+def test_the_same_penalty_is_a_constant_if_the_sum_is_fixed(
+    backend: Any, rng: np.random.Generator, method: str, l1: Any
+) -> None:
+    """The residual is 0: the penalty alone would determine the multiplier."""
+    A, expected = rng.standard_normal((8, 5, 3)), rng.random((8, 3))
+    b, sum_to = np.einsum("kij,kj->ki", A, expected), expected.sum(axis=-1)
+    result = backend.solve(
+        gpusolve.lsq_linear, A, b, (0, INF), l1=l1, sum_to=sum_to, method=method
+    )
+    assert (result.status == 0).all()
+    np.testing.assert_allclose(result.x, expected, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["l1", "l2"])
 def test_a_penalty_per_column_equals_the_same_number(
     backend: Any, rng: np.random.Generator, method: str, name: str

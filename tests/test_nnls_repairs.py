@@ -30,6 +30,17 @@ def test_repairs_never_replace_better_solutions(backend: Any) -> None:
 
 
 @without_gpu
+def test_repairs_find_the_better_x_that_is_large(backend: Any) -> None:
+    """Rounding x changes A x by less than the repair improves it."""
+    apart, fit = 2.0**-45, 0.2
+    A = np.array([[1.0, -1.0], [apart, 0.0], [0.0, 0.0]])
+    for method in ("auto", "qr"):
+        result = backend.nnls(A, np.array([0.0, fit, 1.0]), method=method)
+        assert result.rnorm == pytest.approx(1.0)
+        assert result.x == pytest.approx(fit / apart)
+
+
+@without_gpu
 def test_equal_columns_and_mixed_bounds_keep_the_certified_solution(
     backend: Any,
 ) -> None:

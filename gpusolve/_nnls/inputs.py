@@ -168,6 +168,21 @@ class Problem(NamedTuple):
             return None
         return xp.broadcast_to(xp.asarray(mask), self.batch)
 
+    def without_common_penalty(self) -> Problem:
+        """The same problem without the part of `l1` that all variables have.
+
+        If the sum of x is fixed, this part is a constant. Next to a small residual, its
+        rounding errors would be visible in the multiplier of the sum.
+        """
+        if not (self.has_sum and self.has_penalties):
+            return self
+        if isinstance(self.l1, float):
+            return self._replace(l1=0.0)
+        least = self.l1.min(axis=-1, keepdims=True)
+        most = self.l1.max(axis=-1, keepdims=True)
+        common = least.clip(0, None) + most.clip(None, 0)
+        return self._replace(l1=self.l1 - common)
+
     def _total(self, bound: Option) -> tuple[Option, Option]:
         """The sum of the bounds of all variables, and its rounding error."""
         n, eps = self.shape[1], float(np.finfo(self.dtype).eps)

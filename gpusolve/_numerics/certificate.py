@@ -319,7 +319,7 @@ def score(system: ScaledSystem, x: Array, rnorm: Array, certified: Any) -> Array
     rounding errors of x count. It is infinite if x does not have the fixed sum.
     """
     slack = CERTIFIED[system.dtype] * system.magnitude
-    rounding = ROUNDED * system.eps * size(system, x)
+    rounding = system.eps * size(system, x)
     found = misfit(system, x, rnorm) + np.where(certified, -slack, rounding)
     return np.where(keeps_sum(system, x), found, np.inf)
 
