@@ -178,9 +178,10 @@ class Problem(NamedTuple):
             return self
         if isinstance(self.l1, float):
             return self._replace(l1=0.0)
-        least = self.l1.min(axis=-1, keepdims=True)
-        most = self.l1.max(axis=-1, keepdims=True)
-        common = least.clip(0, None) + most.clip(None, 0)
+        xp = namespace(self.l1)
+        least = xp.maximum(self.l1.min(axis=-1, keepdims=True), 0)
+        most = xp.minimum(self.l1.max(axis=-1, keepdims=True), 0)
+        common = least + most
         return self._replace(l1=self.l1 - common)
 
     def _total(self, bound: Option) -> tuple[Option, Option]:

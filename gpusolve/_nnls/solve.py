@@ -67,7 +67,8 @@ def solve(
     given = problem
     if problem.has_sum and not problem.shape[1]:
         given = problem._replace(sum_to=None)
-    given = given.without_common_penalty()
+    if problem.sum_to is not None:
+        given = given.without_common_penalty()
     if target is None:
         solution = cpu.nnls(given, method)
     else:
