@@ -22,6 +22,7 @@ from gpusolve import reference
 from gpusolve._device import objects
 from gpusolve._device.arrays import empty_together
 from gpusolve._nnls import cpu
+from gpusolve._nnls.systems import NNLS_SYSTEMS
 from gpusolve._numerics.solution import CONVERGED, NOT_FINITE
 
 Array = np.ndarray[Any, Any]
@@ -450,3 +451,22 @@ def test_a_process_without_memory_goes_on(method: str) -> None:
     message, x = done.stdout.splitlines()
     assert message == "systems of shape 3000 x 2000 need more memory than there is"
     assert x == "[1. 1. 1.]"
+
+
+def test_what_is_prepared_for_later_calls_refers_to_no_array() -> None:
+    """A and b broadcast along different axes: their offsets are arrays."""
+    rng = np.random.default_rng(5)
+    A, b = rng.random((4, 1, 9, 3)), rng.random((4, 50, 9))
+    cases = [(A, b), (A[0, 0], b), (A[:, 0], b[:, :1].swapaxes(0, 1).copy())]
+    cpu._prepared.clear()
+    for _ in range(3):
+        for one, other in cases:
+            expected = gpusolve.nnls(np.asfortranarray(one), other)
+            found = gpusolve.nnls(one, other)
+            np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
+    for prepared in cpu._prepared.values():
+        assert (prepared.A, prepared.b, prepared.kept) == (None, None, ())
+        names = "A_offset", "b_offset", "weight_offset", "options"
+        for name in (*names, "options_offset", "root_weight"):
+            at = NNLS_SYSTEMS.offset(name)
+            assert prepared.systems[at : at + 8] == bytes(8)

@@ -124,8 +124,10 @@ class Prepared(NamedTuple):
     dtype : numpy.dtype
     work : float
         An estimate of the multiplications.
+    A, b : array or None
+        None: those of the problem that is solved.
     kept : tuple
-        Arrays to whose addresses the bytes refer.
+        Keeps the other arrays to whose addresses the bytes refer.
     """
 
     systems: bytes
@@ -185,7 +187,8 @@ def prepare(problem: Problem) -> Prepared:
     """Prepare a batch, or find what was prepared for another one of the same kind.
 
     Batches are of one kind if they have the same shapes and the same numbers, A and b
-    are contiguous, and all options are numbers.
+    are contiguous, all options are numbers, and no array is needed to tell where a
+    system begins.
     """
     A, b, (of_A, of_b) = problem.A, problem.b, (problem.A.flags, problem.b.flags)
     is_plain = of_A.c_contiguous and of_A.aligned and of_b.c_contiguous and of_b.aligned
@@ -198,10 +201,13 @@ def prepare(problem: Problem) -> Prepared:
     except TypeError:  # an option is an array
         return Prepared.of(problem)
     except KeyError:
-        if len(_prepared) >= CACHED:
-            _prepared.clear()
-        prepared = Prepared.of(problem)._replace(A=None, b=None, kept=())
-        return _prepared.setdefault(key, prepared)
+        prepared = Prepared.of(problem)
+    systems, _ = prepared.kept
+    if systems["A_offset"] is not None or systems["b_offset"] is not None:
+        return prepared
+    if len(_prepared) >= CACHED:
+        _prepared.clear()
+    return _prepared.setdefault(key, prepared._replace(A=None, b=None, kept=()))
 
 
 def gram_run(systems: Systems) -> Struct:
