@@ -79,7 +79,11 @@ def parameters(function: Any) -> Parameters:
 
 
 def documented_parameters(text: str) -> Parameters:
-    """Parse ``name(self, int axis=-1, *, out=None) -> ndarray``, without C types."""
+    """Parse ``name(self, int axis=-1, *, out=None) -> ndarray``, without C types.
+
+    What is in square brackets, the outputs of a ufunc, is left out.
+    """
+    text = re.sub(r"\[.*?\]", "", text)
     listed = re.match(r"[\w.]+\((.*?)\)(?: ->|\n|$)", text)
     assert listed, f"no signature in {text[:80]!r}"
     pairs = (one.strip().partition("=") for one in listed[1].split(",") if one.strip())

@@ -242,7 +242,7 @@ CPU_CALLS: dict[str, tuple[Callable[[], Any], int]] = {
     "nnls": (lambda: gpusolve.nnls(square_system, side), 53),
     "nnls with numbers": (
         lambda: gpusolve.nnls(square_system, side, sum_to=1.0, l1=0.5, l2=0.5),
-        62,
+        65,
     ),
     "nnls with weights": (lambda: gpusolve.nnls(square_system, side, weights=side), 63),
     "nnls with a penalty of each": (

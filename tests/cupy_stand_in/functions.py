@@ -185,7 +185,10 @@ expm1, log1p, sign = _unary(np.expm1), _unary(np.log1p), _unary(np.sign)
 logaddexp, ldexp = _binary(np.logaddexp), _binary(np.ldexp)
 
 
-def frexp(x: ndarray, /) -> tuple[ndarray, ndarray]:
+def frexp(
+    x: ndarray, /, *, casting: Any = "same_kind", dtype: Any = None
+) -> tuple[ndarray, ndarray]:
+    refuse_options(dtype=dtype is None)
     mantissa = compute(lambda a: np.frexp(a)[0], x)
     return mantissa, compute(lambda a: np.frexp(a)[1], x)
 
