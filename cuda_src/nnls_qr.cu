@@ -773,7 +773,8 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
         const T square = fit + penalties, root = square_root(fabs(square));
         const T kkt = certificate.kkt();
         T misfit = square < 0 ? -root : root;
-        misfit += magnitude_of_b * (good ? -certified<Given> : certificate.rounding_of_x());
+        const int units = general && problem.kind & with_rounded_matrix ? rounded_units : 1;
+        misfit += magnitude_of_b * (good ? -certified<Given> : units * certificate.rounding_of_x());
         if (!(keeps && misfit == misfit)) misfit = Floating<T>::infinity();
         return {square_root(fit), misfit, kkt, good ? converged : refused,
                 !ended || (good && kkt <= certified<Given>)};

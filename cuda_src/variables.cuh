@@ -6,8 +6,15 @@
 #include "floating.cuh"
 
 /// What a problem has besides A, b and non-negative x; the bits of `kind`.
-/// `with_bounds` if x is not just non-negative, or if there are linear penalties.
-enum ProblemKind : int { with_ridge = 1, with_sum = 2, with_bounds = 4, with_penalties = 8 };
+/// `with_bounds` if x is not just non-negative, or if there are linear penalties;
+/// `with_rounded_matrix` if A has rounding errors.
+enum ProblemKind : int {
+    with_ridge = 1,
+    with_sum = 2,
+    with_bounds = 4,
+    with_penalties = 8,
+    with_rounded_matrix = 16
+};
 
 /// The numbers are the same for all variables and systems; if `of_each` is not null, they are
 /// there instead: n lower bounds, n upper bounds, n values of l1, n roots of l2, and the sum.

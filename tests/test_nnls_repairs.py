@@ -45,7 +45,7 @@ def test_equal_columns_and_mixed_bounds_keep_the_certified_solution(
     backend: Any,
 ) -> None:
     """The penalties of these problems are rounding errors of the factorisation of G."""
-    for seed in (91, 92, 93):
+    for seed in (24, 36, 91, 177):
         rng = np.random.default_rng(seed)
         A = rng.random((16, 8)) if rng.random() < 0.5 else rng.normal(size=(16, 8))
         A[:, 1] = A[:, 2] = A[:, 0]

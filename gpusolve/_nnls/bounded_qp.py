@@ -102,7 +102,8 @@ def bounded_qp(
         G, c = symmetric(problem.A), problem.b
         objective = Quadratic.of(G, c)
         A, b, linear = objective.least_squares()
-        result = solve(problem._replace(A=A, b=b, l1=linear), target, method)
+        factors = problem._replace(A=A, b=b, l1=linear, rounded_matrix=True)
+        result = solve(factors, target, method)
         given = {**result._given, "A": G, "b": c, "is_gram": True}
         return replace(certified(objective, problem, result), _given=given)
 

@@ -90,6 +90,7 @@ def solve_chunk(problem: Problem, chunk: slice, solve: Solve, number: int) -> So
     if finite.any():
         part = part if finite.all() else part.take(finite)
         system = part.scaled(problem.dtype)
+        system = system._replace(rounded_matrix=problem.rounded_matrix)
         found = solve(system, starting_points(system, part.start))
         solution.put(finite, found._replace(x=system.unscale(found.x)))
     return solution

@@ -52,6 +52,8 @@ class Problem(NamedTuple):
     weights : (..., m) array or None
         The weights of the squared residuals.
     tol, maxiter : float or None, int or None
+    rounded_matrix : bool
+        Whether A was computed, so that its elements have rounding errors.
     """
 
     A: Array
@@ -65,6 +67,7 @@ class Problem(NamedTuple):
     weights: Array | None = None
     tol: float | None = None
     maxiter: int | None = None
+    rounded_matrix: bool = False
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -24,7 +24,7 @@ from .._device.structs import Struct, StructType
 from .._numerics.solution import Solution
 from .inputs import Option, Problem
 
-RIDGE, SUM, BOUNDS, PENALTIES = 1, 2, 4, 8
+RIDGE, SUM, BOUNDS, PENALTIES, ROUNDED_MATRIX = 1, 2, 4, 8, 16
 """``ProblemKind`` of ``variables.cuh``."""
 
 NNLS_SYSTEMS = StructType(
@@ -218,6 +218,7 @@ class Systems(NamedTuple):
             | SUM * problem.has_sum
             | BOUNDS * has_bounds
             | PENALTIES * problem.has_penalties
+            | ROUNDED_MATRIX * problem.rounded_matrix
         )
 
     def argument(

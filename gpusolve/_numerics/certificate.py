@@ -316,10 +316,12 @@ def score(system: ScaledSystem, x: Array, rnorm: Array, certified: Any) -> Array
     """What another solution must be below to be better.
 
     It is the misfit. A certified x may be slightly worse than another one; else
-    rounding errors of x count. It is infinite if x does not have the fixed sum.
+    rounding errors of x count, and those of the matrix if it has any. It is infinite if
+    x does not have the fixed sum.
     """
     slack = CERTIFIED[system.dtype] * system.magnitude
-    rounding = system.eps * size(system, x)
+    units = ROUNDED if system.rounded_matrix else 1.0
+    rounding = units * system.eps * size(system, x)
     found = misfit(system, x, rnorm) + np.where(certified, -slack, rounding)
     return np.where(keeps_sum(system, x), found, np.inf)
 

@@ -46,6 +46,8 @@ class ScaledSystem(NamedTuple):
         Whether the sum is fixed, and whether there may be an l2 penalty.
     dtype : dtype
         The dtype of returned solutions, which may be less precise than that of `A`.
+    rounded_matrix : bool
+        Whether A was computed, so that its elements have rounding errors.
     """
 
     A: Array
@@ -61,6 +63,7 @@ class ScaledSystem(NamedTuple):
     has_sum: bool
     has_ridge: bool
     dtype: np.dtype[Any]
+    rounded_matrix: bool = False
 
     @property
     def eps(self) -> float:
