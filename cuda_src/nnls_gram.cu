@@ -8,8 +8,8 @@
 // Source. Lawson & Hanson's active-set method (Algorithm 1 of Luo & Duraiswami, "Efficient Parallel
 // Non-Negative Least Squares on Multi-Core Architectures"), with upper bounds Stark & Parker's, on
 // G = A^T A and the inverse H of its passive part, which is updated by rank one. Several variables
-// enter at once. The specification in NumPy is gpusolve/reference/_nnls_gram.py, class GramActiveSet;
-// both use the same names for the steps.
+// enter at once. The specification in NumPy is gpusolve/reference/_nnls_gram.py, class
+// GramActiveSet; both use the same names for the steps.
 //
 // Bounds. A variable that is not passive rests at a bound, or at 0 if it is free. What resting
 // variables fit is subtracted from c. For non-negative least squares that is 0, and costs nothing.
@@ -108,6 +108,10 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
     __shared__ GramArrays<Team> arrays_of_block;
     GramArrays<Team> arrays_of_thread;
     GramArrays<Team>& arrays = Team::is_small ? arrays_of_thread : arrays_of_block;
+    __shared__ NnlsResults<T> results_of_block;
+    const NnlsResults<T> results_of_thread = systems.results();
+    const NnlsResults<T>& results = Team::is_small ? results_of_thread : results_of_block;
+    if (threadIdx.x == 0) results_of_block = results_of_thread;
     constexpr bool scales = Team::is_small;
     const bool scales_once = scales && memory.matrix_bytes > 0;
     if (Team::places()) {
@@ -149,7 +153,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         GramSolver<T, Team> solver{
             {{{team, options, arrays, PassiveInverse<Team>{arrays.inverse}, systems.b_of(number),
                systems.b_stride, systems.weights_of(number)}}}};
-        solver.run(systems, k, number);
+        solver.run(systems, results, k, number);
         team.sync();
     }
 }
