@@ -178,8 +178,8 @@ struct GramSolver : GramResidual<T, Team> {
 
     /// Solve system k of the launch, whose number in the batch is `number`, and write its result.
     /// If another method might solve it better, list it.
-    __device__ void run(const NnlsSystems<T>& systems, long long k, long long number) {
-        const NnlsResults<T> results = systems.results();
+    __device__ void run(const NnlsSystems<T>& systems, const NnlsResults<T>& results, long long k,
+                        long long number) {
         const int n = options.n;
         if (!load(systems.variables_of(number))) return refuse(results, k);
         const Outcome outcome = solve(systems.warm ? results.x + k * n : nullptr, results, k);

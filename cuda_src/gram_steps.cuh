@@ -201,12 +201,13 @@ struct GramSteps : GramSystem<T, Team> {
         return options.has_bounds() ? violation(at.rest[j], w, at.lower[j], at.upper[j]) : w;
     }
 
-    /// Let no variable enter whose column is like column j.
-    __device__ void exclude_alike(int j, double norm) {
-        if (!at.matrix.has_gram()) return;
+    /// Let variable j not enter again; with G, if it was `accepted`, no variable of a like column.
+    __device__ void exclude(int j, bool accepted) {
+        if (!at.matrix.has_gram()) return by_owner<Team>(j, [&](auto i) { at.slope[i] = 0; });
         const auto column = gram(j);
-        map_variables(team, at.slope, options.n, [&](auto i) {
-            return fabs(column[i]) > alike * at.norm[i] * norm ? 0 : at.slope[i];
+        const double norm = at.norm.of(j);
+        clear_variables(team, at.slope, options.n, j, [&](auto i) {
+            return accepted && fabs(column[i]) > alike * at.norm[i] * norm;
         });
     }
 
@@ -251,19 +252,15 @@ struct GramSteps : GramSystem<T, Team> {
         double steep = fresh ? cancelling : slack * cancelling;
         int entered = 0;
         for (int j = -1; !by_slope || entered < most;) {
-            Located<double> next = ArgMax<double>::identity();
-            if (by_slope)
-                next = largest_above(team, at.slope, options.n, steep);
-            else
-                for_each_variable<Team>(first < 0 ? options.n : 0, [&](auto i) {
-                    const bool may_enter = i > j && at.slope[i] == at.slope[i];
-                    if (may_enter) next = ArgMax<double>()(next, {-1.0 * i, i});
-                });
-            next = team.reduce(next, Called<ArgMax<double>>());
+            const auto next = team.reduce(
+                find_variable(team, at.slope, first < 0 ? options.n : 0, by_slope, steep, j),
+                Called<ArgMax<double>>());
             j = first < 0 ? next.index : (j < 0 ? first : -1);
             if (j < 0) break;
-            if (by_slope) by_owner<Team>(j, [&](auto i) { at.slope[i] = 0; });
-            if (by_slope && is_alike(j, entered)) continue;
+            if (by_slope && is_alike(j, entered)) {
+                exclude(j, false);
+                continue;
+            }
             double x_j = rest_of(j);
             if (guess != nullptr && !options.has_sum()) {
                 const double before = x_j;
@@ -274,7 +271,6 @@ struct GramSteps : GramSystem<T, Team> {
                     continue;
                 }
             }
-            const double norm = at.norm.of(j);
             const bool accepted =
                 append(j, x_j, by_slope ? cancelling : -Floating<double>::infinity());
             if (!accepted && by_slope) {
@@ -285,7 +281,7 @@ struct GramSteps : GramSystem<T, Team> {
                 }
             }
             if (accepted && entered++ == 0) steep = max(steep, steep_part * next.value);
-            if (by_slope && accepted) exclude_alike(j, norm);
+            if (by_slope) exclude(j, accepted);
         }
         first = -1;
         return entered > 0;

@@ -110,6 +110,10 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
     __shared__ GramArrays<Team> arrays_of_block;
     GramArrays<Team> arrays_of_thread;
     GramArrays<Team>& arrays = Team::is_small ? arrays_of_thread : arrays_of_block;
+    __shared__ NnlsResults<T> results_of_block;
+    const NnlsResults<T> results_of_thread = systems.results();
+    const NnlsResults<T>& results = Team::is_small ? results_of_thread : results_of_block;
+    if (threadIdx.x == 0) results_of_block = results_of_thread;
     constexpr bool scales = Team::is_small;
     const bool scales_once = scales && memory.matrix_bytes > 0;
     if (Team::places()) {
@@ -151,7 +155,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         GramSolver<T, Team> solver{
             {{{team, options, arrays, PassiveInverse<Team>{arrays.inverse}, systems.b_of(number),
                systems.b_stride, systems.weights_of(number)}}}};
-        solver.run(systems, k, number);
+        solver.run(systems, results, k, number);
         team.sync();
     }
 }

@@ -117,15 +117,27 @@ __device__ __forceinline__ void map_variables(const Team&, Reals& out, int count
     for_each_variable<Team>(count, [&](auto j) { out[j] = value(j); });
 }
 
-/// The largest element that exceeds `least`, of those of this thread.
-template <class Team, class Reals>
-__device__ __forceinline__ Located<double> largest_above(const Team&, Reals& values, int count,
-                                                         double least) {
-    Located<double> largest = ArgMax<double>::identity();
-    for_each_variable<Team>(count, [&](auto j) {
-        if (values[j] > least) largest = ArgMax<double>()(largest, {values[j], j});
+/// out[i] = 0 for variable j, and for every variable i < count that a condition holds for.
+template <class Team, class Reals, class Condition>
+__device__ __forceinline__ void clear_variables(const Team&, Reals& out, int count, int j,
+                                                Condition holds) {
+    for_each_variable<Team>(count, [&](auto i) {
+        if (i == j || holds(i)) out[i] = 0;
     });
-    return largest;
+}
+
+/// Of the variables of this thread: that of the largest element above `least`. Or, unless it is
+/// chosen `by_value`, the first one after variable j whose element is not NaN.
+template <class Team, class Reals>
+__device__ __forceinline__ Located<double> find_variable(const Team&, Reals& values, int count,
+                                                         bool by_value, double least, int j) {
+    Located<double> found = ArgMax<double>::identity();
+    for_each_variable<Team>(count, [&](auto i) {
+        const double value = values[i], order = by_value ? value : -i;
+        const bool may_be = by_value ? value > least : i > j && value == value;
+        if (may_be) found = ArgMax<double>()(found, {order, i});
+    });
+    return found;
 }
 
 /// body(j) by the member that has variable j.

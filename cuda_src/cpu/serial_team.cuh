@@ -36,16 +36,30 @@ __forceinline__ void map_variables(const SerialTeam&, Vector<double>& out, int c
     for (int j = 0; j < count; ++j) to[j] = value(j);
 }
 
-__forceinline__ Located<double> largest_above(const SerialTeam&, Vector<double>& values, int count,
-                                              double least) {
+template <class Condition>
+__forceinline__ void clear_variables(const SerialTeam&, Vector<double>& out, int count, int j,
+                                     Condition holds) {
+    double* const to = out.first;
+#pragma omp simd
+    for (int i = 0; i < count; ++i) to[i] = holds(i) ? 0 : to[i];
+    to[j] = 0;
+}
+
+__forceinline__ Located<double> find_variable(const SerialTeam&, Vector<double>& values, int count,
+                                              bool by_value, double least, int j) {
     const double* const from = values.first;
+    if (!by_value) {
+        do ++j;
+        while (j < count && from[j] != from[j]);
+        return {-1.0 * j, j < count ? j : -1};
+    }
     double largest = least;
 #pragma omp simd reduction(max : largest)
-    for (int j = 0; j < count; ++j) largest = from[j] > largest ? from[j] : largest;
+    for (int i = 0; i < count; ++i) largest = from[i] > largest ? from[i] : largest;
     if (!(largest > least)) return {0, -1};
-    int j = 0;
-    while (from[j] != largest) ++j;
-    return {largest, j};
+    int i = 0;
+    while (from[i] != largest) ++i;
+    return {largest, i};
 }
 
 /// a b, for vectors of `count` elements.
