@@ -65,7 +65,9 @@ def rounding(given: Program, x: Array) -> Array:
     found = UNITS * np.finfo(np.float64).eps * terms.sum(axis=-1)
     if given.sum_to is not None:
         w = given.c - np.einsum("kij,kj->ki", given.G, x)
-        found = found + np.abs(lack(given, x)) * np.abs(w).max(axis=-1)
+        bits = np.finfo(np.float64).eps * np.abs(x).sum(axis=-1)
+        off = np.maximum(np.abs(lack(given, x)), bits)
+        found = found + off * np.abs(w).max(axis=-1)
     return np.asarray(found)
 
 
