@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
     __shared__ NnlsResults<T> results_of_block;
     const NnlsResults<T> results_of_thread = systems.results();
     const NnlsResults<T>& results = Team::is_small ? results_of_thread : results_of_block;
-    if (threadIdx.x == 0) results_of_block = results_of_thread;
+    if (!Team::is_small && threadIdx.x == 0) results_of_block = results_of_thread;
     constexpr bool scales = Team::is_small;
     const bool scales_once = scales && memory.matrix_bytes > 0;
     if (Team::places()) {
