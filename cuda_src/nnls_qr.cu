@@ -57,8 +57,9 @@ enum VariableState : int { resting, passive, barred, guessed };
 /// What became of a variable that was to enter.
 enum Entered { refused, appended, exchanged };
 
-/// Threshold for dependent columns, in units of eps times the sum of the terms that cancel. Each
-/// further attempt multiplies it by `more_caution`, up to `most_caution`.
+/// Threshold for dependent columns, in units of eps times the sum of the terms that cancel. It is
+/// the eps of the given type: x is rounded to that type. Each further attempt multiplies it by
+/// `more_caution`, up to `most_caution`.
 constexpr int dependent_units = 4, more_caution = 64, most_caution = 64 * 64;
 
 /// Limit on how often the residual is recomputed to look for entering variables.
@@ -335,7 +336,7 @@ struct NnlsSystem : ScaledSystem<T, general, Given> {
     /// Let all variables rest, at the feasible values next to 0. `caution` is a factor on the
     /// threshold for dependent columns.
     __device__ void start(T caution) {
-        dependent = caution * dependent_units * Floating<T>::epsilon;
+        dependent = caution * dependent_units * static_cast<T>(Floating<Given>::epsilon);
         multiplier = 0;
         replaces = false;
         nit = n_updates = n_downdates = 0;

@@ -41,6 +41,18 @@ def test_repairs_find_the_better_x_that_is_large(backend: Any) -> None:
 
 
 @without_gpu
+def test_dependent_columns_are_those_that_float32_cannot_tell_apart(
+    backend: Any,
+) -> None:
+    """Another x would be so large that its rounding errors hide what it fits."""
+    A = np.array([[1.0, -1.0], [2.0**-22, 0.0], [0.0, 0.0]], np.float32)
+    for method in ("auto", "qr"):
+        result = backend.nnls(A, np.array([0.0, 0.2, 1.0], np.float32), method=method)
+        assert result.status == 0
+        assert (result.x < 1).all()
+
+
+@without_gpu
 def test_equal_columns_and_mixed_bounds_keep_the_certified_solution(
     backend: Any,
 ) -> None:
