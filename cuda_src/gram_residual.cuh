@@ -53,8 +53,7 @@ struct GramResidual : GramSteps<T, Team> {
         if (!options.has_sum()) return true;
         Two sums = AddTwo::identity();
         const auto add = [&](double term) { sums = AddTwo()(sums, {term, fabs(term)}); };
-        inverse.for_each(
-            [&](auto p) { add(at.sum_row[variable(p)] * (at.x[p] + at.change[p])); });
+        inverse.for_each([&](auto p) { add(at.sum_row[variable(p)] * (at.x[p] + at.change[p])); });
         for_each_variable<Team>(options.n, [&](auto j) { add(at.sum_row[j] * at.rest[j]); });
         sums = team.reduce(sums, Called<AddTwo>());
         const double total = at.total[0], terms = fabs(total) + sums.b;

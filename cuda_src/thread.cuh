@@ -1,7 +1,7 @@
 // Indices of a thread: in its warp, its block and its grid; indices for the threads of a block.
 //
-// A block is one-dimensional and a multiple of 32 threads. On a CPU it is one thread, and a warp has
-// one lane: see cpu/cuda.h.
+// A block is one-dimensional and a multiple of 32 threads. On a CPU it is one thread, and a warp
+// has one lane: see cpu/cuda.h.
 
 #pragma once
 
