@@ -458,7 +458,7 @@ def test_chunks_have_a_limited_number_of_entries(shape: tuple[int, int]) -> None
     b = np.broadcast_to(np.zeros(()), (systems, shape[0]))
     problem = validate(np.zeros(shape), b)
     for entries in (fallback.CHUNK_ENTRIES, solve.CHUNK_ENTRIES):
-        chunks = list(chunked(problem, entries))
+        chunks = list(chunked(problem, entries, cores()))
         assert [k.start for k in chunks[1:]] == [k.stop for k in chunks[:-1]]
         assert (chunks[0].start, chunks[-1].stop) == (0, systems)
         largest = max(chunk.stop - chunk.start for chunk in chunks)

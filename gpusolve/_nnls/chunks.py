@@ -26,16 +26,22 @@ Solve = Callable[[ScaledSystem, Array], Solution]
 
 
 def solve_in_chunks(
-    problem: Problem, solve: Solve, number: int, entries: int
+    problem: Problem,
+    solve: Solve,
+    number: int,
+    entries: int,
+    threads: int | None = None,
 ) -> Solution:
     """Solve every system of the batch by the method `number`.
 
     The matrices of a chunk have at most `entries` entries, or it is a single system.
-    Between chunks the progress bar moves and interrupts are handled.
+    Between chunks the progress bar moves and interrupts are handled. By default there
+    is a thread for each core; more than one makes a loop in Python slower.
     """
+    threads = threads or cores()
     systems, (_, n) = math.prod(problem.batch), problem.shape
     solution = Solution.blank((systems,), n, problem.dtype)
-    chunks = list(chunked(problem, entries))
+    chunks = list(chunked(problem, entries, threads))
 
     def run(chunk: slice) -> int:
         part = solve_chunk(problem, chunk, solve, number)
@@ -47,15 +53,15 @@ def solve_in_chunks(
         if len(chunks) == 1:
             run(chunks[0])
         elif chunks:
-            run_chunks(run, chunks, systems)
+            run_chunks(run, chunks, systems, threads)
     fields: Iterator[Array] = (
         one.reshape(problem.batch + one.shape[1:]) for one in solution
     )
     return Solution(*fields)
 
 
-def chunked(problem: Problem, entries: int) -> Iterator[slice]:
-    """Slices of the flattened batch, the same number for each core.
+def chunked(problem: Problem, entries: int, threads: int) -> Iterator[slice]:
+    """Slices of the flattened batch, the same number for each thread.
 
     The matrices of a slice have at most `entries` entries and take at most
     `CHUNK_BYTES`, or the slice is a single system. In `entries`, a matrix that several
@@ -67,14 +73,16 @@ def chunked(problem: Problem, entries: int) -> Iterator[slice]:
     if not problem.shares_matrix:
         numbers += n * (m + n)
     limit = max(1, min(CHUNK_BYTES // (8 * numbers + 1), entries // (m * n + 1)))
-    chunks_per_core = ceil_div(systems, limit * cores())
-    size = max(1, ceil_div(systems, max(1, chunks_per_core * cores())))
+    chunks_per_thread = ceil_div(systems, limit * threads)
+    size = max(1, ceil_div(systems, max(1, chunks_per_thread * threads)))
     yield from pieces(systems, size)
 
 
-def run_chunks(run: Callable[[slice], int], chunks: list[slice], systems: int) -> None:
+def run_chunks(
+    run: Callable[[slice], int], chunks: list[slice], systems: int, threads: int
+) -> None:
     """Run the chunks on a thread pool, with a progress bar."""
-    with progress_bar(systems, DELAY) as bar, ThreadPoolExecutor(cores()) as pool:
+    with progress_bar(systems, DELAY) as bar, ThreadPoolExecutor(threads) as pool:
         for done in pool.map(run, chunks):
             bar.update(done)
 

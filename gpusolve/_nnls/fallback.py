@@ -42,7 +42,7 @@ def solve(problem: Problem, method: str) -> Solution:
         return by_reference(problem, system, start, method)
 
     number = BY_QR if method == "qr" else BY_GRAM
-    return solve_in_chunks(problem, solve_finite, number, CHUNK_ENTRIES)
+    return solve_in_chunks(problem, solve_finite, number, CHUNK_ENTRIES, threads=1)
 
 
 def is_plain(problem: Problem) -> bool:
