@@ -37,12 +37,10 @@ __forceinline__ void map_variables(const SerialTeam&, Vector<double>& out, int c
 }
 
 template <class Condition>
-__forceinline__ void clear_variables(const SerialTeam&, Vector<double>& out, int count, int j,
+__forceinline__ void clear_variables(const SerialTeam& team, Vector<double>& out, int count, int j,
                                      Condition holds) {
-    double* const to = out.first;
-#pragma omp simd
-    for (int i = 0; i < count; ++i) to[i] = holds(i) ? 0 : to[i];
-    to[j] = 0;
+    map_variables(team, out, count, [&](int i) { return holds(i) ? 0 : out[i]; });
+    out[j] = 0;
 }
 
 __forceinline__ Located<double> find_variable(const SerialTeam&, Vector<double>& values, int count,
