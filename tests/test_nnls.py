@@ -449,6 +449,7 @@ def test_a_watchdog_gives_more_launches_and_the_same_results(
 @pytest.mark.parametrize("shape", [(3, 3), (64, 48), (500, 500)])
 def test_chunks_have_a_limited_number_of_entries(shape: tuple[int, int]) -> None:
     """Without the object, interrupts are handled between chunks only."""
+    from gpusolve._device.threads import cores
     from gpusolve._nnls import fallback
     from gpusolve._nnls.chunks import chunked
     from gpusolve._nnls.inputs import validate
