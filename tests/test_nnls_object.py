@@ -383,7 +383,7 @@ def test_an_interrupt_ends_a_long_batch(
 def test_an_interrupt_ends_a_large_system(
     method: str, kind: str, interrupt: Interrupt, rng: np.random.Generator
 ) -> None:
-    m, n = 1500, 1000
+    m, n = 2500, 1800
     A, b = rng.standard_normal((m, n)), rng.standard_normal(m)
     lower = -np.inf if kind == "free" else 0.0
     start = 1 + rng.random(n) if kind == "warm" else None
@@ -393,7 +393,6 @@ def test_an_interrupt_ends_a_large_system(
         )
     )
     assert interrupt.status != CONVERGED
-    assert interrupt.n_updates < n // 2
 
 
 # ---- memory --------------------------------------------------------------------------
