@@ -866,6 +866,7 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
             const Given* guess = systems.warm && caution == 1 ? results.x + k * problem.n : nullptr;
             const auto found =
                 caution > 0 ? system.certify(system.solve(caution, guess)) : system.refuse();
+            if (systems.counters->is_stopped()) break;
             if (!(found.misfit >= least)) {
                 least = found.misfit;
                 system.store(results, k, found);
