@@ -47,6 +47,6 @@ def test_the_part_of_c_outside_the_range_is_complete(difference: float) -> None:
         result = gpusolve.bounded_qp(A.T @ A, c, bounds, method="qr")
         assert result.status == 0
         assert np.abs(result.x).max() < 1e3
-        # The Gram method may leave x far out where two columns are equal, with status 3.
+        # Where two columns are equal, the Gram method may leave x far out: status 3.
         by_gram = gpusolve.bounded_qp(A.T @ A, c, bounds, method="gram")
         assert by_gram.status == 3 or np.abs(by_gram.x).max() < 1e3
