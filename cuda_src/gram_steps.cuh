@@ -211,7 +211,7 @@ struct GramSteps : GramSystem<T, Team> {
         });
     }
 
-    /// Without G: whether column j is like that of one of the last variables that entered.
+    /// Without G: whether column j is like the column of a variable that entered last.
     __device__ bool is_alike(int j, int entered) {
         if constexpr (Team::is_small) {
             return false;

@@ -31,9 +31,6 @@ __forceinline__ Four all_four(double value) {
 __forceinline__ double sum_of_four(Four value) {
     return (value[0] + value[2]) + (value[1] + value[3]);
 }
-__forceinline__ Four magnitude_of_four(Four value) {
-    return reinterpret_cast<Four>(reinterpret_cast<FourBits>(value) & 0x7fffffffffffffffLL);
-}
 
 /// a * b + c: rounded once where the processor can, else twice.
 __forceinline__ Four multiply_add(Four a, Four b, Four c) {

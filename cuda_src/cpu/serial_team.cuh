@@ -14,10 +14,6 @@ struct SerialTeam {
 
     static constexpr int rank() { return 0; }
     static constexpr int size() { return 1; }
-    static constexpr int group() { return 0; }
-    static constexpr int groups() { return 1; }
-    static constexpr int lane() { return 0; }
-    static constexpr int lanes() { return 1; }
     static void sync() {}
 
     const BatchCounters* counters;
