@@ -347,7 +347,7 @@ class Map:
 def ufunc_of(op: Monoid, dtype: np.dtype[Any]) -> np.ufunc | None:
     """The operator as a ufunc that maps two numbers of `dtype` to one of `dtype`.
 
-    None if the operator is no ufunc, or one that changes the dtype.
+    None unless the operator is a ufunc that keeps the dtype.
     """
     if op.ufunc is None:
         return None

@@ -113,7 +113,7 @@ class StructType:
         Raises
         ------
         TypeError
-            If a field is missing, or there is no such field.
+            If a field is missing, or the struct does not have a field.
         """
         if len(values) == len(self.names):
             with contextlib.suppress(KeyError):

@@ -197,7 +197,7 @@ class Problem(NamedTuple):
 
 
 def own_axes(array: Array, core: int) -> tuple[int, ...]:
-    """The batch axes of an array; 1 in place of those that repeat it by a stride of 0.
+    """The batch axes of an array; 1 for an axis that repeats it by a stride of 0.
 
     Its last `core` axes belong to one system.
 

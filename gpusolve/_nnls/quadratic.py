@@ -117,7 +117,7 @@ class Quadratic(NamedTuple):
         """The part of c along eigenvectors of eigenvalue 0; 0 where it is rounding.
 
         These eigenvectors have errors of eps over the least other eigenvalue. What c
-        has along the errors is no rounding: the other eigenvectors lack it.
+        has along the errors is not rounding: the other eigenvectors lack it.
         """
         xp = namespace(along)
         rounding = self.least * size(along)
@@ -216,7 +216,7 @@ def decrease(objective: Quadratic, v: Array, magnitude: Array) -> Array:
 def remainder(c: Array, G: Array, x: Array) -> tuple[Array, Array]:
     """``c - G x`` in twice the working precision, and the sum of its terms' magnitudes.
 
-    One column of G at a time: so the memory is that of vectors.
+    One column of G at a time: so only vectors need memory.
     """
     low = 0 * (c + x[..., :1])
     high, terms = c + low, namespace(x).abs(c) + low
