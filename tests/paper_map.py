@@ -139,7 +139,7 @@ def rows(page: str) -> list[Row]:
     found, document = [], ""
     for line in page.splitlines():
         if line.startswith("## "):
-            document = line.split()[1]
+            document = line.split()[1].rstrip(":")
         elif is_row(line):
             found.append(Row(document, cells_of(line)))
     return found
@@ -160,7 +160,7 @@ def filled(page: str, found: list[Marker]) -> str:
     lines, document = [], ""
     for line in page.splitlines():
         if line.startswith("## "):
-            document = line.split()[1]
+            document = line.split()[1].rstrip(":")
         lines.append(filled_row(document, line, found) if is_row(line) else line)
     return "\n".join(lines) + "\n"
 
