@@ -121,7 +121,8 @@ def test_kernels_combine_each_element_once_within_their_depth(
 
 
 @pytest.mark.paper(
-    "Oancea, Table of sums", "1,000 atomics on one location are a chain of 999 additions"
+    "Oancea, Table of sums",
+    "1,000 atomics on one location are a chain of 999 additions",
 )
 def test_one_atomic_for_each_element_is_no_parallel_algorithm(monkeypatch: Any) -> None:
     """All updates of one cell are a chain: the depth is the work."""
