@@ -97,7 +97,8 @@ def work_and_depth(n: int, variant: str) -> tuple[int, int]:
 
 @pytest.mark.paper(
     "Oancea, Brent's lemma and reduce",
-    "A tree of n elements has n - 1 operations, the longest chain has log2(n), rounded up",
+    "A tree has n - 1 operations for n elements; the longest chain has log2(n), "
+    "rounded up",
 )
 @pytest.mark.parametrize("n", [1, 2, 33, 512, 1000, 4001])
 @pytest.mark.parametrize(

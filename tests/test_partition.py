@@ -175,10 +175,9 @@ def test_mask_may_be_an_empty_list(backend: Any) -> None:
     "Oancea, Scatter", "With I = [2, 4, 1, -1] X becomes [a0, b2, b0, a3, b1, a5]"
 )
 def test_scatter_example_from_the_slides(backend: Any) -> None:
-    a0, a1, a2, a3, a4, a5 = X = np.arange(6.0)
-    b0, b1, b2, b3 = A = np.array([10.0, 20.0, 30.0, 40.0])
-    found = backend.call(gpusolve.scatter, X.copy(), np.array([2, 4, 1, -1]), A)
-    same(found, np.array([a0, b2, b0, a3, b1, a5]), strict=True)
+    a, b = np.arange(6.0), np.array([10.0, 20.0, 30.0, 40.0])
+    found = backend.call(gpusolve.scatter, a.copy(), np.array([2, 4, 1, -1]), b)
+    same(found, np.array([a[0], b[2], b[0], a[3], b[1], a[5]]), strict=True)
 
 
 @pytest.mark.paper(

@@ -57,7 +57,7 @@ def check_reductions(
 
 
 @pytest.mark.paper(
-    "Oancea, Reduce", "reduce is 0 op a1 op ... op an for any associative operator"
+    "Oancea, Reduce", "reduce is e op a1 op ... op an for any associative operator"
 )
 @pytest.mark.parametrize("case", REPRESENTATIVE, ids=str)
 def test_reduction_agrees_with_brute_force(

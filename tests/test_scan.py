@@ -137,8 +137,8 @@ def test_waves_are_scanned_as_listed(
 
 @pytest.mark.paper(
     "Oancea, Scan in OpenCL",
-    "The hierarchical scan has 3 launches; it reads and writes 30,720 elements 2 times, "
-    "the first of 8 chunks only 1 time",
+    "The hierarchical scan has 3 launches; it reads and writes each of 30,720 elements "
+    "2 times, those of the first of 8 chunks 1 time",
 )
 @pytest.mark.paper(
     "Oancea, Scan in OpenCL", "Look-back has 1 launch; it reads and writes them 1 time"

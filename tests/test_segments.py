@@ -252,7 +252,7 @@ def test_float_reductions_have_the_same_bits_in_every_run(
 
 @pytest.mark.paper(
     "Oancea, Segmented scan",
-    "sgmScan of 1 to 10 is [1, 3, 6, 4, 9, 15, 22, 30, 9, 19], "
+    "sgmScan of the rows is [1, 3, 6, 4, 9, 15, 22, 30, 9, 19], "
     "exclusive [0, 1, 3, 0, 4, 9, 15, 22, 0, 9]",
 )
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_])
@@ -365,7 +365,7 @@ def test_flags_example_from_the_slides(backend: Any, dtype: Any) -> None:
 
 @pytest.mark.paper(
     "Oancea, Flags",
-    "mkFlagArray scans to [0, 0, 3, 4, 4, 8, 10] and scatters at [-1, 0, 3, -1, 4, 8, -1]",
+    "Its scan is [0, 0, 3, 4, 4, 8, 10], its scatter is at [-1, 0, 3, -1, 4, 8, -1]",
 )
 def test_listing_of_the_flags(backend: Any) -> None:
     """mkFlagArray of the slides, with each of its arrays."""
