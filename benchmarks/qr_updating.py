@@ -114,7 +114,8 @@ TABLE = {
         True,
         Formulas("l*(l - i + 2) + 2*(l - i + 2)", "(3*m*l + 3*m*i + 1) * (l - i + 2)"),
         Formulas(
-            "(l + i + 3) * (l - i + 2) / 2", "(2*m*l + 2*m*i + m + 1) * (l - i + 2)"
+            "(l + i + 3) * (l - i + 2) / 2 + l - i + 1",
+            "(2*m*l + 2*m*i + m + 1) * (l - i + 2)",
         ),
         (
             "Each of the l - i + 2 columns is charged l reads. The one at position p "
