@@ -268,6 +268,32 @@ def test_degrees_of_freedom_of_a_singular_basis() -> None:
 
 
 @pytest.mark.paper(
+    "Sieminski, 2.1.2, Appendix A",
+    "With weights, tr(H) is the sum of 1 / (1 + lambda Lambda), where Lambda are the "
+    "eigenvalues of (R R')^-1",
+)
+def test_the_trace_by_appendix_a() -> None:
+    """``Q Q' U U'``, as printed, is a product of matrices that do not fit."""
+    random = np.random.default_rng(8)
+    B, weights, lambda_ = random.random((30, 6)), random.random(30) + 0.1, 0.7
+    Q, R = np.linalg.qr(np.sqrt(weights)[:, None] * B)
+    eigenvalues, U = np.linalg.eigh(np.linalg.inv(R @ R.T))
+    trace = (1 / (1 + lambda_ * eigenvalues)).sum()
+    expected = degrees_of_freedom(B, weights, np.eye(6), lambda_, "trace")
+    assert trace == pytest.approx(expected, rel=1e-9)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(6), atol=1e-14)
+    with pytest.raises(ValueError, match="mismatch"):
+        Q @ Q.T @ U @ U.T
+
+
+@pytest.mark.paper("Sieminski, 2.2", "2 (y - mu) is the gradient with a minus")
+def test_the_gradient_of_the_squared_error() -> None:
+    y, mu, h = 3.0, 1.0, 1e-6
+    gradient = ((y - mu - h) ** 2 - (y - mu + h) ** 2) / (2 * h)
+    assert gradient == pytest.approx(-2 * (y - mu), rel=1e-6)
+
+
+@pytest.mark.paper(
     "Sieminski, 3.2.2, (4), Figure 2",
     "(4) as printed gives one number, 114, for the product [28, 92, 156] of a matrix "
     "of 3 x 8 by 4 threads of 2 columns",
