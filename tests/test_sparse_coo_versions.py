@@ -463,8 +463,8 @@ def test_each_tile_executes_instructions(operands_of_232: Any) -> None:
 )
 @pytest.mark.paper(
     "Cupp, 6.2, Figure 19",
-    "The loads of the busiest tile fall with each doubling, from 21,090 with 4 tiles to "
-    "805 with 128, as the document's cycles do; cycles are not counted",
+    "The loads of the busiest tile fall with each doubling, from 21,090 with 4 tiles "
+    "to 805 with 128; cycles are not counted",
 )
 def test_instructions_grow_with_the_tiles(operands_of_232: Any) -> None:
     """Version 2, of a pair of 128 x 128 at 10 %, with 4 to 128 tiles."""
