@@ -231,14 +231,16 @@ def test_factors_of_the_text(name: str) -> None:
 
 
 def test_factors_of_rows_that_were_not_timed() -> None:
-    seconds = {"uniform_random": {"lsqnonneg": [8.0, np.inf], "qr": [2.0, 1.0]}}
-    ratio = paper_ratios.Ratio("lsqnonneg", "qr", "", 0, 9, systems=(1, 24))
+    some = {"lsqnonneg": [8.0, *[np.inf] * 4], "qr": [2.0, 4.0, 8.0, 16.0, 32.0]}
+    seconds = {"uniform_random": some}
+    ratio = paper_ratios.Ratio("lsqnonneg", "qr", "", 0, 9)
     assert ratio.factors(seconds) == [4.0]
     assert ratio._replace(faster="").factors(seconds) == []
     assert paper_ratios.span([]) == ""
     assert paper_ratios.span([2.0, 0.5]) == "0.50 to 2.00"
     lines = list(paper_ratios.ratio_table(seconds))
     assert len(lines) == 3 + len(paper_ratios.RATIOS)
+    assert lines[4].endswith("| differs | 4.00 |")
 
 
 def test_uniform_systems_change_least() -> None:
