@@ -174,9 +174,7 @@ class Spline(Single):
     def _knots(
         self, ends: tuple[float, float], interior: int | tuple[float, ...]
     ) -> Knots:
-        return Knots(
-            *ends, interior, self.degree, self.cyclic, self.has_repeated_ends
-        )
+        return Knots(*ends, interior, self.degree, self.cyclic, self.has_repeated_ends)
 
     @property
     def _functions(self) -> int:
