@@ -118,12 +118,41 @@ def by_brute_force(
 # ---- example from the slides ----
 
 
+@pytest.mark.paper(
+    "Oancea, Exercise 4",
+    "smvMul of the matrix of shape [2, 3, 1] and [1.0, 2.0, 3.0, 4.0] is [0, 0, 12]",
+)
 @every_method
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.coo_matrix])
 def test_matrix_example_from_the_slides(backend: Any, method: str, form: Any) -> None:
     A = form([[2.0, -1, 0, 0], [0, -1, 2, -1], [0, 0, 0, 3]])
     found = product(backend, A, np.array([1.0, 2, 3, 4]), method=method)
     same(found, np.array([0.0, 0, 12]), strict=True)
+    same(np.diff(sparse.csr_array(A).indptr), [2, 3, 1])
+
+
+@pytest.mark.paper(
+    "Oancea, Exercise 4",
+    "The products [2.0, -2.0, -2.0, 6.0, -4.0, 12.0] are scanned to "
+    "[2.0, 0.0, -2.0, 4.0, 0.0, 12.0] by flags at [0, 2, 5]",
+)
+def test_listing_of_the_flat_product(backend: Any) -> None:
+    """The parallel smvMul of the slides, with each of its arrays."""
+    mat_cols = np.array([0, 1, 1, 2, 3, 3])
+    mat_vals = np.array([2.0, -1.0, -1.0, 2.0, -1.0, 3.0])
+    vct, shape = np.array([1.0, 2.0, 3.0, 4.0]), np.array([2, 3, 1])
+    shpscn = backend.call(gpusolve.scan, shape)
+    indm1 = np.array([0, *shpscn[:-1]])
+    zeros, ones = np.zeros(shpscn[-1], int), np.ones(3, int)
+    flags = backend.call(gpusolve.scatter, zeros, indm1, ones)
+    prods = mat_vals * vct[mat_cols]
+    scnarr = backend.call(gpusolve.segmented_scan, prods, flags)
+    same(shpscn, [2, 5, 6])
+    same(indm1, [0, 2, 5])
+    same(flags, [1, 0, 1, 0, 0, 1])
+    same(prods, [2.0, -2.0, -2.0, 6.0, -4.0, 12.0])
+    same(scnarr, [2.0, 0.0, -2.0, 4.0, 0.0, 12.0])
+    same(scnarr[shpscn - 1], [0, 0, 12])
 
 
 # ---- structures ----
@@ -151,6 +180,10 @@ STRUCTURES: dict[str, list[int]] = {
 }
 
 
+@pytest.mark.paper(
+    "Oancea, Exercise 4",
+    "Both ways give the products of rows of any length, 0 included",
+)
 @every_method
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_every_structure(

@@ -249,12 +249,13 @@ class GramSchmidtQR(ChangingQR):
         """Append the variable, and then again all that come after it."""
         moved = self.passive[position:]
         del self.passive[position:]
-        for one in (variable, *moved):
-            self.append(one)
+        self.append(variable, self.A.values[:, variable])
+        for one in moved:
+            self.append(one, self.A.column(one))
 
-    def append(self, variable: int) -> None:
-        """The MGS update (Algorithm 2, corrected)."""
-        Q, u = self.Q, self.A.values[:, variable]
+    def append(self, variable: int, u: Array) -> None:
+        """The MGS update (Algorithm 2, corrected) of a column `u`."""
+        Q = self.Q
         column = np.zeros(len(self.rows))
         *used, slot = self.rows[: self.length + 1]
         for k in used:
