@@ -171,9 +171,9 @@ Microseconds of a step: three products in float32, without transfers between hos
 device. numpy.dot runs on the host, with up to {threads} threads."""
 
 PREDICTED = """\
-A predicted time is the sum of the bounds of all launches, of at least 4 microseconds
-each. Version 1 has three launches, version 2 has six: a second kernel adds its columns.
-The paper's launches, by pyopencl, take longer."""
+A predicted time adds, for each kernel, the time of the resource that it needs longest;
+a launch takes 4 microseconds at least. Version 1 has three launches, version 2 has six:
+a second kernel adds its columns. The paper's launches, by pyopencl, take longer."""
 
 
 def table(found: Found) -> Iterator[str]:
