@@ -67,7 +67,7 @@ class Change(NamedTuple):
     faults : tuple of str
         What contradicts the paper's own text or another row, or cannot be.
     choices : tuple of str
-        Differences that are none: other steps, or other ways to count.
+        Other differences: other steps, or other ways to count.
     """
 
     method: str
@@ -136,7 +136,7 @@ TABLE = {
             "(2*m*l + 2*m*i + m + 1) * (l - i + 2)",
         ),
         (
-            "Each of the l - i + 2 columns is charged l reads of Q. The one at "
+            "Each of the l - i + 2 columns is charged l reads of Q. The column at "
             "position p needs the p - 1 columns before it, as the operations in the "
             "same row say. The l - i + 1 columns that are inserted again are read from "
             "A, which is not charged. Together, (l - i) (l - i + 1) / 2 accesses too "
@@ -306,7 +306,7 @@ CSNE are the corrected semi-normal equations (section 3.3).
 
 The formulas "counted" equal the counts of `gpusolve.studies.qr_updating`, by a test:
 `tests/test_qr_updating.py`. Operations and accesses are counted as they happen; no
-figure here is a time. An access is that of a column or a row of Q, R or A. The new
+figure here is a time. An access reads or writes a column or a row of Q, R or A. The new
 column itself is given; columns that are inserted again are read from A.
 """
 
@@ -410,7 +410,7 @@ def report(found: Curves) -> Iterator[str]:
     yield "Six rows contradict the paper's text or another row, or cannot be."
     yield from reasons("faults")
     yield "\n## Other differences\n"
-    yield "These are no faults: other steps, or other ways to count."
+    yield "These are not faults: other steps, or other ways to count."
     yield from reasons("choices")
     yield CONCLUSION
     yield "## Cost against position\n"

@@ -132,6 +132,21 @@ def test_one_atomic_for_each_element_is_no_parallel_algorithm(monkeypatch: Any) 
 
 
 @pytest.mark.paper(
+    "Oancea, Exercise 2",
+    "31, 30, 28, 24 and 16 lanes of a wave combine in the steps, 129 in all, "
+    "for 31 operations of one thread",
+)
+def test_a_wave_works_more_to_be_less_deep(monkeypatch: Any) -> None:
+    """A lane that combines in a step has a chain that is longer by one operation."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    x = np.zeros((32, 2), np.int32)
+    depths = gpusolve.scan(x, probe, variant="warp")[:, 1]
+    lanes = [int((depths >= step).sum()) for step in range(1, 6)]
+    assert lanes == [31, 30, 28, 24, 16]
+    assert sum(lanes) == depths.sum() == 129
+
+
+@pytest.mark.paper(
     "Oancea, Brent's lemma and reduce",
     "No chain of the chunked reduction on P threads exceeds (n - 1) / P + log2(n) + 3",
 )

@@ -144,6 +144,8 @@ def test_listing_of_the_flat_product(backend: Any) -> None:
     shpscn = backend.call(gpusolve.scan, shape)
     indm1 = np.array([0, *shpscn[:-1]])
     zeros, ones = np.zeros(shpscn[-1], int), np.ones(3, int)
+    with pytest.raises(ValueError, match=r"values must .*\(3,\)"):
+        gpusolve.scatter(zeros, [0, *shpscn], ones)  # over [0..num_rows], as printed
     flags = backend.call(gpusolve.scatter, zeros, indm1, ones)
     prods = mat_vals * vct[mat_cols]
     scnarr = backend.call(gpusolve.segmented_scan, prods, flags)
@@ -153,6 +155,29 @@ def test_listing_of_the_flat_product(backend: Any) -> None:
     same(prods, [2.0, -2.0, -2.0, 6.0, -4.0, 12.0])
     same(scnarr, [2.0, 0.0, -2.0, 4.0, 0.0, 12.0])
     same(scnarr[shpscn - 1], [0, 0, 12])
+
+
+@pytest.mark.paper(
+    "Oancea, Sparse product",
+    "With half the values the loops give [0, 0, 6], with int mat_elm [1, 3, 4]",
+)
+@pytest.mark.parametrize(("kind", "expected"), [(float, [0, 0, 6]), (int, [1, 3, 4])])
+def test_listing_of_the_sequential_product(kind: type, expected: list[int]) -> None:
+    """The imperative smvMul of the slides, which stores a value as int."""
+    shape, mat_cols = [2, 3, 1], [0, 1, 1, 2, 3, 3]
+    mat_vals = [1.0, -0.5, -0.5, 1.0, -0.5, 1.5]
+    vct = [1.0, 2.0, 3.0, 4.0]
+    res_vct, offset = [], 0
+    for length in shape:
+        res = 0.0
+        for j in range(offset, offset + length):
+            mat_elm = kind(mat_vals[j])
+            res += mat_elm * vct[mat_cols[j]]
+        res_vct.append(res)
+        offset += length
+    assert res_vct == expected
+    A = sparse.csr_array((mat_vals, mat_cols, [0, 2, 5, 6]))
+    assert (A @ np.array(vct)).tolist() == [0, 0, 6] == spmv(A, vct).tolist()
 
 
 # ---- structures ----
