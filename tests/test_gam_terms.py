@@ -233,7 +233,7 @@ def test_splines_within_boundary_knots_span_those_of_patsy(
 @pytest.mark.paper(
     "Sieminski, 4.1 basis",
     "Splines with repeated end knots are those of patsy to 8 degree eps, for 16, 32 "
-    "and 64 functions and 5 other degrees",
+    "and 64 functions and for degrees 0 to 5",
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("degree", "functions"), [
