@@ -240,10 +240,16 @@ class ChangingQR(ABC):
 
 
 class GramSchmidtQR(ChangingQR):
-    """Updates by modified Gram-Schmidt (section 3.1)."""
+    """Updates by modified Gram-Schmidt (section 3.1).
 
-    def __init__(self, A: Array, reordered: bool = True) -> None:
+    As `printed`, R has the products with the column itself.
+    """
+
+    def __init__(
+        self, A: Array, reordered: bool = True, printed: bool = False
+    ) -> None:
         super().__init__(A, min(A.shape), len(A), reordered)
+        self.printed = printed
 
     def insert(self, position: int, variable: int) -> None:
         """Append the variable, and then again all that come after it."""
@@ -253,14 +259,16 @@ class GramSchmidtQR(ChangingQR):
             self.append(one)
 
     def append(self, variable: int) -> None:
-        """The MGS update (Algorithm 2, corrected)."""
-        Q, u = self.Q, self.A.values[:, variable]
+        """The MGS update (Algorithm 2)."""
+        Q, a = self.Q, self.A.values[:, variable]
+        u = a
         column = np.zeros(len(self.rows))
         *used, slot = self.rows[: self.length + 1]
         for k in used:
             q = Q.column(k)
-            column[k] = Q.dot(q, u)
-            u = Q.add_multiple(u, -column[k], q)
+            along = Q.dot(q, u)
+            u = Q.add_multiple(u, -along, q)
+            column[k] = Q.dot(q, a) if self.printed else along
         column[slot] = Q.norm(u)
         Q.write_column(slot, Q.divide(u, column[slot]))
         self.R.write_column(variable, column)
