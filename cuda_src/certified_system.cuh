@@ -252,8 +252,8 @@ template <class T, bool general, class Given, class Factors>
 struct CertifiedSystem : ScaledSystem<T, general, Given> {
     using Base = ScaledSystem<T, general, Given>;
     using Base::column_shift, Base::b_shift;
-    using Base::penalty, Base::row_major, Base::sum_row, Base::of_sum, Base::total;
     using Base::data_rows, Base::to_given, Base::to_scaled;
+    using Base::penalty, Base::row_major, Base::sum_row, Base::of_sum, Base::total;
     using Base::problem, Base::at, Base::b_scale, Base::sum_scale;
 
     Factors factors;

@@ -73,12 +73,12 @@ __device__ __noinline__ T gain_of_sum(ScaledSystem<T, general, Given> system, in
 template <class T, bool general, class Given = T>
 struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
     using Base = CertifiedSystem<T, general, Given, PassiveQR<T>>;
+    using Base::bounds_of, Base::residual_norm, Base::size, Base::let_barred_rest;
     using Base::damping, Base::penalty, Base::sum_row, Base::of_sum, Base::total, Base::data_rows;
-    using Base::problem, Base::at, Base::to_scaled, Base::a, Base::b;
     using Base::factors, Base::reduce, Base::reduce_located, Base::counters;
     using Base::magnitude_of_b, Base::nit, Base::n_updates, Base::n_downdates;
-    using Base::bounds_of, Base::residual_norm, Base::size, Base::let_barred_rest;
     using Base::next_guessed, Base::last_not_passive;
+    using Base::problem, Base::at, Base::to_scaled, Base::a, Base::b;
 
     T multiplier;  // by how much the element of b in the row of a fixed sum is less
     T dependent;
