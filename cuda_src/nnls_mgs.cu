@@ -160,6 +160,7 @@ struct MgsSystem : CertifiedSystem<T, general, T, PublishedQR<T>> {
             at.x[j] = leaves ? T(0) : moved;
             if (leaves) at.state[j] = resting;
         }
+        __syncthreads();
         let_barred_rest();
         if (first.index < 0) return true;
         for (int p = last_not_passive(); p >= 0; p = last_not_passive()) {
@@ -186,6 +187,7 @@ struct MgsSystem : CertifiedSystem<T, general, T, PublishedQR<T>> {
             if (starting) is_solved = append_guessed();
             if (chooses) is_solved = append(j);
             starting = false;
+            __syncthreads();
             if (is_solved) factors.solve(at.factors.row, at.factors.solution);
             __syncthreads();
             if (chooses && !(is_solved && at.factors.solution[factors.length - 1] > 0)) {
