@@ -21,7 +21,7 @@ CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_
 
 OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py $(wildcard cuda_src/*.cu* cuda_src/cpu/*)
 
-.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in lint format wheel resources costs clean
+.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in lint format wheel papers resources costs clean
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
@@ -75,6 +75,10 @@ docs: $(VENV)/docs
 
 wheel: $(VENV)/test
 	$(BIN)/python -m build
+
+# The claims of the tests' markers, in docs/papers.md.
+papers: $(VENV)/test
+	$(BIN)/python tests/paper_map.py
 
 resources: $(VENV)/test
 	PYTHONPATH=. $(BIN)/python tests/kernel_resources.py

@@ -1,10 +1,11 @@
-"""docs/papers.md: its files and names exist, and no cell is empty."""
+"""docs/papers.md: its files and names exist, and tests hold its claims."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import paper_map
 import pytest
 
 import gpusolve
@@ -12,11 +13,12 @@ from gpusolve._blocks.reduce import VARIANTS as REDUCTIONS
 from gpusolve._nnls.methods import COMPARED
 
 ROOT = Path(__file__).parents[1]
-MAP = ROOT / "docs" / "papers.md"
-
-COLUMNS = ["part", "what", "code", "test", "shown in", "known"]
 KNOWN = re.compile(r"(tested|counted|predicted|measured)(, |$)")
 TOKEN = re.compile(r"`([^`]+/[^`]+)`")
+
+PAGE = paper_map.MAP.read_text()
+ROWS = paper_map.rows(PAGE)
+MARKERS = paper_map.markers()
 
 NAMES = {
     "MGS update": "gpusolve",
@@ -31,34 +33,45 @@ NAMES = {
 """What the papers call their parts, and the folder where a reader searches for it."""
 
 
-def rows() -> list[list[str]]:
-    """The cells of all rows, without the heads of the tables."""
-    lines = [line for line in MAP.read_text().splitlines() if line.startswith("| ")]
-    cells = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
-    return [row for row in cells if row[0] not in ("part", "---")]
-
-
 def test_every_table_has_the_same_columns() -> None:
-    heads = re.findall(r"^\| part .*\|$", MAP.read_text(), re.MULTILINE)
-    assert len(heads) == 4
-    for head in heads:
-        assert [cell.strip() for cell in head[1:-1].split("|")] == COLUMNS
+    heads = re.findall(r"^\| part .*\|$", PAGE, re.MULTILINE)
+    assert list(map(paper_map.cells_of, heads)) == 4 * [paper_map.COLUMNS]
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row[0]} {row[1][:30]}")
-def test_a_row_is_complete_and_names_what_exists(row: list[str]) -> None:
-    assert len(row) == len(COLUMNS)
-    assert all(row)
-    _, _, code, test, shown, known = row
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_is_complete_and_names_what_exists(row: paper_map.Row) -> None:
+    assert len(row.cells) == len(paper_map.COLUMNS)
+    assert all(row.cells)
+    _, _, code, _, shown, known = row.cells
     assert known.startswith("text: ") or KNOWN.sub("", known) == ""
-    for cell in (code, test, shown):
+    for cell in (code, shown):
         assert TOKEN.search(cell)
         for token in TOKEN.findall(cell):
             path, _, name = token.partition("::")
             assert (ROOT / path).is_file(), token
             text = (ROOT / path).read_text()
             assert re.search(rf"\b{re.escape(name)}\b", text), token
-    assert all(token.startswith("tests/test_") for token in TOKEN.findall(test))
+
+
+def test_the_claims_are_those_of_the_tests() -> None:
+    """``make papers`` writes the page."""
+    assert paper_map.filled(PAGE, MARKERS) == PAGE
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_test_holds_each_row_that_can_be_run(row: paper_map.Row) -> None:
+    marked = any(marker.row == row.name for marker in MARKERS)
+    assert marked != row.cells[-1].startswith("text: ")
+
+
+def test_each_marker_has_one_row() -> None:
+    names = [row.name for row in ROWS]
+    assert [marker for marker in MARKERS if names.count(marker.row) != 1] == []
+
+
+def test_a_test_names_the_numbers_of_its_claim() -> None:
+    missing = {marker.test: paper_map.missing_numbers(marker) for marker in MARKERS}
+    assert not {test: numbers for test, numbers in missing.items() if numbers}
 
 
 @pytest.mark.parametrize(("name", "folder"), NAMES.items())

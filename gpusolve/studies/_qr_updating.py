@@ -255,13 +255,13 @@ class GramSchmidtQR(ChangingQR):
         """Append the variable, and then again all that come after it."""
         moved = self.passive[position:]
         del self.passive[position:]
-        for one in (variable, *moved):
-            self.append(one)
+        self.append(variable, self.A.values[:, variable])
+        for one in moved:
+            self.append(one, self.A.column(one))
 
-    def append(self, variable: int) -> None:
-        """The MGS update (Algorithm 2)."""
-        Q, a = self.Q, self.A.values[:, variable]
-        u = a
+    def append(self, variable: int, a: Array) -> None:
+        """The MGS update (Algorithm 2) of a column `a`."""
+        Q, u = self.Q, a
         column = np.zeros(len(self.rows))
         *used, slot = self.rows[: self.length + 1]
         for k in used:
