@@ -54,6 +54,7 @@ from gpusolve.studies._coo_versions_kernel import (
     scratchpad_instance,
     search_instances,
 )
+from gpusolve.studies import _nnls_mgs_kernel
 from gpusolve.studies._qr_steps_kernel import THREADS as QR_STEPS
 from gpusolve.studies._qr_steps_kernel import instance as qr_steps_instance
 
@@ -138,6 +139,16 @@ def all_sources() -> list[Source]:
             "",
             tuple(
                 nnls_qr_kernel.instance(one, general)
+                for one in REALS
+                for general in (False, True)
+            ),
+        ),
+        Source(
+            "",
+            "nnls_mgs",
+            "",
+            tuple(
+                _nnls_mgs_kernel.instance(one, general)
                 for one in REALS
                 for general in (False, True)
             ),
