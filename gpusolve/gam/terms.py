@@ -90,7 +90,8 @@ def bbs(
         The knots beyond the range: at the same distances, as those of mboost, or all at
         its ends, as those of ``bs`` of patsy and R. Both bases have the same span; they
         differ in what a penalty on their coefficients affects. With "repeated",
-        differences of order 2 leave free a curve instead of a line.
+        differences of order 2 leave free a curve instead of a line. Outside the range,
+        where patsy raises an error, the `outside` of the estimator holds for both.
 
     Returns
     -------
