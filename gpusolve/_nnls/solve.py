@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 from .._device.arrays import Array, as_array, is_cupy, namespace, unwrapped
 from .._device.kernels import Device, current, device_of
@@ -13,9 +13,10 @@ from .axes import AXES
 from .inputs import Problem, validate
 from .labels import Labels, label
 from .methods import COMPARED
+from .options import MethodName
 from .result import NNLSResult
 
-METHODS = ("auto", "qr", "gram")
+METHODS = get_args(MethodName)
 """The methods for all problems."""
 
 NNLS_METHODS = (*METHODS, *COMPARED)
@@ -30,9 +31,11 @@ def check_method(method: str, methods: tuple[str, ...] = METHODS) -> None:
 
 def check_compared(method: str, A: Array, given: dict[str, Any]) -> None:
     """Raise ValueError if a compared method does not take what is given."""
-    if is_cupy(A):
+    if is_cupy(A) and not COMPARED[method].on_devices:
+        on_devices = (one for one in COMPARED if COMPARED[one].on_devices)
         raise ValueError(
-            f"method must be one of {METHODS} for arrays on a GPU, got {method!r}"
+            f"method must be one of {(*METHODS, *on_devices)} for arrays on a GPU, "
+            f"got {method!r}"
         )
     if given["sum_to"] is not None:
         raise ValueError(f"method must be one of {METHODS} with sum_to, got {method!r}")
@@ -46,23 +49,22 @@ def check_compared(method: str, A: Array, given: dict[str, Any]) -> None:
 
 def least_squares(
     method: str, given: dict[str, Any], labels: Labels | None = None
-) -> NNLSResult:
+) -> NNLSResult[Any]:
     """Validate the arguments of ``lsq_linear`` and solve every system.
 
-    The results have the labels. The compared methods run on the CPU even if
-    ``GPUSOLVE_EMULATE`` is set.
+    The results have the labels.
     """
-    A = as_array(given["A"], "A")
-    if method in COMPARED:
+    A, compared = as_array(given["A"], "A"), COMPARED.get(method)
+    if compared is not None:
         check_compared(method, A, given)
-    target = None if method in COMPARED else device_of(A)
+    target = device_of(A) if compared is None or compared.on_devices else None
     with current(target):
         return solve(validate(**{**given, "A": A}), target, method, labels)
 
 
 def solve(
     problem: Problem, target: Device | None, method: str, labels: Labels | None = None
-) -> NNLSResult:
+) -> NNLSResult[Any]:
     """Solve every system on the current device, or on the CPU if `target` is None."""
     given = problem
     if problem.has_sum and not problem.shape[1]:
@@ -79,7 +81,7 @@ def solve(
 
 def as_result(
     solution: Solution, given: dict[str, Any], labels: Labels | None
-) -> NNLSResult:
+) -> NNLSResult[Any]:
     """The result with the fields of a solution, which get the labels."""
     fields = dict(zip(solution._fields, map(unwrapped, solution), strict=True))
     if labels is not None:
