@@ -394,7 +394,7 @@ def test_accesses_of_a_multiplication() -> None:
 
 
 @pytest.mark.paper(
-    "Cupp, 2.2, Figure 2",
+    "Cupp, 2.2, random matrices",
     "Matrices of 128 x 128 drawn as described have over 220 places in common, uniform "
     "ones 164",
 )
