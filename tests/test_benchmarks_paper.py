@@ -204,8 +204,8 @@ agree."""
 )
 @pytest.mark.paper(
     "Luo, 7 GPU",
-    "The text says that with more systems than its 14 multiprocessors the GPU is 1 to 3 "
-    "times as fast as the CPU; its tables have 0.73 to 2.95",
+    "The text says that with more systems than its 14 multiprocessors the GPU is 1 to "
+    "3 times as fast as the CPU; its tables have 0.73 to 2.95",
 )
 @pytest.mark.paper(
     "Luo, 7.1 factors",
@@ -214,8 +214,8 @@ agree."""
 )
 @pytest.mark.paper(
     "Luo, 7.2 factors",
-    "The text says that the GPU is 3 and 23 times as fast as the CPU, with updating and "
-    "without; its table has 2.95 and 21.27",
+    "The text says that the GPU is 3 and 23 times as fast as the CPU, with updating "
+    "and without; its table has 2.95 and 21.27",
 )
 @pytest.mark.paper(
     "Luo, 7.3 factors",
