@@ -308,9 +308,9 @@ Algorithm 1 of the paper, on a factorisation that orthogonalises twice.
 
 The paper takes the column with the largest gradient, gpusolve that with the largest
 gradient per norm of the column. Both end at the same positive variables. On random
-matrices the paper's rule often begins with a column that has a large norm, and that
-leaves later: 7 times as many downdates, and as many as Table 7.3 has. The norms of the
-other matrices are equal but at the ends, so there the rule hardly matters.
+matrices the paper's rule begins with a column that has a large norm, and mostly leaves
+later: 8 times as many downdates, and as many as Table 7.3 has. The norms of the other
+matrices are equal but at the ends, so there the rule hardly matters.
 
 The counts of the waveforms agree with Table 7.1 because the end of the pulse was chosen
 for that, see waveform_counts.md.
