@@ -7,8 +7,7 @@ BIN := $(VENV)/bin
 
 # A driver for CUDA 12 or later runs CuPy for CUDA 12, the one that the tests pin too:
 # demo and tests share an environment, which cannot hold CuPy for 12 and for 13.
-comma := ,
-GPU_EXTRA := $(if $(shell nvidia-smi -L 2>/dev/null),$(comma)cuda12)
+GPU_EXTRA := $(if $(shell nvidia-smi -L 2>/dev/null),cuda12)
 
 # pip compiles no modules, see below. So each is compiled when it is first imported, not by
 # every process again, as this variable asks for.
@@ -49,7 +48,7 @@ test-cpus: $(VENV)/object
 
 # Without a GPU that CuPy can use this fails, and says why: tests that skip are no test.
 test-gpu: $(VENV)/object
-	$(BIN)/python -m pip install -q -e ".[test$(GPU_EXTRA)]"
+	$(BIN)/python -m pip install -q -e ".[dask$(GPU_EXTRA:%=,%)]" --group test
 	$(BIN)/python -c "import cupy; print('GPUs:', cupy.cuda.runtime.getDeviceCount())"
 	$(BIN)/python -m pytest -m gpu
 
@@ -90,20 +89,21 @@ costs: $(VENV)/test
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/api docs/gallery gpusolve/_objects *.egg-info
 
-# Without --no-compile pip compiles 10,000 modules, of which a few hundred are imported.
+# Python 3.11 brings a pip that knows no groups, so it is upgraded. Without --no-compile
+# pip compiles 10,000 modules, of which a few hundred are imported.
 $(VENV)/demo: setup.cfg pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --no-compile -e ".[demo$(GPU_EXTRA)]"
+	$(PYTHON) -m venv --upgrade-deps $(VENV)
+	$(BIN)/python -m pip install -q --no-compile -e ".$(GPU_EXTRA:%=[%])" --group demo
 	touch $@
 
 $(VENV)/docs: setup.cfg pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --no-compile -e ".[docs]"
+	$(PYTHON) -m venv --upgrade-deps $(VENV)
+	$(BIN)/python -m pip install -q --no-compile -e ".[dask]" --group docs
 	touch $@
 
 $(VENV)/test: setup.cfg pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --no-compile -e ".[test]"
+	$(PYTHON) -m venv --upgrade-deps $(VENV)
+	$(BIN)/python -m pip install -q --no-compile -e ".[dask]" --group test
 	touch $@
 
 # The compiled CPU solver, in gpusolve/_objects: pip built it, and may not have seen a change.

@@ -1,4 +1,4 @@
-"""Compiles the CPU solver ahead of time; everything else is in ``setup.cfg``.
+"""Compiles the CPU solver ahead of time; most of the rest is in ``setup.cfg``.
 
 The files of ``cuda_src/cpu/`` become shared objects with a C interface, one for each
 instruction set, in ``gpusolve/_objects/``. They know nothing of Python, so a wheel is
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import runpy
 import shlex
 import shutil
@@ -23,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
@@ -226,8 +227,27 @@ else:
 
     commands["bdist_wheel"] = Wheel
 
+
+def long_description() -> str:
+    """The README with absolute links, for a package index.
+
+    They lead to the URL of the source in ``setup.cfg``. Without it they become text.
+    """
+    named = re.search(r"^ +Source = (\S+)", (ROOT / "setup.cfg").read_text(), re.M)
+
+    def absolute(link: re.Match[str]) -> str:
+        image, text, target = link.groups()
+        folder = "raw" if image else "blob"
+        return f"{image}[{text}]({named[1]}/{folder}/HEAD/{target})" if named else text
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"(!?)\[([^]]*)\]\((?!https?:|#)([^)]*)\)", absolute, readme)
+
+
 setup(
     cmdclass=commands,
+    long_description=long_description(),
+    packages=[*find_packages(include=["gpusolve*"]), "gpusolve.cuda_src"],
     ext_modules=[
         Extension(
             f"gpusolve.{OBJECTS['FOLDER']}",

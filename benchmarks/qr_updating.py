@@ -62,7 +62,7 @@ class Change(NamedTuple):
         Whether columns are inserted at the end.
     inserts : bool
         Whether a column is inserted; otherwise one is removed.
-    printed, counted : Formulas
+    printed, correct : Formulas
         Those of the paper, and those that the counts equal.
     faults : tuple of str
         What contradicts the paper's own text or another row, or cannot be.
@@ -74,7 +74,7 @@ class Change(NamedTuple):
     reordered: bool
     inserts: bool
     printed: Formulas
-    counted: Formulas
+    correct: Formulas
     faults: tuple[str, ...]
     choices: tuple[str, ...]
 
@@ -339,7 +339,7 @@ def formula_table() -> Iterator[str]:
     yield from table_head("", "", *names, words=5)
     for name, change in TABLE.items():
         yield row(name, "printed", *map(shown, change.printed))
-        yield row("", "counted", *map(shown, change.counted))
+        yield row("", "counted", *map(shown, change.correct))
 
 
 def shown(formula: str) -> str:

@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ import numpy.typing as npt
 from ._device.arrays import Array, as_array, namespace, on_host
 from ._device.kernels import CUDA_TYPES, Device, EmulatedDevice, Kernel, device_of
 from ._device.launch import CACHED, THREADS, blocks_for
+
+OperatorName = Literal["add", "mul", "min", "max", "logical_and", "logical_or", "mssp"]
+"""The names of the built-in monoids."""
 
 Expressions = str | tuple[str, ...]
 """One CUDA expression, or one for each component of an element."""
@@ -627,14 +630,20 @@ def _segment_sums_of_one(x: Array) -> Array:
     return np.stack([positive, positive, positive, x], axis=-1)
 
 
-add = Monoid("add", 0, "wrapping_add(a, b)", np.add, True, kinds="biufc")
-mul = Monoid("mul", 1, "wrapping_multiply(a, b)", np.multiply, True, kinds="biufc")
-min = Monoid("min", _greatest, "minimum(a, b)", np.minimum, True)
-max = Monoid("max", _least, "maximum(a, b)", np.maximum, True)
-logical_and = Monoid("logical_and", True, "a && b", np.logical_and, True, dtype=bool)
-logical_or = Monoid("logical_or", False, "a || b", np.logical_or, True, dtype=bool)
+add: Monoid = Monoid("add", 0, "wrapping_add(a, b)", np.add, True, kinds="biufc")
+mul: Monoid = Monoid(
+    "mul", 1, "wrapping_multiply(a, b)", np.multiply, True, kinds="biufc"
+)
+min: Monoid = Monoid("min", _greatest, "minimum(a, b)", np.minimum, True)
+max: Monoid = Monoid("max", _least, "maximum(a, b)", np.maximum, True)
+logical_and: Monoid = Monoid(
+    "logical_and", True, "a && b", np.logical_and, True, dtype=bool
+)
+logical_or: Monoid = Monoid(
+    "logical_or", False, "a || b", np.logical_or, True, dtype=bool
+)
 
-mssp = Monoid(
+mssp: Monoid = Monoid(
     "mssp",
     identity=(0, 0, 0, 0),
     cuda=(
@@ -650,7 +659,7 @@ mssp = Monoid(
 """The maximum segment sum problem. An element has four numbers: the largest sum of any
 segment, of a prefix, and of a suffix; and the sum of all numbers."""
 
-segment_sums_of_one = Map(
+segment_sums_of_one: Map = Map(
     "segment_sums_of_one",
     cuda=("maximum(x, T(0))",) * 3 + ("x",),
     numpy=_segment_sums_of_one,

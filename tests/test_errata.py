@@ -356,7 +356,7 @@ def test_knots_of_patsy_are_quantiles() -> None:
 
 
 @pytest.mark.paper(
-    "Cupp, 5.1, Figures 10, 11",
+    "Cupp, 5.1, absolute index",
     "row n + col exceeds 31 bits from 46341 x 46341 on, and 32 bits give 2 places one "
     "index from 65537 x 65537 on",
 )
@@ -394,7 +394,7 @@ def test_accesses_of_a_multiplication() -> None:
 
 
 @pytest.mark.paper(
-    "Cupp, 2.2, Figure 2",
+    "Cupp, 2.2, random matrices",
     "Matrices of 128 x 128 drawn as described have over 220 places in common, uniform "
     "ones 164",
 )

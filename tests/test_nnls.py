@@ -93,6 +93,9 @@ def test_hard_problem(backend: Any, name: str, method: str) -> None:
     )
 
 
+@pytest.mark.paper(
+    "Luo, (1.1)", "x is not negative, and the norm of the residual equals SciPy's"
+)
 @pytest.mark.parametrize(
     ("m", "n"),
     [(1, 1), (3, 3), (8, 5), (5, 8), (33, 31), (64, 48), (70, 130), (300, 4)],

@@ -143,7 +143,7 @@ def test_counts_equal_the_formulas(change: study.Change, m: int, length: int) ->
     assert len(TABLE) == 7
     start = spaced(change.method, change.reordered, m, length)
     for i in change.positions(length):
-        assert cost(change, start, i) == change.counted.at(m, length, i)
+        assert cost(change, start, i) == change.correct.at(m, length, i)
 
 
 def algorithm_2(Q: Counted, R: Counted, a: Array, length: int) -> None:
@@ -188,7 +188,7 @@ def test_the_operations_of_the_second_row_are_those_of_algorithm_2(
         assert printed.flops_of_q == sum(one.flops_of_q for one in again)
         read_of_A = length - i + 1
         accesses = sum(one.accesses for one in again) + read_of_A
-        assert accesses == TABLE["MGS/up/unorder"].counted.at(m, length, i).accesses
+        assert accesses == TABLE["MGS/up/unorder"].correct.at(m, length, i).accesses
         assert printed.accesses - accesses == (length - i) * (length - i + 1) // 2
 
 
@@ -234,10 +234,10 @@ def test_printed_formulas_are_right_where_no_reason_says_otherwise(name: str) ->
     change = TABLE[name]
     right = {
         field
-        for field, printed, counted in zip(
-            Costs._fields, change.printed, change.counted, strict=True
+        for field, printed, correct in zip(
+            Costs._fields, change.printed, change.correct, strict=True
         )
-        if printed == counted != "0"
+        if printed == correct != "0"
     }
     assert right == EXACT.get(name, set())
     assert change.faults or change.choices
@@ -251,7 +251,7 @@ def test_printed_formulas_differ_by_what_the_reasons_say(
 
     def apart(name: str, i: int) -> Costs:
         change = TABLE[name]
-        return change.printed.at(m, length, i) - change.counted.at(m, length, i)
+        return change.printed.at(m, length, i) - change.correct.at(m, length, i)
 
     # A second scalar product with every column of Q that is read.
     second = 2 * m * length, 2 * m * (length + i - 1) * (right + 2) // 2
@@ -283,7 +283,7 @@ def test_a_square_basis_has_the_printed_accesses_of_a_downdate() -> None:
     for i in change.positions(length):
         found = cost(change, start, i)
         assert found.accesses == change.printed.at(m, length, i).accesses
-        assert found[1:] == change.counted.at(m, length, i)[1:]
+        assert found[1:] == change.correct.at(m, length, i)[1:]
 
 
 def test_the_last_column_leaves_at_no_cost() -> None:
@@ -304,7 +304,7 @@ def test_gram_schmidt_costs_least_only_for_few_columns() -> None:
     def fewest(length: int, printed: bool) -> str:
         names = "MGS/up/reorder", "Rot/up/reorder", "CSNE/up/reorder"
         formulas = {
-            name: TABLE[name].printed if printed else TABLE[name].counted
+            name: TABLE[name].printed if printed else TABLE[name].correct
             for name in names
         }
         costs = {

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -107,13 +108,34 @@ def test_wheel_contains_kernels_and_runtime(wheel: Path) -> None:
     assert folders == {"gpusolve"} | metadata
 
 
+def metadata_of(wheel: Path, name: str) -> str:
+    """A file of the metadata in a wheel."""
+    archive = zipfile.ZipFile(wheel)
+    (found,) = (one for one in archive.namelist() if one.endswith(f".dist-info/{name}"))
+    return archive.read(found).decode()
+
+
+def test_source_distribution_has_no_tests(wheel: Path) -> None:
+    (archive,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = opened.getnames()
+    assert any(name.endswith("/cuda_src/scan.cu") for name in names)
+    assert not [name for name in names if "test" in name]
+
+
+def test_description_has_no_relative_links(wheel: Path) -> None:
+    metadata = metadata_of(wheel, "METADATA")
+    assert "License-Expression: BSD-3-Clause" in metadata
+    assert "# gpusolve" in metadata
+    assert not re.findall(r"\]\((?!https?:)", metadata)
+
+
 def test_a_wheel_with_objects_is_for_a_platform_and_every_python(wheel: Path) -> None:
     names = contents(wheel)
     expected = set(map(object_files.file_name, object_files.instruction_sets()))
     assert objects_in(names) == expected
     assert re.search(r"-py3-none-(linux|macosx|win)\w*\.whl$", wheel.name)
-    (metadata,) = (name for name in names if name.endswith(".dist-info/WHEEL"))
-    assert b"Root-Is-Purelib: false" in zipfile.ZipFile(wheel).read(metadata)
+    assert "Root-Is-Purelib: false" in metadata_of(wheel, "WHEEL")
 
 
 @pytest.mark.parametrize("python", PYTHONS, indirect=True)

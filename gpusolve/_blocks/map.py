@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import reference
-from .._device.arrays import Array, as_array, unwrapped
+from .._device.arrays import Array, ArrayOrNumber, OnDevice, as_array, unwrapped
 from .._device.kernels import current, device_of
 from .._device.launch import CACHED
 from ..monoid import Map
@@ -15,6 +17,10 @@ from . import map_kernel
 from .inputs import arrays_of, map_inputs, structures
 
 
+@overload
+def map(f: Map, x: OnDevice, /, *more: object) -> Any: ...
+@overload
+def map(f: Map, *arrays: npt.ArrayLike) -> ArrayOrNumber: ...
 def map(f: Map, *arrays: object) -> Array:
     """Apply a function to each element of an array, or of several.
 
@@ -74,7 +80,11 @@ def map(f: Map, *arrays: object) -> Array:
         return unwrapped(map_kernel.map_arrays(f, same, device))
 
 
-def zip(*arrays: object) -> Array:
+@overload
+def zip(x: OnDevice, /, *more: object) -> Any: ...
+@overload
+def zip(*arrays: npt.ArrayLike) -> npt.NDArray[Any]: ...
+def zip(*arrays: Any) -> Array:
     """An array of structures from arrays: ``zip(x, y)[i]`` is ``[x[i], y[i]]``.
 
     Parameters
@@ -119,6 +129,10 @@ def zip(*arrays: object) -> Array:
     return map(_structure_of(len(arrays)), *arrays)
 
 
+@overload
+def unzip(x: OnDevice) -> tuple[Any, ...]: ...
+@overload
+def unzip(x: npt.ArrayLike) -> tuple[ArrayOrNumber, ...]: ...
 def unzip(x: object) -> tuple[Array, ...]:
     """The arrays of an array of structures, the inverse of `zip`.
 

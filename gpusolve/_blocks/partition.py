@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import reference
-from .._device.arrays import Array, as_array, namespace, unwrapped
+from .._device.arrays import Array, ArrayT, OnDevice, as_array, namespace, unwrapped
 from .._device.kernels import current, device_of
 from ..monoid import Map
 from . import partition_kernel, scatter_kernel
@@ -20,10 +20,12 @@ from .inputs import (
     stable_partition_inputs,
 )
 
-VARIANTS = ("tiles", "two_scans")
+Variant = Literal["auto", "tiles", "two_scans"]
+
+VARIANTS = get_args(Variant)[1:]
 
 
-def scatter(target: Array, indices: object, values: object) -> Array:
+def scatter(target: ArrayT, indices: object, values: object) -> ArrayT:
     """Write values at indices, in place: ``target[indices] = values``.
 
     Parameters
@@ -68,12 +70,15 @@ def scatter(target: Array, indices: object, values: object) -> Array:
     array([ 0, 12, 10,  0, 11,  0])
     """
     check_target(target)
-    device = device_of(target)
+    array: Array = target
+    device = device_of(array)
     with current(device):
-        places, spread = scatter_inputs(target, indices, values)
+        places, spread = scatter_inputs(array, indices, values)
         if device is None:
-            return reference.scatter(target, places, spread)
-        return scatter_kernel.scatter_into(target, places, spread, device)
+            reference.scatter(array, places, spread)
+        else:
+            scatter_kernel.scatter_into(array, places, spread, device)
+    return target
 
 
 def replicate(n: int, value: npt.ArrayLike, *, like: object = None) -> Array:
@@ -114,6 +119,14 @@ def replicate(n: int, value: npt.ArrayLike, *, like: object = None) -> Array:
         return xp.full((count, *element.shape), element, element.dtype)
 
 
+@overload
+def stable_partition(
+    x: OnDevice, mask: object, *, variant: Variant = "auto"
+) -> tuple[Any, Any]: ...
+@overload
+def stable_partition(
+    x: npt.ArrayLike, mask: npt.ArrayLike | Map, *, variant: Variant = "auto"
+) -> tuple[np.int64, npt.NDArray[Any]]: ...
 def stable_partition(
     x: object, mask: object, *, variant: str = "auto"
 ) -> tuple[Any, Array]:

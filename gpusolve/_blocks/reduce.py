@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args, overload
+
+import numpy.typing as npt
 
 from .. import monoid, reference
-from .._device.arrays import as_array, unwrapped
+from .._device.arrays import ArrayOrNumber, OnDevice, as_array, unwrapped
 from .._device.kernels import current, device_of
-from ..monoid import Map, Monoid
+from ..monoid import Map, Monoid, OperatorName
 from . import reduce_kernel
 from .inputs import (
     UNORDERED_VARIANTS,
@@ -18,10 +20,31 @@ from .inputs import (
     reduce_inputs,
 )
 
-ORDERED_VARIANTS = ("tree", "group", "chunked")
+OrderedVariant = Literal["auto", "tree", "group", "chunked"]
+Variant = Literal[OrderedVariant, "reduce512", "atomic", "atomic_each"]
+
+ORDERED_VARIANTS = get_args(OrderedVariant)[1:]
 VARIANTS = (*ORDERED_VARIANTS, *UNORDERED_VARIANTS)
 
 
+@overload
+def reduce(
+    x: OnDevice,
+    op: OperatorName | Monoid = "add",
+    *,
+    axis: int | Sequence[int] | None = None,
+    map: Map | None = None,
+    variant: Variant = "auto",
+) -> Any: ...
+@overload
+def reduce(
+    x: npt.ArrayLike,
+    op: OperatorName | Monoid = "add",
+    *,
+    axis: int | Sequence[int] | None = None,
+    map: Map | None = None,
+    variant: Variant = "auto",
+) -> ArrayOrNumber: ...
 def reduce(
     x: object,
     op: str | Monoid = "add",
@@ -111,8 +134,22 @@ def reduce(
         return unwrapped(reduce_kernel.reduce(given, variant, device))
 
 
+@overload
 def all(
-    x: object,
+    x: OnDevice,
+    predicate: Map | None = None,
+    *,
+    axis: int | Sequence[int] | None = None,
+) -> Any: ...
+@overload
+def all(
+    x: npt.ArrayLike,
+    predicate: Map | None = None,
+    *,
+    axis: int | Sequence[int] | None = None,
+) -> ArrayOrNumber: ...
+def all(
+    x: Any,
     predicate: Map | None = None,
     *,
     axis: int | Sequence[int] | None = None,
@@ -142,8 +179,22 @@ def all(
     return reduce(x, monoid.logical_and, axis=axis, map=predicate)
 
 
+@overload
 def any(
-    x: object,
+    x: OnDevice,
+    predicate: Map | None = None,
+    *,
+    axis: int | Sequence[int] | None = None,
+) -> Any: ...
+@overload
+def any(
+    x: npt.ArrayLike,
+    predicate: Map | None = None,
+    *,
+    axis: int | Sequence[int] | None = None,
+) -> ArrayOrNumber: ...
+def any(
+    x: Any,
     predicate: Map | None = None,
     *,
     axis: int | Sequence[int] | None = None,
@@ -172,6 +223,12 @@ def any(
     return reduce(x, monoid.logical_or, axis=axis, map=predicate)
 
 
+@overload
+def maximum_segment_sum(x: OnDevice, *, variant: OrderedVariant = "auto") -> Any: ...
+@overload
+def maximum_segment_sum(
+    x: npt.ArrayLike, *, variant: OrderedVariant = "auto"
+) -> ArrayOrNumber: ...
 def maximum_segment_sum(x: object, *, variant: str = "auto") -> Any:
     """The largest sum of a contiguous segment, or 0 if none is positive.
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal, get_args, overload
+
+import numpy.typing as npt
+
 from .. import reference
-from .._device.arrays import Array, written
+from .._device.arrays import Array, OnDevice, written
 from .._device.kernels import current, device_of
-from ..monoid import Map, Monoid
+from ..monoid import Map, Monoid, OperatorName
 from . import scan_kernel
 from .inputs import (
     arrays_of,
@@ -14,10 +18,35 @@ from .inputs import (
     segmented_scan_inputs,
 )
 
-VARIANTS = ("look_back", "hierarchical", "sweep", "warp")
-SEGMENTED_VARIANTS = ("look_back", "sweep")
+Variant = Literal["auto", "look_back", "hierarchical", "sweep", "warp"]
+SegmentedVariant = Literal["auto", "look_back", "sweep"]
+
+VARIANTS = get_args(Variant)[1:]
+SEGMENTED_VARIANTS = get_args(SegmentedVariant)[1:]
 
 
+@overload
+def scan(
+    x: OnDevice,
+    op: OperatorName | Monoid = "add",
+    *,
+    exclusive: bool = False,
+    axis: int = -1,
+    map: Map | None = None,
+    variant: Variant = "auto",
+    out: Array | None = None,
+) -> Any: ...
+@overload
+def scan(
+    x: npt.ArrayLike,
+    op: OperatorName | Monoid = "add",
+    *,
+    exclusive: bool = False,
+    axis: int = -1,
+    map: Map | None = None,
+    variant: Variant = "auto",
+    out: npt.NDArray[Any] | None = None,
+) -> npt.NDArray[Any]: ...
 def scan(
     x: object,
     op: str | Monoid = "add",
@@ -118,6 +147,30 @@ def scan(
         return textbook.scan(given, device, out, variant, exclusive=exclusive)
 
 
+@overload
+def segmented_scan(
+    x: OnDevice,
+    flags: object,
+    op: OperatorName | Monoid = "add",
+    *,
+    exclusive: bool = False,
+    map: Map | None = None,
+    packed: bool = False,
+    variant: SegmentedVariant = "auto",
+    out: Array | None = None,
+) -> Any: ...
+@overload
+def segmented_scan(
+    x: npt.ArrayLike,
+    flags: npt.ArrayLike,
+    op: OperatorName | Monoid = "add",
+    *,
+    exclusive: bool = False,
+    map: Map | None = None,
+    packed: bool = False,
+    variant: SegmentedVariant = "auto",
+    out: npt.NDArray[Any] | None = None,
+) -> npt.NDArray[Any]: ...
 def segmented_scan(
     x: object,
     flags: object,

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any, overload
+
 import numpy as np
+import numpy.typing as npt
 
 from .. import reference
-from .._device.arrays import Array, as_array
+from .._device.arrays import Array, OnDevice, as_array
 from .._device.kernels import Device, current, device_of
-from ..monoid import Monoid
+from ..monoid import Monoid, OperatorName
 from . import segments_kernel
 from .inputs import check_offsets, integers, length, segmented_reduce_inputs
 
 
+@overload
+def segment_flags(lengths: OnDevice, *, total: int | None = None) -> Any: ...
+@overload
+def segment_flags(
+    lengths: npt.ArrayLike, *, total: int | None = None
+) -> npt.NDArray[np.bool_]: ...
 def segment_flags(lengths: object, *, total: int | None = None) -> Array:
     """Mark the first element of each segment.
 
@@ -67,6 +76,22 @@ def _total(lengths: Array) -> int:
     return int(lengths.sum())
 
 
+@overload
+def segmented_reduce(
+    x: OnDevice,
+    lengths: object = None,
+    op: OperatorName | Monoid = "add",
+    *,
+    offsets: object = None,
+) -> Any: ...
+@overload
+def segmented_reduce(
+    x: npt.ArrayLike,
+    lengths: npt.ArrayLike | None = None,
+    op: OperatorName | Monoid = "add",
+    *,
+    offsets: npt.ArrayLike | None = None,
+) -> npt.NDArray[Any]: ...
 def segmented_reduce(
     x: object,
     lengths: object = None,

@@ -10,15 +10,33 @@ import ctypes
 import functools
 import math
 import sys
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from .launch import CACHED
 
 Array = Any
-"""A NumPy or a CuPy array."""
+"""A NumPy or a CuPy array. CuPy declares no types."""
+
+ArrayT = TypeVar("ArrayT")
+
+ArrayOrNumber: TypeAlias = npt.NDArray[Any] | Any
+"""A NumPy array, or a number if no axes are left."""
+
+
+class CudaArray(Protocol):
+    """An array that may be on a CUDA device: the type of a result is not known."""
+
+    @property
+    def __cuda_array_interface__(self) -> Any: ...
+
+
+OnDevice: TypeAlias = CudaArray | Sequence[CudaArray]
+"""One array, or those of a map of several parameters. In overloads it is first: type
+checkers then know that an argument of an unknown type may be CuPy's."""
 
 NATIVE = frozenset({np.ndarray, np.float64, float, int, bool, list, tuple, type(None)})
 """Types of NumPy and Python: no array of another package, and no labels."""

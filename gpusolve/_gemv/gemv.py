@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal, get_args, overload
+
+import numpy.typing as npt
+
 from .. import reference
 from .._device.arrays import (
     Array,
+    OnDevice,
     as_array,
     asarray_like,
     broadcast_shapes,
@@ -15,10 +20,31 @@ from .._device.arrays import (
 from .._device.kernels import current, device_of
 from . import gemv_kernel
 
-PAPER_VARIANTS = ("naive", "threads_per_dot", "threads_per_row")
-VARIANTS = (*PAPER_VARIANTS, "dots", "axpys")
+PaperVariant = Literal["naive", "threads_per_dot", "threads_per_row"]
+Variant = Literal["auto", PaperVariant, "dots", "axpys"]
+
+PAPER_VARIANTS = get_args(PaperVariant)
+VARIANTS = get_args(Variant)[1:]
 
 
+@overload
+def gemv(
+    A: OnDevice,
+    x: object,
+    *,
+    transpose: bool = False,
+    variant: Variant = "auto",
+    out: Array | None = None,
+) -> Any: ...
+@overload
+def gemv(
+    A: npt.ArrayLike,
+    x: npt.ArrayLike,
+    *,
+    transpose: bool = False,
+    variant: Variant = "auto",
+    out: npt.NDArray[Any] | None = None,
+) -> npt.NDArray[Any]: ...
 def gemv(
     A: object,
     x: object,

@@ -4,17 +4,47 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack, overload
 
-from .._device.arrays import Array, as_array, namespace, unwrapped
+import numpy.typing as npt
+
+from .._device.arrays import Array, CudaArray, as_array, namespace, unwrapped
 from .._device.kernels import current, device_of
 from .._numerics.solution import CONVERGED, UNCERTIFIED
 from .inputs import Problem, pair, validate
+from .options import MethodName, Native, QuadraticOptions
 from .quadratic import Quadratic, certify
 from .result import NNLSResult
 from .solve import check_method, solve
 
 
+@overload
+def bounded_qp(
+    G: CudaArray,
+    c: Any,
+    bounds: Any = (0.0, math.inf),
+    *,
+    method: MethodName = "auto",
+    **options: Unpack[QuadraticOptions],
+) -> NNLSResult[Any]: ...
+@overload
+def bounded_qp(
+    G: Native,
+    c: Native,
+    bounds: Any = (0.0, math.inf),
+    *,
+    method: MethodName = "auto",
+    **options: Unpack[QuadraticOptions],
+) -> NNLSResult[npt.NDArray[Any]]: ...
+@overload
+def bounded_qp(
+    G: Any,
+    c: Any,
+    bounds: Any = (0.0, math.inf),
+    *,
+    method: MethodName = "auto",
+    **options: Unpack[QuadraticOptions],
+) -> NNLSResult[Any]: ...
 def bounded_qp(
     G: Any,
     c: Any,
@@ -25,7 +55,7 @@ def bounded_qp(
     warm_start: Any = None,
     tol: float | None = None,
     maxiter: int | None = None,
-) -> NNLSResult:
+) -> NNLSResult[Any]:
     r"""Solve convex quadratic programs within bounds: least squares from ``A^T A``.
 
     .. math:: \min_{l \le x \le u} \tfrac12 x \cdot G x - c \cdot x
@@ -108,7 +138,9 @@ def bounded_qp(
         return replace(certified(objective, problem, result), _given=given)
 
 
-def certified(objective: Quadratic, problem: Problem, result: NNLSResult) -> NNLSResult:
+def certified(
+    objective: Quadratic, problem: Problem, result: NNLSResult[Any]
+) -> NNLSResult[Any]:
     """The result, with the certificate that G and c themselves give."""
     xp = namespace(problem.A)
     if not problem.shape[1]:

@@ -3,13 +3,44 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack, overload
 
+import numpy.typing as npt
+
+from .._device.arrays import CudaArray
 from .inputs import pair
+from .options import LeastSquaresOptions, MethodName, Native
 from .places import solve_anywhere
 from .result import NNLSResult
 
 
+@overload
+def lsq_linear(
+    A: CudaArray,
+    b: Any,
+    bounds: Any = (-math.inf, math.inf),
+    *,
+    method: MethodName = "auto",
+    **options: Unpack[LeastSquaresOptions],
+) -> NNLSResult[Any]: ...
+@overload
+def lsq_linear(
+    A: Native,
+    b: Native,
+    bounds: Any = (-math.inf, math.inf),
+    *,
+    method: MethodName = "auto",
+    **options: Unpack[LeastSquaresOptions],
+) -> NNLSResult[npt.NDArray[Any]]: ...
+@overload
+def lsq_linear(
+    A: Any,
+    b: Any,
+    bounds: Any = (-math.inf, math.inf),
+    *,
+    method: MethodName = "auto",
+    **options: Unpack[LeastSquaresOptions],
+) -> NNLSResult[Any]: ...
 def lsq_linear(
     A: Any,
     b: Any,
@@ -25,7 +56,7 @@ def lsq_linear(
     maxiter: int | None = None,
     devices: Any = None,
     out: dict[str, Any] | None = None,
-) -> NNLSResult:
+) -> NNLSResult[Any]:
     r"""Solve least-squares problems within bounds, each with a certificate.
 
     .. math:: \min_{l \le x \le u} \tfrac12 |A x - b|^2 + l_1 \cdot x

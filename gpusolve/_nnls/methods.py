@@ -6,7 +6,12 @@ They are in ``gpusolve/studies/_compared``, and are imported when one is asked f
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+ComparedName = Literal[
+    "lsqnonneg", "fnnls", "fcnnls", "block_pivoting", "pqn", "cd", "interior_point",
+    "newton_like",
+]  # fmt: skip
 
 
 class Method(NamedTuple):

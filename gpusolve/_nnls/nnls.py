@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack, overload
 
+import numpy.typing as npt
+
+from .._device.arrays import CudaArray
+from .options import LeastSquaresOptions, Native, NNLSMethodName
 from .places import solve_anywhere
 from .result import NNLSResult
 from .solve import NNLS_METHODS
 
 
+@overload
+def nnls(
+    A: CudaArray,
+    b: Any,
+    *,
+    method: NNLSMethodName = "auto",
+    **options: Unpack[LeastSquaresOptions],
+) -> NNLSResult[Any]: ...
+@overload
+def nnls(
+    A: Native,
+    b: Native,
+    *,
+    method: NNLSMethodName = "auto",
+    **options: Unpack[LeastSquaresOptions],
+) -> NNLSResult[npt.NDArray[Any]]: ...
+@overload
+def nnls(
+    A: Any,
+    b: Any,
+    *,
+    method: NNLSMethodName = "auto",
+    **options: Unpack[LeastSquaresOptions],
+) -> NNLSResult[Any]: ...
 def nnls(
     A: Any,
     b: Any,
@@ -23,7 +51,7 @@ def nnls(
     maxiter: int | None = None,
     devices: Any = None,
     out: dict[str, Any] | None = None,
-) -> NNLSResult:
+) -> NNLSResult[Any]:
     r"""Solve non-negative least-squares problems, each with a certificate.
 
     .. math:: \min_{x \ge 0} \tfrac12 |A x - b|^2 + l_1 \cdot x

@@ -20,7 +20,7 @@ def solve_anywhere(
     devices: Any = None,
     out: dict[str, Array] | None = None,
     **given: Any,
-) -> NNLSResult:
+) -> NNLSResult[Any]:
     """Solve every system where its arrays are, or on `devices`.
 
     The parameters are those of ``nnls`` and ``lsq_linear``.

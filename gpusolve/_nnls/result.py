@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
-from .._device.arrays import Array, is_dask, namespace
+from .._device.arrays import Array, ArrayT, is_dask, namespace
 from .._device.kernels import current_device
 from .._numerics.solution import BY_GRAM, BY_QR
 from .covariance import covariance
@@ -23,7 +23,7 @@ METHOD_NAMES = {
 
 
 @dataclass(frozen=True)
-class NNLSResult:
+class NNLSResult(Generic[ArrayT]):
     """Solutions of a batch of systems; unpacks as ``x, rnorm = result``.
 
     It is returned by `nnls`, `lsq_linear` and `bounded_qp`. The arrays are on the
@@ -83,20 +83,20 @@ class NNLSResult:
         compared methods in the order of `nnls`.
     """
 
-    x: Array
-    rnorm: Array
-    dual: Array
-    kkt: Array
-    nit: Array
-    status: Array
-    n_updates: Array
-    n_downdates: Array
-    repaired: Array
-    method: Array
+    x: ArrayT
+    rnorm: ArrayT | Any  # a number for one system, as all fields without (..., n)
+    dual: ArrayT
+    kkt: ArrayT | Any
+    nit: ArrayT | Any
+    status: ArrayT | Any
+    n_updates: ArrayT | Any
+    n_downdates: ArrayT | Any
+    repaired: ArrayT | Any
+    method: ArrayT | Any
     _given: dict[str, Any] = field(repr=False, compare=False)
     _labels: Labels | None = field(repr=False, compare=False, default=None)
 
-    def __iter__(self) -> Iterator[Array]:
+    def __iter__(self) -> Iterator[ArrayT | Any]:
         return iter((self.x, self.rnorm))
 
     def __len__(self) -> int:
@@ -105,14 +105,14 @@ class NNLSResult:
     def __getitem__(self, index: int | slice) -> Any:
         return (self.x, self.rnorm)[index]
 
-    def _asdict(self) -> dict[str, Array]:
+    def _asdict(self) -> dict[str, ArrayT | Any]:
         """The arrays by name, as for a named tuple."""
         return {
             one.name: getattr(self, one.name) for one in fields(self) if one.compare
         }
 
     @property
-    def residual(self) -> Array:
+    def residual(self) -> ArrayT:
         """``b - A x``, a (..., m) array; with `bounded_qp` ``c - G x``.
 
         It is computed when it is asked for, from the given A and b: they must not have
@@ -126,7 +126,8 @@ class NNLSResult:
                 found = b - xp.matmul(x, A.T)
             else:
                 found = b - xp.matmul(A, x[..., None])[..., 0]
-        return label(self._labels, found, "residual")
+        residual: ArrayT = label(self._labels, found, "residual")
+        return residual
 
     @property
     def method_counts(self) -> dict[str, int]:
@@ -145,7 +146,7 @@ class NNLSResult:
             if count or name not in COMPARED
         }
 
-    def covariance(self, variance: Any = None) -> Array:
+    def covariance(self, variance: Any = None) -> ArrayT:
         """The covariance of x, as if its bounds had been known before the fit.
 
         Variables at a bound count as constants. For the others, F,
@@ -182,7 +183,8 @@ class NNLSResult:
         x, rnorm = computed(plain(self.x)), plain(self.rnorm)
         with current_device(x):
             found = covariance(self._given, x, rnorm, plain(variance))
-        return label(self._labels, found, "covariance")
+        labelled: ArrayT = label(self._labels, found, "covariance")
+        return labelled
 
 
 def computed(x: Array) -> Array:

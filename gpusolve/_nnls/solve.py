@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 from .._device.arrays import Array, as_array, is_cupy, namespace, unwrapped
 from .._device.kernels import Device, current, device_of
@@ -13,9 +13,10 @@ from .axes import AXES
 from .inputs import Problem, validate
 from .labels import Labels, label
 from .methods import COMPARED
+from .options import MethodName
 from .result import NNLSResult
 
-METHODS = ("auto", "qr", "gram")
+METHODS = get_args(MethodName)
 """The methods for all problems."""
 
 NNLS_METHODS = (*METHODS, *COMPARED)
@@ -48,7 +49,7 @@ def check_compared(method: str, A: Array, given: dict[str, Any]) -> None:
 
 def least_squares(
     method: str, given: dict[str, Any], labels: Labels | None = None
-) -> NNLSResult:
+) -> NNLSResult[Any]:
     """Validate the arguments of ``lsq_linear`` and solve every system.
 
     The results have the labels.
@@ -63,7 +64,7 @@ def least_squares(
 
 def solve(
     problem: Problem, target: Device | None, method: str, labels: Labels | None = None
-) -> NNLSResult:
+) -> NNLSResult[Any]:
     """Solve every system on the current device, or on the CPU if `target` is None."""
     given = problem
     if problem.has_sum and not problem.shape[1]:
@@ -80,7 +81,7 @@ def solve(
 
 def as_result(
     solution: Solution, given: dict[str, Any], labels: Labels | None
-) -> NNLSResult:
+) -> NNLSResult[Any]:
     """The result with the fields of a solution, which get the labels."""
     fields = dict(zip(solution._fields, map(unwrapped, solution), strict=True))
     if labels is not None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 from .._device.kernels import current
 from . import _coo_multiply_cpu, _coo_multiply_kernel
 from ._inputs import Container, canonical_coo, device_of, multiply_inputs
 
-VERSIONS = ("linear", "scratchpad", "binary", "even")
+Version = Literal["linear", "scratchpad", "binary", "even"]
+Method = Literal["auto", Version, "merge", "gallop"]
+
+VERSIONS = get_args(Version)
 """The methods of Cupp's document."""
 
-METHODS = (*VERSIONS, "merge", "gallop")
+METHODS = get_args(Method)[1:]
 
 
 def multiply(
-    A: Container, B: Container, *, method: str = "auto", blocks: int | None = None
+    A: Container, B: Container, *, method: Method = "auto", blocks: int | None = None
 ) -> Container:
     """Multiply two sparse matrices element by element: the Hadamard product.
 

@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from .._blocks.inputs import native
-from .._device.arrays import Array, as_array, asarray_like, on_one_device
+from .._device.arrays import Array, OnDevice, as_array, asarray_like, on_one_device
 from .._device.kernels import current
-from ..monoid import Monoid
+from ..monoid import Monoid, OperatorName
 from . import _spmv_cpu, _spmv_kernel
 from ._csr import compressed_rows
 from ._inputs import Container, check_container, device_of
 from ._semiring import Semiring, of_numbers, semiring
 
-METHODS = ("fused", "segmented_scan")
+Method = Literal["auto", "fused", "segmented_scan"]
+
+METHODS = get_args(Method)[1:]
 
 
+@overload
+def spmv(
+    A: Container,
+    x: OnDevice,
+    *,
+    add: OperatorName | Monoid = "add",
+    multiply: OperatorName | Monoid = "mul",
+    method: Method = "auto",
+) -> Any: ...
+@overload
+def spmv(
+    A: Container,
+    x: npt.NDArray[Any],
+    *,
+    add: OperatorName | Monoid = "add",
+    multiply: OperatorName | Monoid = "mul",
+    method: Method = "auto",
+) -> npt.NDArray[Any]: ...
 def spmv(
     A: Container,
     x: object,
     *,
-    add: str | Monoid = "add",
-    multiply: str | Monoid = "mul",
-    method: str = "auto",
+    add: OperatorName | Monoid = "add",
+    multiply: OperatorName | Monoid = "mul",
+    method: Method = "auto",
 ) -> Array:
     """Multiply a sparse matrix by a vector, or by each of many.
 
@@ -165,9 +186,9 @@ class SpMVPlan:
         self,
         A: Container,
         *,
-        add: str | Monoid = "add",
-        multiply: str | Monoid = "mul",
-        method: str = "auto",
+        add: OperatorName | Monoid = "add",
+        multiply: OperatorName | Monoid = "mul",
+        method: Method = "auto",
     ) -> None:
         self._add = of_numbers(add, "add")
         self._multiply = of_numbers(multiply, "multiply")
@@ -179,8 +200,8 @@ class SpMVPlan:
         self._device = device_of(container)
         with current(self._device):
             self._rows = compressed_rows(container, in_order=not self._add.commutative)
-            self.shape = self._rows.shape
-            self.dtype = self._semiring(self._rows.values.dtype).result
+            self.shape: tuple[int, int] = self._rows.shape
+            self.dtype: np.dtype[Any] = self._semiring(self._rows.values.dtype).result
             self._path = None
             if self._device is not None and method != "segmented_scan":
                 self._path = _spmv_kernel.merge_path(

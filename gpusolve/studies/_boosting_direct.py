@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .._device.arrays import Array, namespace
@@ -14,7 +16,7 @@ def boost(
     residual: Array,
     learning_rate: float,
     steps: int,
-    gemv_variant: str,
+    gemv_variant: Any,
 ) -> tuple[Array, Array, Array]:
     """Make the steps with dense design matrices, on the device of the learners.
 

@@ -1,0 +1,38 @@
+"""The types of the arguments of the public functions, for type checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from .methods import ComparedName
+
+MethodName = Literal["auto", "qr", "gram"]
+NNLSMethodName = Literal[MethodName, ComparedName]
+
+Devices: TypeAlias = Literal["cpu", "all"] | int | Sequence[int] | None
+
+Native: TypeAlias = npt.NDArray[Any] | np.generic | complex | Sequence["Native"]
+"""What becomes a NumPy array; other objects may be on a device, lazy or labelled."""
+
+
+class QuadraticOptions(TypedDict, total=False):
+    """The options of all functions."""
+
+    sum_to: Any
+    warm_start: Any
+    tol: float | None
+    maxiter: int | None
+
+
+class LeastSquaresOptions(QuadraticOptions, total=False):
+    """The options of `nnls` and `lsq_linear`."""
+
+    weights: Any
+    l1: Any
+    l2: Any
+    devices: Devices
+    out: dict[str, Any] | None

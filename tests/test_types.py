@@ -1,0 +1,69 @@
+"""The declared types say what the functions do; ``typed_calls.py`` says what they are.
+
+mypy compares neither names in a ``Literal`` nor the defaults of an overload.
+"""
+
+import inspect
+from typing import get_args, get_overloads
+
+import pytest
+
+import gpusolve
+from gpusolve._blocks import reduce
+from gpusolve._nnls.options import (
+    LeastSquaresOptions,
+    NNLSMethodName,
+    QuadraticOptions,
+)
+from gpusolve._nnls.solve import NNLS_METHODS
+from gpusolve.monoid import BUILT_IN, OperatorName
+
+OVERLOADED = [
+    function
+    for room in (gpusolve, gpusolve.sparse)
+    for function in map(room.__dict__.get, room.__all__)
+    if inspect.isfunction(function) and get_overloads(function)
+]
+
+
+@pytest.mark.parametrize(
+    ("declared", "names"),
+    [
+        (OperatorName, BUILT_IN),
+        (NNLSMethodName, NNLS_METHODS),
+        (reduce.Variant, ("auto", *reduce.VARIANTS)),
+    ],
+)
+def test_names(declared, names):
+    assert get_args(declared) == tuple(names)
+
+
+def test_overloaded():
+    assert {"nnls", "lsq_linear", "reduce", "scan", "gemv", "spmv"} <= {
+        function.__name__ for function in OVERLOADED
+    }
+
+
+@pytest.mark.parametrize("function", OVERLOADED, ids=lambda f: f.__name__)
+def test_defaults_of_overloads(function):
+    whole = {
+        name: one.default
+        for name, one in inspect.signature(function).parameters.items()
+    }
+    for overload in get_overloads(function):
+        for name, one in inspect.signature(overload).parameters.items():
+            if one.default is not one.empty:
+                assert whole[name] == one.default
+
+
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [
+        (gpusolve.nnls, LeastSquaresOptions),
+        (gpusolve.lsq_linear, LeastSquaresOptions),
+        (gpusolve.bounded_qp, QuadraticOptions),
+    ],
+)
+def test_options(function, options):
+    _, _, *names = inspect.signature(function).parameters
+    assert set(names) - {"bounds", "method"} == options.__annotations__.keys()

@@ -1,0 +1,65 @@
+"""What a type checker knows of a call. `make lint` checks this file; nothing runs it.
+
+An ignored error that is not found is an error, too: see `warn_unused_ignores`.
+"""
+
+from typing import Any, assert_type
+
+import cupy
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+import gpusolve
+from gpusolve import Map, NNLSResult
+from gpusolve.gam import BoostedGAM
+
+Array = NDArray[Any]
+ArrayOrNumber = NDArray[Any] | Any
+
+
+def of_numpy(x: NDArray[np.float32], flags: list[bool], square: Map) -> None:
+    assert_type(gpusolve.map(square, x), ArrayOrNumber)
+    assert_type(gpusolve.reduce([[1, 2], [3, 4]], "max", axis=0), ArrayOrNumber)
+    assert_type(gpusolve.any(x), ArrayOrNumber)
+    assert_type(gpusolve.maximum_segment_sum(x), ArrayOrNumber)
+    assert_type(gpusolve.scan(x), Array)
+    assert_type(gpusolve.segmented_scan(x, flags), Array)
+    assert_type(gpusolve.segmented_reduce(x, [1, 2]), Array)
+    assert_type(gpusolve.segment_flags([1, 2]), NDArray[np.bool_])
+    assert_type(gpusolve.scatter(x, [0], [1.0]), NDArray[np.float32])
+    assert_type(gpusolve.stable_partition(x, flags), tuple[np.int64, Array])
+    assert_type(gpusolve.gemv([[1.0, 2.0]], x), Array)
+    assert_type(gpusolve.sparse.spmv(scipy.sparse.eye_array(3), x), Array)
+
+
+def of_solutions(A: NDArray[np.float64], b: list[float]) -> None:
+    result = gpusolve.nnls(A, b, l1=np.float32(1))
+    assert_type(result, NNLSResult[Array])
+    assert_type(result.x, Array)
+    assert_type(result.covariance(), Array)
+    assert_type(gpusolve.lsq_linear(A, b, ([-np.inf, 0], np.inf)).dual, Array)
+    assert_type(gpusolve.bounded_qp(A, b).x, Array)
+
+
+def of_cupy(x: NDArray[np.float64]) -> None:
+    """CuPy declares no types."""
+    on_device = cupy.asarray(x)
+    assert_type(gpusolve.scan(on_device), Any)
+    assert_type(gpusolve.reduce([on_device, on_device]), Any)
+    assert_type(gpusolve.nnls(on_device, on_device).x, Any)
+
+
+def of_models(X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+    assert_type(BoostedGAM().fit(X, y), BoostedGAM)
+
+
+def refused(A: NDArray[np.float64], b: NDArray[np.float64]) -> None:
+    gpusolve.nnls(A, b, method="nonsense")  # type: ignore[call-overload]
+    gpusolve.lsq_linear(A, b, method="fnnls")  # type: ignore[call-overload]
+    gpusolve.nnls(A, b, devices="nonsense")  # type: ignore[arg-type]
+    gpusolve.nnls(A, b).x.nonsense()  # type: ignore[attr-defined]
+    gpusolve.reduce(b, "maxx")  # type: ignore[call-overload]
+    gpusolve.scan(b, variant="tree")  # type: ignore[call-overload]
+    gpusolve.gemv(A, b, variant="nonsense")  # type: ignore[call-overload]
+    gpusolve.sparse.multiply(A, A, method="nonsense")  # type: ignore[arg-type]
