@@ -129,7 +129,9 @@ def report(size: int | None) -> Iterator[str]:
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("--size", type=count, help="rows and columns; the paper's if none")
+    made.add_argument(
+        "--size", type=count, help="rows and columns; the paper's if none"
+    )
     options = made.parse_args()
     publish(report(options.size), options.output)
 
