@@ -43,7 +43,6 @@ ROOMS = {
         "_gemv",
         "_nnls",
         "_numerics",
-        "gam",
         "monoid",
         "reference",
         "sparse",
@@ -54,7 +53,7 @@ ROOMS = {
 ASKING_FOR_STUDIES = {
     "gpusolve._blocks.scan",
     "gpusolve._nnls.cpu",
-    "gpusolve.gam.boosting",
+    "gpusolve.gam._stacked.stacked",
     "gpusolve.sparse._coo_multiply",
 }
 """Modules that import a study, inside a function, if its method or variant is given."""

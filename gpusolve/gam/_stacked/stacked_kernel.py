@@ -12,17 +12,19 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, contiguous, namespace
 from ..._device.kernels import CUDA_TYPES, Device
 from ..._device.launch import THREADS, WARP, pieces
-from .._boosting.boosting_kernel import steps_of_launch
-from .._boosting.gram_kernel import (
+from .._terms.rows import Rows
+from ..basis import CompactBasis
+from ..families import CudaFamily, Family
+from .boosting_kernel import steps_of_launch
+from .gram_kernel import (
     DOUBLE,
     ROWS_OF_A_WARP,
     balanced_chunks,
+    flatten_matrices,
     moment_pitch,
     moment_sums,
 )
-from .._terms.rows import Rows
-from ..families import CudaFamily, Family, Gaussian
-from ..learners import Learners
+from .path import Steps
 from .problem import PreparedLearners
 
 STATIC_SHARED_MEMORY = 4 * 1024
@@ -115,8 +117,8 @@ class Designs:
         return self.rows * sum(one.row_bytes for one in self.learners)
 
 
-def designs_of(rows: Sequence[Rows]) -> Designs:
-    """The arrays of design matrices in parts."""
+def designs_of(rows: Sequence[Rows], basis: CompactBasis | None = None) -> Designs:
+    """The arrays of design matrices in parts; those of a basis as they are."""
     first, values = Pool(), Pool()
     places: list[tuple[int, int, int]] = []
     offsets, learners = [], []
@@ -130,31 +132,13 @@ def designs_of(rows: Sequence[Rows]) -> Designs:
         row_bytes = sum(widths) * dtype.itemsize + len(widths) * np.int32().itemsize
         parts = range(begin, len(places))
         learners.append(Learner(parts, one.functions, max(widths), row_bytes))
+    arrays = basis or (first.joined(np.int32), values.joined(dtype))
     return Designs(
-        first.joined(np.int32),
-        values.joined(dtype),
+        *arrays,
         np.array(places, np.int64),
         np.array(offsets, np.int32),
         tuple(learners),
         len(rows[0]),
-    )
-
-
-def designs_of_learners(learners: Learners) -> Designs:
-    """The arrays of learners with equal numbers of functions, as they are."""
-    count, rows, width = learners.values.shape
-    index = np.arange(count)
-    row_bytes = width * learners.values.itemsize + learners.first.itemsize
-    return Designs(
-        learners.first,
-        learners.values,
-        np.stack([index * rows, index * rows * width, np.full(count, width)], axis=1),
-        np.tile(np.pad(np.arange(width), (0, WARP - width)), (count, 1)).astype("i4"),
-        tuple(
-            Learner(range(j, j + 1), learners.n_basis, width, row_bytes)
-            for j in range(count)
-        ),
-        rows,
     )
 
 
@@ -318,16 +302,6 @@ class FitData(NamedTuple):
     systems: int
 
 
-class Steps(NamedTuple):
-    """The arrays of `Paths`, on the device."""
-
-    selected: Array
-    updates: Array
-    risk: Array
-    out_of_bag: Array
-    nuisance: Array
-
-
 def instance(dtype: Any, family: str) -> str:
     """The name of a kernel with its template arguments."""
     return f"boost_stacked<{CUDA_TYPES[np.dtype(dtype)]}, {family}, {THREADS}>"
@@ -421,12 +395,6 @@ def make_steps(
     return made
 
 
-def flatten_matrices(matrices: Sequence[Array]) -> Array:
-    """The matrices of all learners, one after the other."""
-    xp = namespace(matrices[0])
-    return xp.concatenate([one.reshape(-1) for one in matrices])
-
-
 def inequalities_of(problem: PreparedLearners) -> Numbers:
     """The number of inequalities of each learner, (K,)."""
     sizes = [0 if cone is None else len(cone.constraint) for cone in problem.cones]
@@ -469,8 +437,8 @@ def boost(
     out_of_bag: Array | None,
     *,
     device: Device,
-) -> tuple[Array, Array, Array, Array | None, Array]:
-    """`boost_family` on a device: the arrays of `Paths`."""
+) -> Steps:
+    """`boost_family` on a device."""
     xp = namespace(y)
     shape = problem.fits, len(problem.rows[0])
     fits = FitData(
@@ -484,40 +452,6 @@ def boost(
         inequalities_of(problem),
         len(problem.gram[0]),
     )
-    made = make_steps(
-        designs_of(problem.rows), fits, family.cuda, learning_rate, steps, device
-    )
-    second = None if out_of_bag is None else made.out_of_bag
-    return *made[:3], second, made.nuisance
-
-
-def boost_residual(
-    learners: Learners,
-    residual: Array,
-    learning_rate: float,
-    steps: int,
-    device: Device,
-) -> tuple[Array, Array, Array]:
-    """One fit with squared loss, like `boosting_kernel.boost`."""
-    y = residual.astype(np.float64).reshape(1, -1)
-    weights = learners.weights
-    fits = FitData(
-        y,
-        None if weights is None else weights.reshape(1, -1),
-        None,
-        device.zeros(y.shape, np.float64),
-        learners.gram,
-        learners.inverse,
-        None,
-        np.zeros(len(learners), np.int64),
-        1,
-    )
-    made = make_steps(
-        designs_of_learners(learners),
-        fits,
-        Gaussian().cuda,
-        learning_rate,
-        steps,
-        device,
-    )
-    return made.selected[0], made.updates[0], made.risk[0]
+    designs = designs_of(problem.rows, problem.basis)
+    made = make_steps(designs, fits, family.cuda, learning_rate, steps, device)
+    return made if out_of_bag is not None else made._replace(out_of_bag=None)
