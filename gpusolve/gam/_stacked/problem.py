@@ -324,9 +324,9 @@ def smoothing(term: Term, group: LearnerGroup, df_definition: str) -> Array:
     ).reshape(-1)
     if term.df < term.null_dimension and bool((rank > term.df).any()):
         raise ValueError(
-            f"df must be at least {term.null_dimension}, the degrees of freedom that the "
-            f"penalty of {term.label} does not affect, got {term.df}; a ridge penalty "
-            "allows fewer"
+            f"df must be at least {term.null_dimension}, the degrees of freedom that "
+            f"the penalty of {term.label} does not affect, got {term.df}; a ridge "
+            "penalty allows fewer"
         )
     found = smoothing_parameters(
         group.gram.reshape(-1, q, q),
