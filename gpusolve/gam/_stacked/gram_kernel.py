@@ -18,8 +18,6 @@ DOUBLE = 8
 """Bytes of a float64."""
 STATIC_SHARED_MEMORY = 32 * 1024
 """Upper limit of the kernels' static shared memory, in bytes."""
-MAX_WIDTH = 6
-"""The largest number of functions that are not zero in a row."""
 MOMENT_BYTES = 32 * 1024
 """Limit on the shared memory for copies of moments, in bytes: it leaves enough for two
 blocks on a multiprocessor."""
