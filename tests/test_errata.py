@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpusolve.gam._boosting.smoothing import smoothing_parameters
 
 import gpusolve
 from benchmarks.experiments import PAPER_TABLES
 from benchmarks.qr_updating import gaussian_columns
-from gpusolve.gam._boosting.smoothing import smoothing_parameters
 from gpusolve.reference._boosting import degrees_of_freedom
 from gpusolve.studies import qr_updating
 
