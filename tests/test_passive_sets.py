@@ -117,8 +117,8 @@ def test_counts_of_table_7_1() -> None:
 @pytest.mark.paper(
     "Luo, Table 7.2",
     "With sigma = 5.12 the counts are the paper's 161.3 updates and 86.5 downdates; "
-    "with the printed 4.32 there are 9 % more updates, and 16 % more positive variables "
-    "at the end",
+    "with the printed 4.32 there are 9 % more updates, and 16 % more positive "
+    "variables at the end",
 )
 def test_counts_of_table_7_2() -> None:
     paper = PAPER_COUNTS["shifted_gaussians"]
