@@ -37,7 +37,7 @@ from harness import (
 )
 
 from gpusolve import emulator
-from gpusolve.sparse import multiply, random_coo
+from gpusolve.sparse import multiply
 
 Sparse = Any
 Costs = Any
@@ -46,6 +46,8 @@ METHODS = ("linear", "scratchpad", "binary", "even", "merge")
 SIDES = (10, 20, 30, 40)
 TILES = (4, 8, 16, 32, 64, 128)
 """Of tile groups from 2 x 2 to 16 x 8."""
+TILES_OF_METHOD = {"linear": 128, "binary": 128, "even": 128}
+"""The 16 x 8 of figures 9 and 12. The other methods choose their blocks."""
 
 KINDS = ("load", "store", "atomic", "integer", "compare", "branch", "float")
 
@@ -63,34 +65,48 @@ class Pair(NamedTuple):
     B: Sparse
 
 
-def random_pair(shape: tuple[int, int], density: float) -> Pair:
-    """Two uniform matrices with their entries in any order."""
-    drawn = (random_coo(shape, density, rng=k, dtype=np.float32) for k in (1, 2))
-    return Pair(*(shuffled(one, seed) for seed, one in enumerate(drawn)))
+def random_pair(shape: tuple[int, int], density: float, seed: int = 1) -> Pair:
+    """Two matrices, drawn as in the document."""
+    rng = np.random.default_rng(seed)
+    return Pair(*(drawn_as_in_the_document(shape, density, rng) for _ in "AB"))
 
 
-def shuffled(A: Sparse, seed: int) -> Sparse:
-    order = np.random.default_rng(seed).permutation(A.nnz)
-    places = A.row[order], A.col[order]
-    return scipy.sparse.coo_array((A.data[order], places), shape=A.shape)
+def drawn_as_in_the_document(
+    shape: tuple[int, int], density: float, rng: np.random.Generator
+) -> Sparse:
+    """A place that is taken becomes the first free one (section 2.2).
+
+    The entries are in the order in which they are drawn; their values are 1, 2, ...
+    """
+    taken = np.zeros(shape[0] * shape[1], bool)
+    places = rng.integers(taken.size, size=round(density * taken.size))
+    for i, place in enumerate(places):
+        places[i] = np.argmin(taken) if taken[place] else place
+        taken[places[i]] = True
+    positions = np.divmod(places.astype(np.int32), np.int32(shape[1]))
+    values = np.arange(1, len(places) + 1, dtype=np.float32)
+    return scipy.sparse.coo_array((values, positions), shape=shape)
 
 
 def pair_of_232() -> Pair:
     """128 x 128 at 10 %, with 232 places in both."""
-    rng = np.random.default_rng(SEED_OF_232)
-    return Pair(drawn_as_in_the_document(rng), drawn_as_in_the_document(rng))
+    return random_pair((128, 128), 0.1, SEED_OF_232)
 
 
-def drawn_as_in_the_document(rng: np.random.Generator) -> Sparse:
-    """A place that is taken becomes the first free one (section 2.2).
+def mean_matches(places: int, entries: int) -> float:
+    """The mean number of places in both matrices of a pair, drawn as in the document.
 
-    So the collisions of both matrices fill the same places, and 232 places are in both
-    on average, instead of 164.
+    Collisions take the first free places, so these are likely in both: 231 of 128 x 128
+    places at 10 %. Of uniform matrices, 164 would be.
     """
-    taken = np.zeros(128 * 128, bool)
-    for place in rng.integers(taken.size, size=round(0.1 * taken.size)):
-        taken[np.argmin(taken) if taken[place] else place] = True
-    return scipy.sparse.coo_array(2 * taken.reshape(128, 128).astype(np.float32))
+    before = np.arange(places)  # the free places before a place
+    stays_free = np.ones(places)
+    for taken in reversed(range(entries)):
+        moves = (taken + before) / places  # a draw takes one of those before, if any
+        later = stays_free
+        stays_free = later * (1 - moves - 1 / places)
+        stays_free[1:] += later[:-1] * moves[1:]
+    return float(((1 - stays_free) ** 2).sum())
 
 
 # ---- counts --------------------------------------------------------------------------
@@ -146,19 +162,44 @@ def active_lanes(kernels: Sequence[Costs]) -> float:
     return float(lanes / sum(one.global_requests for one in kernels))
 
 
+def keys_read(kernels: Sequence[Costs]) -> int:
+    """Keys of B that all threads read."""
+    searches = [one for one in kernels if "b_rows" in one.arrays]
+    return sum(one.arrays["b_rows"].lanes for one in searches)
+
+
 def versions_table(sides: Sequence[int]) -> Iterator[str]:
     """Figures 9 and 12: instructions of all methods at 75 %."""
-    saved = "saved by version 2"
-    yield from table_head("matrix", "multiplications", *METHODS, saved)
+    yield from table_head("matrix", "multiplications", *METHODS)
     for side in sides:
         operands = random_pair((side, side), 0.75)
-        found = {method: kernels_of(operands, method) for method in METHODS}
-        counts = {name: instructions(one).total() for name, one in found.items()}
+        found = [
+            kernels_of(operands, method, TILES_OF_METHOD.get(method))
+            for method in METHODS
+        ]
         yield row(
-            *(f"{side} x {side}", multiplications(found["linear"])),
-            *(f"{count:,}" for count in counts.values()),
-            f"{1 - counts['binary'] / counts['linear']:.1%}",
+            *(f"{side} x {side}", multiplications(found[0])),
+            *(f"{instructions(kernels).total():,}" for kernels in found),
         )
+
+
+def saved_table(operands: Pair, tiles: Sequence[int]) -> Iterator[str]:
+    """Figure 12: what version 2 saves, with more and more tiles."""
+    yield from table_head(
+        *("tiles", "version 1", "version 2", "saved"),
+        *("keys read by version 1", "by version 2", "saved"),
+        words=0,
+    )
+    for blocks in tiles:
+        found = [kernels_of(operands, one, blocks) for one in ("linear", "binary")]
+        executed = [instructions(kernels).total() for kernels in found]
+        read = [keys_read(kernels) for kernels in found]
+        cells = [
+            cell
+            for first, second in (executed, read)
+            for cell in (f"{first:,}", f"{second:,}", f"{1 - second / first:.1%}")
+        ]
+        yield row(blocks, *cells)
 
 
 def statistics_table(operands: Pair) -> Iterator[str]:
@@ -167,7 +208,7 @@ def statistics_table(operands: Pair) -> Iterator[str]:
         *("method", *KINDS, "barriers", "active lanes", "accesses each", "intensity")
     )
     for method in METHODS:
-        kernels = kernels_of(operands, method)
+        kernels = kernels_of(operands, method, TILES_OF_METHOD.get(method))
         kinds = instructions(kernels)
         each = accesses(kernels) / multiplications(kernels)
         yield row(
@@ -178,27 +219,31 @@ def statistics_table(operands: Pair) -> Iterator[str]:
 
 
 def tiles_table(operands: Pair, method: str, tiles: Sequence[int]) -> Iterator[str]:
-    """Figures 13, 14 and 17 to 21: the same product with more and more tiles.
+    """Figures 13 to 21: the same product with more and more tiles.
 
-    The stores of a kernel are three for each of its multiplications.
+    The stores of a kernel are three for each of its multiplications. The least and the
+    most of a tile are sums over the kernels.
     """
     yield from table_head(
-        *("tiles", "instructions", "loads", "stores", "multiplications", "barriers"),
-        *("active lanes", "loads of the busiest", "stores, largest over mean"),
+        *("tiles", "instructions", "least of a tile", "most of a tile", "loads"),
+        *("loads of the busiest", "multiplications", "multiplications of the largest"),
+        *("over the mean", "barriers", "active lanes"),
         words=0,
     )
     for blocks in tiles:
         kernels = kernels_of(operands, method, blocks)
+        of_tile = [one.per_block["instructions"] for one in kernels]
         stores = kernels[-1].per_block["global_stores"]
-        busiest = sum(one.per_block["global_loads"].most for one in kernels)
         yield row(
             *(blocks, f"{instructions(kernels).total():,}"),
+            f"{sum(one.least for one in of_tile):,}",
+            f"{sum(one.most for one in of_tile):,}",
             f"{sum(one.global_loads for one in kernels):,}",
-            f"{sum(one.global_stores for one in kernels):,}",
-            multiplications(kernels),
+            f"{sum(one.per_block['global_loads'].most for one in kernels):,}",
+            *(multiplications(kernels), f"{stores.most / 3:.0f}"),
+            f"{stores.most / stores.mean:.2f}",
             f"{sum(one.barriers for one in kernels):,}",
             f"{active_lanes(kernels):.1f}",
-            *(f"{busiest:,}", f"{stores.most / stores.mean:.2f}"),
         )
 
 
@@ -246,38 +291,58 @@ def machine_time(machine: Machine, operands: Pair, method: str) -> float:
 # ---- the report ----------------------------------------------------------------------
 
 ABOUT = """\
-float32 and 32-bit indices; entries in any order, except for 128 x 128. "linear" is
-version 1, "scratchpad" the first attempt (chapter 3), "binary" version 2, "even" what
-section 5.3 proposes, "merge" our own method, which sorts such entries first. Tables of
-counts are those of the emulator on a CPU: accesses to memory, multiplications, barriers
-and active lanes exactly as on a GPU; other instructions as in the CPU's machine code.
-The counts are without the checks and the sorting before and after the kernels; in the
-document, these are the host's."""
+float32 and 32-bit indices; entries as the document draws them, in this order. "linear"
+is version 1, "scratchpad" the first attempt (chapter 3), "binary" version 2, which
+sorts B alone, "even" what section 5.3 proposes, "merge" our own method, which sorts
+both. Tables of counts are those of the emulator on a CPU: accesses to memory,
+multiplications, barriers and active lanes exactly as on a GPU; other instructions as in
+the CPU's machine code. The counts are without the checks and the sorting before and
+after the kernels; in the document, these are the host's."""
 
 DIFFERENCES = """\
-- Figure 12: the document has 96 % fewer instructions at 40 x 40. So do we, if version 1
-  searches B "from start to finish", as section 4.3 says. If its search ended at a
-  match, it would be 94 %. The text that we have does not say the figure's other values.
+- Figure 12: the document has 16 x 8 = 128 tiles, and 96 % fewer instructions at
+  40 x 40. We have 96.3 % with 5 blocks, the least that give each entry a thread, but
+  62.5 % with 128 tiles. A tile of the document is one core; here it is a block of 256
+  threads, all of which take part in scans and barriers, also if the tile has 9 entries
+  to search. This fixed work is 610 instructions for each thread, so 20 million for 128
+  tiles, in both versions; the prefix over the tiles is 128 x 127 / 2 loads of it. (With
+  32 threads for each tile, version 2 saves 91.8 %. With one thread the fixed work would
+  be 128 x 610 instructions, and version 2 would save 98 %.) The search itself reads
+  99.1 % fewer keys with any number of tiles.
+- If the search of version 1 ended at a match, and not "from start to finish" as section
+  4.3 says, it would read 39 % fewer keys. The text that we have does not say the other
+  values of figures 9 and 12.
+- Figure 9: the document suspects "an uneven work distribution" behind the stalls of
+  version 1. From start to finish, each tile reads the same keys for each entry: with
+  128 tiles, the largest has 10 entries, and the mean is 9.4.
+- Section 4.3: nine accesses for a multiplication are those of the second search. The
+  first reads four more numbers, so the best case of version 1 is 13, and 0.08.
 - Figures 9, 12, 18 to 20: stall cycles, total cycles and instructions per cycle need a
   clock, so they are not counted. The largest block over the mean, the active lanes and
   the predicted times are the nearest.
-- Figures 13, 14, 17: a tile of the document is one core; here it is a block of 256
-  threads, all of which take part in its scans, also if it has few entries. So the sum
-  of the instructions grows with the tiles, by 600 for each thread. The loads are those
-  of the search, the same for any number of tiles, and the counts of the tiles before.
-- Figures 15, 16: nothing has to be printed for the counts to be right.
+- Figures 14, 17: the instructions of all tiles grow with the tiles, 12-fold from 4 to
+  128, by the fixed work of each. They never fall. The loads are those of the search,
+  the same for any number of tiles, and the counts of the tiles before.
+- Figures 15, 16: each tile executes instructions, and nothing has to be printed for
+  that.
 - Figure 21: 232 multiplications for every number of tiles. The document's 120 for
-  16 x 8 tiles is the fault that its chapter 6 describes.
-- 232: uniform matrices have 164 places in common, on average. Section 2.2 moves each
-  collision to the first free place; for matrices drawn so, 232 is the mean.
+  16 x 8 tiles, 48 % less, is the fault that its chapter 6 describes.
+- 232: uniform matrices have 1638^2 / 128^2 = 164 places in common, on average. Section
+  2.2 moves each collision to the first free place; then the mean is 230.6, which
+  `mean_matches` computes, with a standard deviation of 12.5.
+- The largest tile of version 2 has 3.3 times the mean multiplications at 128 x 128 with
+  128 tiles, 3.2 on average of 300 pairs, for A in the order of drawing. Were A sorted,
+  it would be 7.2, because the collisions are all at the top.
 - Barriers: the document's tiles wait twice, after they count and at the end. Versions 1
   and 2 have two launches instead; their barriers are those of scans within a block.
 - Keys have 64 bits: those of the document overflow from 46341 x 46341 on. Its host
-  sorts B by insertion, ours by a library."""
+  sorts B by insertion, ours by a library.
+- The blocks of "scratchpad" must be resident, so their number is the emulator's choice;
+  so is that of "merge"."""
 
 ABOUT_STATISTICS = """\
-At {side} x {side}. "accesses each" is the accesses to global memory for each
-multiplication, and "intensity" its inverse; 9 and 0.11 in the best case."""
+At {side} x {side}, with 128 tiles. "accesses each" is the accesses to global memory for
+each multiplication, and "intensity" its inverse; 9 and 0.11 in the best case."""
 
 ABOUT_TIMES = """\
 **The predicted times are not measurements:** they are `report.predict("H200")`, at
@@ -288,15 +353,18 @@ search. The CPU has one path for all methods."""
 
 def counts(sides: Sequence[int]) -> Iterator[str]:
     """The counts of all figures."""
-    yield "\n## Figures 9 and 12: instructions at 75 % density\n"
+    last = random_pair((sides[-1], sides[-1]), 0.75)
+    yield "\n## Figures 9 and 12: instructions at 75 % density, 128 tiles\n"
     yield from versions_table(sides)
+    yield f"\n## Figure 12: {sides[-1]} x {sides[-1]}, by tiles\n"
+    yield from saved_table(last, (5, 16, 32, 64, 128))
     about = ABOUT_STATISTICS.format(side=sides[-1])
     yield f"\n## Where the instructions go\n\n{about}\n"
-    yield from statistics_table(random_pair((sides[-1], sides[-1]), 0.75))
+    yield from statistics_table(last)
     yield "\n## Figures 13 and 14: 1000 x 100 at 1 %, version 2\n"
     yield from tiles_table(random_pair((1000, 100), 0.01), "binary", TILES)
     for method, name in (("binary", "version 2"), ("even", "even multiplications")):
-        yield f"\n## Figures 17 to 21: 128 x 128 at 10 %, {name}\n"
+        yield f"\n## Figures 15, 17 and 21: 128 x 128 at 10 %, {name}\n"
         yield from tiles_table(pair_of_232(), method, TILES)
 
 

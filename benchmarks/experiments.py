@@ -2,10 +2,11 @@
 
 Section 7 of Luo & Duraiswami, *Efficient Parallel Non-Negative Least Squares on
 Multi-Core Architectures*, solves 1 to 192 systems of each of three kinds and prints
-how many columns were appended to, and removed from, the QR factorisation. The paper
-describes the matrices exactly. The NASA waveforms of the first kind are not published
-with it, so they are simulated here; ``lvis.py`` reads NASA's own files. What decides
-the counts of simulated waveforms is studied in ``waveform_counts.py``.
+how many columns were appended to, and removed from, the QR factorisation. The matrices
+are those of the paper's text; ``passive_sets.py`` shows that the Gaussians of its table
+were probably wider. The NASA waveforms of the first kind are not published with it, so
+they are simulated here; ``lvis.py`` reads NASA's own files. What decides the counts of
+simulated waveforms is studied in ``waveform_counts.py``.
 
 Every function returns ``(A, b)`` ready for :func:`gpusolve.nnls`.
 """
@@ -107,8 +108,8 @@ CUT = math.sqrt(2)
 """The end of a simulated pulse, in standard deviations: where it has fallen to 1/e.
 
 The paper says that pulses are "Gaussian-like" and 15 to 25 samples wide, not where they
-end. The end decides how many downdates there are, see ``waveform_counts.py``. At 1/e
-there are as many as in the paper.
+end. The end decides how many downdates there are, see ``waveform_counts.py``. 1/e was
+chosen because then there are as many as in the paper.
 """
 
 

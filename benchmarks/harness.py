@@ -259,11 +259,16 @@ WARNINGS = {
 }
 
 
-def head(title: str, machine: Machine, *packages: str) -> Iterator[str]:
-    """The first lines of a report: what is measured, where, and how."""
+def head(
+    title: str, machine: Machine, *packages: str, warning: str = ""
+) -> Iterator[str]:
+    """The first lines of a report: what is measured, where, and how.
+
+    A warning of the report's own takes the place of the machine's.
+    """
     yield f"# {title} on {PLACES[machine.name]}\n"
-    if machine.name in WARNINGS:
-        yield f"{WARNINGS[machine.name]}\n"
+    if warning := warning or WARNINGS.get(machine.name, ""):
+        yield f"{warning}\n"
     yield f"`{command_line()}`\n"
     for name, value in facts(machine.cupy, *packages).items():
         yield f"- {name}: {value}"

@@ -152,16 +152,17 @@ and so is one of R.
 
 **Shared memory: 39 l + 2.** Counted are 59 l + 61.
 
-- 39 is 2 (1 + 18) + 1. For each column of Q there are two scalar products. For each,
-  a thread writes its term, and `reduce512` needs 18 accesses. The slot of the column
-  is read from the list.
-- `reduce512` needs 27: at each of its 9 levels, two values are read and one is
-  written. The paper leaves out one of the reads. That is 9 more for each product.
+- The paper does not derive 39. It may be 2 (1 + 18) + 1: for each column of Q there
+  are two scalar products. For each, a thread writes its term, and `reduce512` needs 18
+  accesses. The slot of the column is read from the list.
+- `reduce512` as printed needs 27: at each of its 9 levels, two values are read and one
+  is written. 18 would do if a thread kept its own sum in a register. That is 9 more for
+  each product.
 - Every thread reads the sum of a product. That is 1 more.
 - So a product needs 29, and a column of Q 2 * 29 + 1 = 59.
 - The norm and the element of Q^T b are two products more, 58. Then there are the slot
   of the new column, the list for the column of R, and the element of Q^T b: 3.
-- With R from the products of line 3, which is right, it is 30 l + 61.
+- With R from the products of line 3, which is more accurate, it is 30 l + 61.
 
 The table has requests of warps. 16 of them are a parallel access of all threads. A
 product has 3 (8 + 4 + 2 + 1 + 5) at the levels, whose threads become fewer, and 32
@@ -169,10 +170,10 @@ for its terms and its sum. So there are (2 * 92 + 16) l + 2 * 92 + 16 + 1 in all
 one for each 32 elements of the column of R.
 
 **Barriers: 5 in each sum.** `reduce512` has 6 here, and 10 warp barriers: the last
-steps of the listing assume that a warp runs in lockstep. The listing has a second
-race: a thread may write its term of the next product before another has read the sum
-of this one. Here two arrays are used in turn, which needs no barrier. With one array,
-the emulator reports the race.
+steps of the listing assume that a warp runs in lockstep. Two products in one array
+have a second race: a thread may write its term of the next product before another has
+read the sum of this one. Here two arrays are used in turn, which needs no barrier. With
+one array, the emulator reports the race.
 
 **Depth: O(n log m).** A sum has 9 = log2(512) additions in sequence. There are 2 l +
 2 sums, so 18 l + 18 additions; with one product for each column, 9 l + 18.

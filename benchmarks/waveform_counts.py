@@ -100,9 +100,8 @@ here, it alone changes downdates by more than it changes updates. Noise in the r
 pulse makes its end rough again. Noise and whole counts in the waveform hardly change
 downdates. With fewer returns both counts fall, and updates are no longer the paper's.
 
-The paper does not say where its pulses end. A cut at 1/e agrees with it in both counts;
-that says nothing about LVIS itself. Until these counts were made, pulses ended at two
-deviations.
+The paper does not say where its pulses end. 1/e was chosen because both counts then
+agree with the paper. So their agreement proves nothing, and says nothing about LVIS.
 """
 
 

@@ -7,7 +7,7 @@
 
 enum NnlsStatus : int { converged = 0, iteration_limit = 1, not_finite = 2, uncertified = 3 };
 
-enum NnlsMethod : unsigned char { by_gram = 0, by_qr = 1 };
+enum NnlsMethod : unsigned char { by_gram = 0, by_qr = 1, by_mgs = 10 };
 
 /// The largest `kkt` of a certified solution, and what rounding x may add to it, in units of
 /// eps sum |a_k x_k| / `magnitude`.

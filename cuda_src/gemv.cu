@@ -24,7 +24,7 @@
 //
 // Source. Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU
 // Acceleration" (2023), section 3.2. threads_per_row follows the text: the listing "Version 2"
-// in Appendix B repeats version 1, with a work array that is too small.
+// in Appendix B repeats version 1, with a smaller work array.
 
 #include "block.cuh"
 #include "half.cuh"

@@ -12,8 +12,8 @@
 //                 block scans one chunk, tile after tile; there are so few chunks that one
 //                 block scans their totals.
 //
-// Cost, in elements read and written: warp 4 n (1 + 1/32 + ...), sweep 8 n, hierarchical 4 n.
-// The segmented sweep moves the same elements, and 5 n flags.
+// Cost, in elements read and written: warp 4 n (1 + 1/32 + ...), hierarchical 4 n, sweep 7 n and
+// 4 n or 5 n for copies. The segmented sweep moves at most these, and 5 n flags.
 //
 // Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), "Parallel
 // Exclusive Scan", "Wavefront-Level Inclusive Scan", "OpenCL Scan Implementation", "Segmented

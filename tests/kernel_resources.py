@@ -49,6 +49,7 @@ from gpusolve.sparse._csr import CompressedRows
 from gpusolve.sparse._semiring import semiring
 from gpusolve.sparse._spmv_kernel import multiply_instance
 from gpusolve.sparse._spmv_kernel import tile_for as spmv_tile_for
+from gpusolve.studies import _nnls_mgs_kernel
 from gpusolve.studies._coo_versions_kernel import (
     even_instances,
     scratchpad_instance,
@@ -138,6 +139,16 @@ def all_sources() -> list[Source]:
             "",
             tuple(
                 nnls_qr_kernel.instance(one, general)
+                for one in REALS
+                for general in (False, True)
+            ),
+        ),
+        Source(
+            "",
+            "nnls_mgs",
+            "",
+            tuple(
+                _nnls_mgs_kernel.instance(one, general)
                 for one in REALS
                 for general in (False, True)
             ),

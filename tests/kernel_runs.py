@@ -306,6 +306,24 @@ def nnls(
     return run
 
 
+def nnls_mgs(m: int, n: int, **options: Any) -> Callable[[], None]:
+    """Systems that remove variables, and one with NaN."""
+
+    def run() -> None:
+        generator = rng()
+        A, b = generator.random((3, m, n)) - 0.2, generator.standard_normal((3, m))
+        b[1, 0] = np.nan
+        found = on_emulator(gpusolve.nnls, A, b, method="mgs", **options)
+        expected = gpusolve.nnls(A, b, method="mgs", **options)
+        assert_equal(found.status, expected.status)
+        assert_equal(found.n_updates, expected.n_updates)
+        assert_equal(found.n_downdates, expected.n_downdates)
+        np.testing.assert_allclose(found.x, expected.x, atol=1e-9)
+        assert found.n_downdates.sum() > 0
+
+    return run
+
+
 def nnls_within_bounds(
     m: int, n: int, *, has_sum: bool = False, warm: bool = False, **options: Any
 ) -> Callable[[], None]:
@@ -540,6 +558,12 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         nnls_within_bounds(40, 24, has_sum=True, warm=True),
         nnls_within_bounds(5, 3, has_sum=True, warm=True),
         nnls_within_bounds(100, 30, has_sum=True, warm=True, maxiter=5),
+    ],
+    "nnls_mgs.cu": [
+        nnls_mgs(16, 24),
+        nnls_mgs(8, 10, warm_start=np.ones(10)),
+        nnls_mgs(12, 10, l1=0.1, l2=0.1, warm_start=np.ones(10), maxiter=9),
+        nnls_mgs(520, 6, warm_start=np.ones(6)),
     ],
     "qr_steps.cu": [
         change_factorisation(name, change)

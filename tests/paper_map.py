@@ -172,7 +172,7 @@ def filled_row(document: str, line: str, found: list[Marker]) -> str:
     if not claims:
         return line
     cells = list(row.cells)
-    cells[HOLDS] = "; ".join(claims)
+    cells[HOLDS] = "<br>".join(claims)
     return f"| {' | '.join(cells)} |"
 
 

@@ -54,6 +54,7 @@ ROOMS = {
 ASKING_FOR_STUDIES = {
     "gpusolve._blocks.scan",
     "gpusolve._nnls.cpu",
+    "gpusolve._nnls.device",
     "gpusolve.gam.boosting",
     "gpusolve.sparse._coo_multiply",
 }
@@ -62,6 +63,7 @@ ASKING_FOR_STUDIES = {
 SPECIFIED_AS = {
     "basis": "boosting",
     "gram": "boosting",
+    "nnls_mgs": "compared.mgs",
     "qr_steps": "qr_updating",
     "scan_textbook": "scan",
     "scatter": "partition",

@@ -13,9 +13,13 @@ from gpusolve import Monoid, emulator
 from gpusolve.studies import brent
 
 SIZES = (1, 2, 3, 7, 64, 100, 1000)
-PROCESSORS = (1, 2, 3, 7, 32, 1000, 10**6)
+PROCESSORS = (1, 2, 3, 7, 32, 1000, 1_000_000)
 
 
+@pytest.mark.paper(
+    "Oancea, Brent's theorem",
+    "W / P <= T <= W / P + D for a schedule of each block on 1 to 1,000,000 processors",
+)
 @pytest.mark.parametrize("block", brent.BLOCKS)
 def test_a_schedule_of_each_block_is_within_brents_bounds(block: str) -> None:
     for n in SIZES:
@@ -28,6 +32,10 @@ def test_a_schedule_of_each_block_is_within_brents_bounds(block: str) -> None:
             assert work / processors <= steps.max() <= work / processors + depth
 
 
+@pytest.mark.paper(
+    "Oancea, Brent's theorem",
+    "The schedule performs an operation after those whose results it needs",
+)
 @pytest.mark.parametrize("block", brent.BLOCKS)
 @pytest.mark.parametrize("processors", [1, 5, 10**6])
 def test_an_operation_is_performed_after_its_operands(
@@ -87,6 +95,11 @@ def work_and_depth(n: int, variant: str) -> tuple[int, int]:
     return work, depth
 
 
+@pytest.mark.paper(
+    "Oancea, Brent's lemma and reduce",
+    "A tree has n - 1 operations for n elements; the longest chain has log2(n), "
+    "rounded up",
+)
 @pytest.mark.parametrize("n", [1, 2, 33, 512, 1000, 4001])
 @pytest.mark.parametrize(
     ("variant", "longest"),
@@ -108,12 +121,35 @@ def test_kernels_combine_each_element_once_within_their_depth(
     assert math.ceil(math.log2(n)) <= depth <= longest(n)
 
 
+@pytest.mark.paper(
+    "Oancea, Table of sums",
+    "1,000 atomics on one location are a chain of 999 additions",
+)
 def test_one_atomic_for_each_element_is_no_parallel_algorithm(monkeypatch: Any) -> None:
     """All updates of one cell are a chain: the depth is the work."""
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     assert work_and_depth(1000, "atomic_each") == (999, 999)
 
 
+@pytest.mark.paper(
+    "Oancea, Exercise 2",
+    "31, 30, 28, 24 and 16 lanes of a wave combine in the steps, 129 in all, "
+    "for 31 operations of one thread",
+)
+def test_a_wave_works_more_to_be_less_deep(monkeypatch: Any) -> None:
+    """A lane that combines in a step has a chain that is longer by one operation."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    x = np.zeros((32, 2), np.int32)
+    depths = gpusolve.scan(x, probe, variant="warp")[:, 1]
+    lanes = [int((depths >= step).sum()) for step in range(1, 6)]
+    assert lanes == [31, 30, 28, 24, 16]
+    assert sum(lanes) == depths.sum() == 129
+
+
+@pytest.mark.paper(
+    "Oancea, Brent's lemma and reduce",
+    "No chain of the chunked reduction on P threads exceeds (n - 1) / P + log2(n) + 3",
+)
 @pytest.mark.parametrize("n", [4001, 40_000, 200_000])
 def test_chunks_are_a_schedule_on_as_many_processors_as_threads(
     n: int, monkeypatch: Any

@@ -81,6 +81,11 @@ def test_without_noise_a_narrow_pulse_is_inverted(
     np.testing.assert_allclose(WAYS[name](seen), one.arrivals, atol=1e-6)
 
 
+@pytest.mark.paper(
+    "Luo, 6",
+    "More than 20 % of what linear ways find is negative, and their errors are 1.5 "
+    "times those of NNLS or more",
+)
 @pytest.mark.parametrize("name", WAYS)
 def test_linear_ways_go_negative_where_nnls_does_not(name: str) -> None:
     for one in SEEN:
@@ -139,6 +144,11 @@ def test_a_stream_solves_each_block(
             assert violation(A, expected, x[k]) <= 8 * np.finfo(float).eps
 
 
+@pytest.mark.paper(
+    "Luo, 1, 8",
+    "A block that comes again needs fewer solves, since it starts from the last "
+    "solution",
+)
 def test_a_stream_starts_each_block_from_the_last_one(
     flown: tuple[Any, list[Any]],
 ) -> None:
@@ -150,6 +160,7 @@ def test_a_stream_starts_each_block_from_the_last_one(
     np.testing.assert_allclose(again.x, first.x, atol=1e-10)
 
 
+@pytest.mark.paper("Luo, 1, 8", "Blocks are read as they are solved")
 def test_a_stream_reads_no_block_before_it_is_asked() -> None:
     read = []
 

@@ -58,6 +58,12 @@ def check_path(path: Path, found: Figures, rel: float) -> None:
     assert path.offset == pytest.approx(found.offset, rel=1e-12)
 
 
+@pytest.mark.paper(
+    "Sieminski, 2.2",
+    "The selected learners are those of mboost, and the risk and the coefficients of "
+    "its 100 learners differ by at most 1e-10 if lambda is given, and 1e-8 if it is "
+    "solved",
+)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("given", [True, False], ids=["lambda given", "lambda solved"])
 def test_equals_mboost(backend: Any, method: str, name: str, given: bool) -> None:

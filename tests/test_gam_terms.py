@@ -15,6 +15,7 @@ from scipy.linalg import block_diag
 from gpusolve._device.arrays import namespace, on_host
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam._terms.knots import Knots
+from gpusolve.gam._terms.rows import Rows
 from gpusolve.gam.basis import BSplines
 from gpusolve.gam.penalty import differences, penalty_matrix
 from gpusolve.gam.store import from_plain, to_plain
@@ -34,6 +35,7 @@ pd = pytest.importorskip("pandas")
 LENIENT = {"unknown": "zero", "missing": "zero"}
 DEGREES = range(6)
 ROWS = 80
+EPS = np.finfo(np.float64).eps
 
 
 @pytest.fixture
@@ -93,6 +95,8 @@ TERMS = [
     (bbs("x", knots=8, differences=0), 12, 0),
     (bbs("day", knots=[60, 120, 180, 240, 300], boundary=(0, 365)), 9, 2),
     (bbs("x", knots=6, knots_at="quantiles"), 10, 2),
+    (bbs("x", knots=12, differences=0, end_knots="repeated"), 16, 0),
+    (bbs("x", knots=6, knots_at="quantiles", end_knots="repeated"), 10, 2),
     (bbs("day", cyclic=True, boundary=(0, 365)), 21, 1),
     (bbs("day", cyclic=True, knots=12, degree=2, differences=1), 13, 1),
     (bbs("day", cyclic=True, center=True, knots=12), 12, 0),
@@ -226,12 +230,61 @@ def test_splines_within_boundary_knots_span_those_of_patsy(
     np.testing.assert_allclose(fit, theirs, atol=1e-11)
 
 
+@pytest.mark.paper(
+    "Sieminski, 4.1 basis",
+    "Splines with repeated end knots are those of patsy to 8 degree eps, for 16, 32 "
+    "and 64 functions and for degrees 0 to 5",
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("degree", "functions"), [
+    (3, 16), (3, 32), (3, 64), (0, 1), (0, 8), (1, 7), (2, 3), (4, 9), (5, 6), (5, 30),
+])  # fmt: skip
+def test_repeated_end_knots_are_those_of_patsy(
+    backend: Any, data: dict[str, Any], degree: int, functions: int, dtype: Any
+) -> None:
+    """Also at the knots and at both ends; `dtype` is that of x and of the values."""
+    interior = np.linspace(-2, 3, functions - degree + 1)[1:-1]
+    x = np.concatenate([data["x"], interior]).astype(dtype)
+    frame = Frame.of({"x": backend.array(x)})
+    term = bbs("x", knots=len(interior), degree=degree, differences=0,
+               end_knots="repeated")  # fmt: skip
+    (part,) = term.learn(frame).rows(frame, dtype=dtype).parts
+    assert part.values.dtype == dtype
+    ours = on_host(Rows(functions, (part,)).dense())
+    theirs = patsy.bs(x.astype(np.float64), knots=interior, degree=degree,
+                      include_intercept=True)  # fmt: skip
+    rounding = EPS * 8 * degree + (np.finfo(dtype).eps if dtype == np.float32 else 0)
+    least = np.finfo(dtype).smallest_subnormal
+    np.testing.assert_allclose(ours, theirs, rtol=rounding, atol=least)
+
+
+@pytest.mark.parametrize("functions", [6, 15])
+def test_quantiles_with_repeated_ends_are_the_knots_of_patsy(
+    data: dict[str, Any], functions: int
+) -> None:
+    term = bbs("x", knots=functions - 4, knots_at="quantiles", end_knots="repeated")
+    theirs = patsy.dmatrix(f"bs(x, df={functions}, include_intercept=True) - 1", data)
+    np.testing.assert_allclose(design(term, data), theirs, rtol=0, atol=1e-13)
+
+
+def test_the_penalty_leaves_free_a_line_or_a_curve() -> None:
+    x = {"x": np.linspace(0, 1, 50)}
+    bends = []
+    for end_knots in ("continued", "repeated"):
+        f = design(bbs("x", knots=6, end_knots=end_knots), x) @ np.arange(10)
+        bends.append(abs(np.diff(f, 2)).max() / np.ptp(f))
+    assert bends[0] < 1e-14 < 1e-3 < bends[1]
+
+
 @pytest.mark.parametrize("degree", range(1, 6))
+@pytest.mark.parametrize("end_knots", ["continued", "repeated"])
 @pytest.mark.parametrize("knots", [6, (-1.5, 0.5, 1.0)])
 def test_the_effect_outside_is_the_tangent_or_the_end(
-    data: dict[str, Any], degree: int, knots: Any
+    data: dict[str, Any], degree: int, end_knots: str, knots: Any
 ) -> None:
-    term = learn(bbs("x", knots=knots, degree=degree), data)
+    """patsy has no effect outside: `patsy.bs` raises."""
+    given = bbs("x", knots=knots, degree=degree, end_knots=end_knots)
+    term = learn(given, data)
     coef = np.cos(np.arange(term.functions))
     (margin,) = term._margins
     spline = BSpline(margin.positions(), coef, degree)
@@ -253,8 +306,20 @@ def test_knots_at_quantiles(data: dict[str, Any]) -> None:
     np.testing.assert_allclose(term.interior, [expected])
     ties = {"x": np.r_[np.zeros(60), 1:11.0]}
     assert learn(bbs("x", knots=9, knots_at="quantiles"), ties).functions == 5
-    constant = {"x": np.ones(9)}
-    assert not design(bbs("x", knots=9, knots_at="quantiles"), constant).any()
+
+
+@pytest.mark.parametrize("at", ["equidistant", "quantiles"])
+@pytest.mark.parametrize("ends", ["continued", "repeated"])
+def test_the_basis_of_a_constant_is_zero(at: str, ends: str) -> None:
+    term = bbs("x", knots=9, knots_at=at, end_knots=ends)
+    assert not design(term, {"x": np.ones(9)}).any()
+
+
+def test_a_range_may_be_narrower_than_its_knots() -> None:
+    """The interior knots round to four numbers, of which one is the upper end."""
+    x = 1 + np.arange(4) * np.finfo(np.float64).eps
+    found = design(bbs("x", knots=20, end_knots="repeated"), {"x": x})
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-15)
 
 
 # ---- cyclic splines ------------------------------------------------------------------
@@ -410,10 +475,12 @@ SIGNS = {
 @pytest.mark.parametrize("constraint", SIGNS)
 @pytest.mark.parametrize("degree", range(6))
 @pytest.mark.parametrize("knots", [7, (-1.5, -1.4, 0.0, 2.0)])
+@pytest.mark.parametrize("end_knots", ["continued", "repeated"])
 def test_coefficients_in_the_cone_give_the_shape(
-    data: dict[str, Any], constraint: str, degree: int, knots: Any
+    data: dict[str, Any], constraint: str, degree: int, knots: Any, end_knots: str
 ) -> None:
-    term = learn(bmono("x", constraint=constraint, degree=degree, knots=knots), data)
+    options = {"degree": degree, "knots": knots, "end_knots": end_knots}
+    term = learn(bmono("x", constraint=constraint, **options), data)
     C = term.constraint()
     sign, order = SIGNS[constraint]
     if degree == 0 and order == 2:
@@ -706,6 +773,12 @@ def test_factors_that_must_be_numeric_are_an_error(data: dict[str, Any]) -> None
         (lambda: bbs("x", lambda_=-1), ValueError, "lambda_ must be finite"),
         (lambda: bbs("x", center="yes"), ValueError, "center must be one of"),
         (lambda: bbs("x", knots_at="end"), ValueError, "knots_at must be one of"),
+        (lambda: bbs("x", end_knots="no"), ValueError, "end_knots must be one of"),
+        (
+            lambda: bbs("x", end_knots="repeated", cyclic=True),
+            ValueError,
+            "a cyclic term must have end_knots='continued'",
+        ),
         (lambda: bmono("x", constraint="up"), ValueError, "constraint must be one of"),
         (lambda: bmono("x", cyclic=True), ValueError, "neither cyclic nor centred"),
         (lambda: bmono("x", center=True), ValueError, "neither cyclic nor centred"),

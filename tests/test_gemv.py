@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import sys
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from gpusolve import _emulator
 from gpusolve._device import kernels
 from gpusolve._device.arrays import is_cupy, namespace, strided
 from gpusolve._device.launch import THREADS, WARP, ceil_div, round_up
+from gpusolve._emulator import KernelError
 from gpusolve._gemv import gemv_kernel
 from gpusolve._gemv.gemv_kernel import Axpys, Dots
 
@@ -693,6 +696,119 @@ def test_a_variant_is_the_kernel_of_its_name(variant: str, monkeypatch: Any) -> 
     with gpusolve.emulator.profile() as report:
         gpusolve.gemv(np.ones((40, 70)), np.ones(70), variant=variant)
     assert report.kernels[0].name.startswith(f"gemv_{variant}<")
+
+
+# ---- the paper's variants: who adds what ---------------------------------------------
+
+M, N = 300, 70
+
+
+class Counted(NamedTuple):
+    """A product on the emulator, its terms, and the costs of its kernels."""
+
+    y: Array
+    terms: Array
+    kernels: list[Any]
+
+
+@pytest.fixture(params=["C", "F"])
+def counted(request: Any, rng: Any, monkeypatch: Any) -> Callable[[str], Counted]:
+    """The product of random float32 numbers by a variant, in both layouts."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A = np.asarray(rng.standard_normal((M, N)), np.float32, order=request.param)
+    x = rng.standard_normal(N).astype(np.float32)
+
+    def multiply(variant: str) -> Counted:
+        with gpusolve.emulator.profile() as report:
+            y = gpusolve.gemv(A, x, variant=variant)
+        of_A = report.kernels[0].arrays["A"]
+        assert of_A.bytes == of_A.distinct_bytes == 4 * M * N
+        return Counted(y, A * x, report.kernels)
+
+    return multiply
+
+
+def added_in_order(terms: Array) -> Array:
+    """The sum of each row in float32, from the first term to the last."""
+    return np.cumsum(terms, axis=1, dtype=np.float32)[:, -1]
+
+
+def added_by_a_tree(sums: Array) -> Array:
+    """The sum of each row, whose length is a power of two, by adding its halves."""
+    while sums.shape[1] > 1:
+        half = sums.shape[1] // 2
+        sums = sums[:, :half] + sums[:, half:]
+    return sums[:, 0]
+
+
+@pytest.mark.paper(
+    "Sieminski, Algorithm 3, Figure 1",
+    "A thread adds the terms of its row in their order, bit for bit, and reads all x",
+)
+def test_naive_threads_add_their_rows(counted: Callable[[str], Counted]) -> None:
+    y, terms, (kernel,) = counted("naive")
+    same(y, added_in_order(terms))
+    assert kernel.threads == round_up(M, THREADS)
+    assert (kernel.barriers, kernel.shared_requests) == (0, 0)
+    assert kernel.arrays["x"].lanes == M * N
+
+
+@pytest.mark.paper(
+    "Sieminski, 3.2.2, (4), Figure 2",
+    "16 threads each add every 16th term of a row, and 4 steps of a tree their sums, "
+    "bit for bit; a group reads x once for each of its rows",
+)
+def test_threads_of_a_dot_product_share_a_row(
+    counted: Callable[[str], Counted],
+) -> None:
+    y, terms, (kernel,) = counted("threads_per_dot")
+    sums = np.stack([added_in_order(terms[:, p::16]) for p in range(16)], axis=1)
+    same(y, added_by_a_tree(sums))
+    assert (y != added_in_order(terms)).any()
+    assert kernel.threads == 16 * round_up(M, 16)
+    assert kernel.barriers == 4 * kernel.blocks
+    assert kernel.arrays["x"].lanes == M * N
+
+
+@pytest.mark.paper(
+    "Sieminski, 3.2.3, Figure 3",
+    "Each of 14 blocks adds a segment of 5 terms of 256 rows, for which it reads x "
+    "once; a second kernel adds the 14 columns of sums, bit for bit",
+)
+def test_blocks_of_a_row_share_a_segment_of_x(
+    counted: Callable[[str], Counted],
+) -> None:
+    """70 terms are 16 segments of at most 5, of which two are empty."""
+    y, terms, (kernel, adds) = counted("threads_per_row")
+    sums = [added_in_order(terms[:, 5 * p : 5 * p + 5]) for p in range(14)]
+    sums += [np.zeros(M, np.float32)] * 18  # the tree has 32 leaves
+    same(y, added_by_a_tree(np.stack(sums, axis=1)))
+    assert (y != added_in_order(terms)).any()
+    blocks_of_rows = ceil_div(M, 256)
+    assert kernel.blocks == 14 * blocks_of_rows
+    assert kernel.arrays["x"].lanes == N * blocks_of_rows
+    assert adds.arrays["sums"].lanes == kernel.arrays["sums"].lanes == 14 * M
+
+
+@pytest.mark.paper(
+    "Sieminski, Appendix B",
+    "An array of 4 sums fits a group of 4 threads, and a group of 16 overruns it",
+)
+def test_an_array_of_sums_fits_a_group_of_as_many_threads(rng: Any) -> None:
+    A, x = small_integers(rng, (8, 30), "f4"), small_integers(rng, 30, "f4")
+    directory = Path(__file__).parent / "kernels"
+    kernel = _emulator.Kernel(directory / "dot_group.cu", "dot_group", directory)
+
+    def multiply(sums: int, group: tuple[int, int]) -> Array:
+        y = np.zeros(8, np.float32)
+        arguments = np.ascontiguousarray(A.T), x, np.int32(30), y
+        kernel((8 // group[0],), group, arguments, shared_mem=4 * sums)
+        return y
+
+    for sums, group in (4, (2, 2)), (4, (1, 4)), (16, (4, 4)), (16, (2, 8)):
+        same(multiply(sums, group), A @ x)
+    with pytest.raises(KernelError, match="byte 16 of work, which has 16"):
+        multiply(4, (4, 4))
 
 
 @pytest.mark.parametrize("transpose", [False, True])

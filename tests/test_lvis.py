@@ -37,6 +37,11 @@ def test_pulse_at_the_end_of_the_record() -> None:
     np.testing.assert_array_equal(lvis.pulse(np.array([2, 1, 0, 0, 0.0])), [0, 1, 0.5])
 
 
+@pytest.mark.paper(
+    "Luo, 7.1",
+    "Returns that were written to a file in the format of LVIS are found, to 0.03 of "
+    "their strength",
+)
 def test_returns_are_found(tmp_path: Path) -> None:
     """To the counts' rounding, which a narrow pulse hardly magnifies."""
     A, b = lvis.systems(lvis.read(written(tmp_path, contents()), 4))

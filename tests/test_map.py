@@ -46,6 +46,7 @@ def bytes_moved(call: Callable[[], object]) -> int:
 # ---- map ----
 
 
+@pytest.mark.paper("Oancea, Map", "map gives f of each element, in its place")
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (700,), (3, 0, 2), (5, 33)])
 def test_map_of_one_array(
     backend: Any, shape: tuple[int, ...], rng: np.random.Generator
@@ -57,6 +58,7 @@ def test_map_of_one_array(
     same(backend.call(gpusolve.map, pair, x), pairs, strict=True)
 
 
+@pytest.mark.paper("Oancea, Map", "map2 gives f of each pair of elements")
 def test_map_of_several_arrays_of_different_dtypes(
     backend: Any, rng: np.random.Generator
 ) -> None:
@@ -98,6 +100,7 @@ def test_map_in_any_schedule_of_threads_and_blocks(
 # ---- fusion ----
 
 
+@pytest.mark.paper("Oancea, Map fusion", "map(f, map(g, A)) is map(f o g, A)")
 @given(st.lists(st.integers(-1000, 1000), max_size=70))
 def test_a_map_of_a_map_is_the_map_of_the_composition(
     backend: Any, values: list[int]
@@ -124,6 +127,9 @@ def test_composition_is_associative_and_converts_between_maps(backend: Any) -> N
     assert (square @ times).arity == 2
 
 
+@pytest.mark.paper(
+    "Oancea, Map fusion", "Two maps move 4 n elements in 2 launches, f o g 2 n in 1"
+)
 def test_fusion_halves_the_bytes() -> None:
     """Two maps read and write n elements each; their composition does so once."""
     x = np.arange(2048, dtype=np.float32)
@@ -283,30 +289,41 @@ segmented_add = gpusolve.Monoid(
 )
 
 
+@pytest.mark.paper(
+    "Oancea, Segmented scan of pairs",
+    "A scan of pairs gives [1, 3, 6, 4, 9, 15, 22, 30, 9, 19], as sgmScan does",
+)
 def test_segmented_scan_is_a_scan_of_zipped_flags_and_values(
     backend: Any, rng: np.random.Generator
 ) -> None:
     """sgmScan of the slides: zip, scan with the lifted operator, unzip."""
-    flags, values = rng.integers(0, 9, 3000) // 8, rng.integers(-99, 99, 3000)
 
     def by_pairs(flags: Any, values: Any) -> Any:
         scanned = gpusolve.scan(gpusolve.zip(flags, values), segmented_add)
         return gpusolve.unzip(scanned)[1]
 
+    flags = np.array([1, 0, 0, 1, 0, 0, 0, 0, 1, 0])
+    found = backend.call(by_pairs, flags, np.arange(1, 11))
+    same(found, np.array([1, 3, 6, 4, 9, 15, 22, 30, 9, 19]), strict=True)
+    flags, values = rng.integers(0, 9, 3000) // 8, rng.integers(-99, 99, 3000)
     found = backend.call(by_pairs, flags, values)
-    same(found, backend.call(gpusolve.segmented_scan, values, flags), strict=True)
+    case = Case("add", values.dtype)
+    same(found, case.segmented_prefixes(values, flags), strict=True)
 
 
 # ---- all, by divide and conquer ----
 
 
-def test_all_by_division_example_from_the_slides() -> None:
+def test_all_by_division_of_few_elements() -> None:
     x = np.array([5, 4, 2, 10, 3, 7, 8])
     assert reference.all_by_division(x[1:4], is_even)
     assert not reference.all_by_division(x, is_even)
     assert reference.all_by_division(x[:0], is_even)
 
 
+@pytest.mark.paper(
+    "Oancea, Small exercise", "Every split gives the same as map and reduce"
+)
 @given(st.lists(st.integers(0, 5), max_size=40), st.randoms(use_true_random=False))
 def test_all_is_the_same_for_every_split_and_by_map_and_reduce(
     backend: Any, values: list[int], random: Any

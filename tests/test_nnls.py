@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import pickle
 from typing import Any
 
@@ -61,8 +62,13 @@ def hard_problems() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 HARD = hard_problems()
 
 
-@pytest.mark.parametrize("method", ["auto", "qr"])
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        *itertools.product(("auto", "qr"), HARD),
+        *(("mgs", name) for name in HARD if not name.startswith(("Hilbert", "Kahan"))),
+    ],
+)
 def test_hard_problem(backend: Any, name: str, method: str) -> None:
     A, b = HARD[name]
     result = backend.nnls(A, b, method=method)
@@ -87,6 +93,9 @@ def test_hard_problem(backend: Any, name: str, method: str) -> None:
     )
 
 
+@pytest.mark.paper(
+    "Luo, (1.1)", "x is not negative, and the norm of the residual equals SciPy's"
+)
 @pytest.mark.parametrize(
     ("m", "n"),
     [(1, 1), (3, 3), (8, 5), (5, 8), (33, 31), (64, 48), (70, 130), (300, 4)],
@@ -302,7 +311,7 @@ def test_counts_of_a_nonfinite_system_are_zero(
         assert (getattr(result, name)[100:] == 0).all()
 
 
-@pytest.mark.parametrize("method", ["gram", "qr"])
+@pytest.mark.parametrize("method", ["gram", "qr", "mgs"])
 def test_iteration_limit(backend: Any, method: str, rng: np.random.Generator) -> None:
     A, b = rng.random((30, 20)), rng.random(30)
     full = backend.nnls(A, b, method=method)

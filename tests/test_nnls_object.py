@@ -220,18 +220,34 @@ def hard_batch(rng: np.random.Generator, shares: bool) -> tuple[Array, Array]:
     return (A[0] if shares else A), b
 
 
+@pytest.mark.paper(
+    "Luo, 4.1", "1, 2, 3 or 8 threads at the same time solve a batch, to the same bits"
+)
 @pytest.mark.parametrize("shares", [False, True])
 @every_method
 def test_bits_do_not_depend_on_the_threads(
     method: str, shares: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each thread waits for the others before it takes its first system."""
     A, b = hard_batch(rng, shares)
     alone = gpusolve.nnls(A, b, method=method)
     assert alone.repaired.any() == (method == "auto")
     monkeypatch.setattr(cpu, "ENOUGH_FOR_THREADS", 0)
+    real, solving = cpu.call_keeping, set()
+
+    def together(*args: Any) -> int:
+        barrier.wait()
+        solving.add(threading.get_ident())
+        return real(*args)
+
+    monkeypatch.setattr(cpu, "call_keeping", together)
     for threads in (1, 2, 3, 8):
+        solving.clear()
+        barrier = threading.Barrier(threads, timeout=60)
         monkeypatch.setattr(cpu, "cores", lambda threads=threads: threads)
         assert_same(gpusolve.nnls(A, b, method=method), alone)
+        passes = 2 if method == "auto" else 1
+        assert threads <= len(solving) <= passes * threads
 
 
 @pytest.mark.parametrize("shares", [False, True])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import paper_map
 import pytest
 
 import gpusolve
 from gpusolve._blocks.reduce import VARIANTS as REDUCTIONS
 from gpusolve._nnls.methods import COMPARED
-from tests import paper_map
 
 ROOT = Path(__file__).parents[1]
 KNOWN = re.compile(r"(tested|counted|predicted|measured)(, |$)")

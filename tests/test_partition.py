@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from monoids import LENGTHS, REALS, is_even, is_positive, square
 
 import gpusolve
+from gpusolve import emulator
 from gpusolve._device.arrays import is_cupy
 
 same = np.testing.assert_array_equal
@@ -27,6 +28,10 @@ def partition_by_brute_force(values: list[Any], kept: list[bool]) -> list[Any]:
 # ---- partition ----
 
 
+@pytest.mark.paper(
+    "Oancea, Exercise 3",
+    "partition2(even, [5, 4, 2, 10, 3, 7, 8]) is (4, [4, 2, 10, 8, 5, 3, 7])",
+)
 @every_variant
 def test_partition_example_from_the_slides(backend: Any, variant: str) -> None:
     x = np.array([5, 4, 2, 10, 3, 7, 8])
@@ -36,6 +41,25 @@ def test_partition_example_from_the_slides(backend: Any, variant: str) -> None:
         assert count.dtype.kind == "i"
         assert count == 4
         same(y, np.array([4, 2, 10, 8, 5, 3, 7]), strict=True)
+
+
+@pytest.mark.paper(
+    "Oancea, Exercise 3",
+    "Two scans and a scatter give inds = [4, 0, 1, 2, 5, 6, 3]",
+)
+def test_partition2_by_map_scan_and_scatter(backend: Any) -> None:
+    """The slides' listing, with each of its arrays."""
+    X = np.array([5, 4, 2, 10, 3, 7, 8])
+    cs = backend.call(gpusolve.map, is_even, X)
+    isT = backend.call(gpusolve.scan, cs.astype(int))
+    tmps = backend.call(gpusolve.scan, (~cs).astype(int))
+    isF = tmps + isT[-1]
+    inds = np.where(cs, isT - 1, isF - 1)
+    same(isT, [0, 1, 2, 3, 3, 3, 4])
+    same(isF, [5, 5, 5, 5, 6, 7, 7])
+    same(inds, [4, 0, 1, 2, 5, 6, 3])
+    res = backend.call(gpusolve.scatter, np.zeros(7, int), inds, X)
+    same(res, [4, 2, 10, 8, 5, 3, 7])
 
 
 @every_variant
@@ -147,10 +171,27 @@ def test_mask_may_be_an_empty_list(backend: Any) -> None:
 # ---- scatter ----
 
 
+@pytest.mark.paper(
+    "Oancea, Scatter", "With I = [2, 4, 1, -1] X becomes [a0, b2, b0, a3, b1, a5]"
+)
 def test_scatter_example_from_the_slides(backend: Any) -> None:
-    target, values = np.arange(6.0), np.array([10.0, 20.0, 30.0, 40.0])
-    found = backend.call(gpusolve.scatter, target, np.array([2, 4, 1, -1]), values)
-    same(found, np.array([0.0, 30, 10, 3, 20, 5]), strict=True)
+    a, b = np.arange(6.0), np.array([10.0, 20.0, 30.0, 40.0])
+    found = backend.call(gpusolve.scatter, a.copy(), np.array([2, 4, 1, -1]), b)
+    same(found, np.array([a[0], b[2], b[0], a[3], b[1], a[5]]), strict=True)
+
+
+@pytest.mark.paper(
+    "Oancea, Scatter",
+    "4 values need 1 launch and 80 bytes, in 6 elements and in 100,000",
+)
+@pytest.mark.parametrize("length", [6, 100_000])
+def test_scatter_is_proportional_to_its_values(length: int, monkeypatch: Any) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with emulator.profile() as report:
+        gpusolve.scatter(np.zeros(length, int), np.array([2, 4, 1, -1]), np.arange(4))
+    (kernel,) = report.kernels
+    # All four indices, and three values that are read and written.
+    assert (kernel.launches, kernel.global_bytes) == (1, 80)
 
 
 def test_scatter_is_in_place(backend: Any) -> None:
@@ -170,6 +211,7 @@ def test_scatter_is_in_place(backend: Any) -> None:
     assert backend.call(returns_target, target, indices, values)
 
 
+@pytest.mark.paper("Oancea, Scatter", "Indices out of range are ignored")
 @pytest.mark.parametrize(
     "dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"]
 )
@@ -249,6 +291,7 @@ def test_scatter_accepts_empty_lists(backend: Any) -> None:
 # ---- replicate ----
 
 
+@pytest.mark.paper("Oancea, Replicate", "replicate(n, v) has n elements v")
 @pytest.mark.parametrize("n", [0, 1, 33, 1025])
 @pytest.mark.parametrize("value", [True, np.int8(3), np.float32(0.5), 1j])
 def test_replicate_a_scalar(backend: Any, n: int, value: Any) -> None:

@@ -26,11 +26,9 @@ from gpusolve.studies._qr_steps_kernel import (
 LENGTHS = (8, 40)
 
 WARPS = ROWS // 32
-LEVELS = 9
-"""Levels of a sum of 512."""
-SUM = 3 * (8 + 4 + 2 + 1 + 5)
-"""Requests of `reduce512`: two reads and a write by the warps of each level."""
-PRODUCT = WARPS + SUM + WARPS
+SUM = [(3, warps) for warps in (8, 4, 2, 1, 1, 1, 1, 1, 1)]
+"""Accesses of `reduce512` at its levels, two reads and a write, and their warps."""
+PRODUCT = [(1, WARPS), *SUM, (1, WARPS)]
 """The terms, the sum, and the reading of its result."""
 
 as_gcc = pytest.mark.skipif(
@@ -42,13 +40,6 @@ as_gcc = pytest.mark.skipif(
 def warps(count: int) -> int:
     """The warps that have `count` neighbouring threads, beginning with the first."""
     return -(-count // 32)
-
-
-def rotated_warps(length: int, position: int) -> int:
-    """Warps that rotate rows of R, added over the rotations of a downdate."""
-    return sum(
-        (length - 1) // 32 - later // 32 + 1 for later in range(position + 1, length)
-    )
 
 
 def check(changed: Changed, length: int) -> None:
@@ -92,27 +83,39 @@ def test_no_step_changes_nothing(name: str, change: int) -> None:
 # ---- the MGS update ------------------------------------------------------------------
 
 
+@pytest.mark.paper(
+    "Luo, 5.3", "An update has the printed l + 2 accesses to global memory"
+)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_published_update_has_the_printed_accesses_to_global_memory(
     length: int,
 ) -> None:
-    """l + 2: l columns of Q are read, and one of Q and one of R are written."""
+    """l columns of Q are read, and one of Q and one of R are written."""
     counts = counted("as_published", UPDATE, length, printed=True).counts
-    assert counts.columns_of_q == length + 1
-    assert counts.elements_of_r == length + 1
+    columns_of_r = counts.elements_of_r / (length + 1)
+    assert counts.columns_of_q + columns_of_r == length + 2
+    assert columns_of_r == 1
 
 
+@pytest.mark.paper(
+    "Luo, 5.3",
+    "An update has 59 l + 61 parallel accesses to shared memory, not 39 l + 2, and "
+    "30 l + 61 if R is taken from the products with u",
+)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("printed", [False, True])
 def test_published_update_has_more_accesses_to_shared_memory(
     length: int, printed: bool
 ) -> None:
-    """The paper's 39 l + 2 are 59 l + 61; here in requests of warps."""
-    products = 1 + printed
+    """Listed by hand; the emulator counts them in requests of warps."""
+    for_column = [(1, WARPS), *(1 + printed) * PRODUCT]
+    at_the_end = [*2 * PRODUCT, (1, WARPS), (1, warps(length + 1)), (1, 1)]
+    accesses = [*length * for_column, *at_the_end]
+    parallel = sum(number for number, _ in accesses)
+    assert parallel == (59 if printed else 30) * length + 61
+    assert parallel > 39 * length + 2 or not printed
     found = counted("as_published", UPDATE, length, printed=printed).counts.shared
-    for_columns = (WARPS + products * PRODUCT) * length
-    at_the_end = 2 * PRODUCT + WARPS + warps(length + 1) + 1
-    assert found == for_columns + at_the_end
+    assert found == sum(number * of_warps for number, of_warps in accesses)
 
 
 @pytest.mark.parametrize("apart", [ROWS, 0])
@@ -125,6 +128,11 @@ def test_one_array_for_all_sums_is_a_race(apart: int) -> None:
         )
 
 
+@pytest.mark.paper(
+    "Luo, 5.2",
+    "Of 512 rows, an update has 18 l + 18 additions one after another, 9 in each sum; "
+    "9 l + 18 if R is taken from the products with u",
+)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("printed", [False, True])
 def test_published_update_has_depth_l_log_m(length: int, printed: bool) -> None:
@@ -135,7 +143,8 @@ def test_published_update_has_depth_l_log_m(length: int, printed: bool) -> None:
     counts = counted("as_published", UPDATE, length, printed=printed).counts
     sums = (1 + printed) * length + 2
     additions = counts.barriers - 2 * sums + counts.warp_barriers // 2
-    assert additions == sums * np.log2(ROWS)
+    assert additions == (18 if printed else 9) * length + 18
+    assert ROWS == 512 == 2 ** (additions // sums)
     assert counts.barriers == 6 * sums
 
 
@@ -161,9 +170,16 @@ def test_update_needs_51_requests_to_shared_memory_for_each_column() -> None:
 # ---- the Givens downdate -------------------------------------------------------------
 
 
+@pytest.mark.paper(
+    "Luo, 5.2", "A downdate has 2 (l - i) + 2 barriers, so its depth is O(n)"
+)
+@pytest.mark.paper(
+    "Luo, 5.3",
+    "A downdate has 2 (l - i) + 1 accesses to columns of Q: 2 (l - i + 1), but the "
+    "column that leaves is not written",
+)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_published_downdate(length: int) -> None:
-    """2 (l - i + 1) columns of Q, but the one that leaves is not written."""
     position = length // 2
     rotations = length - 1 - position
     counts = counted("as_published", DOWNDATE, length, position).counts
@@ -173,19 +189,27 @@ def test_published_downdate(length: int) -> None:
     assert counts.barriers == 2 * rotations + 2
 
 
+@pytest.mark.paper(
+    "Luo, 5.3",
+    "A downdate has 18 (l - i) + 6 parallel accesses to shared memory, not 2 (l - i) + "
+    "2",
+)
 @as_gcc
 @pytest.mark.parametrize("length", LENGTHS)
 def test_published_downdate_has_more_accesses_to_shared_memory(length: int) -> None:
-    """The paper's 2 (l - i) + 2 are 18 (l - i) + 6; here in requests of warps."""
+    """Listed by hand; the emulator counts them in requests of warps."""
     position = length // 2
-    rotations = length - 1 - position
-    by_one_thread, of_q, slot = 1 + 2 + 2 + 4, 4 * WARPS, WARPS
-    expected = rotations * (by_one_thread + of_q + slot)
-    expected += 4 * rotated_warps(length, position)
     loaded = warps(length) - (position + 1) // 32
-    shifted = warps(length - 1) + warps(length) - position // 32
-    expected += 3 * WARPS + loaded + shifted
-    assert counted("as_published", DOWNDATE, length, position).counts.shared == expected
+    shifted = warps(length) - position // 32
+    accesses = [(3, WARPS), (1, loaded), (1, warps(length - 1)), (1, shifted)]
+    for later in range(position + 1, length):
+        with_entries = (length - 1) // 32 - later // 32 + 1
+        accesses += [(1, WARPS), (4, WARPS), (4, with_entries), (1 + 2 + 2 + 4, 1)]
+    parallel = sum(number for number, _ in accesses)
+    rotations = length - 1 - position
+    assert 2 * rotations + 2 < parallel == 18 * rotations + 6
+    found = counted("as_published", DOWNDATE, length, position).counts.shared
+    assert found == sum(number * of_warps for number, of_warps in accesses)
 
 
 @pytest.mark.parametrize(("length", "position"), [(8, 4), (64, 32), (64, 0), (64, 63)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import oracles
@@ -29,7 +29,11 @@ from monoids import (
 )
 
 import gpusolve
+from gpusolve import emulator
+from gpusolve._blocks.reduce_kernel import LEVELS
 from gpusolve._device.arrays import is_cupy
+from gpusolve._device.launch import THREADS
+from gpusolve.monoid import segment_sums_of_one
 
 ORDERED = ("auto", "tree", "group", "chunked")
 """Variants that do not need a commutative operator."""
@@ -52,6 +56,9 @@ def check_reductions(
 # ---- any monoid ----
 
 
+@pytest.mark.paper(
+    "Oancea, Reduce", "reduce is e op a1 op ... op an for any associative operator"
+)
 @pytest.mark.parametrize("case", REPRESENTATIVE, ids=str)
 def test_reduction_agrees_with_brute_force(
     backend: Any, case: Case, rng: np.random.Generator
@@ -383,18 +390,169 @@ def test_all_and_any_of_a_predicate(backend: Any) -> None:
     assert not backend.call(gpusolve.all, x, is_even)
 
 
+# ---- the slides' table of sums ----
+
+
+@pytest.mark.paper(
+    "Oancea, Group reduction",
+    "Groups of 256 make 39,063, 153 and 1 of 10,000,000 elements",
+)
+@pytest.mark.paper(
+    "Oancea, Group reduction",
+    "They make 390,625, 1,526, 6 and 1 of the 100,000,000 that the first slide names",
+)
+@pytest.mark.parametrize(
+    ("n", "lengths"),
+    [
+        (10_000_000, [39_063, 153, 1]),
+        (100_000_000, [390_625, 1_526, 6, 1]),
+    ],
+)
+def test_lengths_of_group_reductions(
+    n: int, lengths: list[int], monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    group, found = LEVELS["group"], []
+
+    def shorten(x: Any, *options: Any) -> Any:
+        y = group(x, *options)
+        found.append(y.shape[1])
+        return y
+
+    monkeypatch.setitem(LEVELS, "group", shorten)
+    with emulator.profile(run_kernels=False):
+        gpusolve.reduce(np.zeros(n, np.int8), variant="group")
+    assert found == lengths
+    assert THREADS == 256
+
+
+class SumCosts(NamedTuple):
+    """What a sum of n int32 costs, and the time predicted for an H200.
+
+    The prediction does not count that updates of one location wait for each other.
+    """
+
+    launches: int
+    bytes: int
+    barriers: int
+    atomics: int
+    microseconds: int
+
+
+@pytest.mark.paper(
+    "Oancea, Table of sums",
+    "tree: 10 launches and 12,004 bytes for 1,000 int32, "
+    "20 and 12,000,052 for 1,000,000",
+)
+@pytest.mark.paper(
+    "Oancea, Table of sums",
+    "group: 2 launches, 5 barriers and 4,036 bytes; 3, 3,924 and 4,031,388",
+)
+@pytest.mark.paper(
+    "Oancea, Table of sums",
+    "chunked: 1 launch, 1 barrier and 4,004 bytes; 2, 12 and 4,000,100",
+)
+@pytest.mark.paper(
+    "Oancea, Table of sums",
+    "atomics: 1 launch and 1,000 updates of one location; 1 and 1,000,000",
+)
+@pytest.mark.paper(
+    "Oancea, Table of sums",
+    "predicted for an H200: tree 40 and 80 µs, group 8 and 12, chunked 4 and 8",
+)
+@pytest.mark.parametrize(
+    ("variant", "n", "expected"),
+    [
+        ("tree", 1_000, SumCosts(10, 12_004, 0, 0, 40)),
+        ("group", 1_000, SumCosts(2, 4_036, 5, 0, 8)),
+        ("chunked", 1_000, SumCosts(1, 4_004, 1, 0, 4)),
+        ("atomic_each", 1_000, SumCosts(1, 8_000, 0, 1_000, 4)),
+        ("tree", 1_000_000, SumCosts(20, 12_000_052, 0, 0, 80)),
+        ("chunked", 1_000_000, SumCosts(2, 4_000_100, 12, 0, 8)),
+        pytest.param(
+            "group",
+            1_000_000,
+            SumCosts(3, 4_031_388, 3_924, 0, 12),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "atomic_each",
+            1_000_000,
+            SumCosts(1, 8_000_000, 0, 1_000_000, 4),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_costs_of_the_slides_sums(
+    variant: str, n: int, expected: SumCosts, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with emulator.profile() as report:
+        found = gpusolve.reduce(np.ones(n, np.int32), variant=variant)
+    assert found == n
+    counted = [
+        (one.launches, one.global_bytes, one.barriers, one.atomics)
+        for one in report.kernels
+    ]
+    microseconds = round(1e6 * report.predict("H200").seconds)
+    assert SumCosts(*np.sum(counted, axis=0).tolist(), microseconds) == expected
+
+
 # ---- the maximum segment sum ----
 
 
+@pytest.mark.paper(
+    "Oancea, MSSP", "mss [1, -2, 3, 4, -1, 5, -6, 1] is 11; its halves have 7 and 5"
+)
+@pytest.mark.paper(
+    "Oancea, MSSP",
+    "mss, mis, mcs and ts of the halves are 7, 6, 7, 6 and 5, 4, 1, -1, "
+    "together 11, 10, 6, 5",
+)
 @pytest.mark.parametrize("variant", ORDERED)
 def test_maximum_segment_sum_example_from_the_slides(
     backend: Any, variant: str
 ) -> None:
     x = np.array([1, -2, 3, 4, -1, 5, -6, 1])
-    found = backend.call(gpusolve.maximum_segment_sum, x, variant=variant)
-    same(found, np.array(11), strict=True)
+    for part, sums in (
+        (x[:4], [7, 6, 7, 6]),
+        (x[4:], [5, 4, 1, -1]),
+        (x, [11, 10, 6, 5]),
+    ):
+        found = backend.call(gpusolve.maximum_segment_sum, part, variant=variant)
+        same(found, np.array(sums[0]), strict=True)
+        options: dict[str, Any] = {"map": segment_sums_of_one, "variant": variant}
+        found = backend.call(gpusolve.reduce, part, "mssp", **options)
+        same(found, np.array(sums), strict=True)
 
 
+@pytest.mark.paper(
+    "Oancea, Exercise 1",
+    "For 1,000 elements, a map and 10 launches of the tree, "
+    "a map and 2 of groups, 1 of chunks with the map inside",
+)
+@pytest.mark.parametrize(
+    ("variant", "launches"),
+    [
+        ("tree", {"map_elements": 1, "reduce_tree": 10}),
+        ("group", {"map_elements": 1, "reduce_group": 2}),
+        ("chunked", {"reduce_chunked": 1}),
+    ],
+)
+def test_launches_of_the_maximum_segment_sum(
+    variant: str, launches: dict[str, int], monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with emulator.profile() as report:
+        found = gpusolve.maximum_segment_sum(np.ones(1_000, int), variant=variant)
+    assert found == 1_000
+    counted = {one.name.partition("<")[0]: one.launches for one in report.kernels}
+    assert counted == launches
+
+
+@pytest.mark.paper(
+    "Oancea, Exercise 1", "Each variant gives the largest sum of all segments"
+)
 @pytest.mark.parametrize("variant", ORDERED)
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
 def test_maximum_segment_sum_agrees_with_brute_force(

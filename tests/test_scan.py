@@ -24,6 +24,7 @@ from monoids import (
 )
 
 import gpusolve
+from gpusolve import emulator
 from gpusolve._device.arrays import is_cupy
 
 VARIANTS = ("auto", "look_back", "hierarchical", "sweep", "warp")
@@ -54,6 +55,9 @@ def check_scans(backend: Any, case: Case, **options: Any) -> None:
 # ---- any monoid ----
 
 
+@pytest.mark.paper(
+    "Oancea, Scan", "The inclusive and the exclusive scan are those of the definition"
+)
 @pytest.mark.parametrize("case", REPRESENTATIVE, ids=str)
 def test_scan_agrees_with_brute_force(backend: Any, case: Case) -> None:
     check_scans(backend, case)
@@ -87,6 +91,78 @@ def test_any_schedule_of_threads_and_blocks(
     found = gpusolve.scan(x, exclusive=exclusive, variant=variant)
     expected = x.cumsum(1, np.int32)
     same(found, expected - x if exclusive else expected, strict=True)
+
+
+# ---- the slides' algorithms, counted ----
+
+
+@pytest.mark.paper(
+    "Oancea, Up-sweep and down-sweep",
+    "1,023 operations in 10 steps up and 1,023 in 10 down for 1,024 elements",
+)
+def test_two_sweeps_have_twice_the_work_and_depth_of_a_tree(monkeypatch: Any) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    x = np.ones(1_024, np.float32)
+    with emulator.profile() as report:
+        found = gpusolve.scan(x, variant="sweep", exclusive=True)
+    same(found, np.arange(1_024))
+    # An operation reads two elements.
+    costs = {
+        one.name.partition("<")[0]: (one.global_loads / 2, one.launches)
+        for one in report.kernels
+    }
+    assert costs["up_sweep"] == costs["down_sweep"] == (1_023, 10)
+
+
+@pytest.mark.paper(
+    "Oancea, Exercise 2",
+    "Each wave of 32 is scanned by itself, in 5 steps, as listed",
+)
+def test_waves_are_scanned_as_listed(
+    rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A = rng.integers(-9, 10, (3, 32)).astype(np.float32)
+    B = A.copy()
+    for d in range(5):
+        h = 2**d
+        B[:, h:] = B[:, :-h] + B[:, h:]
+    with emulator.profile() as report:
+        found = gpusolve.scan(A, variant="warp")
+    same(found, B, strict=True)
+    (kernel,) = report.kernels
+    assert kernel.launches == 1
+    assert kernel.shuffles == 3 * 5
+
+
+@pytest.mark.paper(
+    "Oancea, Scan in OpenCL",
+    "The hierarchical scan has 3 launches; it reads and writes each of 30,720 elements "
+    "2 times, those of the first of 8 chunks 1 time",
+)
+@pytest.mark.paper(
+    "Oancea, Scan in OpenCL", "Look-back has 1 launch; it reads and writes them 1 time"
+)
+@pytest.mark.parametrize(
+    ("variant", "launches", "times"),
+    [("hierarchical", 3, 2 - 1 / 8), ("look_back", 1, 1)],
+)
+def test_elements_are_read_and_written_as_often_as_stated(
+    variant: str, launches: int, times: float, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    x = np.ones(30_720, np.float32)
+    with emulator.profile() as report:
+        found = gpusolve.scan(x, variant=variant)
+    same(found, np.arange(1, 30_721))
+    assert report.host.launches == launches
+    moved = sum(
+        kernel.arrays[name].bytes
+        for kernel in report.kernels
+        for name in ("x", "y")
+        if name in kernel.arrays
+    )
+    assert moved == 2 * times * x.nbytes
 
 
 # ---- shapes ----
@@ -290,6 +366,10 @@ def test_last_element_is_the_reduction(backend: Any, x: np.ndarray) -> None:
     assert reduced == (scanned[-1] if len(x) else 0)
 
 
+@pytest.mark.paper(
+    "Oancea, Scan",
+    "The exclusive scan begins with the neutral element, then the inclusive follows",
+)
 @given(int8_arrays)
 def test_exclusive_scan_is_the_inclusive_scan_shifted(
     backend: Any, x: np.ndarray

@@ -22,7 +22,7 @@ from monoids import (
 )
 
 import gpusolve
-from gpusolve import Monoid, _emulator
+from gpusolve import Monoid, _emulator, emulator
 from gpusolve._blocks.scan_kernel import tile_for
 from gpusolve._device.arrays import is_cupy
 
@@ -250,6 +250,11 @@ def test_float_reductions_have_the_same_bits_in_every_run(
 # ---- examples from the slides ----
 
 
+@pytest.mark.paper(
+    "Oancea, Segmented scan",
+    "sgmScan of the rows is [1, 3, 6, 4, 9, 15, 22, 30, 9, 19], "
+    "exclusive [0, 1, 3, 0, 4, 9, 15, 22, 0, 9]",
+)
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_])
 def test_scan_example_from_the_slides(backend: Any, dtype: Any) -> None:
     x = np.arange(1, 11)
@@ -260,12 +265,123 @@ def test_scan_example_from_the_slides(backend: Any, dtype: Any) -> None:
     same(found, np.array([0, 1, 3, 0, 4, 9, 15, 22, 0, 9]), strict=True)
 
 
+def listed_sweeps(
+    F: list[int],
+    B: list[Any],
+    zero: Any,
+    *,
+    with_missing_line: bool = True,
+    parent_first: bool = True,
+) -> list[Any]:
+    """Lines 2 to 20 of "Segmented Exclusive Scan Algorithm", with two corrections.
+
+    The left child gets the value of its parent, a line that the slides lack; and the
+    right child combines the parent with the left child in this order, which matters for
+    operators that do not commute.
+    """
+    B, F_original, F, n = B.copy(), F, F.copy(), len(B)
+    k = n.bit_length() - 1
+    for d in range(k):
+        for i in range(0, n, 2 ** (d + 1)):
+            left, right = i + 2**d - 1, i + 2 ** (d + 1) - 1
+            if F[right] == 0:
+                B[right] = B[left] + B[right]
+            F[right] = F[left] | F[right]
+    B[n - 1] = zero
+    for d in reversed(range(k)):
+        for i in range(0, n, 2 ** (d + 1)):
+            left, right = i + 2**d - 1, i + 2 ** (d + 1) - 1
+            tmp, parent = B[left], B[right]
+            if with_missing_line:
+                B[left] = parent
+            if F_original[i + 2**d] != 0:
+                B[right] = zero
+            elif F[left] != 0:
+                B[right] = tmp
+            else:
+                B[right] = parent + tmp if parent_first else tmp + parent
+            F[right] = 0
+    return B
+
+
+@pytest.mark.paper(
+    "Oancea, Segmented sweeps",
+    "For the slides' rows the listing gives [1, 1, 3, 0, 5, 16, 7, 22, 9, 9], "
+    "with the line that it lacks [0, 1, 3, 0, 4, 9, 15, 22, 0, 9], as the kernels do",
+)
+def test_sweeps_need_a_line_that_the_listing_lacks(backend: Any) -> None:
+    rows = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    flags = [1, 0, 0, 1, 0, 0, 0, 0, 1, 0]
+    padding = [0, 0, 0, 0, 0, 0]
+    padded = flags + padding, rows + padding
+    printed = listed_sweeps(*padded, 0, with_missing_line=False)[:10]
+    assert printed == [1, 1, 3, 0, 5, 16, 7, 22, 9, 9]
+    assert listed_sweeps(*padded, 0)[:10] == [0, 1, 3, 0, 4, 9, 15, 22, 0, 9]
+    options: dict[str, Any] = {"exclusive": True, "variant": "sweep"}
+    x, starts = np.array(rows), np.array(flags)
+    found = backend.call(gpusolve.segmented_scan, x, starts, **options)
+    same(found, np.array([0, 1, 3, 0, 4, 9, 15, 22, 0, 9]), strict=True)
+
+
+@pytest.mark.paper(
+    "Oancea, Up-sweep and down-sweep",
+    "For words a to d, the child combined with its parent ends in cab, not abc",
+)
+def test_order_of_the_sweeps_matters_if_the_operator_does_not_commute() -> None:
+    words, flags = list("abcd"), [0, 0, 0, 0]
+    assert listed_sweeps(flags, words, "") == ["", "a", "ab", "abc"]
+    child_first = listed_sweeps(flags, words, "", parent_first=False)
+    assert child_first == ["", "a", "ab", "cab"]
+
+
+@pytest.mark.paper(
+    "Oancea, Segmented sweeps",
+    "10 steps up and 10 down for 1,024 elements, over 1,023 nodes each",
+)
+def test_segmented_sweeps_have_the_depth_of_sweeps(
+    rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    x, flags = np.ones(1_024, np.float32), rng.random(1_024) < 0.1
+    with emulator.profile() as report:
+        gpusolve.segmented_scan(x, flags, exclusive=True, variant="sweep")
+    sweeps = {one.name.partition("<")[0]: one for one in report.kernels}
+    up, down = sweeps["segmented_up_sweep"], sweeps["segmented_down_sweep"]
+    assert up.launches == down.launches == 10
+    # A node of the down-sweep writes both children; one of the up-sweep reads two
+    # elements and writes one, or none if a segment begins at its right child.
+    assert down.global_stores == 2 * 1_023
+    assert 0 < up.arrays["x"].bytes <= 3 * 1_023 * x.itemsize
+
+
+@pytest.mark.paper(
+    "Oancea, Flags",
+    "The shape [0, 3, 1, 0, 4, 2, 0] has [1, 0, 0, 1, 1, 0, 0, 0, 1, 0]",
+)
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
 def test_flags_example_from_the_slides(backend: Any, dtype: Any) -> None:
     lengths = np.array([0, 3, 1, 0, 4, 2, 0], dtype)
     expected = np.array([1, 0, 0, 1, 1, 0, 0, 0, 1, 0], bool)
     same(backend.call(gpusolve.segment_flags, lengths), expected, strict=True)
     same(backend.call(gpusolve.segment_flags, lengths, total=10), expected, strict=True)
+
+
+@pytest.mark.paper(
+    "Oancea, Flags",
+    "Its scan is [0, 0, 3, 4, 4, 8, 10], its scatter is at [-1, 0, 3, -1, 4, 8, -1]",
+)
+def test_listing_of_the_flags(backend: Any) -> None:
+    """mkFlagArray of the slides, with each of its arrays."""
+    aoa_shp = np.array([0, 3, 1, 0, 4, 2, 0])
+    shp_rot = np.array([0, 0, 3, 1, 0, 4, 2])
+    shp_scn = backend.call(gpusolve.scan, shp_rot)
+    same(shp_scn, [0, 0, 3, 4, 4, 8, 10])
+    shp_ind = np.where(aoa_shp == 0, -1, shp_scn)
+    same(shp_ind, [-1, 0, 3, -1, 4, 8, -1])
+    flags = backend.call(gpusolve.replicate, int(shp_scn[-1] + aoa_shp[-1]), 0)
+    ones = backend.call(gpusolve.replicate, 7, 1)
+    found = backend.call(gpusolve.scatter, flags, shp_ind, ones)
+    same(found, [1, 0, 0, 1, 1, 0, 0, 0, 1, 0])
 
 
 @pytest.mark.parametrize(
@@ -277,12 +393,6 @@ def test_total_sets_the_number_of_flags(
 ) -> None:
     found = backend.call(gpusolve.segment_flags, np.array(lengths), total=total)
     same(found, np.array(expected, bool), strict=True)
-
-
-def test_sparse_matrix_example_from_the_slides(backend: Any) -> None:
-    products = np.array([2.0, -2.0, -2.0, 6.0, -4.0, 12.0])
-    found = backend.call(gpusolve.segmented_reduce, products, np.array([2, 3, 1]))
-    same(found, np.array([0.0, 0.0, 12.0]), strict=True)
 
 
 # ---- flags ----

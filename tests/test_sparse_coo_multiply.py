@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from oracles import wrapping
 from watched_device import Watched
 
-from gpusolve import _emulator, emulator
+from gpusolve import _emulator, emulator, reference
 from gpusolve._device import kernels
 from gpusolve.sparse import _coo_multiply_kernel, _inputs, multiply, random_coo
 from gpusolve.sparse._coo_multiply import METHODS
@@ -157,6 +157,10 @@ def test_extended_precision_is_supported_on_the_cpu_only(
         multiply(A, B)
 
 
+@pytest.mark.paper(
+    "Cupp, Figure 1",
+    "The product has SciPy's entries, to the bit, for every method, shape and density",
+)
 @pytest.mark.parametrize(
     "shape", [(1, 1), (1, 97), (97, 1), (40, 40), (130, 7), (3, 500)]
 )
@@ -200,6 +204,20 @@ def test_random_structures(backend: Any, operands: tuple[Any, Any]) -> None:
         found = product(backend, A, B, method=method)
         assert as_dictionary(found) == expected, method
         assert found.dtype == np.result_type(A.dtype, B.dtype)
+
+
+@pytest.mark.paper(
+    "Cupp, 2.2, reference product",
+    "The reference agrees with brute force over all pairs of entries, also with "
+    "entries in any order, duplicates and zeros",
+)
+@given(pairs_of_matrices())
+def test_the_reference_agrees_with_brute_force(operands: tuple[Any, Any]) -> None:
+    a, b = map(_inputs.coordinates, operands)
+    rows, columns, values = reference.coo_multiply(a[:3], b[:3], a.shape)
+    found = coo(rows, columns, values, a.shape)
+    check_canonical(found)
+    assert as_dictionary(found) == by_brute_force(*operands)
 
 
 # ---- boundaries of tiles and warps ---------------------------------------------------
@@ -274,6 +292,11 @@ def shuffled(A: Any) -> tuple[Any, Any, Any]:
 # ---- keys ----------------------------------------------------------------------------
 
 
+@pytest.mark.paper(
+    "Cupp, 5.1, absolute index",
+    "Places of 46341 x 46341 and larger matrices have different keys, where keys of 32 "
+    "bits overflow",
+)
 @pytest.mark.parametrize(
     "shape",
     [(46341, 46341), (65536, 65536), (HUGE, HUGE), (1, HUGE), (HUGE, 1)],
@@ -627,6 +650,11 @@ def test_entries_of_several_tiles_out_of_order(
             assert [report.disorder for report in attempts] == [1, 0]
 
 
+@pytest.mark.paper(
+    "Cupp, 5.3, place of the products",
+    "A block looks back at the counts before it: each of 20,000 entries is read once, "
+    "and each product is written once",
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_merge_reads_and_writes_each_entry_once(dtype: str, monkeypatch: Any) -> None:
     """At most 24 n + 20 k bytes for n entries of 4-byte numbers each and k results."""

@@ -118,12 +118,66 @@ def by_brute_force(
 # ---- example from the slides ----
 
 
+@pytest.mark.paper(
+    "Oancea, Exercise 4",
+    "smvMul of the matrix of shape [2, 3, 1] and [1.0, 2.0, 3.0, 4.0] is [0, 0, 12]",
+)
 @every_method
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.coo_matrix])
 def test_matrix_example_from_the_slides(backend: Any, method: str, form: Any) -> None:
     A = form([[2.0, -1, 0, 0], [0, -1, 2, -1], [0, 0, 0, 3]])
     found = product(backend, A, np.array([1.0, 2, 3, 4]), method=method)
     same(found, np.array([0.0, 0, 12]), strict=True)
+    same(np.diff(sparse.csr_array(A).indptr), [2, 3, 1])
+
+
+@pytest.mark.paper(
+    "Oancea, Exercise 4",
+    "The products [2.0, -2.0, -2.0, 6.0, -4.0, 12.0] are scanned to "
+    "[2.0, 0.0, -2.0, 4.0, 0.0, 12.0] by flags at [0, 2, 5]",
+)
+def test_listing_of_the_flat_product(backend: Any) -> None:
+    """The parallel smvMul of the slides, with each of its arrays."""
+    mat_cols = np.array([0, 1, 1, 2, 3, 3])
+    mat_vals = np.array([2.0, -1.0, -1.0, 2.0, -1.0, 3.0])
+    vct, shape = np.array([1.0, 2.0, 3.0, 4.0]), np.array([2, 3, 1])
+    shpscn = backend.call(gpusolve.scan, shape)
+    indm1 = np.array([0, *shpscn[:-1]])
+    zeros, ones = np.zeros(shpscn[-1], int), np.ones(3, int)
+    with pytest.raises(ValueError, match=r"values must .*\(3,\)"):
+        gpusolve.scatter(zeros, [0, *shpscn], ones)  # over [0..num_rows], as printed
+    flags = backend.call(gpusolve.scatter, zeros, indm1, ones)
+    prods = mat_vals * vct[mat_cols]
+    scnarr = backend.call(gpusolve.segmented_scan, prods, flags)
+    same(shpscn, [2, 5, 6])
+    same(indm1, [0, 2, 5])
+    same(flags, [1, 0, 1, 0, 0, 1])
+    same(prods, [2.0, -2.0, -2.0, 6.0, -4.0, 12.0])
+    same(scnarr, [2.0, 0.0, -2.0, 4.0, 0.0, 12.0])
+    same(scnarr[shpscn - 1], [0, 0, 12])
+
+
+@pytest.mark.paper(
+    "Oancea, Sparse product",
+    "With half the values the loops give [0, 0, 6], with int mat_elm [1, 3, 4]",
+)
+@pytest.mark.parametrize(("kind", "expected"), [(float, [0, 0, 6]), (int, [1, 3, 4])])
+def test_listing_of_the_sequential_product(kind: type, expected: list[int]) -> None:
+    """The imperative smvMul of the slides, which stores a value as int."""
+    shape, mat_cols = [2, 3, 1], [0, 1, 1, 2, 3, 3]
+    mat_vals = [1.0, -0.5, -0.5, 1.0, -0.5, 1.5]
+    vct = [1.0, 2.0, 3.0, 4.0]
+    res_vct, offset = [], 0
+    for length in shape:
+        res = 0.0
+        for j in range(offset, offset + length):
+            mat_elm = kind(mat_vals[j])
+            res += mat_elm * vct[mat_cols[j]]
+        res_vct.append(res)
+        offset += length
+    assert res_vct == expected
+    A = sparse.csr_array((mat_vals, mat_cols, [0, 2, 5, 6]))
+    assert (A @ np.array(vct)).tolist() == [0, 0, 6] == spmv(A, vct).tolist()
 
 
 # ---- structures ----
@@ -151,6 +205,10 @@ STRUCTURES: dict[str, list[int]] = {
 }
 
 
+@pytest.mark.paper(
+    "Oancea, Exercise 4",
+    "Both ways give the products of rows of any length, 0 included",
+)
 @every_method
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_every_structure(

@@ -8,6 +8,7 @@ changes the current device. Results are compared with those of the NumPy path.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import cupy_stand_in
@@ -571,6 +572,26 @@ def test_learners_are_made_on_the_device(
         assert costs.synchronizations == (4 if levels == 2 else 3)
     for one, other in zip(second(make, *basis), make(*basis), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * other.max())
+
+
+@pytest.mark.paper(
+    "Sieminski, 5",
+    "2 steps cost the host what 9 steps cost: 1 launch, the same copies, and at most 4 "
+    "reads of the results",
+)
+@pytest.mark.parametrize("method", ["stacked", "gram"])
+def test_boosting_steps_stay_on_the_device(second: SecondDevice, method: str) -> None:
+    rng = np.random.default_rng(2)
+    X, y = second.array(rng.random((60, 3))), second.array(rng.random(60))
+    learners = gam.make_learners(gam.BSplines.spanning(X, 8).evaluate(X), 8)
+    costs = []
+    for steps in (2, 9):
+        with gpusolve.emulator.profile() as report:
+            gam.boost(learners, y, steps=steps, method=method)
+        costs.append(replace(report.host, seconds=0.0))
+    assert costs[0] == costs[1]
+    assert costs[0].launches == 1
+    assert costs[0].synchronizations <= 4
 
 
 def test_a_dry_run_launches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,12 +74,12 @@ def reduce(
     variant : str, optional
         The algorithm on a device. "tree" launches once for each level of a binary
         tree. "group" divides the length by the block size in each launch. In
-        "chunked", each of a fixed number of threads folds one chunk. "auto" is
-        "chunked". Three more require an operator that commutes: "reduce512" is "group"
-        with blocks of 512 and the tree in shared memory of [2]_, for elements of at
-        most 64 bytes; "atomic" updates one value in memory for each 32 elements, and
-        "atomic_each" for each element, of at most 8 bytes. A CPU uses one algorithm
-        for all.
+        "chunked", at most as many warps as the device runs at once fold one chunk
+        each. "auto" is "chunked". Three more require an operator that commutes:
+        "reduce512" is "group" with blocks of 512 and the tree in shared memory of
+        [2]_, for elements of at most 64 bytes; "atomic" updates one value in memory
+        for each 32 elements, and "atomic_each" for each element, of at most 8 bytes. A
+        CPU uses one algorithm for all.
 
     Returns
     -------

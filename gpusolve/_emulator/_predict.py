@@ -67,9 +67,13 @@ DEVICES = {
     "RTX 4090": DeviceLimits(
         128, 2.5e9, 1.0e12, 5e12, 1536, 24, {"float32": 128, "float64": 2}
     ),
+    "MX550": DeviceLimits(
+        16, 1.32e9, 96e9, 0.42e12, 1024, 16, {"float32": 64, "float64": 2}
+    ),
 }
-"""From NVIDIA's data sheets and architecture white papers. The L2 bandwidth is assumed,
-from published microbenchmarks."""
+"""From NVIDIA's data sheets and architecture white papers; the clock and the memory of
+the MX550, a GPU of laptops, from TechPowerUp's data base. The L2 bandwidth is assumed,
+from published microbenchmarks; of the MX550, a T4's for as many multiprocessors."""
 
 
 @dataclass(frozen=True)

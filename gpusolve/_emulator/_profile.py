@@ -125,7 +125,7 @@ class Report:
 
         Parameters
         ----------
-        device : {"H200", "A100", "RTX 4090"}
+        device : {"H200", "A100", "RTX 4090", "MX550"}
 
         Returns
         -------

@@ -11,6 +11,7 @@ from .._device.kernels import Device
 from .._device.launch import ceil_div
 from .._numerics.solution import Solution
 from .inputs import Problem
+from .methods import COMPARED
 from .nnls_gram_kernel import nnls_gram
 from .nnls_qr_kernel import nnls_qr, qr_workspace, systems_per_launch
 from .systems import Inputs, Systems, empty_solution
@@ -60,7 +61,11 @@ def nnls(problem: Problem, device: Device, method: str) -> Solution:
 def solve(systems: Systems, device: Device, method: str) -> None:
     """Launch the kernels for the systems. A MemoryError comes before the first one."""
     m, n = systems.problem.shape
-    if (
+    if method in COMPARED:
+        from ..studies._nnls_mgs_kernel import nnls_mgs
+
+        nnls_mgs(systems, device)
+    elif (
         method == "qr"
         or not m * n
         or (method == "auto" and n > WIDE * systems.problem.rows)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 ComparedName = Literal[
     "lsqnonneg", "fnnls", "fcnnls", "block_pivoting", "pqn", "cd", "interior_point",
-    "newton_like",
+    "newton_like", "mgs",
 ]  # fmt: skip
 
 
@@ -25,11 +25,15 @@ class Method(NamedTuple):
         The default limit on `nit` for n variables.
     starts : bool
         Whether it takes a warm start.
+    on_devices : bool
+        Whether it has a kernel. Others run on the CPU, even if ``GPUSOLVE_EMULATE`` is
+        set.
     """
 
     number: int
     limit: Callable[[int], int]
     starts: bool = True
+    on_devices: bool = False
 
 
 def passive_sets(n: int) -> int:
@@ -46,4 +50,5 @@ COMPARED = {
     "cd": Method(7, lambda n: 1000 + 10 * n),
     "interior_point": Method(8, lambda n: 100, starts=False),
     "newton_like": Method(9, lambda n: 200, starts=False),
+    "mgs": Method(10, passive_sets, on_devices=True),
 }

@@ -17,7 +17,7 @@ from .._device.launch import (
     ceil_div,
     round_up,
 )
-from .._device.structs import StructType
+from .._device.structs import Struct, StructType
 from .inputs import Problem
 from .systems import Systems
 
@@ -44,9 +44,10 @@ QR_MEMORY = StructType(
 """See ``nnls_qr.cu``."""
 
 
-def region_bytes(rows: int, n: int, itemsize: int) -> tuple[int, int, int]:
+def region_bytes(
+    rows: int, n: int, itemsize: int, capacity: int
+) -> tuple[int, int, int]:
     """Bytes of a block's three regions: vectors, R and Q. See ``NnlsArrays::place``."""
-    capacity = min(rows, n)
     reals = 2 * rows + 4 * n + 3 * capacity + (capacity + 2)
     integers = n + 2 * capacity
     vectors = round_up(reals * itemsize + integers * 4, ALIGNMENT)
@@ -100,11 +101,15 @@ class BlockShape(NamedTuple):
 @functools.lru_cache(CACHED)
 def block_of(rows: int, n: int, itemsize: int, limit: int) -> BlockShape:
     """The block for systems of this size; `limit` is that of dynamic shared memory."""
-    regions = region_bytes(rows, n, itemsize)
-    in_shared = regions_that_fit(regions, limit)
+    regions = region_bytes(rows, n, itemsize, min(rows, n))
+    return shape_of(block_threads(rows, n), regions, regions_that_fit(regions, limit))
+
+
+def shape_of(threads: int, regions: tuple[int, int, int], in_shared: int) -> BlockShape:
+    """The block with these regions, of which the first ones are in shared memory."""
     _, R, Q = region_begins(regions, in_shared)
     return BlockShape(
-        block_threads(rows, n),
+        threads,
         sum(regions[:in_shared]),
         round_up(max(sum(regions[in_shared:]), 1), 256),
         R,
@@ -165,11 +170,19 @@ def nnls_qr(
     listed : (total, 2) int64 array, optional
         ``ListedSystem`` of ``batch.cuh``.
     """
-    problem, (workspace, blocks) = systems.problem, memory
+    problem = systems.problem
     of_block, kernel, _ = _kernel_of(problem, device)
     argument = systems.argument(float(problem.tolerance), listed)
     if listed is not None:
         argument = argument.replace(warm=True)
+    launch(kernel, of_block, argument, memory)
+
+
+def launch(
+    kernel: Kernel, of_block: BlockShape, argument: Struct, memory: tuple[Array, int]
+) -> None:
+    """Launch a kernel that keeps a factorisation for each block."""
+    workspace, blocks = memory
     regions = QR_MEMORY(
         workspace=workspace,
         workspace_stride=of_block.workspace_bytes,

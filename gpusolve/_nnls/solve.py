@@ -31,9 +31,11 @@ def check_method(method: str, methods: tuple[str, ...] = METHODS) -> None:
 
 def check_compared(method: str, A: Array, given: dict[str, Any]) -> None:
     """Raise ValueError if a compared method does not take what is given."""
-    if is_cupy(A):
+    if is_cupy(A) and not COMPARED[method].on_devices:
+        on_devices = (one for one in COMPARED if COMPARED[one].on_devices)
         raise ValueError(
-            f"method must be one of {METHODS} for arrays on a GPU, got {method!r}"
+            f"method must be one of {(*METHODS, *on_devices)} for arrays on a GPU, "
+            f"got {method!r}"
         )
     if given["sum_to"] is not None:
         raise ValueError(f"method must be one of {METHODS} with sum_to, got {method!r}")
@@ -50,13 +52,12 @@ def least_squares(
 ) -> NNLSResult[Any]:
     """Validate the arguments of ``lsq_linear`` and solve every system.
 
-    The results have the labels. The compared methods run on the CPU even if
-    ``GPUSOLVE_EMULATE`` is set.
+    The results have the labels.
     """
-    A = as_array(given["A"], "A")
-    if method in COMPARED:
+    A, compared = as_array(given["A"], "A"), COMPARED.get(method)
+    if compared is not None:
         check_compared(method, A, given)
-    target = None if method in COMPARED else device_of(A)
+    target = device_of(A) if compared is None or compared.on_devices else None
     with current(target):
         return solve(validate(**{**given, "A": A}), target, method, labels)
 

@@ -68,6 +68,9 @@ def gamboost(
       ``np``, the common functions of NumPy (log, exp, sqrt, ..), and patsy's functions.
       What ``center(x)`` or ``standardize(x)`` learned is kept for predictions. ``C(x)``
       is a factor, ``Q("a name")`` a column whose name is no Python name.
+    - A column is one number per row: ``bs(x, df=9)`` is a matrix, and an error. A
+      learner of its functions, and of the first one, which patsy leaves out, is
+      ``bbs(x, knots=6, knots_at="quantiles", end_knots="repeated")``.
     - Other arguments of learners are values: the caller's, not columns.
     - ``.`` stands for all columns that the formula does not mention otherwise.
     - Several offsets are added. The iterations start at their sum, without a constant.

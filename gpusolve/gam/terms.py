@@ -49,6 +49,7 @@ def bbs(
     boundary: Range | Sequence[Range] | None = None,
     constraint: str | None = None,
     knots_at: str = "equidistant",
+    end_knots: str = "continued",
 ) -> Spline:
     """A penalised B-spline (P-spline) of a numeric covariate.
 
@@ -85,6 +86,12 @@ def bbs(
     knots_at : {"equidistant", "quantiles"}, optional
         Where the knots are. Quantiles follow the data; values that occur often give
         fewer knots.
+    end_knots : {"continued", "repeated"}, optional
+        The knots beyond the range: at the same distances, as those of mboost, or all at
+        its ends, as those of ``bs`` of patsy and R. Both bases have the same span; they
+        differ in what a penalty on their coefficients affects. With "repeated",
+        differences of order 2 leave free a curve instead of a line. Outside the range,
+        where patsy raises an error, the `outside` of the estimator holds for both.
 
     Returns
     -------
@@ -122,6 +129,7 @@ def bbs(
         boundary=ranges_of(boundary),
         shape=constraint,
         knots_at=knots_at,
+        end_knots=end_knots,
     )
 
 
@@ -158,6 +166,7 @@ def bspatial(
     center: bool | str = False,
     boundary: Sequence[Range] | None = None,
     knots_at: str = "equidistant",
+    end_knots: str = "continued",
 ) -> Spline:
     """A smooth surface: the tensor product of P-splines of two numeric covariates.
 
@@ -172,7 +181,7 @@ def bspatial(
         order 2.
     boundary : ((lower, upper), (lower, upper)), optional
         The ranges of the knots; those of the data by default.
-    by, degree, differences, df, lambda_, knots_at
+    by, degree, differences, df, lambda_, knots_at, end_knots
         As for `bbs`.
 
     Examples
@@ -192,6 +201,7 @@ def bspatial(
         center=center,
         boundary=ranges_of(boundary),
         knots_at=knots_at,
+        end_knots=end_knots,
     )
 
 

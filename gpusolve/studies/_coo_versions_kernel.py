@@ -145,7 +145,7 @@ def multiply_in_scratchpad(
     if blocks is None:
         resident = multiply.resident_blocks(THREADS, SCRATCHPAD_BYTES)
         blocks = min(blocks_for(len(a.values)), resident)
-    places = SCRATCHPAD_BYTES // (dtype.itemsize + 2 * index.itemsize) // 16 * 16
+    places = scratchpad_places(dtype, index)
     counts = device.empty((blocks,), np.int64)
     product = allocate(min(len(a.values), len(b.values)), a, device)
     arrived = device.zeros((1,), np.uint64)
@@ -166,6 +166,11 @@ def multiply_in_scratchpad(
     return _take(product, slice(int(counts.sum())))
 
 
+def scratchpad_places(dtype: np.dtype[Any], index: np.dtype[Any]) -> int:
+    """Products that a scratchpad can hold, in multiples of 16."""
+    return SCRATCHPAD_BYTES // (dtype.itemsize + 2 * index.itemsize) // 16 * 16
+
+
 def scratchpad_instance(dtype: np.dtype[Any], index: np.dtype[Any]) -> str:
     """The kernel of "scratchpad", with its template arguments."""
     numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
@@ -179,8 +184,14 @@ def multiply_evenly(
     a: Coordinates, b: Coordinates, blocks: int | None, device: Device
 ) -> Coordinates:
     """Search once and store the matches; then give each block equally many of them."""
-    instances = even_instances(a.values.dtype, a.rows.dtype)
-    find, multiply = device.kernels("coo_versions", instances)
+    return multiply_matches(find_matches(a, b, device), a, b, blocks, device)
+
+
+def find_matches(a: Coordinates, b: Coordinates, device: Device) -> Array:
+    """The positions of equal keys, in A and in B, in the order of A."""
+    find, _ = device.kernels(
+        "coo_versions", even_instances(a.values.dtype, a.rows.dtype)
+    )
     tiles = blocks_for(len(a.values))
     report, states = tile_states(tiles, device)
     matches = device.empty((len(a.values), 2), np.int64)
@@ -191,7 +202,17 @@ def multiply_evenly(
         (THREADS,),
         (*left, *right, np.int64(a.shape[1]), states, report, matches),
     )
-    results = ProductReport(*map(int, report.tolist())).results
+    return matches[: ProductReport(*map(int, report.tolist())).results]
+
+
+def multiply_matches(
+    matches: Array, a: Coordinates, b: Coordinates, blocks: int | None, device: Device
+) -> Coordinates:
+    """The products of all matches, of which each block has an equal part."""
+    _, multiply = device.kernels(
+        "coo_versions", even_instances(a.values.dtype, a.rows.dtype)
+    )
+    results = len(matches)
     product = allocate(results, a, device)
     if blocks is None:
         blocks = min(blocks_for(results), multiply.resident_blocks(THREADS, 0))

@@ -7,13 +7,14 @@ is inserted: modified Gram-Schmidt (the MGS update, Algorithm 2), rotations (sec
 column by rotations (the Givens downdate, Algorithm 3). Each is tried with and without
 the *reordered list*: new columns are inserted at the end, or in the order of A.
 
-The listings are corrected here. Algorithm 2 takes an entry of R from the original
-column, by a scalar product of its own; the one with the partly projected column, which
-is needed anyway, is the entry. Equation (3.2) lacks the factor ``A^T`` before ``s``.
-Algorithm 3 is missing from the text.
+Algorithm 2 takes an entry of R from the original column, by a scalar product of its
+own. The scalar product with the partly projected column is needed anyway, and is the
+entry here, unless R is made as `printed`. Equation (3.2) lacks the factor ``A^T``
+before ``s``. Algorithm 3 is missing from the text; section 3.4 describes it.
 
-The study assumes independent columns. ``PassiveQR`` of ``_nnls_qr.py``, which the
-package solves with, refuses dependent ones, and orthogonalises twice where it must.
+``_compared/mgs.py`` solves with `GramSchmidtQR`. The study assumes independent columns.
+``PassiveQR`` of ``_nnls_qr.py``, which the package solves with, refuses dependent ones,
+and orthogonalises twice where it must.
 """
 
 from __future__ import annotations
@@ -240,27 +241,35 @@ class ChangingQR(ABC):
 
 
 class GramSchmidtQR(ChangingQR):
-    """Updates by modified Gram-Schmidt (section 3.1)."""
+    """Updates by modified Gram-Schmidt (section 3.1).
 
-    def __init__(self, A: Array, reordered: bool = True) -> None:
+    As `printed`, R has the products with the column itself.
+    """
+
+    def __init__(
+        self, A: Array, reordered: bool = True, *, printed: bool = False
+    ) -> None:
         super().__init__(A, min(A.shape), len(A), reordered)
+        self.printed = printed
 
     def insert(self, position: int, variable: int) -> None:
         """Append the variable, and then again all that come after it."""
         moved = self.passive[position:]
         del self.passive[position:]
-        for one in (variable, *moved):
-            self.append(one)
+        self.append(variable, self.A.values[:, variable])
+        for one in moved:
+            self.append(one, self.A.column(one))
 
-    def append(self, variable: int) -> None:
-        """The MGS update (Algorithm 2, corrected)."""
-        Q, u = self.Q, self.A.values[:, variable]
+    def append(self, variable: int, a: Array) -> None:
+        """The MGS update (Algorithm 2) of a column `a`."""
+        Q, u = self.Q, a
         column = np.zeros(len(self.rows))
         *used, slot = self.rows[: self.length + 1]
         for k in used:
             q = Q.column(k)
-            column[k] = Q.dot(q, u)
-            u = Q.add_multiple(u, -column[k], q)
+            along = Q.dot(q, u)
+            u = Q.add_multiple(u, -along, q)
+            column[k] = Q.dot(q, a) if self.printed else along
         column[slot] = Q.norm(u)
         Q.write_column(slot, Q.divide(u, column[slot]))
         self.R.write_column(variable, column)

@@ -66,6 +66,7 @@ def are_equal_splines(settings: Settings) -> bool:
         and term.by is None
         and term.lambda_ is None
         and not (term.center or term.cyclic or term.is_constrained)
+        and not term.has_repeated_ends
         and isinstance((term.interior or ("",))[0], int)
         and replace(term, covariates=first.covariates, ends=first.ends) == first
         for term in settings.terms

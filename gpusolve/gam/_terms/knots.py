@@ -29,7 +29,10 @@ class Knots:
         Degree of the polynomials, 0 to 5.
     cyclic : bool
         Whether the knots beyond the range repeat those within it with the range as
-        period. Otherwise they continue at steps of the mean distance.
+        period.
+    repeated : bool
+        Whether they repeat the ends of the range, as those of patsy and R. Otherwise
+        they continue at steps of the mean distance.
 
     Examples
     --------
@@ -43,6 +46,7 @@ class Knots:
     interior: int | tuple[float, ...]
     degree: int
     cyclic: bool = False
+    repeated: bool = False
 
     @property
     def cells(self) -> int:
@@ -55,12 +59,24 @@ class Knots:
         """The number of basis functions, before cyclic ones are folded."""
         return self.cells + self.degree
 
-    def positions(self) -> NDArray[np.float64]:
-        """All knots, (cells + 1 + 2 * degree,)."""
+    @property
+    def are_uniform(self) -> bool:
+        """Whether all knots are equidistant, or the range is one number."""
+        has_cells = self.lower < self.upper
+        return isinstance(self.interior, int) and not (self.repeated and has_cells)
+
+    def within(self) -> NDArray[np.float64]:
+        """The knots within the range, (cells - 1,)."""
         knots = self.interior
         if isinstance(knots, int):
-            knots = np.linspace(self.lower, self.upper, knots + 2)[1:-1].tolist()
-        inner = np.array([self.lower, *knots, self.upper])
+            return np.linspace(self.lower, self.upper, knots + 2)[1:-1]
+        return np.array(knots)
+
+    def positions(self) -> NDArray[np.float64]:
+        """All knots, (cells + 1 + 2 * degree,)."""
+        inner = np.array([self.lower, *self.within(), self.upper])
+        if self.repeated:
+            return np.pad(inner, self.degree, mode="edge")
         period, cells = self.upper - self.lower, self.cells
         steps = np.arange(1, self.degree + 1)
         index = np.concatenate([-steps[::-1], cells + steps])
@@ -72,8 +88,8 @@ class Knots:
         return np.concatenate([beyond[: self.degree], inner, beyond[self.degree :]])
 
     def rows(self, x: Array, outside: str, dtype: Any) -> Rows:
-        """The basis at `x`, (n,); equidistant knots on a device by a kernel."""
-        if isinstance(self.interior, int):
+        """The basis at `x`, (n,); uniform knots on a device by a kernel."""
+        if self.are_uniform:
             ends = np.array([self.lower]), np.array([self.upper])
             basis = BSplines(*ends, self.functions, self.degree)
             values = basis._evaluate(x[:, None], outside, dtype)
@@ -88,8 +104,10 @@ class Knots:
         xp = namespace(x)
         t = xp.asarray(self.positions())
         inside = xp.clip(x, self.lower, self.upper)
-        inner = xp.asarray(np.array(self.interior))
-        cell = xp.searchsorted(inner, inside, side="right").astype(np.int32)
+        inner = self.within()
+        cell = xp.searchsorted(xp.asarray(inner), inside, side="right")
+        last = int((inner < self.upper).sum())  # fewer if knots round to the upper end
+        cell = xp.minimum(cell, last).astype(np.int32)
         splines, slopes = unequal_splines(inside, cell, t, self.degree)
         excess = (x - inside) * (outside == "linear")
         values = [s + slope * excess for s, slope in zip(splines, slopes, strict=True)]
@@ -98,12 +116,12 @@ class Knots:
     def slope_matrix(self) -> Matrix:
         """Multiples of the derivative's coefficients, by those of the function.
 
-        For equidistant knots they are differences of neighbours; for others, divided
+        For uniform knots they are differences of neighbours; for others, divided
         by the distances of the functions' centres. They have the signs of the
         derivative's coefficients, and the same differences up to a factor.
         """
         D = differences(self.functions, 1)
-        if isinstance(self.interior, int):
+        if self.are_uniform:
             return D
         t, p = self.positions(), max(self.degree, 1)
         shift = min(self.degree, 1)
@@ -135,7 +153,7 @@ def unequal_splines(
     cell : (n,) integer array
         The cell of each x, ``t[cell + degree] <= x <= t[cell + degree + 1]``.
     t : array
-        The knots, ascending within and beyond the range.
+        The knots, ascending within the range; those beyond it may repeat its ends.
     degree : int
 
     Returns
@@ -151,12 +169,13 @@ def unequal_splines(
     knot = [t[cell + i] for i in range(2 * degree + 2)]
     splines, slopes = [zero + 1], [zero]
     for d in range(1, degree + 1):
-        lower = [zero, *splines, zero]
         # With t the knots of the cell, function k starts at t[start + k].
         start = degree - d
-        ratios = [
-            lower[k] / (knot[start + k + d] - knot[start + k]) for k in range(d + 2)
+        inner = [
+            one / (knot[start + k + d] - knot[start + k])
+            for k, one in enumerate(splines, 1)
         ]
+        ratios = [zero, *inner, zero]
         splines = [
             (x - knot[start + k]) * ratios[k]
             + (knot[start + k + d + 1] - x) * ratios[k + 1]

@@ -21,6 +21,7 @@ from .term import Reading, Single, learned
 
 CENTERS = (False, True, "spectral")
 KNOTS_AT = ("equidistant", "quantiles")
+END_KNOTS = ("continued", "repeated")
 SHAPES = ("increasing", "decreasing", "convex", "concave", "positive", "negative")
 
 TAIL = 0.01
@@ -51,6 +52,7 @@ class Spline(Single):
     boundary: tuple[tuple[float, float], ...] | None = None
     shape: str | None = field(default=None, metadata={"argument": "constraint"})
     knots_at: str = "equidistant"
+    end_knots: str = "continued"
     ends: tuple[tuple[float, float], ...] | None = learned()
     interior: tuple[int | tuple[float, ...], ...] | None = learned()
 
@@ -61,6 +63,7 @@ class Spline(Single):
         for name, allowed in (
             ("center", CENTERS),
             ("knots_at", KNOTS_AT),
+            ("end_knots", END_KNOTS),
             ("shape", (None, *SHAPES)),
         ):
             if getattr(self, name) not in allowed:
@@ -90,6 +93,8 @@ class Spline(Single):
             raise ValueError(
                 "a term with a constraint must be neither cyclic nor centred"
             )
+        if self.cyclic and self.has_repeated_ends:
+            raise ValueError("a cyclic term must have end_knots='continued'")
         if len(self.covariates) == 2 and (self.cyclic or self.is_constrained):
             raise ValueError(
                 "a term of two columns must be neither cyclic nor have a constraint"
@@ -103,6 +108,10 @@ class Spline(Single):
     @property
     def is_constrained(self) -> bool:
         return self.shape is not None
+
+    @property
+    def has_repeated_ends(self) -> bool:
+        return self.end_knots == "repeated"
 
     def _learn(self, frame: Frame) -> dict[str, Any]:
         found = [self._margin(j, frame) for j in range(len(self.covariates))]
@@ -125,7 +134,7 @@ class Spline(Single):
         if not np.isfinite(upper - lower):
             raise ValueError(f"{name} must have a finite range, got {lower} to {upper}")
         interior = self._interior(j, x, lower, upper)
-        columns = Knots(lower, upper, interior, self.degree, self.cyclic)
+        columns = self._knots((lower, upper), interior)
         count = columns.cells if self.cyclic else columns.functions
         if count <= self.differences:
             raise ValueError(
@@ -158,9 +167,14 @@ class Spline(Single):
         assert self.ends is not None
         assert self.interior is not None
         return tuple(
-            Knots(*ends, interior, self.degree, self.cyclic)
+            self._knots(ends, interior)
             for ends, interior in zip(self.ends, self.interior, strict=True)
         )
+
+    def _knots(
+        self, ends: tuple[float, float], interior: int | tuple[float, ...]
+    ) -> Knots:
+        return Knots(*ends, interior, self.degree, self.cyclic, self.has_repeated_ends)
 
     @property
     def _functions(self) -> int:

@@ -1,0 +1,220 @@
+"""What Sieminski and Lee define and claim, against dense formulas and patsy's bases."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusolve import emulator, reference
+from gpusolve.gam import BoostedGAM, bbs, boost, load, make_learners, simulate
+from gpusolve.gam.basis import CompactBasis
+from gpusolve.gam.penalty import penalty_matrix
+
+patsy = pytest.importorskip("patsy")
+
+K, FUNCTIONS, ROWS = 5, 16, 150
+
+Arrays = np.ndarray
+
+
+def patsy_basis(x: Arrays, functions: int = FUNCTIONS, at: Arrays | None = None) -> Any:
+    """patsy's B-splines on equidistant knots in the range of x, (n, functions)."""
+    knots = np.linspace(x.min(), x.max(), functions - 2)[1:-1]
+    ends = {"lower_bound": x.min(), "upper_bound": x.max()}
+    at = x if at is None else at
+    return np.asarray(patsy.bs(at, knots=knots, include_intercept=True, **ends))
+
+
+def compact(B: Arrays, degree: int = 3) -> CompactBasis:
+    """The nonzero values of dense bases, (K, n, functions)."""
+    first = np.minimum((B > 0).argmax(axis=2), B.shape[2] - degree - 1)
+    places = first[:, :, None] + np.arange(degree + 1)
+    return CompactBasis(first.astype(np.int32), np.take_along_axis(B, places, 2))
+
+
+def inverse_of(B: Arrays, lambda_: float) -> Arrays:
+    return np.linalg.inv(B.T @ B + lambda_ * np.eye(B.shape[1]))
+
+
+def trace(B: Arrays, lambda_: float) -> float:
+    """tr(H) of the dense hat matrix, (n, n)."""
+    return float(np.trace(B @ inverse_of(B, lambda_) @ B.T))
+
+
+@pytest.fixture
+def X(rng: np.random.Generator) -> Arrays:  # noqa: N802
+    return rng.random((ROWS, K))
+
+
+@pytest.fixture
+def y(X: Arrays, rng: np.random.Generator) -> Arrays:
+    mean = 7 + 10 * np.sin(2 * np.pi * X[:, [1, 3]]).sum(axis=1)
+    return mean + np.sqrt(1e-3) * rng.standard_normal(ROWS)
+
+
+@pytest.fixture
+def B(X: Arrays) -> Arrays:  # noqa: N802
+    return np.stack([patsy_basis(x) for x in X.T])
+
+
+# ---- the model and its learners ------------------------------------------------------
+
+
+def paper_model(**options: Any) -> BoostedGAM:
+    """The learners of the paper: B-splines of patsy, a ridge, tr(H) = 1."""
+    spline = bbs(knots=FUNCTIONS - 4, differences=0, df=1, end_knots="repeated")
+    return BoostedGAM(dict.fromkeys(range(K), spline), df_definition="trace", **options)
+
+
+@pytest.mark.paper(
+    "Sieminski, (1), (2)",
+    "A prediction for new rows is the mean of y plus the products of patsy's bases, "
+    "with the knots of the training rows, and the coefficients",
+)
+def test_a_prediction_is_the_sum_of_bases_times_coefficients(
+    backend: Any, X: Arrays, y: Arrays, B: Arrays, rng: Any, tmp_path: Path
+) -> None:
+    """The fit is that of the reference on patsy's matrices, in every stored form."""
+    steps = 8 if backend.emulated else 40
+    model = paper_model(max_iter=steps).fit(backend.array(X), backend.array(y))
+    lambda_ = np.array(
+        [
+            reference.smoothing_parameter(
+                one, np.ones(ROWS), np.eye(FUNCTIONS), 1, "trace"
+            )
+            for one in B
+        ]
+    )
+    np.testing.assert_allclose(model.lambda_, lambda_, rtol=1e-7)
+    expected = reference.boost(B, y, np.eye(FUNCTIONS), lambda_, steps=steps)
+    np.testing.assert_array_equal(model.selected_, expected.selected)
+    np.testing.assert_allclose(model.risk_, expected.risk, rtol=1e-7)
+    coef = np.zeros((K, FUNCTIONS))
+    np.add.at(coef, expected.selected, expected.updates)
+    np.testing.assert_allclose(model.coef_, coef, atol=1e-7)
+    new = X.min(axis=0) + rng.random((40, K)) * np.ptp(X, axis=0) / 2
+    bases = [patsy_basis(x, at=z) for x, z in zip(X.T, new.T, strict=True)]
+    prediction = y.mean() + np.einsum("jnk,jk->n", bases, coef)
+    model.save(tmp_path / "model.json")
+    for one in (
+        model,
+        pickle.loads(pickle.dumps(model)),
+        load(tmp_path / "model.json"),
+    ):
+        found = backend.numpy(one.predict(backend.array(new)))
+        np.testing.assert_allclose(found, prediction, atol=1e-6)
+
+
+@pytest.mark.paper(
+    "Sieminski, 2.1.1, (3)",
+    "c'Kc is the sum of the squares of c for the ridge, and of its second differences "
+    "for the P-spline",
+)
+def test_penalties_are_sums_of_squares(rng: np.random.Generator) -> None:
+    c = rng.standard_normal(FUNCTIONS)
+    ridge, splines = (penalty_matrix(FUNCTIONS, k) for k in ("ridge", "difference"))
+    assert c @ ridge @ c == pytest.approx(sum(c**2))
+    second = [c[i - 1] - 2 * c[i] + c[i + 1] for i in range(1, FUNCTIONS - 1)]
+    assert c @ splines @ c == pytest.approx(sum(np.square(second)))
+
+
+@pytest.mark.paper(
+    "Sieminski, 2.1.2, Appendix A",
+    "The lambda that is found for tr(H) = 1 gives the dense hat matrix, with weights, "
+    "that trace to 1e-9, for 16, 32 and 64 functions",
+)
+@pytest.mark.parametrize("functions", [16, 32, 64])
+def test_lambda_gives_the_dense_hat_matrix_its_trace(
+    functions: int, X: Arrays, rng: np.random.Generator
+) -> None:
+    w = rng.integers(1, 4, ROWS).astype(float)
+    basis = compact(np.stack([patsy_basis(x, functions) for x in X.T]))
+    options = {"penalty": "ridge", "df": 1, "df_definition": "trace", "weights": w}
+    learners = make_learners(basis, functions, **options)
+    for B, lambda_ in zip(learners.dense(), learners.lambda_, strict=True):
+        A = B.T @ (w[:, None] * B) + lambda_ * np.eye(functions)
+        H = B @ np.linalg.solve(A, B.T * w)
+        assert H.shape == (ROWS, ROWS)
+        assert np.trace(H) == pytest.approx(1, rel=1e-9)
+
+
+# ---- Algorithms 1 and 2 --------------------------------------------------------------
+
+
+def paper_learners(B: Arrays) -> Any:
+    options = {"penalty": "ridge", "df": 1, "df_definition": "trace"}
+    return make_learners(compact(B), FUNCTIONS, **options)
+
+
+@pytest.mark.paper(
+    "Sieminski, Algorithm 1",
+    "Each learner has the lambda with tr(H) = 1 and the inverse of B'B + lambda I, and "
+    "the start is the mean of y",
+)
+def test_algorithm_1_prepares_lambda_inverse_and_mean(B: Arrays, y: Arrays) -> None:
+    learners = paper_learners(B)
+    for j, lambda_ in enumerate(learners.lambda_):
+        assert trace(B[j], lambda_) == pytest.approx(1, rel=1e-9)
+        expected = inverse_of(B[j], lambda_)
+        np.testing.assert_allclose(learners.inverse[j], expected, rtol=0, atol=1e-12)
+    assert boost(learners, y, steps=1).offset == pytest.approx(y.mean(), rel=1e-15)
+
+
+@pytest.mark.paper(
+    "Sieminski, Algorithm 2",
+    "The steps are those of the algorithm as written, with 3 products for each learner "
+    "in each step: the residual sum of squares needs the fit of every learner",
+)
+@pytest.mark.parametrize("variant", ["naive", "threads_per_dot", "threads_per_row"])
+def test_algorithm_2_as_written(
+    variant: str, B: Arrays, y: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, steps, rate = 60, 3, 0.3
+    B, y = B[:, :rows], y[:rows]
+    learners = paper_learners(B)
+    lambda_, mu = learners.lambda_, np.full(rows, y.mean())
+    coef, selected = np.zeros((K, FUNCTIONS)), []
+    for _ in range(steps):
+        gradient = y - mu
+        fits = [inverse_of(B[j], lambda_[j]) @ (B[j].T @ gradient) for j in range(K)]
+        rss = [sum((gradient - B[j] @ fits[j]) ** 2) for j in range(K)]
+        i = int(np.argmin(rss))
+        coef[i] += rate * fits[i]
+        mu += B[i] @ (rate * fits[i])
+        selected.append(i)
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    options = {"method": "direct", "gemv_variant": variant, "learning_rate": rate}
+    with emulator.profile() as report:
+        path = boost(learners, y, steps=steps, **options)
+    np.testing.assert_array_equal(path.selected, selected)
+    np.testing.assert_allclose(path.coef(K), coef, rtol=0, atol=1e-11)
+    assert path.risk[-1] == pytest.approx(sum((y - mu) ** 2), rel=1e-11)
+    reads = [one for one in report.kernels if one.name.startswith(f"gemv_{variant}<")]
+    assert sum(one.launches for one in reads) == 3 * steps
+    multiplied = sum(one.arithmetic["float64 multiply"] for one in reads)
+    assert multiplied == steps * K * (2 * rows * FUNCTIONS + FUNCTIONS**2)
+
+
+@pytest.mark.paper(
+    "Sieminski, 4.1",
+    "y - 7 - the sum of 10 sin(2 pi x) over 20 of 100 uniform covariates has mean 0 "
+    "and variance 1e-3, within 5 standard errors, and no other covariate has an effect",
+)
+@pytest.mark.parametrize("n", [10**3, 10**4])
+def test_the_simulated_data(n: int) -> None:
+    X, y, active = simulate(n)
+    assert X.shape == (n, 100)
+    assert (X.min(), X.max()) >= (0, 0.99)
+    assert X.max() < 1
+    np.testing.assert_allclose(X.mean(axis=0), 0.5, atol=5 * np.sqrt(1 / 12 / n))
+    assert len(np.unique(active)) == 20
+    noise = y - 7 - 10 * np.sin(2 * np.pi * X[:, active]).sum(axis=1)
+    assert abs(noise.mean()) < 5 * np.sqrt(1e-3 / n)
+    assert noise.var() == pytest.approx(1e-3, rel=5 * np.sqrt(2 / n))
+    others = np.delete(X, active, axis=1)
+    waves = np.sin(2 * np.pi * others) * np.sqrt(2)
+    assert abs(waves.T @ noise).max() < 5 * np.sqrt(1e-3 * n)
