@@ -27,7 +27,7 @@ from .families import Binomial, Family
 
 Floats = NDArray[np.float64]
 
-CRITERIA = {
+CRITERIA: dict[str, tuple[str, ...]] = {
     "gaussian": ("aicc", "gmdl"),
     "binomial": ("aic",),
     "poisson": ("aic",),

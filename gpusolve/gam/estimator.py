@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
+from ._model.fitted import CudaColumns
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._stacked.path import Path
@@ -228,12 +232,30 @@ class BoostedGAM(AdditiveModel):
         """All iterations."""
         return self.paths_[0]
 
+    @overload
+    def predict(
+        self,
+        X: CudaColumns,
+        *,
+        iteration: int | None = None,
+        kind: Literal["response", "link"] = "response",
+        offset: Any = None,
+    ) -> Any: ...
+    @overload
     def predict(
         self,
         X: Any,
         *,
         iteration: int | None = None,
-        kind: str = "response",
+        kind: Literal["response", "link"] = "response",
+        offset: Any = None,
+    ) -> NDArray[np.float64]: ...
+    def predict(
+        self,
+        X: Any,
+        *,
+        iteration: int | None = None,
+        kind: Literal["response", "link"] = "response",
         offset: Any = None,
     ) -> Array:
         """Predict the response.
@@ -269,7 +291,11 @@ class BoostedGAM(AdditiveModel):
         return self._predicted(f, kind)
 
     def staged_predict(
-        self, X: Any, *, kind: str = "response", offset: Any = None
+        self,
+        X: Any,
+        *,
+        kind: Literal["response", "link"] = "response",
+        offset: Any = None,
     ) -> Iterator[Array]:
         """Predict the response after each iteration, from the first to the last.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from .._stacked.batch import Ready, Settings, Training, make_ready
 from .._stacked.path import Path, joined_paths
 from .._stacked.patience import fit_patiently
 from .._terms.frame import Factor, Frame, Name
-from ..families import Family
+from .._terms.term import Term
+from ..families import Family, FamilyName
 from .insight import Insight
 from .specification import bound, default_terms
 
@@ -27,25 +28,32 @@ class AdditiveModel(TakesWeights, Insight):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
     default_family: str
+    columns_: list[Name]
+    family_: Family
+    n_features_in_: int
+    n_rows_: int
+    rug_: dict[Name, NDArray[Any]]
+    terms_: list[Term]
+    validation_risk_: NDArray[np.float64]
 
     def __init__(
         self,
         learners: Any = None,
         *,
-        family: Any = None,
+        family: FamilyName | Family | None = None,
         n_basis: int = 24,
         degree: int = 3,
-        penalty: str | None = "difference",
+        penalty: Literal["difference", "ridge", "cyclic", None] = "difference",
         penalty_order: int = 2,
         df: float = 4,
-        df_definition: str = "2S-SS",
+        df_definition: Literal["2S-SS", "trace"] = "2S-SS",
         learning_rate: float = 0.1,
         max_iter: int = 100,
-        method: str = "auto",
-        device: str = "auto",
-        outside: str = "linear",
-        missing: str = "error",
-        unknown: str = "error",
+        method: Literal["auto", "direct", "stacked", "gram"] = "auto",
+        device: Literal["auto", "cpu", "cuda"] = "auto",
+        outside: Literal["linear", "clamp", "error"] = "linear",
+        missing: Literal["error", "zero"] = "error",
+        unknown: Literal["error", "zero"] = "error",
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
