@@ -7,7 +7,6 @@ import inspect
 from typing import get_args, get_overloads, get_type_hints
 
 import pytest
-from gpusolve.gam._boosting.smoothing import DEFINITIONS
 
 import gpusolve
 from gpusolve._blocks import reduce
@@ -18,6 +17,7 @@ from gpusolve._nnls.options import (
 )
 from gpusolve._nnls.solve import NNLS_METHODS
 from gpusolve.gam._model.specification import ALLOWED
+from gpusolve.gam._stacked.smoothing import DEFINITIONS
 from gpusolve.gam._terms.spline import CONSTRAINTS
 from gpusolve.gam.families import FAMILIES, FamilyName
 from gpusolve.gam.terms import Constraint
