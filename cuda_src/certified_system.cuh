@@ -380,7 +380,7 @@ struct CertifiedSystem : ScaledSystem<T, general, Given> {
             const T x = at.x[j], w = at.w[j];
             const T moves = violation(x, w, bounds.lower, bounds.upper);
             slope = MaxMagnitude<T>()(slope, ratio(moves, at.norm[j]));
-            const T inside = from_bound(x, bounds.lower, bounds.upper);
+            const T inside = bound_distance(x, bounds.lower, bounds.upper);
             if (x != 0) penalties += 2 * penalty(j) * x;
             if (inside != 0) gap += inside * w;
             above += room(penalty(j), x, bounds.lower, bounds.upper);

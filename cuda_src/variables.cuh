@@ -84,7 +84,7 @@ __device__ __forceinline__ Real room(Real penalty, Real x, Real lower, Real uppe
 
 /// x minus the bound next to it; 0 if there is no finite one.
 template <class Real>
-__device__ __forceinline__ Real from_bound(Real x, Real lower, Real upper) {
+__device__ __forceinline__ Real bound_distance(Real x, Real lower, Real upper) {
     const Real above = x - lower, below = x - upper;
     const Real least = above <= -below ? above : below;
     return fabs(least) < Floating<Real>::infinity() ? least : Real(0);
