@@ -76,8 +76,8 @@ def inverse_of_free(gram: Array, free: Array, row: Array | None) -> Array:
     """The inverse of the free rows and columns; 0 elsewhere, NaN if it is singular.
 
     If `row` is given, it is the inverse on the plane ``row x = constant``. The square
-    of the row may then be added to the matrix: it changes nothing, but the matrix may be
-    singular along the row.
+    of the row may then be added to the matrix: the result stays the same, but a matrix
+    that is singular along the row becomes regular.
     """
     xp, n = namespace(gram), gram.shape[-1]
     if row is not None:

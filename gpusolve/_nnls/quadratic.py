@@ -161,8 +161,8 @@ def certify(
     `kkt` is the larger of two numbers. The first is the largest v_j, relative to
     S = ``|c_j| + |w_j| + sum_k |G_jk z_k|`` for the feasible z next to 0, where v_j and
     S are divided by the root of G_jj, and S is the largest over j. The second is the
-    bound of ``f(x) - f(x')``, relative to ``x G x / 2 + |c x| + eps S^2``. It leaves out
-    rounding errors of v, and raises eigenvalues to `least`. Neither S nor the terms
+    bound of ``f(x) - f(x')``, relative to ``x G x / 2 + |c x| + eps S^2``. It leaves
+    out rounding errors of v, and raises eigenvalues to `least`. Neither S nor the terms
     of f grow with an x whose terms cancel.
     """
     xp, scale = namespace(x), objective.scale

@@ -2,7 +2,8 @@
 
 On a GPU, two threads solve blocks, each on a stream of its own: while a thread's block
 is solved, the other thread reads and copies the next block. Copies go through pinned
-memory. Results are written to arrays in host memory or to memory-mapped files, block by block.
+memory. Results are written to arrays in host memory or to memory-mapped files, block by
+block.
 """
 
 from __future__ import annotations
