@@ -63,7 +63,9 @@ PLACE = Map(
 """The index of an element, from the numbers of elements of both groups up to it."""
 
 
-def by_two_scans(x: Array, test: Array | Map, device: Device) -> tuple[Array, Array]:
+def partition_by_two_scans(
+    x: Array, test: Array | Map, device: Device
+) -> tuple[Array, Array]:
     """`stable_partition` by two scans, a map and a scatter.
 
     It is partition2 of the slides: scans of ones and zeros count the kept elements and
