@@ -142,7 +142,7 @@ struct GramResidual : GramSteps<T, Team> {
                 square < 0 ? -misfit : misfit};
     }
 
-    /// Whether the sum of x is the fixed one, as far as a certified x is accurate. The certificate
+    /// Whether x has the fixed sum, to the accuracy of a certified x. The certificate
     /// takes it for granted.
     __device__ bool keeps_sum() {
         if (!options.has_sum()) return true;
