@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 ComparedName = Literal[
     "lsqnonneg", "fnnls", "fcnnls", "block_pivoting", "pqn", "cd", "interior_point",
-    "newton_like",
+    "newton_like", "mgs",
 ]  # fmt: skip
 
 

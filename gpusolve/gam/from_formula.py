@@ -2,27 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ._formula.formula import read_formula
 from .classifier import BoostedGAMClassifier
 from .estimator import BoostedGAM
-from .families import Family, family_of
+from .families import Binomial, Family, FamilyName, OtherName, family_of
 
 if TYPE_CHECKING:
     from patsy import EvalEnvironment
 
 
+@overload
 def gamboost(
     formula: str,
     data: Any,
     *,
-    family: str | Family = "gaussian",
+    family: Literal["binomial"] | Binomial,
+    baselearner: Literal["bbs", "bols"] = "bbs",
+    sample_weight: Any = None,
+    eval_env: int | EvalEnvironment = 0,
+    **parameters: Any,
+) -> BoostedGAMClassifier: ...
+@overload
+def gamboost(
+    formula: str,
+    data: Any,
+    *,
+    family: OtherName = "gaussian",
+    baselearner: Literal["bbs", "bols"] = "bbs",
+    sample_weight: Any = None,
+    eval_env: int | EvalEnvironment = 0,
+    **parameters: Any,
+) -> BoostedGAM: ...
+@overload
+def gamboost(
+    formula: str,
+    data: Any,
+    *,
+    family: Family,
+    baselearner: Literal["bbs", "bols"] = "bbs",
+    sample_weight: Any = None,
+    eval_env: int | EvalEnvironment = 0,
+    **parameters: Any,
+) -> BoostedGAM | BoostedGAMClassifier: ...
+def gamboost(
+    formula: str,
+    data: Any,
+    *,
+    family: FamilyName | Family = "gaussian",
     baselearner: str = "bbs",
     sample_weight: Any = None,
     eval_env: int | EvalEnvironment = 0,
     **parameters: Any,
-) -> Any:
+) -> BoostedGAM | BoostedGAMClassifier:
     """Fit a boosted additive model that is given by a formula.
 
     Parameters

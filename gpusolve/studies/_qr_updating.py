@@ -58,7 +58,8 @@ class Counted:
 
     def __init__(self, values: Array) -> None:
         self.values = values
-        self.accesses = self.flops = 0
+        self.accesses: int = 0
+        self.flops: int = 0
 
     def read(self, row: Any, column: Any) -> Array:
         """A copy of a column, a row, or a part of one."""
@@ -149,7 +150,7 @@ class ChangingQR(ABC):
         self.R = Counted(np.zeros((slots, A.shape[1])))
         self.reordered = reordered
         self.passive: list[int] = []
-        self.rows = list(range(slots))
+        self.rows: list[int] = list(range(slots))
 
     @property
     def length(self) -> int:
