@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpusolve.gam._boosting.smoothing import smoothing_parameters
 
 import gpusolve
 from benchmarks.experiments import PAPER_TABLES
 from benchmarks.qr_updating import gaussian_columns
-from gpusolve.gam._boosting.smoothing import smoothing_parameters
 from gpusolve.reference._boosting import degrees_of_freedom
 from gpusolve.studies import qr_updating
 
@@ -199,12 +199,12 @@ def extremes(values: list[float]) -> list[float]:
 
 
 @pytest.mark.paper(
-    "Luo, 7",
+    "Luo, 7 updating",
     "CPU NNLS is 3.3 to 7.3 times as fast as CPU lsqnonneg in the tables, 3.3 to 4.0 "
     "times for random matrices; CPU lsqnonneg 1.5 to 2.2 times as Matlab's",
 )
 @pytest.mark.paper(
-    "Luo, 7",
+    "Luo, 7 GPU",
     "For 24 or more systems the GPU is 0.7 to 2.9 times as fast as CPU NNLS, slower in "
     "4 of 12 cases, and at most 21.3 times as CPU lsqnonneg; CPU NNLS 11.7 times for "
     "1 waveform",

@@ -15,8 +15,11 @@ from . import _inputs
 from ._model.fitted import CudaColumns
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
-from .boosting import ROUNDING, Path
+from ._stacked.path import Path
 from .families import family_of
+
+ROUNDING = 1e-13
+"""Relative rounding error of sums over many rows."""
 
 
 class BoostedGAM(AdditiveModel):

@@ -249,7 +249,7 @@ def selected_by_fits(
 ) -> NDArray[Any]:
     """The learner that each step of each fit selects, (F, steps)."""
     there = namespace(data.y).asarray(weights)
-    return fit_batch(settings, data, there, steps).paths.selected
+    return fit_batch(settings, data, there, steps).selected
 
 
 # ---- probabilities -------------------------------------------------------------------
