@@ -284,7 +284,7 @@ def added(one: Costs, other: Costs) -> Costs:
 
 def insertion(method: str, m: int, length: int, i: int) -> Costs:
     order = "reorder" if i == length + 1 else "unorder"
-    return TABLE[f"{method}/up/{order}"].counted.at(m, length, i)
+    return TABLE[f"{method}/up/{order}"].correct.at(m, length, i)
 
 
 def removal(method: str, m: int, length: int, i: int) -> Costs:
@@ -292,7 +292,7 @@ def removal(method: str, m: int, length: int, i: int) -> Costs:
     if i == length:
         return Costs(0, 0, 0)
     change = TABLE["Rot/down/NA"]
-    found, printed = (one.at(m, length, i) for one in (change.counted, change.printed))
+    found, printed = (one.at(m, length, i) for one in (change.correct, change.printed))
     if method == "CSNE":
         return Costs(found.accesses // 2, 0, found.flops_of_r)
     return found._replace(accesses=printed.accesses) if method == "Rot" else found
