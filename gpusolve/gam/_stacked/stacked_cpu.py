@@ -26,9 +26,8 @@ from .._terms.rows import (
     side_by_side,
 )
 from ..families import Family
-from .cones import fitted_in_cone
 from .path import Steps
-from .problem import PreparedLearners
+from .problem import Cone, PreparedLearners
 
 Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
@@ -283,6 +282,26 @@ class Blocks(Passes):
         last = residual @ (residual if w is None else w * residual)
         risks = np.cumsum([last, *self.decrements[::-1]])
         self.made.risk[0] = risks[::-1]
+
+
+def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
+    """The coefficients of the functions, from ``X'Wu`` of the functions, (k,).
+
+    Notes
+    -----
+    The fit minimises ``b'Ab / 2 - b'c`` over all b with ``C b >= 0``; ``A^-1 = R R'``.
+    With multipliers mu >= 0 it is ``b = R (R'c + R'C' mu)``, and mu is the solution of
+    a non-negative least-squares problem: it minimises ``|R'C' mu + R'c|``. `moments`
+    and the result belong to the functions, b and c to the columns ``X T``.
+    """
+    from scipy.optimize import nnls
+
+    T, root = cone.transform, cone.root[fit]
+    c = moments if T is None else moments @ T
+    free = root.T @ c
+    multipliers, _ = nnls(root.T @ cone.constraint.T, -free)
+    b: Floats = root @ (free + root.T @ (multipliers @ cone.constraint))
+    return b if T is None else T @ b
 
 
 def risk(losses: Floats, weights: Floats | None) -> Floats:
