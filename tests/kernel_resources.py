@@ -49,12 +49,12 @@ from gpusolve.sparse._csr import CompressedRows
 from gpusolve.sparse._semiring import semiring
 from gpusolve.sparse._spmv_kernel import multiply_instance
 from gpusolve.sparse._spmv_kernel import tile_for as spmv_tile_for
+from gpusolve.studies import _nnls_mgs_kernel
 from gpusolve.studies._coo_versions_kernel import (
     even_instances,
     scratchpad_instance,
     search_instances,
 )
-from gpusolve.studies import _nnls_mgs_kernel
 from gpusolve.studies._qr_steps_kernel import THREADS as QR_STEPS
 from gpusolve.studies._qr_steps_kernel import instance as qr_steps_instance
 

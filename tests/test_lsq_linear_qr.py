@@ -22,8 +22,6 @@ from bounded_systems import (
 import gpusolve
 from gpusolve._device import kernels
 
-pytestmark = pytest.mark.covering
-
 by_options = pytest.mark.parametrize(
     "options", OPTIONS, ids=lambda given: "-".join(given)
 )

@@ -20,8 +20,6 @@ from gpusolve._numerics.solution import Solution
 from gpusolve.reference import _nnls_gram
 from gpusolve.reference._nnls_gram import PassiveInverse
 
-pytestmark = pytest.mark.covering
-
 Array = NDArray[Any]
 
 TEAMS = {

@@ -105,9 +105,7 @@ def block_of(rows: int, n: int, itemsize: int, limit: int) -> BlockShape:
     return shape_of(block_threads(rows, n), regions, regions_that_fit(regions, limit))
 
 
-def shape_of(
-    threads: int, regions: tuple[int, int, int], in_shared: int
-) -> BlockShape:
+def shape_of(threads: int, regions: tuple[int, int, int], in_shared: int) -> BlockShape:
     """The block with these regions, of which the first ones are in shared memory."""
     _, R, Q = region_begins(regions, in_shared)
     return BlockShape(

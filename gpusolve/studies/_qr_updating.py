@@ -245,9 +245,7 @@ class GramSchmidtQR(ChangingQR):
     As `printed`, R has the products with the column itself.
     """
 
-    def __init__(
-        self, A: Array, reordered: bool = True, printed: bool = False
-    ) -> None:
+    def __init__(self, A: Array, reordered: bool = True, printed: bool = False) -> None:
         super().__init__(A, min(A.shape), len(A), reordered)
         self.printed = printed
 

@@ -1,0 +1,99 @@
+"""Cases of one question: a test with a table, whose failure names the row."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
+from functools import wraps
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+FEW, ALL = "few", "all"
+
+Test = Callable[..., None]
+Ids = Sequence[str] | Callable[[Any], Any] | None
+
+
+class Row(NamedTuple):
+    """Values of some arguments, and what a failure calls them."""
+
+    values: dict[str, Any]
+    label: str
+
+
+def cases(
+    names: str | Sequence[str], values: Iterable[Any], ids: Ids = None
+) -> Callable[[Test], Any]:
+    """Run a test with each of the values, as one test.
+
+    The arguments are those of `pytest.mark.parametrize`. With several tables
+    `make test` has every row of each table, and a slow test has all combinations.
+    """
+    keys = (
+        [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+    )
+    rows = list(table(keys, values, ids))
+
+    def decorate(test: Test) -> Any:
+        run = test if hasattr(test, "tables") else runner(test)
+        run.tables.append(rows)
+        rest = run.__signature__.parameters.copy()
+        for name in keys:
+            del rest[name]
+        if len(run.tables) == 2:
+            rest["combinations"] = COMBINATIONS
+            run = pytest.mark.parametrize("combinations", [FEW, ALL])(run)
+        run.__signature__ = inspect.Signature(list(rest.values()))
+        return run
+
+    return decorate
+
+
+COMBINATIONS = inspect.Parameter("combinations", inspect.Parameter.KEYWORD_ONLY)
+
+
+def table(names: Sequence[str], values: Iterable[Any], ids: Ids) -> Iterator[Row]:
+    """The rows of a table, labelled as `parametrize` would."""
+    for i, value in enumerate(values):
+        row = dict(zip(names, [value] if len(names) == 1 else value, strict=True))
+        if isinstance(ids, Sequence):
+            yield Row(row, ids[i])
+        else:
+            shown = {key: (ids and ids(one)) or repr(one) for key, one in row.items()}
+            yield Row(row, " ".join(f"{key}={one}" for key, one in shown.items()))
+
+
+def runner(test: Test) -> Any:
+    """A test that runs another with the rows of its tables."""
+
+    @wraps(test)
+    def run(combinations: str = FEW, **fixtures: Any) -> None:
+        __tracebackhide__ = True
+        for rows in product(*run.tables) if combinations == ALL else few(run.tables):
+            given = {name: unused(value) for name, value in fixtures.items()}
+            for row in rows:
+                given |= row.values
+            try:
+                test(**given)
+            except BaseException as error:
+                error.add_note("in the case " + ", ".join(row.label for row in rows))
+                raise
+
+    run.tables = []
+    run.__signature__ = inspect.signature(test)
+    return run
+
+
+def few(tables: list[list[Row]]) -> Iterator[tuple[Row, ...]]:
+    """Combinations that have each row of each table."""
+    for i in range(max(map(len, tables))):
+        yield tuple(rows[(i + i // len(rows)) % len(rows)] for rows in tables)
+
+
+def unused(fixture: Any) -> Any:
+    """Random numbers from their beginning, for each case, or any other fixture."""
+    return deepcopy(fixture) if isinstance(fixture, np.random.Generator) else fixture
