@@ -17,11 +17,11 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
-from cases import ALL
 from device_views import on_device
 from gpus import STAND_IN, why_no_cuda
 from hypothesis import HealthCheck, settings
 from monoids import FEW, Case
+from together import ALL
 
 import gpusolve
 from gpusolve import _emulator

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 import gpusolve
 from gpusolve import gam, sparse
@@ -180,14 +181,14 @@ def test_modules_import_each_other_in_no_circle() -> None:
     graphlib.TopologicalSorter(graph).prepare()
 
 
-@pytest.mark.parametrize("name", KERNEL_MODULES)
+@together("name", KERNEL_MODULES)
 def test_kernel_modules_use_no_public_function(name: str) -> None:
     module = importlib.import_module(name)
     used = [key for key, value in vars(module).items() if callable(value)]
     assert not PUBLIC_FUNCTIONS & {getattr(module, key) for key in used}
 
 
-@pytest.mark.parametrize("name", KERNEL_MODULES)
+@together("name", KERNEL_MODULES)
 def test_kernel_modules_do_not_validate(name: str) -> None:
     raised = {
         node.exc.func.id
@@ -199,7 +200,7 @@ def test_kernel_modules_do_not_validate(name: str) -> None:
     assert not raised & {"TypeError", "ValueError"}
 
 
-@pytest.mark.parametrize("name", MODULES)
+@together("name", MODULES)
 def test_no_module_is_hidden_by_another_object(name: str) -> None:
     module = importlib.import_module(name)
     for found in pkgutil.iter_modules(getattr(module, "__path__", [])):
@@ -208,7 +209,7 @@ def test_no_module_is_hidden_by_another_object(name: str) -> None:
         assert getattr(module, found.name) is submodule
 
 
-@pytest.mark.parametrize("path", sorted(source_directory().glob("*.cu")), ids=str)
+@together("path", sorted(source_directory().glob("*.cu")), ids=str)
 def test_kernel_file_launcher_and_specification_share_a_name(path: Path) -> None:
     launchers = {name.rpartition(".")[2].strip("_") for name in KERNEL_MODULES}
     assert f"{path.stem}_kernel" in launchers
@@ -220,7 +221,7 @@ def test_kernel_file_launcher_and_specification_share_a_name(path: Path) -> None
 # ---- pickles -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("module", "one"), PUBLIC_CLASSES)
+@together(("module", "one"), PUBLIC_CLASSES)
 def test_public_classes_name_their_public_module(
     module: ModuleType, one: type[Any]
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from together import together
 
 import gpusolve
 from gpusolve._device.arrays import systems_offsets
@@ -14,7 +15,7 @@ from gpusolve._device.arrays import systems_offsets
 A, b = np.ones((4, 3)), np.ones(4)
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "error", "message"),
     [
         ((np.ones(3), b), ValueError, r"A must .*\(\.\.\., m, n\), got \(3,\)"),
@@ -43,7 +44,7 @@ def test_invalid_arrays_are_rejected(arguments: Any, error: Any, message: str) -
         gpusolve.nnls(*arguments)
 
 
-@pytest.mark.parametrize(
+@together(
     ("options", "error", "message"),
     [
         ({"method": "lars"}, ValueError, "method must be one of .*, got 'lars'"),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmark_runs import number, report, tables
+from together import together
 
 from benchmarks import blocks
 from benchmarks.harness import Machine, wall_clock
@@ -65,8 +66,8 @@ def test_no_peers_leaves_their_cells_empty() -> None:
     assert all(cells[6] == "" for cells in main[1:])
 
 
-@pytest.mark.parametrize("kind", blocks.SEGMENTS)
-@pytest.mark.parametrize("n", [1, 2, 1000, 300_000])
+@together("kind", blocks.SEGMENTS)
+@together("n", [1, 2, 1000, 300_000])
 def test_segment_lengths_sum_to_n(kind: str, n: int) -> None:
     lengths = blocks.segment_lengths(kind, n)
     assert lengths.sum() == n

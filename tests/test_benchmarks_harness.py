@@ -9,6 +9,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 from benchmark_runs import number
+from together import together
 
 from benchmarks import harness
 
@@ -124,7 +125,7 @@ def test_a_command_that_does_not_exist_is_unknown() -> None:
 # ---- Markdown ----
 
 
-@pytest.mark.parametrize(
+@together(
     ("value", "text"),
     [(0.00012345, "0.000123"), (1.5, "1.50"), (99.96, "100"), (123456, "123,000")],
 )

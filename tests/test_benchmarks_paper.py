@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from benchmark_runs import number, tables
 from lvis_files import contents, written
+from together import together
 
 import gpusolve
 from benchmarks import nnls_paper, paper_ratios, waveform_counts
@@ -219,7 +220,7 @@ agree."""
     "Luo, 7.3 factors",
     "Updating gains 1.7 over a full QR; by the table 4.01",
 )
-@pytest.mark.parametrize("name", FACTORS)
+@together("name", FACTORS)
 def test_factors_of_the_text(name: str) -> None:
     ratio, (stated, least, most, agrees) = paper_ratios.RATIOS[name], FACTORS[name]
     found = ratio.factors(paper_ratios.PAPERS)

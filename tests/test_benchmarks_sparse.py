@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from benchmark_runs import number, report, tables
+from together import together
 
 from benchmarks import coo_paper, sparse_matrices, sparse_products
 from benchmarks.harness import Machine, wall_clock
@@ -67,8 +68,8 @@ def test_gpu_tables_have_columns_for_cupy(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(number(cell) > 0 for cells in multiply[1:] for cell in cells[-2:])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("entries", [100, 1000, 30_000])
+@together("kind", KINDS)
+@together("entries", [100, 1000, 30_000])
 def test_matrices_are_canonical(kind: str, entries: int) -> None:
     A = sparse_matrices.matrix(kind, entries, seed=0)
     keys = A.row.astype(np.int64) * A.shape[1] + A.col
@@ -113,7 +114,7 @@ def test_check_rejects_a_different_product() -> None:
         sparse_products.check("wrong", A, 2 * A.tocsr())
 
 
-@pytest.mark.parametrize(
+@together(
     ("gallop", "found"),
     [
         ([2, 2, 2, 2], "not faster at the largest ratio"),

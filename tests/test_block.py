@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import CUDA_TYPES, source_directory
@@ -30,8 +31,8 @@ def test_reduce512_sums_512_values(
     np.testing.assert_array_equal(sums, values.sum())
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("threads", [32, 64, 96, 256, 512, 1024])
+@together("dtype", DTYPES)
+@together("threads", [32, 64, 96, 256, 512, 1024])
 def test_block_reduce_gives_every_thread_the_result(
     schedule: str, rng: np.random.Generator, dtype: Any, threads: int
 ) -> None:
@@ -57,7 +58,7 @@ def test_block_reduce_gives_every_thread_the_same_bits(
     assert sums[0] == pytest.approx(values.sum(dtype=float), abs=1e-4)
 
 
-@pytest.mark.parametrize("count", [0, 1, 31, 64, 1000])
+@together("count", [0, 1, 31, 64, 1000])
 def test_argmax_gives_the_first_maximum(
     schedule: str, rng: np.random.Generator, count: int
 ) -> None:
@@ -67,10 +68,8 @@ def test_argmax_gives_the_first_maximum(
     np.testing.assert_array_equal(indices, np.argmax(values) if count else -1)
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns"), [(1, 1), (5, 200), (200, 5), (70, 70), (3, 0)]
-)
-@pytest.mark.parametrize("contiguous", [0, 1])
+@together(("rows", "columns"), [(1, 1), (5, 200), (200, 5), (70, 70), (3, 0)])
+@together("contiguous", [0, 1])
 def test_reduce_each_sums_rows(
     schedule: str, rng: np.random.Generator, rows: int, columns: int, contiguous: int
 ) -> None:

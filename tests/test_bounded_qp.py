@@ -11,6 +11,7 @@ from backends import without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from quadratic_programs import FAMILIES, brute_force, excess, random_programs, wrong_sum
+from together import together
 
 import gpusolve
 
@@ -51,8 +52,8 @@ def violation(G: Any, c: Any, x: Any, lower: Any, upper: Any) -> float:
     return float(np.where(inside, worst / terms, INF).max(initial=0))
 
 
-@pytest.mark.parametrize("bounds", [(0.0, INF), (-0.2, 0.3), (-INF, 0.1)])
-@pytest.mark.parametrize(("n", "rank"), [(1, 1), (5, 5), (6, 3), (30, 30)])
+@together("bounds", [(0.0, INF), (-0.2, 0.3), (-INF, 0.1)])
+@together(("n", "rank"), [(1, 1), (5, 5), (6, 3), (30, 30)])
 def test_programs_are_solved(
     backend: Any,
     rng: np.random.Generator,
@@ -137,7 +138,7 @@ def test_a_diagonal_matrix_clips(backend: Any, method: str) -> None:
     np.testing.assert_allclose(result.x, [0, 0.5, 0.75, 0.25, 0.75], rtol=1e-14)
 
 
-@pytest.mark.parametrize("bounds", [(0.0, 1.0), (-2.0, 0.5)])
+@together("bounds", [(0.0, 1.0), (-2.0, 0.5)])
 def test_no_curvature_leads_to_the_bounds(
     backend: Any, method: str, bounds: tuple[float, float]
 ) -> None:
@@ -197,7 +198,7 @@ def test_batches_broadcast(backend: Any, rng: np.random.Generator) -> None:
         np.testing.assert_allclose(result.x[i, j], alone.x, atol=1e-13)
 
 
-@pytest.mark.parametrize("index", range(2 * len(FAMILIES)))
+@together("index", range(2 * len(FAMILIES)))
 def test_certified_programs_are_optimal(backend: Any, method: str, index: int) -> None:
     """Singular, nearly singular and badly scaled G; at most some are not certified."""
     systems = 16 if backend.emulated else 64
@@ -226,7 +227,7 @@ def test_a_variable_without_curvature(backend: Any, method: str) -> None:
     np.testing.assert_allclose(result.x, [1 / 3, 0, 0], atol=4 * EPS)
 
 
-@pytest.mark.parametrize("sum_to", [None, 1.0])
+@together("sum_to", [None, 1.0])
 def test_columns_of_zeros_do_not_matter(
     backend: Any, rng: np.random.Generator, method: str, sum_to: float | None
 ) -> None:
@@ -247,7 +248,7 @@ def test_columns_of_zeros_do_not_matter(
 
 
 @without_gpu
-@pytest.mark.parametrize("seed", [91, 0, 1, 2])
+@together("seed", [91, 0, 1, 2])
 def test_equal_columns_have_certified_solutions(
     backend: Any, method: str, seed: int
 ) -> None:
@@ -311,14 +312,14 @@ def test_warm_start(backend: Any, rng: np.random.Generator, method: str) -> None
     assert (warm.nit <= cold.nit).all()
 
 
-@pytest.mark.parametrize(("shape"), [(0, 0), (0, 3, 3), (2, 0, 0)])
+@together("shape", [(0, 0), (0, 3, 3), (2, 0, 0)])
 def test_empty(backend: Any, shape: tuple[int, ...]) -> None:
     result = solve(backend, np.zeros(shape), np.zeros(shape[:-1]))
     assert result.x.shape == shape[:-1]
     assert (np.asarray(result.status) == 0).all()
 
 
-@pytest.mark.parametrize(
+@together(
     ("G", "c", "options", "message"),
     [
         (np.ones((2, 3)), np.ones(3), {}, r"G must have shape \(..., n, n\)"),

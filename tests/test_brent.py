@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 import gpusolve
 from gpusolve import Monoid, emulator
@@ -20,7 +21,7 @@ PROCESSORS = (1, 2, 3, 7, 32, 1000, 1_000_000)
     "Oancea, Brent's theorem",
     "W / P <= T <= W / P + D for a schedule of each block on 1 to 1,000,000 processors",
 )
-@pytest.mark.parametrize("block", brent.BLOCKS)
+@together("block", brent.BLOCKS)
 def test_a_schedule_of_each_block_is_within_brents_bounds(block: str) -> None:
     for n in SIZES:
         operations = brent.operations_of(block, n)
@@ -36,8 +37,8 @@ def test_a_schedule_of_each_block_is_within_brents_bounds(block: str) -> None:
     "Oancea, Brent's theorem",
     "The schedule performs an operation after those whose results it needs",
 )
-@pytest.mark.parametrize("block", brent.BLOCKS)
-@pytest.mark.parametrize("processors", [1, 5, 10**6])
+@together("block", brent.BLOCKS)
+@together("processors", [1, 5, 10**6])
 def test_an_operation_is_performed_after_its_operands(
     block: str, processors: int
 ) -> None:
@@ -49,7 +50,7 @@ def test_an_operation_is_performed_after_its_operands(
         assert (done[list(operands)] < step).all()
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 64, 100, 1000])
+@together("n", [1, 2, 3, 7, 64, 100, 1000])
 def test_work_and_depth_of_the_blocks(n: int) -> None:
     found = {block: brent.operations_of(block, n) for block in brent.BLOCKS}
     levels = math.ceil(math.log2(n))
@@ -100,8 +101,8 @@ def work_and_depth(n: int, variant: str) -> tuple[int, int]:
     "A tree has n - 1 operations for n elements; the longest chain has log2(n), "
     "rounded up",
 )
-@pytest.mark.parametrize("n", [1, 2, 33, 512, 1000, 4001])
-@pytest.mark.parametrize(
+@together("n", [1, 2, 33, 512, 1000, 4001])
+@together(
     ("variant", "longest"),
     [
         ("tree", lambda n: math.ceil(math.log2(n))),

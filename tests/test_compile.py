@@ -8,6 +8,7 @@ import re
 from difflib import unified_diff
 
 import pytest
+from together import together
 
 pytest.importorskip("cupy", reason="NVRTC is reached through CuPy")
 
@@ -106,7 +107,7 @@ def test_launcher_and_kernel_have_the_same_block_limit() -> None:
     assert f"constexpr int nnls_max_threads = {limit};" in source
 
 
-@pytest.mark.parametrize("size", [(3, 3), (30, 10), (400, 400), (2000, 2000)])
+@together("size", [(3, 3), (30, 10), (400, 400), (2000, 2000)])
 def test_teams_of_launcher_and_kernel_have_the_same_threads(
     size: tuple[int, int],
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
+from together import together
 
 FUNCTIONS = [
     *cupy_stand_in.functions.__all__,
@@ -107,12 +108,12 @@ def cupy() -> Any:
     return pytest.importorskip("cupy", reason="compares the signatures with CuPy's")
 
 
-@pytest.mark.parametrize("path", [*FUNCTIONS, *(f"cuda.{name}" for name in CUDA)])
+@together("path", [*FUNCTIONS, *(f"cuda.{name}" for name in CUDA)])
 def test_functions_have_cupys_signatures(cupy: Any, path: str) -> None:
     assert parameters(member(cupy_stand_in, path)) == parameters(member(cupy, path))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@together("name", METHODS)
 def test_methods_have_cupys_signatures(cupy: Any, name: str) -> None:
     ours, real = (getattr(one.ndarray, name) for one in (cupy_stand_in, cupy))
     assert parameters(ours) == parameters(real)
@@ -124,7 +125,7 @@ def test_kernels_have_cupys_signatures(cupy: Any, name: str) -> None:
     assert parameters(ours) == parameters(real)
 
 
-@pytest.mark.parametrize("kind", PROPERTIES)
+@together("kind", PROPERTIES)
 def test_properties_exist_in_cupy(cupy: Any, kind: str) -> None:
     for name in PROPERTIES[kind]:
         assert hasattr(member(cupy, kind), name)
@@ -173,7 +174,7 @@ def arrays() -> Iterator[tuple[Any, Any]]:
         yield here, there
 
 
-@pytest.mark.parametrize(
+@together(
     "operation",
     [
         np.sort,
@@ -193,7 +194,7 @@ def test_mixing_with_numpy_is_refused(arrays: tuple[Any, Any], operation: Any) -
         operation(arrays[0])
 
 
-@pytest.mark.parametrize(
+@together(
     "operation",
     [
         lambda here, there: here + there,

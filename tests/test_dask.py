@@ -14,6 +14,7 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
+from together import together
 
 import gpusolve
 from gpusolve import gam
@@ -84,7 +85,7 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+@together("problem", PROBLEMS)
 def test_chunks_have_the_bits_of_one_call(
     client: Any, rng: np.random.Generator, problem: str
 ) -> None:

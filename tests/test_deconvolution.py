@@ -11,6 +11,7 @@ import scipy.fft
 import scipy.linalg
 from benchmark_runs import number, tables
 from oracles import violation
+from together import together
 
 from benchmarks import deconvolution as study
 from benchmarks import streaming
@@ -69,7 +70,7 @@ def test_wiener_filter_is_a_circular_ridge() -> None:
     )
 
 
-@pytest.mark.parametrize("name", WAYS)
+@together("name", WAYS)
 def test_without_noise_a_narrow_pulse_is_inverted(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -86,7 +87,7 @@ def test_without_noise_a_narrow_pulse_is_inverted(
     "More than 20 % of what linear ways find is negative, and their errors are 1.5 "
     "times those of NNLS or more",
 )
-@pytest.mark.parametrize("name", WAYS)
+@together("name", WAYS)
 def test_linear_ways_go_negative_where_nnls_does_not(name: str) -> None:
     for one in SEEN:
         found, best = (study.quality(one, WAYS[way](one)) for way in (name, "NNLS"))

@@ -16,6 +16,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 from gpus import STAND_IN, why_no_cuda
+from together import together
 
 import gpusolve
 from gpusolve._device import threads
@@ -251,7 +252,7 @@ def test_unusable_out(out: Any, error: type[Exception], message: str) -> None:
         gpusolve.nnls(np.eye(2), np.ones((3, 2)), out=out)
 
 
-@pytest.mark.parametrize(
+@together(
     ("A", "b", "options", "message"),
     [
         (np.eye(2), np.ones((3, 4)), {}, r"b must have shape \(..., 2\)"),

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 from gpusolve import _emulator
 from gpusolve._emulator import KernelError
@@ -64,11 +65,11 @@ def orders_that_satisfy(check: Callable[[], bool]) -> set[str]:
 # ---- correct kernels -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("grid", "block"),
     [((1,), (32,)), ((5,), (256,)), ((2, 3), (16, 8)), ((2, 3, 2), (8, 4, 32))],
 )
-@pytest.mark.parametrize("dtype", [np.int32, np.float32, np.float64])
+@together("dtype", [np.int32, np.float32, np.float64])
 def test_sum_for_any_launch_shape(
     order: str, grid: Any, block: Any, dtype: Any
 ) -> None:
@@ -88,7 +89,7 @@ def test_sum_for_any_launch_shape(
     np.testing.assert_array_equal(counted, [threads] * (blocks - 1) + [threads - 7])
 
 
-@pytest.mark.parametrize(
+@together(
     "view",
     [
         lambda x: x[::2],
@@ -303,7 +304,7 @@ SYNCHRONISATION = {
 }
 
 
-@pytest.mark.parametrize("file", SYNCHRONISATION)
+@together("file", SYNCHRONISATION)
 def test_synchronisation_faults_are_reported(order: str, file: str) -> None:
     name, sizes, message = SYNCHRONISATION[file]
     arguments = [
@@ -337,7 +338,7 @@ def test_accesses_inside_arrays(order: str) -> None:
         assert y[target] == x[source]
 
 
-@pytest.mark.parametrize("index", [-100_000, -600, -1, 5, 6, 600, 100_000])
+@together("index", [-100_000, -600, -1, 5, 6, 600, 100_000])
 def test_accesses_outside_arrays(order: str, index: int) -> None:
     """All writes are reported. Reads on the array's own page give NaN instead."""
     x, y = np.zeros(5), np.zeros(5)
@@ -484,7 +485,7 @@ CRASHES = {
 }
 
 
-@pytest.mark.parametrize("which", CRASHES)
+@together("which", CRASHES)
 def test_after_a_crash_the_next_launch_works(order: str, which: int) -> None:
     x = _emulator.zeros(256, np.int32)
     where = r"crash, thread \(5, 0, 0\), block \(\d, 0, 0\), crash\.cu:\d+: "
@@ -555,7 +556,7 @@ def test_interrupt_ends_an_endless_kernel(order: str, instance: str) -> None:
 ONE = np.zeros(1)
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "message"),
     [
         ((ONE, 0, ONE), r"must have 4 arguments \(x, from, y, to\), got 3"),
@@ -583,7 +584,7 @@ def test_wrong_arguments_are_refused(arguments: Any, message: str) -> None:
         run_one_block(*copy, *arguments, threads=1)
 
 
-@pytest.mark.parametrize(
+@together(
     ("grid", "block", "shared_mem", "message"),
     [
         ((1,), (1025,), 0, r"block must .* at most .*1024, 1024, 64.* got \(1025,\)"),
@@ -649,7 +650,7 @@ struct Operator {{
     return _emulator.Kernel(KERNELS / "fold.cu", "fold<Operator>", KERNELS, definitions)
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@together("name", OPERATORS)
 def test_kernel_over_a_defined_operator(name: str) -> None:
     value, body, x, expected = OPERATORS[name]
     result = _emulator.zeros(1, x.dtype)

@@ -15,6 +15,7 @@ import pytest
 from backends import without_gpu
 from bounded_systems import Bounded, infeasibility, violation
 from numpy.typing import NDArray
+from together import together
 
 import gpusolve
 from gpusolve.reference import nnls_gram, nnls_qr
@@ -108,7 +109,7 @@ def test_norms_of_columns_span_many_orders(
     assert found.nit.max() <= 3 * 8
 
 
-@pytest.mark.parametrize("exponent", range(-7, 8, 2))
+@together("exponent", range(-7, 8, 2))
 def test_sums_of_any_size(
     rng: np.random.Generator, specification: Callable[..., Any], exponent: int
 ) -> None:

@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from scipy.interpolate import BSpline
+from together import together
 
 from gpusolve._device.arrays import on_host
 from gpusolve.emulator import profile
@@ -32,8 +33,8 @@ def x(rng: np.random.Generator) -> np.ndarray:
     return np.concatenate([[3.0, -2.0], rng.uniform(-2, 3, 200), np.linspace(-2, 3, 6)])
 
 
-@pytest.mark.parametrize("degree", DEGREES)
-@pytest.mark.parametrize("more", SIZES)
+@together("degree", DEGREES)
+@together("more", SIZES)
 def test_equals_scipy_and_the_reference(
     backend: Any, x: np.ndarray, degree: int, more: int
 ) -> None:
@@ -63,7 +64,7 @@ def test_equals_patsy_away_from_the_ends(x: np.ndarray, degree: int) -> None:
     np.testing.assert_allclose(ours[:, middle], theirs[:, middle], atol=1e-13)
 
 
-@pytest.mark.parametrize("degree", DEGREES)
+@together("degree", DEGREES)
 def test_rows_sum_to_one(x: np.ndarray, degree: int) -> None:
     B = dense(x, degree + 8, degree)
     np.testing.assert_allclose(B.sum(axis=1), 1, atol=1e-14)
@@ -71,7 +72,7 @@ def test_rows_sum_to_one(x: np.ndarray, degree: int) -> None:
     assert ((B > 0).sum(axis=1) <= degree + 1).all()
 
 
-@pytest.mark.parametrize("degree", DEGREES)
+@together("degree", DEGREES)
 def test_linear_extrapolation_follows_the_tangent(backend: Any, degree: int) -> None:
     n_basis = degree + 7
     basis = BSplines(*map(backend.array, np.array([[0.0], [2.0]])), n_basis, degree)
@@ -168,8 +169,8 @@ def check_kernel(basis: BSplines, X: np.ndarray, **options: Any) -> None:
     assert (abs(found.values - expected.values) <= tolerance).all()
 
 
-@pytest.mark.parametrize("columns", [1, 2, 7, 33, 70])
-@pytest.mark.parametrize("rows", [1, 31, 32, 100, 1100])
+@together("columns", [1, 2, 7, 33, 70])
+@together("rows", [1, 31, 32, 100, 1100])
 def test_kernel_evaluates_any_shape(
     rows: int, columns: int, rng: np.random.Generator
 ) -> None:
@@ -177,8 +178,8 @@ def test_kernel_evaluates_any_shape(
     check_kernel(BSplines(np.full(columns, -1.0), np.full(columns, 2.5), 9), X)
 
 
-@pytest.mark.parametrize("degree", DEGREES)
-@pytest.mark.parametrize("outside", ["linear", "clamp"])
+@together("degree", DEGREES)
+@together("outside", ["linear", "clamp"])
 def test_kernel_evaluates_outside_the_range(
     degree: int, outside: str, rng: np.random.Generator
 ) -> None:
@@ -195,7 +196,7 @@ def test_kernel_dtypes(given: Any, dtype: Any, rng: np.random.Generator) -> None
     check_kernel(BSplines.spanning(X, 12), X, dtype=dtype)
 
 
-@pytest.mark.parametrize("given", ["i1", "i8", "?", "f2", ">f8"])
+@together("given", ["i1", "i8", "?", "f2", ">f8"])
 def test_kernel_converts_other_covariates(given: str) -> None:
     X = (np.arange(60).reshape(20, 3) % 17).astype(given)
     check_kernel(BSplines(np.zeros(3), np.full(3, 16.0), 7), X)
@@ -207,7 +208,7 @@ def test_kernel_converts_values_to_other_dtypes(rng: np.random.Generator) -> Non
     assert found.dtype == np.float16
 
 
-@pytest.mark.parametrize(
+@together(
     "view",
     [
         np.asfortranarray,
@@ -302,8 +303,8 @@ def test_cyclic_differences_are_the_same_around_the_ring(order: int) -> None:
     np.testing.assert_allclose(ring[:9] @ K @ ring[:9], rough)
 
 
-@pytest.mark.parametrize("kind", ["difference", "cyclic", "ridge", None])
-@pytest.mark.parametrize("order", [1, 2, 3])
+@together("kind", ["difference", "cyclic", "ridge", None])
+@together("order", [1, 2, 3])
 def test_dimension_of_the_null_space(kind: str | None, order: int) -> None:
     K = penalty_matrix(9, kind, order)
     assert np.linalg.matrix_rank(K) == 9 - null_dimension(9, kind, order)

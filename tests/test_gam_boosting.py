@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gam_figures import NAMES, Figures, additive, figures, sums
+from together import together
 
 from gpusolve import _emulator, reference
 from gpusolve._device.kernels import EmulatedDevice
@@ -120,7 +121,7 @@ def test_the_reference_equals_mboost() -> None:
         assert solved == pytest.approx(lambda_, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@together("name", NAMES)
 def test_lambda_equals_mboost(name: str) -> None:
     found = figures(name)
     X, _, _ = simulate(found.n)
@@ -130,8 +131,8 @@ def test_lambda_equals_mboost(name: str) -> None:
     np.testing.assert_allclose(learners.lambda_, found.lambda_, rtol=1e-9)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("penalty", ["difference", "ridge", "cyclic"])
+@together("weighted", [False, True])
+@together("penalty", ["difference", "ridge", "cyclic"])
 def test_equals_the_reference(
     backend: Any, method: str, weighted: bool, penalty: str, rng: np.random.Generator
 ) -> None:
@@ -210,7 +211,7 @@ def test_penalised_learners_converge_to_least_squares(rng: np.random.Generator) 
     assert path.risk[-1] == pytest.approx(((y - best) ** 2).sum(), rel=1e-8)
 
 
-@pytest.mark.parametrize("learning_rate", [0.01, 0.5, 1.0])
+@together("learning_rate", [0.01, 0.5, 1.0])
 def test_risk_never_increases(
     backend: Any, method: str, learning_rate: float, rng: np.random.Generator
 ) -> None:
@@ -307,7 +308,7 @@ def test_no_steps(backend: Any, method: str, rng: np.random.Generator) -> None:
     assert path.risk[0] == pytest.approx(((y - y.mean()) ** 2).sum())
 
 
-@pytest.mark.parametrize("shape", [(149,), (151,), (150, 1), ()])
+@together("shape", [(149,), (151,), (150, 1), ()])
 def test_y_of_wrong_shape_raises(
     backend: Any, method: str, shape: tuple[int, ...], rng: np.random.Generator
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
@@ -44,7 +45,7 @@ def test_risk_of_a_perfect_fit_is_accurate(
     assert path.risk[-1] == pytest.approx(residual @ residual, rel=0.9)
 
 
-@pytest.mark.parametrize("rows", [1, 31, 32, 33, 255, 2100, 5000])
+@together("rows", [1, 31, 32, 33, 255, 2100, 5000])
 def test_numbers_of_rows_around_batches_and_chunks(
     rows: int, rng: np.random.Generator
 ) -> None:
@@ -102,8 +103,8 @@ def test_a_watchdog_allows_fewer_steps_for_more_bytes(
     assert 1 <= steps[1] < steps[0] < 2**31 - 1
 
 
-@pytest.mark.parametrize("degree", [0, 2, 3, 5])
-@pytest.mark.parametrize("limit", [0, 3000, 2**20])
+@together("degree", [0, 2, 3, 5])
+@together("limit", [0, 3000, 2**20])
 def test_numbers_of_copies_of_the_moments(
     degree: int, limit: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,8 +121,8 @@ def test_numbers_of_copies_of_the_moments(
     np.testing.assert_allclose(found.updates, expected.updates, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("blocks", [4, 132, 264])
-@pytest.mark.parametrize("learners", [1, 3, 100, 131, 300, 10_000])
+@together("blocks", [4, 132, 264])
+@together("learners", [1, 3, 100, 131, 300, 10_000])
 def test_chunks_keep_blocks_busy(learners: int, blocks: int) -> None:
     """If chunks may be small, blocks wait for at most a quarter of the time."""
     chunks = gram_kernel.balanced_chunks(learners, blocks, most=1000)
@@ -149,7 +150,7 @@ def test_sums_over_rows_have_few_bank_conflicts(rng: np.random.Generator) -> Non
     assert stacked.arrays["values"].sectors == stacked.arrays["values"].fewest_sectors
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@together("variant", VARIANTS)
 def test_direct_takes_the_variants_of_gemv(
     variant: str, rng: np.random.Generator
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from family_samples import sample
+from together import together
 
 from gpusolve._device.arrays import is_cupy, on_host
 from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, bols
@@ -71,7 +72,7 @@ def test_two_classes_are_the_binomial_family(binary: Data, link: str) -> None:
     assert model.score(X, labels, weights) == pytest.approx(expected, rel=1e-13)
 
 
-@pytest.mark.parametrize(
+@together(
     "classes",
     [
         ["a", "b"],
@@ -107,7 +108,7 @@ def test_classes_of_pandas(binary: Data) -> None:
         np.testing.assert_array_equal(other.predict(X), model.predict(X))
 
 
-@pytest.mark.parametrize(
+@together(
     ("labels", "error", "message"),
     [
         (["a"] * 200, ValueError, "at least 2 classes"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 from gpusolve.gam import (
     BoostedGAM,
@@ -89,7 +90,7 @@ def test_masks_give_the_folds_of_their_indices() -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("wrong", [[0, 4], [-1, 2], [0.0, 1.0], [True, False], [[0]]])
+@together("wrong", [[0, 4], [-1, 2], [0.0, 1.0], [True, False], [[0]]])
 def test_rows_of_a_fold_that_do_not_exist_raise(wrong: Any) -> None:
     for pair in ((wrong, [3]), ([3], wrong)):
         with pytest.raises(ValueError, match="of the 4 rows whose weight is not 0"):
@@ -105,7 +106,7 @@ def test_weights_of_a_fold_that_are_not_whole_are_scaled() -> None:
     np.testing.assert_allclose(folds.weights[0], [1 / 3, 5 / 3, 0])
 
 
-@pytest.mark.parametrize(
+@together(
     ("folds", "message"),
     [
         ("jackknife", "folds must be one of"),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gam_figures import additive
+from together import together
 
 import gpusolve
 from gpusolve._device.arrays import is_cupy, on_host
@@ -211,9 +212,7 @@ def test_a_pickle_names_only_public_modules(data: Data) -> None:
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
 
 
-@pytest.mark.parametrize(
-    "name", ["BSplines", "CompactBasis", "Learners", "Path", "Simulation"]
-)
+@together("name", ["BSplines", "CompactBasis", "Learners", "Path", "Simulation"])
 def test_a_class_is_pickled_by_its_public_name(name: str) -> None:
     public = getattr(gpusolve.gam, name)
     unpickler = RecordingUnpickler(pickle.dumps(public))
@@ -288,7 +287,7 @@ def test_a_constant_column_has_no_effect(data: Data) -> None:
     np.testing.assert_array_equal(constant.predict(np.zeros((3, 2))), y[:20].mean())
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 10])
+@together("rows", [1, 2, 3, 10])
 def test_fewer_rows_than_functions(data: Data, rows: int) -> None:
     X, y = data
     model = BoostedGAM().fit(X[:rows], y[:rows])
@@ -367,7 +366,7 @@ def test_integer_data_are_accepted() -> None:
     assert model.score(X, X[:, 0]) > 0.999
 
 
-@pytest.mark.parametrize(
+@together(
     ("parameters", "message"),
     [
         ({"n_basis": 3}, "n_basis must be at least degree"),
@@ -392,7 +391,7 @@ def test_parameters_out_of_range_raise(
         BoostedGAM(**parameters).fit(*data)
 
 
-@pytest.mark.parametrize(
+@together(
     "parameters",
     [
         {"n_basis": 24.0},
@@ -438,7 +437,7 @@ def test_staged_predict_raises_before_the_first_stage(data: Data) -> None:
         model.staged_predict(X + 1)
 
 
-@pytest.mark.parametrize("value", [0.0, 0.1, 2.0, -1e100, 1e-200])
+@together("value", [0.0, 0.1, 2.0, -1e100, 1e-200])
 def test_the_score_of_a_constant_target(backend: Any, data: Data, value: float) -> None:
     X, y = map(backend.array, (data[0], np.full(200, value)))
     model = BoostedGAM(n_basis=12, max_iter=5).fit(X, y)

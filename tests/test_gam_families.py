@@ -14,6 +14,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 from scipy import optimize, special, stats
+from together import together
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import source_directory
@@ -55,7 +56,7 @@ POSITIVE = [Gamma(), Gamma(2.5)]
 ALL = [*REAL, *YES_NO, *COUNTS, *POSITIVE]
 SMOOTH = [one for one in ALL if not isinstance(one, (Laplace, Quantile))]
 
-each = pytest.mark.parametrize("family", ALL, ids=str)
+each = together("family", ALL, ids=str)
 
 
 def responses(family: Family, rng: np.random.Generator, n: int = 60) -> np.ndarray:
@@ -198,7 +199,7 @@ def risk_of(family: Family, y: np.ndarray, w: np.ndarray | None) -> Callable[...
 
 
 @each
-@pytest.mark.parametrize("weights", [None, "integers", "real"])
+@together("weights", [None, "integers", "real"])
 def test_offset_minimises_the_risk(
     family: Family, weights: str | None, rng: np.random.Generator
 ) -> None:
@@ -264,7 +265,7 @@ def test_one_class_in_a_fold_is_half_a_row_from_it() -> None:
     assert Poisson().offset(np.array([0.0, 0, 4]), w) == math.log(0.5 / 5)
 
 
-@pytest.mark.parametrize("shape", [1e-3, 0.2, 1.0, 7.0, 300.0, 1e6])
+@together("shape", [1e-3, 0.2, 1.0, 7.0, 300.0, 1e6])
 def test_gamma_shape_solves_the_likelihood_equation(shape: float) -> None:
     getcontext().prec = 50
     mean = float(digamma_gap(Decimal(shape)))
@@ -366,7 +367,7 @@ def test_an_infinite_risk_is_an_error() -> None:
 # ---- parameters, names, storage ------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("make", "message"),
     [
         (lambda: Quantile(0.0), "tau must be between 0 and 1, got 0.0"),
@@ -384,7 +385,7 @@ def test_wrong_parameters_are_named(make: Callable[[], Any], message: str) -> No
         make()
 
 
-@pytest.mark.parametrize(
+@together(
     ("family", "y", "message"),
     [
         (Binomial(), [0, 1, 2], "must be 0 or 1"),
@@ -560,7 +561,7 @@ def plain_kernel(name: str) -> _emulator.Kernel:
     return _emulator.Kernel(KERNELS, name, source_directory())
 
 
-@pytest.mark.parametrize("spread", [1e-3, 0.1, 1.0, 10.0])
+@together("spread", [1e-3, 0.1, 1.0, 10.0])
 def test_cuda_shape_is_that_of_numpy(spread: float, rng: np.random.Generator) -> None:
     y, f = np.exp(spread * rng.standard_normal((2, 100)))
     f, w = np.log(f), rng.random(100)
@@ -571,7 +572,7 @@ def test_cuda_shape_is_that_of_numpy(spread: float, rng: np.random.Generator) ->
     )
 
 
-@pytest.mark.parametrize("size", [0.02, 0.7, 20.0, 1e4, math.inf])
+@together("size", [0.02, 0.7, 20.0, 1e4, math.inf])
 def test_cuda_theta_is_that_of_numpy(size: float, rng: np.random.Generator) -> None:
     n = 100
     f, w = rng.normal(1.5, 0.5, n), rng.random(n)

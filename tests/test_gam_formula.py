@@ -15,6 +15,7 @@ import pytest
 from patsy import EvalEnvironment
 from patsy.state import stateful_transform
 from scipy import special
+from together import together
 
 from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, gamboost, load, save
 from gpusolve.gam._formula.expression import Expression
@@ -74,7 +75,7 @@ ORACLES = [
 ]
 
 
-@pytest.mark.parametrize("code", ORACLES)
+@together("code", ORACLES)
 def test_expressions_are_patsy_s(code: str) -> None:
     """Also with new data, for which the transforms keep what they learned."""
     shift = 7.5
@@ -88,7 +89,7 @@ def test_expressions_are_patsy_s(code: str) -> None:
     assert shift == 7.5
 
 
-@pytest.mark.parametrize("code", ORACLES)
+@together("code", ORACLES)
 def test_expressions_survive_pickling(code: str) -> None:
     shift = 7.5
     expression = Expression.learn(code, data(), EvalEnvironment.capture(0))
@@ -100,7 +101,7 @@ def test_expressions_survive_pickling(code: str) -> None:
     assert shift == 7.5
 
 
-@pytest.mark.parametrize("code", sorted(set(ORACLES) - {"doubled(x) + shift"}))
+@together("code", sorted(set(ORACLES) - {"doubled(x) + shift"}))
 def test_expressions_survive_json(code: str) -> None:
     expression = Expression.learn(code, data(), EvalEnvironment.capture(0))
     if "largest" in code:
@@ -145,7 +146,7 @@ def test_the_caller_s_names_come_before_the_common_ones() -> None:
     np.testing.assert_array_equal(result, log(data()["t"]))
 
 
-@pytest.mark.parametrize(
+@together(
     ("code", "message"),
     [
         (
@@ -210,7 +211,7 @@ LEARNERS = {
 }
 
 
-@pytest.mark.parametrize("right", LEARNERS)
+@together("right", LEARNERS)
 def test_a_formula_is_its_learners(right: str) -> None:
     formula = read(
         f"x ** 2 ~ {right}" if right.endswith(".") else f"count ~ {right}", k=5
@@ -235,7 +236,7 @@ def test_a_string_is_a_factor_and_a_number_may_be_linear() -> None:
     assert formula.terms == (bols("x"), bols("g"))
 
 
-@pytest.mark.parametrize(
+@together(
     ("code", "values", "levels"),
     [
         ("C(count)", data()["count"], sorted(set(data()["count"]))),
@@ -321,7 +322,7 @@ def test_a_formula_survives_pickling_and_json(text: str) -> None:
         np.testing.assert_array_equal(loaded.offset(data(1)), formula.offset(data(1)))
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "message"),
     [
         ("~ x", "formula must have one response, as in 'y ~ bbs.x.', got '~ x'"),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from together import together
 
 from gpusolve._device.arrays import namespace, on_host
 from gpusolve.gam._terms.frame import UNKNOWN, Factor, Frame
@@ -23,7 +24,7 @@ def factor(column: Any) -> Factor:
 # ---- factors -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("column", "levels"),
     [
         (["b", "a", None, "b"], ("a", "b")),
@@ -80,7 +81,7 @@ def test_codes_among_other_levels() -> None:
 # ---- numbers -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     "column",
     [
         [1, 2, 4],
@@ -96,7 +97,7 @@ def test_numbers_of_any_kind_are_float64(column: Any) -> None:
     np.testing.assert_array_equal(x, [1, 2, 4])
 
 
-@pytest.mark.parametrize(
+@together(
     "column",
     [
         [1.0, np.nan],
@@ -139,7 +140,7 @@ def test_a_frame_of_numbers_and_text_by_position() -> None:
     assert frame.factor(1).levels == ("u", "v")
 
 
-@pytest.mark.parametrize("rows", [slice(1, 3), [2, 1], [False, True, True]])
+@together("rows", [slice(1, 3), [2, 1], [False, True, True]])
 def test_take_keeps_all_levels(backend: Any, rows: Any) -> None:
     frame = Frame.of({"x": backend.array(np.arange(3.0)), "g": ["a", "b", "c"]})
     index = rows if isinstance(rows, slice) else backend.array(np.array(rows))
@@ -171,7 +172,7 @@ def test_numbers_on_two_devices_are_an_error(backend: Any) -> None:
     assert namespace(Frame.of({"a": np.ones(2), "b": x}, "cuda").numeric("a")) is not np
 
 
-@pytest.mark.parametrize(
+@together(
     ("X", "error", "message"),
     [
         ({"age": [1.0, np.inf]}, ValueError, "age must be finite"),

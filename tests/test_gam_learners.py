@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
+from together import together
 
 from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
@@ -51,8 +52,8 @@ def gram_of(learners: Learners) -> np.ndarray:
     return np.einsum("knp,n,knq->kpq", B, w, B)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("degree", [0, 3, 5])
+@together("weighted", [False, True])
+@together("degree", [0, 3, 5])
 def test_gram_and_inverse(
     backend: Any, X: np.ndarray, weights: np.ndarray, weighted: bool, degree: int
 ) -> None:
@@ -103,9 +104,9 @@ def test_products_by_cell_equal_dense_products(
     )
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("definition", ["2S-SS", "trace"])
-@pytest.mark.parametrize("df", [3.0, 4.0, 7.5])
+@together("kind", KINDS, ids=str)
+@together("definition", ["2S-SS", "trace"])
+@together("df", [3.0, 4.0, 7.5])
 def test_smoothing_parameters_give_the_degrees_of_freedom(
     X: np.ndarray,
     weights: np.ndarray,
@@ -222,8 +223,8 @@ def hard_covariates(rng: np.random.Generator, rows: int) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n_basis", [4, 8, 33, 64])
+@together("dtype", [np.float32, np.float64])
+@together("n_basis", [4, 8, 33, 64])
 def test_a_fit_without_a_penalty_is_a_projection(
     n_basis: int, dtype: Any, rng: np.random.Generator
 ) -> None:
@@ -244,7 +245,7 @@ def test_a_fit_without_a_penalty_is_a_projection(
         np.testing.assert_array_less(change, limit + np.finfo(np.float64).tiny)
 
 
-@pytest.mark.parametrize("n_basis", [4, 8, 33, 64])
+@together("n_basis", [4, 8, 33, 64])
 def test_lambda_and_inverse_by_dense_eigenvalues(
     n_basis: int, rng: np.random.Generator
 ) -> None:
@@ -328,8 +329,8 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("method", ["stacked", "gram"])
+@together("layout", LAYOUTS)
+@together("method", ["stacked", "gram"])
 def test_the_basis_may_have_any_layout(
     backend: Any, X: np.ndarray, weights: np.ndarray, layout: str, method: str
 ) -> None:

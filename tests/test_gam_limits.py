@@ -11,6 +11,7 @@ from family_samples import sample
 from numpy.typing import NDArray
 from scipy.optimize import linprog, root
 from scipy.special import expit
+from together import together
 
 from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, bols
 from gpusolve.gam.families import (
@@ -54,7 +55,7 @@ def limit(family: Family, X: Floats, y: Floats, offset: Any = 0.0) -> Floats:
     return np.asarray(offset + D @ found.x)
 
 
-@pytest.mark.parametrize("family", SCORES, ids=str)
+@together("family", SCORES, ids=str)
 def test_lines_become_the_generalised_linear_model(family: Family) -> None:
     X, y = sample(family)
     lines = [bols(0), bols(1), bols(2)]

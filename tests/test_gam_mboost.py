@@ -27,6 +27,7 @@ from mboost_figures import (
     weights_of,
     with_derived,
 )
+from together import together
 
 from gpusolve.gam._stacked.problem import PreparedLearners, column_coefficients, prepare
 from gpusolve.gam._stacked.stacked import Paths, boost_family
@@ -140,8 +141,8 @@ def test_the_data_are_those_of_mboost() -> None:
         assert rows @ values == pytest.approx(CHECKSUMS[name], rel=1e-12)
 
 
-@pytest.mark.parametrize("name", EXACT)
-@pytest.mark.parametrize("given", [True, False], ids=["lambda given", "lambda solved"])
+@together("name", EXACT)
+@together("given", [True, False], ids=["lambda given", "lambda solved"])
 def test_the_path_is_that_of_mboost(name: str, given: bool) -> None:
     made = boosted(name, given)
     selected = np.array(made.found["xselect_1based"]) - 1
@@ -149,8 +150,8 @@ def test_the_path_is_that_of_mboost(name: str, given: bool) -> None:
     np.testing.assert_allclose(made.path.risk[0], made.found["risk"], rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", [n for n in EXACT if not FITS[n].eigenvectors])
-@pytest.mark.parametrize("given", [True, False], ids=["lambda given", "lambda solved"])
+@together("name", [n for n in EXACT if not FITS[n].eigenvectors])
+@together("given", [True, False], ids=["lambda given", "lambda solved"])
 def test_the_coefficients_are_those_of_mboost(name: str, given: bool) -> None:
     made = boosted(name, given)
     bound = 1e-8 if given else 1e-6
@@ -160,7 +161,7 @@ def test_the_coefficients_are_those_of_mboost(name: str, given: bool) -> None:
         assert distance(column_coefficients(term.transform(), coef), expected) <= bound
 
 
-@pytest.mark.parametrize("name", EXACT)
+@together("name", EXACT)
 def test_the_fit_is_that_of_mboost(name: str) -> None:
     made = boosted(name)
     f = made.start[0] + sum(made.effects(frame()))
@@ -172,7 +173,7 @@ def test_the_fit_is_that_of_mboost(name: str) -> None:
         np.testing.assert_allclose(made.fit.family.response(f), response, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", EXACT)
+@together("name", EXACT)
 def test_lambda_and_df_are_those_of_mboost(name: str) -> None:
     made, solved = boosted(name), boosted(name, given=False)
     found = made.found
@@ -187,7 +188,7 @@ def trace_of(problem: PreparedLearners, learner: int) -> float:
     return float(np.trace(2 * S - S @ S))
 
 
-@pytest.mark.parametrize("name", sorted(FITS))
+@together("name", sorted(FITS))
 def test_learners_have_as_many_coefficients_as_in_mboost(name: str) -> None:
     made = boosted(name)
     for j, expected in enumerate(made.found["ncoef"]):
@@ -219,14 +220,14 @@ def test_a_monotone_path_is_near_that_of_mboosts_iteration() -> None:
     np.testing.assert_allclose(made.path.risk[0], risk, rtol=3e-4)
 
 
-@pytest.mark.parametrize("name", SAME_OFFSET)
+@together("name", SAME_OFFSET)
 def test_the_offset_is_that_of_mboost(name: str) -> None:
     made = boosted(name)
     offset = made.fit.family.offset(response_of(made.fit), weights_of(made.fit))
     assert offset == pytest.approx(made.found["offset"], rel=1e-12)
 
 
-@pytest.mark.parametrize(
+@together(
     "name",
     sorted(set(FAMILIES) - {*SAME_OFFSET, "huber_adaptive", "gaussian_offset"}),
 )
@@ -252,9 +253,7 @@ def new_rows(found: dict[str, Any]) -> Frame:
     return Frame.of(with_derived(found["newdata"]))
 
 
-@pytest.mark.parametrize(
-    "name", ["gaussian", "binomial", "binomial_glm", "poisson", "gammareg"]
-)
+@together("name", ["gaussian", "binomial", "binomial_glm", "poisson", "gammareg"])
 def test_predictions_are_those_of_mboost(name: str) -> None:
     """Half of the rows leave a range: effects are continued linearly."""
     found = load("predict")

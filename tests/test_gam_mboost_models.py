@@ -25,6 +25,7 @@ from mboost_figures import (
     weights_of,
     with_derived,
 )
+from together import together
 
 from gpusolve.gam import (
     BoostedGAM,
@@ -61,7 +62,7 @@ def fitted(name: str, steps: int | None = None) -> BoostedGAM:
     return fit(name, as_mboost(FITS[name].family), max_iter=steps)
 
 
-@pytest.mark.parametrize(
+@together(
     "name",
     [*("gaussian", "gaussian_wcont", "gaussian_offset", "huber_adaptive"),
      *("binomial_wcont", "poisson_wint", "gammareg", "decomp", "op_lambda", "formula")],
@@ -86,7 +87,7 @@ def test_estimators_are_those_of_mboost(name: str) -> None:
         assert shares[learner] == pytest.approx(found["selfreq"][j], rel=1e-14)
 
 
-@pytest.mark.parametrize("name", [n for n in FITS if not FITS[n].family.adaptive])
+@together("name", [n for n in FITS if not FITS[n].family.adaptive])
 def test_kernels_follow_the_path_of_mboost(device_backend: Any, name: str) -> None:
     """The emulator makes a few steps only."""
     found = load(name)
@@ -142,7 +143,7 @@ FORMULAS = {
 """The calls of some figures, in our words."""
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@together("name", FORMULAS)
 def test_models_of_formulas_are_those_of_mboost(name: str) -> None:
     found = load(name)
     model = gamboost(
@@ -192,7 +193,7 @@ VALIDATIONS = [
 ]
 
 
-@pytest.mark.parametrize("which", VALIDATIONS, ids=lambda v: f"{v.risks}-{v.name}")
+@together("which", VALIDATIONS, ids=lambda v: f"{v.risks}-{v.name}")
 def test_the_risks_of_folds_are_those_of_mboost(which: Validation) -> None:
     expected = np.array(load(which.file)[which.risks])
     found = cv_stop(
@@ -240,7 +241,7 @@ def test_the_risks_of_folds_with_other_offsets_are_those_of_mboost(
     assert risks.mean(axis=0).argmin() == chosen
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "criterion", "key", "steps"),
     [
         ("gaussian", "aicc", "AICc", 150),

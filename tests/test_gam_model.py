@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from family_samples import EVERY_FAMILY, sample
+from together import together
 
 from gpusolve._device.arrays import is_cupy, on_host
 from gpusolve.gam import (
@@ -46,7 +47,7 @@ def fit(y_of: Family | str = "poisson", **parameters: Any) -> BoostedGAM:
 # ---- families ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", EVERY_FAMILY, ids=str)
+@together("family", EVERY_FAMILY, ids=str)
 def test_every_family_lowers_its_risk(family: Family) -> None:
     X, y = sample(family)
     model = fit(family).fit(X, y)
@@ -60,7 +61,7 @@ def test_every_family_lowers_its_risk(family: Family) -> None:
     assert {0, 1} <= set(model.selected_.tolist())
 
 
-@pytest.mark.parametrize("family", EVERY_FAMILY, ids=str)
+@together("family", EVERY_FAMILY, ids=str)
 def test_integer_weights_count_rows(family: Family) -> None:
     X, y = sample(family)
     weights = np.random.default_rng(3).integers(0, 4, len(y))
@@ -135,7 +136,7 @@ def test_the_offset_of_the_squared_error_is_subtracted(method: str) -> None:
     )
 
 
-@pytest.mark.parametrize("offset", [np.inf, [1.0, 2.0], np.nan, "much"], ids=str)
+@together("offset", [np.inf, [1.0, 2.0], np.nan, "much"], ids=str)
 def test_offsets_that_do_not_fit(counts: Data, offset: Any) -> None:
     X, y = counts
     with pytest.raises(ValueError, match=r"offset must|could not convert"):
@@ -231,7 +232,7 @@ def test_float32_is_nearly_float64(counts: Data) -> None:
     assert (single.coef_ != double.coef_).any()
 
 
-@pytest.mark.parametrize(
+@together(
     ("learners", "error", "message"),
     [
         ("bbs", TypeError, "learners must be a dict, a sequence or a term"),
@@ -429,7 +430,7 @@ ROUTES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("route", ROUTES)
+@together("route", ROUTES)
 def test_a_warm_start_equals_one_long_fit(route: str) -> None:
     parameters = ROUTES[route]
     X, y = sample(Poisson())
@@ -454,7 +455,7 @@ def test_a_warm_start_equals_one_long_fit(route: str) -> None:
     assert reloaded.n_iter_ == 60
 
 
-@pytest.mark.parametrize(
+@together(
     "changed",
     [{"df": 5}, {"df_definition": "trace"}, {"n_basis": 9}, {"family": "expectile"}],
     ids=str,
@@ -536,7 +537,7 @@ def test_early_stopping_is_patient_up_to_max_iter(counts: Data) -> None:
         BoostedGAM(early_stopping=True, warm_start=True).fit(X, y)
 
 
-@pytest.mark.parametrize("way", ["early stopping", "warm start", "missing values"])
+@together("way", ["early stopping", "warm start", "missing values"])
 def test_on_a_device(backend: Any, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     X, y = sample(Poisson(), 60)
     if way == "missing values":
@@ -577,8 +578,8 @@ def test_on_a_device(backend: Any, monkeypatch: pytest.MonkeyPatch, way: str) ->
 # ---- few and many rows ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", EVERY_FAMILY, ids=str)
-@pytest.mark.parametrize("rows", [1, 2, 5])
+@together("family", EVERY_FAMILY, ids=str)
+@together("rows", [1, 2, 5])
 def test_few_rows(family: Family, rows: int) -> None:
     """A fit is finite, or an error says why there is none."""
     X, y = sample(family, 20)
@@ -707,7 +708,7 @@ def test_missing_values_of_named_columns_raise(learners: Any) -> None:
         BoostedGAM(learners).fit(data, np.arange(4.0))
 
 
-@pytest.mark.parametrize(("origin", "unit"), [(0, 1e-6), (0, 1e6), (2000, 9), (1e5, 9)])
+@together(("origin", "unit"), [(0, 1e-6), (0, 1e6), (2000, 9), (1e5, 9)])
 def test_a_line_does_not_depend_on_origin_and_unit(origin: float, unit: float) -> None:
     """Years, incomes and lengths: the limit is the line of least squares."""
     rng = np.random.default_rng(0)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 from gpusolve.gam import (
     BoostedGAM,
@@ -83,7 +84,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@together("kind", KINDS)
 def test_effects_of_every_kind(kind: str) -> None:
     term, axes, multipliers, fixed = KINDS[kind]
     model = fitted(term)

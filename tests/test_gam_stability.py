@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 from gpusolve.gam import (
     BoostedGAM,
@@ -118,7 +119,7 @@ def test_a_classifier_of_two_classes_is_a_binomial_model() -> None:
 # ---- errors --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "message"),
     [
         ({"q": 2}, "two of q, pfer and cutoff must be given"),

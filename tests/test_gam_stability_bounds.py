@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 from gpusolve.gam._selection.stability_bounds import (
     checked_assumption,
@@ -26,7 +27,7 @@ CUTOFFS = FIGURES["cutoff_table"]["rows"]
 QS = FIGURES["q_table"]["rows"]
 
 
-@pytest.mark.parametrize(("p", "q", "pfer", "assumption", "cutoff", "bound"), CUTOFFS)
+@together(("p", "q", "pfer", "assumption", "cutoff", "bound"), CUTOFFS)
 def test_cutoffs_and_bounds_of_mboost(
     p: int, q: int, pfer: float, assumption: str, cutoff: float | None, bound: float
 ) -> None:
@@ -38,7 +39,7 @@ def test_cutoffs_and_bounds_of_mboost(
         assert f"{pfer_of(found, q, p, B, assumption):.3g}" == f"{bound:.3g}"
 
 
-@pytest.mark.parametrize(("p", "cutoff", "pfer", "assumption", "q"), QS)
+@together(("p", "cutoff", "pfer", "assumption", "q"), QS)
 def test_numbers_of_learners_of_mboost(
     p: int, cutoff: float, pfer: float, assumption: str, q: int
 ) -> None:
@@ -135,7 +136,7 @@ def test_two_numbers_give_the_third(assumption: str) -> None:
         assert largest.pfer <= 1.5 * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(
+@together(
     ("numbers", "message"),
     [
         ({"q": 3}, "two of q, pfer and cutoff must be given"),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from together import together
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
@@ -282,7 +283,7 @@ def test_each_fit_has_its_own_response(rng: np.random.Generator) -> None:
     assert_same(found, plain_loop(problem, family, y, start, 5, None))
 
 
-@pytest.mark.parametrize("n", [1, 31, 33, 2100, 4500])
+@together("n", [1, 31, 33, 2100, 4500])
 def test_numbers_of_rows_around_batches_and_chunks(
     n: int, rng: np.random.Generator
 ) -> None:

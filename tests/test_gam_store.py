@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 from gpusolve.gam import (
     BoostedGAM,
@@ -77,7 +78,7 @@ def equal(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@together("value", VALUES, ids=repr)
 def test_values_return_from_json(value: Any) -> None:
     text = json.dumps(to_plain(value, "value"), allow_nan=False)
     assert equal(from_plain(json.loads(text)), value)
@@ -152,7 +153,7 @@ def test_a_function_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
+@together(
     "value",
     [np.array([1j]), np.array(["2020-01-01"], "M8[D]"), {1, 2}, Path(), BoostedGAM],
     ids=repr,
@@ -167,7 +168,7 @@ def test_only_estimators_are_saved(tmp_path: Path) -> None:
         save({}, tmp_path / "model.json")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "message"),
     [
         ("not json", "must be a JSON file"),
@@ -185,7 +186,7 @@ def test_other_files_are_refused(tmp_path: Path, text: str, message: str) -> Non
         load(tmp_path / "file")
 
 
-@pytest.mark.parametrize("name", ["Nothing", "store.json", "nowhere.Path", "boost"])
+@together("name", ["Nothing", "store.json", "nowhere.Path", "boost"])
 def test_only_classes_of_the_package_are_made(name: str) -> None:
     with pytest.raises(ValueError, match=f"class must be .*, got '{name}'"):
         from_plain({"class": name})
@@ -222,14 +223,14 @@ def private_classes(plain: Any) -> list[str]:
     return [*below, name] if name.startswith("_") or "._" in name else below
 
 
-@pytest.mark.parametrize("family", [family() for family in FAMILIES.values()], ids=repr)
+@together("family", [family() for family in FAMILIES.values()], ids=repr)
 def test_families_are_stored(family: Family) -> None:
     plain = json.loads(json.dumps(to_plain(family, "family")))
     assert from_plain(plain) == family
     assert not private_classes(plain)
 
 
-@pytest.mark.parametrize("term", TERMS, ids=repr)
+@together("term", TERMS, ids=repr)
 def test_terms_are_stored(term: Term) -> None:
     for one in (term, term.learn(Frame.of(mixed()))):
         plain = json.loads(json.dumps(to_plain(one, "term")))

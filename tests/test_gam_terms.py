@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.interpolate import BSpline
 from scipy.linalg import block_diag
+from together import together
 
 from gpusolve._device.arrays import namespace, on_host
 from gpusolve.gam._terms.frame import Frame
@@ -131,7 +132,7 @@ TERMS = [
 ]
 
 
-@pytest.mark.parametrize(("term", "columns", "null"), TERMS, ids=lambda one: str(one))
+@together(("term", "columns", "null"), TERMS, ids=lambda one: str(one))
 def test_columns_and_null_space(
     data: dict[str, Any], term: Term, columns: int, null: int
 ) -> None:
@@ -162,7 +163,7 @@ def test_degrees_of_freedom_of_combinations() -> None:
 # ---- splines -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("degree", "dtype"),
     [(3, np.float32), *((degree, np.float64) for degree in DEGREES)],
 )
@@ -180,7 +181,7 @@ def test_equidistant_knots_have_the_bits_of_the_uniform_basis(
     assert part.values.dtype == dtype
 
 
-@pytest.mark.parametrize("degree", DEGREES)
+@together("degree", DEGREES)
 def test_unequal_knots_equal_scipy(
     backend: Any, data: dict[str, Any], degree: int
 ) -> None:
@@ -197,7 +198,7 @@ def test_unequal_knots_equal_scipy(
     np.testing.assert_allclose(ours.sum(axis=1), 1, atol=1e-14)
 
 
-@pytest.mark.parametrize("degree", DEGREES)
+@together("degree", DEGREES)
 def test_given_equidistant_knots_equal_their_number(
     data: dict[str, Any], degree: int
 ) -> None:
@@ -235,8 +236,8 @@ def test_splines_within_boundary_knots_span_those_of_patsy(
     "Splines with repeated end knots are those of patsy to 8 degree eps, for 16, 32 "
     "and 64 functions and for degrees 0 to 5",
 )
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("degree", "functions"), [
+@together("dtype", [np.float32, np.float64])
+@together(("degree", "functions"), [
     (3, 16), (3, 32), (3, 64), (0, 1), (0, 8), (1, 7), (2, 3), (4, 9), (5, 6), (5, 30),
 ])  # fmt: skip
 def test_repeated_end_knots_are_those_of_patsy(
@@ -267,9 +268,9 @@ def test_quantiles_with_repeated_ends_are_the_knots_of_patsy(
     np.testing.assert_allclose(design(term, data), theirs, rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("degree", range(1, 6))
-@pytest.mark.parametrize("end_knots", ["continued", "repeated"])
-@pytest.mark.parametrize("knots", [6, (-1.5, 0.5, 1.0)])
+@together("degree", range(1, 6))
+@together("end_knots", ["continued", "repeated"])
+@together("knots", [6, (-1.5, 0.5, 1.0)])
 def test_the_effect_outside_is_the_tangent_or_the_end(
     data: dict[str, Any], degree: int, end_knots: str, knots: Any
 ) -> None:
@@ -316,8 +317,8 @@ def test_a_range_may_be_narrower_than_its_knots() -> None:
 # ---- cyclic splines ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("degree", range(1, 6))
-@pytest.mark.parametrize("knots", [1, 12, (20.0, 50.0, 200.0, 340.0)])
+@together("degree", range(1, 6))
+@together("knots", [1, 12, (20.0, 50.0, 200.0, 340.0)])
 def test_cyclic_ends_meet_with_their_derivatives(
     data: dict[str, Any], degree: int, knots: Any
 ) -> None:
@@ -375,8 +376,8 @@ def test_values_outside_a_cyclic_range_are_an_error(
 # ---- centred splines -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("center", [True, "spectral"])
-@pytest.mark.parametrize("order", [0, 1, 2, 3])
+@together("center", [True, "spectral"])
+@together("order", [0, 1, 2, 3])
 def test_centred_bases_leave_out_the_polynomials(
     data: dict[str, Any], center: Any, order: int
 ) -> None:
@@ -463,10 +464,10 @@ SIGNS = {
 """The sign of the derivative of some order."""
 
 
-@pytest.mark.parametrize("constraint", SIGNS)
-@pytest.mark.parametrize("degree", range(6))
-@pytest.mark.parametrize("knots", [7, (-1.5, -1.4, 0.0, 2.0)])
-@pytest.mark.parametrize("end_knots", ["continued", "repeated"])
+@together("constraint", SIGNS)
+@together("degree", range(6))
+@together("knots", [7, (-1.5, -1.4, 0.0, 2.0)])
+@together("end_knots", ["continued", "repeated"])
 def test_coefficients_in_the_cone_give_the_shape(
     data: dict[str, Any], constraint: str, degree: int, knots: Any, end_knots: str
 ) -> None:
@@ -559,7 +560,7 @@ def test_given_levels_make_a_number_a_factor(data: dict[str, Any]) -> None:
 # ---- varying coefficients ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     "make",
     [
         lambda **by: bbs("x", knots=5, **by),
@@ -648,7 +649,7 @@ READERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("term", "name"), READERS)
+@together(("term", "name"), READERS)
 def test_a_row_with_a_missing_value_is_zero_or_an_error(
     data: dict[str, Any], term: Term, name: str
 ) -> None:
@@ -674,7 +675,7 @@ def test_rows_with_a_missing_value_in_any_column_are_zero() -> None:
         assert found.any(axis=1).tolist() == [False, False, True, True]
 
 
-@pytest.mark.parametrize("contrasts", [*CODINGS, "dummy"])
+@together("contrasts", [*CODINGS, "dummy"])
 def test_an_unknown_level_has_no_effect_or_is_an_error(
     data: dict[str, Any], contrasts: str
 ) -> None:
@@ -716,7 +717,7 @@ def test_outliers_that_stretch_knots_are_a_warning(rng: np.random.Generator) -> 
             learn(bbs("rooms"), {"rooms": values})
 
 
-@pytest.mark.parametrize(
+@together(
     ("term", "message"),
     [
         (bbs("x", boundary=(0, 1)), r"x must be within the range 0.0 to 1.0"),
@@ -747,7 +748,7 @@ def test_factors_that_must_be_numeric_are_an_error(data: dict[str, Any]) -> None
             learn(term, data)
 
 
-@pytest.mark.parametrize(
+@together(
     ("make", "error", "message"),
     [
         (lambda: bbs(np.ones(3)), TypeError, "names or positions of columns"),
@@ -834,7 +835,7 @@ def stored(term: Term) -> Term:
     return found
 
 
-@pytest.mark.parametrize("term", [term for term, *_ in TERMS], ids=str)
+@together("term", [term for term, *_ in TERMS], ids=str)
 def test_terms_are_values(data: dict[str, Any], term: Term) -> None:
     learned = learn(term, data)
     assert learned.label == term.label

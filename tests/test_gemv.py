@@ -14,6 +14,7 @@ from backends import numpy_only, without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from together import together
 from watched_device import Watched
 
 import gpusolve
@@ -53,9 +54,9 @@ LAYOUTS = {
 """The same matrix in different memory layouts."""
 
 same = np.testing.assert_array_equal
-every_variant = pytest.mark.parametrize("variant", VARIANTS)
-every_layout = pytest.mark.parametrize("layout", LAYOUTS)
-transposed_or_not = pytest.mark.parametrize("transpose", [False, True])
+every_variant = together("variant", VARIANTS)
+every_layout = together("layout", LAYOUTS)
+transposed_or_not = together("transpose", [False, True])
 
 
 def strided_copy(A: Any, row_step: int, column_step: int) -> Any:
@@ -126,7 +127,7 @@ def test_every_shape_and_layout(
 
 
 @every_variant
-@pytest.mark.parametrize("dtype", DTYPES)
+@together("dtype", DTYPES)
 def test_every_dtype(
     backend: Any, dtype: str, variant: str, rng: np.random.Generator
 ) -> None:
@@ -140,7 +141,7 @@ def test_every_dtype(
 
 
 @transposed_or_not
-@pytest.mark.parametrize("dtype", DTYPES)
+@together("dtype", DTYPES)
 def test_long_sums_in_many_chunks(
     backend: Any, dtype: str, transpose: bool, rng: np.random.Generator
 ) -> None:
@@ -148,9 +149,9 @@ def test_long_sums_in_many_chunks(
     check_product(backend, rng, shape, dtype, transpose=transpose)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("layout", ["C", "strided rows", "reversed"])
-@pytest.mark.parametrize("blocks", [1, 3, 40])
+@together("dtype", DTYPES)
+@together("layout", ["C", "strided rows", "reversed"])
+@together("blocks", [1, 3, 40])
 def test_launch_shapes_of_large_matrices(
     backend: Any, blocks: int, layout: str, dtype: str, rng: Any, monkeypatch: Any
 ) -> None:
@@ -163,7 +164,7 @@ def test_launch_shapes_of_large_matrices(
 
 @pytest.mark.parametrize("backend", ["emulator"], indirect=True)
 @transposed_or_not
-@pytest.mark.parametrize("dtype", DTYPES)
+@together("dtype", DTYPES)
 def test_packs_and_remainders_of_rows(
     backend: Any, dtype: str, transpose: bool, schedule: str, rng: Any
 ) -> None:
@@ -175,8 +176,8 @@ def test_packs_and_remainders_of_rows(
         check_product(backend, rng, shape, dtype, "strided rows", transpose)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("layout", ["C", "strided rows"])
+@together("dtype", DTYPES)
+@together("layout", ["C", "strided rows"])
 def test_every_small_number_of_columns(
     backend: Any, layout: str, dtype: str, rng: Any, monkeypatch: Any
 ) -> None:
@@ -194,7 +195,7 @@ def test_segments_of_several_tiles(backend: Any, schedule: str, rng: Any) -> Non
 
 @every_variant
 @transposed_or_not
-@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
+@together("shape", [(0, 0), (0, 3), (3, 0)])
 def test_empty_matrices_and_batches(
     backend: Any, shape: tuple[int, int], transpose: bool, variant: str, rng: Any
 ) -> None:
@@ -212,7 +213,7 @@ def test_empty_matrices_and_batches(
 
 @every_variant
 @transposed_or_not
-@pytest.mark.parametrize("layout", ["C", "Fortran", "reversed"])
+@together("layout", ["C", "Fortran", "reversed"])
 def test_batches(
     backend: Any, layout: str, transpose: bool, variant: str, rng: Any
 ) -> None:
@@ -226,7 +227,7 @@ def test_batches(
 
 
 @every_variant
-@pytest.mark.parametrize(
+@together(
     ("A_batch", "x_batch"),
     [((), (6,)), ((6,), ()), ((2, 1), (3,)), ((1, 3), (2, 1)), ((1,), (1, 1))],
 )
@@ -239,7 +240,7 @@ def test_batches_broadcast(
     same(found, exact_product(A, x).astype("f4"), strict=True)
 
 
-@pytest.mark.parametrize("variant", ["auto", "threads_per_row"])
+@together("variant", ["auto", "threads_per_row"])
 @transposed_or_not
 def test_strides_of_zero(
     backend: Any, transpose: bool, variant: str, rng: np.random.Generator
@@ -284,8 +285,8 @@ def test_x_may_be_a_strided_view(
 
 
 @transposed_or_not
-@pytest.mark.parametrize("x_start", [0, 1, 4])
-@pytest.mark.parametrize("A_start", [0, 1, 2, 4])
+@together("x_start", [0, 1, 4])
+@together("A_start", [0, 1, 2, 4])
 def test_any_alignment(
     backend: Any, A_start: int, x_start: int, transpose: bool, schedule: str, rng: Any
 ) -> None:
@@ -326,7 +327,7 @@ def test_broadcast_matrix_is_not_copied(rng: np.random.Generator) -> None:
 
 @every_variant
 @transposed_or_not
-@pytest.mark.parametrize("dtype", DTYPES)
+@together("dtype", DTYPES)
 def test_rounding_errors_are_bounded(
     backend: Any, dtype: str, transpose: bool, variant: str, rng: np.random.Generator
 ) -> None:
@@ -376,8 +377,8 @@ def test_nan_and_infinity_propagate(
     same(backend.call(product, A, x), expected)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("order", ["C", "F"])
+@together("variant", VARIANTS)
+@together("order", ["C", "F"])
 def test_same_bits_in_every_schedule(
     variant: str, order: Any, schedule: str, rng: np.random.Generator, monkeypatch: Any
 ) -> None:
@@ -390,8 +391,8 @@ def test_same_bits_in_every_schedule(
     same(found.view(np.uint64), expected.view(np.uint64))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("columns", [3, 15, 16, 64])
+@together("dtype", DTYPES)
+@together("columns", [3, 15, 16, 64])
 def test_rows_of_a_team_do_not_change_the_bits(
     columns: int, dtype: str, rng: np.random.Generator, monkeypatch: Any
 ) -> None:
@@ -403,7 +404,7 @@ def test_rows_of_a_team_do_not_change_the_bits(
     same(gpusolve.gemv(A, x).view(np.uint8), expected.view(np.uint8))
 
 
-@pytest.mark.parametrize("blocks", [1, gemv_kernel.BLOCKS])
+@together("blocks", [1, gemv_kernel.BLOCKS])
 @every_variant
 def test_no_races(
     variant: str, blocks: int, rng: np.random.Generator, monkeypatch: Any
@@ -422,7 +423,7 @@ def test_no_races(
 
 
 @numpy_only
-@pytest.mark.parametrize(
+@together(
     ("A_dtype", "x_dtype", "y_dtype"),
     [
         ("float16", "float16", "float16"),
@@ -469,7 +470,7 @@ def test_reference_is_exact(rng: np.random.Generator) -> None:
 
 
 @every_variant
-@pytest.mark.parametrize(
+@together(
     "view",
     [
         lambda z: z[:60].reshape(3, 20),
@@ -610,7 +611,7 @@ def test_short_rows_get_one_thread_per_pack() -> None:
 
 
 @transposed_or_not
-@pytest.mark.parametrize("short", [1, 16, 63])
+@together("short", [1, 16, 63])
 def test_long_sums_are_split_into_chunks(short: int, transpose: bool) -> None:
     long = 10**6
     m, n = (long, short) if transpose else (short, long)
@@ -620,7 +621,7 @@ def test_long_sums_are_split_into_chunks(short: int, transpose: bool) -> None:
     assert 100 <= shape.chunks * tiles <= limit + tiles
 
 
-@pytest.mark.parametrize(
+@together(
     ("m", "n", "transpose"),
     [
         (10_000, 66_000, True),
@@ -651,7 +652,7 @@ def test_many_rows_share_their_reads_of_x() -> None:
     assert (shape.height, shape.team) == (gemv_kernel.HEIGHT, WARP)
 
 
-@pytest.mark.parametrize(
+@together(
     ("m", "n", "dtype", "height"),
     [
         (10**6, 16, "f4", 4),
@@ -677,9 +678,7 @@ def test_groups_of_short_rows_repeat_few() -> None:
         assert shape.height == height, m
 
 
-@pytest.mark.parametrize(
-    ("columns", "lanes"), [(1, 256), (7, 128), (16, 64), (17, 32), (1000, 32)]
-)
+@together(("columns", "lanes"), [(1, 256), (7, 128), (16, 64), (17, 32), (1000, 32)])
 def test_few_columns_are_shared_by_few_threads(columns: int, lanes: int) -> None:
     """Each thread then has enough columns to fill its loads."""
     shape = auto_shape(columns, 10**6, transpose=True)
@@ -690,7 +689,7 @@ def test_few_columns_are_shared_by_few_threads(columns: int, lanes: int) -> None
     assert small.lanes == WARP
 
 
-@pytest.mark.parametrize("variant", VARIANTS[1:])
+@together("variant", VARIANTS[1:])
 def test_a_variant_is_the_kernel_of_its_name(variant: str, monkeypatch: Any) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     with gpusolve.emulator.profile() as report:
@@ -868,7 +867,7 @@ A, x = np.ones((4, 3)), np.ones(3)
 
 
 @without_gpu
-@pytest.mark.parametrize(
+@together(
     ("arguments", "options", "error", "message"),
     [
         ((A * 1j, x), {}, TypeError, "A must .*got complex128"),

@@ -14,6 +14,7 @@ import cupy_stand_in
 import gpu_report
 import gpu_smoke
 import pytest
+from together import together
 
 import gpusolve
 from gpusolve import sparse
@@ -351,7 +352,7 @@ def test_check_names_are_unique_and_sanitized_checks_exist() -> None:
     assert set(gpu_smoke.SANITIZED) <= set(names)
 
 
-@pytest.mark.parametrize("limit", [48, 64, 99, 163, 227])
+@together("limit", [48, 64, 99, 163, 227])
 def test_shapes_fill_the_number_of_regions(limit: int) -> None:
     """`limit` is a GPU's shared memory per block in KiB."""
     available = limit * 1024 - gpu_smoke.STATIC_SHARED_MEMORY

@@ -15,6 +15,7 @@ from kernel_code import (
     read_listing,
 )
 from kernel_resources import Source
+from together import together
 
 FILE = Path(__file__).parent / "kernels" / "machine_code"
 
@@ -103,7 +104,7 @@ def test_an_indirect_jump_is_an_error() -> None:
         in_loops(listing)
 
 
-@pytest.mark.parametrize(
+@together(
     ("found", "reported"),
     [
         (Code(1000, 16000, 2, 1), []),

@@ -23,6 +23,7 @@ from kernel_costs import (
     written_compiler,
     written_rows,
 )
+from together import together
 
 from benchmarks.experiments import EXPERIMENTS
 from gpusolve import _emulator
@@ -66,7 +67,7 @@ def test_the_table_has_no_other_calls() -> None:
     assert list(written_rows()) == [call.name for call in CALLS]
 
 
-@pytest.mark.parametrize(
+@together(
     "name",
     ["scan float64", "segmented_scan flags", "nnls", "nnls lanes", "boost gram"],
 )
@@ -78,9 +79,7 @@ def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
             assert [costs_of(kernel) for kernel in report_of(call).kernels] == expected
 
 
-@pytest.mark.parametrize(
-    "call", [call for call in CALLS if call.floor], ids=lambda call: call.name
-)
+@together("call", [call for call in CALLS if call.floor], ids=lambda call: call.name)
 def test_bytes_are_near_the_floor_and_sectors_are_full(call: Call) -> None:
     sums = sums_of(counted(call.name))
     floor = call.floor * call.elements
@@ -116,7 +115,7 @@ def test_a_block_waits_rarely_and_reads_matrices_few_times(experiment: str) -> N
     assert read <= MOST_READS * result.x.itemsize * call.elements
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "barriers"),
     [
         ("nnls lane", 1),
@@ -133,7 +132,7 @@ def test_small_teams_wait_for_their_block_at_the_start_only(
     assert kernel.barriers == barriers * kernel.blocks
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "systems", "clocks"),
     [
         ("nnls lane", 256, 26),
@@ -158,7 +157,7 @@ def row(**values: float) -> dict[str, Row]:
     return {ALL_KERNELS: {"launches": 100.0, **values}}
 
 
-@pytest.mark.parametrize(
+@together(
     ("written", "found", "change"),
     [
         (100, 100, ""),

@@ -9,6 +9,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 from gpus import STAND_IN, why_no_cuda
+from together import together
 
 import gpusolve
 from gpusolve import _emulator
@@ -18,9 +19,7 @@ SOURCE = Path(__file__).parent / "kernels" / "row_begins.cu"
 TILE = 3840
 
 
-@pytest.mark.parametrize(
-    "length", [1, 7, 3840, 3841, 2**31 - 2, 2**31 - 1, 2**31, 2**31 + 1, 2**40]
-)
+@together("length", [1, 7, 3840, 3841, 2**31 - 2, 2**31 - 1, 2**31, 2**31 + 1, 2**40])
 def test_rows_begin_at_multiples_of_their_length(
     length: int, rng: np.random.Generator
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 import gpusolve
 from gpusolve import _emulator
@@ -71,13 +72,13 @@ def scan_with_all_seeds(scan: Callable[[int], None]) -> None:
         scan(seed)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("dtype", [ONE_WORD, TWO_WORDS])
+@together("seed", SEEDS)
+@together("dtype", [ONE_WORD, TWO_WORDS])
 def test_no_race_in_any_interleaving(dtype: Any, seed: int) -> None:
     scan_tiles(dtype, seed)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@together("seed", SEEDS)
 def test_no_race_with_large_elements(seed: int) -> None:
     scan_large_elements(seed)
 

@@ -20,6 +20,7 @@ from bounded_systems import (
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from together import together
 
 import gpusolve
 
@@ -72,9 +73,7 @@ def shows_multiplier(given: Bounded, x: Array, rnorm: Array) -> Array:
 # ---- against independent solvers -----------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("m", "n"), [(1, 1), (3, 3), (8, 5), (5, 8), (33, 31), (40, 70)]
-)
+@together(("m", "n"), [(1, 1), (3, 3), (8, 5), (5, 8), (33, 31), (40, 70)])
 def test_random_batch_agrees_with_scipy(
     backend: Any, rng: np.random.Generator, method: str, m: int, n: int
 ) -> None:
@@ -98,7 +97,7 @@ def test_random_batch_agrees_with_scipy(
         np.testing.assert_allclose(result.dual[k], dual, atol=1e-12 * (m + n))
 
 
-@pytest.mark.parametrize("part", range(4))
+@together("part", range(4))
 def test_degenerate_systems_agree_with_brute_force(
     backend: Any, method: str, part: int
 ) -> None:
@@ -121,8 +120,8 @@ def test_degenerate_systems_agree_with_brute_force(
         assert above.max(initial=0) <= 1e-8, what
 
 
-@pytest.mark.parametrize(("m", "n"), [(9, 4), (4, 4), (3, 5)])
-@pytest.mark.parametrize("sum_to", [None, 0.1])
+@together(("m", "n"), [(9, 4), (4, 4), (3, 5)])
+@together("sum_to", [None, 0.1])
 def test_all_options_agree_with_brute_force(
     backend: Any,
     rng: np.random.Generator,
@@ -188,7 +187,7 @@ def test_a_fixed_sum_agrees_with_slsqp(
         np.testing.assert_allclose(result.x[k], expected.x, atol=1e-8)
 
 
-@pytest.mark.parametrize("sum_to", [0.0, 1.0, -3.0, 1e6, 1e-8])
+@together("sum_to", [0.0, 1.0, -3.0, 1e6, 1e-8])
 def test_free_variables_with_a_fixed_sum(
     backend: Any, rng: np.random.Generator, method: str, sum_to: float
 ) -> None:
@@ -206,7 +205,7 @@ def test_free_variables_with_a_fixed_sum(
         )
 
 
-@pytest.mark.parametrize("least", [True, False])
+@together("least", [True, False])
 def test_the_least_and_the_greatest_sum(
     backend: Any, rng: np.random.Generator, method: str, least: bool
 ) -> None:
@@ -219,7 +218,7 @@ def test_the_least_and_the_greatest_sum(
     np.testing.assert_allclose(result.x, ends, atol=4 * EPS)
 
 
-@pytest.mark.parametrize("exponent", [-30, -9, 9, 30])
+@together("exponent", [-30, -9, 9, 30])
 def test_a_fixed_sum_of_columns_of_very_different_norms(
     backend: Any, rng: np.random.Generator, method: str, exponent: int
 ) -> None:
@@ -383,7 +382,7 @@ def test_variables_at_a_bound_have_its_bits(
         assert (result.x[~low & ~high] < dtype(0.3)).all()
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e-20, 1e20, 1e150])
+@together("scale", [1e-150, 1e-20, 1e20, 1e150])
 def test_bounds_of_any_magnitude(
     backend: Any, rng: np.random.Generator, method: str, scale: float
 ) -> None:
@@ -441,9 +440,9 @@ def test_weights_of_a_shared_matrix(
         assert violation(given, flat).max() <= CERTIFIED
 
 
-@pytest.mark.parametrize("kept", [1e30, np.nan])
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize(("m", "n"), [(8, 3), (9, 5), (36, 34)])
+@together("kept", [1e30, np.nan])
+@together("shared", [False, True])
+@together(("m", "n"), [(8, 3), (9, 5), (36, 34)])
 def test_a_row_of_weight_zero_is_a_row_of_zeros(
     backend: Any,
     rng: np.random.Generator,
@@ -475,7 +474,7 @@ def test_nan_counts_where_its_weight_is_positive(backend: Any, method: str) -> N
     np.testing.assert_array_equal(result.x[0], 1)
 
 
-@pytest.mark.parametrize("m", [9, 3])
+@together("m", [9, 3])
 def test_a_ridge_equals_rows_of_the_matrix(
     backend: Any, rng: np.random.Generator, method: str, m: int
 ) -> None:
@@ -606,7 +605,7 @@ def test_a_penalty_moves_x_where_b_is_fitted_exactly(backend: Any, method: str) 
     np.testing.assert_allclose((given.A @ result.x[..., None])[..., 0], b, atol=4 * EPS)
 
 
-@pytest.mark.parametrize("l1", [0.4, np.full(3, 1e3)])
+@together("l1", [0.4, np.full(3, 1e3)])
 def test_the_same_penalty_is_a_constant_if_the_sum_is_fixed(
     backend: Any, rng: np.random.Generator, method: str, l1: Any
 ) -> None:
@@ -620,7 +619,7 @@ def test_the_same_penalty_is_a_constant_if_the_sum_is_fixed(
     np.testing.assert_allclose(result.x, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["l1", "l2"])
+@together("name", ["l1", "l2"])
 def test_a_penalty_per_column_equals_the_same_number(
     backend: Any, rng: np.random.Generator, method: str, name: str
 ) -> None:
@@ -757,7 +756,7 @@ def spoiled(given: Bounded, what: str, system: int) -> Bounded:
     return other
 
 
-@pytest.mark.parametrize("what", BAD)
+@together("what", BAD)
 def test_a_bad_system_changes_no_bit_of_others(
     backend: Any, rng: np.random.Generator, method: str, what: str
 ) -> None:
@@ -777,8 +776,8 @@ def test_a_bad_system_changes_no_bit_of_others(
             assert np.isnan(found[2]).all()
 
 
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("l2", [1.0, 1e6, -1.0, np.nan, INF])
+@together("shared", [False, True])
+@together("l2", [1.0, 1e6, -1.0, np.nan, INF])
 def test_an_l2_penalty_changes_no_bit_of_systems_without(
     backend: Any, rng: np.random.Generator, method: str, l2: float, shared: bool
 ) -> None:
@@ -834,7 +833,7 @@ def test_sums_at_the_limit_of_rounding(backend: Any, method: str) -> None:
     np.testing.assert_allclose(result.x[:2], 0.1, rtol=4 * EPS)
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "message"),
     [
         ({"bounds": 3}, "bounds must be a pair"),
@@ -870,7 +869,7 @@ def test_wrong_arguments(backend: Any, arguments: dict[str, Any], message: str) 
         backend.solve(gpusolve.lsq_linear, A, b, **given)
 
 
-@pytest.mark.parametrize(
+@together(
     "arguments",
     [
         {"bounds": (np.zeros(3, complex), 1)},
@@ -888,7 +887,7 @@ def test_wrong_types(arguments: dict[str, Any]) -> None:
 # ---- memory and dtypes ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("shape", "rnorm"),
     [
         ((3, 0), np.sqrt(3)),
@@ -899,7 +898,7 @@ def test_wrong_types(arguments: dict[str, Any]) -> None:
         ((2, 0, 3), np.zeros(2)),
     ],
 )
-@pytest.mark.parametrize("l2", [0.0, 1.0])
+@together("l2", [0.0, 1.0])
 def test_empty(backend: Any, method: str, shape: Any, rnorm: Any, l2: float) -> None:
     *batch, m, n = shape
     result = backend.solve(
@@ -941,10 +940,8 @@ def test_no_variables_with_a_fixed_sum(backend: Any, method: str) -> None:
     assert result.status.tolist() == [0, 4]
 
 
-@pytest.mark.parametrize(
-    "of_options", [np.float32, np.float64, np.int32, np.int64, bool]
-)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@together("of_options", [np.float32, np.float64, np.int32, np.int64, bool])
+@together("dtype", [np.float32, np.float64])
 def test_dtypes_of_options(
     backend: Any, rng: np.random.Generator, dtype: Any, of_options: Any
 ) -> None:

@@ -18,13 +18,12 @@ from bounded_systems import (
     residual_norm,
     starting_point,
 )
+from together import together
 
 import gpusolve
 from gpusolve._device import kernels
 
-by_options = pytest.mark.parametrize(
-    "options", OPTIONS, ids=lambda given: "-".join(given)
-)
+by_options = together("options", OPTIONS, ids=lambda given: "-".join(given))
 
 
 def solve(backend: Any, given: Bounded, **options: Any) -> Any:
@@ -33,7 +32,7 @@ def solve(backend: Any, given: Bounded, **options: Any) -> Any:
     return backend.solve(gpusolve.lsq_linear, given.A, given.b, **options)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@together("kind", KINDS)
 @by_options
 def test_kernel_in_every_thread_order(
     schedule: str,
@@ -76,10 +75,8 @@ def test_an_exchange_in_every_thread_order(
             np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
-@pytest.mark.parametrize(
-    ("m", "n", "rank"), [(6, 9, None), (9, 6, 4), (70, 40, None), (50, 70, None)]
-)
-@pytest.mark.parametrize("order", ["C", "F"])
+@together(("m", "n", "rank"), [(6, 9, None), (9, 6, 4), (70, 40, None), (50, 70, None)])
+@together("order", ["C", "F"])
 @by_options
 def test_random_problems(
     device_backend: Any,
@@ -105,13 +102,13 @@ def test_random_problems(
     np.testing.assert_allclose(apart, 0, atol=1e-12 * m)
 
 
-@pytest.mark.parametrize("method", ["auto", "qr"])
-@pytest.mark.parametrize("name", HARD)
+@together("method", ["auto", "qr"])
+@together("name", HARD)
 def test_hard_problem(device_backend: Any, name: str, method: str) -> None:
     check_optimal(HARD[name], solve(device_backend, HARD[name], method=method))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@together("kind", KINDS)
 @by_options
 def test_float32(
     device_backend: Any, rng: np.random.Generator, kind: str, options: dict[str, bool]
@@ -122,7 +119,7 @@ def test_float32(
     check_optimal(given, found, 64)
 
 
-@pytest.mark.parametrize("start", STARTS)
+@together("start", STARTS)
 @by_options
 def test_warm_start(
     device_backend: Any, rng: np.random.Generator, options: dict[str, bool], start: str

@@ -20,6 +20,7 @@ from bounded_systems import (
     random_problems,
     starting_point,
 )
+from together import together
 
 from gpusolve import reference
 
@@ -29,8 +30,8 @@ def solve(request: pytest.FixtureRequest) -> Any:
     return getattr(reference, f"nnls_{request.param}")
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda given: "-".join(given))
-@pytest.mark.parametrize(("m", "n", "rank"), [(7, 4, None), (3, 5, None), (6, 5, 2)])
+@together("options", OPTIONS, ids=lambda given: "-".join(given))
+@together(("m", "n", "rank"), [(7, 4, None), (3, 5, None), (6, 5, 2)])
 def test_tiny_problems_agree_with_brute_force(
     solve: Any,
     rng: np.random.Generator,
@@ -50,10 +51,8 @@ def test_tiny_problems_agree_with_brute_force(
     np.testing.assert_allclose(objective(given, found.x), best, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("m", "n", "rank"), [(60, 30, None), (20, 45, None), (40, 30, 9)]
-)
+@together("kind", KINDS)
+@together(("m", "n", "rank"), [(60, 30, None), (20, 45, None), (40, 30, 9)])
 def test_bounds_agree_with_scipy(
     solve: Any, rng: np.random.Generator, kind: str, m: int, n: int, rank: int | None
 ) -> None:
@@ -77,8 +76,8 @@ def test_a_fixed_sum_agrees_with_slsqp(
     assert (least <= expected * (1 + 1e-9) + 1e-9).all()
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda given: "-".join(given))
-@pytest.mark.parametrize("start", STARTS)
+@together("options", OPTIONS, ids=lambda given: "-".join(given))
+@together("start", STARTS)
 def test_warm_start(
     solve: Any, rng: np.random.Generator, options: dict[str, bool], start: str
 ) -> None:
@@ -102,8 +101,8 @@ def test_hard_problem(solve: Any, name: str) -> None:
     check_optimal(given, found)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda given: "-".join(given))
+@together("kind", KINDS)
+@together("options", OPTIONS, ids=lambda given: "-".join(given))
 def test_float32(
     solve: Any, rng: np.random.Generator, kind: str, options: dict[str, bool]
 ) -> None:
@@ -142,7 +141,7 @@ def test_a_row_of_weight_zero_is_left_out(
     np.testing.assert_array_equal(found.status, [0, 0 if np.isfinite(bad) else 2])
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "bad"),
     [
         ("lower", np.nan),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 pytest.importorskip("h5py", reason="h5py reads and writes HDF5")
 
@@ -56,7 +57,7 @@ def test_returns_are_found(tmp_path: Path) -> None:
         assert x.sum() / HEIGHT == pytest.approx(1.75, abs=0.1)
 
 
-@pytest.mark.parametrize(
+@together(
     ("changed", "message"),
     [
         ({"TXWAVE": None, "SIGMEAN": None}, "SIGMEAN, got LFID, RXWAVE, SHOTNUMBER"),

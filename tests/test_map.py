@@ -14,6 +14,7 @@ from backends import both_kinds, without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import Case, affine, anything, is_even, is_positive, square
+from together import together
 
 import gpusolve
 from gpusolve import Map, emulator, reference
@@ -47,7 +48,7 @@ def bytes_moved(call: Callable[[], object]) -> int:
 
 
 @pytest.mark.paper("Oancea, Map", "map gives f of each element, in its place")
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (700,), (3, 0, 2), (5, 33)])
+@together("shape", [(), (0,), (1,), (700,), (3, 0, 2), (5, 33)])
 def test_map_of_one_array(
     backend: Any, shape: tuple[int, ...], rng: np.random.Generator
 ) -> None:
@@ -70,7 +71,7 @@ def test_map_of_several_arrays_of_different_dtypes(
     same(found, a.astype(np.float32) ** 2, strict=True)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "complex64"])
+@together("dtype", ["bool", "uint8", "int64", "float16", "complex64"])
 def test_map_keeps_the_dtype(
     backend: Any, dtype: str, rng: np.random.Generator
 ) -> None:
@@ -166,8 +167,8 @@ def test_a_partition_by_a_predicate_does_not_store_its_mask() -> None:
 # ---- maps of several arrays in reduce and scan ----
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("n", [0, 1, 31, 500, 20_000])
+@together("variant", VARIANTS)
+@together("n", [0, 1, 31, 500, 20_000])
 def test_reduction_of_products(
     backend: Any, variant: str, n: int, rng: np.random.Generator
 ) -> None:
@@ -176,7 +177,7 @@ def test_reduction_of_products(
     same(found, x @ y, strict=True)
 
 
-@pytest.mark.parametrize("axis", [0, 1, None])
+@together("axis", [0, 1, None])
 def test_reduction_of_several_arrays_along_axes(
     backend: Any, axis: Any, rng: np.random.Generator
 ) -> None:
@@ -187,7 +188,7 @@ def test_reduction_of_several_arrays_along_axes(
     same(found, np.array(True), strict=True)
 
 
-@pytest.mark.parametrize("n", [0, 1, 33, 5001])
+@together("n", [0, 1, 33, 5001])
 def test_reduction_of_pairs_from_two_arrays_keeps_the_order(
     backend: Any, n: int, rng: np.random.Generator
 ) -> None:
@@ -198,7 +199,7 @@ def test_reduction_of_pairs_from_two_arrays_keeps_the_order(
 
 
 @both_kinds
-@pytest.mark.parametrize("variant", SCANS)
+@together("variant", SCANS)
 def test_scan_of_several_arrays(
     backend: Any, variant: str, exclusive: bool, rng: np.random.Generator
 ) -> None:
@@ -249,8 +250,8 @@ def test_segmented_scan_with_a_map(backend: Any, rng: np.random.Generator) -> No
 # ---- zip and unzip ----
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (500,), (7, 30)])
-@pytest.mark.parametrize("count", [1, 2, 5])
+@together("shape", [(), (0,), (500,), (7, 30)])
+@together("count", [1, 2, 5])
 def test_unzip_inverts_zip(
     backend: Any, shape: tuple[int, ...], count: int, rng: np.random.Generator
 ) -> None:
@@ -347,7 +348,7 @@ def test_all_is_the_same_for_every_split_and_by_map_and_reduce(
 
 
 @without_gpu
-@pytest.mark.parametrize(
+@together(
     ("call", "error", "message"),
     [
         (lambda x: gpusolve.map(np.square, x), TypeError, "f must .*got <ufunc"),

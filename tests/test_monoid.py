@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from monoids import EVERY_DTYPE, REPRESENTATIVE, USER_DEFINED, Case
+from together import together
 
 import gpusolve
 from gpusolve._device import kernels
@@ -18,7 +19,7 @@ from gpusolve.monoid import BUILT_IN, as_monoid, segment_sums_of_one
 ALL_CASES = sorted(
     {str(case): case for case in (*EVERY_DTYPE, *REPRESENTATIVE)}.items()
 )
-every_case = pytest.mark.parametrize("case", [case for _, case in ALL_CASES], ids=str)
+every_case = together("case", [case for _, case in ALL_CASES], ids=str)
 
 
 def three_samples(case: Case, rng: np.random.Generator) -> tuple[Any, Any, Any]:
@@ -67,7 +68,7 @@ def test_operator_commutes_if_and_only_if_declared(
     assert np.array_equal(op.combine(a, b), op.combine(b, a)) == op.commutative
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float32", "complex128"])
+@together("dtype", ["int8", "uint16", "int64", "float32", "complex128"])
 def test_results_have_the_input_dtype_or_bool(dtype: str) -> None:
     assert as_monoid("add").dtype_of(dtype) == dtype
     assert as_monoid("logical_and").dtype_of(dtype) == np.dtype(bool)
@@ -103,7 +104,7 @@ def test_invalid_op_is_rejected(op: Any, error: Any, message: str) -> None:
         as_monoid(op)
 
 
-@pytest.mark.parametrize(
+@together(
     ("identity", "cuda", "error", "message"),
     [
         ((0, 0), "a + b", ValueError, r"of shape \(2,\); got one expr"),
@@ -180,7 +181,7 @@ def test_check_accepts_every_monoid_on_a_device(
     as_monoid(case.op).check(elements=elements, cuda=True)
 
 
-@pytest.mark.parametrize("name", sorted({*BUILT_IN, *USER_DEFINED} - {"mssp"}))
+@together("name", sorted({*BUILT_IN, *USER_DEFINED} - {"mssp"}))
 def test_check_needs_no_arguments(name: str) -> None:
     USER_DEFINED.get(name, BUILT_IN.get(name)).check()
 
@@ -214,7 +215,7 @@ def numbers_in(message: str) -> list[float]:
     return [float(one) for one in re.findall(r"(?<![\w.])-?\d+\.?\d*(?![\w])", found)]
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int64", "float32", "float64"])
+@together("dtype", ["int8", "int64", "float32", "float64"])
 def test_check_refuses_an_operator_that_is_not_associative(dtype: str) -> None:
     message = refused(SUBTRACT, dtype, cuda=False)
     assert message.startswith(
@@ -322,7 +323,7 @@ def test_check_is_reproducible() -> None:
     assert refused(SUBTRACT, cuda=False, rng=generator) == messages[0]
 
 
-@pytest.mark.parametrize(
+@together(
     ("options", "error", "message"),
     [
         ({"n": 0}, ValueError, "n must be at least 1, got 0"),

@@ -11,6 +11,7 @@ import pytest
 from degenerate_systems import kahan
 from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
 from scipy.linalg import hilbert, toeplitz
+from together import together
 
 import gpusolve
 
@@ -61,8 +62,8 @@ def hard_problems() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 HARD = hard_problems()
 
 
-@pytest.mark.parametrize("method", ["auto", "qr"])
-@pytest.mark.parametrize("name", HARD)
+@together("method", ["auto", "qr"])
+@together("name", HARD)
 def test_hard_problem(backend: Any, name: str, method: str) -> None:
     A, b = HARD[name]
     result = backend.nnls(A, b, method=method)
@@ -90,11 +91,11 @@ def test_hard_problem(backend: Any, name: str, method: str) -> None:
 @pytest.mark.paper(
     "Luo, (1.1)", "x is not negative, and the norm of the residual equals SciPy's"
 )
-@pytest.mark.parametrize(
+@together(
     ("m", "n"),
     [(1, 1), (3, 3), (8, 5), (5, 8), (33, 31), (64, 48), (70, 130), (300, 4)],
 )
-@pytest.mark.parametrize("order", ["C", "F"])
+@together("order", ["C", "F"])
 def test_random_batch_agrees_with_scipy(
     backend: Any, rng: np.random.Generator, m: int, n: int, order: Any
 ) -> None:
@@ -134,7 +135,7 @@ def test_kernel_in_every_thread_order(
     np.testing.assert_array_equal(result.nit, expected.nit)
 
 
-@pytest.mark.parametrize("limit", [6_000, 20_000, 60_000, 200_000])
+@together("limit", [6_000, 20_000, 60_000, 200_000])
 def test_kernel_with_fewer_regions_in_shared_memory(
     limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -179,8 +180,8 @@ def test_less_memory_gives_fewer_blocks(
         gpusolve.nnls(A, b)
 
 
-@pytest.mark.parametrize(("l1", "l2"), [(0.3, 0.0), (0.0, 0.7), (0.2, 0.1), (1e3, 0.0)])
-@pytest.mark.parametrize("m", [4, 9])
+@together(("l1", "l2"), [(0.3, 0.0), (0.0, 0.7), (0.2, 0.1), (1e3, 0.0)])
+@together("m", [4, 9])
 def test_penalties_agree_with_brute_force(
     backend: Any, rng: np.random.Generator, m: int, l1: float, l2: float
 ) -> None:
@@ -274,8 +275,8 @@ def test_strided_views(backend: Any, rng: np.random.Generator) -> None:
     )
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("where", ["A", "b"])
+@together("bad", [np.nan, np.inf, -np.inf])
+@together("where", ["A", "b"])
 def test_a_nonfinite_system_does_not_affect_others(
     backend: Any, rng: np.random.Generator, bad: float, where: str
 ) -> None:
@@ -323,7 +324,7 @@ def test_iteration_limit(backend: Any, method: str, rng: np.random.Generator) ->
     assert backend.nnls(A, b, method=method, maxiter=int(full.nit)).status == 0
 
 
-@pytest.mark.parametrize(
+@together(
     ("A", "b", "x", "rnorm"),
     [
         (np.zeros((3, 0)), np.array([2.0, 0.0, 0.0]), np.zeros(0), 2.0),
@@ -334,7 +335,7 @@ def test_iteration_limit(backend: Any, method: str, rng: np.random.Generator) ->
         (np.zeros((2, 3, 0)), np.zeros((2, 3)), np.zeros((2, 0)), np.zeros(2)),
     ],
 )
-@pytest.mark.parametrize("l2", [0.0, 1.0])
+@together("l2", [0.0, 1.0])
 def test_empty(backend: Any, A: Any, b: Any, x: Any, rnorm: Any, l2: float) -> None:
     result = backend.nnls(A, b, l2=l2, warm_start=np.ones(A.shape[-1]))
     np.testing.assert_array_equal(result.x, x)

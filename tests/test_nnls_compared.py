@@ -12,6 +12,7 @@ import pytest
 from degenerate_systems import FAMILIES, Reference, batch, reference
 from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
 from test_nnls import HARD
+from together import together
 
 import gpusolve
 from benchmarks.experiments import EXPERIMENTS
@@ -40,14 +41,14 @@ ACTIVE_SETS = ("lsqnonneg", "fnnls", "fcnnls")
 INTERIOR = ("interior_point", "newton_like")
 COUNTING = tuple(name for name in COMPARED if name not in INTERIOR)
 
-every_method = pytest.mark.parametrize("method", COMPARED)
+every_method = together("method", COMPARED)
 
 
 # ---- optimality ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (8, 5), (50, 30)])
-@pytest.mark.parametrize("shared", [False, True])
+@together(("m", "n"), [(1, 1), (8, 5), (50, 30)])
+@together("shared", [False, True])
 @every_method
 def test_random_batch_is_optimal(
     rng: np.random.Generator, method: str, m: int, n: int, shared: bool
@@ -124,7 +125,7 @@ UNSOLVED = {
 """Columns are nearly dependent: convergence is slow, or G is singular."""
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@together("experiment", EXPERIMENTS)
 @every_method
 def test_experiments_of_the_paper(method: str, experiment: str) -> None:
     A, b = EXPERIMENTS[experiment](2, size=48)
@@ -173,7 +174,7 @@ def test_a_wrong_x_gets_no_certificate(
 # ---- options -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("l1", "l2"), [(0.3, 0.0), (0.0, 0.7), (0.2, 0.1), (1e3, 0.0)])
+@together(("l1", "l2"), [(0.3, 0.0), (0.0, 0.7), (0.2, 0.1), (1e3, 0.0)])
 @every_method
 def test_penalties_agree_with_brute_force(
     rng: np.random.Generator, method: str, l1: float, l2: float
@@ -190,7 +191,7 @@ def test_penalties_agree_with_brute_force(
         np.testing.assert_allclose(result.dual[k], dual, atol=1e-12 * (1 + l1))
 
 
-@pytest.mark.parametrize("name", ["l2", "weights"])
+@together("name", ["l2", "weights"])
 @every_method
 def test_options_of_each_system(
     rng: np.random.Generator, method: str, name: str
@@ -209,7 +210,7 @@ def test_options_of_each_system(
         assert violation(rows, rhs, result.x[k]) <= ACCURATE
 
 
-@pytest.mark.parametrize("method", COUNTING)
+@together("method", COUNTING)
 def test_warm_start(rng: np.random.Generator, method: str) -> None:
     A, b = rng.random((5, 30, 20)), rng.random((5, 30))
     cold = gpusolve.nnls(A, b, method=method)
@@ -223,7 +224,7 @@ def test_warm_start(rng: np.random.Generator, method: str) -> None:
         np.testing.assert_allclose(other.x, cold.x, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("method", COUNTING)
+@together("method", COUNTING)
 def test_warm_start_with_dependent_columns(
     rng: np.random.Generator, method: str
 ) -> None:
@@ -255,7 +256,7 @@ def test_iteration_limit(rng: np.random.Generator, method: str) -> None:
     np.testing.assert_array_equal(enough.x, full.x)
 
 
-@pytest.mark.parametrize("method", ["pqn", "cd", *INTERIOR])
+@together("method", ["pqn", "cd", *INTERIOR])
 def test_a_larger_tolerance_takes_fewer_steps(
     rng: np.random.Generator, method: str
 ) -> None:
@@ -303,7 +304,7 @@ def test_broadcasting(rng: np.random.Generator, method: str) -> None:
         assert alone.nit == result.nit[i, j]
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@together("shared", [False, True])
 @every_method
 def test_a_bad_system_changes_no_bit_of_others(
     rng: np.random.Generator, method: str, shared: bool
@@ -339,7 +340,7 @@ def test_chunks_have_no_effect(
     assert len(solved) == 7
 
 
-@pytest.mark.parametrize(
+@together(
     ("A", "b"),
     [
         (np.zeros((0, 3)), np.zeros(0)),
@@ -571,7 +572,7 @@ def test_a_step_of_pqn_learns_the_curvature(rng: np.random.Generator) -> None:
     assert np.linalg.norm(b - A @ found[0]) < np.linalg.norm(b - A @ x)
 
 
-@pytest.mark.parametrize("method", ["pqn", "cd", "lsqnonneg", "fnnls"])
+@together("method", ["pqn", "cd", "lsqnonneg", "fnnls"])
 def test_the_residual_never_grows(rng: np.random.Generator, method: str) -> None:
     A, b = rng.random((30, 20)), rng.random(30)
     rnorms = [

@@ -17,6 +17,7 @@ from bounded_systems import (
     residual_norm,
 )
 from numpy.typing import NDArray
+from together import together
 
 import gpusolve
 from gpusolve import reference
@@ -160,9 +161,9 @@ def problem(
 # ---- optimality ----
 
 
-@pytest.mark.parametrize("share", [None, 0.4, 0, 1])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("method", METHODS)
+@together("share", [None, 0.4, 0, 1])
+@together("kind", KINDS)
+@together("method", METHODS)
 def test_solutions_are_optimal(method: str, kind: str, share: float | None) -> None:
     for shape in SHAPES:
         of = problem(kind, shape, share=share)
@@ -191,9 +192,9 @@ def test_the_methods_agree_with_scipy(method: str, kind: str) -> None:
     np.testing.assert_allclose(found.rnorm, expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("share", [None, 0.4, 0])
-@pytest.mark.parametrize("kind", ["integer", "unit", "low_rank", "penalised"])
-@pytest.mark.parametrize("method", METHODS)
+@together("share", [None, 0.4, 0])
+@together("kind", ["integer", "unit", "low_rank", "penalised"])
+@together("method", METHODS)
 def test_the_methods_agree_with_brute_force(
     method: str, kind: str, share: float | None
 ) -> None:
@@ -234,9 +235,9 @@ def check_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
         np.testing.assert_array_equal(one, other, err_msg=name)
 
 
-@pytest.mark.parametrize("share", [None, 0.4])
-@pytest.mark.parametrize("kind", ["integer", "dependent", "penalised", "with_weights"])
-@pytest.mark.parametrize("method", METHODS)
+@together("share", [None, 0.4])
+@together("kind", ["integer", "dependent", "penalised", "with_weights"])
+@together("method", METHODS)
 def test_bits_do_not_depend_on_the_batch(
     method: str, kind: str, share: float | None
 ) -> None:
@@ -266,9 +267,9 @@ def test_a_system_without_solution_changes_no_other(method: str) -> None:
 # ---- starting points ----
 
 
-@pytest.mark.parametrize("share", [None, 0.4])
-@pytest.mark.parametrize("kind", ["normal", "integer", "dependent", "unit"])
-@pytest.mark.parametrize("method", METHODS)
+@together("share", [None, 0.4])
+@together("kind", ["normal", "integer", "dependent", "unit"])
+@together("method", METHODS)
 def test_any_start_leads_to_the_solution(
     method: str, kind: str, share: float | None, rng: np.random.Generator
 ) -> None:

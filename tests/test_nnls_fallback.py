@@ -30,6 +30,7 @@ from test_nnls_regressions import (
     test_rnorm_of_a_near_exact_fit_under_a_heavy_row,
     test_tiny_directions_are_fitted,
 )
+from together import together
 
 import gpusolve
 from gpusolve import reference
@@ -108,8 +109,8 @@ def test_degenerate_systems(part: int, dtype: Any, numpy_backend: Any) -> None:
 # ---- by SciPy ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(9, 5), (5, 9), (30, 12), (1, 1)])
-@pytest.mark.parametrize("exact", [False, True], ids=["residual", "exact fit"])
+@together("shape", [(9, 5), (5, 9), (30, 12), (1, 1)])
+@together("exact", [False, True], ids=["residual", "exact fit"])
 def test_solutions_satisfy_the_optimality_conditions(
     shape: tuple[int, int], exact: bool, rng: np.random.Generator
 ) -> None:
@@ -268,8 +269,8 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", [{}, *OPTIONS], ids=str)
-@pytest.mark.parametrize("method", ["gram", "qr"])
+@together("options", [{}, *OPTIONS], ids=str)
+@together("method", ["gram", "qr"])
 def test_methods_are_the_specifications(
     method: str, options: dict[str, Any], systems: Systems
 ) -> None:
@@ -279,7 +280,7 @@ def test_methods_are_the_specifications(
     assert_same(found, specification(A, b, **options))
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@together("options", OPTIONS, ids=str)
 def test_scipy_solves_plain_problems_only(
     options: dict[str, Any], systems: Systems, scipy_calls: Any
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from bounded_systems import Bounded, by_bvls, objective
 from numpy.typing import NDArray
 from oracles import scipy_rnorm, violation
+from together import together
 
 import gpusolve
 from gpusolve import _emulator, reference
@@ -84,7 +85,7 @@ def test_the_inverse_after_many_changes(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(H, expected, atol=300 * 30 * EPS[H.dtype])
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (7, 4), (30, 20), (20, 30), (64, 48)])
+@together("shape", [(1, 1), (7, 4), (30, 20), (20, 30), (64, 48)])
 def test_the_specification_against_scipy(
     shape: tuple[int, int], rng: np.random.Generator
 ) -> None:
@@ -120,8 +121,8 @@ def test_columns_that_are_alike_do_not_enter_together(
 # ---- the kernel ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("team", TEAMS)
+@together("dtype", [np.float32, np.float64])
+@together("team", TEAMS)
 def test_kernel_against_the_specification(
     team: str, dtype: Any, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -151,7 +152,7 @@ def test_larger_systems(
     np.testing.assert_array_equal(found.nit, reference.nnls_gram(A, b).nit)
 
 
-@pytest.mark.parametrize("team", TEAMS)
+@together("team", TEAMS)
 def test_strides_and_broadcasting(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -187,7 +188,7 @@ def test_less_shared_memory_changes_no_bit(
         np.testing.assert_array_equal(field, getattr(expected, name), name)
 
 
-@pytest.mark.parametrize("team", TEAMS)
+@together("team", TEAMS)
 def test_a_warm_start_takes_fewer_steps(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -202,8 +203,8 @@ def test_a_warm_start_takes_fewer_steps(
     assert_optimal(A, b, wrong)
 
 
-@pytest.mark.parametrize("team", TEAMS)
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@together("team", TEAMS)
+@together("bad", [np.nan, np.inf, -np.inf])
 def test_a_nonfinite_system_changes_no_other(
     team: str, bad: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -234,7 +235,7 @@ def test_float32_with_a_small_residual(
     assert found.x.dtype == np.float32
 
 
-@pytest.mark.parametrize("team", TEAMS)
+@together("team", TEAMS)
 def test_a_tiny_column_does_not_disturb_the_l2_penalty(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -247,8 +248,8 @@ def test_a_tiny_column_does_not_disturb_the_l2_penalty(
     np.testing.assert_array_equal(found.x * [1, 2.0**-600, 1], expected.x)
 
 
-@pytest.mark.parametrize("team", TEAMS)
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300, -1.0])
+@together("team", TEAMS)
+@together("value", [np.nan, np.inf, 1e300, -1.0])
 def test_useless_warm_starts(
     team: str, value: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -279,7 +280,7 @@ def test_qr_replaces_a_solution_only_by_a_better_one(
     assert (auto.rnorm[kept] <= gram.rnorm[kept] + limit[kept]).all()
 
 
-@pytest.mark.parametrize("team", TEAMS)
+@together("team", TEAMS)
 def test_iteration_limit(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -540,7 +541,7 @@ def test_bounded_kernel_against_scipy(
     assert (found.rnorm**2 / 2 <= least * (1 + 1e-12)).all()
 
 
-@pytest.mark.parametrize("team", TEAMS)
+@together("team", TEAMS)
 def test_a_variable_at_a_bound_has_its_value_to_the_last_bit(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -589,7 +590,7 @@ def test_similar_columns_next_to_penalised_ones(
     np.testing.assert_array_equal(found.status, 0)
 
 
-@pytest.mark.parametrize("team", TEAMS)
+@together("team", TEAMS)
 def test_a_warm_start_that_rounding_hides(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -625,8 +626,8 @@ def test_larger_systems_within_bounds(
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
-@pytest.mark.parametrize("team", TEAMS)
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@together("team", TEAMS)
+@together("value", [np.nan, np.inf, -np.inf])
 def test_useless_warm_starts_within_bounds(
     team: str, value: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -639,7 +640,7 @@ def test_useless_warm_starts_within_bounds(
         np.testing.assert_array_equal(field, getattr(expected, name), name)
 
 
-@pytest.mark.parametrize("team", TEAMS)
+@together("team", TEAMS)
 def test_two_variables_reach_their_bounds_in_one_step(
     team: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -651,7 +652,7 @@ def test_two_variables_reach_their_bounds_in_one_step(
     assert (found.n_updates, found.n_downdates) == (2, 2)
 
 
-@pytest.mark.parametrize("team", TEAMS)
+@together("team", TEAMS)
 def test_a_sum_that_leaves_one_point(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -665,7 +666,7 @@ def test_a_sum_that_leaves_one_point(
     np.testing.assert_array_equal(found.n_updates - found.n_downdates, 1)
 
 
-@pytest.mark.parametrize("team", TEAMS)
+@together("team", TEAMS)
 def test_options_broadcast(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -724,9 +725,9 @@ def test_less_memory_for_weighted_matrices_changes_no_bit(
         np.testing.assert_array_equal(field, getattr(expected, name), name)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("option", ["lower", "upper", "l1", "l2", "sum_to", "weights"])
-@pytest.mark.parametrize("team", TEAMS)
+@together("shared", [False, True])
+@together("option", ["lower", "upper", "l1", "l2", "sum_to", "weights"])
+@together("team", TEAMS)
 def test_a_nonfinite_option_changes_no_other_system(
     team: str,
     option: str,
@@ -764,7 +765,7 @@ def test_a_nonfinite_option_changes_no_other_system(
     np.testing.assert_array_equal(found.x[~bad], good.x[~bad])
 
 
-@pytest.mark.parametrize("team", TEAMS)
+@together("team", TEAMS)
 def test_a_tiny_column_does_not_disturb_an_l2_penalty_of_each_system(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -778,7 +779,7 @@ def test_a_tiny_column_does_not_disturb_an_l2_penalty_of_each_system(
     np.testing.assert_allclose(found.x, expected.x, atol=300 * EPS[A.dtype])
 
 
-@pytest.mark.parametrize("team", TEAMS)
+@together("team", TEAMS)
 def test_systems_without_a_solution_end(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 import gpusolve
 from gpusolve._nnls.axes import AXES, batch_axes
@@ -27,7 +28,7 @@ def shape_of(name: str) -> tuple[int, ...]:
 ARGUMENTS = ["A", "b", "weights", "sum_to", "lower", "upper", "l1", "l2", "warm_start"]
 
 
-@pytest.mark.parametrize("name", ARGUMENTS)
+@together("name", ARGUMENTS)
 def test_an_argument_may_have_batch_axes_of_its_own(name: str) -> None:
     given = {"A": A, "b": b, name: np.ones((2, 1, *shape_of(name)))}
     assert validate(**given).batch == (2, 1)
@@ -47,7 +48,7 @@ REPEATED = np.broadcast_to(A, (5, M, N))
 OWN = rng.random((5, M, N))
 
 
-@pytest.mark.parametrize(
+@together(
     ("given", "matrices"),
     [
         ({"A": A, "b": np.ones((5, M))}, ()),
@@ -73,7 +74,7 @@ HALF = np.full(N, 0.5)
 ONE_INVALID = np.array([HALF, np.where(np.arange(N) == 1, 2.0, 0.5)])
 
 
-@pytest.mark.parametrize(
+@together(
     ("options", "expected"),
     [
         ({}, None),
@@ -120,7 +121,7 @@ def test_a_problem_has_the_given_arrays_and_bounds() -> None:
     assert not problem.is_nnls
 
 
-@pytest.mark.parametrize("bounds", [3.0, (1.0,), (0.0, 1.0, 2.0), None])
+@together("bounds", [3.0, (1.0,), (0.0, 1.0, 2.0), None])
 def test_bounds_are_a_pair(bounds: Any) -> None:
     with pytest.raises(ValueError, match="bounds must be a pair"):
         gpusolve.lsq_linear(A, b, bounds)

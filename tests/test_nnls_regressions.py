@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from degenerate_systems import kahan
+from together import together
 
 import gpusolve
 from gpusolve._numerics.scaling import scale
@@ -52,7 +53,7 @@ def columns_of_all_sizes(rng: np.random.Generator, m: int, n: int) -> np.ndarray
     return A
 
 
-@pytest.mark.parametrize("n", range(2, 6))
+@together("n", range(2, 6))
 def test_a_bad_warm_start_gives_the_same_residual(backend: Any, n: int) -> None:
     rng = np.random.default_rng([11, n])
     for m in range(n, 7):
@@ -91,7 +92,7 @@ def test_a_converged_status_at_the_limit_means_optimal(
 # ---- dependence ----
 
 
-@pytest.mark.parametrize("seed", range(20))
+@together("seed", range(20))
 def test_a_sum_of_columns_is_dependent_on_them(seed: int) -> None:
     rng = np.random.default_rng(seed)
     B = rng.standard_normal((9, 5))
@@ -134,8 +135,8 @@ def some_hard_systems() -> list[tuple[np.ndarray, np.ndarray]]:
     ]
 
 
-@pytest.mark.parametrize("number", range(6))
-@pytest.mark.parametrize("l2", [0.0, 1e-3])
+@together("number", range(6))
+@together("l2", [0.0, 1e-3])
 def test_kernel_and_specification_certify_alike(
     device_backend: Any, number: int, l2: float
 ) -> None:
@@ -194,7 +195,7 @@ EXTREMES = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "A_factor", "b_factor", "fits"), EXTREMES)
+@together(("dtype", "A_factor", "b_factor", "fits"), EXTREMES)
 def test_a_solution_that_overflows_is_not_certified(
     backend: Any, dtype: Any, A_factor: float, b_factor: float, fits: bool
 ) -> None:
@@ -208,7 +209,7 @@ def test_a_solution_that_overflows_is_not_certified(
         assert not result.kkt < 1e-10
 
 
-@pytest.mark.parametrize("penalty", [{"l1": 1e300}, {"l2": 1e300}, {"l1": 1e-320}])
+@together("penalty", [{"l1": 1e300}, {"l2": 1e300}, {"l1": 1e-320}])
 def test_penalties_of_any_size(backend: Any, penalty: dict[str, float]) -> None:
     rng = np.random.default_rng(0)
     A = rng.random((6, 3))

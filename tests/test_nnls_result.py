@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 import gpusolve
 
@@ -115,8 +116,8 @@ def test_covariance_without_a_value_does_not_affect_others(
     assert np.isfinite(few.covariance(1)).all()
 
 
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("kept", [np.nan, np.inf, 1e200])
+@together("shared", [False, True])
+@together("kept", [np.nan, np.inf, 1e200])
 def test_covariance_and_residual_without_a_row(
     backend: Any, rng: np.random.Generator, kept: float, shared: bool
 ) -> None:
@@ -166,7 +167,7 @@ def test_covariance_of_extreme_magnitudes(exponent: int) -> None:
     np.testing.assert_allclose(scaled[kept], unit[kept], rtol=1e-12)
 
 
-@pytest.mark.parametrize("shape", [(0, 4, 3), (2, 4, 0), (2, 0, 3), (4, 0)])
+@together("shape", [(0, 4, 3), (2, 4, 0), (2, 0, 3), (4, 0)])
 def test_empty(shape: tuple[int, ...]) -> None:
     *batch, m, n = shape
     for options in ({}, {"sum_to": 1.0} if n else {}):

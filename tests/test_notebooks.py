@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from together import together
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat reads the notebooks")
 
@@ -38,7 +39,7 @@ def test_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client.execute()
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=names)
+@together("path", NOTEBOOKS, ids=names)
 def test_notebook_has_no_outputs(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)

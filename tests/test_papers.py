@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import paper_map
-import pytest
+from together import together
 
 import gpusolve
 from gpusolve._blocks.reduce import VARIANTS as REDUCTIONS
@@ -38,7 +38,7 @@ def test_every_table_has_the_same_columns() -> None:
     assert list(map(paper_map.cells_of, heads)) == 4 * [paper_map.COLUMNS]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@together("row", ROWS, ids=lambda row: row.name)
 def test_a_row_is_complete_and_names_what_exists(row: paper_map.Row) -> None:
     assert len(row.cells) == len(paper_map.COLUMNS)
     assert all(row.cells)
@@ -58,7 +58,7 @@ def test_the_claims_are_those_of_the_tests() -> None:
     assert paper_map.filled(PAGE, MARKERS) == PAGE
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@together("row", ROWS, ids=lambda row: row.name)
 def test_a_test_holds_each_row_that_can_be_run(row: paper_map.Row) -> None:
     marked = any(marker.row == row.name for marker in MARKERS)
     assert marked != row.cells[-1].startswith("text: ")
@@ -74,7 +74,7 @@ def test_a_test_names_the_numbers_of_its_claim() -> None:
     assert not {test: numbers for test, numbers in missing.items() if numbers}
 
 
-@pytest.mark.parametrize(("name", "folder"), NAMES.items())
+@together(("name", "folder"), NAMES.items())
 def test_the_papers_names_are_found_in_the_tree(name: str, folder: str) -> None:
     files = [
         file

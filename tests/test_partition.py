@@ -10,13 +10,14 @@ from backends import without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import LENGTHS, REALS, is_even, is_positive, square
+from together import together
 
 import gpusolve
 from gpusolve import emulator
 from gpusolve._device.arrays import is_cupy
 
 same = np.testing.assert_array_equal
-every_variant = pytest.mark.parametrize("variant", ["tiles", "two_scans"])
+every_variant = together("variant", ["tiles", "two_scans"])
 
 
 def partition_by_brute_force(values: list[Any], kept: list[bool]) -> list[Any]:
@@ -63,7 +64,7 @@ def test_partition2_by_map_scan_and_scatter(backend: Any) -> None:
 
 
 @every_variant
-@pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.99, 1])
+@together("share", [0, 0.01, 0.5, 0.99, 1])
 def test_partition_by_a_mask(
     backend: Any, share: float, variant: str, rng: np.random.Generator
 ) -> None:
@@ -78,7 +79,7 @@ def test_partition_by_a_mask(
 
 
 @every_variant
-@pytest.mark.parametrize("dtype", ["int16", "int64", "float16", "float32", "float64"])
+@together("dtype", ["int16", "int64", "float16", "float32", "float64"])
 def test_partition_by_a_predicate(
     backend: Any, dtype: str, variant: str, rng: np.random.Generator
 ) -> None:
@@ -93,7 +94,7 @@ def test_partition_by_a_predicate(
         )
 
 
-@pytest.mark.parametrize("dtype", [*REALS.split(), "complex64", "complex128"])
+@together("dtype", [*REALS.split(), "complex64", "complex128"])
 def test_partition_preserves_all_bits(
     backend: Any, dtype: str, rng: np.random.Generator
 ) -> None:
@@ -212,9 +213,7 @@ def test_scatter_is_in_place(backend: Any) -> None:
 
 
 @pytest.mark.paper("Oancea, Scatter", "Indices out of range are ignored")
-@pytest.mark.parametrize(
-    "dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"]
-)
+@together("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"])
 def test_out_of_range_indices_are_ignored(backend: Any, dtype: str) -> None:
     info = np.iinfo(dtype)
     out_of_range = np.array([info.max, 100, info.min if info.min else 101], dtype)
@@ -234,7 +233,7 @@ def test_scatter_of_empty_arrays(backend: Any) -> None:
     same(found, np.ones(3))
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float32", "complex128"])
+@together("dtype", ["bool", "int8", "uint16", "float32", "complex128"])
 def test_scatter_inverts_gather(
     backend: Any, dtype: str, rng: np.random.Generator
 ) -> None:
@@ -292,8 +291,8 @@ def test_scatter_accepts_empty_lists(backend: Any) -> None:
 
 
 @pytest.mark.paper("Oancea, Replicate", "replicate(n, v) has n elements v")
-@pytest.mark.parametrize("n", [0, 1, 33, 1025])
-@pytest.mark.parametrize("value", [True, np.int8(3), np.float32(0.5), 1j])
+@together("n", [0, 1, 33, 1025])
+@together("value", [True, np.int8(3), np.float32(0.5), 1j])
 def test_replicate_a_scalar(backend: Any, n: int, value: Any) -> None:
     like = np.zeros(2)
     found = backend.call(gpusolve.replicate, n, value, like=like)
@@ -326,7 +325,7 @@ read_only.flags.writeable = False
 
 
 @without_gpu
-@pytest.mark.parametrize(
+@together(
     ("arguments", "error", "message"),
     [
         ((x, mask[:4]), ValueError, r"mask must have shape \(5,\), got \(4,\)"),
@@ -352,7 +351,7 @@ def test_an_unknown_variant_of_partition_is_rejected(backend: Any) -> None:
 
 
 @without_gpu
-@pytest.mark.parametrize(
+@together(
     ("target", "indices", "values", "error", "message"),
     [
         (x, [0.0, 1.0], [1, 2], TypeError, "indices must .*got float64"),
@@ -373,7 +372,7 @@ def test_invalid_scatters_are_rejected(
 
 
 @without_gpu
-@pytest.mark.parametrize(
+@together(
     ("n", "error", "message"),
     [
         (-1, ValueError, "n must .*got -1"),

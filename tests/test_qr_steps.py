@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernel_costs import compiler_name
+from together import together
 
 from benchmarks import qr_steps as study
 from benchmarks.qr_steps import Changed, Counts, counted, orthogonalised, report
@@ -212,7 +213,7 @@ def test_published_downdate_has_more_accesses_to_shared_memory(length: int) -> N
     assert found == sum(number * of_warps for number, of_warps in accesses)
 
 
-@pytest.mark.parametrize(("length", "position"), [(8, 4), (64, 32), (64, 0), (64, 63)])
+@together(("length", "position"), [(8, 4), (64, 32), (64, 0), (64, 63)])
 def test_downdate_has_a_barrier_for_32_rotations(length: int, position: int) -> None:
     rotations = length - 1 - position
     counts = counted("as_solved", DOWNDATE, length, position).counts

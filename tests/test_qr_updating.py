@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 from benchmarks import qr_updating as study
 from benchmarks.qr_updating import TABLE, Costs, Errors, cost, edited, spaced
@@ -42,7 +43,7 @@ def products() -> list[tuple[str, bool]]:
 # ---- the factorisations --------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "reordered"), products())
+@together(("method", "reordered"), products())
 def test_random_edits_keep_the_factorisation(method: str, reordered: bool) -> None:
     """300 edits of columns whose condition number is about 6, each to its rounding."""
     A = study.random_columns()
@@ -63,7 +64,7 @@ def test_random_edits_keep_the_factorisation(method: str, reordered: bool) -> No
 @pytest.mark.paper(
     "Luo, (3.2), 3.3", "With A^T before s, R is the R of LAPACK, to 1e-13"
 )
-@pytest.mark.parametrize(("method", "reordered"), products())
+@together(("method", "reordered"), products())
 def test_r_is_that_of_lapack(method: str, reordered: bool) -> None:
     A = study.random_columns()
     made = qr_updating(A, method, reordered=reordered)
@@ -138,7 +139,7 @@ def test_gram_schmidt_loses_orthogonality_where_rotations_do_not() -> None:
 @pytest.mark.paper(
     "Luo, Table 3.1", "The counts of all 7 changes equal the formulas called counted"
 )
-@pytest.mark.parametrize(("change", "m", "length"), changes())
+@together(("change", "m", "length"), changes())
 def test_counts_equal_the_formulas(change: study.Change, m: int, length: int) -> None:
     assert len(TABLE) == 7
     start = spaced(change.method, change.reordered, m, length)
@@ -170,14 +171,14 @@ def cost_of_algorithm_2(m: int, length: int) -> Costs:
     "Luo, Table 3.1",
     "6 m l + 3 m + 1 operations and l + 2 accesses are exactly Algorithm 2 as printed",
 )
-@pytest.mark.parametrize(("m", "length"), SIZES)
+@together(("m", "length"), SIZES)
 def test_the_first_row_is_algorithm_2_as_printed(m: int, length: int) -> None:
     found = cost_of_algorithm_2(m, length)
     assert found == (length + 2, 6 * m * length + 3 * m + 1, 0)
     assert found == TABLE["MGS/up/reorder"].printed.at(m, length, length + 1)
 
 
-@pytest.mark.parametrize(("m", "length"), SIZES)
+@together(("m", "length"), SIZES)
 def test_the_operations_of_the_second_row_are_those_of_algorithm_2(
     m: int, length: int
 ) -> None:
@@ -229,7 +230,7 @@ def test_six_rows_have_a_fault() -> None:
     assert len(TABLE) == 7
 
 
-@pytest.mark.parametrize("name", TABLE)
+@together("name", TABLE)
 def test_printed_formulas_are_right_where_no_reason_says_otherwise(name: str) -> None:
     change = TABLE[name]
     right = {

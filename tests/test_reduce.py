@@ -27,6 +27,7 @@ from monoids import (
     matrix_product,
     square,
 )
+from together import together
 
 import gpusolve
 from gpusolve import emulator
@@ -112,7 +113,7 @@ def test_reduce512_takes_elements_of_64_bytes(
         gpusolve.reduce(np.ones((3, 9)), sums_of(9), variant="reduce512")
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@together("variant", VARIANTS)
 def test_any_schedule_of_threads_and_blocks(
     variant: str, schedule: str, rng: np.random.Generator, monkeypatch: Any
 ) -> None:
@@ -121,10 +122,8 @@ def test_any_schedule_of_threads_and_blocks(
     same(gpusolve.reduce(x, axis=1, variant=variant), x.sum(1, np.int32), strict=True)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(
-    "shape", [(), (0,), (1,), (0, 5), (5, 0), (70, 33), (3, 2, 700)]
-)
+@together("variant", VARIANTS)
+@together("shape", [(), (0,), (1,), (0, 5), (5, 0), (70, 33), (3, 2, 700)])
 def test_shapes(
     backend: Any, shape: tuple[int, ...], variant: str, rng: np.random.Generator
 ) -> None:
@@ -144,7 +143,7 @@ def test_every_tuple_of_axes(backend: Any, rng: np.random.Generator) -> None:
             same(backend.call(gpusolve.reduce, x, axis=negative), expected, strict=True)
 
 
-@pytest.mark.parametrize(
+@together(
     ("axis", "flat"),
     [
         (None, [[7, 3, 1, 4]]),
@@ -172,7 +171,7 @@ def test_axes_of_matrices(backend: Any, rng: np.random.Generator) -> None:
         same(found[k], product)
 
 
-@pytest.mark.parametrize(
+@together(
     "view",
     [
         lambda x: x.T,
@@ -183,7 +182,7 @@ def test_axes_of_matrices(backend: Any, rng: np.random.Generator) -> None:
         lambda x: x[:, None, :],
     ],
 )
-@pytest.mark.parametrize("axis", [None, 0, -1])
+@together("axis", [None, 0, -1])
 def test_strided_views(
     backend: Any, view: Any, axis: Any, rng: np.random.Generator
 ) -> None:
@@ -223,7 +222,7 @@ def test_result_is_on_the_device_of_the_input(backend: Any) -> None:
     assert is_cupy(found) == (backend.name == "cuda")
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int64", "uint64"])
+@together("dtype", ["int8", "uint8", "int16", "int64", "uint64"])
 def test_overflow_wraps(backend: Any, dtype: str) -> None:
     largest = np.iinfo(dtype).max
     x = np.full(100, largest, dtype)
@@ -232,8 +231,8 @@ def test_overflow_wraps(backend: Any, dtype: str) -> None:
         same(backend.call(gpusolve.reduce, x, op), wrapped, strict=True)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("op", ["min", "max"])
+@together("variant", VARIANTS)
+@together("op", ["min", "max"])
 def test_nan_propagates(backend: Any, op: str, variant: str) -> None:
     for position in (0, 1, 31, 40, 299):
         x = np.linspace(-1, 1, 300, dtype=np.float32)
@@ -244,8 +243,8 @@ def test_nan_propagates(backend: Any, op: str, variant: str) -> None:
     assert backend.call(gpusolve.reduce, x, op, variant=variant) == expected
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("variant", VARIANTS)
+@together("dtype", [np.float32, np.float64])
+@together("variant", VARIANTS)
 def test_rounding_errors_of_sums_are_bounded(
     backend: Any, dtype: Any, variant: str, rng: np.random.Generator
 ) -> None:
@@ -302,7 +301,7 @@ line_with_slope = gpusolve.Map(
 )
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@together("variant", VARIANTS)
 def test_map_is_applied_to_each_element(
     backend: Any, variant: str, rng: np.random.Generator
 ) -> None:
@@ -311,7 +310,7 @@ def test_map_is_applied_to_each_element(
     same(found, (x * x).sum(1), strict=True)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@together("variant", VARIANTS)
 def test_map_to_another_dtype(
     backend: Any, variant: str, rng: np.random.Generator
 ) -> None:
@@ -323,7 +322,7 @@ def test_map_to_another_dtype(
     assert backend.call(gpusolve.reduce, x, map=is_positive, variant=variant)
 
 
-@pytest.mark.parametrize("variant", ORDERED)
+@together("variant", ORDERED)
 def test_map_to_pairs(backend: Any, variant: str, rng: np.random.Generator) -> None:
     x = rng.integers(-9, 10, (3, 500), np.int32)
     found = backend.call(
@@ -345,7 +344,7 @@ def test_all_and_any_of_empty_arrays(backend: Any) -> None:
     same(found, np.array([True, True]), strict=True)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "float32"])
+@together("dtype", ["bool", "int8", "float32"])
 def test_one_element_decides_all_and_any(backend: Any, dtype: str) -> None:
     for n in (1, 33, 1025):
         ones, zeros = np.ones(n, dtype), np.zeros(n, dtype)
@@ -509,7 +508,7 @@ def test_costs_of_the_slides_sums(
     "mss, mis, mcs and ts of the halves are 7, 6, 7, 6 and 5, 4, 1, -1, "
     "together 11, 10, 6, 5",
 )
-@pytest.mark.parametrize("variant", ORDERED)
+@together("variant", ORDERED)
 def test_maximum_segment_sum_example_from_the_slides(
     backend: Any, variant: str
 ) -> None:
@@ -553,8 +552,8 @@ def test_launches_of_the_maximum_segment_sum(
 @pytest.mark.paper(
     "Oancea, Exercise 1", "Each variant gives the largest sum of all segments"
 )
-@pytest.mark.parametrize("variant", ORDERED)
-@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+@together("variant", ORDERED)
+@together("dtype", ["int32", "int64", "float32", "float64"])
 def test_maximum_segment_sum_agrees_with_brute_force(
     backend: Any, dtype: str, variant: str, rng: np.random.Generator
 ) -> None:
@@ -565,7 +564,7 @@ def test_maximum_segment_sum_agrees_with_brute_force(
         same(found, expected, strict=True, err_msg=f"{n} elements")
 
 
-@pytest.mark.parametrize("variant", ORDERED)
+@together("variant", ORDERED)
 def test_maximum_segment_at_any_position(backend: Any, variant: str) -> None:
     n = 10007
     for start, stop in ((0, 3), (2000, 7001), (n - 1, n), (0, n)):
@@ -621,7 +620,7 @@ x = np.ones((4, 3))
 
 
 @without_gpu
-@pytest.mark.parametrize(
+@together(
     ("arguments", "options", "error", "message"),
     [
         ((x, "sum"), {}, ValueError, "op must .*got 'sum'"),
@@ -666,7 +665,7 @@ def test_invalid_reductions_are_rejected(
 
 
 @without_gpu
-@pytest.mark.parametrize(
+@together(
     ("call", "error", "message"),
     [
         (lambda: gpusolve.all(x, np.isfinite), TypeError, "isfinite"),

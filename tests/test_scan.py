@@ -22,6 +22,7 @@ from monoids import (
     frozen,
     matrix_product,
 )
+from together import together
 
 import gpusolve
 from gpusolve import emulator
@@ -30,7 +31,7 @@ from gpusolve._device.arrays import is_cupy
 VARIANTS = ("auto", "look_back", "hierarchical", "sweep", "warp")
 
 same = np.testing.assert_array_equal
-every_variant = pytest.mark.parametrize("variant", VARIANTS)
+every_variant = together("variant", VARIANTS)
 
 
 @functools.cache
@@ -169,9 +170,7 @@ def test_elements_are_read_and_written_as_often_as_stated(
 
 
 @every_variant
-@pytest.mark.parametrize(
-    "shape", [(0,), (1,), (0, 5), (5, 0), (700, 3), (3, 700), (2, 3, 70)]
-)
+@together("shape", [(0,), (1,), (0, 5), (5, 0), (700, 3), (3, 700), (2, 3, 70)])
 def test_shapes_and_axes(
     backend: Any, shape: tuple[int, ...], variant: str, rng: np.random.Generator
 ) -> None:
@@ -186,7 +185,7 @@ def test_shapes_and_axes(
         same(found, expected - x, strict=True)
 
 
-@pytest.mark.parametrize("axis", [0, 1, -1, -2])
+@together("axis", [0, 1, -1, -2])
 def test_axes_of_matrices(backend: Any, axis: int, rng: np.random.Generator) -> None:
     x = rng.integers(-9, 9, (5, 6, 2, 2))
     found = backend.call(gpusolve.scan, x, matrix_product, axis=axis)
@@ -197,7 +196,7 @@ def test_axes_of_matrices(backend: Any, axis: int, rng: np.random.Generator) -> 
     same(found, np.moveaxis(np.stack(expected), 0, axis % 2), strict=True)
 
 
-@pytest.mark.parametrize(
+@together(
     "view",
     [
         lambda x: x.T,
@@ -208,7 +207,7 @@ def test_axes_of_matrices(backend: Any, axis: int, rng: np.random.Generator) -> 
         lambda x: x[:, None, :],
     ],
 )
-@pytest.mark.parametrize("axis", [0, -1])
+@together("axis", [0, -1])
 def test_strided_views(
     backend: Any, view: Any, axis: int, rng: np.random.Generator
 ) -> None:
@@ -265,9 +264,7 @@ def test_out_is_returned_and_may_alias_x(
     same(out, expected, strict=True)
 
 
-@pytest.mark.parametrize(
-    "view", [lambda x: x.T, lambda x: x[:, ::2], lambda x: x[::-1, 5:25]]
-)
+@together("view", [lambda x: x.T, lambda x: x[:, ::2], lambda x: x[::-1, 5:25]])
 def test_out_may_be_a_strided_view(
     backend: Any, view: Any, rng: np.random.Generator
 ) -> None:
@@ -292,7 +289,7 @@ def test_out_may_alias_x_along_the_first_axis(
     same(found, x.cumsum(0, np.int32), strict=True)
 
 
-@pytest.mark.parametrize("shift", [-1, 1, 2000])
+@together("shift", [-1, 1, 2000])
 def test_out_may_overlap_x(backend: Any, shift: int) -> None:
     memory = backend.array(np.ones(20000, np.int64))
     x = memory[max(0, -shift) : 20000 - max(0, shift)]
@@ -305,7 +302,7 @@ def test_out_may_overlap_x(backend: Any, shift: int) -> None:
 # ---- values ----
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint64"])
+@together("dtype", ["int8", "uint8", "int16", "uint64"])
 def test_overflow_wraps(backend: Any, dtype: str) -> None:
     largest = int(np.iinfo(dtype).max)
     x = np.full(100, largest, dtype)
@@ -316,7 +313,7 @@ def test_overflow_wraps(backend: Any, dtype: str) -> None:
 
 
 @every_variant
-@pytest.mark.parametrize("op", ["min", "max"])
+@together("op", ["min", "max"])
 def test_nan_propagates_to_all_later_elements(
     backend: Any, op: str, variant: str
 ) -> None:
@@ -340,7 +337,7 @@ def test_infinity_does_not_affect_earlier_elements(backend: Any, variant: str) -
 
 
 @every_variant
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@together("dtype", [np.float32, np.float64])
 def test_rounding_errors_of_sums_are_bounded(
     backend: Any, dtype: Any, variant: str, rng: np.random.Generator
 ) -> None:
@@ -396,7 +393,7 @@ read_only.flags.writeable = False
 
 
 @without_gpu
-@pytest.mark.parametrize(
+@together(
     ("arguments", "options", "error", "message"),
     [
         ((x, "sum"), {}, ValueError, "op must .*got 'sum'"),

@@ -20,6 +20,7 @@ from monoids import (
     first_nonzero,
     frozen,
 )
+from together import together
 
 import gpusolve
 from gpusolve import Monoid, _emulator, emulator
@@ -201,8 +202,8 @@ def structures(tile: int) -> dict[str, list[int]]:
     }
 
 
-@pytest.mark.parametrize("structure", structures(1))
-@pytest.mark.parametrize(
+@together("structure", structures(1))
+@together(
     ("op", "dtype"),
     [("add", np.int32), (affine, np.int64), (matrices, np.uint32)],
     ids=["4 bytes", "16 bytes", "64 bytes"],
@@ -255,7 +256,7 @@ def test_float_reductions_have_the_same_bits_in_every_run(
     "sgmScan of the rows is [1, 3, 6, 4, 9, 15, 22, 30, 9, 19], "
     "exclusive [0, 1, 3, 0, 4, 9, 15, 22, 0, 9]",
 )
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_])
+@together("dtype", [np.int64, np.int32, np.uint8, np.bool_])
 def test_scan_example_from_the_slides(backend: Any, dtype: Any) -> None:
     x = np.arange(1, 11)
     flags = np.array([1, 0, 0, 1, 0, 0, 0, 0, 1, 0]).astype(dtype)
@@ -358,7 +359,7 @@ def test_segmented_sweeps_have_the_depth_of_sweeps(
     "Oancea, Flags",
     "The shape [0, 3, 1, 0, 4, 2, 0] has [1, 0, 0, 1, 1, 0, 0, 0, 1, 0]",
 )
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
+@together("dtype", [np.int64, np.int32, np.uint8])
 def test_flags_example_from_the_slides(backend: Any, dtype: Any) -> None:
     lengths = np.array([0, 3, 1, 0, 4, 2, 0], dtype)
     expected = np.array([1, 0, 0, 1, 1, 0, 0, 0, 1, 0], bool)
@@ -384,7 +385,7 @@ def test_listing_of_the_flags(backend: Any) -> None:
     same(found, [1, 0, 0, 1, 1, 0, 0, 0, 1, 0])
 
 
-@pytest.mark.parametrize(
+@together(
     ("lengths", "total", "expected"),
     [([1, 0, 3], 2, [1, 1]), ([1, 0, 3], 1, [1]), ([2, 0], 4, [1, 0, 0, 0])],
 )
@@ -398,16 +399,14 @@ def test_total_sets_the_number_of_flags(
 # ---- flags ----
 
 
-@pytest.mark.parametrize("flag", [2, 256, -3, 2**40])
+@together("flag", [2, 256, -3, 2**40])
 def test_any_nonzero_integer_is_a_flag(backend: Any, flag: int) -> None:
     flags = np.array([0, 0, flag, 0])
     found = backend.call(gpusolve.segmented_scan, np.ones(4), flags)
     same(found, np.array([1.0, 2, 1, 2]), strict=True)
 
 
-@pytest.mark.parametrize(
-    "shape", [(0,), (7,), (8,), (1025,), (3, 7), (2, 3, 33), (4, 0)]
-)
+@together("shape", [(0,), (7,), (8,), (1025,), (3, 7), (2, 3, 33), (4, 0)])
 @both_kinds
 def test_packed_flags_are_equivalent_to_unpacked(
     backend: Any, exclusive: bool, shape: tuple[int, ...], rng: np.random.Generator
@@ -450,7 +449,7 @@ def test_each_row_begins_a_segment(
         same(found[k], expected, strict=True)
 
 
-@pytest.mark.parametrize("shape", [(50,), (1, 50), (3, 50), (2, 1, 50), (2, 3, 1), ()])
+@together("shape", [(50,), (1, 50), (3, 50), (2, 1, 50), (2, 3, 1), ()])
 def test_flags_broadcast(
     backend: Any, shape: tuple[int, ...], rng: np.random.Generator
 ) -> None:
@@ -462,7 +461,7 @@ def test_flags_broadcast(
     same(found, expected, strict=True)
 
 
-@pytest.mark.parametrize("view", [lambda x: x.T, lambda x: x[:, ::-2], lambda x: x[1:]])
+@together("view", [lambda x: x.T, lambda x: x[:, ::-2], lambda x: x[1:]])
 def test_strided_views(backend: Any, view: Any, rng: np.random.Generator) -> None:
     x, flags = rng.integers(-9, 9, (20, 30), np.int32), rng.random((20, 30)) < 0.2
     found = backend.call(
@@ -606,7 +605,7 @@ x, flags = np.ones((4, 3)), np.zeros((4, 3), bool)
 
 
 @without_gpu
-@pytest.mark.parametrize(
+@together(
     ("arguments", "options", "error", "message"),
     [
         ((x, flags, "sum"), {}, ValueError, "op must .*got 'sum'"),
@@ -658,7 +657,7 @@ def test_invalid_scans_are_rejected(
 
 
 @without_gpu
-@pytest.mark.parametrize(
+@together(
     ("arguments", "options", "error", "message"),
     [
         ((np.ones(5), [2, 2]), {}, ValueError, "lengths must sum to the 5 .*got 4"),
@@ -696,7 +695,7 @@ def test_invalid_reductions_are_rejected(
 
 
 @without_gpu
-@pytest.mark.parametrize(
+@together(
     ("lengths", "options", "error", "message"),
     [
         ([2, -1], {}, ValueError, "lengths must not be negative, got -1"),

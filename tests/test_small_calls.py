@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from monoids import is_positive, square
+from together import together
 
 import gpusolve
 from gpusolve import sparse
@@ -145,7 +146,7 @@ CALLS: dict[str, tuple[Callable[[Arrays], Any], int, int]] = {
 }
 """Each call, and its numbers of allocations and launches."""
 
-each_call = pytest.mark.parametrize("name", CALLS)
+each_call = together("name", CALLS)
 
 
 @each_call
@@ -257,7 +258,7 @@ CPU_CALLS: dict[str, tuple[Callable[[], Any], int]] = {
 }
 """Small calls, and the most functions of the package that they may call."""
 
-each_cpu_call = pytest.mark.parametrize("name", CPU_CALLS)
+each_cpu_call = together("name", CPU_CALLS)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from backends import without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import wrapping
+from together import together
 from watched_device import Watched
 
 from gpusolve import _emulator, emulator, reference
@@ -23,7 +24,7 @@ from gpusolve.sparse import _coo_multiply_kernel, _inputs, multiply, random_coo
 from gpusolve.sparse._coo_multiply import METHODS
 
 same = np.testing.assert_array_equal
-every_method = pytest.mark.parametrize("method", METHODS)
+every_method = together("method", METHODS)
 
 HUGE = 2**31 - 1
 THREADS = _coo_multiply_kernel.THREADS
@@ -131,7 +132,7 @@ def as_dictionary(found: Any) -> dict[tuple[int, int], Any]:
 # ---- comparison with SciPy and brute force -------------------------------------------
 
 
-@pytest.mark.parametrize("a", DTYPES)
+@together("a", DTYPES)
 def test_every_pair_of_dtypes(backend: Any, a: str) -> None:
     A = random_coo((11, 13), 0.6, rng=1, dtype=a)
     for b in DTYPES:
@@ -161,9 +162,7 @@ def test_extended_precision_is_supported_on_the_cpu_only(
     "Cupp, Figure 1",
     "The product has SciPy's entries, to the bit, for every method, shape and density",
 )
-@pytest.mark.parametrize(
-    "shape", [(1, 1), (1, 97), (97, 1), (40, 40), (130, 7), (3, 500)]
-)
+@together("shape", [(1, 1), (1, 97), (97, 1), (40, 40), (130, 7), (3, 500)])
 @every_method
 def test_every_shape(backend: Any, shape: tuple[int, int], method: str) -> None:
     for density in (0.01, 0.4, 0.97, 1):
@@ -223,8 +222,8 @@ def test_the_reference_agrees_with_brute_force(operands: tuple[Any, Any]) -> Non
 # ---- boundaries of tiles and warps ---------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["merge", "gallop"])
-@pytest.mark.parametrize("length", AROUND_TILES)
+@together("method", ["merge", "gallop"])
+@together("length", AROUND_TILES)
 def test_lengths_around_tile_sizes(backend: Any, method: str, length: int) -> None:
     """Pairs of equal keys begin at even and odd steps, adjacent or far apart."""
     width = 2 * length + 4
@@ -242,7 +241,7 @@ def test_lengths_around_tile_sizes(backend: Any, method: str, length: int) -> No
                 check_equal(found, by_scipy(left, right))
 
 
-@pytest.mark.parametrize("few", [1, 2, 5, 30])
+@together("few", [1, 2, 5, 30])
 @every_method
 def test_few_entries_with_many(
     backend: Any, method: str, few: int, rng: np.random.Generator
@@ -258,7 +257,7 @@ def test_few_entries_with_many(
         check_equal(product(backend, many, A, method=method), by_scipy(many, A))
 
 
-@pytest.mark.parametrize("gap", [1, 2, 3, 7, 8, 9, 64, 100])
+@together("gap", [1, 2, 3, 7, 8, 9, 64, 100])
 def test_gallops_of_any_length(backend: Any, gap: int) -> None:
     many = one_row(np.arange(0, 4000, 2), 4001, seed=1)
     for start in (0, 1, 2):
@@ -297,7 +296,7 @@ def shuffled(A: Any) -> tuple[Any, Any, Any]:
     "Places of 46341 x 46341 and larger matrices have different keys, where keys of 32 "
     "bits overflow",
 )
-@pytest.mark.parametrize(
+@together(
     "shape",
     [(46341, 46341), (65536, 65536), (HUGE, HUGE), (1, HUGE), (HUGE, 1)],
 )
@@ -378,7 +377,7 @@ def test_adjacent_duplicates_are_summed(backend: Any) -> None:
 
 
 @every_method
-@pytest.mark.parametrize("dtype", ["float64", "complex128", "bool", "int8"])
+@together("dtype", ["float64", "complex128", "bool", "int8"])
 def test_duplicates_are_summed(backend: Any, dtype: str, method: str) -> None:
     """In the dtype of the operand, also int8; duplicates that cancel are no entry."""
     values = np.array([100, 3, 100, -3, 7, 1, 1], int).astype(dtype)
@@ -421,8 +420,8 @@ def test_unsorted_csr_with_long_rows_needs_no_memory_for_a_row() -> None:
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -2.5, 1e-300, 1e300])
 
 
-@pytest.mark.parametrize("method", ["merge", "gallop", "linear"])
-@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@together("method", ["merge", "gallop", "linear"])
+@together("dtype", ["float64", "complex128"])
 def test_nan_and_infinity_propagate(backend: Any, dtype: str, method: str) -> None:
     """Every special value times every other, and times a place without an entry."""
     n = len(SPECIAL)
@@ -484,7 +483,7 @@ def test_unaligned_complex_numbers(backend: Any) -> None:
 # ---- containers ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("format", ["coo", "csr", "csc", "dia"])
+@together("format", ["coo", "csr", "csc", "dia"])
 def test_format_and_type_of_the_result(backend: Any, format: str) -> None:
     dense = random_coo((8, 9), 0.5, rng=1).toarray()
     array = scipy.sparse.coo_array(dense).asformat(format)
@@ -501,13 +500,13 @@ def test_format_and_type_of_the_result(backend: Any, format: str) -> None:
 
 
 @without_gpu
-@pytest.mark.parametrize("format", ["lil", "dok", "bsr"])
+@together("format", ["lil", "dok", "bsr"])
 def test_formats_that_only_scipy_has(backend: Any, format: str) -> None:
     A = random_coo((8, 9), 0.5, rng=1)
     same(product(backend, A.asformat(format), A).toarray(), A.toarray() ** 2)
 
 
-@pytest.mark.parametrize("shape", [(0, 0), (0, 7), (7, 0), (7, 7)])
+@together("shape", [(0, 0), (0, 7), (7, 0), (7, 7)])
 @every_method
 def test_empty_matrices(backend: Any, shape: tuple[int, int], method: str) -> None:
     empty = scipy.sparse.coo_array(shape)
@@ -576,11 +575,11 @@ def attempts(monkeypatch: Any) -> list[Any]:
     return reports
 
 
-one_search = pytest.mark.parametrize("method", ["merge", "gallop"])
+one_search = together("method", ["merge", "gallop"])
 
 
 @one_search
-@pytest.mark.parametrize("dtype", ["float32", "complex64", "int32"])
+@together("dtype", ["float32", "complex64", "int32"])
 def test_canonical_operands_are_multiplied_once(
     attempts: list[Any], method: str, dtype: str
 ) -> None:
@@ -598,8 +597,8 @@ def test_canonical_operands_are_multiplied_once(
 
 
 @one_search
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex128"])
-@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+@together("dtype", ["float16", "float32", "float64", "complex128"])
+@together("special", [np.nan, np.inf, -np.inf])
 def test_special_values_without_a_match_are_counted(
     attempts: list[Any], method: str, dtype: str, special: float
 ) -> None:
@@ -635,7 +634,7 @@ def far_out_of_order() -> dict[str, Any]:
 
 
 @one_search
-@pytest.mark.parametrize("columns", far_out_of_order().values(), ids=far_out_of_order())
+@together("columns", far_out_of_order().values(), ids=far_out_of_order())
 def test_entries_of_several_tiles_out_of_order(
     attempts: list[Any], method: str, columns: Any
 ) -> None:
@@ -732,7 +731,7 @@ ONE = scipy.sparse.coo_array(np.eye(3))
 
 
 @without_gpu
-@pytest.mark.parametrize(
+@together(
     ("A", "B", "error", "message"),
     [
         (np.eye(3), ONE, TypeError, "A must be a sparse .*got ndarray"),

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from together import together
 
 from benchmarks import coo_paper
 from gpusolve import emulator, studies
@@ -29,7 +30,7 @@ from gpusolve.studies._coo_versions import SORT_B, parts
 
 same = np.testing.assert_array_equal
 random_pair = coo_paper.random_pair
-every_version = pytest.mark.parametrize("version", VERSIONS)
+every_version = together("version", VERSIONS)
 every_search = pytest.mark.parametrize("search", ["linear", "binary"])
 
 
@@ -197,7 +198,7 @@ def multiplied(version: str, a: Any, b: Any, blocks: int) -> Any:
     "specification",
 )
 @every_version
-@pytest.mark.parametrize("blocks", [1, 3, 9])
+@together("blocks", [1, 3, 9])
 def test_kernels_agree_with_the_specification(version: Any, blocks: int) -> None:
     """Also in the order of the products, and in the numbers that each tile reads."""
     a, b = map(coordinates, random_pair((20, 30), 0.5))
@@ -240,7 +241,7 @@ def test_stored_matches_are_those_of_the_specification() -> None:
     )
 
 
-@pytest.mark.parametrize("version", ["linear", "scratchpad", "binary", "even"])
+@together("version", ["linear", "scratchpad", "binary", "even"])
 def test_the_specification_agrees_with_scipy(version: Any) -> None:
     """With idle tiles and more than one entry for each; sorted to compare."""
     for shape, density, tiles in (
@@ -262,7 +263,7 @@ def test_the_specification_agrees_with_scipy(version: Any) -> None:
 
 
 @every_version
-@pytest.mark.parametrize("blocks", [None, 1, 2, 7, 12])
+@together("blocks", [None, 1, 2, 7, 12])
 def test_any_number_of_blocks(emulated: None, version: str, blocks: int | None) -> None:
     """With and without idle blocks, and with parts of more than one turn of threads."""
     for shape, density in (((2, 3), 0.5), ((26, 26), 0.7)):
@@ -276,7 +277,7 @@ def test_any_number_of_blocks(emulated: None, version: str, blocks: int | None) 
     "Cupp, 5.1, Figure 10",
     "Version 1 and the first attempt sort nothing; the others sort B alone",
 )
-@pytest.mark.parametrize(
+@together(
     ("version", "sorted_operands"),
     [("linear", 0), ("scratchpad", 0), ("binary", 1), ("even", 1)],
 )
@@ -486,7 +487,7 @@ def test_instructions_grow_with_the_tiles(operands_of_232: Any) -> None:
     "232 multiplications with 4, 8, 16, 32, 64 and 128 tiles; the document's simulator "
     "counted 120 with 128, an error of 48 %",
 )
-@pytest.mark.parametrize("method", METHODS)
+@together("method", METHODS)
 def test_one_multiplication_for_each_match(
     emulated: None, operands_of_232: Any, method: str
 ) -> None:
@@ -584,7 +585,7 @@ def test_the_scratchpad_overflows(emulated: None, dtype: str, places: int) -> No
     "The kernel overflows where the specification does, also if 336 products of the "
     "first of 3 tiles fit and 347 of the second do not",
 )
-@pytest.mark.parametrize("blocks", [1, 2, 3, 5])
+@together("blocks", [1, 2, 3, 5])
 def test_the_scratchpad_overflows_as_specified(blocks: int) -> None:
     """With 3 tiles, the first has 336 products, as many as fit, the second 347."""
     a, b = map(coordinates, random_pair((34, 34), 0.935))
@@ -703,7 +704,7 @@ def test_even_searches_once(emulated: None) -> None:
 # ---- the document's sizes ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("side", [5, 20, 40])
+@together("side", [5, 20, 40])
 def test_dense_squares(backend: Any, side: int) -> None:
     """Figures 9 and 12: 75 % density at increasing sizes."""
     check_on(backend, (side, side), 0.75)
@@ -729,7 +730,7 @@ def check_on(backend: Any, shape: tuple[int, int], density: float) -> None:
 # ---- the parameter -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("method", "blocks"), [("linear", 0), ("even", -1), ("merge", 4), ("auto", 1)]
 )
 def test_invalid_blocks_are_rejected(method: str, blocks: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from together import together
 
 from gpusolve.sparse import _random_coo as random
 from gpusolve.sparse import random_coo
@@ -28,8 +29,8 @@ def places(A: Any) -> list[tuple[int, int]]:
     "The three arrays have an element for each nonzero value, not for each place, at "
     "densities from 0 to 1",
 )
-@pytest.mark.parametrize("shape", [(1, 1), (7, 5), (1, 300), (300, 1), (40, 40)])
-@pytest.mark.parametrize("density", [0, 0.001, 0.3, 0.5, 0.51, 0.75, 0.999, 1])
+@together("shape", [(1, 1), (7, 5), (1, 300), (300, 1), (40, 40)])
+@together("density", [0, 0.001, 0.3, 0.5, 0.51, 0.75, 0.999, 1])
 def test_number_of_entries_is_exact_and_places_are_distinct(
     shape: tuple[int, int], density: float
 ) -> None:
@@ -50,7 +51,7 @@ def test_empty_shapes(shape: tuple[int, int]) -> None:
     assert (A.shape, A.nnz) == (shape, 0)
 
 
-@pytest.mark.parametrize(
+@together(
     ("shape", "index"),
     [
         ((HUGE, HUGE), np.int32),
@@ -73,7 +74,7 @@ def test_huge_shapes(shape: tuple[int, int], index: type[np.integer[Any]]) -> No
             assert 0.4 * size < np.mean(found / size) * size < 0.6 * size
 
 
-@pytest.mark.parametrize("count", [0, 1, 5, 1000])
+@together("count", [0, 1, 5, 1000])
 def test_each_once_agrees_with_numpy_unique(
     count: int, rng: np.random.Generator
 ) -> None:
@@ -100,18 +101,14 @@ def test_all_sets_of_places_are_equally_likely(
     assert max(abs(n - expected) for n in sets.values()) < 5 * expected**0.5
 
 
-@pytest.mark.parametrize(
-    "dtype", ["int8", "int16", "int32", "int64", "uint8", "uint64"]
-)
+@together("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint64"])
 def test_integers_are_uniform_from_1_to_9(dtype: str) -> None:
     A = random_coo((50, 40), 0.5, rng=1, dtype=dtype)
     assert A.dtype == dtype
     same(np.unique(A.data), np.arange(1, 10))
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", "float64", "longdouble", "complex64", "complex128"]
-)
+@together("dtype", ["float32", "float64", "longdouble", "complex64", "complex128"])
 def test_floats_are_uniform_from_0_to_1(dtype: str) -> None:
     A = random_coo((100, 100), 0.9, rng=1, dtype=dtype)
     assert A.dtype == dtype
@@ -148,7 +145,7 @@ def test_seed_determines_the_matrix() -> None:
     assert random_coo((30, 30), 0.2).nnz == 180
 
 
-@pytest.mark.parametrize(
+@together(
     ("shape", "density", "dtype", "error", "message"),
     [
         ((3, 3), -0.1, float, ValueError, "density must .*got -0.1"),

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from monoids import exclusive_or, first_nonzero
 from numpy.typing import NDArray
 from scipy.sparse.linalg import aslinearoperator, cg, spsolve
+from together import together
 from watched_device import Watched
 
 import gpusolve
@@ -232,7 +233,7 @@ def test_empty_rows_give_the_identity(
     same(found, np.full(shape[0], np.inf), strict=True)
 
 
-@pytest.mark.parametrize("structure", STRUCTURES)
+@together("structure", STRUCTURES)
 def test_reference_agrees_with_scipy(structure: str, rng: np.random.Generator) -> None:
     """On a CPU, `spmv` computes these products with SciPy, not with the reference."""
     A = random_csr(rng, STRUCTURES[structure], 50)
@@ -299,8 +300,8 @@ DTYPES = "bool int8 uint16 int32 int64 uint64 float32 float64 complex64 complex1
 
 
 @numpy_only
-@pytest.mark.parametrize("x_dtype", DTYPES.split())
-@pytest.mark.parametrize("A_dtype", DTYPES.split())
+@together("x_dtype", DTYPES.split())
+@together("A_dtype", DTYPES.split())
 def test_every_pair_of_dtypes(
     backend: Any, A_dtype: str, x_dtype: str, rng: np.random.Generator
 ) -> None:
@@ -510,8 +511,8 @@ def test_every_format(
     same(product(backend, A, x), dense @ x, strict=True)
 
 
-@pytest.mark.parametrize("lengths", [[], [0, 0], [0, 3, 1, 0, 40, 0], [500, 1]])
-@pytest.mark.parametrize("max_places", [2**63, 1])
+@together("lengths", [[], [0, 0], [0, 3, 1, 0, 40, 0], [500, 1]])
+@together("max_places", [2**63, 1])
 @without_gpu
 def test_sorted_rows_agree_with_scipy(
     backend: Any,
@@ -609,7 +610,7 @@ def test_batches(
         same(found, by_scipy(A, x), strict=True)
 
 
-@pytest.mark.parametrize(
+@together(
     "view",
     [
         lambda x: x[:, ::-2],
@@ -815,7 +816,7 @@ EYE = sparse.csr_array(np.eye(3))
 
 
 @without_gpu
-@pytest.mark.parametrize(
+@together(
     ("arguments", "options", "error", "message"),
     [
         ((np.eye(3), np.ones(3)), {}, TypeError, "A must be a sparse .*got ndarray"),

@@ -17,6 +17,7 @@ import pytest
 import scipy.sparse
 from device_views import on_device
 from monoids import is_positive, square
+from together import together
 
 import gpusolve
 from gpusolve import gam, sparse
@@ -88,7 +89,7 @@ def misaligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 LAYOUTS = [np.ascontiguousarray, strided, misaligned]
-layouts = pytest.mark.parametrize("layout", LAYOUTS)
+layouts = together("layout", LAYOUTS)
 
 numbers = np.arange(1.0, 701.0).reshape(2, 350) % 7
 flags = (np.arange(350) % 9 == 0).astype(np.int32)
@@ -98,7 +99,7 @@ flags = (np.arange(350) % 9 == 0).astype(np.int32)
 
 
 @layouts
-@pytest.mark.parametrize("variant", ["tree", "group", "chunked", "atomic"])
+@together("variant", ["tree", "group", "chunked", "atomic"])
 def test_reduce(second: SecondDevice, variant: str, layout: Any) -> None:
     check(second, gpusolve.reduce, layout(numbers), variant=variant)
 
@@ -117,8 +118,8 @@ def test_reduce_of_axes_maps_and_empty_arrays(second: SecondDevice) -> None:
 
 
 @layouts
-@pytest.mark.parametrize("variant", ["look_back", "hierarchical", "sweep", "warp"])
-@pytest.mark.parametrize("exclusive", [False, True])
+@together("variant", ["look_back", "hierarchical", "sweep", "warp"])
+@together("exclusive", [False, True])
 def test_scan(second: SecondDevice, variant: str, exclusive: bool, layout: Any) -> None:
     x = layout(numbers)
     check(second, gpusolve.scan, x, variant=variant, exclusive=exclusive)
@@ -160,7 +161,7 @@ def test_out_on_another_device_is_refused(second: SecondDevice) -> None:
 
 
 @layouts
-@pytest.mark.parametrize("exclusive", [False, True])
+@together("exclusive", [False, True])
 def test_segmented_scan(second: SecondDevice, exclusive: bool, layout: Any) -> None:
     check(
         second,
@@ -229,7 +230,7 @@ def test_stable_partition(second: SecondDevice, layout: Any) -> None:
 
 
 @layouts
-@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint64])
+@together("dtype", [np.int32, np.int64, np.uint64])
 def test_scatter(second: SecondDevice, dtype: Any, layout: Any) -> None:
     x, indices = np.arange(20.0).reshape(10, 2), layout(np.array([3, 1, 99], dtype))
     if layout is not strided:  # a target must be contiguous
@@ -263,10 +264,8 @@ def test_replicate(second: SecondDevice) -> None:
 
 
 @layouts
-@pytest.mark.parametrize("transpose", [False, True])
-@pytest.mark.parametrize(
-    "variant", ["auto", "naive", "threads_per_dot", "threads_per_row"]
-)
+@together("transpose", [False, True])
+@together("variant", ["auto", "naive", "threads_per_dot", "threads_per_row"])
 def test_gemv(second: SecondDevice, variant: str, transpose: bool, layout: Any) -> None:
     A = layout(np.arange(120.0).reshape(3, 8, 5))
     x = layout(np.arange(40.0).reshape(5, 8) if transpose else np.ones((3, 5)))
@@ -306,7 +305,7 @@ duplicates = scipy.sparse.coo_array(
 )
 
 
-@pytest.mark.parametrize("method", METHODS)
+@together("method", METHODS)
 def test_multiply(second: SecondDevice, method: str) -> None:
     found = second(sparse.multiply, A, B, method=method)
     np.testing.assert_array_equal(found.toarray(), (A * B).toarray())
@@ -335,8 +334,8 @@ def test_multiply_of_all_formats(second: SecondDevice, format: str) -> None:
 
 
 @layouts
-@pytest.mark.parametrize("method", ["fused", "segmented_scan"])
-@pytest.mark.parametrize("format", ["coo", "csr", "csc"])
+@together("method", ["fused", "segmented_scan"])
+@together("format", ["coo", "csr", "csc"])
 def test_spmv(second: SecondDevice, format: str, method: str, layout: Any) -> None:
     x = layout(np.arange(60.0).reshape(2, 30))
     matrix = A.asformat(format)
@@ -396,7 +395,7 @@ def solution(*args: Any, **options: Any) -> Any:
 
 
 @layouts
-@pytest.mark.parametrize("method", ["auto", "qr"])
+@together("method", ["auto", "qr"])
 def test_nnls(second: SecondDevice, method: str, layout: Any) -> None:
     A, b = layout(systems), layout(sides)
     expected = solution(A, b, method="qr")
@@ -442,8 +441,8 @@ y = np.sin(6 * X[:, 1]) + X[:, 0]
 w = rng.random(90) * (np.arange(90) % 7 > 0)
 
 
-@pytest.mark.parametrize("method", ["auto", "direct", "stacked", "gram"])
-@pytest.mark.parametrize("weights", [None, w], ids=["plain", "weighted"])
+@together("method", ["auto", "direct", "stacked", "gram"])
+@together("weights", [None, w], ids=["plain", "weighted"])
 def test_boosted_gam(second: SecondDevice, method: str, weights: Any) -> None:
     def model() -> Any:
         return gam.BoostedGAM(n_basis=6, max_iter=8, method=method)

@@ -11,6 +11,7 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
+from together import together
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import CUDA_TYPES, source_directory
@@ -73,8 +74,8 @@ def as_ctypes(declared: list[tuple[str, str]]) -> type[ctypes.Structure]:
     return type("Same", (ctypes.Structure,), {"_fields_": fields})
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 40])
-@pytest.mark.parametrize("seed", range(5))
+@together("count", [1, 2, 3, 40])
+@together("seed", range(5))
 def test_bytes_are_those_of_ctypes(count: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     declared = [

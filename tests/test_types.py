@@ -7,6 +7,7 @@ import inspect
 from typing import get_args, get_overloads
 
 import pytest
+from together import together
 
 import gpusolve
 from gpusolve._blocks import reduce
@@ -44,7 +45,7 @@ def test_overloaded():
     }
 
 
-@pytest.mark.parametrize("function", OVERLOADED, ids=lambda f: f.__name__)
+@together("function", OVERLOADED, ids=lambda f: f.__name__)
 def test_defaults_of_overloads(function):
     whole = {
         name: one.default

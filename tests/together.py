@@ -1,4 +1,4 @@
-"""Cases of one question: a test with a table, whose failure names the row."""
+"""One test for a table of arguments, whose failure names the row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 FEW, ALL = "few", "all"
 
 Test = Callable[..., None]
-Ids = Sequence[str] | Callable[[Any], Any] | None
+Ids = Iterable[str] | Callable[[Any], Any] | None
 
 
 class Row(NamedTuple):
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     label: str
 
 
-def cases(
+def together(
     names: str | Sequence[str], values: Iterable[Any], ids: Ids = None
 ) -> Callable[[Test], Any]:
     """Run a test with each of the values, as one test.
@@ -58,10 +58,11 @@ COMBINATIONS = inspect.Parameter("combinations", inspect.Parameter.KEYWORD_ONLY)
 
 def table(names: Sequence[str], values: Iterable[Any], ids: Ids) -> Iterator[Row]:
     """The rows of a table, labelled as `parametrize` would."""
-    for i, value in enumerate(values):
+    labels = iter(ids if isinstance(ids, Iterable) else ())
+    for value in values:
         row = dict(zip(names, [value] if len(names) == 1 else value, strict=True))
-        if isinstance(ids, Sequence):
-            yield Row(row, ids[i])
+        if isinstance(ids, Iterable):
+            yield Row(row, next(labels))
         else:
             shown = {key: (ids and ids(one)) or repr(one) for key, one in row.items()}
             yield Row(row, " ".join(f"{key}={one}" for key, one in shown.items()))
