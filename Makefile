@@ -35,7 +35,7 @@ test-all: test
 
 # The barriers of the Gram kernel of NNLS, removed in turn.
 test-barriers: $(VENV)/object
-	$(PYTEST) -m exhaustive tests/test_barriers.py
+	$(PYTEST) -m exhaustive tests/emulator/test_barriers.py
 
 # Kernels with every combination of parameters, and every monoid.
 test-exhaustive: $(VENV)/object
@@ -43,7 +43,7 @@ test-exhaustive: $(VENV)/object
 
 # The numerical tests, on NumPy, with the rounding of other CPUs.
 test-cpus: $(VENV)/object
-	$(BIN)/python tests/core_types.py $(PARALLEL) -q -m "not slow" \
+	$(BIN)/python tests/support/core_types.py $(PARALLEL) -q -m "not slow" \
 	    -k "not emulator and not cuda and not compile"
 
 # Without a GPU that CuPy can use this fails, and says why: tests that skip are no test.
@@ -77,14 +77,14 @@ wheel: $(VENV)/test
 
 # The claims of the tests' markers, in docs/papers.md.
 papers: $(VENV)/test
-	$(BIN)/python tests/paper_map.py
+	$(BIN)/python tests/support/paper_map.py
 
 resources: $(VENV)/test
-	PYTHONPATH=. $(BIN)/python tests/kernel_resources.py
-	PYTHONPATH=. $(BIN)/python tests/kernel_code.py
+	PYTHONPATH=. $(BIN)/python tests/support/kernel_resources.py
+	PYTHONPATH=. $(BIN)/python tests/support/kernel_code.py
 
 costs: $(VENV)/test
-	PYTHONPATH=. $(BIN)/python tests/kernel_costs.py
+	PYTHONPATH=. $(BIN)/python tests/support/kernel_costs.py
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/api docs/gallery gpusolve/_objects *.egg-info

@@ -305,9 +305,9 @@ end (i = l + 1), "unorder" in the order of A. MGS is the update by modified Gram
 CSNE are the corrected semi-normal equations (section 3.3).
 
 The formulas "counted" equal the counts of `gpusolve.studies.qr_updating`, by a test:
-`tests/test_qr_updating.py`. Operations and accesses are counted as they happen; no
-figure here is a time. An access reads or writes a column or a row of Q, R or A. The new
-column itself is given; columns that are inserted again are read from A.
+`tests/studies/test_qr_updating.py`. Operations and accesses are counted as they happen;
+no figure here is a time. An access reads or writes a column or a row of Q, R or A. The
+new column itself is given; columns that are inserted again are read from A.
 """
 
 CONCLUSION = """

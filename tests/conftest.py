@@ -17,6 +17,7 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
+from backends import CUDA
 from device_views import on_device
 from gpus import STAND_IN, why_no_cuda
 from hypothesis import HealthCheck, settings
@@ -176,10 +177,9 @@ def chosen_backend(name: str, monkeypatch: pytest.MonkeyPatch) -> Backend:
         monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     else:
         monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    if name == "fallback":
+        monkeypatch.setenv("GPUSOLVE_OBJECT", "none")
     return Backend(name)
-
-
-CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
 
 @pytest.fixture(params=["numpy", "emulator", CUDA])

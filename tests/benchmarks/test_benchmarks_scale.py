@@ -10,7 +10,7 @@ from benchmark_runs import number, tables
 
 from benchmarks import scale
 
-PAGE = (Path(__file__).parents[1] / "docs" / "scale.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
 
 
 def test_the_page_has_the_tables_on_paper() -> None:

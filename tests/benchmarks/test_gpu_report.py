@@ -19,7 +19,7 @@ from together import together
 import gpusolve
 from gpusolve import sparse
 
-ON_STAND_IN = Path(__file__).parent / "gpu_smoke_on_stand_in.py"
+ON_STAND_IN = Path(__file__).parents[1] / "support" / "gpu_smoke_on_stand_in.py"
 
 FAULTY_CHECKS = """\
 import os, sys, time

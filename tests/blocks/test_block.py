@@ -12,7 +12,7 @@ from together import together
 from gpusolve import _emulator
 from gpusolve._device.kernels import CUDA_TYPES, source_directory
 
-SOURCE = Path(__file__).parent / "kernels" / "block_primitives.cu"
+SOURCE = Path(__file__).parents[1] / "kernels" / "block_primitives.cu"
 DTYPES = (np.float32, np.float64)
 
 

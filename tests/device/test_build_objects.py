@@ -20,7 +20,7 @@ pytest.importorskip("setuptools")
 from gpusolve import _emulator
 from gpusolve._device import object_files, objects
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NAMES = {object_files.file_name(name) for name in object_files.instruction_sets()}
 
 COMPILER = """#!/bin/sh

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 NO_CUPY = "raise ImportError('CuPy is not installed')"
 BROKEN_CUPY = "raise RuntimeError('libcuda.so.1 cannot be loaded')"

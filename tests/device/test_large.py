@@ -15,7 +15,7 @@ import gpusolve
 from gpusolve import _emulator
 from gpusolve._device.kernels import source_directory
 
-SOURCE = Path(__file__).parent / "kernels" / "row_begins.cu"
+SOURCE = Path(__file__).parents[1] / "kernels" / "row_begins.cu"
 TILE = 3840
 
 

@@ -23,7 +23,7 @@ from gpusolve._nnls.nnls_gram_kernel import GRAM_MEMORY
 from gpusolve._nnls.nnls_qr_kernel import QR_MEMORY
 from gpusolve._nnls.systems import NNLS_SYSTEMS
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 KERNELS = TESTS / "faulty_kernels"
 DOUBLE = np.dtype(np.float64)
 

@@ -19,7 +19,7 @@ from together import together
 from gpusolve import _emulator
 from gpusolve._emulator import KernelError
 
-KERNELS = Path(__file__).parent / "faulty_kernels"
+KERNELS = Path(__file__).parents[1] / "faulty_kernels"
 ORDERS = ("forward", "reverse", "random")
 
 pytestmark = pytest.mark.skipif(

@@ -11,7 +11,7 @@ import pytest
 
 from gpusolve import _emulator
 
-KERNELS = Path(__file__).parent / "faulty_kernels"
+KERNELS = Path(__file__).parents[1] / "faulty_kernels"
 
 pytestmark = pytest.mark.skipif(
     _emulator.compiler() is None or sys.platform != "linux",

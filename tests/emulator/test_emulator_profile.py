@@ -245,11 +245,11 @@ def test_a_reduction_in_shared_memory(costs: Any) -> None:
 
 
 def test_reduce512_of_the_paper() -> None:
-    directory = Path(__file__).parent / "kernels"
+    directory = Path(__file__).parents[1] / "kernels"
     kernel = _emulator.Kernel(
         directory / "block_primitives.cu",
         "sum_by_reduce512<float>",
-        Path(__file__).parents[1] / "cuda_src",
+        Path(__file__).parents[2] / "cuda_src",
     )
     values, sums = floats(512), np.zeros(512, np.float32)
     with profile() as report:

@@ -19,7 +19,7 @@ import gpusolve
 from gpusolve import _emulator
 from gpusolve._emulator import KernelError
 
-KERNELS = Path(__file__).parent / "faulty_kernels"
+KERNELS = Path(__file__).parents[1] / "faulty_kernels"
 
 pytestmark = pytest.mark.skipif(
     _emulator.compiler() is None or sys.platform != "linux",

@@ -37,7 +37,7 @@ from gpusolve.gam.families import (
 )
 from gpusolve.gam.store import from_plain, to_plain
 
-KERNELS = Path(__file__).parent / "kernels" / "families.cu"
+KERNELS = Path(__file__).parents[1] / "kernels" / "families.cu"
 EPS = float(np.finfo(np.float64).eps)
 
 REAL = [

@@ -21,7 +21,9 @@ from gpusolve.gam._selection.stability_bounds import (
     steps_of,
 )
 
-FIGURES = json.loads((Path(__file__).parent / "mboost/mixed_stabsel.json").read_text())
+FIGURES = json.loads(
+    (Path(__file__).parents[1] / "mboost/mixed_stabsel.json").read_text()
+)
 B = FIGURES["B"]
 CUTOFFS = FIGURES["cutoff_table"]["rows"]
 QS = FIGURES["q_table"]["rows"]

@@ -795,7 +795,7 @@ def test_blocks_of_a_row_share_a_segment_of_x(
 )
 def test_an_array_of_sums_fits_a_group_of_as_many_threads(rng: Any) -> None:
     A, x = small_integers(rng, (8, 30), "f4"), small_integers(rng, 30, "f4")
-    directory = Path(__file__).parent / "kernels"
+    directory = Path(__file__).parents[1] / "kernels"
     kernel = _emulator.Kernel(directory / "dot_group.cu", "dot_group", directory)
 
     def multiply(sums: int, group: tuple[int, int]) -> Array:

@@ -18,7 +18,7 @@ import gpusolve
 
 pytest.importorskip("matplotlib", reason="matplotlib draws the effects").use("Agg")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BUILT = {"_build", "api", "gallery"}
 

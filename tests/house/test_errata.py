@@ -21,11 +21,11 @@ from gpusolve.gam._boosting.smoothing import smoothing_parameters
 from gpusolve.reference._boosting import degrees_of_freedom
 from gpusolve.studies import qr_updating
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "errata.md").read_text()
 
 ENTRY = re.compile(r"^### (\w+ \d+)\.[^\n]*(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
-TEST = re.compile(r"`(tests/test_\w+\.py)::(test_\w+)`")
+TEST = re.compile(r"`(tests/\w+/test_\w+\.py)::(test_\w+)`")
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 KINDS = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 PRINTED = {
     "boosted_gam": r"'bspatial\(lon, lat, knots=8\)': \d\d",
     "deconvolve_spectra": r"all certified: True  largest kkt: \d\.\d+e-1[4-7]",

@@ -17,7 +17,7 @@ from kernel_code import (
 from kernel_resources import Source
 from together import together
 
-FILE = Path(__file__).parent / "kernels" / "machine_code"
+FILE = Path(__file__).parents[1] / "kernels" / "machine_code"
 
 KERNELS = {
     "generic_load": (1, 0),

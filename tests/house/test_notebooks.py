@@ -11,7 +11,7 @@ from together import together
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat reads the notebooks")
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 
 def names(path: Path) -> str:

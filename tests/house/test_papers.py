@@ -12,7 +12,7 @@ import gpusolve
 from gpusolve._blocks.reduce import VARIANTS as REDUCTIONS
 from gpusolve._nnls.methods import COMPARED
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 KNOWN = re.compile(r"(tested|counted|predicted|measured)(, |$)")
 TOKEN = re.compile(r"`([^`]+/[^`]+)`")
 

@@ -22,8 +22,8 @@ from gpusolve._device import object_files
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[1]
-CHECK = Path(__file__).parent / "installed.py"
+ROOT = Path(__file__).parents[2]
+CHECK = ROOT / "tests" / "support" / "installed.py"
 
 PYTHONS = ("3.11", "3.14")
 """The oldest and the newest Python that the package supports."""

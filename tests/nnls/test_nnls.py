@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from degenerate_systems import kahan
+from backends import also_by_fallback
+from hard_problems import HARD
 from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
-from scipy.linalg import hilbert, toeplitz
+from scipy.linalg import toeplitz
 from together import together
 
 import gpusolve
@@ -19,49 +20,7 @@ EPS = float(np.finfo(np.float64).eps)
 CERTIFIED = 16 * EPS
 
 
-def hard_problems() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    rng = np.random.default_rng(7)
-    A = rng.standard_normal((12, 8))
-    b = A @ rng.standard_normal(8) + 0.3 * rng.standard_normal(12)
-    twins = np.hstack([A, A])
-    nearly = np.hstack([A, A * (1 + 1e-14 * rng.standard_normal(A.shape))])
-    zero_columns = A.copy()
-    zero_columns[:, [0, 5]] = 0
-    problems = {
-        "two by two": (np.array([[3.0, 2.0], [1.0, 1.0]]), np.array([3.0, 2.0])),
-        "one by one": (np.array([[2.0]]), np.array([3.0])),
-        "one by one, negative": (np.array([[2.0]]), np.array([-3.0])),
-        "duplicate columns": (twins, b),
-        "nearly duplicate columns": (nearly, b),
-        "zero columns": (zero_columns, b),
-        "zero matrix": (np.zeros((5, 3)), np.ones(5)),
-        "zero b": (A, np.zeros(12)),
-        "rank deficient": (A[:, :3] @ rng.random((3, 8)), b),
-        "all-negative b": (np.abs(A), -np.abs(b)),
-        "tiny A": (1e-21 * A, b),
-        "huge A": (1e150 * A, b),
-        "tiny b": (A, 1e-200 * b),
-        "badly scaled columns": (A * np.logspace(0, -14, 8), b),
-        "ties": (np.eye(6), np.ones(6)),
-        "ties, degenerate": (np.tril(np.ones((6, 6))), np.ones(6)),
-        "exactly solvable": (A, A @ rng.random(8)),
-        "exactly solvable, sparse": (A, A @ np.array([0, 1, 0, 0, 2, 0, 0, 0.0])),
-        "wide": (rng.random((5, 20)), rng.random(5)),
-        "one row": (rng.standard_normal((1, 7)), np.array([1.0])),
-        "tall": (rng.random((2000, 3)), rng.random(2000)),
-        "denormal column": (A * np.array([1, 1, 1, 5e-324, 1, 1, 1, 1]), b),
-    }
-    problems |= {
-        f"Hilbert {n}": (hilbert(n), hilbert(n) @ (np.arange(n) % 2.0))
-        for n in range(6, 15)
-    }
-    problems |= {f"Kahan {n}": (kahan(n), np.ones(n)) for n in (10, 40)}
-    return problems
-
-
-HARD = hard_problems()
-
-
+@also_by_fallback
 @together("method", ["auto", "qr"])
 @together("name", HARD)
 def test_hard_problem(backend: Any, name: str, method: str) -> None:
@@ -88,6 +47,7 @@ def test_hard_problem(backend: Any, name: str, method: str) -> None:
     )
 
 
+@also_by_fallback
 @pytest.mark.paper(
     "Luo, (1.1)", "x is not negative, and the norm of the residual equals SciPy's"
 )
@@ -180,6 +140,7 @@ def test_less_memory_gives_fewer_blocks(
         gpusolve.nnls(A, b)
 
 
+@also_by_fallback
 @together(("l1", "l2"), [(0.3, 0.0), (0.0, 0.7), (0.2, 0.1), (1e3, 0.0)])
 @together("m", [4, 9])
 def test_penalties_agree_with_brute_force(
@@ -197,6 +158,7 @@ def test_penalties_agree_with_brute_force(
         assert result.rnorm[k] == pytest.approx(fit, rel=1e-12)
 
 
+@also_by_fallback
 def test_warm_start(backend: Any, rng: np.random.Generator) -> None:
     A, b = rng.random((5, 30, 20)), rng.random((5, 30))
     cold = backend.nnls(A, b)
@@ -216,6 +178,7 @@ def test_warm_start(backend: Any, rng: np.random.Generator) -> None:
     np.testing.assert_allclose(both.rnorm, cold.rnorm, rtol=1e-9)
 
 
+@also_by_fallback
 def test_broadcasting(backend: Any, rng: np.random.Generator) -> None:
     A, b = rng.random((3, 1, 9, 6)), rng.random((4, 9))
     result = backend.nnls(A, b)
@@ -275,6 +238,7 @@ def test_strided_views(backend: Any, rng: np.random.Generator) -> None:
     )
 
 
+@also_by_fallback
 @together("bad", [np.nan, np.inf, -np.inf])
 @together("where", ["A", "b"])
 def test_a_nonfinite_system_does_not_affect_others(
@@ -306,6 +270,7 @@ def test_counts_of_a_nonfinite_system_are_zero(
         assert (getattr(result, name)[100:] == 0).all()
 
 
+@also_by_fallback
 @pytest.mark.parametrize("method", ["gram", "qr"])
 def test_iteration_limit(backend: Any, method: str, rng: np.random.Generator) -> None:
     A, b = rng.random((30, 20)), rng.random(30)
@@ -324,6 +289,7 @@ def test_iteration_limit(backend: Any, method: str, rng: np.random.Generator) ->
     assert backend.nnls(A, b, method=method, maxiter=int(full.nit)).status == 0
 
 
+@also_by_fallback
 @together(
     ("A", "b", "x", "rnorm"),
     [

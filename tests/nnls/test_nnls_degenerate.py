@@ -14,16 +14,8 @@ from degenerate_systems import BATCH, allowance, batch, excess, reference
 SYSTEMS = 100_000
 
 
-def parts(quick: int) -> list[Any]:
-    """The systems are solved in 20 parts; `make test` runs `quick` of them.
-
-    Two parts have all families.
-    """
-    slow = [pytest.mark.slow]
-    return [pytest.param(k, marks=[] if k < quick else slow) for k in range(20)]
-
-
-PARTS = parts(2)
+PARTS = [pytest.param(k, marks=[pytest.mark.slow] * (k > 1)) for k in range(20)]
+"""The systems are solved in 20 parts; `make test` runs two, which have all families."""
 
 LIMIT = {np.float64: 1e-9, np.float32: 1e-4}
 """Limit on how far |b - A x| may be above the minimum, relative to |b|."""
@@ -50,16 +42,17 @@ def check(
     assert (result.status[small] == 0).all()
 
 
-def check_part(numpy_backend: Any, part: int, dtype: Any) -> None:
+def check_part(backend: Any, part: int, dtype: Any) -> None:
     batches = SYSTEMS // BATCH if dtype is np.float64 else SYSTEMS // BATCH // 5
     for index in range(part, batches, len(PARTS)):
-        check(numpy_backend, index, dtype)
+        check(backend, index, dtype)
 
 
 @pytest.mark.parametrize("dtype", LIMIT)
 @pytest.mark.parametrize("part", PARTS)
-def test_numpy(part: int, dtype: Any, numpy_backend: Any) -> None:
-    check_part(numpy_backend, part, dtype)
+@pytest.mark.parametrize("backend", ["numpy", "fallback"], indirect=True)
+def test_cpu(part: int, dtype: Any, backend: Any) -> None:
+    check_part(backend, part, dtype)
 
 
 @pytest.mark.parametrize("part", PARTS)

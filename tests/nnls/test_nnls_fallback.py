@@ -12,46 +12,12 @@ import numpy as np
 import pytest
 import scipy.optimize
 from oracles import brute_force, objective, violation
-from test_nnls import (
-    test_a_nonfinite_system_does_not_affect_others,
-    test_broadcasting,
-    test_empty,
-    test_hard_problem,
-    test_iteration_limit,
-    test_penalties_agree_with_brute_force,
-    test_random_batch_agrees_with_scipy,
-    test_warm_start,
-)
-from test_nnls_degenerate import LIMIT, check_part, parts
-from test_nnls_properties import test_solutions_are_optimal
-from test_nnls_regressions import (
-    test_a_bad_warm_start_gives_the_same_residual,
-    test_a_solution_that_overflows_is_not_certified,
-    test_rnorm_of_a_near_exact_fit_under_a_heavy_row,
-    test_tiny_directions_are_fitted,
-)
 from together import together
 
 import gpusolve
 from gpusolve import reference
 from gpusolve._nnls import fallback
 from gpusolve._numerics.scaling import scale
-
-__all__ = [
-    "test_a_bad_warm_start_gives_the_same_residual",
-    "test_a_nonfinite_system_does_not_affect_others",
-    "test_a_solution_that_overflows_is_not_certified",
-    "test_broadcasting",
-    "test_empty",
-    "test_hard_problem",
-    "test_iteration_limit",
-    "test_penalties_agree_with_brute_force",
-    "test_random_batch_agrees_with_scipy",
-    "test_rnorm_of_a_near_exact_fit_under_a_heavy_row",
-    "test_solutions_are_optimal",
-    "test_tiny_directions_are_fitted",
-    "test_warm_start",
-]
 
 pytestmark = pytest.mark.usefixtures("without_object")
 
@@ -61,12 +27,6 @@ Systems = tuple[Array, Array]
 FIELDS = ("x", "rnorm", "dual", "kkt", "nit", "status", "n_updates", "repaired")
 BY_SCIPY = 1
 EPS = float(np.finfo(np.float64).eps)
-
-
-@pytest.fixture
-def backend(numpy_backend: Any) -> Any:
-    """NumPy alone, in the place of all backends."""
-    return numpy_backend
 
 
 @pytest.fixture
@@ -98,12 +58,6 @@ def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
     for name in FIELDS:
         one, other = getattr(found, name), getattr(expected, name)[systems]
         np.testing.assert_array_equal(one, other, err_msg=name)
-
-
-@pytest.mark.parametrize("dtype", LIMIT)
-@pytest.mark.parametrize("part", parts(1))
-def test_degenerate_systems(part: int, dtype: Any, numpy_backend: Any) -> None:
-    check_part(numpy_backend, part, dtype)
 
 
 # ---- by SciPy ------------------------------------------------------------------------

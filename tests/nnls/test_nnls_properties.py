@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from backends import also_by_fallback
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -28,6 +29,7 @@ def batches(draw: Any) -> tuple[np.ndarray, np.ndarray]:
     return A, b
 
 
+@also_by_fallback
 @given(batches())
 def test_solutions_are_optimal(
     backend: Any, batch: tuple[np.ndarray, np.ndarray]

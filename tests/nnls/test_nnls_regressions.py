@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from backends import also_by_fallback
 from degenerate_systems import kahan
 from together import together
 
@@ -37,6 +38,7 @@ LEVELS = [
 ]
 
 
+@also_by_fallback
 @pytest.mark.parametrize(("A", "b", "limit"), LEVELS)
 def test_tiny_directions_are_fitted(backend: Any, A: Any, b: Any, limit: float) -> None:
     """A large x along one direction once hid the residual along a smaller one."""
@@ -53,6 +55,7 @@ def columns_of_all_sizes(rng: np.random.Generator, m: int, n: int) -> np.ndarray
     return A
 
 
+@also_by_fallback
 @together("n", range(2, 6))
 def test_a_bad_warm_start_gives_the_same_residual(backend: Any, n: int) -> None:
     rng = np.random.default_rng([11, n])
@@ -154,6 +157,7 @@ def test_kernel_and_specification_certify_alike(
         assert found.kkt == pytest.approx(expected.kkt, rel=1e-4, abs=rounding)
 
 
+@also_by_fallback
 def test_rnorm_of_a_near_exact_fit_under_a_heavy_row(backend: Any) -> None:
     rng = np.random.default_rng(15)
     A = np.vstack([rng.random((6, 4)), np.full(4, 1e6)])
@@ -195,6 +199,7 @@ EXTREMES = [
 ]
 
 
+@also_by_fallback
 @together(("dtype", "A_factor", "b_factor", "fits"), EXTREMES)
 def test_a_solution_that_overflows_is_not_certified(
     backend: Any, dtype: Any, A_factor: float, b_factor: float, fits: bool

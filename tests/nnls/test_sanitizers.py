@@ -13,7 +13,7 @@ import pytest
 from gpusolve._device import object_files
 from gpusolve._device.kernels import source_directory
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 FLAGS = (
     "-std=c++17",
@@ -94,7 +94,7 @@ def test_no_access_is_outside_an_array(
         check=True,
     )
     done = subprocess.run(
-        [sys.executable, str(TESTS / "sanitized_solves.py")],
+        [sys.executable, str(TESTS / "support" / "sanitized_solves.py")],
         env={
             **os.environ,
             "GPUSOLVE_OBJECT": str(target),

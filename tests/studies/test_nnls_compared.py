@@ -10,8 +10,8 @@ import cupy_stand_in
 import numpy as np
 import pytest
 from degenerate_systems import FAMILIES, Reference, batch, reference
+from hard_problems import HARD
 from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
-from test_nnls import HARD
 from together import together
 
 import gpusolve

@@ -1,7 +1,7 @@
 """Seconds of NVRTC for every kernel, as its first call takes them, without a GPU.
 
 The seconds are of the CPU's time, for one instance on sm_90. They are not tested.
-``python tests/compile_seconds.py`` writes the table.
+``python tests/support/compile_seconds.py`` writes the table.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pathlib import Path
 
 from kernel_resources import Source, all_sources, compile_source
 
-TABLE = Path(__file__).parents[1] / "benchmarks" / "results" / "compile_cpu.md"
+TABLE = Path(__file__).parents[2] / "benchmarks" / "results" / "compile_cpu.md"
 
 HEADER = """\
 # Seconds of NVRTC
 
 What the first call of a kernel takes to compile it for sm_90 with NVRTC 12.9, in
 seconds of the time of one CPU core, on a virtual machine with AMD EPYC. CuPy then keeps
-the kernel on disk. Measured by `tests/compile_seconds.py`; not tested, as it depends on
-the machine. Each time is the lesser of two. A kernel with several instances has the
-time of the slowest one, among those for one dtype or operator.
+the kernel on disk. Measured by `tests/support/compile_seconds.py`; not tested, as it
+depends on the machine. Each time is the lesser of two. A kernel with several instances
+has the time of the slowest one, among those for one dtype or operator.
 
 | file | kernel | seconds |
 | --- | --- | ---: |

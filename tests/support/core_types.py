@@ -1,7 +1,7 @@
 """Runs the tests with OpenBLAS's kernels for other CPUs, which round differently.
 
-``python tests/core_types.py [pytest options]`` runs pytest with two core types that
-this CPU can execute, and whose kernels differ from its default ones.
+``python tests/support/core_types.py [pytest options]`` runs pytest with two core types
+that this CPU can execute, and whose kernels differ from its default ones.
 
 NumPy and SciPy each bundle an OpenBLAS with kernels for many CPUs. By default it uses
 those for the current CPU. Vector width and fused multiply-add change the order and the

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 
 NAMES = sorted(path.stem for path in DATA.glob("sim_n*.json"))
 

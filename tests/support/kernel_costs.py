@@ -612,7 +612,8 @@ HEADER = """\
 # Costs of the kernels
 
 Counted by `make costs` on the emulator, with {compiler}. They are
-counts, not times; no GPU was used. `tests/kernel_costs.py` has the calls and sizes.
+counts, not times; no GPU was used. `tests/support/kernel_costs.py` has the calls and
+sizes.
 
 - launches, blocks, atomics and shuffles are sums; barriers are added over the blocks.
   A grid barrier is counted once for all blocks.

@@ -35,7 +35,7 @@ from gpusolve.gam.families import family_of
 from gpusolve.sparse import multiply, spmv
 from gpusolve.studies._qr_steps_kernel import DOWNDATE, ROWS, UPDATE, QRSteps, qr_steps
 
-PRIMITIVES = Path(__file__).parent / "kernels" / "block_primitives.cu"
+PRIMITIVES = Path(__file__).parents[1] / "kernels" / "block_primitives.cu"
 
 assert_equal = np.testing.assert_array_equal
 

@@ -33,7 +33,7 @@ from gpusolve.gam.terms import (
     buser,
 )
 
-DATA = Path(__file__).parent / "mboost"
+DATA = Path(__file__).parents[1] / "mboost"
 
 Vector = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MAP = ROOT / "docs" / "papers.md"
 
 COLUMNS = ("part", "what", "code", "holds here", "shown in", "known")
@@ -36,7 +36,7 @@ class Marker(NamedTuple):
         The document and the part, as "Cupp, Figure 12".
     claim : str
     test : str
-        As "tests/test_x.py::test_name".
+        As "tests/room/test_x.py::test_name".
     numbers : frozenset of float
         The numbers that the test names.
     """

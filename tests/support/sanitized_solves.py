@@ -1,6 +1,6 @@
 """Solves systems of odd shapes by the object of GPUSOLVE_OBJECT, for a sanitizer.
 
-    GPUSOLVE_OBJECT=OBJECT python tests/sanitized_solves.py
+    GPUSOLVE_OBJECT=OBJECT python tests/support/sanitized_solves.py
 
 Each array that is written is in memory of its own. Prints the number of calls.
 """
@@ -11,7 +11,7 @@ import itertools
 from typing import Any
 
 import numpy as np
-from test_nnls_object import DTYPES, KINDS, METHODS, problem
+from every_option import DTYPES, KINDS, METHODS, problem
 
 import gpusolve
 from gpusolve._device import objects
