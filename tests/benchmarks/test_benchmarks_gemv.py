@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from benchmark_runs import number, report, tables
 
+from benchmarks import gemv as benchmark
 from benchmarks import gemv_figure4
 from gpusolve._emulator._predict import LAUNCH_SECONDS
 
@@ -132,3 +133,27 @@ def test_cublas_multiplies_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy.cublas", SimpleNamespace(gemv=gemv))
     step = gemv_figure4.make(np, 50, 8)
     gemv_figure4.check(step, gemv_figure4.by_cublas(step), "cuBLAS")
+
+
+@pytest.mark.parametrize("where", ["--emulate", "--cpu"])
+def test_benchmark(where: str, monkeypatch: Any, capsys: Any) -> None:
+    toy = {name: [(30, 16)] for name in benchmark.SIZES["cpu"]}
+    monkeypatch.setattr(benchmark, "SIZES", {"emulator": toy, "cpu": toy})
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
+    monkeypatch.setattr(sys, "argv", ["gemv.py", "--repeats", "1", where])
+    benchmark.main()
+    printed = capsys.readouterr().out
+    rows = [line for line in printed.splitlines() if line.startswith(("| 30", "| (30"))]
+    assert len(rows) == 5
+    assert len(rows[0].split("|")) == (10 if where == "--emulate" else 7)
+
+
+def test_benchmark_notices_a_wrong_answer(monkeypatch: Any) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
+    machine = benchmark.choose(emulate=False, cpu=True, repeats=1)
+    problem = benchmark.make(np, benchmark.Shape(30, 16, transpose=True))
+    benchmark.check(machine, problem, ("auto",))
+    wrong = problem._replace(x=problem.x + 1)
+    monkeypatch.setattr(benchmark, "by_gpusolve", lambda *_: lambda: wrong.x)
+    with pytest.raises(RuntimeError, match="auto is wrong for"):
+        benchmark.check(machine, problem, ("auto",))

@@ -17,7 +17,7 @@ from nnls_peers import Peer, by_scipy
 
 import gpusolve
 from benchmarks import nnls
-from benchmarks.experiments import EXPERIMENTS, uniform_random
+from gpusolve.studies.experiments import EXPERIMENTS, uniform_random
 
 SMALL = ("--systems", "2", "3", "--sizes", "12", "--repeats", "1")
 

@@ -16,7 +16,9 @@ from together import together
 
 import gpusolve
 from benchmarks import nnls_paper, paper_ratios, waveform_counts
-from benchmarks.experiments import (
+from benchmarks.harness import Timed, wall_clock
+from benchmarks.nnls_paper import TOO_SLOW, Way, column, crossing, ways
+from gpusolve.studies.experiments import (
     EXPERIMENTS,
     PAPER_COUNTS,
     PAPER_SYSTEMS,
@@ -24,8 +26,6 @@ from benchmarks.experiments import (
     uniform_random,
     waveforms,
 )
-from benchmarks.harness import Timed, wall_clock
-from benchmarks.nnls_paper import TOO_SLOW, Way, column, crossing, ways
 
 HOST = SimpleNamespace(cupy=None, stopwatch=wall_clock, repeats=3, xp=np)
 

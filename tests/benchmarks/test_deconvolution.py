@@ -16,7 +16,7 @@ from together import together
 from benchmarks import deconvolution as study
 from benchmarks import streaming
 from benchmarks.deconvolution import WAYS, toeplitz_least_squares, wiener
-from benchmarks.experiments import convolution_matrix, pulse, waveforms
+from gpusolve.studies.experiments import convolution_matrix, pulse, waveforms
 
 SIZE = 120
 SEEN = list(waveforms(4, SIZE, seed=1, noise=study.NOISE))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from oracles import scipy_rnorm, violation
 
-from benchmarks.experiments import EXPERIMENTS, convolution_matrix
 from gpusolve import reference
+from gpusolve.studies.experiments import EXPERIMENTS, convolution_matrix
 
 SYSTEMS = {"numpy": 8, "emulator": 1, "cuda": 48}
 

@@ -17,17 +17,17 @@ from benchmark_runs import tables
 
 import gpusolve
 from benchmarks import passive_sets as study
-from benchmarks.experiments import (
+from benchmarks.passive_sets import RULES, Run, each_count, follow, follow_each, spent
+from benchmarks.qr_updating import operations
+from gpusolve.studies import qr_updating
+from gpusolve.studies._qr_updating import METHODS
+from gpusolve.studies.experiments import (
     EXPERIMENTS,
     PAPER_COUNTS,
     PAPER_SYSTEMS,
     shifted_gaussians,
     waveforms,
 )
-from benchmarks.passive_sets import RULES, Run, each_count, follow, follow_each, spent
-from benchmarks.qr_updating import operations
-from gpusolve.studies import qr_updating
-from gpusolve.studies._qr_updating import METHODS
 
 THE_PAPERS, OURS = RULES.values()
 

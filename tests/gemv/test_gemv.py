@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,6 @@ from together import together
 from watched_device import Watched
 
 import gpusolve
-from benchmarks import gemv as benchmark
 from gpusolve import _emulator
 from gpusolve._device import kernels
 from gpusolve._device.arrays import is_cupy, namespace, strided
@@ -916,30 +914,3 @@ def test_invalid_arguments_are_rejected(
 ) -> None:
     with pytest.raises(error, match=message):
         gpusolve.gemv(*arguments, **options)
-
-
-# ---- the benchmark ----
-
-
-@pytest.mark.parametrize("where", ["--emulate", "--cpu"])
-def test_benchmark(where: str, monkeypatch: Any, capsys: Any) -> None:
-    toy = {name: [(30, 16)] for name in benchmark.SIZES["cpu"]}
-    monkeypatch.setattr(benchmark, "SIZES", {"emulator": toy, "cpu": toy})
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
-    monkeypatch.setattr(sys, "argv", ["gemv.py", "--repeats", "1", where])
-    benchmark.main()
-    printed = capsys.readouterr().out
-    rows = [line for line in printed.splitlines() if line.startswith(("| 30", "| (30"))]
-    assert len(rows) == 5
-    assert len(rows[0].split("|")) == (10 if where == "--emulate" else 7)
-
-
-def test_benchmark_notices_a_wrong_answer(monkeypatch: Any) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
-    machine = benchmark.choose(emulate=False, cpu=True, repeats=1)
-    problem = benchmark.make(np, benchmark.Shape(30, 16, transpose=True))
-    benchmark.check(machine, problem, ("auto",))
-    wrong = problem._replace(x=problem.x + 1)
-    monkeypatch.setattr(benchmark, "by_gpusolve", lambda *_: lambda: wrong.x)
-    with pytest.raises(RuntimeError, match="auto is wrong for"):
-        benchmark.check(machine, problem, ("auto",))

@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 
 import gpusolve
-from benchmarks.experiments import PAPER_TABLES
-from benchmarks.qr_updating import gaussian_columns
 from gpusolve.gam._boosting.smoothing import smoothing_parameters
 from gpusolve.reference._boosting import degrees_of_freedom
 from gpusolve.studies import qr_updating
+from gpusolve.studies.experiments import PAPER_TABLES, gaussian_columns
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "errata.md").read_text()

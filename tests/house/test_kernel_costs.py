@@ -25,9 +25,9 @@ from kernel_costs import (
 )
 from together import together
 
-from benchmarks.experiments import EXPERIMENTS
 from gpusolve import _emulator
 from gpusolve._emulator._profile import Report
+from gpusolve.studies.experiments import EXPERIMENTS
 
 CALLS = all_calls()
 

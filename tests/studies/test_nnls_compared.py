@@ -15,7 +15,6 @@ from oracles import brute_force, objective, residual_norm, scipy_rnorm, violatio
 from together import together
 
 import gpusolve
-from benchmarks.experiments import EXPERIMENTS
 from gpusolve._nnls import chunks
 from gpusolve._nnls.methods import COMPARED
 from gpusolve._numerics.scaling import scale
@@ -29,6 +28,7 @@ from gpusolve.studies._compared import (
 from gpusolve.studies._compared.active_set import ActiveSetBatch
 from gpusolve.studies._compared.found import Found
 from gpusolve.studies._compared.normal_equations import NormalEquations
+from gpusolve.studies.experiments import EXPERIMENTS
 
 EPS = float(np.finfo(np.float64).eps)
 CERTIFIED = 1e-10

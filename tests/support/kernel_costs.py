@@ -25,7 +25,6 @@ import numpy as np
 import scipy.sparse
 
 import gpusolve
-from benchmarks.experiments import EXPERIMENTS
 from gpusolve import _emulator, sparse
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._emulator._costs import KernelCosts
@@ -37,6 +36,7 @@ from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Gamma, Huber, Poisson
 from gpusolve.gam.learners import Learners
 from gpusolve.gam.terms import bbs, bmono, brandom
+from gpusolve.studies.experiments import EXPERIMENTS
 
 TABLE = Path(__file__).with_suffix(".md")
 

@@ -14,6 +14,7 @@ from benchmarks import qr_updating as study
 from benchmarks.qr_updating import TABLE, Costs, Errors, cost, edited, spaced
 from gpusolve.studies import qr_updating
 from gpusolve.studies._qr_updating import METHODS, Array, Counted
+from gpusolve.studies.experiments import gaussian_columns
 
 EPS = np.finfo(float).eps
 
@@ -109,7 +110,7 @@ def test_rotations_keep_a_complete_basis() -> None:
 )
 def test_the_correction_of_the_semi_normal_equations_needs_the_transpose() -> None:
     """As printed, s has m elements where l are needed. Measured: 14 to 22 times."""
-    A = study.gaussian_columns()
+    A = gaussian_columns()
     assert 1e7 < np.linalg.cond(A) < 2e7
     Q, R = np.linalg.qr(A)
     a = np.random.default_rng(0).random((len(A), 50))
@@ -128,7 +129,7 @@ def test_the_correction_of_the_semi_normal_equations_needs_the_transpose() -> No
 
 def test_gram_schmidt_loses_orthogonality_where_rotations_do_not() -> None:
     """The reason for the second pass of PassiveQR."""
-    A = study.gaussian_columns()
+    A = gaussian_columns()
     assert edited(qr_updating(A, "MGS"), 300).of_orthogonality > 1e-9
     assert edited(qr_updating(A, "Rot"), 300).of_orthogonality < 100 * EPS
 

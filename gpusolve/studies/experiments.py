@@ -222,3 +222,8 @@ EXPERIMENTS: dict[str, Callable[..., Systems]] = {
     "shifted_gaussians": shifted_gaussians,
     "uniform_random": uniform_random,
 }
+
+
+def gaussian_columns() -> NDArray[np.float64]:
+    """Overlapping Gaussians; their condition number is 1e7."""
+    return np.exp(-0.5 * ((np.arange(48)[:, None] - 2 * np.arange(24)) / 4.0) ** 2)
