@@ -16,7 +16,7 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from harness import (
@@ -37,7 +37,7 @@ from harness import (
 from threadpoolctl import threadpool_info
 
 import gpusolve
-from gpusolve._gemv.gemv import PAPER_VARIANTS
+from gpusolve._gemv.gemv import PaperVariant
 
 
 class Shape(NamedTuple):
@@ -191,7 +191,7 @@ variant is "auto". GB/s is the bytes of A, x and y, over the time of "auto"; "of
 is its ratio to the rate of a plain copy of A in the same run."""
 
 SECTIONS: dict[str, tuple[str, Callable[[Any], Iterator[Shape]], tuple[str, ...]]] = {
-    "figure": ("The paper's figure 4", figure_shapes, PAPER_VARIANTS),
+    "figure": ("The paper's figure 4", figure_shapes, get_args(PaperVariant)),
     "short": ("Short results of long reductions", short_shapes, ()),
     "large": ("Large matrices", figure_shapes, ()),
 }

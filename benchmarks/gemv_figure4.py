@@ -168,7 +168,7 @@ emulator: **nothing was measured on a GPU.**"""
 
 ABOUT = """\
 Microseconds of a step: three products in float32, without transfers between host and
-device. numpy.dot runs on the host, with up to {threads} threads."""
+device. numpy.dot runs on the host. Threads of its BLAS: {threads}."""
 
 PREDICTED = """\
 A predicted time adds, for each kernel, the time of the resource that it needs longest;

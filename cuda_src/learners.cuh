@@ -200,7 +200,7 @@ __device__ void accumulate_moments(const Learners<T>& learners, int learner, int
 // ---- X' W X -------------------------------------------------------------------------
 
 /// Doubles between the rows of k * k sums in shared memory, as in `gram_sums` of
-/// _gram_kernel.py: 4 more than a multiple of 8, so that the entries of 4 x 4 functions are in
+/// gram_kernel.py: 4 more than a multiple of 8, so that the entries of 4 x 4 functions are in
 /// different banks.
 __device__ __forceinline__ int gram_stride(int functions) {
     return (functions + 3) / 8 * 8 + 4;

@@ -36,28 +36,7 @@
 #include "floating.cuh"
 #include "grid.cuh"
 #include "learners.cuh"
-
-/// The places of a part in the arrays of all parts.
-struct PartPlace {
-    long long first;   // of [row]
-    long long values;  // of [row][width]
-    long long width;   // at most 32
-};
-
-/// The places of a learner in the arrays of all learners.
-struct LearnerPlace {
-    long long begin_part, end_part;
-    long long functions;
-    long long column;        // its first function, among those of all learners
-    long long square;        // of its matrices, if there were one fit
-    long long sums;          // of the sums of its chunks, if there were one fit
-    long long chunks;        // of its rows
-    long long shift;         // a warp adds a row with 2^shift lanes
-    long long pitch;         // of its `SumCopies`
-    long long window;        // functions whose sums are in shared memory at once
-    long long inequalities;  // 0 if the coefficients may be any
-    long long cone;          // of its inequalities, if there were one fit
-};
+#include "stacked_fits.cuh"
 
 /// K learners on n rows, and the data of F fits.
 template <class T>
@@ -561,53 +540,44 @@ __device__ __forceinline__ void evaluate(const Family& family, const Observation
     if (held_out != 0) own[1] += held_out * loss;
 }
 
-/// `f` is the model before the first step, updated in place. The launch makes the steps from
-/// `begin` to `end` - 1, out of 0 (the gradient at the start) to `steps`. Work arrays, in doubles:
-/// `u` F * n, `sums` as `LearnerPlace` says, `coefficients` F * columns, `scores` F * K,
-/// `partial` F * row_chunks * 16, `searches` F * 4.
 template <class T, class Family, int threads>
 __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
-    boost_stacked(const int* first, const T* values, const int* offsets, const PartPlace* parts,
-                  const LearnerPlace* learners, const int* pairs, const double* gram,
-                  const double* inverse, const double* cones, const double* y,
-                  const double* weights, const double* held_out, long long y_stride,
-                  long long weight_stride, long long rows, int count, int fits, int columns,
-                  int pair_count, int systems, int row_chunks, double parameter, double rate,
-                  int begin, int end, int steps, int functions, double* f, double* u, double* sums,
-                  double* coefficients, double* scores, double* partial, double* searches,
-                  int* selected, double* updates, double* risk, double* held_out_risk,
-                  double* nuisance, unsigned long long* arrived) {
+    boost_stacked(const StackedFits<T> all) {
     __shared__ BlockReduce<double>::Storage sum_storage;
     __shared__ BlockReduce<Located<double>>::Storage best_storage;
     __shared__ double row_storage[(threads / warp_threads + 1) * RowSums::most];
     BlockReduce<double> reduce(sum_storage);
     BlockReduce<Located<double>> best(best_storage);
-    const Designs<T> designs{first, values, offsets, parts, learners, rows, count, fits, columns};
-    const Matrices matrices{gram, inverse, cones, systems};
-    const Fitted fitted{coefficients, scores};
-    const Observations data{y, weights, held_out, y_stride, weight_stride, rows, f, u};
-    const RowSums row_sums{rows, fits, row_chunks, partial, row_storage};
-    const Family family{parameter};
-    Paths paths{selected, updates, risk, held_out_risk, nuisance, steps, functions};
-    GridBarrier barrier(arrived);
+    const Designs<T> designs{all.first, all.values, all.offsets, all.parts,  all.learners,
+                             all.rows,  all.count,  all.fits,    all.columns};
+    const Matrices matrices{all.gram, all.inverse, all.cones, all.systems};
+    const Fitted fitted{all.coefficients, all.scores};
+    const Observations data{all.y,    all.weights, all.held_out, all.y_stride, all.weight_stride,
+                            all.rows, all.f,       all.u};
+    const RowSums row_sums{all.rows, all.fits, all.row_chunks, all.partial, row_storage};
+    const Family family{all.parameter};
+    Paths paths{all.selected, all.updates, all.risk,     all.held_out_risk,
+                all.nuisance, all.steps,   all.functions};
+    GridBarrier barrier(all.arrived);
     double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
     const Add<double> add;
     constexpr bool is_fixed = Family::nuisance == Nuisance::fixed;
+    const double rate = all.rate;
 
-    for (int step = begin; step < end; ++step) {
+    for (int step = all.begin; step < all.end; ++step) {
         if (step > 0) {
-            accumulate_all_moments(designs, pairs, pair_count, u, shared, sums);
+            accumulate_all_moments(designs, all.pairs, all.pair_count, all.u, shared, all.sums);
             barrier.wait();
-            fit_all(designs, matrices, sums, shared, fitted, reduce);
+            fit_all(designs, matrices, all.sums, shared, fitted, reduce);
             barrier.wait();
         }
         const auto update = [&](int fit, int chunk) {
             const LearnerPlace* learner = nullptr;
-            const double* b = coefficients + fit * static_cast<long long>(columns);
+            const double* b = all.coefficients + fit * static_cast<long long>(all.columns);
             if (step > 0) {
                 const int chosen =
-                    select(scores + fit * static_cast<long long>(count), count, best);
-                learner = learners + chosen;
+                    select(all.scores + fit * static_cast<long long>(all.count), all.count, best);
+                learner = all.learners + chosen;
                 b += learner->column;
                 if (chunk == 0)
                     paths.write(fit, step, chosen, b, static_cast<int>(learner->functions), rate);
@@ -615,29 +585,32 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             return [=, &designs, &data, &family](long long row, double* own) {
                 const double change =
                     learner ? fitted_rows(designs, *learner, b, row - lane_index()) : 0.0;
-                if (row >= rows) return;
-                const double after = f[fit * rows + row] + rate * change;
-                f[fit * rows + row] = after;
+                if (row >= data.rows) return;
+                double& f = data.f[fit * data.rows + row];
+                const double after = f + rate * change;
+                f = after;
                 if constexpr (is_fixed)
                     evaluate(family, data, fit, row, after, family.parameter, own);
             };
         };
         row_sums.pass<2>(add, update);
         if constexpr (!is_fixed) {
-            double* found = nuisance + step;
-            estimate(family, row_sums, data, searches, found, steps + 1, barrier);
+            double* found = all.nuisance + step;
+            estimate(family, row_sums, data, all.searches, found, all.steps + 1, barrier);
             row_sums.pass<2>(add, [&](int fit, int) {
-                const double s = found[fit * (steps + 1LL)];
+                const double s = found[fit * (all.steps + 1LL)];
                 return [=, &data, &family](long long row, double* own) {
-                    if (row < rows) evaluate(family, data, fit, row, f[fit * rows + row], s, own);
+                    if (row < data.rows)
+                        evaluate(family, data, fit, row, data.f[fit * data.rows + row], s, own);
                 };
             });
         }
         barrier.wait();
         row_sums.finish<2>(add, [&](int fit, const double* risks) {
-            risk[paths.place(fit, step)] = risks[0];
-            held_out_risk[paths.place(fit, step)] = risks[1];
-            if constexpr (is_fixed) nuisance[paths.place(fit, step)] = family.parameter;
+            const long long place = paths.place(fit, step);
+            paths.risk[place] = risks[0];
+            paths.held_out[place] = risks[1];
+            if constexpr (is_fixed) paths.nuisance[place] = family.parameter;
         });
     }
 }

@@ -23,7 +23,6 @@ from . import gemv_kernel
 PaperVariant = Literal["naive", "threads_per_dot", "threads_per_row"]
 Variant = Literal["auto", PaperVariant, "dots", "axpys"]
 
-PAPER_VARIANTS = get_args(PaperVariant)
 VARIANTS = get_args(Variant)[1:]
 
 

@@ -1,6 +1,6 @@
 """The methods of the literature that ``nnls`` offers for comparison, by name.
 
-They are in ``gpusolve/studies/_compared``, and are imported when one is asked for.
+They are in ``gpusolve/studies``, and are imported when one is asked for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 ComparedName = Literal[
     "lsqnonneg", "fnnls", "fcnnls", "block_pivoting", "pqn", "cd", "interior_point",
-    "newton_like",
+    "newton_like", "mgs",
 ]  # fmt: skip
 
 

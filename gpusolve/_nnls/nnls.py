@@ -73,7 +73,7 @@ def nnls(
         systems that ``"gram"`` could not certify to a few eps. On a GPU it is ``"qr"``
         alone for matrices with more than twice as many columns as rows, or if
         ``A^T A`` does not fit into memory. The compared methods are for arrays on the
-        CPU only; see the notes.
+        CPU, except ``"mgs"``; see the notes.
     weights : (..., m) array_like, optional
         Weights of the squared residuals, such as inverse variances; non-negative. A
         row of weight 0 is left out, even if it has NaN or infinity in A or b. For
@@ -163,9 +163,10 @@ def nnls(
     that all systems share are sent to each worker once.
 
     The compared methods, ``"lsqnonneg"``, ``"fnnls"``, ``"fcnnls"``,
-    ``"block_pivoting"``, ``"pqn"``, ``"cd"``, ``"interior_point"`` and
-    ``"newton_like"``, are those of the literature, and get the same certificate:
-    :doc:`/docs/compared-methods`.
+    ``"block_pivoting"``, ``"pqn"``, ``"cd"``, ``"interior_point"``, ``"newton_like"``
+    and ``"mgs"``, are those of the literature, and get the same certificate:
+    :doc:`/docs/compared-methods`. ``"mgs"`` is the solver of [2]_ as published, on the
+    CPU or a GPU.
 
     References
     ----------

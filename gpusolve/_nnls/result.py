@@ -79,7 +79,7 @@ class NNLSResult(Generic[ArrayT]):
         certified: by ``"qr"`` after ``"gram"``, or with a larger threshold for
         dependent columns.
     method : (...,) uint8 array
-        The method that found x: 0 for ``"gram"``, 1 for ``"qr"``, and 2 to 9 for the
+        The method that found x: 0 for ``"gram"``, 1 for ``"qr"``, and 2 to 10 for the
         compared methods in the order of `nnls`.
     """
 

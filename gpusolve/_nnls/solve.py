@@ -20,7 +20,7 @@ METHODS = get_args(MethodName)
 """The methods for all problems."""
 
 NNLS_METHODS = (*METHODS, *COMPARED)
-"""The methods for non-negative least squares without a fixed sum, on the CPU."""
+"""The methods for non-negative least squares without a fixed sum."""
 
 
 def check_method(method: str, methods: tuple[str, ...] = METHODS) -> None:

@@ -7,9 +7,10 @@ bases, `make_learners` prepares the penalised fits, `boost` makes the steps.
 """
 
 from . import families
+from ._stacked.path import Path
 from .aic import Criterion, aic_stop
 from .basis import BSplines, CompactBasis
-from .boosting import Path, boost
+from .boosting import boost
 from .bootstrap import EffectBootstrap, bootstrap_effects
 from .classifier import BoostedGAMClassifier
 from .cv import CrossValidation, cv_stop

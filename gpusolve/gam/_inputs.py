@@ -21,7 +21,7 @@ from .._device.arrays import (
     on_host,
 )
 from .._device.kernels import current_device
-from ._model.conventions import from_sklearn
+from ._conventions import from_sklearn
 
 MOST_CASES = 1e11
 """Integer weights of a larger sum are not numbers of repetitions: the smoothing

@@ -20,22 +20,19 @@ from .._device.kernels import current
 from ._model.model import AdditiveModel
 from ._selection.hat_matrix import degrees_of_freedom, models
 from ._stacked.batch import Settings, Training, make_ready
+from ._stacked.path import Path
 from ._terms.rows import DesignPart, Rows
-from .boosting import Path
 from .cv import training_of
 from .families import Binomial, Family
 
 Floats = NDArray[np.float64]
 
-CRITERIA = {
+CRITERIA: dict[str, tuple[str, ...]] = {
     "gaussian": ("aicc", "gmdl"),
     "binomial": ("aic",),
     "poisson": ("aic",),
 }
 """The criteria by family; the first one is the default."""
-
-SPARSE_COST = 16
-"""Cost of a stored value in a product of sparse matrices, in values of a dense one."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from .._device.arrays import Array, contiguous, namespace, on_host, on_one_devic
 from .._device.kernels import Device, current_device, device_of
 from .._device.launch import within
 from .._device.threads import workers
-from ._boosting import basis_kernel
+from . import _basis_kernel as basis_kernel
 
 OUTSIDE = ("linear", "clamp", "error")
 """Ways to evaluate an effect outside the range of the knots."""

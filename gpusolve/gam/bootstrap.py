@@ -12,7 +12,6 @@ from .._device.arrays import on_host
 from .._device.kernels import current
 from ._model.model import AdditiveModel
 from ._stacked.folds import make_folds
-from ._stacked.stacked import summed_updates
 from .cv import by_fold, fit_folds, training_of
 
 Floats = NDArray[np.float64]
@@ -132,7 +131,7 @@ def bootstrap_effects(
     weights = np.ones(data.rows) if data.weights is None else on_host(data.weights)
     folds = make_folds("bootstrap", weights, None, n_samples, random_state)
     with current(data.device):
-        paths = fit_folds(data, settings, folds, steps).paths
-    coef = summed_updates(paths, len(settings.terms))
+        path = fit_folds(data, settings, folds, steps)
+    coef = path.coef(len(settings.terms))
     several = by_fold(coef, n_samples)
     return EffectBootstrap(model, coef if data.y.ndim == 1 else several)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
+from ._model.fitted import CudaColumns
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from .families import family_of
@@ -108,10 +109,18 @@ class BoostedGAMClassifier(AdditiveModel):
             targets = (labels == classes[:, None]).astype(np.float64)
             y = xp.asarray(targets if len(classes) > 2 else targets[1])
             self.classes_ = classes
-            self.n_classes_ = len(classes)
+            self.n_classes_: int = len(classes)
             self._fit(X, replace(data, y=y), family)
         return self
 
+    @overload
+    def decision_function(
+        self, X: CudaColumns, *, iteration: int | None = None, offset: Any = None
+    ) -> Any: ...
+    @overload
+    def decision_function(
+        self, X: Any, *, iteration: int | None = None, offset: Any = None
+    ) -> NDArray[np.float64]: ...
     def decision_function(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> Array:
@@ -130,6 +139,14 @@ class BoostedGAMClassifier(AdditiveModel):
         links = self._links(X, iteration, offset)
         return links[0] if len(links) == 1 else links.T
 
+    @overload
+    def predict_log_proba(
+        self, X: CudaColumns, *, iteration: int | None = None, offset: Any = None
+    ) -> Any: ...
+    @overload
+    def predict_log_proba(
+        self, X: Any, *, iteration: int | None = None, offset: Any = None
+    ) -> NDArray[np.float64]: ...
     def predict_log_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> Array:
@@ -158,6 +175,14 @@ class BoostedGAMClassifier(AdditiveModel):
             odds = odds - largest
             return odds - xp.log(xp.exp(odds).sum(axis=1, keepdims=True))
 
+    @overload
+    def predict_proba(
+        self, X: CudaColumns, *, iteration: int | None = None, offset: Any = None
+    ) -> Any: ...
+    @overload
+    def predict_proba(
+        self, X: Any, *, iteration: int | None = None, offset: Any = None
+    ) -> NDArray[np.float64]: ...
     def predict_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> Array:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from .._device.arrays import namespace, on_host
 from .._device.kernels import current
 from ._model.model import AdditiveModel
-from ._stacked.batch import FittedBatch, Settings, Training, fit_batch
+from ._stacked.batch import Settings, Training, fit_batch
 from ._stacked.folds import Folds, make_folds
+from ._stacked.path import Path
 from ._stacked.tasks import fit_tasks
 
 
@@ -161,9 +162,7 @@ def response_of(data: Training) -> NDArray[Any]:
     return np.asarray(y if y.ndim == 1 else y.argmax(axis=0))
 
 
-def fit_folds(
-    data: Training, settings: Settings, folds: Folds, steps: int
-) -> FittedBatch:
+def fit_folds(data: Training, settings: Settings, folds: Folds, steps: int) -> Path:
     """Fit all folds as one batch; all responses of a fold, if there are several."""
     xp = namespace(data.y)
     weights, out_of_bag = (xp.asarray(one) for one in folds)
@@ -179,9 +178,9 @@ def risk_of_folds(
     data: Training, settings: Settings, folds: Folds, steps: int
 ) -> NDArray[np.float64]:
     """The loss of the rows that are left out of each fold, (B, steps + 1)."""
-    batch = fit_folds(data, settings, folds, steps)
-    assert batch.paths.out_of_bag is not None
-    return np.asarray(by_fold(batch.paths.out_of_bag, len(folds.weights)).sum(axis=1))
+    path = fit_folds(data, settings, folds, steps)
+    assert path.out_of_bag is not None
+    return np.asarray(by_fold(path.out_of_bag, len(folds.weights)).sum(axis=1))
 
 
 def by_fold(values: NDArray[np.float64], folds: int) -> NDArray[np.float64]:

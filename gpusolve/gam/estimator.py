@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
+from ._model.fitted import CudaColumns
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
-from .boosting import ROUNDING, Path
+from ._stacked.path import Path
 from .families import family_of
+
+ROUNDING = 1e-13
+"""Relative rounding error of sums over many rows."""
 
 
 class BoostedGAM(AdditiveModel):
@@ -225,12 +232,30 @@ class BoostedGAM(AdditiveModel):
         """All iterations."""
         return self.paths_[0]
 
+    @overload
+    def predict(
+        self,
+        X: CudaColumns,
+        *,
+        iteration: int | None = None,
+        kind: Literal["response", "link"] = "response",
+        offset: Any = None,
+    ) -> Any: ...
+    @overload
     def predict(
         self,
         X: Any,
         *,
         iteration: int | None = None,
-        kind: str = "response",
+        kind: Literal["response", "link"] = "response",
+        offset: Any = None,
+    ) -> NDArray[np.float64]: ...
+    def predict(
+        self,
+        X: Any,
+        *,
+        iteration: int | None = None,
+        kind: Literal["response", "link"] = "response",
         offset: Any = None,
     ) -> Array:
         """Predict the response.
@@ -266,7 +291,11 @@ class BoostedGAM(AdditiveModel):
         return self._predicted(f, kind)
 
     def staged_predict(
-        self, X: Any, *, kind: str = "response", offset: Any = None
+        self,
+        X: Any,
+        *,
+        kind: Literal["response", "link"] = "response",
+        offset: Any = None,
     ) -> Iterator[Array]:
         """Predict the response after each iteration, from the first to the last.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -442,6 +442,12 @@ class Gamma(Family):
 
 
 # ---- by name -------------------------------------------------------------------------
+
+OtherName = Literal[
+    "gaussian", "laplace", "quantile", "expectile", "huber", "poisson",
+    "negative_binomial", "gamma",
+]  # fmt: skip
+FamilyName = Literal["binomial", OtherName]
 
 _CLASSES: tuple[type[Family], ...] = (
     Gaussian,

@@ -2,27 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ._formula.formula import read_formula
 from .classifier import BoostedGAMClassifier
 from .estimator import BoostedGAM
-from .families import Family, family_of
+from .families import Binomial, Family, FamilyName, OtherName, family_of
 
 if TYPE_CHECKING:
     from patsy import EvalEnvironment
 
 
+@overload
 def gamboost(
     formula: str,
     data: Any,
     *,
-    family: str | Family = "gaussian",
+    family: Literal["binomial"] | Binomial,
+    baselearner: Literal["bbs", "bols"] = "bbs",
+    sample_weight: Any = None,
+    eval_env: int | EvalEnvironment = 0,
+    **parameters: Any,
+) -> BoostedGAMClassifier: ...
+@overload
+def gamboost(
+    formula: str,
+    data: Any,
+    *,
+    family: OtherName = "gaussian",
+    baselearner: Literal["bbs", "bols"] = "bbs",
+    sample_weight: Any = None,
+    eval_env: int | EvalEnvironment = 0,
+    **parameters: Any,
+) -> BoostedGAM: ...
+@overload
+def gamboost(
+    formula: str,
+    data: Any,
+    *,
+    family: Family,
+    baselearner: Literal["bbs", "bols"] = "bbs",
+    sample_weight: Any = None,
+    eval_env: int | EvalEnvironment = 0,
+    **parameters: Any,
+) -> BoostedGAM | BoostedGAMClassifier: ...
+def gamboost(
+    formula: str,
+    data: Any,
+    *,
+    family: FamilyName | Family = "gaussian",
     baselearner: str = "bbs",
     sample_weight: Any = None,
     eval_env: int | EvalEnvironment = 0,
     **parameters: Any,
-) -> Any:
+) -> BoostedGAM | BoostedGAMClassifier:
     """Fit a boosted additive model that is given by a formula.
 
     Parameters
@@ -68,6 +101,9 @@ def gamboost(
       ``np``, the common functions of NumPy (log, exp, sqrt, ..), and patsy's functions.
       What ``center(x)`` or ``standardize(x)`` learned is kept for predictions. ``C(x)``
       is a factor, ``Q("a name")`` a column whose name is no Python name.
+    - A column is one number per row: ``bs(x, df=9)`` is a matrix, and an error. A
+      learner of its functions, and of the first one, which patsy leaves out, is
+      ``bbs(x, knots=6, knots_at="quantiles", end_knots="repeated")``.
     - Other arguments of learners are values: the caller's, not columns.
     - ``.`` stands for all columns that the formula does not mention otherwise.
     - Several offsets are added. The iterations start at their sum, without a constant.

@@ -7,20 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import (
-    Array,
-    contiguous,
-    floating,
-    namespace,
-    on_one_device,
-)
-from .._device.kernels import Device, current, device_of
-from .._device.threads import one_blas_thread, workers
-from ._boosting import gram_kernel
-from ._boosting.products import cross_products, dense_gram
-from ._boosting.smoothing import check_df, inverses, smoothing_parameters
+from .._device.arrays import Array, contiguous, floating, namespace, on_one_device
+from .._device.kernels import current_device
+from ._stacked.problem import PreparedLearners, prepared
+from ._stacked.smoothing import check_df
+from ._terms.spline import Spline, penalty_options
 from .basis import CompactBasis
-from .penalty import Matrix, null_dimension, penalty_matrix
+from .penalty import penalty_matrix
 
 
 @dataclass(frozen=True)
@@ -32,16 +25,17 @@ class Learners:
 
     Attributes
     ----------
-    first : (K, n) int32 array
-        The first function that is not zero in the row, at most ``k - d - 1``.
-    values : (K, n, d + 1) array of float32 or float64
-        The values of this function and the following ones.
+    problem : PreparedLearners
+        The learners as `boost` reads them.
+    penalty : (q, q) array
+        The matrix P of the penalty. It has k columns, or fewer for a cyclic penalty:
+        functions a period apart then have one coefficient.
     n_basis : int
         The number k of functions.
+    basis : CompactBasis
+        The nonzero values of the design matrices.
     gram : (K, k, k) array
         ``X'WX``.
-    penalty : (k, k) array
-        The matrix P of the penalty.
     lambda_ : (K,) array
         The smoothing parameters.
     inverse : (K, k, k) array
@@ -51,81 +45,46 @@ class Learners:
         The diagonal of W; None for ones.
     """
 
-    first: Array
-    values: Array
-    n_basis: int
-    gram: Array
+    problem: PreparedLearners
     penalty: Array
-    lambda_: Array
-    inverse: Array
-    weights: Array | None = None
 
     def __len__(self) -> int:
-        return len(self.first)
+        return len(self.problem)
+
+    @property
+    def n_basis(self) -> int:
+        return self.problem.functions
+
+    @property
+    def basis(self) -> CompactBasis:
+        assert self.problem.basis is not None
+        return self.problem.basis
+
+    @property
+    def gram(self) -> Array:
+        return namespace(self.lambda_).concatenate(self.problem.gram)
+
+    @property
+    def lambda_(self) -> Array:
+        return self.problem.lambda_[0]
+
+    @property
+    def inverse(self) -> Array:
+        return namespace(self.lambda_).concatenate(self.problem.inverse)
+
+    @property
+    def weights(self) -> Array | None:
+        w = self.problem.weights
+        return None if w is None else w[0]
 
     @property
     def rows(self) -> int:
         """The number n of observations."""
-        return int(self.first.shape[1])
-
-    @property
-    def basis(self) -> CompactBasis:
-        """The nonzero values of the design matrices."""
-        return CompactBasis(self.first, self.values)
-
-    @property
-    def gain(self) -> Array:
-        """The matrices Q, (K, k, k): a fit reduces the risk by ``c' Q c``, c = X'Wu.
-
-        With ``A = X'WX + lambda P`` and the fit ``b = A^-1 c``, the weighted
-        ``|u|^2 - |u - X b|^2`` is ``c' (2 A^-1 - A^-1 X'WX A^-1) c``.
-        """
-        xp = namespace(self.gram)
-        shrinkage = xp.matmul(xp.matmul(self.inverse, self.gram), self.inverse)
-        return 2 * self.inverse - shrinkage
+        return len(self.problem.rows[0])
 
     def dense(self) -> Array:
         """The dense design matrices, (K, n, k) of float64."""
         return self.basis.dense(self.n_basis).astype(np.float64, copy=False)
-
-    def some(self, which: slice) -> CompactBasis:
-        """The nonzero values of some of the design matrices."""
-        return CompactBasis(self.first[which], self.values[which])
-
-    def weighted(self, vector: Array) -> Array:
-        """``W v``, for a vector (n,)."""
-        return vector if self.weights is None else self.weights * vector
-
-    def fitted(self, learner: int, coef: Array) -> Array:
-        """``X b`` of one learner, (n,)."""
-        return self.some(slice(learner, learner + 1)).multiply(coef[None])[0]
-
-
-def gram_matrices(
-    basis: CompactBasis, n_basis: int, weights: Array | None, device: Device | None
-) -> Array:
-    """``X'WX`` of every learner, (K, k, k) of float64, on the device of the basis."""
-    if device is None:
-        return gram_by_cells(basis, n_basis, weights)
-    if not gram_kernel.gram_fits(0, n_basis, device):
-        return dense_gram(basis, n_basis, weights)
-    return gram_kernel.gram_matrices(*basis, weights, n_basis, device)
-
-
-def gram_by_cells(
-    basis: CompactBasis, n_basis: int, weights: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
-    """`gram_matrices` on the host; the learners are distributed among the cores."""
-    learners, rows = basis.first.shape
-    gram = np.empty((learners, n_basis, n_basis))
-
-    def write(some: slice) -> None:
-        chunk = CompactBasis(basis.first[some], basis.values[some])
-        cross_products(chunk, chunk, weights, n_basis, gram[some])
-
-    with workers(learners, max(rows, n_basis**2)) as run:
-        run(write)
-    return gram
 
 
 def checked_basis(basis: CompactBasis, n_basis: int) -> CompactBasis:
@@ -179,7 +138,8 @@ def make_learners(
     n_basis : int
         Number of functions of each learner.
     penalty, penalty_order
-        As for `penalty_matrix`.
+        As for `penalty_matrix`. "cyclic" makes the effects periodic: functions a
+        period apart have one coefficient.
     df, df_definition
         As for `smoothing_parameters`.
     lambda_ : (K,) array on the host, optional
@@ -209,56 +169,21 @@ def make_learners(
     >>> learners.lambda_.round(2)
     array([12.])
     """
-    P = penalty_matrix(n_basis, penalty, penalty_order)
-    if lambda_ is None:
-        check_df(df, df_definition)
-    device = device_of(basis.values)
-    with current(device):
+    degree = basis.values.shape[-1] - 1
+    cells = n_basis - degree if penalty == "cyclic" else n_basis
+    matrix = penalty_matrix(cells, penalty, penalty_order)
+    check_df(df, df_definition)
+    with current_device(basis.values):
         basis = checked_basis(basis, n_basis)
         if weights is not None:
             weights = checked_weights(weights, basis)
-        return _make(
-            basis,
-            n_basis,
-            P,
-            null_dimension(n_basis, penalty, penalty_order),
-            df=df,
-            df_definition=df_definition,
-            lambda_=lambda_,
-            weights=weights,
-            device=device,
+        term = Spline(
+            covariates=(0,),
+            degree=degree,
+            ends=((0.0, 1.0),),
+            interior=(n_basis - degree - 1,),
+            **penalty_options(penalty, penalty_order, df),
         )
-
-
-def _make(
-    basis: CompactBasis,
-    n_basis: int,
-    penalty: Matrix,
-    null_dimension: int,
-    *,
-    df: float,
-    df_definition: str,
-    lambda_: Array | None = None,
-    weights: Array | None,
-    device: Device | None,
-) -> Learners:
-    """`make_learners` without checks, on the current device."""
-    gram = gram_matrices(basis, n_basis, weights, device)
-    xp = namespace(gram)
-    with one_blas_thread():
-        if lambda_ is None:
-            lambda_ = smoothing_parameters(
-                gram, penalty, null_dimension, df, df_definition
-            )
-        lambda_ = xp.asarray(lambda_, np.float64)
-        inverse = inverses(gram, penalty, null_dimension, lambda_)
-    return Learners(
-        first=basis.first,
-        values=basis.values,
-        n_basis=n_basis,
-        gram=gram,
-        penalty=xp.asarray(penalty),
-        lambda_=lambda_,
-        inverse=inverse,
-        weights=weights,
-    )
+        terms = [term] * len(basis.first)
+        problem = prepared(terms, basis, weights, lambda_, df_definition)
+        return Learners(problem, namespace(basis.values).asarray(matrix))

@@ -48,9 +48,7 @@ def penalty_matrix(n_basis: int, kind: str | None, order: int = 2) -> Matrix:
     kind : {"difference", "ridge", "cyclic", None}
         What is penalised: differences of neighbouring coefficients, which gives
         P-splines; the coefficients themselves; differences around a ring, in which the
-        last coefficient is a neighbour of the first; nothing. "cyclic" draws the two
-        ends of an effect together, but the basis is not periodic: f(lower) = f(upper)
-        does not hold exactly.
+        last coefficient is a neighbour of the first; nothing.
     order : int, optional
         Order of the differences, 1 to 3.
 
@@ -89,19 +87,6 @@ def penalty_matrix(n_basis: int, kind: str | None, order: int = 2) -> Matrix:
         )
     D = differences(n_basis, order, cyclic=kind == "cyclic")
     return D.T @ D
-
-
-def null_dimension(n_basis: int, kind: str | None, order: int = 2) -> int:
-    """The dimension of the null space of the penalty: effects without a penalty.
-
-    Examples
-    --------
-    >>> null_dimension(10, "difference", order=2)  # straight lines
-    2
-    """
-    if kind is None:
-        return n_basis
-    return {"ridge": 0, "cyclic": 1, "difference": order}[kind]
 
 
 def kronecker_sum(a: Matrix, b: Matrix) -> Matrix:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,8 +99,8 @@ def stability_selection(
     pfer: float | None = None,
     cutoff: float | None = None,
     B: int | None = None,
-    sampling: str = "SS",
-    assumption: str | None = None,
+    sampling: Literal["SS", "MB"] = "SS",
+    assumption: Literal["unimodal", "r-concave", "none"] | None = None,
     subsamples: Any = None,
     max_iter: int | None = None,
     random_state: Any = None,
@@ -181,7 +181,7 @@ def stability_selection(
     >>> stability_selection(model, q=3, pfer=1, random_state=0).selected
     ['bbs(2)', 'bbs(5)']
     """
-    assumption = bounds.checked_assumption(sampling, assumption)
+    assumed = bounds.checked_assumption(sampling, assumption)
     data, settings = training_of(model)
     if data.y.ndim > 1:
         raise ValueError(
@@ -196,7 +196,7 @@ def stability_selection(
     if B < 1:
         raise ValueError(f"B must be at least 1, got {B}")
     learners = len(settings.terms)
-    setting = bounds.complete(learners, B, assumption, q=q, pfer=pfer, cutoff=cutoff)
+    setting = bounds.complete(learners, B, assumed, q=q, pfer=pfer, cutoff=cutoff)
     weights = half_weights(data, B, sampling == "SS", subsamples, random_state)
     steps = model.max_iter if max_iter is None else max_iter
     if client is None:
@@ -249,7 +249,7 @@ def selected_by_fits(
 ) -> NDArray[Any]:
     """The learner that each step of each fit selects, (F, steps)."""
     there = namespace(data.y).asarray(weights)
-    return fit_batch(settings, data, there, steps).paths.selected
+    return fit_batch(settings, data, there, steps).selected
 
 
 # ---- probabilities -------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from ._terms.linear import Linear
 from ._terms.spline import Spline
 from ._terms.term import Product, Sum, Term
 from ._terms.user import User
+
+Constraint = Literal[
+    "increasing", "decreasing", "convex", "concave", "positive", "negative"
+]
 
 __all__ = [
     "Product",
@@ -47,7 +51,7 @@ def bbs(
     center: bool | str = False,
     cyclic: bool = False,
     boundary: Range | Sequence[Range] | None = None,
-    constraint: str | None = None,
+    constraint: Constraint | None = None,
     knots_at: str = "equidistant",
     end_knots: str = "continued",
 ) -> Spline:
@@ -90,7 +94,8 @@ def bbs(
         The knots beyond the range: at the same distances, as those of mboost, or all at
         its ends, as those of ``bs`` of patsy and R. Both bases have the same span; they
         differ in what a penalty on their coefficients affects. With "repeated",
-        differences of order 2 leave free a curve instead of a line.
+        differences of order 2 leave free a curve instead of a line. Outside the range,
+        where patsy raises an error, the `outside` of the estimator holds for both.
 
     Returns
     -------
@@ -132,7 +137,7 @@ def bbs(
     )
 
 
-def bmono(*x: Name, constraint: str = "increasing", **options: Any) -> Spline:
+def bmono(*x: Name, constraint: Constraint = "increasing", **options: Any) -> Spline:
     """A P-spline with a constraint on its shape.
 
     Parameters

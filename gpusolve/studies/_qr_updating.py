@@ -7,13 +7,14 @@ is inserted: modified Gram-Schmidt (the MGS update, Algorithm 2), rotations (sec
 column by rotations (the Givens downdate, Algorithm 3). Each is tried with and without
 the *reordered list*: new columns are inserted at the end, or in the order of A.
 
-The listings are corrected here. Algorithm 2 takes an entry of R from the original
-column, by a scalar product of its own; the one with the partly projected column, which
-is needed anyway, is the entry. Equation (3.2) lacks the factor ``A^T`` before ``s``.
-Algorithm 3 is missing from the text.
+Algorithm 2 takes an entry of R from the original column, by a scalar product of its
+own. The scalar product with the partly projected column is needed anyway, and is the
+entry here, unless R is made as `printed`. Equation (3.2) lacks the factor ``A^T``
+before ``s``. Algorithm 3 is missing from the text; section 3.4 describes it.
 
-The study assumes independent columns. ``PassiveQR`` of ``_nnls_qr.py``, which the
-package solves with, refuses dependent ones, and orthogonalises twice where it must.
+``_compared/mgs.py`` solves with `GramSchmidtQR`. The study assumes independent columns.
+``PassiveQR`` of ``_nnls_qr.py``, which the package solves with, refuses dependent ones,
+and orthogonalises twice where it must.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Counted:
 
     def __init__(self, values: Array) -> None:
         self.values = values
-        self.accesses = self.flops = 0
+        self.accesses: int = 0
+        self.flops: int = 0
 
     def read(self, row: Any, column: Any) -> Array:
         """A copy of a column, a row, or a part of one."""
@@ -148,7 +150,7 @@ class ChangingQR(ABC):
         self.R = Counted(np.zeros((slots, A.shape[1])))
         self.reordered = reordered
         self.passive: list[int] = []
-        self.rows = list(range(slots))
+        self.rows: list[int] = list(range(slots))
 
     @property
     def length(self) -> int:
@@ -245,7 +247,9 @@ class GramSchmidtQR(ChangingQR):
     As `printed`, R has the products with the column itself.
     """
 
-    def __init__(self, A: Array, reordered: bool = True, printed: bool = False) -> None:
+    def __init__(
+        self, A: Array, reordered: bool = True, *, printed: bool = False
+    ) -> None:
         super().__init__(A, min(A.shape), len(A), reordered)
         self.printed = printed
 

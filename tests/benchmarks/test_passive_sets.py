@@ -77,11 +77,14 @@ def test_changes_lead_to_the_solution(experiment: str, rule: study.Rule) -> None
     assert sorted(appended) == np.flatnonzero(x).tolist()
 
 
+@pytest.mark.parametrize(("rule", "method"), [(THE_PAPERS, "mgs"), (OURS, "qr")])
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_ours_is_the_rule_of_qr(experiment: str) -> None:
+def test_rules_are_those_of_the_solvers(
+    experiment: str, rule: study.Rule, method: str
+) -> None:
     systems = EXPERIMENTS[experiment](3, size=96)
-    result = gpusolve.nnls(*systems, method="qr")
-    counts = each_count(follow_each(systems, OURS))
+    result = gpusolve.nnls(*systems, method=method)
+    counts = each_count(follow_each(systems, rule))
     np.testing.assert_array_equal(counts[:, 0], result.n_updates)
     np.testing.assert_array_equal(counts[:, 1], result.n_downdates)
     np.testing.assert_array_equal(counts[:, 2], (result.x > 0).sum(axis=-1))
@@ -116,8 +119,9 @@ def test_counts_of_table_7_1() -> None:
 
 @pytest.mark.paper(
     "Luo, Table 7.2",
-    "The paper's 161.3 updates and 86.5 downdates are those of sigma = 5.12; its 4.32 "
-    "has 9 % more updates and 16 % more positive variables at the end",
+    "With sigma = 5.12 the counts are the paper's 161.3 updates and 86.5 downdates; "
+    "with the printed 4.32 there are 9 % more updates, and 16 % more positive "
+    "variables at the end",
 )
 def test_counts_of_table_7_2() -> None:
     paper = PAPER_COUNTS["shifted_gaussians"]
@@ -159,8 +163,8 @@ def test_no_other_variation_has_the_counts_of_table_7_2(name: str) -> None:
 # ---- where columns leave -------------------------------------------------------------
 
 LAST_PARTS = {
-    "deconvolution": (0.33, 0.11, 0.10),
-    "shifted_gaussians": (0.45, 0.07, 0.05),
+    "deconvolution": (0.35, 0.09, 0.10),
+    "shifted_gaussians": (0.46, 0.08, 0.06),
 }
 """Removals from the last half and the last quarter of the list; a tolerance.
 
@@ -170,8 +174,8 @@ alike."""
 
 @pytest.mark.paper(
     "Luo, 2",
-    "Of the removed columns of waveforms and Gaussians 33 % and 45 % stand in the last "
-    "half of the list, 11 % and 7 % in its last quarter",
+    "Of the removed columns of waveforms and Gaussians 35 % and 46 % stand in the last "
+    "half of the list, 9 % and 8 % in its last quarter",
 )
 @pytest.mark.parametrize("experiment", LAST_PARTS)
 def test_columns_leave_from_everywhere(experiment: str) -> None:

@@ -21,6 +21,7 @@ from gpusolve.studies._qr_steps_kernel import (
     ROWS,
     THREADS,
     UPDATE,
+    QRSteps,
     qr_steps,
 )
 
@@ -62,6 +63,32 @@ def test_update_is_right(name: str, printed: bool) -> None:
     check(counted(name, UPDATE, 40, printed=printed), 41)
 
 
+@pytest.mark.paper(
+    "Luo, 3.1",
+    "Of a column of which 1e-3 is orthogonal to 8 others, less than 1e-7 is left along "
+    "them in float32, by the published update more than 1e-6",
+)
+def test_the_update_that_is_used_keeps_q_orthogonal() -> None:
+    """Both have QR = A: orthogonality is what a second projection gives."""
+    A = np.random.default_rng(0).standard_normal((ROWS, 9))
+    A[:, 8] = A[:, :8].sum(axis=1) / 3 + 1e-3 * A[:, 8]
+    Q, R = np.linalg.qr(A[:, :8])
+    padded = np.pad(Q, ((0, 0), (0, 1))), np.pad(R, ((0, 1), (0, 1)))
+    given = QRSteps(*(part.astype(np.float32) for part in (A, *padded)))
+    along = {}
+    for name in THREADS:
+        (_, Q, R), _ = qr_steps(name, given, EmulatedDevice(), UPDATE)
+        np.testing.assert_allclose(Q @ np.triu(R), A, atol=1e-5)
+        along[name] = np.abs(Q[:, :8].T.astype(float) @ Q[:, 8]).max()
+    assert along["as_solved"] < 1e-7
+    assert along["as_published"] > 1e-6
+
+
+@pytest.mark.paper(
+    "Luo, 3.4, Algorithm 3",
+    "Of 40 columns the one at position 0, 20 or 39 leaves, and the others keep their "
+    "order, an orthogonal Q and QR = A",
+)
 @pytest.mark.parametrize("name", THREADS)
 @pytest.mark.parametrize("position", [0, 20, 39])
 def test_downdate_is_right(name: str, position: int) -> None:

@@ -576,8 +576,17 @@ def test_the_scratchpad_overflows(emulated: None, dtype: str, places: int) -> No
     A = random_coo((1, 2 * places + 1), 1, rng=1, dtype=dtype)
     with pytest.raises(MemoryError, match=rf"at most {places} .*got {places + 1} with"):
         multiply(A, A, method="scratchpad", blocks=2)
+    with pytest.raises(MemoryError, match=rf"at most {places} .*got {places + 1}"):
+        in_scratchpads(A, places)
     A = random_coo((1, 2 * places), 1, rng=1, dtype=dtype)
     check(multiply(A, A, method="scratchpad", blocks=2), A, A)
+    assert in_scratchpads(A, places).counts.tolist() == [places, places]
+
+
+def in_scratchpads(A: Any, places: int) -> Any:
+    """The specification of A times A by two tiles."""
+    a = coordinates(A)
+    return studies.coo_versions(a[:3], a[:3], a.shape, 2, "scratchpad", places)
 
 
 @pytest.mark.paper(

@@ -21,6 +21,11 @@ def kernel(name: str, dtype: Any) -> _emulator.Kernel:
     return _emulator.Kernel(SOURCE, instance, source_directory())
 
 
+@pytest.mark.paper(
+    "Luo, Algorithm 4",
+    "With a barrier of the warp between reading and writing, every thread has the sum "
+    "of 512 values, in each order of the threads",
+)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reduce512_sums_512_values(
     schedule: str, rng: np.random.Generator, dtype: Any

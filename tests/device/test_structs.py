@@ -22,6 +22,7 @@ from gpusolve._emulator._kernel import named_arrays
 from gpusolve._nnls.nnls_gram_kernel import GRAM_MEMORY
 from gpusolve._nnls.nnls_qr_kernel import QR_MEMORY
 from gpusolve._nnls.systems import NNLS_SYSTEMS
+from gpusolve.gam._stacked.stacked_kernel import LEARNER_PLACE, STACKED_FITS
 
 TESTS = Path(__file__).parents[1]
 KERNELS = TESTS / "faulty_kernels"
@@ -159,6 +160,8 @@ def test_numbers_of_another_type_are_refused(changes: Any, message: str) -> None
         ("nnls_gram.cu", NNLS_SYSTEMS, "NnlsSystems<{}>"),
         ("nnls_gram.cu", GRAM_MEMORY, "GramMemory"),
         ("nnls_qr.cu", QR_MEMORY, "QrMemory"),
+        ("stacked_fits.cuh", LEARNER_PLACE, "LearnerPlace"),
+        ("stacked_fits.cuh", STACKED_FITS, "StackedFits<{}>"),
     ],
 )
 def test_members_are_those_of_the_source(

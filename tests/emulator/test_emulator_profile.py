@@ -506,7 +506,8 @@ CLOCK = 1.98e9
 
 
 @pytest.mark.parametrize(
-    ("device", "multiprocessors"), [("H200", 132), ("A100", 108), ("RTX 4090", 128)]
+    ("device", "multiprocessors"),
+    [("H200", 132), ("A100", 108), ("RTX 4090", 128), ("MX550", 16)],
 )
 def test_blocks_over_multiprocessors(device: str, multiprocessors: int) -> None:
     kernel = Kernel(SOURCE, "copy")

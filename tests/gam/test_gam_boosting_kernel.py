@@ -14,8 +14,7 @@ from gpusolve._device.launch import ceil_div
 from gpusolve._gemv.gemv import VARIANTS
 from gpusolve.emulator import profile
 from gpusolve.gam import BSplines, Learners, boost, make_learners
-from gpusolve.gam._boosting import boosting_kernel, gram_kernel
-from gpusolve.gam._stacked import stacked_kernel
+from gpusolve.gam._stacked import boosting_kernel, gram_kernel, stacked_kernel
 
 
 @pytest.fixture(autouse=True)
@@ -66,13 +65,24 @@ def test_a_fit_repeats_bit_for_bit(schedule: str, rng: np.random.Generator) -> N
         np.testing.assert_array_equal(again.risk, path.risk)
 
 
-@pytest.mark.parametrize("method", ["auto", "stacked", "gram"])
+@pytest.mark.parametrize(
+    ("method", "limit", "message"),
+    [
+        ("auto", 4200, "must have fewer functions"),
+        ("stacked", 4200, "must have fewer functions"),
+        ("gram", 33_000, "method must be 'stacked' for 8 basis functions"),
+    ],
+)
 def test_too_many_functions_for_a_block_are_refused(
-    method: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    method: str,
+    limit: int,
+    message: str,
+    rng: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     learners, y = some_learners(rng, 50), rng.standard_normal(50)
-    monkeypatch.setattr(EmulatedDevice, "shared_memory_per_block", 33_000)
-    with pytest.raises(ValueError, match="n_basis must be smaller"):
+    monkeypatch.setattr(EmulatedDevice, "shared_memory_per_block", limit)
+    with pytest.raises(ValueError, match=message):
         boost(learners, y, method=method, steps=1)
 
 
@@ -139,7 +149,7 @@ def test_sums_over_rows_have_few_bank_conflicts(rng: np.random.Generator) -> Non
     with profile() as report:
         learners = make_learners(basis, 32)
     (gram,) = report.kernels
-    rows = learners.first.size
+    rows = learners.basis.first.size
     assert gram.shared_wavefronts <= 6.1 * rows
     assert gram.arrays["values"].sectors == gram.arrays["values"].fewest_sectors
     with profile() as report:

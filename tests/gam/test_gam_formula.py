@@ -186,6 +186,7 @@ LEARNERS = {
     "bbs(x, by=g, df=7) + bols(g)": [bbs("x", by="g", df=7), bols("g")],
     "bspatial(x, t, knots=6) + brandom(g)": [bspatial("x", "t", knots=6), brandom("g")],
     "bmono(x, constraint='convex')": [bmono("x", constraint="convex")],
+    "bbs(x, end_knots='repeated')": [bbs("x", end_knots="repeated")],
     "bbs(t, cyclic=True, boundary=(0, 2))": [bbs("t", cyclic=True, boundary=(0, 2))],
     "buser(x, t, K=np.eye(2))": [buser("x", "t", K=np.eye(2))],
     "bbs(log(t), knots = k + 1)": [bbs("log(t)", knots=6)],
@@ -481,6 +482,17 @@ def test_a_data_frame_and_a_pickle(tmp_path: Path) -> None:
     for loaded in (pickle.loads(pickle.dumps(model)), load(tmp_path / "model.json")):
         assert loaded.formula_.text == formula
         np.testing.assert_array_equal(loaded.predict(new), prediction)
+
+
+def test_a_matrix_is_no_column_but_its_functions_are_a_learner() -> None:
+    with pytest.raises(ValueError, match=r"bs\(x, df=9\) must have shape \(n,\)"):
+        gamboost("t ~ bols(bs(x, df=9))", data())
+    knots = "knots=6, knots_at='quantiles', end_knots='repeated'"
+    (term,) = read(f"t ~ bbs(x, {knots})").terms
+    frame = Frame.of(data())
+    functions = term.learn(frame).rows(frame).dense()
+    theirs = patsy.bs(data()["x"], df=9)
+    np.testing.assert_allclose(functions[:, 1:], theirs, rtol=0, atol=1e-13)
 
 
 def test_new_data_without_a_column() -> None:

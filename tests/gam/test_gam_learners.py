@@ -11,20 +11,17 @@ from together import together
 
 from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
-from gpusolve.gam._boosting import smoothing
-from gpusolve.gam._boosting.products import (
-    cross_products,
-    dense_gram,
-    transposed_product,
-)
-from gpusolve.gam._boosting.smoothing import (
+from gpusolve.gam import BoostedGAM
+from gpusolve.gam._stacked import smoothing
+from gpusolve.gam._stacked.smoothing import (
     shrunken,
     smoothing_parameters,
     solve_lambda,
 )
+from gpusolve.gam._terms.rows import compact_part, cross_products
 from gpusolve.gam.basis import BSplines, CompactBasis
 from gpusolve.gam.boosting import boost
-from gpusolve.gam.learners import Learners, gram_by_cells, make_learners
+from gpusolve.gam.learners import Learners, make_learners
 from gpusolve.gam.penalty import penalty_matrix
 from gpusolve.reference import degrees_of_freedom, smoothing_parameter
 
@@ -70,7 +67,8 @@ def test_gram_and_inverse(
     residual = np.cos(np.arange(len(X)))
     w = weights if weighted else np.ones(len(X))
     B = on_host(learners.dense())
-    for k, Q in enumerate(on_host(learners.gain)):
+    for k in range(len(B)):
+        Q = on_host(learners.problem.gain(k)[0])
         c = B[k].T @ (w * residual)
         fit = B[k] @ np.linalg.solve(A[k], c)
         gained = w @ residual**2 - w @ (residual - fit) ** 2
@@ -90,18 +88,13 @@ def test_products_by_cell_equal_dense_products(
     monkeypatch.setattr(threads, "CHUNK_ROWS", chunk_rows)
     basis = BSplines.spanning(X, 11, degree).evaluate(X, dtype=dtype)
     B = basis.dense(11).astype(np.float64)
-    sums_of_rows, blocks = np.full((5, 11), np.nan), np.full((5, 11, 11), np.nan)
-    transposed_product(basis, weights, 11, sums_of_rows)
-    np.testing.assert_allclose(sums_of_rows, np.einsum("knp,n->kp", B, weights))
-    one = CompactBasis(basis.first[2:3], basis.values[2:3])
-    cross_products(basis, one, weights, 11, blocks)
+    part = compact_part(basis)
+    blocks = cross_products(part, part.some(2), weights, 11, 11)
     expected = np.einsum("knp,n,nq->kpq", B, weights, B[2])
     np.testing.assert_allclose(blocks, expected, atol=1e-12)
-    np.testing.assert_allclose(
-        dense_gram(basis, 11, weights),
-        gram_by_cells(basis, 11, weights),
-        atol=1e-12,
-    )
+    learners = make_learners(basis, 11, weights=weights)
+    expected = np.einsum("knp,n,knq->kpq", B, weights, B)
+    np.testing.assert_allclose(learners.gram, expected, atol=1e-12)
 
 
 @together("kind", KINDS, ids=str)
@@ -117,6 +110,8 @@ def test_smoothing_parameters_give_the_degrees_of_freedom(
     penalty, order = kind
     if df <= order and penalty == "difference":
         df = order + 0.5
+    if penalty == "cyclic":  # 7 cells
+        df = min(df, 6.5)
     learners = make_learners(
         basis_of(X, 10),
         10,
@@ -126,8 +121,11 @@ def test_smoothing_parameters_give_the_degrees_of_freedom(
         df_definition=definition,
         weights=weights,
     )
-    K = penalty_matrix(10, penalty, order)
-    for B, lambda_ in zip(learners.dense(), learners.lambda_, strict=True):
+    T = np.eye(10)
+    if penalty == "cyclic":  # functions a period apart have one coefficient
+        T = np.eye(7)[np.arange(10) % 7]
+    K = penalty_matrix(T.shape[1], penalty, order)
+    for B, lambda_ in zip(learners.dense() @ T, learners.lambda_, strict=True):
         found = degrees_of_freedom(B, weights, K, lambda_, definition)
         assert found == pytest.approx(df, rel=1e-7)
         expected = smoothing_parameter(B, weights, K, df, definition)
@@ -138,7 +136,7 @@ def test_smoothing_parameters_give_the_degrees_of_freedom(
 def test_lambda_does_not_depend_on_the_first_guess(
     X: np.ndarray, factor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gram = gram_by_cells(basis_of(X, 20), 20, None)
+    gram = make_learners(basis_of(X, 20), 20).gram
     P = penalty_matrix(20, "difference", 2)
     expected = smoothing_parameters(gram, P, 2, df=4.0)
     rough = smoothing.rough_spectrum
@@ -172,7 +170,7 @@ def test_a_line_needs_two_degrees_of_freedom(X: np.ndarray) -> None:
     y = np.sin(X[:, 0] * 3)
     x, fit = (
         X[:, 0],
-        line.fitted(0, line.inverse[0] @ (line.dense()[0].T @ y)),
+        line.dense()[0] @ line.inverse[0] @ (line.dense()[0].T @ y),
     )
     np.testing.assert_allclose(fit, np.polyval(np.polyfit(x, y, 1), x), atol=1e-6)
 
@@ -186,6 +184,21 @@ def test_degrees_of_freedom_are_positive(X: np.ndarray, df: float) -> None:
 def test_unknown_definition_of_degrees_of_freedom_raises(X: np.ndarray) -> None:
     with pytest.raises(ValueError, match="df_definition"):
         make_learners(basis_of(X, 10), 10, df_definition="tr(S)")
+
+
+def test_a_cyclic_penalty_makes_the_effect_periodic(X: np.ndarray) -> None:
+    """The learners have one coefficient for each cell, as those of `BoostedGAM`."""
+    y = np.sin(5 * X[:, 0]) + X[:, 1]
+    bases = BSplines.spanning(X, 12)
+    learners = make_learners(bases.evaluate(X), 12, penalty="cyclic")
+    path = boost(learners, y, steps=60)
+    ends = np.stack([X.min(axis=0), X.max(axis=0)])
+    low, high = bases.evaluate(ends).multiply(path.coef(5)).T
+    np.testing.assert_allclose(low, high, atol=1e-12)
+    assert np.ptp(bases.evaluate(X).multiply(path.coef(5))[0]) > 1
+    model = BoostedGAM(penalty="cyclic", n_basis=9, max_iter=60).fit(X, y)
+    np.testing.assert_allclose(model.lambda_, learners.lambda_, rtol=1e-12)
+    np.testing.assert_allclose(model.path_.updates, path.updates, atol=1e-12)
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])
@@ -236,11 +249,17 @@ def test_a_fit_without_a_penalty_is_a_projection(
     X = hard_covariates(rng, 100)
     basis = BSplines.spanning(X, n_basis).evaluate(X, dtype=dtype)
     for kind, order in (*KINDS, (None, 0)):
+        if kind == "cyclic" and n_basis - 3 <= order:
+            continue
         learners = make_learners(
             basis, n_basis, penalty=kind, penalty_order=order, df=1e9
         )
-        G = learners.gram
-        change = np.abs(G @ learners.inverse @ G - G).max(axis=(1, 2))
+        G, cells = learners.gram, n_basis - 3
+        change = G @ learners.inverse @ G - G
+        if kind == "cyclic":  # functions a period apart have one coefficient
+            T = np.eye(cells)[np.arange(n_basis) % cells]
+            change = T.T @ change @ T
+        change = np.abs(change).max(axis=(1, 2))
         limit = 1e12 * np.finfo(np.float64).eps * np.abs(G).max(axis=(1, 2))
         np.testing.assert_array_less(change, limit + np.finfo(np.float64).tiny)
 
@@ -302,8 +321,9 @@ def test_many_functions_of_few_rows(rng: np.random.Generator) -> None:
     X = rng.random((30, 40))
     basis = basis_of(X, 300)
     assert max(s.stop - s.start for s in threads.chunked(40, 300**2, 2**17)) == 1
+    B = basis.dense(300)
     np.testing.assert_allclose(
-        gram_by_cells(basis, 300, None), dense_gram(basis, 300, None), atol=1e-12
+        make_learners(basis, 300).gram, B.swapaxes(1, 2) @ B, atol=1e-12
     )
 
 

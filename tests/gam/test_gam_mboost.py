@@ -29,8 +29,9 @@ from mboost_figures import (
 )
 from together import together
 
+from gpusolve.gam._stacked.path import Path
 from gpusolve.gam._stacked.problem import PreparedLearners, column_coefficients, prepare
-from gpusolve.gam._stacked.stacked import Paths, boost_family
+from gpusolve.gam._stacked.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Gamma
 
@@ -52,7 +53,7 @@ class Boosted(NamedTuple):
     found: dict[str, Any]
     problem: PreparedLearners
     start: Vector
-    path: Paths
+    path: Path
 
     def coef(self, steps: int | None = None) -> list[Vector]:
         """The coefficients of the functions of every learner after some steps."""

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from gpusolve import _emulator
+from gpusolve.gam import Path as Steps
 from gpusolve.gam.basis import BSplines
-from gpusolve.gam.boosting import Path as Steps
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.learners import make_learners
 

@@ -268,6 +268,15 @@ def test_quantiles_with_repeated_ends_are_the_knots_of_patsy(
     np.testing.assert_allclose(design(term, data), theirs, rtol=0, atol=1e-13)
 
 
+def test_the_penalty_leaves_free_a_line_or_a_curve() -> None:
+    x = {"x": np.linspace(0, 1, 50)}
+    bends = []
+    for end_knots in ("continued", "repeated"):
+        f = design(bbs("x", knots=6, end_knots=end_knots), x) @ np.arange(10)
+        bends.append(abs(np.diff(f, 2)).max() / np.ptp(f))
+    assert bends[0] < 1e-14 < 1e-3 < bends[1]
+
+
 @together("degree", range(1, 6))
 @together("end_knots", ["continued", "repeated"])
 @together("knots", [6, (-1.5, 0.5, 1.0)])

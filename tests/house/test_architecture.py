@@ -44,7 +44,6 @@ ROOMS = {
         "_gemv",
         "_nnls",
         "_numerics",
-        "gam",
         "monoid",
         "reference",
         "sparse",
@@ -55,7 +54,8 @@ ROOMS = {
 ASKING_FOR_STUDIES = {
     "gpusolve._blocks.scan",
     "gpusolve._nnls.cpu",
-    "gpusolve.gam.boosting",
+    "gpusolve._nnls.device",
+    "gpusolve.gam._stacked.stacked",
     "gpusolve.sparse._coo_multiply",
 }
 """Modules that import a study, inside a function, if its method or variant is given."""
@@ -63,6 +63,7 @@ ASKING_FOR_STUDIES = {
 SPECIFIED_AS = {
     "basis": "boosting",
     "gram": "boosting",
+    "nnls_mgs": "compared.mgs",
     "qr_steps": "qr_updating",
     "scan_textbook": "scan",
     "scatter": "partition",
@@ -179,6 +180,76 @@ def test_studies_are_imported_when_they_are_asked_for() -> None:
 def test_modules_import_each_other_in_no_circle() -> None:
     graph = {name: set(imports(name)) - {name} for name in MODULES if room_of(name)}
     graphlib.TopologicalSorter(graph).prepare()
+
+
+@together(
+    "package",
+    [
+        name
+        for name, path in MODULES.items()
+        if path.name == "__init__.py" and room_of(name)
+    ],
+)
+def test_folders_import_each_other_in_no_circle(package: str) -> None:
+    """The modules and the folders of a package; a folder stands for all inside it."""
+
+    def child(name: str) -> str:
+        return name.removeprefix(f"{package}.").partition(".")[0]
+
+    graph: dict[str, set[str]] = {}
+    for name in MODULES:
+        if name.startswith(f"{package}."):
+            below = {one for one in imports(name) if one.startswith(f"{package}.")}
+            found = {child(one) for one in below} - {child(name)}
+            graph.setdefault(child(name), set()).update(found)
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_every_constant_is_used() -> None:
+    """By its own module, or by one that imports it or its module.
+
+    Those of studies are for benchmarks and tests, too.
+    """
+    trees = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+    used = {one for name, tree in trees.items() for one in names_used(name, tree)}
+    unused = [
+        f"{name}.{target.id}"
+        for name, tree in trees.items()
+        for node in tree.body
+        for target in targets(node)
+        if target.id.isupper()
+        and (name, target.id) not in used
+        and room_of(name) != "studies"
+    ]
+    assert not unused
+
+
+def targets(node: ast.stmt) -> list[ast.Name]:
+    """The names that a statement assigns."""
+    if isinstance(node, ast.AnnAssign):
+        return [node.target] if isinstance(node.target, ast.Name) else []
+    assigned = node.targets if isinstance(node, ast.Assign) else []
+    names = [one for target in assigned for one in ast.walk(target)]
+    return [one for one in names if isinstance(one, ast.Name)]
+
+
+def names_used(name: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The names that a module reads, with the modules that they belong to."""
+    modules: dict[str, str] = {}
+    path = MODULES[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            relative = "." * node.level + (node.module or "")
+            module = importlib.util.resolve_name(relative, package)
+            for one in node.names:
+                modules[one.asname or one.name] = f"{module}.{one.name}"
+                yield module, one.name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield name, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield modules.get(node.value.id, ""), node.attr
 
 
 @together("name", KERNEL_MODULES)

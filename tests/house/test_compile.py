@@ -29,6 +29,7 @@ from kernel_resources import (
 
 from gpusolve._device.kernels import source_directory
 from gpusolve._nnls import nnls_gram_kernel, nnls_qr_kernel
+from gpusolve.studies import _nnls_mgs_kernel
 
 needs_disassembler = pytest.mark.skipif(
     not has_disassembler(), reason="needs nvdisasm, from nvidia-cuda-nvdisasm"
@@ -39,6 +40,8 @@ def limits_of(instance: str) -> tuple[int, int]:
     """Threads of a block, and a limit on its static shared memory."""
     if instance.startswith("nnls_qr"):
         return nnls_qr_kernel.MAX_THREADS, nnls_qr_kernel.STATIC_SHARED_MEMORY
+    if instance.startswith("nnls_mgs"):
+        return _nnls_mgs_kernel.THREADS, _nnls_mgs_kernel.STATIC_SHARED_MEMORY
     if instance.startswith("nnls_gram"):
         threads = nnls_gram_kernel.BLOCK_THREADS if "BlockTeam" in instance else 256
         return threads, nnls_gram_kernel.STATIC_SHARED_MEMORY
@@ -105,6 +108,9 @@ def test_launcher_and_kernel_have_the_same_block_limit() -> None:
     source = (source_directory() / "nnls_qr.cu").read_text()
     limit = nnls_qr_kernel.MAX_THREADS
     assert f"constexpr int nnls_max_threads = {limit};" in source
+    source = (source_directory() / "published_qr.cuh").read_text()
+    limit = _nnls_mgs_kernel.THREADS
+    assert f"constexpr int published_threads = {limit};" in source
 
 
 @together("size", [(3, 3), (30, 10), (400, 400), (2000, 2000)])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gpusolve
-from gpusolve.gam._boosting.smoothing import smoothing_parameters
+from gpusolve.gam._stacked.smoothing import smoothing_parameters
 from gpusolve.reference._boosting import degrees_of_freedom
 from gpusolve.studies import qr_updating
 from gpusolve.studies.experiments import PAPER_TABLES, gaussian_columns
@@ -198,12 +198,12 @@ def extremes(values: list[float]) -> list[float]:
 
 
 @pytest.mark.paper(
-    "Luo, 7",
+    "Luo, 7 updating",
     "CPU NNLS is 3.3 to 7.3 times as fast as CPU lsqnonneg in the tables, 3.3 to 4.0 "
     "times for random matrices; CPU lsqnonneg 1.5 to 2.2 times as Matlab's",
 )
 @pytest.mark.paper(
-    "Luo, 7",
+    "Luo, 7 GPU",
     "For 24 or more systems the GPU is 0.7 to 2.9 times as fast as CPU NNLS, slower in "
     "4 of 12 cases, and at most 21.3 times as CPU lsqnonneg; CPU NNLS 11.7 times for "
     "1 waveform",
@@ -355,7 +355,7 @@ def test_knots_of_patsy_are_quantiles() -> None:
 
 
 @pytest.mark.paper(
-    "Cupp, 5.1, Figures 10, 11",
+    "Cupp, 5.1, absolute index",
     "row n + col exceeds 31 bits from 46341 x 46341 on, and 32 bits give 2 places one "
     "index from 65537 x 65537 on",
 )
@@ -393,7 +393,7 @@ def test_accesses_of_a_multiplication() -> None:
 
 
 @pytest.mark.paper(
-    "Cupp, 2.2, Figure 2",
+    "Cupp, 2.2, random matrices",
     "Matrices of 128 x 128 drawn as described have over 220 places in common, uniform "
     "ones 164",
 )

@@ -4,7 +4,7 @@ mypy compares neither names in a ``Literal`` nor the defaults of an overload.
 """
 
 import inspect
-from typing import get_args, get_overloads
+from typing import get_args, get_overloads, get_type_hints
 
 import pytest
 from together import together
@@ -17,6 +17,11 @@ from gpusolve._nnls.options import (
     QuadraticOptions,
 )
 from gpusolve._nnls.solve import NNLS_METHODS
+from gpusolve.gam._model.specification import ALLOWED
+from gpusolve.gam._stacked.smoothing import DEFINITIONS
+from gpusolve.gam._terms.spline import CONSTRAINTS
+from gpusolve.gam.families import FAMILIES, FamilyName
+from gpusolve.gam.terms import Constraint
 from gpusolve.monoid import BUILT_IN, OperatorName
 
 OVERLOADED = [
@@ -33,10 +38,19 @@ OVERLOADED = [
         (OperatorName, BUILT_IN),
         (NNLSMethodName, NNLS_METHODS),
         (reduce.Variant, ("auto", *reduce.VARIANTS)),
+        (FamilyName, FAMILIES),
+        (Constraint, CONSTRAINTS),
     ],
 )
 def test_names(declared, names):
-    assert get_args(declared) == tuple(names)
+    assert set(get_args(declared)) == set(names)
+
+
+def test_parameters_of_models():
+    declared = get_type_hints(gpusolve.gam.BoostedGAM.__init__)
+    names = {"df_definition": DEFINITIONS, **ALLOWED}
+    del names["penalty_order"]  # a number
+    assert {name: get_args(declared[name]) for name in names} == names
 
 
 def test_overloaded():

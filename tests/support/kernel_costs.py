@@ -336,6 +336,7 @@ def _solvers() -> Iterator[Call]:
         options = {"method": method, "steps": steps}
         yield _call(f"boost {method}", size * steps, boost, learners, y, **options)
     yield from _folds()
+    yield _call("nnls published", A.size, gpusolve.nnls, A, b, method="mgs")
 
 
 def _folds() -> Iterator[Call]:

@@ -25,12 +25,11 @@ from gpusolve._device.kernels import device_of
 from gpusolve._nnls import nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team
 from gpusolve.gam import BSplines, bbs, bmono, boost, brandom, make_learners
-from gpusolve.gam._boosting import gram_kernel
-from gpusolve.gam._stacked import stacked_kernel
+from gpusolve.gam import Path as Steps
+from gpusolve.gam._stacked import gram_kernel, stacked_kernel
 from gpusolve.gam._stacked.problem import prepare
-from gpusolve.gam._stacked.stacked import Paths, boost_family
+from gpusolve.gam._stacked.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam.boosting import Path as Steps
 from gpusolve.gam.families import family_of
 from gpusolve.sparse import multiply, spmv
 from gpusolve.studies._qr_steps_kernel import DOWNDATE, ROWS, UPDATE, QRSteps, qr_steps
@@ -232,7 +231,7 @@ def boosting(*problem: Any) -> Callable[[], None]:
     return run
 
 
-def boosted_family(family: str, rows: int, fits: int = 2) -> Paths:
+def boosted_family(family: str, rows: int, fits: int = 2) -> Steps:
     """Several fits of a spline with inequalities, a spline and a factor.
 
     The inequalities are random, so that some stop to bind.

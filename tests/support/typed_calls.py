@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import gpusolve
 from gpusolve import Map, NNLSResult
-from gpusolve.gam import BoostedGAM
+from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, gamboost
 
 Array = NDArray[Any]
 ArrayOrNumber = NDArray[Any] | Any
@@ -48,10 +48,19 @@ def of_cupy(x: NDArray[np.float64]) -> None:
     assert_type(gpusolve.scan(on_device), Any)
     assert_type(gpusolve.reduce([on_device, on_device]), Any)
     assert_type(gpusolve.nnls(on_device, on_device).x, Any)
+    assert_type(BoostedGAM().predict(on_device), Any)
 
 
 def of_models(X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
-    assert_type(BoostedGAM().fit(X, y), BoostedGAM)
+    model = BoostedGAM().fit(X, y)
+    assert_type(model, BoostedGAM)
+    assert_type(model.predict(X), NDArray[np.float64])
+    assert_type(model.coef_, NDArray[np.float64])
+    data = {"x": X, "y": y}
+    assert_type(gamboost("y ~ x", data, family="poisson"), BoostedGAM)
+    classifier = gamboost("y ~ x", data, family="binomial")
+    assert_type(classifier, BoostedGAMClassifier)
+    assert_type(classifier.predict_proba(X), NDArray[np.float64])
 
 
 def refused(A: NDArray[np.float64], b: NDArray[np.float64]) -> None:
@@ -62,4 +71,7 @@ def refused(A: NDArray[np.float64], b: NDArray[np.float64]) -> None:
     gpusolve.reduce(b, "maxx")  # type: ignore[call-overload]
     gpusolve.scan(b, variant="tree")  # type: ignore[call-overload]
     gpusolve.gemv(A, b, variant="nonsense")  # type: ignore[call-overload]
+    BoostedGAM(missing="nonsense")  # type: ignore[arg-type]
+    BoostedGAM().predict(A, kind="nonsense")  # type: ignore[call-overload]
+    gamboost("y ~ x", {}, family="nonsense")  # type: ignore[call-overload]
     gpusolve.sparse.multiply(A, A, method="nonsense")  # type: ignore[arg-type]

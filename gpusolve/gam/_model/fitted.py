@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import Array, as_array, namespace
+from ..._device.arrays import Array, CudaArray, as_array, namespace
 from ..._device.kernels import current_device
 from .. import _inputs
+from .._conventions import Estimator, check_integer
+from .._stacked.path import Path
 from .._stacked.problem import column_coefficients
 from .._terms.frame import Frame, Name
 from .._terms.rows import Rows
 from .._terms.term import Term
-from ..boosting import Path
 from ..families import Family
-from .conventions import Estimator, check_integer
 from .specification import bound
 
 BLOCK = 2**18
 """The most rows whose designs are computed at once in a prediction."""
+
+CudaColumns: TypeAlias = CudaArray | Mapping[Any, CudaArray]
+"""Data that may be on a CUDA device; predictions then have no known type."""
 
 Self = TypeVar("Self", bound="FittedModel")
 
@@ -33,14 +36,19 @@ class FittedModel(Estimator):
     outside: str
     missing: str
     unknown: str
+    coef_: NDArray[np.float64]
     columns_: list[Name]
     feature_names_in_: NDArray[Any]
+    intercept_: NDArray[np.float64] | float
+    method_: str
     n_features_in_: int
     family_: Family
     formula_: Any = None
     n_iter_: int
     paths_: list[Path]
+    risk_: NDArray[np.float64]
     rug_: dict[Name, NDArray[Any]]
+    selected_: NDArray[np.int32]
     terms_: list[Term]
 
     # ---- the iterations --------------------------------------------------------------

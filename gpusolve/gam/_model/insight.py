@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from .._plots.effects import Samples
 from .._plots.plot import Risks, plot
+from .._selection.importance import risk_reductions, selection_frequencies
 from ..store import save
 from ..summary import Line, Summary
 from .fitted import FittedModel
-from .importance import risk_reductions, selection_frequencies
 
 Floats = NDArray[np.float64]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,25 +10,15 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.kernels import current, device_of
 from .. import _inputs
-from .._stacked.batch import (
-    Settings,
-    Training,
-    fit_batch,
-    is_vector,
-    make_ready,
-    row_of,
-    starts,
-)
+from .._conventions import TakesWeights
+from .._stacked.batch import Ready, Settings, Training, make_ready
+from .._stacked.path import Path, joined_paths
 from .._stacked.patience import fit_patiently
 from .._terms.frame import Factor, Frame, Name
-from ..boosting import Path, _boost
-from ..families import Family
-from ..learners import Learners
-from .conventions import TakesWeights
+from .._terms.term import Term
+from ..families import Family, FamilyName
 from .insight import Insight
 from .specification import bound, default_terms
-from .uniform import uniform_learners
-from .warm import continued
 
 RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
@@ -38,25 +28,32 @@ class AdditiveModel(TakesWeights, Insight):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
     default_family: str
+    columns_: list[Name]
+    family_: Family
+    n_features_in_: int
+    n_rows_: int
+    rug_: dict[Name, NDArray[Any]]
+    terms_: list[Term]
+    validation_risk_: NDArray[np.float64]
 
     def __init__(
         self,
         learners: Any = None,
         *,
-        family: Any = None,
+        family: FamilyName | Family | None = None,
         n_basis: int = 24,
         degree: int = 3,
-        penalty: str | None = "difference",
+        penalty: Literal["difference", "ridge", "cyclic", None] = "difference",
         penalty_order: int = 2,
         df: float = 4,
-        df_definition: str = "2S-SS",
+        df_definition: Literal["2S-SS", "trace"] = "2S-SS",
         learning_rate: float = 0.1,
         max_iter: int = 100,
-        method: str = "auto",
-        device: str = "auto",
-        outside: str = "linear",
-        missing: str = "error",
-        unknown: str = "error",
+        method: Literal["auto", "direct", "stacked", "gram"] = "auto",
+        device: Literal["auto", "cpu", "cuda"] = "auto",
+        outside: Literal["linear", "clamp", "error"] = "linear",
+        missing: Literal["error", "zero"] = "error",
+        unknown: Literal["error", "zero"] = "error",
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
@@ -104,15 +101,9 @@ class AdditiveModel(TakesWeights, Insight):
             if data.weights is not None and not bool(data.weights.all()):
                 data = data.take(data.weights > 0)
             settings = self._settings(data.frame, family)
-            learners = None
-            if data.y.ndim == 1 and not self.early_stopping:
-                learners = uniform_learners(settings, data, self.method)
             with np.errstate(over="ignore", invalid="ignore"):
-                if learners is not None:
-                    paths, lambda_ = self._fit_uniform(learners, settings, data)
-                else:
-                    paths, lambda_ = self._fit_stacked(settings, data)
-            self._keep(settings, data, paths, lambda_)
+                ready, path = self._steps(settings, data)
+            self._keep(ready, path.each(ready.intercepts))
         self._set_names(X)
 
     def _settings(self, frame: Frame, family: Family) -> Settings:
@@ -131,41 +122,10 @@ class AdditiveModel(TakesWeights, Insight):
             frame.dtype,
         )
 
-    def _fit_uniform(
-        self, learners: Learners, settings: Settings, data: Training
-    ) -> tuple[list[Path], NDArray[np.float64]]:
-        """Fit splines of equal shape to squared errors: see `boost`."""
-        lambda_ = on_host(learners.lambda_)
-        (intercept,), _ = starts(settings.family, data, row_of(data.weights), 1)
-        start = None
-        if self._is_warm():
-            self._check_warm(settings, lambda_, np.array([intercept]))
-            (start,) = self.paths_
-        path = _boost(
-            learners,
-            data.y - data.offset if is_vector(data.offset) else data.y,
-            learning_rate=self.learning_rate,
-            steps=self.max_iter - (0 if start is None else len(start)),
-            method=self.method,
-            start=start,
-            offset=float(intercept),
-            device=data.device,
-        )
-        settings.family.check_risk(path.risk)
-        return [path], lambda_
-
-    def _fit_stacked(
-        self, settings: Settings, data: Training
-    ) -> tuple[list[Path], NDArray[np.float64]]:
-        """Fit learners of any kind, with any family: see `boost_family`."""
-        if self.method not in ("auto", "stacked"):
-            raise ValueError(
-                "method must be 'auto' or 'stacked' unless all learners are equal "
-                "splines, the family is Gaussian, missing is 'error' and "
-                f"early_stopping is False, got {self.method!r}"
-            )
+    def _steps(self, settings: Settings, data: Training) -> tuple[Ready, Path]:
+        """Make the steps, after those of the last fit for a warm start."""
         if self.early_stopping:
-            batch, self.validation_risk_ = fit_patiently(
+            ready, path, self.validation_risk_ = fit_patiently(
                 settings,
                 data,
                 self.max_iter,
@@ -173,29 +133,25 @@ class AdditiveModel(TakesWeights, Insight):
                 patience=self.n_iter_no_change,
                 random_state=self.random_state,
             )
-        elif self._is_warm():
-            ready = make_ready(settings, data, data.weights)
-            lambda_ = on_host(ready.problem.lambda_)
-            self._check_warm(settings, lambda_, ready.intercepts)
-            more = self.max_iter - self.n_iter_
-            batch = continued(ready, settings, data, self.paths_, more)
-        else:
-            batch = fit_batch(settings, data, data.weights, self.max_iter)
-        return batch.each(), batch.lambda_[0]
+            return ready, path
+        ready = make_ready(settings, data, data.weights)
+        if not (self.warm_start and hasattr(self, "paths_")):
+            method = ready.resolved(self.method, self.max_iter)
+            return ready, ready.boost(self.max_iter, method=method)
+        self._check_warm(ready)
+        more = self.max_iter - self.n_iter_
+        method = ready.resolved(self.method, more)
+        return ready, ready.continued(joined_paths(self.paths_), more, method)
 
-    def _is_warm(self) -> bool:
-        return self.warm_start and hasattr(self, "paths_")
-
-    def _check_warm(
-        self, settings: Settings, lambda_: Array, intercepts: NDArray[np.float64]
-    ) -> None:
+    def _check_warm(self, ready: Ready) -> None:
         """ValueError unless the learners and the offsets are those of the last fit."""
+        settings = ready.settings
         same = (
             settings.terms == tuple(self.terms_)
             and settings.family == self.family_
-            and np.shape(intercepts) == np.shape(self._intercepts())
-            and np.allclose(lambda_, self.lambda_, rtol=1e-6)
-            and np.allclose(intercepts, self._intercepts())
+            and np.shape(ready.intercepts) == np.shape(self._intercepts())
+            and np.allclose(ready.lambda_, self.lambda_, rtol=1e-6)
+            and np.allclose(ready.intercepts, self._intercepts())
         )
         if not same:
             raise ValueError(
@@ -209,20 +165,14 @@ class AdditiveModel(TakesWeights, Insight):
                 "an earlier model"
             )
 
-    def _keep(
-        self,
-        settings: Settings,
-        data: Training,
-        paths: list[Path],
-        lambda_: NDArray[np.float64],
-    ) -> None:
+    def _keep(self, ready: Ready, paths: list[Path]) -> None:
         """Store the fitted attributes, on the host."""
-        self.terms_ = list(settings.terms)
-        self.family_ = settings.family
-        self.lambda_ = lambda_
-        self.rug_ = rug_of(data.frame)
-        self.n_rows_ = data.rows
-        self._data = data, settings
+        self.terms_ = list(ready.settings.terms)
+        self.family_ = ready.settings.family
+        self.lambda_ = ready.lambda_
+        self.rug_ = rug_of(ready.data.frame)
+        self.n_rows_ = ready.data.rows
+        self._data = ready.data, ready.settings
         self._keep_paths(paths)
 
     def _set_names(self, X: Any) -> None:

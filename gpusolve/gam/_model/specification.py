@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from .. import _inputs
-from .._boosting.smoothing import check_df
+from .._conventions import check_integer, check_number
+from .._stacked.methods import METHODS
+from .._stacked.smoothing import check_df
 from .._terms.frame import Frame
+from .._terms.spline import penalty_options
 from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Term
 from ..basis import MAX_DEGREE, OUTSIDE
-from ..boosting import METHODS
 from ..penalty import PENALTIES
 from ..terms import bbs, bols, names_of
-from .conventions import check_integer, check_number
 
 ALLOWED: dict[str, tuple[Any, ...]] = {
     "outside": OUTSIDE,
@@ -77,17 +78,10 @@ def check_parameters(model: Any) -> None:
 
 def default_terms(model: Any, frame: Frame) -> list[Term]:
     """A spline of each numeric column, and a linear effect of each factor."""
-    options: dict[str, Any] = {"degree": model.degree, "df": model.df}
-    if model.penalty == "cyclic":
-        options |= {"cyclic": True, "knots": model.n_basis - 1}
-    else:
-        options["knots"] = model.n_basis - model.degree - 1
-    if model.penalty == "ridge":
-        options["differences"] = 0
-    elif model.penalty is None:
-        options["df"] = None
-    else:
-        options["differences"] = model.penalty_order
+    options = penalty_options(model.penalty, model.penalty_order, model.df)
+    options["degree"] = model.degree
+    degree = 0 if options["cyclic"] else model.degree
+    options["knots"] = model.n_basis - degree - 1
     return [
         bols(name) if frame.is_factor(name) else bbs(name, **options)
         for name in frame.names

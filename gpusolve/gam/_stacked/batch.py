@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.kernels import Device
 from .._terms.frame import Frame
-from ..boosting import Path
 from ..families import Family
 from ..terms import Term
+from .methods import resolved
+from .path import Path
 from .problem import PreparedLearners, prepare
-from .stacked import Paths, boost_family
+from .stacked import advanced, boost_family, check_continued
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,6 @@ def is_vector(offset: Any) -> bool:
     return getattr(offset, "ndim", 0) == 1
 
 
-def row_of(weights: Array | None) -> Array | None:
-    """The weights of one fit, (n,), as those of a batch, (1, n)."""
-    return None if weights is None else weights[None]
-
-
 def starts(
     family: Family, data: Training, weights: Array | None, fits: int
 ) -> tuple[NDArray[np.float64], Array]:
@@ -138,15 +134,64 @@ class Ready:
 
     Attributes
     ----------
+    settings : Settings
+    data : Training
     problem : PreparedLearners
     intercepts : (F,) array on the host
     start : (F, 1) or (F, n) array
         The models before the first step.
     """
 
+    settings: Settings
+    data: Training
     problem: PreparedLearners
     intercepts: NDArray[np.float64]
     start: Array
+
+    @property
+    def lambda_(self) -> NDArray[np.float64]:
+        """The smoothing parameters of the first fit, (K,) on the host."""
+        found: NDArray[np.float64] = on_host(self.problem.lambda_[0])
+        return found
+
+    def resolved(self, method: str, steps: int, early_stopping: bool = False) -> str:
+        """The method that makes the steps: see `methods.resolved`."""
+        family, device = self.settings.family, self.data.device
+        return resolved(method, self.problem, family, steps, device, early_stopping)
+
+    def boost(
+        self,
+        steps: int,
+        *,
+        start: Array | None = None,
+        out_of_bag: Array | None = None,
+        method: str = "stacked",
+    ) -> Path:
+        """The steps of all fits, from `start` if it is given."""
+        return boost_family(
+            self.problem,
+            self.settings.family,
+            self.data.y,
+            self.start if start is None else start,
+            learning_rate=self.settings.learning_rate,
+            steps=steps,
+            out_of_bag=out_of_bag,
+            device=self.data.device,
+            method=method,
+        )
+
+    def continued(self, before: Path, steps: int, method: str = "stacked") -> Path:
+        """The steps of all fits with more steps, made from the end of their path.
+
+        Raises
+        ------
+        ValueError
+            If the risk is not that at the end of the path.
+        """
+        start = advanced(self.problem, self.start, before)
+        later = self.boost(steps, start=start, method=method)
+        check_continued(before, later)
+        return before.followed_by(later)
 
 
 def make_ready(settings: Settings, data: Training, weights: Array | None) -> Ready:
@@ -164,47 +209,17 @@ def make_ready(settings: Settings, data: Training, weights: Array | None) -> Rea
     problem = settings.prepare(data, weights)
     if data.y.ndim == 2 and problem.fits == 1:
         problem = problem.repeated(len(data.y))
-    return Ready(problem, *starts(settings.family, data, problem.weights, problem.fits))
-
-
-@dataclass(frozen=True)
-class FittedBatch:
-    """F fits.
-
-    Attributes
-    ----------
-    intercepts : (F,) array
-    lambda_ : (F, K) array
-    paths : Paths
-    """
-
-    intercepts: NDArray[np.float64]
-    lambda_: NDArray[np.float64]
-    paths: Paths
-
-    def path(self, fit: int) -> Path:
-        """The steps of one fit."""
-        return Path(
-            float(self.intercepts[fit]),
-            self.paths.selected[fit],
-            self.paths.updates[fit],
-            self.paths.risk[fit],
-            "stacked",
-            self.paths.nuisance[fit],
-        )
-
-    def each(self) -> list[Path]:
-        """The steps of all fits."""
-        return [self.path(fit) for fit in range(len(self.intercepts))]
+    intercepts, start = starts(settings.family, data, problem.weights, problem.fits)
+    return Ready(settings, data, problem, intercepts, start)
 
 
 def fit_batch(
     settings: Settings,
     data: Training,
-    weights: Array | None,
+    weights: Array,
     steps: int,
     out_of_bag: Array | None = None,
-) -> FittedBatch:
+) -> Path:
     """Fit with each of several sets of weights, on the current device.
 
     Parameters
@@ -214,15 +229,4 @@ def fit_batch(
     out_of_bag : (F, n) array, optional
         See `boost_family`.
     """
-    ready = make_ready(settings, data, weights)
-    paths = boost_family(
-        ready.problem,
-        settings.family,
-        data.y,
-        ready.start,
-        learning_rate=settings.learning_rate,
-        steps=steps,
-        out_of_bag=out_of_bag,
-        device=data.device,
-    )
-    return FittedBatch(ready.intercepts, on_host(ready.problem.lambda_), paths)
+    return make_ready(settings, data, weights).boost(steps, out_of_bag=out_of_bag)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import namespace, on_host
-from .batch import FittedBatch, Settings, Training, make_ready
-from .stacked import advanced, boost_family
+from ..._device.arrays import namespace
+from .batch import Ready, Settings, Training, make_ready
+from .path import Path
+from .stacked import advanced
 
 PIECE = 50
 """The fewest steps that are made before the risk is looked at."""
@@ -67,14 +68,16 @@ def fit_patiently(
     fraction: float,
     patience: int,
     random_state: Any,
-) -> tuple[FittedBatch, NDArray[np.float64]]:
-    """Fit to some of the rows, until the risk of the others stops to decrease.
+) -> tuple[Ready, Path, NDArray[np.float64]]:
+    """Fit to some of the rows, until the risk of the other rows stops decreasing.
 
     If there are several responses, they stop at the same step, by the sum of risks.
 
     Returns
     -------
-    FittedBatch
+    Ready
+        The fits before their first step.
+    Path
         The steps up to the one of least risk.
     array
         The mean loss of the rows that were held out, before the first step and after
@@ -85,28 +88,19 @@ def fit_patiently(
     weights = xp.ones(data.rows) if data.weights is None else data.weights
     ready = make_ready(settings, data, xp.where(mask, 0.0, weights))
     second = xp.where(mask, weights, 0.0)
+    second = xp.broadcast_to(second, (ready.problem.fits, data.rows))
+    total = float(second[0].sum())
     start, found, best = ready.start, None, None
-    while best is None and (found is None or found.selected.shape[1] < steps):
-        done = 0 if found is None else found.selected.shape[1]
-        later = boost_family(
-            ready.problem,
-            settings.family,
-            data.y,
-            start,
-            learning_rate=settings.learning_rate,
-            steps=min(steps - done, max(PIECE, patience)),
-            out_of_bag=xp.broadcast_to(second, (ready.problem.fits, data.rows)),
-            device=data.device,
-        )
-        start = advanced(ready.problem, start, later.selected, later.updates)
+    while best is None and (found is None or len(found) < steps):
+        more = min(steps - (0 if found is None else len(found)), max(PIECE, patience))
+        later = ready.boost(more, start=start, out_of_bag=second)
+        start = advanced(ready.problem, start, later)
         found = later if found is None else found.followed_by(later)
-        risk = np.asarray(found.out_of_bag).sum(axis=0) / float(second.sum())
+        risk = np.asarray(found.out_of_bag).sum(axis=0) / total
         best = best_step(risk, patience)
         if steps == 0:
             break
     assert found is not None
     if best is None:
         best = int(risk.argmin())
-    lambda_ = on_host(ready.problem.lambda_)
-    kept = FittedBatch(ready.intercepts, lambda_, found.until(best))
-    return kept, risk[: best + patience + 1]
+    return ready, found.until(best), risk[: best + patience + 1]

@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
+from ..._device.kernels import device_of
 from ..._device.threads import one_blas_thread, workers
-from .._boosting.smoothing import inverses, ranks, smoothing_parameters
 from .._terms.frame import Frame
-from .._terms.rows import Rows
+from .._terms.rows import Rows, compact_part, compact_rows, cross_products
+from .._terms.spline import equal_bases
+from .._terms.term import Reading
+from ..basis import CompactBasis
 from ..penalty import Matrix
 from ..terms import Term
+from . import gram_kernel
+from .smoothing import inverses, ranks, smoothing_parameters
 
 
 class Cone(NamedTuple):
@@ -60,6 +65,8 @@ class PreparedLearners:
         The diagonals of W; None for ones.
     cones : tuple of Cone or None
         The constraints of the learners; None for those that have no constraint.
+    basis : CompactBasis or None
+        The design matrices in one array if they are equal bases; None for others.
     """
 
     terms: tuple[Term, ...]
@@ -69,6 +76,7 @@ class PreparedLearners:
     lambda_: Array
     weights: Array | None
     cones: tuple[Cone | None, ...]
+    basis: CompactBasis | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -82,6 +90,11 @@ class PreparedLearners:
     def functions(self) -> int:
         """The largest number of functions of a learner."""
         return max(design.functions for design in self.rows)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether it is one fit of equal bases, whose coefficients may be any."""
+        return self.basis is not None and self.fits == 1 and not any(self.cones)
 
     def repeated(self, fits: int) -> PreparedLearners:
         """The problem of one fit, for several fits with the same weights."""
@@ -144,13 +157,17 @@ def prepare(
     ValueError
         If a learner cannot have so few degrees of freedom; and as `Term.rows` does.
     """
-    designs = tuple(term.rows(frame, missing=missing, dtype=dtype) for term in terms)
+    with frame.current():
+        basis = equal_bases(terms, Reading(frame, "linear", "error", missing, dtype))
+    designs: Any = basis
+    if basis is None:
+        designs = [term.rows(frame, missing=missing, dtype=dtype) for term in terms]
     return prepared(terms, designs, weights, lambda_, df_definition)
 
 
 def prepared(
     terms: Sequence[Term],
-    designs: tuple[Rows, ...],
+    designs: CompactBasis | Sequence[Rows],
     weights: Array | None,
     lambda_: Any,
     df_definition: str,
@@ -159,9 +176,13 @@ def prepared(
     if weights is not None and weights.ndim == 1:
         weights = weights[None]
     fits = 1 if weights is None else len(weights)
-    gram = gram_matrices(designs, weights)
-    plain = gram if weights is None else gram_matrices(designs, None)
-    count = len(designs)
+    basis, rows = None, designs
+    if isinstance(designs, CompactBasis):
+        k = terms[0].functions
+        basis, rows = designs, [compact_rows(designs, j, k) for j in range(len(terms))]
+    gram = gram_matrices(rows, weights, basis)
+    plain = gram if weights is None else gram_matrices(rows, None, basis)
+    count = len(rows)
     xp = namespace(gram[0])
     given = None if lambda_ is None else np.broadcast_to(lambda_, (fits, count))
     lambdas: list[Any] = [None] * count
@@ -183,30 +204,38 @@ def prepared(
                 cones[j] = cone(term, own.transform, H[:, index])
     return PreparedLearners(
         tuple(terms),
-        designs,
+        tuple(rows),
         gram,
         tuple(inverse),
         xp.stack(lambdas, axis=1),
         weights,
         tuple(cones),
+        basis,
     )
 
 
 def gram_matrices(
-    designs: tuple[Rows, ...], weights: Array | None
+    designs: Sequence[Rows], weights: Array | None, basis: CompactBasis | None
 ) -> tuple[Array, ...]:
     """``X'WX`` of each design, (F, k_j, k_j); the host uses all cores."""
+    device, k = device_of(designs[0].parts[0].values), designs[0].functions
+    each = [None] if weights is None else weights
+    if device and basis and gram_kernel.gram_fits(0, k, device):
+        made = [gram_kernel.gram_matrices(*basis, w, k, device) for w in each]
+        return tuple(namespace(made[0]).stack(made, axis=1))
+    if device:
+        return tuple(design.gram(weights) for design in designs)
     found: list[Any] = [None] * len(designs)
 
     def write(some: slice) -> None:
-        for j in range(*some.indices(len(designs))):
-            found[j] = designs[j].gram(weights)
+        if basis is None or designs[0].is_dense:
+            found[some] = [design.gram(weights) for design in designs[some]]
+            return
+        part = compact_part(basis).some(some)
+        made = np.stack([cross_products(part, part, w, k, k) for w in each], axis=1)
+        found[some] = (made + made.swapaxes(2, 3)) / 2
 
-    if namespace(designs[0].parts[0].values) is not np:
-        write(slice(None))
-        return tuple(found)
-    fits = 1 if weights is None else len(weights)
-    with workers(len(designs), len(designs[0]) * fits) as run:
+    with workers(len(designs), max(len(designs[0]) * len(each), k**2)) as run:
         run(write)
     return tuple(found)
 
@@ -295,8 +324,9 @@ def smoothing(term: Term, group: LearnerGroup, df_definition: str) -> Array:
     ).reshape(-1)
     if term.df < term.null_dimension and bool((rank > term.df).any()):
         raise ValueError(
-            f"df of {term.label} must be at least {term.null_dimension}, the degrees "
-            f"of freedom that its penalty does not affect, got {term.df}"
+            f"df must be at least {term.null_dimension}, the degrees of freedom that "
+            f"the penalty of {term.label} does not affect, got {term.df}; a ridge "
+            "penalty allows fewer"
         )
     found = smoothing_parameters(
         group.gram.reshape(-1, q, q),

@@ -2,94 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.kernels import Device
+from ..._device.threads import one_blas_thread
 from ..families import Family
-from . import stacked_cpu, stacked_kernel
+from . import boosting_kernel, stacked_cpu, stacked_kernel
+from .path import Path, Steps
 from .problem import PreparedLearners
 
-
-@dataclass(frozen=True)
-class Paths:
-    """The steps of F fits, as arrays on the host.
-
-    Attributes
-    ----------
-    selected : (F, steps) int32 array
-        The learner that each step selected.
-    updates : (F, steps, k) float64 array
-        The change of the coefficients of that learner's functions, padded with zeros.
-    risk : (F, steps + 1) float64 array
-        The weighted sum of losses before the first step and after each.
-    out_of_bag : (F, steps + 1) float64 array or None
-        The same for the out-of-bag weights.
-    nuisance : (F, steps + 1) float64 array
-        The adaptive parameter of the family; 0 if it has none.
-    """
-
-    selected: NDArray[np.int32]
-    updates: NDArray[np.float64]
-    risk: NDArray[np.float64]
-    out_of_bag: NDArray[np.float64] | None
-    nuisance: NDArray[np.float64]
-
-    def until(self, step: int) -> Paths:
-        """The first steps."""
-        second = self.out_of_bag
-        return Paths(
-            self.selected[:, :step],
-            self.updates[:, :step],
-            self.risk[:, : step + 1],
-            None if second is None else second[:, : step + 1],
-            self.nuisance[:, : step + 1],
-        )
-
-    def followed_by(self, later: Paths) -> Paths:
-        """The steps with those of `later` appended, which continue them."""
-        second = self.out_of_bag
-        if second is not None and later.out_of_bag is not None:
-            second = np.concatenate([second, later.out_of_bag[:, 1:]], axis=1)
-        return Paths(
-            np.concatenate([self.selected, later.selected], axis=1),
-            np.concatenate([self.updates, later.updates], axis=1),
-            np.concatenate([self.risk, later.risk[:, 1:]], axis=1),
-            second,
-            np.concatenate([self.nuisance, later.nuisance[:, 1:]], axis=1),
-        )
-
-
-def summed_updates(paths: Paths, learners: int) -> NDArray[np.float64]:
-    """The coefficients of the functions at the end of each fit, (F, learners, k)."""
-    fits, _, k = paths.updates.shape
-    coef = np.zeros((fits, learners, k))
-    np.add.at(coef, (np.arange(fits)[:, None], paths.selected), paths.updates)
-    return coef
+RISK_TOLERANCE = 1e-6
+"""Relative difference between two risks up to which they are considered equal."""
 
 
 def advanced(
     problem: PreparedLearners,
     start: Array,
-    selected: NDArray[np.int32],
-    updates: NDArray[np.float64],
+    path: Path,
 ) -> Array:
     """The models after some steps, (F, n), from those before the first one.
 
     Parameters
     ----------
     start : (F, 1) or (F, n) array
-    selected : (F, steps) array
-    updates : (F, steps, k) array
+    path : Path
+        The steps of all fits.
     """
     xp = namespace(start)
     f = xp.zeros((problem.fits, len(problem.rows[0]))) + start
-    for fit in range(problem.fits):
-        for learner in np.unique(selected[fit]).tolist():
-            coef = updates[fit][selected[fit] == learner].sum(axis=0)
+    for fit, selected in enumerate(path.selected):
+        for learner in np.unique(selected).tolist():
+            coef = path.updates[fit][selected == learner].sum(axis=0)
             design = problem.rows[learner]
             f[fit] += design.multiply(xp.asarray(coef[: design.functions]))
     return f
@@ -115,7 +61,9 @@ def boost_family(
     steps: int = 100,
     out_of_bag: Array | None = None,
     device: Device | None = None,
-) -> Paths:
+    method: str = "stacked",
+    gemv_variant: str = "auto",
+) -> Path:
     """Boost: in each step, fit all learners to the gradient and follow the best.
 
     Parameters
@@ -133,10 +81,15 @@ def boost_family(
         Weights of the rows for a second risk.
     device : Device, optional
         The current device, where the arrays are; None for the host.
+    method : {"stacked", "gram", "direct"}
+        How the steps are made; see `choose_method`.
+    gemv_variant : str
+        For "direct".
 
     Returns
     -------
-    Paths
+    Path
+        Of all fits, with the offset 0.
 
     Raises
     ------
@@ -150,18 +103,52 @@ def boost_family(
     unpenalised sum of squares. The risk is ``sum w family.loss(y, f, s)``, with s at
     the same f. All sums are in float64.
     """
-    given = problem, family, y, start, learning_rate, steps, out_of_bag
-    if device is None:
-        made = stacked_cpu.boost(*given)
+    if method == "direct":
+        made = direct_steps(problem, y - start[0], learning_rate, steps, gemv_variant)
+    elif device is None:
+        made = stacked_cpu.boost(
+            problem, family, y, start, learning_rate, steps, out_of_bag, method
+        )
+    elif method == "gram":
+        u = y - start[0]
+        made = boosting_kernel.boost(problem, u, learning_rate, steps, device)
     else:
         check_fits(problem, device)
-        made = stacked_kernel.boost(*given, device=device)
-    selected, updates, risk, second, nuisance = made
-    family.check_risk(risk)
-    return Paths(
-        on_host(selected),
-        on_host(updates),
-        on_host(risk),
-        None if second is None else on_host(second),
-        on_host(nuisance),
-    )
+        made = stacked_kernel.boost(
+            problem, family, y, start, learning_rate, steps, out_of_bag, device=device
+        )
+    family.check_risk(made.risk)
+    found: dict[str, Any] = made._asdict()
+    for name, array in found.items():
+        found[name] = None if array is None else on_host(array)
+    return Path(0.0, method=method, **found)
+
+
+def direct_steps(
+    problem: PreparedLearners,
+    residual: Array,
+    learning_rate: float,
+    steps: int,
+    gemv_variant: str,
+) -> Steps:
+    """The steps of one fit to a residual, (n,), by products of dense matrices."""
+    from ...studies import _boosting_direct as direct
+
+    assert problem.basis is not None
+    xp = namespace(residual)
+    X = problem.basis.dense(problem.functions).astype(np.float64, copy=False)
+    inverse = xp.concatenate(problem.inverse)
+    w = None if problem.weights is None else problem.weights[0]
+    with one_blas_thread():
+        made = direct.boost(X, inverse, w, residual, learning_rate, steps, gemv_variant)
+    return Steps(*(one[None] for one in made))
+
+
+def check_continued(before: Path, later: Path) -> None:
+    """ValueError unless the steps begin with the risk at the end of the last ones."""
+    last, risk = before.risk[..., -1], later.risk[..., 0]
+    if (np.abs(risk - last) > RISK_TOLERANCE * np.abs(before.risk).max(axis=-1)).any():
+        raise ValueError(
+            "a warm start needs the data of its path: the risk must be "
+            f"{last}, as at the end of the path, got {risk}"
+        )

@@ -1,4 +1,11 @@
-"""Componentwise boosting for any family on a CPU: a pass over the rows in each step."""
+"""Componentwise boosting on a CPU, with two ways to update ``c = X'Wu``.
+
+`Passes` computes c of all learners from the gradient u in every step, in one pass over
+the rows.
+`Blocks` does so once, for one fit to squared errors. After a step of the learner j, it
+subtracts ``X'W X_j`` times the update. This block of columns is computed when j is
+first selected, and kept. The cost of a step then does not depend on the number of rows.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.threads import Work, is_part, workers
-from .._boosting.boosting_cpu import PROGRESS_DELAY
 from .._families.location import apply_weights
-from .._terms.rows import Rows, side_by_side
+from .._terms.rows import (
+    DesignPart,
+    Rows,
+    compact_part,
+    cross_products,
+    side_by_side,
+)
 from ..families import Family
 from .cones import fitted_in_cone
+from .path import Steps
 from .problem import PreparedLearners
 
 Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
+
+PROGRESS_DELAY = 2.0
+"""Seconds until a progress bar appears."""
 
 CHUNK_WIDTH = 32
 """The most values in a row of learners that are multiplied together."""
@@ -66,56 +82,64 @@ class SizeGroup(NamedTuple):
     ----------
     members : (m,) array
         The indices of the learners, ascending.
+    functions : (m, k) array
+        Their functions, among those of all learners.
     gain : (F, m, k, k) array
         See `PreparedLearners.gain`.
     """
 
     members: NDArray[np.intp]
+    functions: NDArray[np.intp]
     gain: Floats
 
 
-def groups_of(problem: PreparedLearners) -> list[SizeGroup]:
+def groups_of(problem: PreparedLearners, begins: NDArray[np.intp]) -> list[SizeGroup]:
     """The learners without a constraint, grouped by their number of functions."""
     sizes = np.array([design.functions for design in problem.rows])
     free = np.array([cone is None for cone in problem.cones])
     groups = []
     for k in np.unique(sizes[free]):
         members = np.flatnonzero(free & (sizes == k))
-        groups.append(
-            SizeGroup(
-                members, np.stack([problem.gain(int(j)) for j in members], axis=1)
-            )
-        )
+        functions = begins[members, None] + np.arange(k)
+        gain = np.stack([problem.gain(int(j)) for j in members], axis=1)
+        groups.append(SizeGroup(members, functions, gain))
     return groups
 
 
-class BoostingState:
-    """The state of F fits."""
+class Passes:
+    """F fits whose products c are computed from the gradients in every step."""
 
     def __init__(
         self,
         problem: PreparedLearners,
-        chunks: list[Chunk],
         family: Family,
         y: Floats,
         start: Floats,
-        run: Run,
+        out_of_bag: Floats | None,
+        made: Steps,
     ) -> None:
         self.problem = problem
         self.family = family
-        rows = len(problem.rows[0])
+        self.out_of_bag = out_of_bag
+        self.made = made
+        shape = problem.fits, len(problem.rows[0])
         self.y = y
-        self.f = np.array(np.broadcast_to(start, (problem.fits, rows)), np.float64)
-        self.run = run
-        self.chunks = chunks
-        self.groups = groups_of(problem)
+        self.f = np.array(np.broadcast_to(start, shape), np.float64)
         ends = np.cumsum([0, *(design.functions for design in problem.rows)])
+        self.groups = groups_of(problem, ends[:-1])
         self.joined = np.empty((int(ends[-1]), problem.fits))
         self.moments: list[Floats] = [
             self.joined[slice(*pair)].T for pair in pairwise(ends.tolist())
         ]
         self.nuisance = np.zeros((problem.fits, 1))
         self.update_nuisance()
+        self.items, self.rows_of_item = self.prepare(*shape)
+
+    def prepare(self, fits: int, rows: int) -> tuple[int, int]:
+        """Prepare `project`: the number of its items, and the rows of each of them."""
+        self.chunks = chunks_of(self.problem.rows)
+        count = len(self.chunks)
+        return count, rows * fits * len(self.problem) // count
 
     def weights_of(self, fit: int) -> Floats | None:
         """The weights of one fit."""
@@ -128,24 +152,27 @@ class BoostingState:
             y = self.y if self.y.ndim == 1 else self.y[fit]
             self.nuisance[fit] = self.family.nuisance(y, f, self.weights_of(fit))
 
-    def project(self) -> None:
-        """Compute ``X'Wu`` of all learners from the gradient u."""
-        u = self.family.gradient(self.y, self.f, self.nuisance)
-        if self.problem.weights is not None:
-            u = apply_weights(u, self.problem.weights)
-        columns = np.ascontiguousarray(u.T)
+    def gradient(self) -> Floats:
+        """``Wu`` of all fits, (F, n)."""
+        u: Floats = self.family.gradient(self.y, self.f, self.nuisance)
+        w = self.problem.weights
+        return u if w is None else apply_weights(u, w)
+
+    def project(self, run: Run) -> None:
+        """Compute ``c = X'Wu`` of all learners."""
+        columns = np.ascontiguousarray(self.gradient().T)
 
         def write(some: slice) -> None:
             for chunk in self.chunks[some]:
                 self.joined[chunk.functions] = chunk.design.T @ columns
 
-        self.run(write)
+        run(write)
 
     def scores(self) -> Floats:
         """The reduction of the sum of squares by each learner, (F, K)."""
         scores = np.empty((self.problem.fits, len(self.problem)))
-        for members, gain in self.groups:
-            c = np.stack([self.moments[j] for j in members], axis=1)
+        for members, functions, gain in self.groups:
+            c = np.ascontiguousarray(self.joined[functions].transpose(2, 0, 1))
             product = np.matmul(gain, c[..., None])[..., 0]
             scores[:, members] = np.einsum("fmk,fmk->fm", product, c)
         for j, cone in enumerate(self.problem.cones):
@@ -164,23 +191,96 @@ class BoostingState:
         coef: Floats = self.problem.inverse[learner][fit] @ c
         return coef
 
-    def step(self, learning_rate: float) -> tuple[NDArray[np.intp], list[Floats]]:
-        """Make one step of all fits: the selected learners, and their updates."""
-        self.project()
-        selected = self.scores().argmax(axis=1)
-        updates = []
-        for fit, j in enumerate(selected.tolist()):
+    def step(self, step: int, learning_rate: float, run: Run) -> None:
+        """Make one step of all fits."""
+        self.project(run)
+        for fit, j in enumerate(self.scores().argmax(axis=1).tolist()):
             update = learning_rate * self.fitted(fit, j)
-            self.f[fit] += self.problem.rows[j].csr @ update
-            updates.append(update)
-        if self.family.adaptive:
-            self.update_nuisance()
-        return selected, updates
+            self.made.selected[fit, step] = j
+            self.made.updates[fit, step, : len(update)] = update
+            self.advance(fit, j, update, run)
 
-    def losses(self) -> Floats:
-        """The loss of each row, (F, n)."""
+    def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
+        """Add the update of a learner to the model of one fit."""
+        self.f[fit] += self.problem.rows[learner].csr @ update
+
+    def record(self, step: int) -> None:
+        """Write the risks and the adaptive parameters after some steps."""
+        if step > 0 and self.family.adaptive:
+            self.update_nuisance()
         losses = self.family.loss(self.y, self.f, self.nuisance)
-        return np.broadcast_to(losses, self.f.shape)
+        losses = np.broadcast_to(losses, self.f.shape)
+        self.made.risk[:, step] = risk(losses, self.problem.weights)
+        assert self.made.nuisance is not None
+        self.made.nuisance[:, step] = self.nuisance[:, 0]
+        if self.made.out_of_bag is not None:
+            self.made.out_of_bag[:, step] = risk(losses, self.out_of_bag)
+
+    def finish(self) -> None:
+        """Complete what was made, after the last step."""
+
+
+class Blocks(Passes):
+    """One fit to squared errors whose c follow from those before the step."""
+
+    def prepare(self, fits: int, rows: int) -> tuple[int, int]:
+        assert self.problem.basis is not None
+        self.bases = compact_part(self.problem.basis)
+        k = self.problem.functions
+        self.c = self.joined.reshape(-1, k)
+        self.coef = np.zeros_like(self.c)
+        self.blocks: dict[int, Floats] = {}
+        self.decrements: list[float] = []
+        return len(self.problem), max(rows, k**2)
+
+    def project(self, run: Run) -> None:
+        if self.decrements:
+            return
+        k, (gradient,) = self.c.shape[1], self.gradient()
+
+        def write(some: slice) -> None:
+            basis = self.bases.some(some)
+            u = np.broadcast_to(gradient[:, None], (*basis.first.shape, 1))
+            column = DesignPart(np.zeros_like(basis.first), np.zeros(1, np.int32), u)
+            self.c[some] = cross_products(column, basis, None, 1, k)[:, 0]
+
+        run(write)
+
+    def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
+        c, gram = self.c[learner], self.problem.gram[learner][fit]
+        self.decrements.append(float(update @ (2 * c - gram @ update)))
+        self.coef[learner] += update
+        self.c -= self.block(learner, run) @ update
+
+    def block(self, learner: int, run: Run) -> Floats:
+        """``X_i' W X_j`` of all learners i and one learner j, (K, k, k)."""
+        if learner not in self.blocks:
+            k = self.c.shape[1]
+            block = np.empty((*self.c.shape, k))
+            own, w = self.bases.some(learner), self.weights_of(0)
+
+            def write(some: slice) -> None:
+                block[some] = cross_products(self.bases.some(some), own, w, k, k)
+
+            run(write)
+            self.blocks[learner] = block
+        return self.blocks[learner]
+
+    def record(self, step: int) -> None:
+        """The risks are those of `finish`."""
+
+    def finish(self) -> None:
+        """Compute the risks from the last one and the decrement of each step.
+
+        The sum runs backwards, from small to large numbers, so that no digits cancel.
+        """
+        residual = self.y - self.f[0]
+        for j in self.blocks:
+            residual = residual - self.problem.rows[j].multiply(self.coef[j])
+        w = self.weights_of(0)
+        last = residual @ (residual if w is None else w * residual)
+        risks = np.cumsum([last, *self.decrements[::-1]])
+        self.made.risk[0] = risks[::-1]
 
 
 def risk(losses: Floats, weights: Floats | None) -> Floats:
@@ -198,28 +298,23 @@ def boost(
     learning_rate: float,
     steps: int,
     out_of_bag: Floats | None,
-) -> tuple[NDArray[np.int32], Floats, Floats, Floats | None, Floats]:
-    """`boost_family` on the host: the arrays of `Paths`."""
+    method: str = "stacked",
+) -> Steps:
+    """`boost_family` on the host."""
     from tqdm import tqdm
 
-    fits = problem.fits
-    selected = np.zeros((fits, steps), np.int32)
-    updates = np.zeros((fits, steps, problem.functions))
-    risks, nuisance = np.zeros((2, fits, steps + 1))
-    second = None if out_of_bag is None else np.zeros((fits, steps + 1))
-    chunks = chunks_of(problem.rows)
-    rows = len(problem.rows[0]) * fits * len(problem) // len(chunks)
-    with workers(len(chunks), rows) as run:
-        state = BoostingState(problem, chunks, family, y, start, run)
-
-        def record(step: int) -> None:
-            losses = state.losses()
-            risks[:, step] = risk(losses, problem.weights)
-            nuisance[:, step] = state.nuisance[:, 0]
-            if second is not None:
-                second[:, step] = risk(losses, out_of_bag)
-
-        record(0)
+    fits, has_passes = problem.fits, method == "stacked"
+    made = Steps(
+        np.zeros((fits, steps), np.int32),
+        np.zeros((fits, steps, problem.functions)),
+        np.zeros((fits, steps + 1)),
+        None if out_of_bag is None else np.zeros((fits, steps + 1)),
+        np.zeros((fits, steps + 1)) if has_passes else None,
+    )
+    kind = Passes if has_passes else Blocks
+    state = kind(problem, family, y, start, out_of_bag, made)
+    with workers(state.items, state.rows_of_item) as run:
+        state.record(0)
         for step in tqdm(
             range(steps),
             desc="boosting",
@@ -227,8 +322,7 @@ def boost(
             disable=is_part() or None,
             leave=False,
         ):
-            selected[:, step], made = state.step(learning_rate)
-            for fit, update in enumerate(made):
-                updates[fit, step, : len(update)] = update
-            record(step + 1)
-    return selected, updates, risks, second, nuisance
+            state.step(step, learning_rate, run)
+            state.record(step + 1)
+        state.finish()
+    return made

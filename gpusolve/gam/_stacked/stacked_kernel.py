@@ -12,17 +12,20 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, contiguous, namespace
 from ..._device.kernels import CUDA_TYPES, Device
 from ..._device.launch import THREADS, WARP, pieces
-from .._boosting.boosting_kernel import steps_of_launch
-from .._boosting.gram_kernel import (
+from ..._device.structs import StructType
+from .._terms.rows import Rows
+from ..basis import CompactBasis
+from ..families import Family
+from .boosting_kernel import steps_of_launch
+from .gram_kernel import (
     DOUBLE,
     ROWS_OF_A_WARP,
     balanced_chunks,
+    flatten_matrices,
     moment_pitch,
     moment_sums,
 )
-from .._terms.rows import Rows
-from ..families import CudaFamily, Family, Gaussian
-from ..learners import Learners
+from .path import Steps
 from .problem import PreparedLearners
 
 STATIC_SHARED_MEMORY = 4 * 1024
@@ -34,6 +37,49 @@ SUMS_OF_A_PASS = 16
 """Number of float64 for each block and fit: ``RowSums::most``."""
 SEARCH_SIZE = 4
 """Number of float64 in ``MedianSearch`` and ``ThetaSearch``."""
+
+LEARNER_PLACE = StructType(
+    "LearnerPlace",
+    """
+    long long begin_part, end_part, functions, column, square, sums, chunks;
+    long long shift, pitch, window, inequalities, cone;
+    """,
+)
+STACKED_FITS = StructType(
+    "StackedFits",
+    """
+    const int* first;
+    const T* values;
+    const int* offsets;
+    const PartPlace* parts;
+    const LearnerPlace* learners;
+    const int* pairs;
+    const double* gram;
+    const double* inverse;
+    const double* cones;
+    const double* y;
+    const double* weights;
+    const double* held_out;
+    double* f;
+    double* u;
+    double* sums;
+    double* coefficients;
+    double* scores;
+    double* partial;
+    double* searches;
+    int* selected;
+    double* updates;
+    double* risk;
+    double* held_out_risk;
+    double* nuisance;
+    unsigned long long* arrived;
+    long long rows, y_stride, weight_stride;
+    double parameter, rate;
+    int count, fits, columns, pair_count, systems, row_chunks;
+    int begin, end, steps, functions;
+    """,
+)
+"""See ``stacked_fits.cuh``, as for `LEARNER_PLACE`."""
 
 Numbers = NDArray[np.int64]
 
@@ -115,8 +161,8 @@ class Designs:
         return self.rows * sum(one.row_bytes for one in self.learners)
 
 
-def designs_of(rows: Sequence[Rows]) -> Designs:
-    """The arrays of design matrices in parts."""
+def designs_of(rows: Sequence[Rows], basis: CompactBasis | None = None) -> Designs:
+    """The arrays of design matrices in parts; those of a basis as they are."""
     first, values = Pool(), Pool()
     places: list[tuple[int, int, int]] = []
     offsets, learners = [], []
@@ -130,31 +176,13 @@ def designs_of(rows: Sequence[Rows]) -> Designs:
         row_bytes = sum(widths) * dtype.itemsize + len(widths) * np.int32().itemsize
         parts = range(begin, len(places))
         learners.append(Learner(parts, one.functions, max(widths), row_bytes))
+    arrays = basis or (first.joined(np.int32), values.joined(dtype))
     return Designs(
-        first.joined(np.int32),
-        values.joined(dtype),
+        *arrays,
         np.array(places, np.int64),
         np.array(offsets, np.int32),
         tuple(learners),
         len(rows[0]),
-    )
-
-
-def designs_of_learners(learners: Learners) -> Designs:
-    """The arrays of learners with equal numbers of functions, as they are."""
-    count, rows, width = learners.values.shape
-    index = np.arange(count)
-    row_bytes = width * learners.values.itemsize + learners.first.itemsize
-    return Designs(
-        learners.first,
-        learners.values,
-        np.stack([index * rows, index * rows * width, np.full(count, width)], axis=1),
-        np.tile(np.pad(np.arange(width), (0, WARP - width)), (count, 1)).astype("i4"),
-        tuple(
-            Learner(range(j, j + 1), learners.n_basis, width, row_bytes)
-            for j in range(count)
-        ),
-        rows,
     )
 
 
@@ -205,17 +233,16 @@ def free_shared_memory(device: Device) -> int:
     return device.shared_memory_per_block - STATIC_SHARED_MEMORY
 
 
-def vector_bytes(functions: int, inequalities: int) -> int:
-    """Shared memory for the fit of a learner, in bytes: see ``cone.cuh``."""
-    return DOUBLE * (3 * functions + inequalities * (inequalities + 4))
+def vectors_of(problem: PreparedLearners) -> list[int]:
+    """Shared memory for the fit of each learner, in bytes: see ``cone.cuh``."""
+    sizes = zip(problem.rows, inequalities_of(problem).tolist(), strict=True)
+    return [DOUBLE * (3 * one.functions + m * (m + 4)) for one, m in sizes]
 
 
 def first_too_large(problem: PreparedLearners, device: Device) -> int | None:
     """The first learner whose vectors do not fit in shared memory, if there is one."""
-    sizes = zip(problem.rows, inequalities_of(problem).tolist(), strict=True)
-    needed = [vector_bytes(design.functions, m) for design, m in sizes]
     free = free_shared_memory(device)
-    return next((j for j, one in enumerate(needed) if one > free), None)
+    return next((j for j, one in enumerate(vectors_of(problem)) if one > free), None)
 
 
 class Shape(NamedTuple):
@@ -250,30 +277,27 @@ def shape_of(designs: Designs, fits: int, resident: int, shared_bytes: int) -> S
 
 def places_of(
     designs: Designs, sums: Sequence[Sums], chunks: Numbers, inequalities: Numbers
-) -> Numbers:
-    """``LearnerPlace`` of each learner, (K, 12)."""
+) -> NDArray[Any]:
+    """``LearnerPlace`` of each learner, (K,)."""
+    types = [(name, np.int64) for name in LEARNER_PLACE.names]
+    places = np.zeros(len(designs.learners), types)
     functions = np.array([one.functions for one in designs.learners], np.int64)
 
     def begins(sizes: Numbers) -> Numbers:
         return np.cumsum(sizes) - sizes
 
-    return np.stack(
-        [
-            [one.parts.start for one in designs.learners],
-            [one.parts.stop for one in designs.learners],
-            functions,
-            begins(functions),
-            begins(functions**2),
-            begins(functions * chunks),
-            chunks,
-            [one.shift for one in sums],
-            [one.pitch for one in sums],
-            [one.window for one in sums],
-            inequalities,
-            begins(inequalities * (functions + inequalities)),
-        ],
-        axis=1,
-    ).astype(np.int64)
+    places["begin_part"] = [one.parts.start for one in designs.learners]
+    places["end_part"] = [one.parts.stop for one in designs.learners]
+    places["functions"] = functions
+    places["column"] = begins(functions)
+    places["square"] = begins(functions**2)
+    places["sums"] = begins(functions * chunks)
+    places["chunks"] = chunks
+    for name in ("shift", "pitch", "window"):
+        places[name] = [getattr(one, name) for one in sums]
+    places["inequalities"] = inequalities
+    places["cone"] = begins(inequalities * (functions + inequalities))
+    return places
 
 
 def pairs_of(chunks: Numbers) -> NDArray[np.int32]:
@@ -286,145 +310,9 @@ def pairs_of(chunks: Numbers) -> NDArray[np.int32]:
     return np.array(pairs, np.int32)
 
 
-class FitData(NamedTuple):
-    """The data of F fits, float64.
-
-    Attributes
-    ----------
-    y : (n,) or (F, n) array
-    weights : (F, n) or (1, n) array or None
-    out_of_bag : (F, n) array or None
-    start : (F, n) array
-        The model before the first step; overwritten by the model after the last one.
-    gram, inverse : array
-        The matrices of all learners, each (systems, k, k), one after the other.
-    cones : array or None
-        ``C H`` and ``C H C'`` of the learners with m inequalities, each (systems, m, k)
-        and (systems, m, m), those of a system together.
-    inequalities : (K,) array on the host
-        The number m of each learner; 0 for none.
-    systems : int
-        1 or F.
-    """
-
-    y: Array
-    weights: Array | None
-    out_of_bag: Array | None
-    start: Array
-    gram: Array
-    inverse: Array
-    cones: Array | None
-    inequalities: Numbers
-    systems: int
-
-
-class Steps(NamedTuple):
-    """The arrays of `Paths`, on the device."""
-
-    selected: Array
-    updates: Array
-    risk: Array
-    out_of_bag: Array
-    nuisance: Array
-
-
 def instance(dtype: Any, family: str) -> str:
     """The name of a kernel with its template arguments."""
     return f"boost_stacked<{CUDA_TYPES[np.dtype(dtype)]}, {family}, {THREADS}>"
-
-
-def make_steps(
-    designs: Designs,
-    fits: FitData,
-    family: CudaFamily,
-    learning_rate: float,
-    steps: int,
-    device: Device,
-) -> Steps:
-    """Make the steps of all fits, in one launch unless there is a watchdog."""
-    free = free_shared_memory(device)
-    sums = [sums_of(one.functions, one.width, free) for one in designs.learners]
-    most = max(one.functions for one in designs.learners)
-    sizes = zip(designs.learners, fits.inequalities.tolist(), strict=True)
-    vectors = max(vector_bytes(one.functions, m) for one, m in sizes)
-    needed = max(vectors, *(one.bytes for one in sums))
-    (kernel,) = device.kernels(
-        "stacked", (instance(designs.values.dtype, family.type),), family.definitions
-    )
-    count, rows = fits.start.shape
-    resident = kernel.resident_blocks(THREADS, needed)
-    shape = shape_of(designs, count, resident, needed)
-    places = places_of(designs, sums, shape.chunks, fits.inequalities)
-    pairs = pairs_of(shape.chunks)
-    columns = sum(one.functions for one in designs.learners)
-    xp = namespace(fits.start)
-
-    def doubles(*shape: int) -> Array:
-        return device.empty(shape, np.float64)
-
-    def stride(array: Array | None) -> np.int64:
-        return np.int64(0 if array is None or array.size == rows else rows)
-
-    made = Steps(
-        device.empty((count, steps), np.int32),
-        doubles(count, steps, most),
-        doubles(count, steps + 1),
-        doubles(count, steps + 1),
-        doubles(count, steps + 1),
-    )
-    given = (
-        designs.first,
-        designs.values,
-        xp.asarray(designs.offsets),
-        xp.asarray(designs.parts),
-        xp.asarray(places),
-        xp.asarray(pairs),
-        fits.gram,
-        fits.inverse,
-        fits.cones,
-        fits.y,
-        fits.weights,
-        fits.out_of_bag,
-        stride(fits.y),
-        stride(fits.weights),
-        np.int64(rows),
-        np.int32(len(designs.learners)),
-        np.int32(count),
-        np.int32(columns),
-        np.int32(len(pairs)),
-        np.int32(fits.systems),
-        np.int32(shape.row_chunks),
-        np.float64(family.parameter),
-        np.float64(learning_rate),
-    )
-    work = (
-        fits.start,
-        doubles(count, rows),
-        doubles(count * int((places[:, 2] * places[:, 6]).sum())),
-        doubles(count, columns),
-        doubles(count, len(designs.learners)),
-        doubles(count, shape.row_chunks, SUMS_OF_A_PASS),
-        doubles(count, SEARCH_SIZE),
-    )
-    limit = steps_of_launch(device, count * designs.bytes_read)
-    launches = list(pieces(steps + 1, limit))
-    arrived = device.zeros((len(launches),), np.uint64)
-    for index, part in enumerate(launches):
-        limits = map(np.int32, (part.start, part.stop, steps, most))
-        kernel(
-            (shape.blocks,),
-            (THREADS,),
-            (*given, *limits, *work, *made, arrived[index:]),
-            shared_mem=shape.shared_bytes,
-            cooperative=True,
-        )
-    return made
-
-
-def flatten_matrices(matrices: Sequence[Array]) -> Array:
-    """The matrices of all learners, one after the other."""
-    xp = namespace(matrices[0])
-    return xp.concatenate([one.reshape(-1) for one in matrices])
 
 
 def inequalities_of(problem: PreparedLearners) -> Numbers:
@@ -434,10 +322,12 @@ def inequalities_of(problem: PreparedLearners) -> Numbers:
 
 
 def cones_of(problem: PreparedLearners) -> Array | None:
-    """The matrices of the inequalities, as `FitData` says; None if there are none.
+    """The matrices of the inequalities; None if there are none.
 
-    The inequalities are ``C b >= 0`` of the columns b, whose inverse is H. The
-    coefficients of the functions are ``T b``, for the transform T.
+    They are ``C H`` and ``C H C'`` of each learner with m inequalities, (systems, m, k)
+    and (systems, m, m), those of a system together. The inequalities are ``C b >= 0``
+    of the columns b, whose inverse is H. The coefficients of the functions are ``T b``,
+    for the transform T.
     """
     found = []
     for cone in problem.cones:
@@ -469,55 +359,86 @@ def boost(
     out_of_bag: Array | None,
     *,
     device: Device,
-) -> tuple[Array, Array, Array, Array | None, Array]:
-    """`boost_family` on a device: the arrays of `Paths`."""
-    xp = namespace(y)
-    shape = problem.fits, len(problem.rows[0])
-    fits = FitData(
-        contiguous(y, np.float64),
-        doubles_of(problem.weights),
-        doubles_of(out_of_bag),
-        xp.zeros(shape) + start,
-        flatten_matrices(problem.gram),
-        flatten_matrices(problem.inverse),
-        cones_of(problem),
-        inequalities_of(problem),
-        len(problem.gram[0]),
-    )
-    made = make_steps(
-        designs_of(problem.rows), fits, family.cuda, learning_rate, steps, device
-    )
-    second = None if out_of_bag is None else made.out_of_bag
-    return *made[:3], second, made.nuisance
+) -> Steps:
+    """`boost_family` on a device, in one launch unless there is a watchdog."""
+    xp, cuda = namespace(y), family.cuda
+    count, rows = problem.fits, len(problem.rows[0])
+    designs = designs_of(problem.rows, problem.basis)
+    inequalities = inequalities_of(problem)
+    free = free_shared_memory(device)
+    sums = [sums_of(one.functions, one.width, free) for one in designs.learners]
+    vectors = vectors_of(problem)
+    needed = max(*vectors, *(one.bytes for one in sums))
+    name = instance(designs.values.dtype, cuda.type)
+    (kernel,) = device.kernels("stacked", (name,), cuda.definitions)
+    resident = kernel.resident_blocks(THREADS, needed)
+    shape = shape_of(designs, count, resident, needed)
+    places = places_of(designs, sums, shape.chunks, inequalities)
+    pairs = pairs_of(shape.chunks)
+    columns = int(places["functions"].sum())
 
+    def doubles(*shape: int) -> Array:
+        return device.empty(shape, np.float64)
 
-def boost_residual(
-    learners: Learners,
-    residual: Array,
-    learning_rate: float,
-    steps: int,
-    device: Device,
-) -> tuple[Array, Array, Array]:
-    """One fit with squared loss, like `boosting_kernel.boost`."""
-    y = residual.astype(np.float64).reshape(1, -1)
-    weights = learners.weights
-    fits = FitData(
-        y,
-        None if weights is None else weights.reshape(1, -1),
-        None,
-        device.zeros(y.shape, np.float64),
-        learners.gram,
-        learners.inverse,
-        None,
-        np.zeros(len(learners), np.int64),
-        1,
+    def stride(array: Array | None) -> int:
+        return 0 if array is None or array.size == rows else rows
+
+    made = Steps(
+        device.empty((count, steps), np.int32),
+        doubles(count, steps, problem.functions),
+        doubles(count, steps + 1),
+        doubles(count, steps + 1),
+        doubles(count, steps + 1),
     )
-    made = make_steps(
-        designs_of_learners(learners),
-        fits,
-        Gaussian().cuda,
-        learning_rate,
-        steps,
-        device,
-    )
-    return made.selected[0], made.updates[0], made.risk[0]
+    values = {
+        "first": designs.first,
+        "values": designs.values,
+        "offsets": xp.asarray(designs.offsets),
+        "parts": xp.asarray(designs.parts),
+        "learners": xp.asarray(places.view(np.int64)),
+        "pairs": xp.asarray(pairs),
+        "gram": flatten_matrices(problem.gram),
+        "inverse": flatten_matrices(problem.inverse),
+        "cones": cones_of(problem),
+        "y": contiguous(y, np.float64),
+        "weights": doubles_of(problem.weights),
+        "held_out": doubles_of(out_of_bag),
+        "f": xp.zeros((count, rows)) + start,
+        "u": doubles(count, rows),
+        "sums": doubles(count * int((places["functions"] * places["chunks"]).sum())),
+        "coefficients": doubles(count, columns),
+        "scores": doubles(count, len(places)),
+        "partial": doubles(count, shape.row_chunks, SUMS_OF_A_PASS),
+        "searches": doubles(count, SEARCH_SIZE),
+        "selected": made.selected,
+        "updates": made.updates,
+        "risk": made.risk,
+        "held_out_risk": made.out_of_bag,
+        "nuisance": made.nuisance,
+        "rows": rows,
+        "y_stride": stride(y),
+        "weight_stride": stride(problem.weights),
+        "parameter": float(cuda.parameter),
+        "rate": float(learning_rate),
+        "count": len(places),
+        "fits": count,
+        "columns": columns,
+        "pair_count": len(pairs),
+        "systems": len(problem.gram[0]),
+        "row_chunks": shape.row_chunks,
+        "steps": steps,
+        "functions": problem.functions,
+    }
+    limit = steps_of_launch(device, count * designs.bytes_read)
+    launches = list(pieces(steps + 1, limit))
+    arrived = device.zeros((len(launches),), np.uint64)
+    for index, part in enumerate(launches):
+        values |= {"arrived": arrived[index:], "begin": part.start, "end": part.stop}
+        kernel(
+            (shape.blocks,),
+            (THREADS,),
+            (STACKED_FITS(designs.values.dtype, **values),),
+            shared_mem=shape.shared_bytes,
+            cooperative=True,
+        )
+    return made if out_of_bag is not None else made._replace(out_of_bag=None)

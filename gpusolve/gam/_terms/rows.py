@@ -16,15 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
-from .._boosting.products import sparse_rows, sums_by_cell
 from ..basis import CompactBasis
 
 MAX_WIDTH = 32
 """The most values of a row in one part; wider parts are divided."""
-
-DENSE_SHARE = 4
-"""A design is multiplied as a dense matrix if at least one in `DENSE_SHARE` of its
-values is stored."""
 
 BLOCK_VALUES = 2**24
 """The most values of a dense block of rows."""
@@ -45,6 +40,10 @@ class DesignPart(NamedTuple):
     first: Array
     offsets: NDArray[np.int32]
     values: Array
+
+    def some(self, index: Any) -> DesignPart:
+        """Some of the rows, or of the learners if there are several."""
+        return DesignPart(self.first[index], self.offsets, self.values[index])
 
 
 @dataclass(frozen=True)
@@ -82,15 +81,12 @@ class Rows:
 
     @property
     def is_dense(self) -> bool:
-        """Whether products with the dense matrix cost less."""
-        return self.width * DENSE_SHARE >= self.functions
+        """Whether all values are stored, also zeros."""
+        return self.width >= self.functions
 
     def some(self, rows: Any) -> Rows:
         """Some of the rows, by a slice, an index or a mask."""
-        parts = (
-            DesignPart(p.first[rows], p.offsets, p.values[rows]) for p in self.parts
-        )
-        return Rows(self.functions, tuple(parts))
+        return Rows(self.functions, tuple(part.some(rows) for part in self.parts))
 
     def dense(self) -> Array:
         """The matrix, (n, functions) of float64."""
@@ -120,12 +116,9 @@ class Rows:
         """The matrix on the host, as a ``scipy.sparse.csr_array`` of float64."""
         columns = np.empty((len(self), self.width), np.int32)
         values = np.empty(columns.shape)
-        begin = 0
-        for part in self.parts:
-            some = slice(begin, begin + part.values.shape[1])
-            np.add(part.first[:, None], part.offsets, out=columns[:, some])
-            values[:, some] = part.values
-            begin = some.stop
+        for k, (first, offset, value) in enumerate(self.columns()):
+            np.add(first, offset, out=columns[:, k])
+            values[:, k] = value
         return sparse_rows(values, columns, self.functions)
 
     def gram(self, weights: Array | None) -> Array:
@@ -136,9 +129,10 @@ class Rows:
         (F, functions, functions) array; F = 1 without weights.
         """
         xp = namespace(self.parts[0].values)
-        if xp is np and not self.is_dense:
-            return self._gram_by_cells(weights)
         fits = 1 if weights is None else len(weights)
+        if xp is np and not self.is_dense:
+            each = [None] if weights is None else weights
+            return np.stack([self._gram_by_cells(w) for w in each])
         gram = xp.zeros((fits, self.functions, self.functions))
         size = max(1, BLOCK_VALUES // self.functions)
         for begin in range(0, len(self), size):
@@ -152,29 +146,14 @@ class Rows:
     def _gram_by_cells(
         self, weights: NDArray[np.float64] | None
     ) -> NDArray[np.float64]:
-        """`gram` on the host, from sums over the rows with the same first functions.
-
-        Each pair of columns is summed once; a column with itself counts half, because
-        the transpose is added.
-        """
+        """`gram` of one fit on the host, by `cross_products` of all parts."""
         k = self.functions
-        fits = 1 if weights is None else len(weights)
-        flat = np.zeros((k * k, fits))
-        factors = np.ones((len(self), 1)) if weights is None else weights.T
-        factors = np.ascontiguousarray(factors)
-        for index, part in enumerate(self.parts):
-            for other in self.parts[index:]:
-                pairs, cells = cells_of(part, other, k)
-                for i, a in enumerate(part.offsets.tolist()):
-                    values = part.values[:, i].astype(np.float64)
-                    begin = i if part is other else 0
-                    for j, b in enumerate(other.offsets[begin:].tolist(), begin):
-                        share = 0.5 if part is other and i == j else 1.0
-                        products = share * values * other.values[:, j]
-                        sums = sums_by_cell(cells, products, factors, len(pairs))
-                        flat[pairs + (a * k + b)] += sums
-        half = np.moveaxis(flat.reshape(k, k, fits), 2, 0)
-        return np.ascontiguousarray(half + half.swapaxes(1, 2))
+        parts = [part.some(None) for part in self.parts]
+        product = np.zeros((k, k))
+        for part in parts:
+            for other in parts:
+                product += cross_products(part, other, weights, k, k)[0]
+        return (product + product.T) / 2
 
     def scaled(self, factor: Array) -> Rows:
         """Each row multiplied by a factor, (n,)."""
@@ -201,26 +180,90 @@ class Rows:
         return Rows(self.functions * blocks, tuple(parts))
 
 
-def cells_of(
-    part: DesignPart, other: DesignPart, functions: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The distinct pairs of first functions, and the pair of each row.
+def cross_products(
+    part: DesignPart,
+    other: DesignPart,
+    weights: NDArray[np.float64] | None,
+    functions: int,
+    others: int,
+) -> NDArray[np.float64]:
+    """``X_i' W Y_i`` of m pairs of designs, (m, functions, others), on the host.
 
-    A pair is ``first * functions + first`` of the other part.
+    The rows with the same function of X and the same first function of Y are summed
+    first; then the sums of these few cells are added to the functions of Y.
+
+    Parameters
+    ----------
+    part : DesignPart
+        The designs X, with arrays (m, n) and (m, n, width).
+    other : DesignPart
+        The designs Y; m of them, or one for all.
+    weights : (n,) array or None
+    functions, others : int
+        The number of functions of X, and of Y.
     """
-    if part is other:
-        cells = functions - int(part.offsets[-1])
-        return np.arange(cells) * (functions + 1), part.first
-    flat = part.first.astype(np.int64) * functions + other.first
-    pairs, cell = np.unique(flat, return_inverse=True)
-    return pairs, cell.astype(np.int32)
+    m, rows, width = part.values.shape
+    cells = others - int(other.offsets[-1])
+    count = functions * cells
+    weighted = other.values.astype(np.float64, copy=False)
+    if weights is not None:
+        weighted = weighted * weights[:, None]
+    vectors = np.broadcast_to(weighted, (m, rows, len(other.offsets)))
+    vectors = vectors.reshape(m * rows, -1)
+    place = part.first * np.int32(cells) + other.first
+    place += np.arange(m, dtype=np.int32)[:, None] * np.int32(count)
+    columns = np.empty((m * rows, width), np.int32)
+    for k, offset in enumerate(part.offsets.tolist()):
+        np.add(place.reshape(-1), np.int32(offset * cells), out=columns[:, k])
+    values = part.values.astype(np.float64, copy=False).reshape(-1, width)
+    design = sparse_rows(values, columns, m * count)
+    product = np.zeros((m, functions, others))
+    step = max(1, BLOCK_VALUES // (m * count))
+    for begin in range(0, len(other.offsets), step):
+        some = slice(begin, begin + step)
+        sums = (design.T @ vectors[:, some]).reshape(m, functions, cells, -1)
+        for k, offset in enumerate(other.offsets[some].tolist()):
+            product[..., offset : offset + cells] += sums[..., k]
+    return product
+
+
+def sparse_rows(values: Array, columns: NDArray[np.int32], count: int) -> Any:
+    """The sparse matrix with ``values[r, j]`` in column ``columns[r, j]`` of row r.
+
+    Parameters
+    ----------
+    values, columns : (n, width) array
+    count : int
+        The number of columns of the matrix.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+
+    Examples
+    --------
+    >>> values = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> sparse_rows(values, np.int32([[0, 1], [1, 2]]), count=3).toarray()
+    array([[1., 2., 0.],
+           [0., 3., 4.]])
+    """
+    from scipy.sparse import csr_array
+
+    rows, width = values.shape
+    index = np.int32 if values.size < 2**31 else np.int64
+    ends = np.arange(0, values.size + 1, width, dtype=index)
+    return csr_array((values.reshape(-1), columns.reshape(-1), ends), (rows, count))
+
+
+def compact_part(basis: CompactBasis) -> DesignPart:
+    """The designs of all learners of a basis, with arrays (K, n) and (K, n, width)."""
+    offsets = np.arange(basis.values.shape[-1], dtype=np.int32)
+    return DesignPart(basis.first, offsets, basis.values)
 
 
 def compact_rows(basis: CompactBasis, learner: int, functions: int) -> Rows:
     """The design of one learner of a basis."""
-    values = basis.values[learner]
-    offsets = np.arange(values.shape[1], dtype=np.int32)
-    return Rows(functions, (DesignPart(basis.first[learner], offsets, values),))
+    return Rows(functions, (compact_part(basis).some(learner),))
 
 
 def dense_rows(X: Array) -> Rows:

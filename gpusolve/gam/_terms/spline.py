@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,12 +12,12 @@ import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.launch import ceil_div
-from ..basis import MAX_DEGREE
+from ..basis import MAX_DEGREE, BSplines, CompactBasis
 from ..penalty import Matrix, differences, kronecker_sum
 from .frame import Frame, Name
 from .knots import Knots
 from .rows import Rows, kronecker
-from .term import Reading, Single, learned
+from .term import Reading, Single, Term, learned
 
 CENTERS = (False, True, "spectral")
 KNOTS_AT = ("equidistant", "quantiles")
@@ -187,11 +187,15 @@ class Spline(Single):
         )
 
     def _margin_rows(self, name: Name, knots: Knots, data: Reading) -> Rows:
+        return knots.rows(self._read(name, knots, data), data.outside, data.dtype)
+
+    def _read(self, name: Name, knots: Knots, data: Reading) -> Array:
+        """The values of a column, (n,), within the range if they must be."""
         x = data.numeric(name, knots.lower)
         if self.cyclic or data.outside == "error":
             found = float(x.min()), float(x.max())
             check_range(name, found, (knots.lower, knots.upper))
-        return knots.rows(x, data.outside, data.dtype)
+        return x
 
     # ---- penalty and transform ----
 
@@ -237,6 +241,42 @@ class Spline(Single):
             return None
         (knots,) = self._margins
         return CONSTRAINTS[self.shape](knots)
+
+
+def penalty_options(kind: str | None, order: int, df: float) -> dict[str, Any]:
+    """The arguments of a spline for a kind of `penalty_matrix`."""
+    options = {"cyclic": kind == "cyclic", "df": None if kind is None else df}
+    if kind is not None:
+        options["differences"] = 0 if kind == "ridge" else order
+    return options
+
+
+def equal_bases(terms: Sequence[Term], data: Reading) -> CompactBasis | None:
+    """The bases of splines with the same equidistant knots, evaluated at once.
+
+    None for other terms, and if a value is missing.
+    """
+    splines = [
+        one
+        for one in terms
+        if isinstance(one, Spline) and len(one.covariates) == 1 and one.by is None
+    ]
+    margins = [one._margins[0] for one in splines]
+    shapes = {(one.interior, one.degree) for one in margins}
+    if len(splines) < len(terms) or len(shapes) > 1:
+        return None
+    if not all(one.are_uniform for one in margins):
+        return None
+    columns = [
+        one._read(one.covariates[0], knots, data)
+        for one, knots in zip(splines, margins, strict=True)
+    ]
+    if data.has_missing:
+        return None
+    lower, upper = np.array([(one.lower, one.upper) for one in margins]).T.copy()
+    basis = BSplines(lower, upper, margins[0].functions, margins[0].degree)
+    X = namespace(columns[0]).stack(columns, axis=1)
+    return basis._evaluate(X, data.outside, data.dtype)
 
 
 def curvature(knots: Knots) -> Matrix:

@@ -76,6 +76,11 @@ class Reading:
             )
         return codes
 
+    @property
+    def has_missing(self) -> bool:
+        """Whether a row had a missing value."""
+        return self._present is not None
+
     def without_missing(self, rows: Rows) -> Rows:
         """The design with zeros in the rows that have a missing value."""
         return rows if self._present is None else rows.scaled(self._present)

@@ -54,7 +54,7 @@ class PassiveSolution:
             self.b = np.concatenate([self.b, np.zeros(A.shape[1])])
         self.penalty = system.penalty
         self.least = DEPENDENT * len(A) * np.finfo(A.dtype).eps * system.norm
-        self.factors = GramSchmidtQR(A, printed=True)
+        self.factors = GramSchmidtQR(np.asarray(A, np.float64), printed=True)
 
     def of(self, passive: Mask) -> Array:
         """The solution, 0 for other variables; NaN if a passive column depends."""

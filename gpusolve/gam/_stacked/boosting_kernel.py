@@ -7,9 +7,9 @@ import numpy as np
 from ..._device.arrays import Array
 from ..._device.kernels import Device
 from ..._device.launch import LAUNCH_SECONDS, THREADS, pieces
-from ..learners import Learners
 from .gram_kernel import (
     STATIC_SHARED_MEMORY,
+    flatten_matrices,
     gram_sums,
     gram_warps,
     instance,
@@ -18,6 +18,8 @@ from .gram_kernel import (
     moment_sums,
     shared_bytes,
 )
+from .path import Steps
+from .problem import PreparedLearners
 
 READ_SPEED = 2e10
 """Lower limit of a device's memory bandwidth, in bytes per second. Assumed, not
@@ -32,45 +34,37 @@ def steps_of_launch(device: Device, bytes_of_step: int) -> int:
 
 
 def boost(
-    learners: Learners,
+    problem: PreparedLearners,
     residual: Array,
     learning_rate: float,
     steps: int,
     device: Device,
-) -> tuple[Array, Array, Array]:
-    """Make `steps` steps on the current stream.
+) -> Steps:
+    """Make the steps of one fit to squared errors, on the current stream.
 
     One launch makes all of them; on a device with a watchdog, several short launches.
 
     Parameters
     ----------
-    learners : Learners
-        K learners with k functions each, on the device. Their sums must fit: see
-        `gram_fits`.
+    problem : PreparedLearners
+        K learners with equal bases of k functions, on the device. Their sums must fit:
+        see `gram_fits`.
     residual : (n,) array
         The residual before the first step.
     learning_rate : float
     steps : int
-
-    Returns
-    -------
-    selected : (steps,) int32 array
-        The learner of each step.
-    updates : (steps, k) float64 array
-        The change of its coefficients.
-    risk : (steps + 1,) float64 array
-        The weighted sum of squares before the first step and after each.
     """
-    count, rows = learners.first.shape
-    k = learners.n_basis
+    assert problem.basis is not None
+    first, values = problem.basis
+    count, rows, width = values.shape
+    k = problem.functions
     warps = gram_warps(count, k, device.shared_memory_per_block)
-    width = learners.values.shape[-1]
     free = device.shared_memory_per_block - STATIC_SHARED_MEMORY
     free -= shared_bytes(k, 0, count)
     pitch = moment_pitch(k, width, free)
     sums = max(moment_sums(k, width, pitch), warps * gram_sums(k))
     needed = shared_bytes(k, sums, count)
-    instances = (instance("boost_gram", learners.values),)
+    instances = (instance("boost_gram", values),)
     (kernel,) = device.kernels("boosting", instances)
     launch = launch_shape(kernel, count, rows, needed)
 
@@ -78,18 +72,19 @@ def boost(
         return device.empty(shape, np.float64)
 
     u = residual.astype(np.float64)
-    weights = learners.weights
-    selected = device.empty((steps,), np.int32)
-    updates, risk = doubles(steps, k), doubles(steps + 1)
-    risk[:1] = (u * u if weights is None else weights * u * u).sum()
+    weights = None if problem.weights is None else problem.weights[0]
+    made = Steps(
+        device.empty((1, steps), np.int32), doubles(1, steps, k), doubles(1, steps + 1)
+    )
+    made.risk[0, :1] = (u * u if weights is None else weights * u * u).sum()
     if steps == 0:
-        return selected, updates, risk
+        return made
     matrices = (
-        learners.first,
-        learners.values,
+        first,
+        values,
         weights,
-        learners.gram,
-        learners.inverse,
+        flatten_matrices(problem.gram),
+        flatten_matrices(problem.inverse),
         np.int64(rows),
         np.int32(count),
         np.int32(k),
@@ -110,7 +105,7 @@ def boost(
         slots,
         np.int32(warps),
     )
-    bytes_read = learners.values.nbytes + learners.first.nbytes
+    bytes_read = values.nbytes + first.nbytes
     launches = list(pieces(steps, steps_of_launch(device, bytes_read)))
     arrived = device.zeros((len(launches),), np.uint64)
     for index, part in enumerate(launches):
@@ -118,8 +113,8 @@ def boost(
         kernel(
             (launch.blocks,),
             (THREADS,),
-            (*matrices, *limits, u, *work, selected, updates, risk, arrived[index:]),
+            (*matrices, *limits, u, *work, *made[:3], arrived[index:]),
             shared_mem=launch.shared_bytes,
             cooperative=True,
         )
-    return selected, updates, risk
+    return made

@@ -5,11 +5,12 @@ The launch shapes serve ``cuda_src/boosting.cu`` too, which also passes over the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ..._device.arrays import Array
+from ..._device.arrays import Array, namespace
 from ..._device.kernels import CUDA_TYPES, Device, Kernel
 from ..._device.launch import THREADS, WARP, ceil_div
 
@@ -17,8 +18,6 @@ DOUBLE = 8
 """Bytes of a float64."""
 STATIC_SHARED_MEMORY = 32 * 1024
 """Upper limit of the kernels' static shared memory, in bytes."""
-MAX_WIDTH = 6
-"""The largest number of functions that are not zero in a row."""
 MOMENT_BYTES = 32 * 1024
 """Limit on the shared memory for copies of moments, in bytes: it leaves enough for two
 blocks on a multiprocessor."""
@@ -118,15 +117,6 @@ def gram_fits(learners: int, functions: int, device: Device | None) -> bool:
     return gram_warps(learners, functions, device.shared_memory_per_block) > 0
 
 
-def stacked_fits(functions: int, device: Device | None) -> bool:
-    """Whether the sums of all warps fit in shared memory; always on a host."""
-    if device is None:
-        return True
-    width = MAX_WIDTH
-    needed = shared_bytes(functions, moment_sums(functions, width, width))
-    return needed + STATIC_SHARED_MEMORY <= device.shared_memory_per_block
-
-
 def launch_shape(
     kernel: Kernel, learners: int, rows: int, bytes_needed: int
 ) -> LaunchShape:
@@ -203,3 +193,9 @@ def gram_matrices(
         shared_mem=needed,
     )
     return parts.sum(axis=0)
+
+
+def flatten_matrices(matrices: Sequence[Array]) -> Array:
+    """The matrices of all learners, one after the other."""
+    xp = namespace(matrices[0])
+    return xp.concatenate([one.reshape(-1) for one in matrices])

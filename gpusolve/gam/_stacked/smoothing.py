@@ -199,7 +199,7 @@ def smoothing_parameters(
     null_dimension : int
         The dimension of the null space of the penalty.
     df : float
-        The degrees of freedom, positive.
+        The degrees of freedom, positive, and at least `null_dimension`.
     definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)``, mboost's default, or ``tr(S)``, of the hat matrix S.
     rank : (K,) array, optional
@@ -210,12 +210,6 @@ def smoothing_parameters(
     (K,) float64 array
         0 for a learner whose rank is at most `df`. The host reads for how many
         learners a first guess was far off.
-
-    Raises
-    ------
-    ValueError
-        If `df` is less than the dimension of the penalty's null space: no smoothing
-        parameter gives so few degrees of freedom.
 
     References
     ----------
@@ -256,11 +250,6 @@ def _smoothing_parameters(
     """`smoothing_parameters` of one part of a batch."""
     xp = namespace(gram)
     penalised = (ranks(gram, null_dimension) if rank is None else rank) > df
-    if df < null_dimension and bool(penalised.any()):
-        raise ValueError(
-            f"df must be at least {null_dimension}, the degrees of freedom that the "
-            f"penalty does not affect, got {df}; a ridge penalty allows fewer"
-        )
     P = xp.asarray(penalty)
     A = shrunken(gram + RIDGE * P)
     A = xp.where(penalised[:, None, None], A, xp.eye(len(penalty)))

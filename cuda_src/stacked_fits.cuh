@@ -1,0 +1,54 @@
+// What the fits of stacked.cu read and write: one struct, passed by value.
+
+#pragma once
+
+/// The places of a part in the arrays of all parts.
+struct PartPlace {
+    long long first;   // of [row]
+    long long values;  // of [row][width]
+    long long width;   // at most 32
+};
+
+/// The places of a learner in the arrays of all learners.
+struct LearnerPlace {
+    long long begin_part, end_part;
+    long long functions;
+    long long column;        // its first function, among those of all learners
+    long long square;        // of its matrices, if there were one fit
+    long long sums;          // of the sums of its chunks, if there were one fit
+    long long chunks;        // of its rows
+    long long shift;         // a warp adds a row with 2^shift lanes
+    long long pitch;         // of its `SumCopies`
+    long long window;        // functions whose sums are in shared memory at once
+    long long inequalities;  // 0 if the coefficients may be any
+    long long cone;          // of its inequalities, if there were one fit
+};
+
+/// All fits of a launch. The fields are those of `STACKED_FITS` in
+/// gpusolve/gam/_stacked/stacked_kernel.py, in the same order. The launch makes the steps from
+/// `begin` to `end` - 1, out of 0 (the gradient at the start) to `steps`.
+template <class T>
+struct StackedFits {
+    const int* first;
+    const T* values;
+    const int* offsets;
+    const PartPlace* parts;
+    const LearnerPlace* learners;
+    const int* pairs;
+    const double *gram, *inverse, *cones;
+    const double *y, *weights, *held_out;
+    double* f;             // the model before the first step, updated in place
+    double* u;             // work: [fit][row]
+    double* sums;          // work: as `LearnerPlace` says
+    double* coefficients;  // work: [fit][column]
+    double* scores;        // work: [fit][learner]
+    double* partial;       // work: [fit][16][row chunk]
+    double* searches;      // work: [fit][4]
+    int* selected;
+    double *updates, *risk, *held_out_risk, *nuisance;
+    unsigned long long* arrived;
+    long long rows, y_stride, weight_stride;
+    double parameter, rate;
+    int count, fits, columns, pair_count, systems, row_chunks;
+    int begin, end, steps, functions;
+};

@@ -1,1 +1,0 @@
-"""Boosting of equal splines with the squared error: products, smoothing, kernels."""

@@ -1,0 +1,141 @@
+"""The steps of fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._device.arrays import Array
+
+STATES = ("risk", "nuisance", "out_of_bag")
+"""The fields of a path with one value more than there are steps."""
+
+AXES = {"selected": -1, "updates": -2} | dict.fromkeys(STATES, -1)
+"""The arrays of a path, and their axes of the steps."""
+
+
+class Steps(NamedTuple):
+    """The arrays of the steps of F fits, on the device that made them; see `Path`."""
+
+    selected: Array
+    updates: Array
+    risk: Array
+    out_of_bag: Array | None = None
+    nuisance: Array | None = None
+
+
+@dataclass(frozen=True)
+class Path:
+    """The steps of a fit, as arrays on the host.
+
+    Fits that were made as one batch have a first axis in all arrays, and the offset 0.
+
+    Attributes
+    ----------
+    offset : float
+        The model before the first step; 0 if it differs from row to row.
+    selected : (steps,) int32 array
+        The learner that each step selected.
+    updates : (steps, k) float64 array
+        The change of that learner's coefficients; padded with zeros if other learners
+        have more of them.
+    risk : (steps + 1,) float64 array
+        The weighted sum of losses before the first step and after each: of the squared
+        residuals for the Gaussian family.
+    method : str
+        The method that made the steps, or the last of them.
+    nuisance : (steps + 1,) float64 array or None
+        The adaptive parameter of the family before the first step and after each; zeros
+        or None if it has none.
+    out_of_bag : (steps + 1,) float64 array or None
+        The risk with the weights of rows that are held out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import Path
+    >>> updates = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> path = Path(0.0, np.int32([1, 0, 1]), updates, np.zeros(4), "gram")
+    >>> path.coef(2)
+    array([[3., 4.],
+           [6., 8.]])
+    >>> path.coef(2, iteration=1)
+    array([[0., 0.],
+           [1., 2.]])
+    """
+
+    offset: float
+    selected: NDArray[np.int32]
+    updates: NDArray[np.float64]
+    risk: NDArray[np.float64]
+    method: str
+    nuisance: NDArray[np.float64] | None = None
+    out_of_bag: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return int(self.selected.shape[-1])
+
+    def coef(self, learners: int, iteration: int | None = None) -> NDArray[np.float64]:
+        """The coefficients after some of the steps, or after all, (learners, k)."""
+        fits, k = self.selected.shape[:-1], self.updates.shape[-1]
+        coef = np.zeros((*fits, learners, k))
+        for fit in np.ndindex(fits):
+            some = self.selected[fit][:iteration]
+            np.add.at(coef[fit], some, self.updates[fit][:iteration])
+        return coef
+
+    def followed_by(self, later: Path) -> Path:
+        """The path with the steps of `later` appended, which continues it."""
+
+        def joined(name: str, new: NDArray[Any]) -> NDArray[Any]:
+            old, axis = getattr(self, name), AXES[name]
+            if old is None:
+                return new
+            if name in STATES:
+                new = new[..., 1:]
+            return np.concatenate([old, new], axis)
+
+        return replace(later._mapped(joined), offset=self.offset)
+
+    def until(self, iteration: int) -> Path:
+        """The first steps of the path."""
+
+        def cut(name: str, array: NDArray[Any]) -> NDArray[Any]:
+            end = iteration + (name in STATES)
+            return array[..., :end, :] if name == "updates" else array[..., :end]
+
+        return self._mapped(cut)
+
+    def each(self, offsets: Iterable[float]) -> list[Path]:
+        """The steps of each fit of a batch, whose offsets are given."""
+        return [
+            replace(self._mapped(lambda _, array: array[fit]), offset=float(offset))  # noqa: B023
+            for fit, offset in enumerate(offsets)
+        ]
+
+    def _mapped(self, change: Callable[[str, NDArray[Any]], NDArray[Any]]) -> Path:
+        """The path with other arrays, from their names and values."""
+        given: dict[str, Any] = {name: getattr(self, name) for name in AXES}
+        for name, array in given.items():
+            given[name] = None if array is None else change(name, array)
+        return replace(self, **given)
+
+
+def joined_paths(paths: list[Path]) -> Path:
+    """Several fits with equal numbers of steps as one batch."""
+    nuisance = [
+        np.zeros(len(one) + 1) if one.nuisance is None else one.nuisance
+        for one in paths
+    ]
+    return Path(
+        0.0,
+        np.stack([one.selected for one in paths]),
+        np.stack([one.updates for one in paths]),
+        np.stack([one.risk for one in paths]),
+        paths[0].method,
+        np.stack(nuisance),
+    )
