@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from benchmark_runs import number, report, tables
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("--sizes", "200", "--columns", "4", "--repeats", "1")
 
 

@@ -23,6 +23,7 @@ GPUS = ["MX550", "H200"]
 PREDICTED = [f"{gpu} {one}, predicted" for gpu in GPUS for one in VARIANTS]
 
 
+@pytest.mark.slow
 def test_figure_4_on_the_emulator() -> None:
     printed = report(FIGURE_4, "--emulate", "--sizes", "50x16", "--repeats", "1")
     assert "no figure here says anything about a GPU" in printed
@@ -32,6 +33,7 @@ def test_figure_4_on_the_emulator() -> None:
     assert all(number(time) > 0 for time in times[1:])
 
 
+@pytest.mark.slow
 def test_figure_4_has_numpy_next_to_predictions(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib draws the figure")
     picture = tmp_path / "figure.png"

@@ -46,12 +46,14 @@ def test_every_batch_is_timed_and_certified() -> None:
         assert number(named["/ SciPy"]) > 0
 
 
+@pytest.mark.slow
 def test_other_libraries_can_be_left_out() -> None:
     head, *lines = tables(report("nnls.py", "--cpu", "--no-peers", *SMALL))[0]
     assert head[-2:] == ["/ SciPy", "/ joblib"]
     assert all(cells[-2:] == ["", ""] for cells in lines)
 
 
+@pytest.mark.slow
 def test_cases_are_chosen_by_name() -> None:
     options = ("--cases", "30 x 10", "--systems", "2", "--no-peers", "--repeats", "1")
     lines = tables(report("nnls.py", "--cpu", *options))[0][1:]
@@ -154,6 +156,7 @@ def test_a_library_that_hangs_is_stopped_and_starts_again() -> None:
         assert answer.note == "stopped after 2 s"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "note"),
     [
@@ -186,6 +189,7 @@ def test_accuracy_counts_every_system(tmp_path: Path, jobs: str) -> None:
     assert len(np.load(failures)["excess"]) == failed
 
 
+@pytest.mark.slow
 def test_accuracy_with_bounds() -> None:
     options = ("--cpu", "--bounds", "--systems", "200", "--jobs", "1")
     (table,) = tables(report("nnls_accuracy.py", *options))
@@ -194,12 +198,14 @@ def test_accuracy_with_bounds() -> None:
     assert abs(float(excess)) < 1e-9
 
 
+@pytest.mark.slow
 def test_accuracy_of_gram_needs_the_cpu() -> None:
     done = run("nnls_accuracy.py", "--emulate", "--method", "gram")
     assert done.returncode == 1
     assert "--method gram runs on the CPU only" in done.stderr
 
 
+@pytest.mark.slow
 def test_accuracy_of_quadratic_programs() -> None:
     options = ("--cpu", "--qp", "--systems", "200", "--jobs", "1")
     (table,) = tables(report("nnls_accuracy.py", *options))

@@ -35,6 +35,7 @@ Called = Callable[..., str]
 # ---- the tables ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_tables_have_all_ways_and_the_papers_layout(
     called: Called, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def test_emulator_report_is_printed_and_written(tmp_path: Path) -> None:
     assert all(number(cell) > 0 for cells in spmv[1:] for cell in cells[2:5])
 
 
+@pytest.mark.slow
 def test_cpu_report_has_all_sizes_in_order() -> None:
     options = ("--sizes", "1e3", "100", "--longer", "100", "--repeats", "1")
     printed = report("sparse_products.py", "--cpu", *options)
@@ -158,6 +159,7 @@ def test_tiles_of_the_document() -> None:
     assert [number(cells[8]) for cells in table[1:]] == [1, 1.1]
 
 
+@pytest.mark.slow
 def test_times_of_the_document_without_counts() -> None:
     options = ("--emulate", "--times", "--sizes", "6", "--repeats", "1")
     (table,) = tables(report("coo_paper.py", *options))

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from benchmark_runs import number, report, run
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("skimage", reason="scikit-image has the pictures")
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib draws")
 

@@ -168,6 +168,7 @@ def test_a_failure_ends_one_check_only(
     assert "| smoke | passes | passed | 2.000 | 1.000 |" in page
 
 
+@pytest.mark.slow
 def test_parts_are_not_run_after_the_time_limit(tmp_path: Path) -> None:
     status, contents, page = report(tmp_path, "--only", "scan", minutes=0)
     assert status == 1
@@ -188,6 +189,7 @@ def test_a_hanging_check_is_stopped_at_the_time_limit(
     assert contents["finished"]
 
 
+@pytest.mark.slow
 def test_report_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "no_gpu.py"
     script.write_text(

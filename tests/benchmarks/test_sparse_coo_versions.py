@@ -482,6 +482,7 @@ def test_instructions_grow_with_the_tiles(operands_of_232: Any) -> None:
     assert (loads[0], loads[-1]) == (21_090, 805)
 
 
+@pytest.mark.slow
 @pytest.mark.paper(
     "Cupp, 6.2, Figure 21",
     "232 multiplications with 4, 8, 16, 32, 64 and 128 tiles; the document's simulator "

@@ -40,6 +40,7 @@ def memory_of_nnls(A: Any, b: Any, limit: int) -> int:
         return cupy.devices.states[0].peak
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_nnls_runs_fewer_blocks_in_less_memory(
     dtype: Any, rng: np.random.Generator

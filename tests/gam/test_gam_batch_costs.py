@@ -63,6 +63,7 @@ def moved(kernel: KernelCosts) -> int:
     return SECTOR_BYTES * sum(array.sectors for array in kernel.arrays.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [Gaussian(), Poisson()])
 def test_a_batch_is_one_launch_with_the_bytes_of_its_fits(
     family: Family, folds: Folds

@@ -160,6 +160,7 @@ def test_sums_over_rows_have_few_bank_conflicts(rng: np.random.Generator) -> Non
     assert stacked.arrays["values"].sectors == stacked.arrays["values"].fewest_sectors
 
 
+@pytest.mark.slow
 @together("variant", VARIANTS)
 def test_direct_takes_the_variants_of_gemv(
     variant: str, rng: np.random.Generator

@@ -220,6 +220,7 @@ def test_a_class_is_pickled_by_its_public_name(name: str) -> None:
     assert unpickler.modules == {"gpusolve.gam"}
 
 
+@pytest.mark.slow
 def test_a_pickle_can_be_loaded_without_cupy(backend: Any, data: Data) -> None:
     X, y = data
     model = BoostedGAM(n_basis=12, method="direct")

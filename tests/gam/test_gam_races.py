@@ -63,6 +63,7 @@ def test_no_race_and_same_bits_in_any_interleaving(method: str) -> None:
     np.testing.assert_array_equal(first.risk, second.risk)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.usefixtures("removed_fences")
 def test_a_missing_fence_is_reported(method: str) -> None:

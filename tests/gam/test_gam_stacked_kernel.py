@@ -395,6 +395,7 @@ def test_too_many_functions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
 # ---- launches, schedules, races ------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["poisson", "huber"])
 def test_a_watchdog_changes_only_the_number_of_launches(
     name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
@@ -432,6 +433,7 @@ def test_no_race_and_same_bits_in_any_interleaving(
 FENCE = "__threadfence();"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("detect_races")
 @pytest.mark.parametrize("removed", [0, 1])
 def test_a_missing_fence_is_reported(

@@ -67,6 +67,7 @@ def test_the_table_has_no_other_calls() -> None:
     assert list(written_rows()) == [call.name for call in CALLS]
 
 
+@pytest.mark.slow
 @together(
     "name",
     ["scan float64", "segmented_scan flags", "nnls", "nnls lanes", "boost gram"],
@@ -79,6 +80,7 @@ def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
             assert [costs_of(kernel) for kernel in report_of(call).kernels] == expected
 
 
+@pytest.mark.slow
 @together("call", [call for call in CALLS if call.floor], ids=lambda call: call.name)
 def test_bytes_are_near_the_floor_and_sectors_are_full(call: Call) -> None:
     sums = sums_of(counted(call.name))
@@ -115,6 +117,7 @@ def test_a_block_waits_rarely_and_reads_matrices_few_times(experiment: str) -> N
     assert read <= MOST_READS * result.x.itemsize * call.elements
 
 
+@pytest.mark.slow
 @together(
     ("name", "barriers"),
     [

@@ -199,6 +199,7 @@ def test_arrays_of_the_caller_are_cut_before_they_are_sent(
 # ---- what goes wrong -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_nothing(
     client: Any, rng: np.random.Generator, tmp_path: Path
 ) -> None:
@@ -332,6 +333,7 @@ def test_chunks_on_a_gpu_are_solved_there(
     np.testing.assert_allclose(x, gpusolve.nnls(A, b).x, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_dask_is_not_imported_without_need() -> None:
     script = (
         "import sys, numpy as np, gpusolve; gpusolve.nnls(np.eye(2), np.ones(2));"

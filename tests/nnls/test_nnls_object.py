@@ -358,6 +358,7 @@ LIMITED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @every_method
 def test_a_process_without_memory_goes_on(method: str) -> None:
