@@ -307,3 +307,15 @@ def test_a_pickled_result_names_only_public_modules() -> None:
     assert not any(name.startswith("gpusolve.") for name in names)
     loaded = pickle.loads(stored)
     np.testing.assert_equal(vars(loaded), vars(result))
+
+
+def test_tests_import_helpers_only() -> None:
+    """No test imports another test; those in tests/benchmarks may import benchmarks."""
+    tests = Path(__file__).parents[1]
+    scripts = {path.stem for path in (tests.parent / "benchmarks").glob("*.py")}
+    for path in tests.rglob("test_*.py"):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        names = {name.partition(".")[0] for node in nodes for name in libraries(node)}
+        assert not {name for name in names if name.startswith("test_")}, path
+        if path.parent.name != "benchmarks":
+            assert not names & {"benchmarks", *scripts}, path
