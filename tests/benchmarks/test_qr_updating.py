@@ -30,11 +30,7 @@ EXACT = {
 
 
 def changes() -> list[Any]:
-    return [
-        pytest.param(change, m, length, id=f"{name} {m} {length}")
-        for name, change in TABLE.items()
-        for m, length in SIZES
-    ]
+    return [(change, m, length) for change in TABLE.values() for m, length in SIZES]
 
 
 def products() -> list[tuple[str, bool]]:

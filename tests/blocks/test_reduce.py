@@ -68,7 +68,7 @@ def test_reduction_agrees_with_brute_force(
 
 
 @numpy_only
-@pytest.mark.parametrize("case", EVERY_DTYPE, ids=str)
+@together("case", EVERY_DTYPE, ids=str)
 def test_every_dtype(backend: Any, case: Case, rng: np.random.Generator) -> None:
     check_reductions(backend, case, rng)
 

@@ -65,7 +65,7 @@ def test_scan_agrees_with_brute_force(backend: Any, case: Case) -> None:
 
 
 @numpy_only
-@pytest.mark.parametrize("case", EVERY_DTYPE, ids=str)
+@together("case", EVERY_DTYPE, ids=str)
 def test_every_dtype(backend: Any, case: Case) -> None:
     check_scans(backend, case)
 

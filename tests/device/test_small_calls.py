@@ -196,7 +196,7 @@ def test_the_kernels_of_a_call_are_one_program(
         assert programs == expected
 
 
-@each_call
+@pytest.mark.parametrize("name", CALLS)
 def test_no_cache_keeps_an_array(name: str, arrays: Arrays) -> None:
     call, *_ = CALLS[name]
     call(arrays)

@@ -35,7 +35,7 @@ Array = NDArray[Any]
 Operator = Callable[[Any, Any], Any]
 
 same = np.testing.assert_array_equal
-every_method = pytest.mark.parametrize("method", ["fused", "segmented_scan"])
+every_method = together("method", ["fused", "segmented_scan"])
 
 TILE = tile_for(np.dtype(np.float64)).size
 """Rows plus entries of a tile, for float64."""
@@ -124,7 +124,7 @@ def by_brute_force(
     "smvMul of the matrix of shape [2, 3, 1] and [1.0, 2.0, 3.0, 4.0] is [0, 0, 12]",
 )
 @every_method
-@pytest.mark.parametrize("form", [sparse.csr_array, sparse.coo_matrix])
+@together("form", [sparse.csr_array, sparse.coo_matrix])
 def test_matrix_example_from_the_slides(backend: Any, method: str, form: Any) -> None:
     A = form([[2.0, -1, 0, 0], [0, -1, 2, -1], [0, 0, 0, 3]])
     found = product(backend, A, np.array([1.0, 2, 3, 4]), method=method)
@@ -211,7 +211,7 @@ STRUCTURES: dict[str, list[int]] = {
     "Both ways give the products of rows of any length, 0 included",
 )
 @every_method
-@pytest.mark.parametrize("structure", STRUCTURES)
+@together("structure", STRUCTURES)
 def test_every_structure(
     backend: Any, method: str, structure: str, rng: np.random.Generator
 ) -> None:
@@ -221,8 +221,8 @@ def test_every_structure(
 
 
 @every_method
-@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (3000, 0), (1, 1)])
-@pytest.mark.parametrize("form", [sparse.csr_array, sparse.coo_array])
+@together("shape", [(0, 0), (0, 5), (5, 0), (3000, 0), (1, 1)])
+@together("form", [sparse.csr_array, sparse.coo_array])
 def test_empty_rows_give_the_identity(
     backend: Any, method: str, shape: tuple[int, int], form: Any
 ) -> None:
@@ -309,7 +309,7 @@ def test_every_pair_of_dtypes(
 
 
 @every_method
-@pytest.mark.parametrize(
+@together(
     ("A_dtype", "x_dtype"),
     [
         ("bool", "bool"),
@@ -390,8 +390,8 @@ def test_nan_and_infinity_stay_in_their_row(
 
 
 @every_method
-@pytest.mark.parametrize("offsets", [np.int32, np.int64])
-@pytest.mark.parametrize("columns", [np.int32, np.int64])
+@together("offsets", [np.int32, np.int64])
+@together("columns", [np.int32, np.int64])
 def test_dtypes_of_offsets_and_columns(
     backend: Any, method: str, offsets: Any, columns: Any, rng: np.random.Generator
 ) -> None:
@@ -429,7 +429,7 @@ def python_operator(op: str | Monoid, dtype: Any) -> tuple[Any, Operator]:
 
 
 @every_method
-@pytest.mark.parametrize("name", SEMIRINGS)
+@together("name", SEMIRINGS)
 def test_semirings(
     backend: Any, method: str, name: str, rng: np.random.Generator
 ) -> None:
@@ -498,7 +498,7 @@ def test_entries_of_a_row_are_added_in_column_order(backend: Any) -> None:
 # ---- containers and vectors ----
 
 
-@pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
+@together("form", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
 @pytest.mark.parametrize("kind", ["array", "matrix"])
 def test_every_format(
     backend: Any, form: str, kind: str, rng: np.random.Generator
@@ -550,7 +550,7 @@ def test_index_dtype_for_many_entries() -> None:
 
 
 @every_method
-@pytest.mark.parametrize("in_order", [True, False])
+@together("in_order", [True, False])
 def test_strided_arrays_of_a_matrix(
     backend: Any, method: str, in_order: bool, rng: np.random.Generator
 ) -> None:
@@ -599,7 +599,7 @@ def test_arrays_may_be_longer_than_nnz(backend: Any) -> None:
 
 
 @every_method
-@pytest.mark.parametrize("batch", [(1,), (3,), (30,), (2, 3), (0,), (2, 0), (2, 1, 3)])
+@together("batch", [(1,), (3,), (30,), (2, 3), (0,), (2, 0), (2, 1, 3)])
 def test_batches(
     backend: Any, method: str, batch: tuple[int, ...], rng: np.random.Generator
 ) -> None:

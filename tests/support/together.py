@@ -74,19 +74,31 @@ def runner(test: Test) -> Any:
     @wraps(test)
     def run(combinations: str = FEW, **fixtures: Any) -> None:
         __tracebackhide__ = True
-        for rows in product(*run.tables) if combinations == ALL else few(run.tables):
-            given = {name: unused(value) for name, value in fixtures.items()}
-            for row in rows:
-                given |= row.values
-            try:
-                test(**given)
-            except BaseException as error:
-                error.add_note("in the case " + ", ".join(row.label for row in rows))
-                raise
+        chosen = list(product(*run.tables) if combinations == ALL else few(run.tables))
+        skipped = [rows for rows in chosen if is_skipped(test, rows, fixtures)]
+        if len(skipped) == len(chosen):
+            pytest.skip("in each case")
 
     run.tables = []
     run.__signature__ = inspect.signature(test)
     return run
+
+
+def is_skipped(test: Test, rows: tuple[Row, ...], fixtures: dict[str, Any]) -> bool:
+    """Run a case, and name it if it fails; whether it was skipped."""
+    __tracebackhide__ = True
+    with pytest.MonkeyPatch.context() as patch:
+        given = {name: unused(value, patch) for name, value in fixtures.items()}
+        for row in rows:
+            given |= row.values
+        try:
+            test(**given)
+        except pytest.skip.Exception:
+            return True
+        except BaseException as error:
+            error.add_note("in the case " + ", ".join(row.label for row in rows))
+            raise
+    return False
 
 
 def few(tables: list[list[Row]]) -> Iterator[tuple[Row, ...]]:
@@ -95,6 +107,8 @@ def few(tables: list[list[Row]]) -> Iterator[tuple[Row, ...]]:
         yield tuple(rows[(i + i // len(rows)) % len(rows)] for rows in tables)
 
 
-def unused(fixture: Any) -> Any:
-    """Random numbers from their beginning, for each case, or any other fixture."""
+def unused(fixture: Any, patch: pytest.MonkeyPatch) -> Any:
+    """What each case has for itself: random numbers from their beginning, and patches."""
+    if isinstance(fixture, pytest.MonkeyPatch):
+        return patch
     return deepcopy(fixture) if isinstance(fixture, np.random.Generator) else fixture
