@@ -108,7 +108,7 @@ def few(tables: list[list[Row]]) -> Iterator[tuple[Row, ...]]:
 
 
 def unused(fixture: Any, patch: pytest.MonkeyPatch) -> Any:
-    """What each case has for itself: random numbers from their beginning, and patches."""
+    """What a case does not share: random numbers from their beginning, and patches."""
     if isinstance(fixture, pytest.MonkeyPatch):
         return patch
     return deepcopy(fixture) if isinstance(fixture, np.random.Generator) else fixture
