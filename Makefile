@@ -20,7 +20,7 @@ CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_
 
 OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py $(wildcard cuda_src/*.cu* cuda_src/cpu/*)
 
-.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in lint format wheel papers resources costs clean
+.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in coverage lint format wheel papers resources costs clean
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
@@ -55,6 +55,11 @@ test-gpu: $(VENV)/object
 # The same tests on the emulator, through a stand-in for CuPy with two devices.
 test-stand-in: $(VENV)/object
 	GPUSOLVE_TEST_STAND_IN=1 $(PYTEST) -m "gpu and not slow"
+
+# Lines and branches of Python that `make test` runs.
+coverage: $(VENV)/object
+	$(BIN)/python -m coverage run -m pytest -q -m "not slow and not gpu"
+	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .
