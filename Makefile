@@ -20,7 +20,7 @@ CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_
 
 OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py $(wildcard cuda_src/*.cu* cuda_src/cpu/*)
 
-.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in coverage lint format wheel papers resources costs clean
+.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in coverage mutations lint format wheel papers resources costs clean
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
@@ -60,6 +60,10 @@ test-stand-in: $(VENV)/object
 coverage: $(VENV)/object
 	$(BIN)/python -m coverage run -m pytest -q -m "not slow and not gpu"
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
+
+# Faults that the quick tests must notice, one after the other: two hours.
+mutations: $(VENV)/object
+	$(BIN)/python tests/support/mutations.py
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .
