@@ -18,7 +18,6 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from experiments import EXPERIMENTS, PAPER_COUNTS, PaperCounts, shifted_gaussians
 from harness import choose, count, head, parser, publish, row, table_head
 from nnls_cases import PAPER_SIZES
 from numpy.typing import NDArray
@@ -28,6 +27,12 @@ from scipy.special import ndtri
 from gpusolve._device.threads import one_blas_thread
 from gpusolve.reference._nnls_qr import DEPENDENT, PassiveQR
 from gpusolve.studies._qr_updating import METHODS, Costs
+from gpusolve.studies.experiments import (
+    EXPERIMENTS,
+    PAPER_COUNTS,
+    PaperCounts,
+    shifted_gaussians,
+)
 
 Floats = NDArray[np.floating[Any]]
 
@@ -284,7 +289,7 @@ def added(one: Costs, other: Costs) -> Costs:
 
 def insertion(method: str, m: int, length: int, i: int) -> Costs:
     order = "reorder" if i == length + 1 else "unorder"
-    return TABLE[f"{method}/up/{order}"].counted.at(m, length, i)
+    return TABLE[f"{method}/up/{order}"].correct.at(m, length, i)
 
 
 def removal(method: str, m: int, length: int, i: int) -> Costs:
@@ -292,7 +297,7 @@ def removal(method: str, m: int, length: int, i: int) -> Costs:
     if i == length:
         return Costs(0, 0, 0)
     change = TABLE["Rot/down/NA"]
-    found, printed = (one.at(m, length, i) for one in (change.counted, change.printed))
+    found, printed = (one.at(m, length, i) for one in (change.correct, change.printed))
     if method == "CSNE":
         return Costs(found.accesses // 2, 0, found.flops_of_r)
     return found._replace(accesses=printed.accesses) if method == "Rot" else found
