@@ -20,7 +20,7 @@ CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_
 
 OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py $(wildcard cuda_src/*.cu* cuda_src/cpu/*)
 
-.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in lint format wheel papers resources costs clean
+.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in coverage mutations lint format wheel papers resources costs clean
 
 demo: $(VENV)/demo
 	$(BIN)/python benchmarks/demo.py
@@ -35,7 +35,7 @@ test-all: test
 
 # The barriers of the Gram kernel of NNLS, removed in turn.
 test-barriers: $(VENV)/object
-	$(PYTEST) -m exhaustive tests/test_barriers.py
+	$(PYTEST) -m exhaustive tests/emulator/test_barriers.py
 
 # Kernels with every combination of parameters, and every monoid.
 test-exhaustive: $(VENV)/object
@@ -43,7 +43,7 @@ test-exhaustive: $(VENV)/object
 
 # The numerical tests, on NumPy, with the rounding of other CPUs.
 test-cpus: $(VENV)/object
-	$(BIN)/python tests/core_types.py $(PARALLEL) -q -m "not slow" \
+	$(BIN)/python tests/support/core_types.py $(PARALLEL) -q -m "not slow" \
 	    -k "not emulator and not cuda and not compile"
 
 # Without a GPU that CuPy can use this fails, and says why: tests that skip are no test.
@@ -55,6 +55,15 @@ test-gpu: $(VENV)/object
 # The same tests on the emulator, through a stand-in for CuPy with two devices.
 test-stand-in: $(VENV)/object
 	GPUSOLVE_TEST_STAND_IN=1 $(PYTEST) -m "gpu and not slow"
+
+# Lines and branches of Python that `make test` runs.
+coverage: $(VENV)/object
+	$(BIN)/python -m coverage run -m pytest -q -m "not slow and not gpu"
+	$(BIN)/python -m coverage report --skip-covered --sort=cover
+
+# Faults that the quick tests must notice, one after the other: two hours.
+mutations: $(VENV)/object
+	$(BIN)/python tests/support/mutations.py
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .
@@ -77,14 +86,14 @@ wheel: $(VENV)/test
 
 # The claims of the tests' markers, in docs/papers.md.
 papers: $(VENV)/test
-	$(BIN)/python tests/paper_map.py
+	$(BIN)/python tests/support/paper_map.py
 
 resources: $(VENV)/test
-	PYTHONPATH=. $(BIN)/python tests/kernel_resources.py
-	PYTHONPATH=. $(BIN)/python tests/kernel_code.py
+	PYTHONPATH=. $(BIN)/python tests/support/kernel_resources.py
+	PYTHONPATH=. $(BIN)/python tests/support/kernel_code.py
 
 costs: $(VENV)/test
-	PYTHONPATH=. $(BIN)/python tests/kernel_costs.py
+	PYTHONPATH=. $(BIN)/python tests/support/kernel_costs.py
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/api docs/gallery gpusolve/_objects *.egg-info

@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy.fft
 import scipy.linalg
-from experiments import NOISE, Waveform, waveforms
 from harness import (
     Machine,
     choose,
@@ -35,6 +34,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 import gpusolve
+from gpusolve.studies.experiments import NOISE, Waveform, waveforms
 
 Floats = NDArray[np.float64]
 

@@ -24,13 +24,13 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
-from experiments import convolution_matrix, pulse
 from harness import Machine, aligned, choose, gpu_name, to_host, wall_clock
 from numpy.typing import NDArray
 from pictures import Pictures, draw
 from skimage import color, data
 
 import gpusolve
+from gpusolve.studies.experiments import convolution_matrix, pulse
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -32,7 +32,6 @@ from unittest import mock
 import harness
 import numpy as np
 import scipy.sparse
-from experiments import EXPERIMENTS
 from harness import Array, cupy_with_device, to_host
 
 import gpusolve
@@ -48,6 +47,7 @@ from gpusolve._nnls.nnls_qr_kernel import (
     region_bytes,
     regions_that_fit,
 )
+from gpusolve.studies.experiments import EXPERIMENTS
 
 Result = dict[str, Any]
 

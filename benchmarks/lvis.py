@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
-from experiments import Systems, convolution_matrix
 from numpy.typing import NDArray
+
+from gpusolve.studies.experiments import Systems, convolution_matrix
 
 Floats = NDArray[np.float64]
 

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from certificates import SAMPLE_ENTRIES, SAMPLE_SYSTEMS, Certifier
-from experiments import PAPER_COUNTS
 from harness import (
     Machine,
     choose,
@@ -41,6 +40,7 @@ from numpy.typing import NDArray
 import gpusolve
 from gpusolve._device.objects import load
 from gpusolve._device.threads import cores
+from gpusolve.studies.experiments import PAPER_COUNTS
 
 Array = NDArray[Any]
 

@@ -9,15 +9,15 @@
 The excess is ``|b - A x|`` minus that of the reference, over ``|b|``. The reference is
 the better one of SciPy and, up to 8 columns, of all supports. A system fails if its
 excess is above the limit (1e-9, for float32 1e-4) plus the allowance for a large x.
-``tests/degenerate_systems.py`` makes and judges the systems.
+``tests/support/degenerate_systems.py`` makes and judges the systems.
 
 "Lossy" is a stricter test: the limit is relative to the least residual, not to ``|b|``,
 which a heavy row makes large. "Below the reference" counts systems whose excess is less
 than minus the limit.
 
 The excess of a quadratic program is relative to the terms of its objective. Its
-reference is that of ``tests/quadratic_programs.py``: the best x of all sets of free
-variables.
+reference is that of ``tests/support/quadratic_programs.py``: the best x of all sets of
+free variables.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ import gpusolve
 from gpusolve._device.launch import ceil_div
 from gpusolve._device.threads import cores, one_blas_thread
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 import bounded_systems
 import quadratic_programs
 from degenerate_systems import (

@@ -11,8 +11,9 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from experiments import EXPERIMENTS, PAPER_SYSTEMS, Systems
 from numpy.typing import NDArray
+
+from gpusolve.studies.experiments import EXPERIMENTS, PAPER_SYSTEMS, Systems
 
 PAPER_SIZES = {"deconvolution": 432, "shifted_gaussians": 512, "uniform_random": 512}
 """Rows and columns of a system in the paper."""

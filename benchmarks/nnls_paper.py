@@ -21,7 +21,6 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-from experiments import EXPERIMENTS, PAPER_SYSTEMS, PAPER_TABLES, Systems
 from harness import (
     Array,
     Call,
@@ -47,6 +46,12 @@ import gpusolve
 from gpusolve._device.threads import cores
 from gpusolve._nnls.methods import COMPARED
 from gpusolve._nnls.solve import METHODS
+from gpusolve.studies.experiments import (
+    EXPERIMENTS,
+    PAPER_SYSTEMS,
+    PAPER_TABLES,
+    Systems,
+)
 
 TITLES = {
     "deconvolution": "Table 7.1: deconvolution of waveforms",

@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from experiments import PAPER_SYSTEMS, PAPER_TABLES
 from harness import row, table_head
+
+from gpusolve.studies.experiments import PAPER_SYSTEMS, PAPER_TABLES
 
 Seconds = Mapping[str, Mapping[str, Sequence[float]]]
 """By table and row, for each of `PAPER_SYSTEMS`."""

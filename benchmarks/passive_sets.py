@@ -18,7 +18,6 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from experiments import EXPERIMENTS, PAPER_COUNTS, PaperCounts, shifted_gaussians
 from harness import choose, count, head, parser, publish, row, table_head
 from nnls_cases import PAPER_SIZES
 from numpy.typing import NDArray
@@ -28,6 +27,12 @@ from scipy.special import ndtri
 from gpusolve._device.threads import one_blas_thread
 from gpusolve.reference._nnls_qr import DEPENDENT, PassiveQR
 from gpusolve.studies._qr_updating import METHODS, Costs
+from gpusolve.studies.experiments import (
+    EXPERIMENTS,
+    PAPER_COUNTS,
+    PaperCounts,
+    shifted_gaussians,
+)
 
 Floats = NDArray[np.floating[Any]]
 

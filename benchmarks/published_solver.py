@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from unittest import mock
 
-from experiments import EXPERIMENTS
 from harness import count, parser, publish, row, table_head, three_digits
 from nnls_cases import PAPER_SIZES
 
 import gpusolve
 from gpusolve.emulator import profile
+from gpusolve.studies.experiments import EXPERIMENTS
 
 METHODS = ("mgs", "qr", "gram")
 

@@ -134,7 +134,7 @@ passive columns, and the Givens downdate that removes the column at the
 position l / 2, from 0. "As published" is the mapping of sections 5.2 and 5.3 of Luo &
 Duraiswami, with 512 threads: `cuda_src/qr_steps.cu`. "As solved" is
 `cuda_src/passive_qr.cuh`, with the 128 threads that `nnls` would launch. The emulator
-counts; nothing is timed. `tests/test_qr_steps.py` tests each formula.
+counts; nothing is timed. `tests/benchmarks/test_qr_steps.py` tests each formula.
 
 - shared: accesses to shared memory, one for each warp that executes it.
 - of Q, of R: columns of Q, and elements of R, that are read or written.

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from gpusolve.studies import qr_updating
 from gpusolve.studies._qr_updating import METHODS, ChangingQR, Costs
+from gpusolve.studies.experiments import gaussian_columns
 
 Floats = NDArray[np.float64]
 
@@ -305,9 +306,9 @@ end (i = l + 1), "unorder" in the order of A. MGS is the update by modified Gram
 CSNE are the corrected semi-normal equations (section 3.3).
 
 The formulas "counted" equal the counts of `gpusolve.studies.qr_updating`, by a test:
-`tests/test_qr_updating.py`. Operations and accesses are counted as they happen; no
-figure here is a time. An access reads or writes a column or a row of Q, R or A. The new
-column itself is given; columns that are inserted again are read from A.
+`tests/benchmarks/test_qr_updating.py`. Operations and accesses are counted as they
+happen; no figure here is a time. An access reads or writes a column or a row of Q, R or
+A. The new column itself is given; columns that are inserted again are read from A.
 """
 
 CONCLUSION = """
@@ -395,11 +396,6 @@ def error_table() -> Iterator[str]:
 
 def random_columns() -> Floats:
     return np.random.default_rng(1).standard_normal((48, 24))
-
-
-def gaussian_columns() -> Floats:
-    """Overlapping Gaussians; their condition number is 1e7."""
-    return np.exp(-0.5 * ((np.arange(48)[:, None] - 2 * np.arange(24)) / 4.0) ** 2)
 
 
 def report(found: Curves) -> Iterator[str]:

@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from experiments import NOISE, convolution_matrix, pulse
 from harness import (
     Array,
     Machine,
@@ -35,6 +34,7 @@ from numpy.typing import NDArray
 
 import gpusolve
 from gpusolve import NNLSResult
+from gpusolve.studies.experiments import NOISE, convolution_matrix, pulse
 
 Floats = NDArray[np.float64]
 

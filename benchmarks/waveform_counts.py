@@ -14,11 +14,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from experiments import CUT, PAPER_COUNTS, Waveform, convolution_matrix, waveforms
 from harness import choose, count, head, parser, publish, row, table_head
 from numpy.typing import NDArray
 
 import gpusolve
+from gpusolve.studies.experiments import (
+    CUT,
+    PAPER_COUNTS,
+    Waveform,
+    convolution_matrix,
+    waveforms,
+)
 
 Change = Callable[[Waveform], Waveform]
 """Makes another waveform from one."""

@@ -17,10 +17,12 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
+from backends import CUDA
 from device_views import on_device
 from gpus import STAND_IN, why_no_cuda
 from hypothesis import HealthCheck, settings
 from monoids import FEW, Case
+from together import ALL
 
 import gpusolve
 from gpusolve import _emulator
@@ -62,39 +64,41 @@ def redundant(items: list[pytest.Item]) -> Iterable[pytest.Item]:
     return values
 
 
-def mark_exhaustive(item: pytest.Item) -> None:
-    """Leave a test to `make test-exhaustive`."""
+def backend_of(item: pytest.Item) -> str | None:
+    """The backend of the test, where it has several."""
+    given = item.callspec.params
+    return given.get("backend", given.get("device_backend"))
+
+
+def leave_out(item: pytest.Item) -> None:
+    """Leave a test to `make test-all`, or a kernel to `make test-exhaustive`."""
     item.add_marker(pytest.mark.slow)
-    item.add_marker(pytest.mark.exhaustive)
+    if backend_of(item) in ("emulator", "cuda"):
+        item.add_marker(pytest.mark.exhaustive)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Test kernels with every value of a parameter, but not every combination.
+    """Run tests with every value of each parameter, but not with every combination.
 
-    The other combinations are exhaustive tests, which are slow, too. The same holds for
-    tests marked "covering". Of the monoids, a few are tested.
+    Each backend has every value, because it has its own code. The other combinations
+    are slow tests; those of kernels are exhaustive tests, too. Of the monoids, kernels
+    are tested with a few.
     """
     quick = defaultdict(list)
     for item in items:
         if not hasattr(item, "callspec") or item.get_closest_marker("slow"):
             continue
-        given = item.callspec.params
-        backend, case = (
-            given.get("backend", given.get("device_backend")),
-            given.get("case"),
-        )
-        if backend not in ("emulator", "cuda") and not item.get_closest_marker(
-            "covering"
-        ):
-            continue
-        if backend == "emulator" and isinstance(case, Case) and case not in FEW:
-            mark_exhaustive(item)
+        given, backend = item.callspec.params, backend_of(item)
+        case = given.get("case")
+        unusual = isinstance(case, Case) and case not in FEW
+        if given.get("combinations") == ALL or (backend == "emulator" and unusual):
+            leave_out(item)
         else:
             quick[item.parent, item.originalname, backend].append(item)
     for same in quick.values():
         for item in redundant(same):
-            mark_exhaustive(item)
+            leave_out(item)
 
 
 def pytest_collection_finish() -> None:
@@ -173,10 +177,9 @@ def chosen_backend(name: str, monkeypatch: pytest.MonkeyPatch) -> Backend:
         monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     else:
         monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    if name == "fallback":
+        monkeypatch.setenv("GPUSOLVE_OBJECT", "none")
     return Backend(name)
-
-
-CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
 
 @pytest.fixture(params=["numpy", "emulator", CUDA])

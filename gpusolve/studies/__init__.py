@@ -8,6 +8,8 @@ The public functions take most of them by name: ``nnls(..., method="fnnls")``,
 - `coo_versions`: the versions of an element-wise product of sparse matrices.
 - `brent`: the work and depth of the data-parallel blocks, and their schedules on P
   processors.
+
+The module `experiments` has the systems and tables of the NNLS paper.
 """
 
 from . import _brent as brent

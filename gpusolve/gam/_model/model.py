@@ -12,6 +12,7 @@ from ..._device.kernels import current, device_of
 from .. import _inputs
 from .._conventions import TakesWeights
 from .._stacked.batch import Ready, Settings, Training, make_ready
+from .._stacked.methods import Method
 from .._stacked.path import Path, joined_paths
 from .._stacked.patience import fit_patiently
 from .._terms.frame import Factor, Frame, Name
@@ -30,6 +31,7 @@ class AdditiveModel(TakesWeights, Insight):
     default_family: str
     columns_: list[Name]
     family_: Family
+    lambda_: NDArray[np.float64]
     n_features_in_: int
     n_rows_: int
     rug_: dict[Name, NDArray[Any]]
@@ -49,7 +51,7 @@ class AdditiveModel(TakesWeights, Insight):
         df_definition: Literal["2S-SS", "trace"] = "2S-SS",
         learning_rate: float = 0.1,
         max_iter: int = 100,
-        method: Literal["auto", "direct", "stacked", "gram"] = "auto",
+        method: Method = "auto",
         device: Literal["auto", "cpu", "cuda"] = "auto",
         outside: Literal["linear", "clamp", "error"] = "linear",
         missing: Literal["error", "zero"] = "error",
@@ -129,6 +131,7 @@ class AdditiveModel(TakesWeights, Insight):
                 settings,
                 data,
                 self.max_iter,
+                method=self.method,
                 fraction=self.validation_fraction,
                 patience=self.n_iter_no_change,
                 random_state=self.random_state,
@@ -136,12 +139,10 @@ class AdditiveModel(TakesWeights, Insight):
             return ready, path
         ready = make_ready(settings, data, data.weights)
         if not (self.warm_start and hasattr(self, "paths_")):
-            method = ready.resolved(self.method, self.max_iter)
-            return ready, ready.boost(self.max_iter, method=method)
+            return ready, ready.boost(self.max_iter, method=self.method)
         self._check_warm(ready)
         more = self.max_iter - self.n_iter_
-        method = ready.resolved(self.method, more)
-        return ready, ready.continued(joined_paths(self.paths_), more, method)
+        return ready, ready.continued(joined_paths(self.paths_), more, self.method)
 
     def _check_warm(self, ready: Ready) -> None:
         """ValueError unless the learners and the offsets are those of the last fit."""

@@ -1,0 +1,162 @@
+"""The benchmarks of matrix-vector products, at small sizes."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmark_runs import number, report, tables
+
+from benchmarks import gemv as benchmark
+from benchmarks import gemv_figure4
+from gpusolve._emulator._predict import LAUNCH_SECONDS
+
+FIGURE_4 = "gemv_figure4.py"
+RESULTS = Path(gemv_figure4.__file__).parent / "results"
+VARIANTS = ["version 1", "version 2", "auto"]
+GPUS = ["MX550", "H200"]
+PREDICTED = [f"{gpu} {one}, predicted" for gpu in GPUS for one in VARIANTS]
+
+
+@pytest.mark.slow
+def test_figure_4_on_the_emulator() -> None:
+    printed = report(FIGURE_4, "--emulate", "--sizes", "50x16", "--repeats", "1")
+    assert "no figure here says anything about a GPU" in printed
+    ((names, times),) = tables(printed)
+    assert names == ["n x k", "numpy.dot", *VARIANTS]
+    assert times[0] == "50 x 16"
+    assert all(number(time) > 0 for time in times[1:])
+
+
+@pytest.mark.slow
+def test_figure_4_has_numpy_next_to_predictions(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib draws the figure")
+    picture = tmp_path / "figure.png"
+    sizes = ("--sizes", "50x16", "40x8", "--repeats", "1")
+    printed = report(FIGURE_4, "--cpu", *sizes, "--picture", str(picture))
+    assert "nothing was measured on a GPU" in printed
+    ((names, *times),) = tables(printed)
+    assert names == ["n x k", "numpy.dot", *PREDICTED]
+    assert [row[0] for row in times] == ["50 x 16", "40 x 8"]
+    assert "- H200 auto, predicted: " in printed
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_faster_than_numpy_is_less_time() -> None:
+    found = {
+        (10, 4): {"numpy.dot": 2.0, "a": 3.0},
+        (1000, 4): {"numpy.dot": 9.0, "a": 8.0},
+    }
+    assert list(gemv_figure4.faster_than_numpy(found)) == ["- a: 1,000 x 4"]
+    found.popitem()
+    assert list(gemv_figure4.faster_than_numpy(found)) == ["- a: nowhere"]
+
+
+def stored_figure() -> dict[str, dict[str, float]]:
+    """The times of Figure 4 in microseconds, by size and by name."""
+    page = (RESULTS / "gemv_figure4.md").read_text()
+    ((names, *lines),) = tables(page)
+    return {
+        size: dict(zip(names[1:], map(number, times), strict=True))
+        for size, *times in lines
+    }
+
+
+@pytest.mark.paper(
+    "Sieminski, Figure 4",
+    "numpy.dot, measured, is faster than both versions on both GPUs, predicted, for "
+    "1,000 rows; for 100,000 rows both versions on the H200, and version 1 on the "
+    "MX550, are faster than numpy.dot",
+)
+@pytest.mark.parametrize("functions", [16, 32, 64])
+def test_the_claim_of_figure_4(functions: int) -> None:
+    figure = stored_figure()
+    small, large = (figure[f"{n:,} x {functions}"] for n in (1_000, 100_000))
+    for gpu, version in itertools.product(GPUS, VARIANTS[:2]):
+        name = f"{gpu} {version}, predicted"
+        assert small[name] > small["numpy.dot"]
+        if (gpu, version) != ("MX550", "version 2"):
+            assert large[name] < large["numpy.dot"]
+
+
+@pytest.mark.paper(
+    "Sieminski, 4.2",
+    "For 1,000 rows and 16 functions version 2 takes twice as long as version 1 on "
+    "both GPUs, predicted, 24 and 12 microseconds: it has 6 launches instead of 3",
+)
+def test_versions_differ_by_their_launches_for_small_matrices() -> None:
+    """The paper says that the difference was small."""
+    seconds = gemv_figure4.predicted(1000, 16)
+    for gpu in GPUS:
+        first, second = (seconds[f"{gpu} {one}, predicted"] for one in VARIANTS[:2])
+        assert 1e6 * first == pytest.approx(12)
+        assert 1e6 * second == pytest.approx(24)
+        assert second - first == pytest.approx((6 - 3) * LAUNCH_SECONDS)
+
+
+@pytest.mark.paper(
+    "Sieminski, 4.2",
+    "For 100,000 rows and 16 functions version 2 takes 25.9 microseconds on an H200 "
+    "and version 1 65.2, but 305 and 142 on an MX550, predicted",
+)
+@pytest.mark.slow
+def test_version_2_is_faster_for_large_matrices_on_one_of_two_gpus() -> None:
+    """For 16 rows version 1 has one block; version 2 has 16 sums for each long row."""
+    stored = stored_figure()["100,000 x 16"]
+    for name, seconds in gemv_figure4.predicted(100_000, 16).items():
+        assert 1e6 * seconds == pytest.approx(stored[name], rel=5e-3)
+    expected = {"H200": (65.2, 25.9), "MX550": (142, 305)}
+    for gpu, times in expected.items():
+        assert tuple(stored[f"{gpu} {one}, predicted"] for one in VARIANTS[:2]) == times
+
+
+def test_a_wrong_product_is_reported() -> None:
+    step = gemv_figure4.make(np, 50, 8)
+    gemv_figure4.check(step, gemv_figure4.by_numpy(step), "numpy")
+    wrong = step._replace(residual=step.residual[::-1])
+    with pytest.raises(RuntimeError, match=r"wrong is wrong for \(50, 8\)"):
+        gemv_figure4.check(step, gemv_figure4.by_numpy(wrong), "wrong")
+
+
+def test_cublas_multiplies_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuBLAS's gemv takes matrices in C order, and the letter of a transpose."""
+
+    def gemv(kind: str, alpha: float, A: Any, x: Any, beta: float, y: Any) -> None:
+        assert A.flags.c_contiguous
+        assert (alpha, beta) == (1, 0)
+        y[:] = (A if kind == "N" else A.T) @ x
+
+    cupy = SimpleNamespace(empty=np.empty)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "cupy.cublas", SimpleNamespace(gemv=gemv))
+    step = gemv_figure4.make(np, 50, 8)
+    gemv_figure4.check(step, gemv_figure4.by_cublas(step), "cuBLAS")
+
+
+@pytest.mark.parametrize("where", ["--emulate", "--cpu"])
+def test_benchmark(where: str, monkeypatch: Any, capsys: Any) -> None:
+    toy = {name: [(30, 16)] for name in benchmark.SIZES["cpu"]}
+    monkeypatch.setattr(benchmark, "SIZES", {"emulator": toy, "cpu": toy})
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
+    monkeypatch.setattr(sys, "argv", ["gemv.py", "--repeats", "1", where])
+    benchmark.main()
+    printed = capsys.readouterr().out
+    rows = [line for line in printed.splitlines() if line.startswith(("| 30", "| (30"))]
+    assert len(rows) == 5
+    assert len(rows[0].split("|")) == (10 if where == "--emulate" else 7)
+
+
+def test_benchmark_notices_a_wrong_answer(monkeypatch: Any) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
+    machine = benchmark.choose(emulate=False, cpu=True, repeats=1)
+    problem = benchmark.make(np, benchmark.Shape(30, 16, transpose=True))
+    benchmark.check(machine, problem, ("auto",))
+    wrong = problem._replace(x=problem.x + 1)
+    monkeypatch.setattr(benchmark, "by_gpusolve", lambda *_: lambda: wrong.x)
+    with pytest.raises(RuntimeError, match="auto is wrong for"):
+        benchmark.check(machine, problem, ("auto",))

@@ -1,0 +1,74 @@
+"""The paper's three experiments: convolutions, and certified solutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from oracles import scipy_rnorm, violation
+
+from gpusolve import reference
+from gpusolve.studies.experiments import EXPERIMENTS, convolution_matrix
+
+SYSTEMS = {"numpy": 8, "emulator": 1, "cuda": 48}
+
+SINGLE_PRECISION_KKT = 8
+"""Largest certificate in float32, in units of its epsilon."""
+
+
+@pytest.fixture(params=EXPERIMENTS)
+def experiment(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_float64_is_optimal(backend: Any, experiment: str) -> None:
+    A, b = EXPERIMENTS[experiment](SYSTEMS[backend.name])
+    result = backend.nnls(A, b)
+    assert (result.status == 0).all()
+    assert result.kkt.max() <= 8 * np.finfo(np.float64).eps
+    for k, x in enumerate(result.x):
+        A_k = A if A.ndim == 2 else A[k]
+        assert violation(A_k, b[k], x) <= 8 * np.finfo(np.float64).eps
+        assert result.rnorm[k] == pytest.approx(scipy_rnorm(A_k, b[k]), rel=1e-10)
+
+
+@pytest.mark.paper(
+    "Luo, (6.1), (6.2)",
+    "A is constant along its diagonals, and A x is the convolution of x and the pulse",
+)
+@pytest.mark.parametrize("width", [3, 15, 25])
+def test_a_toeplitz_matrix_convolves(rng: np.random.Generator, width: int) -> None:
+    sent, x = rng.random(width), rng.random(60)
+    A = convolution_matrix(sent, 60)
+    np.testing.assert_allclose(A @ x, np.convolve(x, sent, mode="same"), atol=1e-13)
+    np.testing.assert_array_equal(A[1:, 1:], A[:-1, :-1])
+
+
+@pytest.mark.paper(
+    "Luo, 7 iterations",
+    "By `qr` kernels need as many solves, updates and downdates as NumPy",
+)
+def test_qr_takes_the_same_steps_everywhere(backend: Any, experiment: str) -> None:
+    """The Gram method does not: it rounds sums in another order on each device."""
+    A, b = EXPERIMENTS[experiment](3, size=48)
+    found, expected = backend.nnls(A, b, method="qr"), reference.nnls_qr(A, b)
+    for name in ("nit", "n_updates", "n_downdates"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    np.testing.assert_allclose(found.x, expected.x, atol=1e-7)
+
+
+def test_float32_is_optimal(backend: Any, experiment: str) -> None:
+    A, b = EXPERIMENTS[experiment](SYSTEMS[backend.name])
+    A, b = A.astype(np.float32), b.astype(np.float32)
+    result = backend.nnls(A, b)
+    assert result.x.dtype == np.float32
+    limit = SINGLE_PRECISION_KKT * np.finfo(np.float32).eps
+    assert (result.status == 0).all()
+    assert result.kkt.max() <= limit
+    for k, x in enumerate(result.x):
+        A_k = A if A.ndim == 2 else A[k]
+        assert violation(A_k, b[k], x) <= limit
+        assert result.rnorm[k] == pytest.approx(
+            scipy_rnorm(A_k.astype(float), b[k].astype(float)), rel=1e-3
+        )

@@ -1,0 +1,391 @@
+"""Tests ``benchmarks/gpu_report.py`` on the stand-in for CuPy."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cupy_stand_in
+import gpu_report
+import gpu_smoke
+import pytest
+from together import together
+
+import gpusolve
+from gpusolve import sparse
+
+ON_STAND_IN = Path(__file__).parents[1] / "support" / "gpu_smoke_on_stand_in.py"
+
+FAULTY_CHECKS = """\
+import os, sys, time
+import numpy as np
+import cupy_stand_in, gpu_smoke
+from gpu_smoke import Check
+
+def gives_a_wrong_result(settings):
+    gpu_smoke.compare(gpu_smoke.on_host(settings.xp.ones(3)), np.arange(1.0, 4.0), 0)
+
+def passes(settings):
+    return {"first": 0.002, "second": 0.001}
+
+def lose_the_device(settings):
+    settings.xp.ones = None
+    raise RuntimeError("an illegal memory access")
+
+gpu_smoke.checks = lambda: [
+    Check("passes", passes),
+    Check("gives a wrong result", gives_a_wrong_result),
+    Check("loses the device", lose_the_device),
+    Check("ends the process", lambda settings: os._exit(7)),
+    Check("hangs", lambda settings: time.sleep(1000)),
+    Check("passes at the end", passes, "stress"),
+]
+with cupy_stand_in.installed(1):
+    sys.exit(gpu_smoke.main())
+"""
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the checks' processes on the stand-in, with the import path of the tests."""
+    paths = [str(ON_STAND_IN.parent), *filter(None, sys.path)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(ON_STAND_IN)])
+    monkeypatch.setattr(gpu_report, "REHEARSED", [])
+    monkeypatch.setattr(gpu_report, "sanitizer", lambda: None)
+    monkeypatch.setattr(gpu_report, "LEAST_SECONDS", dict.fromkeys(gpu_report.PARTS, 0))
+
+
+def report(folder: Path, *options: str, minutes: float = 5) -> tuple[int, Any, str]:
+    """The exit status, the JSON file's contents and the text of the page."""
+    arguments = ["--out", str(folder), "--small", "--minutes", str(minutes), *options]
+    status = gpu_report.main(arguments)
+    assert {path.name for path in folder.glob("report*")} == {
+        "report.json",
+        "report.md",
+    }
+    contents = json.loads((folder / "report.json").read_text())
+    return status, contents, (folder / "report.md").read_text()
+
+
+def statuses(contents: Any) -> dict[str, str]:
+    return {one["name"]: one["status"] for one in contents["checks"]}
+
+
+# ---- complete reports ----------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_every_check_passes(tmp_path: Path) -> None:
+    status, contents, page = report(tmp_path)
+    failed = [one for one in contents["checks"] if one["status"] == "failed"]
+    assert not failed, failed[0]["error"]
+    assert status == 0
+    assert contents["finished"]
+    assert contents["passed"]
+    found = statuses(contents)
+    assert set(found) == {
+        *(check.name for check in gpu_smoke.checks()),
+        *("a second process finds the kernels", "memcheck", "racecheck"),
+    }
+    assert {name for name, status in found.items() if status != "passed"} == {
+        "memcheck",
+        "racecheck",
+    }
+    assert all(f"| {name} |" in page for name in found)
+
+
+@pytest.mark.slow
+def test_some_checks_and_a_benchmark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rehearsed = [gpu_report.benchmark("gemv.py --help")]
+    rehearsed.append(gpu_report.benchmark("no_such_file.py"))
+    monkeypatch.setattr(gpu_report, "REHEARSED", rehearsed)
+    only = "^(scan, (32-byte|hier)|gam.boost, gram|look-back, 16|grid.*gram)"
+    status, contents, page = report(tmp_path, "--only", only)
+    assert status == 1  # the second benchmark fails
+    assert statuses(contents) == {
+        "scan, 32-byte elements": "passed",
+        "scan, hierarchical": "passed",
+        "scan, hierarchical, exclusive": "passed",
+        "gam.boost, gram": "passed",
+        "a second process finds the kernels": "passed",
+        "memcheck": "skipped",
+        "racecheck": "skipped",
+        "look-back, 16-byte elements": "passed",
+        "grid barrier, gram": "passed",
+    }
+    assert contents["facts"]["gpu"] == "stand-in 0"
+    assert contents["facts"]["compute capability"] == "8.6"
+    shown, missing = contents["benchmarks"]
+    assert (shown["status"], missing["status"]) == ("passed", "failed")
+    assert "usage: gemv.py" in shown["output"]
+    assert "usage: gemv.py" in page
+    timed = {one["name"]: one for one in contents["checks"]}
+    assert timed["scan, hierarchical"]["second"] > 0
+    assert timed["grid barrier, gram"]["launches"] == gpu_smoke.FEW_LAUNCHES
+
+
+# ---- failures and limits -------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_failure_ends_one_check_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "faulty_checks.py"
+    script.write_text(FAULTY_CHECKS)
+    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(script)])
+    monkeypatch.setattr(gpu_report, "CHECK_SECONDS", 5)
+    status, contents, page = report(tmp_path / "out")
+    assert status == 1
+    assert contents["finished"]
+    assert not contents["passed"]
+    errors = {one["name"]: one.get("error", "") for one in contents["checks"]}
+    assert statuses(contents) == {
+        "passes": "passed",
+        "gives a wrong result": "failed",
+        "loses the device": "failed",
+        "ends the process": "failed",
+        "hangs": "failed",
+        "a second process finds the kernels": "not run",
+        "memcheck": "skipped",
+        "racecheck": "skipped",
+        "passes at the end": "passed",
+    }
+    assert "Mismatched elements: 2 / 3" in errors["gives a wrong result"]
+    assert "illegal memory access" in errors["loses the device"]
+    assert "the process ended: 7" in errors["ends the process"]
+    assert "hangs: no end in 5 s" in errors["hangs"]
+    assert "Mismatched elements: 2 / 3" in page
+    assert "| smoke | passes | passed | 2.000 | 1.000 |" in page
+
+
+@pytest.mark.slow
+def test_parts_are_not_run_after_the_time_limit(tmp_path: Path) -> None:
+    status, contents, page = report(tmp_path, "--only", "scan", minutes=0)
+    assert status == 1
+    assert set(statuses(contents).values()) == {"not run", "skipped"}
+    assert "| smoke | scan, warp | not run |" in page
+
+
+@pytest.mark.slow
+def test_a_hanging_check_is_stopped_at_the_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "faulty_checks.py"
+    script.write_text(FAULTY_CHECKS)
+    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(script)])
+    _, contents, _ = report(tmp_path / "out", "--only", "hangs|end", minutes=0.1)
+    found = statuses(contents)
+    assert found["hangs"] in ("stopped", "not run")
+    assert contents["finished"]
+
+
+@pytest.mark.slow
+def test_report_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "no_gpu.py"
+    script.write_text(
+        "import cupy_stand_in, gpu_smoke, sys\n"
+        "with cupy_stand_in.installed(0, error='cudaErrorNoDevice'):\n"
+        "    sys.exit(gpu_smoke.main())\n"
+    )
+    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(script)])
+    status, contents, page = report(tmp_path / "out")
+    assert status == 1
+    assert contents["checks"] == []
+    assert "**No GPU was found:** none: cudaErrorNoDevice" in page
+
+
+def test_report_has_the_error_of_a_failed_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, "-c", "import no_such"])
+    status, _, page = report(tmp_path)
+    assert status == 1
+    assert "No module named 'no_such'" in page
+
+
+def test_a_missing_module_skips_a_benchmark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_report, "HERE", tmp_path)
+    (tmp_path / "joining.py").write_text("import no_such_module\n")
+    results = gpu_report.Report(tmp_path, 1)
+    joining = [gpu_report.benchmark("joining.py")]
+    gpu_report.run_benchmarks(joining, results, tmp_path, gpu_report.Clock(1))
+    assert results.benchmarks == [
+        {"name": "joining.py", "status": "skipped", "reason": "needs no_such_module"}
+    ]
+
+
+def test_gpusolve_runs_with_the_fallback_packages() -> None:
+    folder = Path(gpu_report.__file__).parent / "fallbacks"
+    paths = [str(folder / name) for name in gpu_report.FALLBACKS]
+    code = f"""
+import sys; sys.path[:0] = {paths}
+import numpy as np, gpusolve, threadpoolctl, tqdm
+assert threadpoolctl.__file__.startswith({str(folder)!r}), threadpoolctl.__file__
+assert tqdm.__file__.startswith({str(folder)!r}), tqdm.__file__
+X = np.random.default_rng(0).random((50, 3))
+assert gpusolve.nnls(X, X[:, 0]).status == 0
+gpusolve.gam.BoostedGAM(n_basis=6, max_iter=3).fit(X, X[:, 1])
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_benchmarks_accept_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in (*gpu_report.BENCHMARKS, *gpu_report.REHEARSED):
+        assert (gpu_report.HERE / one.file).is_file()
+        module = importlib.import_module(f"benchmarks.{one.file.removesuffix('.py')}")
+        monkeypatch.setattr(sys, "argv", [one.file, *one.arguments])
+        module.arguments()
+
+
+def test_report_runs_without_other_packages() -> None:
+    """It must be written even if NumPy or CuPy cannot be imported."""
+    command = [sys.executable, "-I", "-S", gpu_report.__file__, "--help"]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def test_termination_ends_the_checks(tmp_path: Path) -> None:
+    """The results so far are in the files, and no process of the checks remains."""
+    code = (
+        "import sys, gpu_report\n"
+        "gpu_report.SMOKE[:] = [sys.executable, '-c', 'import time; time.sleep(99)']\n"
+        "gpu_report.signal.signal(gpu_report.signal.SIGTERM, gpu_report.interrupt)\n"
+        "class Announced(gpu_report.Process):\n"
+        "    def __enter__(self):\n"
+        "        print(self.popen.pid, flush=True)\n"
+        "        return self\n"
+        "gpu_report.Process = Announced\n"
+        f"gpu_report.main(['--out', {str(tmp_path)!r}])\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        child = int(run.stdout.readline())
+        run.terminate()
+        assert run.wait(30) != 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert not json.loads((tmp_path / "report.json").read_text())["finished"]
+
+
+# ---- the sanitizer -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("errors", "status"), [(0, "passed"), (9, "failed")])
+def test_errors_of_the_sanitizer_fail_a_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, errors: int, status: str
+) -> None:
+    """A program replaces the sanitizer, and writes its log and exit status."""
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        "assert sys.argv[1:5:2] == ['--tool', '--error-exitcode']\n"
+        "log = sys.argv[sys.argv.index('--log-file') + 1]\n"
+        "assert sys.argv[-4:] == ['--small', '--no-pool', '--run', 'scan, warp']\n"
+        "open(log, 'w').write('========= ERROR SUMMARY')\n"
+        f"sys.exit({errors})\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(gpu_report, "sanitizer", lambda: str(program))
+    results = gpu_report.Report(tmp_path, 1)
+    gpu_report.sanitize(["scan, warp"], results, tmp_path, gpu_report.Clock(1))
+    assert [(one["name"], one["status"]) for one in results.checks] == [
+        ("memcheck", status),
+        ("racecheck", status),
+    ]
+    assert not errors or "ERROR SUMMARY" in results.checks[0]["error"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("output", "status"),
+    [("COMPUTE-SANITIZER", "stopped"), ("Invalid __global__ read", "failed")],
+)
+def test_a_hanging_sanitizer_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, status: str
+) -> None:
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys, time\n"
+        "log = sys.argv[sys.argv.index('--log-file') + 1]\n"
+        f"open(log, 'w').write('========= {output}')\n"
+        "time.sleep(1000)\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(gpu_report, "sanitizer", lambda: str(program))
+    monkeypatch.setattr(gpu_report, "SANITIZER_SECONDS", 1)
+    results = gpu_report.Report(tmp_path, 1)
+    gpu_report.sanitize(["scan, warp"], results, tmp_path, gpu_report.Clock(1))
+    assert [one["status"] for one in results.checks] == [status] * 2
+
+
+# ---- the checks ----------------------------------------------------------------------
+
+
+def test_every_public_function_has_a_check() -> None:
+    names = {check.name.partition(",")[0] for check in gpu_smoke.checks()}
+    types = {"Map", "Monoid", "NNLSResult", "show_config"}
+    rooms = {"emulator", "gam", "reference", "sparse", "studies"}
+    for name in set(gpusolve.__all__) - types - rooms:
+        assert name in names
+    for name in set(sparse.__all__) - {"random_coo"}:  # it runs on the host only
+        assert f"sparse.{name}" in names
+    assert {"gam.boost", "gam.BoostedGAM"} <= names
+
+
+def test_check_names_are_unique_and_sanitized_checks_exist() -> None:
+    names = [check.name for check in gpu_smoke.checks()]
+    assert len(names) == len(set(names))
+    assert set(gpu_smoke.SANITIZED) <= set(names)
+
+
+@together("limit", [48, 64, 99, 163, 227])
+def test_shapes_fill_the_number_of_regions(limit: int) -> None:
+    """`limit` is a GPU's shared memory per block in KiB."""
+    available = limit * 1024 - gpu_smoke.STATIC_SHARED_MEMORY
+    for regions in range(4):
+        m, n = gpu_smoke.shape_in_regions(regions, available)
+        fit = gpu_smoke.regions_that_fit(gpu_smoke.region_bytes(m, n, 8), available)
+        assert fit == regions
+
+
+def test_a_wrong_result_on_another_stream_is_reported() -> None:
+    calls = []
+
+    def drifting(x: Any) -> Any:
+        calls.append(x)
+        return x + (len(calls) > 2)
+
+    def expected(x: Any) -> Any:
+        return x
+
+    call = gpu_smoke.Call(drifting, (gpu_smoke.whole(5),), {}, expected)
+    with cupy_stand_in.installed(1) as cupy:
+        settings = gpu_smoke.Settings(cupy, small=True)
+        with pytest.raises(RuntimeError, match="fails on a non-blocking stream"):
+            gpu_smoke.checked(lambda settings: call)(settings)
+
+
+def test_strides_are_kept_on_the_gpu() -> None:
+    x = gpu_smoke.whole((4, 6))
+    layouts = gpu_smoke.strided(x), gpu_smoke.in_fortran_order(x[None]), x
+    with cupy_stand_in.installed(1) as cupy:
+        for array in layouts:
+            there = gpu_smoke.on_gpu(cupy, array)
+            assert there.strides == array.strides
+            assert (there.get() == array).all()

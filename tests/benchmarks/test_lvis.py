@@ -1,0 +1,83 @@
+"""LVIS level-1B files: made here with known returns, and read again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from together import together
+
+pytest.importorskip("h5py", reason="h5py reads and writes HDF5")
+
+from lvis_files import HEIGHT, RETURNS, SIZE, contents, written
+
+import gpusolve
+from benchmarks import lvis
+
+
+@pytest.mark.parametrize("case", [str.upper, str.lower])
+def test_shots_are_read_as_written(tmp_path: Path, case: Any) -> None:
+    made = contents()
+    path = written(tmp_path, {case(name): values for name, values in made.items()})
+    shots = lvis.read(path, 3)
+    for name, found in zip(("TXWAVE", "RXWAVE", "SIGMEAN"), shots, strict=True):
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, made[name][:3])
+
+
+def test_pulse_is_centred_cut_and_of_height_one() -> None:
+    sent = np.array([9, 9, 10, 9, 40, 109, 89, 59, 19, 10, 9, 9, 30, 9.0, 9, 9, 9])
+    found = lvis.pulse(sent)
+    np.testing.assert_allclose(found, [0, 0, 0.31, 1, 0.8, 0.5, 0.1])
+
+
+def test_pulse_at_the_end_of_the_record() -> None:
+    np.testing.assert_array_equal(lvis.pulse(np.array([0, 0, 0, 1, 2.0])), [0.5, 1, 0])
+    np.testing.assert_array_equal(lvis.pulse(np.array([2, 1, 0, 0, 0.0])), [0, 1, 0.5])
+
+
+@pytest.mark.paper(
+    "Luo, 7.1",
+    "Returns that were written to a file in the format of LVIS are found, to 0.03 of "
+    "their strength",
+)
+def test_returns_are_found(tmp_path: Path) -> None:
+    """To the counts' rounding, which a narrow pulse hardly magnifies."""
+    A, b = lvis.systems(lvis.read(written(tmp_path, contents()), 4))
+    assert A.shape == (4, SIZE, SIZE)
+    assert b.shape == (4, SIZE)
+    result = gpusolve.nnls(A, b)
+    assert (result.status == 0).all()
+    for x in result.x:
+        for at, strength in RETURNS:
+            around = x[at - 2 : at + 3].sum() / HEIGHT
+            assert around == pytest.approx(strength, abs=0.03)
+        assert x.sum() / HEIGHT == pytest.approx(1.75, abs=0.1)
+
+
+@together(
+    ("changed", "message"),
+    [
+        ({"TXWAVE": None, "SIGMEAN": None}, "SIGMEAN, got LFID, RXWAVE, SHOTNUMBER"),
+        ({"RXWAVE": np.ones(4)}, r"RXWAVE must have 2 axes, got shape \(4,\)"),
+        ({"SIGMEAN": np.ones((4, 2))}, r"SIGMEAN must have 1 axes, got shape \(4, 2\)"),
+        ({"TXWAVE": np.ones((3, 80))}, "datasets must have the same shots"),
+    ],
+)
+def test_wrong_files(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+    made = contents() | changed
+    path = written(tmp_path, {k: v for k, v in made.items() if v is not None})
+    with pytest.raises(ValueError, match=message):
+        lvis.read(path, 2)
+
+
+def test_too_few_shots(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="count must be at most 4 shots, got 5"):
+        lvis.read(written(tmp_path, contents()), 5)
+
+
+def test_a_shot_without_a_pulse() -> None:
+    with pytest.raises(ValueError, match="TXWAVE must have a pulse"):
+        lvis.pulse(np.full(80, 9.0))

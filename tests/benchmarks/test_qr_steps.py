@@ -1,0 +1,272 @@
+"""What a change of a factorisation costs a block, against the paper and hand counts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_costs import compiler_name
+from together import together
+
+from benchmarks import qr_steps as study
+from benchmarks.qr_steps import Changed, Counts, counted, orthogonalised, report
+from gpusolve import _emulator
+from gpusolve._device.kernels import EmulatedDevice
+from gpusolve._emulator import KernelError
+from gpusolve.studies._qr_steps_kernel import (
+    DOWNDATE,
+    ROWS,
+    THREADS,
+    UPDATE,
+    QRSteps,
+    qr_steps,
+)
+
+LENGTHS = (8, 40)
+
+WARPS = ROWS // 32
+SUM = [(3, warps) for warps in (8, 4, 2, 1, 1, 1, 1, 1, 1)]
+"""Accesses of `reduce512` at its levels, two reads and a write, and their warps."""
+PRODUCT = [(1, WARPS), *SUM, (1, WARPS)]
+"""The terms, the sum, and the reading of its result."""
+
+as_gcc = pytest.mark.skipif(
+    not compiler_name().startswith("GCC") or "CXXFLAGS" in os.environ,
+    reason="other compilers read values of shared memory again at other places",
+)
+
+
+def warps(count: int) -> int:
+    """The warps that have `count` neighbouring threads, beginning with the first."""
+    return -(-count // 32)
+
+
+def check(changed: Changed, length: int) -> None:
+    """``A[:, order] = Q R`` for the columns that are left."""
+    A, Q, R = changed.factors
+    order = changed.order[:length]
+    upper = np.triu(R[np.ix_(order, order)])
+    np.testing.assert_allclose(Q[:, order] @ upper, A[:, order], atol=1e-5)
+    np.testing.assert_allclose(Q[:, order].T @ Q[:, order], np.eye(length), atol=1e-5)
+
+
+# ---- results -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", THREADS)
+@pytest.mark.parametrize("printed", [False, True])
+def test_update_is_right(name: str, printed: bool) -> None:
+    """Orthogonal columns have the same products by both formulas."""
+    check(counted(name, UPDATE, 40, printed=printed), 41)
+
+
+@pytest.mark.paper(
+    "Luo, 3.1",
+    "Of a column of which 1e-3 is orthogonal to 8 others, less than 1e-7 is left along "
+    "them in float32, by the published update more than 1e-6",
+)
+def test_the_update_that_is_used_keeps_q_orthogonal() -> None:
+    """Both have QR = A: orthogonality is what a second projection gives."""
+    A = np.random.default_rng(0).standard_normal((ROWS, 9))
+    A[:, 8] = A[:, :8].sum(axis=1) / 3 + 1e-3 * A[:, 8]
+    Q, R = np.linalg.qr(A[:, :8])
+    padded = np.pad(Q, ((0, 0), (0, 1))), np.pad(R, ((0, 1), (0, 1)))
+    given = QRSteps(*(part.astype(np.float32) for part in (A, *padded)))
+    along = {}
+    for name in THREADS:
+        (_, Q, R), _ = qr_steps(name, given, EmulatedDevice(), UPDATE)
+        np.testing.assert_allclose(Q @ np.triu(R), A, atol=1e-5)
+        along[name] = np.abs(Q[:, :8].T.astype(float) @ Q[:, 8]).max()
+    assert along["as_solved"] < 1e-7
+    assert along["as_published"] > 1e-6
+
+
+@pytest.mark.paper(
+    "Luo, 3.4, Algorithm 3",
+    "Of 40 columns the one at position 0, 20 or 39 leaves, and the others keep their "
+    "order, an orthogonal Q and QR = A",
+)
+@pytest.mark.parametrize("name", THREADS)
+@pytest.mark.parametrize("position", [0, 20, 39])
+def test_downdate_is_right(name: str, position: int) -> None:
+    changed = counted(name, DOWNDATE, 40, position)
+    left = np.delete(np.arange(40), position)
+    np.testing.assert_array_equal(changed.order[:39], left)
+    check(changed, 39)
+
+
+@pytest.mark.parametrize("name", THREADS)
+@pytest.mark.parametrize("change", [UPDATE, DOWNDATE])
+def test_no_step_changes_nothing(name: str, change: int) -> None:
+    given, device = orthogonalised(8), EmulatedDevice()
+    factors, order = qr_steps(name, given, device, change, steps=0, position=3)
+    for found, expected in zip(factors, given, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(order, np.arange(9))
+
+
+# ---- the MGS update ------------------------------------------------------------------
+
+
+@pytest.mark.paper(
+    "Luo, 5.3", "An update has the printed l + 2 accesses to global memory"
+)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_published_update_has_the_printed_accesses_to_global_memory(
+    length: int,
+) -> None:
+    """l columns of Q are read, and one of Q and one of R are written."""
+    counts = counted("as_published", UPDATE, length, printed=True).counts
+    columns_of_r = counts.elements_of_r / (length + 1)
+    assert counts.columns_of_q + columns_of_r == length + 2
+    assert columns_of_r == 1
+
+
+@pytest.mark.paper(
+    "Luo, 5.3",
+    "An update has 59 l + 61 parallel accesses to shared memory, not 39 l + 2, and "
+    "30 l + 61 if R is taken from the products with u",
+)
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("printed", [False, True])
+def test_published_update_has_more_accesses_to_shared_memory(
+    length: int, printed: bool
+) -> None:
+    """Listed by hand; the emulator counts them in requests of warps."""
+    for_column = [(1, WARPS), *(1 + printed) * PRODUCT]
+    at_the_end = [*2 * PRODUCT, (1, WARPS), (1, warps(length + 1)), (1, 1)]
+    accesses = [*length * for_column, *at_the_end]
+    parallel = sum(number for number, _ in accesses)
+    assert parallel == (59 if printed else 30) * length + 61
+    assert parallel > 39 * length + 2 or not printed
+    found = counted("as_published", UPDATE, length, printed=printed).counts.shared
+    assert found == sum(number * of_warps for number, of_warps in accesses)
+
+
+@pytest.mark.parametrize("apart", [ROWS, 0])
+def test_one_array_for_all_sums_is_a_race(apart: int) -> None:
+    """A thread writes its next term while others still read the last sum."""
+    race = contextlib.nullcontext() if apart else pytest.raises(KernelError)
+    with race, _emulator.races():
+        qr_steps(
+            "as_published", orthogonalised(2), EmulatedDevice(), UPDATE, apart=apart
+        )
+
+
+@pytest.mark.paper(
+    "Luo, 5.2",
+    "Of 512 rows, an update has 18 l + 18 additions one after another, 9 in each sum; "
+    "9 l + 18 if R is taken from the products with u",
+)
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("printed", [False, True])
+def test_published_update_has_depth_l_log_m(length: int, printed: bool) -> None:
+    """Each level of a sum has a barrier: of the block, or two of a warp.
+
+    Two more barriers of the block are at the beginning and the end of a sum.
+    """
+    counts = counted("as_published", UPDATE, length, printed=printed).counts
+    sums = (1 + printed) * length + 2
+    additions = counts.barriers - 2 * sums + counts.warp_barriers // 2
+    assert additions == (18 if printed else 9) * length + 18
+    assert ROWS == 512 == 2 ** (additions // sums)
+    assert counts.barriers == 6 * sums
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_update_has_five_barriers(length: int) -> None:
+    """5 shuffles for a product; 2 * 5 for each warp and each of 4 reductions."""
+    counts = counted("as_solved", UPDATE, length).counts
+    assert counts.barriers == 5
+    assert counts.warp_barriers == 0
+    assert counts.shuffles == 5 * length + 4 * 2 * 5 * (THREADS["as_solved"] // 32)
+    assert counts.columns_of_q == 2 * length + 1
+    assert counts.elements_of_r == 2 * length + 3
+
+
+@as_gcc
+def test_update_needs_51_requests_to_shared_memory_for_each_column() -> None:
+    """Of 512 rows: terms, slot, product, coefficient; product and slot by rows."""
+    few, many = (counted("as_solved", UPDATE, k).counts.shared for k in (32, 64))
+    # One more warp has coefficients of R: 4 requests for them and their slots.
+    assert many - few == 32 * (WARPS + 1 + 2 + 2 * WARPS) + 4
+
+
+# ---- the Givens downdate -------------------------------------------------------------
+
+
+@pytest.mark.paper(
+    "Luo, 5.2", "A downdate has 2 (l - i) + 2 barriers, so its depth is O(n)"
+)
+@pytest.mark.paper(
+    "Luo, 5.3",
+    "A downdate has 2 (l - i) + 1 accesses to columns of Q: 2 (l - i + 1), but the "
+    "column that leaves is not written",
+)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_published_downdate(length: int) -> None:
+    position = length // 2
+    rotations = length - 1 - position
+    counts = counted("as_published", DOWNDATE, length, position).counts
+    assert counts.columns_of_q == 2 * rotations + 1
+    rotated = sum(length - later for later in range(position + 1, length))
+    assert counts.elements_of_r == rotations + 2 * rotated + rotations
+    assert counts.barriers == 2 * rotations + 2
+
+
+@pytest.mark.paper(
+    "Luo, 5.3",
+    "A downdate has 18 (l - i) + 6 parallel accesses to shared memory, not 2 (l - i) + "
+    "2",
+)
+@as_gcc
+@pytest.mark.parametrize("length", LENGTHS)
+def test_published_downdate_has_more_accesses_to_shared_memory(length: int) -> None:
+    """Listed by hand; the emulator counts them in requests of warps."""
+    position = length // 2
+    loaded = warps(length) - (position + 1) // 32
+    shifted = warps(length) - position // 32
+    accesses = [(3, WARPS), (1, loaded), (1, warps(length - 1)), (1, shifted)]
+    for later in range(position + 1, length):
+        with_entries = (length - 1) // 32 - later // 32 + 1
+        accesses += [(1, WARPS), (4, WARPS), (4, with_entries), (1 + 2 + 2 + 4, 1)]
+    parallel = sum(number for number, _ in accesses)
+    rotations = length - 1 - position
+    assert 2 * rotations + 2 < parallel == 18 * rotations + 6
+    found = counted("as_published", DOWNDATE, length, position).counts.shared
+    assert found == sum(number * of_warps for number, of_warps in accesses)
+
+
+@together(("length", "position"), [(8, 4), (64, 32), (64, 0), (64, 63)])
+def test_downdate_has_a_barrier_for_32_rotations(length: int, position: int) -> None:
+    rotations = length - 1 - position
+    counts = counted("as_solved", DOWNDATE, length, position).counts
+    assert counts.columns_of_q == 2 * rotations + 2
+    assert counts.barriers == warps(rotations) + 2
+    assert counts.shuffles == 2 * rotations
+
+
+@as_gcc
+def test_downdate_needs_85_requests_to_shared_memory_for_each_rotation() -> None:
+    """Slot, and cosine and sine twice, for all rows and a warp of columns of R.
+
+    Each lane of the first warp stores a rotation, and reads a slot.
+    """
+    found = [counted("as_solved", DOWNDATE, 64, k).counts.shared for k in (40, 50)]
+    assert found[0] - found[1] == 10 * (5 * (WARPS + 1) + 3)
+
+
+@as_gcc
+@pytest.mark.slow
+def test_results_are_those_of_the_report() -> None:
+    written = (Path(study.__file__).parent / "results/qr_steps.md").read_text()
+    assert written == "".join(f"{line}\n" for line in report())
+
+
+def test_counts_are_those_of_a_change() -> None:
+    """Without rotations, a downdate as published reads a column of Q."""
+    found = counted("as_published", DOWNDATE, 8, 7).counts
+    assert found == Counts(3 * WARPS + 2, 1, 0, 2, 0, 0)

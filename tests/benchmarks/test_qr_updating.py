@@ -1,0 +1,350 @@
+"""The study of QR updating: errors after many edits, and costs as in Table 3.1."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from together import together
+
+from benchmarks import qr_updating as study
+from benchmarks.qr_updating import TABLE, Costs, Errors, cost, edited, spaced
+from gpusolve.studies import qr_updating
+from gpusolve.studies._qr_updating import METHODS, Array, Counted
+from gpusolve.studies.experiments import gaussian_columns
+
+EPS = np.finfo(float).eps
+
+SIZES = [(9, 1), (9, 4), (20, 7), (17, 15)]
+"""Rows, and passive columns before the change."""
+
+EXACT = {
+    "MGS/up/reorder": {"accesses"},
+    "Rot/up/reorder": {"flops_of_q"},
+    "Rot/up/unorder": {"flops_of_q"},
+}
+"""What is right as printed, apart from formulas that are 0."""
+
+
+def changes() -> list[Any]:
+    return [(change, m, length) for change in TABLE.values() for m, length in SIZES]
+
+
+def products() -> list[tuple[str, bool]]:
+    return list(product(METHODS, (True, False)))
+
+
+# ---- the factorisations --------------------------------------------------------------
+
+
+@together(("method", "reordered"), products())
+def test_random_edits_keep_the_factorisation(method: str, reordered: bool) -> None:
+    """300 edits of columns whose condition number is about 6, each to its rounding."""
+    A = study.random_columns()
+    made = qr_updating(A, method, reordered=reordered)
+    found = edited(made, 300)
+    norm = np.linalg.norm(A, 2)
+    assert found.of_orthogonality <= 100 * EPS
+    assert found.of_product <= 100 * EPS * norm
+    R = made.factors()[1]
+    Gram = A[:, made.passive].T @ A[:, made.passive]
+    np.testing.assert_allclose(R.T @ R, Gram, atol=100 * EPS * norm**2)
+    assert 0 < made.length < A.shape[1]
+
+
+@pytest.mark.paper(
+    "Luo, 3.2", "An inserted and removed column leave the R of LAPACK, to 1e-13"
+)
+@pytest.mark.paper(
+    "Luo, (3.2), 3.3", "With A^T before s, R is the R of LAPACK, to 1e-13"
+)
+@together(("method", "reordered"), products())
+def test_r_is_that_of_lapack(method: str, reordered: bool) -> None:
+    A = study.random_columns()
+    made = qr_updating(A, method, reordered=reordered)
+    for variable in (5, 2, 9, 0, 7):
+        made.update(variable)
+    made.downdate(9)
+    assert made.passive == ([5, 2, 0, 7] if reordered else [0, 2, 5, 7])
+    expected = np.linalg.qr(A[:, made.passive], mode="r")
+    found = made.factors()[1]
+    np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-13)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_columns_of_a_square_matrix(method: str) -> None:
+    A = np.random.default_rng(2).standard_normal((5, 5))
+    made = qr_updating(A, method, reordered=False)
+    for variable in (4, 0, 2, 1, 3):
+        made.update(variable)
+    assert max(study.errors(made)) < 1e-12
+    for variable in (2, 0, 4, 3, 1):
+        made.downdate(variable)
+        assert max(study.errors(made)) < 1e-12
+    assert made.length == 0
+
+
+@pytest.mark.paper(
+    "Luo, 3.2", "After 100 random edits Q, of 48 columns, is orthogonal to 1e-13"
+)
+def test_rotations_keep_a_complete_basis() -> None:
+    made = qr_updating(study.random_columns(), "Rot")
+    edited(made, 100)
+    Q = made.Q.values
+    assert Q.shape == (48, 48)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(len(Q)), atol=1e-13)
+    below = made.R.values[np.ix_(made.rows[made.length :], made.passive)]
+    np.testing.assert_allclose(below, 0, atol=1e-13)
+
+
+@pytest.mark.paper(
+    "Luo, (3.2), 3.3",
+    "For Gaussians of condition 1e7, A^T before s makes z at least 5 times as accurate",
+)
+def test_the_correction_of_the_semi_normal_equations_needs_the_transpose() -> None:
+    """As printed, s has m elements where l are needed. Measured: 14 to 22 times."""
+    A = gaussian_columns()
+    assert 1e7 < np.linalg.cond(A) < 2e7
+    Q, R = np.linalg.qr(A)
+    a = np.random.default_rng(0).random((len(A), 50))
+    expected = np.linalg.solve(R, Q.T @ a)
+
+    def solve(y: Array) -> Array:
+        return np.asarray(np.linalg.solve(R, np.linalg.solve(R.T, y)))
+
+    z = solve(A.T @ a)
+    s = a - A @ z
+    with pytest.raises(ValueError, match="mismatch"):
+        solve(s)
+    before, after = (np.linalg.norm(one - expected) for one in (z, z + solve(A.T @ s)))
+    assert 5 * after < before
+
+
+def test_gram_schmidt_loses_orthogonality_where_rotations_do_not() -> None:
+    """The reason for the second pass of PassiveQR."""
+    A = gaussian_columns()
+    assert edited(qr_updating(A, "MGS"), 300).of_orthogonality > 1e-9
+    assert edited(qr_updating(A, "Rot"), 300).of_orthogonality < 100 * EPS
+
+
+# ---- Table 3.1 -----------------------------------------------------------------------
+
+
+@pytest.mark.paper(
+    "Luo, Table 3.1", "The counts of all 7 changes equal the formulas called counted"
+)
+@together(("change", "m", "length"), changes())
+def test_counts_equal_the_formulas(change: study.Change, m: int, length: int) -> None:
+    assert len(TABLE) == 7
+    start = spaced(change.method, change.reordered, m, length)
+    for i in change.positions(length):
+        assert cost(change, start, i) == change.correct.at(m, length, i)
+
+
+def algorithm_2(Q: Counted, R: Counted, a: Array, length: int) -> None:
+    """The listing, line by line, for the slots 0 to `length`."""
+    u, column = a, np.zeros(length + 1)
+    for k in range(length):
+        q = Q.column(k)
+        u = Q.add_multiple(u, -Q.dot(q, u), q)
+        column[k] = Q.dot(a, q)
+    column[length] = Q.norm(u)
+    Q.write_column(length, Q.divide(u, column[length]))
+    R.write_column(length, column)
+
+
+def cost_of_algorithm_2(m: int, length: int) -> Costs:
+    random = np.random.default_rng(0)
+    q, _ = np.linalg.qr(random.standard_normal((m, length + 1)))
+    Q, R = Counted(q), Counted(np.zeros((length + 1, length + 1)))
+    algorithm_2(Q, R, random.standard_normal(m), length)
+    return Costs(Q.accesses + R.accesses, Q.flops, R.flops)
+
+
+@pytest.mark.paper(
+    "Luo, Table 3.1",
+    "6 m l + 3 m + 1 operations and l + 2 accesses are exactly Algorithm 2 as printed",
+)
+@together(("m", "length"), SIZES)
+def test_the_first_row_is_algorithm_2_as_printed(m: int, length: int) -> None:
+    found = cost_of_algorithm_2(m, length)
+    assert found == (length + 2, 6 * m * length + 3 * m + 1, 0)
+    assert found == TABLE["MGS/up/reorder"].printed.at(m, length, length + 1)
+
+
+@together(("m", "length"), SIZES)
+def test_the_operations_of_the_second_row_are_those_of_algorithm_2(
+    m: int, length: int
+) -> None:
+    """Once for each position from i on: only the accesses are wrong there."""
+    for i in range(1, length + 1):
+        again = [cost_of_algorithm_2(m, p - 1) for p in range(i, length + 2)]
+        printed = TABLE["MGS/up/unorder"].printed.at(m, length, i)
+        assert printed.flops_of_q == sum(one.flops_of_q for one in again)
+        read_of_A = length - i + 1
+        accesses = sum(one.accesses for one in again) + read_of_A
+        assert accesses == TABLE["MGS/up/unorder"].correct.at(m, length, i).accesses
+        assert printed.accesses - accesses == (length - i) * (length - i + 1) // 2
+
+
+@pytest.mark.paper("Luo, Table 3.1", "6 of its 7 rows have a fault")
+def test_six_rows_have_a_fault() -> None:
+    """Each by what the printed formulas say of a case that is easily counted."""
+    m, length = 20, 7
+
+    def printed(name: str, length: int, i: int) -> Costs:
+        return TABLE[name].printed.at(m, length, i)
+
+    def of_rotated_pairs(name: str) -> int:
+        """The last term of the operations on R at i = l, where it should be 6."""
+        at = printed(name, length, length).flops_of_r
+        return at - 2 * m**2 - 8 * (m - length)
+
+    full, solves = m - 1, 4 * length
+    faults = {
+        # The first column is computed from nothing that was there.
+        "MGS/up/unorder": printed("MGS/up/unorder", length, 1).accesses
+        > sum(p - 1 + 2 for p in range(1, length + 2)) + length,
+        # The product with Q^T reads m columns.
+        "Rot/up/reorder": printed("Rot/up/reorder", full, m).accesses == 0,
+        "Rot/up/unorder": printed("Rot/up/unorder", full, 1).accesses == 0
+        and of_rotated_pairs("Rot/up/unorder") == -6,
+        # Four triangular solves read l rows or columns of R each.
+        "CSNE/up/reorder": printed("CSNE/up/reorder", length, length + 1).accesses
+        < 3 * m + solves,
+        "CSNE/up/unorder": printed("CSNE/up/unorder", length, length).accesses
+        < 3 * m + solves,
+        # The last column leaves without a rotation.
+        "Rot/down/NA": printed("Rot/down/NA", length, length).flops_of_r == -6
+        and printed("Rot/down/NA", length, length).flops_of_q > 0,
+    }
+    assert all(faults.values())
+    assert len(faults) == 6
+    assert set(faults) == {name for name, change in TABLE.items() if change.faults}
+    assert len(TABLE) == 7
+
+
+@together("name", TABLE)
+def test_printed_formulas_are_right_where_no_reason_says_otherwise(name: str) -> None:
+    change = TABLE[name]
+    right = {
+        field
+        for field, printed, correct in zip(
+            Costs._fields, change.printed, change.correct, strict=True
+        )
+        if printed == correct != "0"
+    }
+    assert right == EXACT.get(name, set())
+    assert change.faults or change.choices
+
+
+@pytest.mark.parametrize(("m", "length", "i"), [(9, 4, 2), (30, 12, 12), (30, 12, 1)])
+def test_printed_formulas_differ_by_what_the_reasons_say(
+    m: int, length: int, i: int
+) -> None:
+    right, end = length - i, length + 1
+
+    def apart(name: str, i: int) -> Costs:
+        change = TABLE[name]
+        return change.printed.at(m, length, i) - change.correct.at(m, length, i)
+
+    # A second scalar product with every column of Q that is read.
+    second = 2 * m * length, 2 * m * (length + i - 1) * (right + 2) // 2
+    assert apart("MGS/up/reorder", end) == (0, second[0], 0)
+    assert apart("MGS/up/unorder", i).flops_of_q == second[1]
+    # The column at position p is charged l reads instead of p - 1; those of A are not.
+    unneeded = sum(length - (p - 1) for p in range(i, length + 2))
+    assert apart("MGS/up/unorder", i).accesses == unneeded - (right + 1)
+    assert unneeded - (right + 1) == right * (right + 1) // 2
+    # The product, the shared column and the new one; 2 operations per rotation.
+    assert apart("Rot/up/reorder", end) == (-(m + 3), 0, 2 * (m - end))
+    pairs = -2 * 6 * (right + 1)
+    assert apart("Rot/up/unorder", i).flops_of_r == 2 * (m - i) + pairs
+    # A product with A; three triangular steps. The rest is the bound l <= m.
+    assert apart("CSNE/up/reorder", end).accesses == -m - 3 * length
+    ordered, reordered = (
+        apart(f"CSNE/up/{name}", i) for name in ("unorder", "reorder")
+    )
+    missing = -6 - 3 * right
+    assert ordered.flops_of_r - reordered.flops_of_r == pairs + missing
+    assert ordered.accesses - reordered.accesses == -3
+    # Two transfers, m for l, and one rotated pair.
+    assert apart("Rot/down/NA", i) == (2, 6 * m * (m - length), -6)
+
+
+def test_a_square_basis_has_the_printed_accesses_of_a_downdate() -> None:
+    change, (m, length) = TABLE["Rot/down/NA"], (20, 7)
+    start = spaced("Rot", True, m, length)
+    for i in change.positions(length):
+        found = cost(change, start, i)
+        assert found.accesses == change.printed.at(m, length, i).accesses
+        assert found[1:] == change.correct.at(m, length, i)[1:]
+
+
+def test_the_last_column_leaves_at_no_cost() -> None:
+    for method in METHODS:
+        start = spaced(method, True, 20, 7)
+        assert cost(TABLE["Rot/down/NA"], start, 7) == (0, 0, 0)
+
+
+@pytest.mark.paper(
+    "Luo, Table 3.1",
+    "Of m = 1,000 rows, MGS has the fewest operations up to about l = 800, and by the "
+    "printed formulas up to about 667",
+)
+def test_gram_schmidt_costs_least_only_for_few_columns() -> None:
+    """Not for all l <= m, as the caption says."""
+    m, printed_limit, counted_limit = 1000, 667, 800
+
+    def fewest(length: int, printed: bool) -> str:
+        names = "MGS/up/reorder", "Rot/up/reorder", "CSNE/up/reorder"
+        formulas = {
+            name: TABLE[name].printed if printed else TABLE[name].correct
+            for name in names
+        }
+        costs = {
+            name: study.operations(one.at(m, length, length + 1))
+            for name, one in formulas.items()
+        }
+        return min(costs, key=lambda name: costs[name])
+
+    for limit, printed in ((printed_limit, True), (counted_limit, False)):
+        found = [fewest(length, printed)[:3] for length in (limit - 2, limit + 2)]
+        assert found == ["MGS", "Rot"]
+
+
+# ---- the report ----------------------------------------------------------------------
+
+
+def test_curves_and_plot() -> None:
+    found = study.curves(m=12, length=5)
+    assert [len(one) for one in found.values()] == [1, 5, 1, 5, 1, 5, 4]
+    falling = [study.operations(one) for one in found["MGS/up/unorder"].values()]
+    assert falling == sorted(falling, reverse=True)
+    left, right = study.draw(found).axes
+    assert len(left.lines) == len(right.lines) == len(TABLE)
+    text = "\n".join(study.position_table(found))
+    assert f"{falling[0]:,} ({found['MGS/up/unorder'][1].accesses})" in text
+
+
+@pytest.mark.slow
+def test_results_are_those_of_the_report() -> None:
+    """Those of the errors depend on the rounding of the machine."""
+    written = (Path(study.__file__).parent / "results/qr_updating.md").read_text()
+    found = "\n".join(study.report(study.curves()))
+    heading = "## Errors"
+    assert heading in found
+    assert written.partition(heading)[0] == found.partition(heading)[0]
+
+
+def test_errors_are_the_largest_of_all_edits() -> None:
+    made = qr_updating(study.random_columns())
+    made.update(0)
+    made.Q.values[:, made.rows[0]] *= 1 + 1e-3
+    found = study.errors(made)
+    assert isinstance(found, Errors)
+    assert found.of_orthogonality == pytest.approx(2e-3, rel=1e-2)
+    assert found.of_product > 1e-4

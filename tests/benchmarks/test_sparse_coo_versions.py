@@ -1,0 +1,754 @@
+"""The kernels, the example and the statistics of M. Cupp's document.
+
+"Element-Wise Multiplication Kernel", 2020. Its figures are numbered as there. Accesses
+to memory and multiplications are exact; other instructions are those of the CPU's
+compiler, so their ratios have a tolerance.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from together import together
+
+from benchmarks import coo_paper
+from gpusolve import emulator, studies
+from gpusolve._device.kernels import EmulatedDevice
+from gpusolve.sparse import _coo_multiply_kernel, multiply, random_coo
+from gpusolve.sparse._coo_multiply import METHODS, VERSIONS
+from gpusolve.sparse._inputs import coordinates
+from gpusolve.studies import _coo_versions_kernel
+from gpusolve.studies._coo_versions import SORT_B, parts
+
+same = np.testing.assert_array_equal
+random_pair = coo_paper.random_pair
+every_version = together("version", VERSIONS)
+every_search = pytest.mark.parametrize("search", ["linear", "binary"])
+
+
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+
+
+def coo(entries: Any, shape: tuple[int, int]) -> Any:
+    """A matrix of entries (row, column, value), in this order."""
+    rows, columns, values = zip(*entries, strict=True)
+    places = np.array(rows, np.int32), np.array(columns, np.int32)
+    return scipy.sparse.coo_array((np.array(values, np.float32), places), shape=shape)
+
+
+def by_scipy(A: Any, B: Any) -> Any:
+    return A.tocsr().multiply(B.tocsr())
+
+
+def check(found: Any, A: Any, B: Any) -> None:
+    expected = by_scipy(A, B).tocoo()
+    for name in ("row", "col", "data"):
+        same(getattr(found, name), getattr(expected, name))
+
+
+def counted(operands: Any, method: str, blocks: int | None = None) -> Any:
+    """The costs of the kernels; it does not count checks and sorting."""
+    return coo_paper.kernels_of(operands, method, blocks)
+
+
+@functools.cache
+def of_square(side: int, method: str, tiles: int) -> Any:
+    """The costs of the kernels of figures 9 and 12, at 75 %."""
+    return counted(random_pair((side, side), 0.75), method, tiles)
+
+
+def executed(kernels: Any) -> int:
+    return coo_paper.instructions(kernels).total()
+
+
+def costs_of(A: Any, B: Any, method: str, blocks: int | None = None) -> dict[str, Any]:
+    """The costs of each kernel by its name, without template arguments."""
+    with emulator.profile() as report:
+        check(multiply(A, B, method=method, blocks=blocks), A, B)
+    return {one.name.partition("<")[0]: one for one in report.kernels}
+
+
+# ---- the example of figures 4 to 8 ---------------------------------------------------
+
+# The text that we have says the numbers of the tiles, not the entries of the matrices:
+# these are ours.
+TILES = 4
+A_ENTRIES = [
+    *[(0, 0, 1), (0, 2, 2)],  # tile 0
+    *[(0, 3, 3), (1, 0, 4), (1, 1, 5)],
+    *[(1, 3, 6), (2, 0, 7), (2, 1, 8)],
+    *[(2, 3, 9), (3, 1, 10), (3, 2, 11)],
+]
+B_ENTRIES = [
+    *[(3, 2, 2), (0, 1, 9), (2, 1, 3), (1, 0, 5), (2, 2, 9)],
+    *[(2, 3, 4), (2, 0, 6), (3, 0, 9), (1, 3, 7)],
+]
+FIRST_ENTRIES = [0, 2, 5, 8, 11]  # figure 5
+COUNTS = [0, 1, 3, 2]  # figure 6; "tile 4 will calculate two" is tile 3
+STARTS = [0, 0, 1, 4]  # figure 7
+PRODUCTS = [4 * 5, 6 * 7, 7 * 6, 8 * 3, 9 * 4, 11 * 2]  # figure 8
+
+
+def example() -> tuple[Any, Any]:
+    return coo(A_ENTRIES, (4, 4)), coo(B_ENTRIES, (4, 4))
+
+
+@pytest.mark.paper(
+    "Cupp, 4.1, Figures 4 to 8",
+    "The tiles of the example begin at entries 0, 2, 5 and 8 of A, have 0, 1, 3 and 2 "
+    "matches, and write from 0, 0, 1 and 4 on",
+)
+@every_search
+def test_the_example_of_the_document(search: Any) -> None:
+    a, b = map(coordinates, example())
+    found = studies.coo_versions(a[:3], b[:3], a.shape, TILES, search)
+    assert found.first.tolist() == FIRST_ENTRIES
+    assert found.counts.tolist() == COUNTS
+    assert found.starts.tolist() == STARTS
+    assert found.product[2].tolist() == PRODUCTS
+
+
+@pytest.mark.paper(
+    "Cupp, 4.1, Figures 4 to 8",
+    "The kernels of versions 1 and 2 count 0, 1, 3 and 2 matches, too",
+)
+@every_search
+def test_the_example_by_the_kernels(search: str) -> None:
+    a, b = map(coordinates, example())
+    if search == "binary":
+        a, b = (coordinates(one.tocsr().tocoo()) for one in example())
+    device, name = EmulatedDevice(), _coo_versions_kernel.SEARCHES[search]
+    counts = _coo_versions_kernel.count_found(name, a, b, TILES, device)
+    assert counts.tolist() == COUNTS
+    product = _coo_versions_kernel.multiply_found(name, a, b, counts, device)
+    assert product.values.tolist() == PRODUCTS
+    places = zip(product.rows, product.columns, strict=True)
+    assert [*places] == [(1, 0), (1, 3), (2, 0), (2, 1), (2, 3), (3, 2)]
+
+
+@pytest.mark.paper(
+    "Cupp, 4.3",
+    "At best a multiplication reads 6 numbers and writes 3, which is an intensity of "
+    "0.11; version 1 reads 4 before to count, so it has 13 accesses and 0.08",
+)
+def test_intensity_of_the_best_case(emulated: None) -> None:
+    A = coo([(3, 2, 5)], (4, 4))
+    costs = costs_of(A, A, "linear")
+    found, counted_before = costs["multiply_found"], costs["count_found"]
+    assert (found.global_loads, found.global_stores) == (6, 3)
+    assert found.arithmetic == {"float32 multiply": 1}
+    assert round(1 / (6 + 3), 2) == 0.11
+    assert counted_before.global_loads == 4
+    assert round(1 / 13, 2) == round(1 / (6 + 3 + 4), 2) == 0.08
+
+
+@pytest.mark.paper(
+    "Cupp, 4.3",
+    "At 40 x 40 and 75 %, with 128 tiles, version 1 has 5,878 accesses for each "
+    "multiplication, and version 2 has 73",
+)
+def test_accesses_at_the_size_of_the_document() -> None:
+    """At 75 %."""
+    each = {}
+    for version, method in ((1, "linear"), (2, "binary")):
+        kernels = of_square(40, method, 128)
+        products = coo_paper.multiplications(kernels)
+        each[version] = round(coo_paper.accesses(kernels) / products)
+    assert each == {1: 5_878, 2: 73}
+
+
+# ---- the specification ---------------------------------------------------------------
+
+
+def spread(counts: Any) -> tuple[float, float, float]:
+    """As in a profile: the least, the mean and the most."""
+    return counts.min(), counts.mean(), counts.max()
+
+
+def multiplied(version: str, a: Any, b: Any, blocks: int) -> Any:
+    """The product in the order of A, and the costs of the kernels."""
+    with emulator.profile() as report:
+        product = _coo_versions_kernel.VERSIONS[version](a, b, blocks, EmulatedDevice())
+    return product, report.kernels
+
+
+@pytest.mark.paper(
+    "Cupp, 2.4, Figure 3",
+    "Each tile writes its products next to those of the tile before it, in the order "
+    "of A, so no place of the result is wasted",
+)
+@pytest.mark.paper(
+    "Cupp, 3",
+    "The products, their order and the keys that are read are those of the "
+    "specification",
+)
+@pytest.mark.paper(
+    "Cupp, 5.3, even multiplications",
+    "The products, their order and the multiplications of each tile are those of the "
+    "specification",
+)
+@every_version
+@together("blocks", [1, 3, 9])
+def test_kernels_agree_with_the_specification(version: Any, blocks: int) -> None:
+    """Also in the order of the products, and in the numbers that each tile reads."""
+    a, b = map(coordinates, random_pair((20, 30), 0.5))
+    expected = studies.coo_versions(a[:3], b[:3], a.shape, blocks, version)
+    same(
+        np.append(expected.starts[1:], expected.product[0].size),
+        expected.starts + expected.counts,
+    )
+    if version in SORT_B:
+        b = sorted_by_key(b)
+    product, kernels = multiplied(version, a, b, blocks)
+    for one, other in zip(product[:3], expected.product, strict=True):
+        same(one, other)
+    assert coo_paper.keys_read(kernels) == expected.reads.sum()
+    stores = 3 * expected.counts + (version == "scratchpad")  # its count
+    assert kernels[-1].per_block["global_stores"] == spread(stores)
+    if (
+        version in _coo_versions_kernel.SEARCHES
+    ):  # one of two searches, two numbers each
+        loads = 2 * np.diff(expected.first) + expected.reads
+        assert kernels[0].per_block["global_loads"] == spread(loads)
+
+
+def sorted_by_key(entries: Any) -> Any:
+    places = entries.rows, entries.columns
+    A = scipy.sparse.coo_array((entries.values, places), shape=entries.shape)
+    return coordinates(A.tocsr().tocoo())
+
+
+@pytest.mark.paper(
+    "Cupp, 5.3, stored matches",
+    "One search stores the positions of all matches in A and B, in the order of A",
+)
+def test_stored_matches_are_those_of_the_specification() -> None:
+    a, b = map(coordinates, random_pair((40, 40), 0.6))
+    expected = studies.coo_versions(a[:3], b[:3], a.shape, 1, "even").matches
+    same(
+        _coo_versions_kernel.find_matches(a, sorted_by_key(b), EmulatedDevice()),
+        expected,
+    )
+
+
+@together("version", ["linear", "scratchpad", "binary", "even"])
+def test_the_specification_agrees_with_scipy(version: Any) -> None:
+    """With idle tiles and more than one entry for each; sorted to compare."""
+    for shape, density, tiles in (
+        ((3, 4), 0.5, 20),
+        ((20, 30), 0.6, 7),
+        ((2, 2), 0, 3),
+    ):
+        A, B = random_pair(shape, density)
+        a, b = coordinates(A), coordinates(B)
+        rows, columns, values = studies.coo_versions(
+            a[:3], b[:3], shape, tiles, version
+        ).product
+        found = scipy.sparse.coo_array((values, (rows, columns)), shape=shape)
+        assert found.nnz == by_scipy(A, B).nnz
+        assert (found.tocsr() != by_scipy(A, B)).nnz == 0
+
+
+# ---- versions 1 and 2 ----------------------------------------------------------------
+
+
+@every_version
+@together("blocks", [None, 1, 2, 7, 12])
+def test_any_number_of_blocks(emulated: None, version: str, blocks: int | None) -> None:
+    """With and without idle blocks, and with parts of more than one turn of threads."""
+    for shape, density in (((2, 3), 0.5), ((26, 26), 0.7)):
+        if version == "scratchpad" and blocks == 1 and density > 0.5:
+            continue  # overflows
+        A, B = random_pair(shape, density)
+        check(multiply(A, B, method=version, blocks=blocks), A, B)
+
+
+@pytest.mark.paper(
+    "Cupp, 5.1, Figure 10",
+    "Version 1 and the first attempt sort nothing; the others sort B alone",
+)
+@together(
+    ("version", "sorted_operands"),
+    [("linear", 0), ("scratchpad", 0), ("binary", 1), ("even", 1)],
+)
+def test_no_operand_of_version_1_is_sorted(
+    emulated: None, monkeypatch: Any, version: str, sorted_operands: int
+) -> None:
+    lengths = []
+    sort = _coo_multiply_kernel._sums_by_key
+
+    def record(keys: Any, *arguments: Any) -> Any:
+        lengths.append(len(keys))
+        return sort(keys, *arguments)
+
+    monkeypatch.setattr(_coo_multiply_kernel, "_sums_by_key", record)
+    A, B = random_pair((20, 20), 0.4)
+    check(multiply(A, B, method=version), A, B)
+    assert lengths == [B.nnz] * sorted_operands
+
+
+def test_version_1_reads_all_of_b_for_each_entry_of_a(emulated: None) -> None:
+    """From start to finish: all lanes of a warp read the same entry."""
+    A, B = random_pair((32, 32), 1)
+    found = costs_of(A, B, "linear")
+    searched = A.nnz * B.nnz
+    for kernel in ("count_found", "multiply_found"):
+        for array in ("b_rows", "b_columns"):
+            assert found[kernel].arrays[array].lanes == searched
+            assert found[kernel].arrays[array].requests == searched // 32
+            assert found[kernel].arrays[array].sectors == searched // 32
+    assert found["count_found"].active_lanes > 31.9
+
+
+@pytest.mark.paper(
+    "Cupp, 5.1, Figure 11",
+    "Among the 1,200 entries of 40 x 40 at 75 %, a search reads 11 or 12 keys, "
+    "wherever the entry is, so tiles have equal work for each entry",
+)
+def test_version_2_reads_the_logarithm() -> None:
+    """Ten or eleven halvings, and the comparison for a match; 40 x 40 at 75 %."""
+    a, b = map(coordinates, random_pair((40, 40), 0.75))
+    each = studies.coo_versions(a[:3], b[:3], a.shape, 1_200, "binary").reads // 2
+    assert set(each) == {11, 12}
+    count = of_square(40, "binary", 128)[0]
+    assert count.arrays["b_rows"].lanes == each.sum()
+
+
+@pytest.mark.paper(
+    "Cupp, 4.2, Figure 9",
+    "At 75 % with 128 tiles, version 1 reads 11,250 keys at 10 x 10 and 2,880,000 at "
+    "40 x 40, 256 times as many, and executes 3.4 times the instructions",
+)
+@pytest.mark.paper(
+    "Cupp, 4.2, Figure 9",
+    "The work of version 1 is even: of 128 tiles the largest loads 1.07 times the mean",
+)
+def test_work_of_version_1() -> None:
+    """At 75 %."""
+    small, large = (of_square(side, "linear", 128) for side in (10, 40))
+    keys = [coo_paper.keys_read(kernels) for kernels in (small, large)]
+    assert keys == [11_250, 2_880_000]
+    assert keys[1] == 256 * keys[0]
+    assert executed(large) / executed(small) == pytest.approx(3.4, rel=0.1)
+    loads = large[0].per_block["global_loads"]
+    assert loads.most / loads.mean == pytest.approx(1.07, abs=0.005)
+
+
+def saved(side: int, tiles: int, count: Callable[[Any], int]) -> float:
+    """The part of version 1 that version 2 saves."""
+    linear, binary = (
+        count(of_square(side, method, tiles)) for method in ("linear", "binary")
+    )
+    return 1 - binary / linear
+
+
+@pytest.mark.paper(
+    "Cupp, 5.2, Figure 12",
+    "At 40 x 40 and 75 % binary search saves 96.3 % of the instructions with 5 tiles, "
+    "91.9 % with 16, 86.1 % with 32, and 62.5 % with the document's 128; it saves "
+    "99.1 % of the keys with any number of tiles",
+)
+@pytest.mark.parametrize(
+    ("tiles", "expected"),
+    [
+        (5, 0.963),
+        pytest.param(16, 0.919, marks=pytest.mark.slow),
+        pytest.param(32, 0.861, marks=pytest.mark.slow),
+        (128, 0.625),
+    ],
+)
+def test_instructions_saved_by_version_2(tiles: int, expected: float) -> None:
+    """At 40 x 40 and 75 %."""
+    left = 1 - saved(40, tiles, executed)
+    assert left == pytest.approx(1 - expected, rel=0.1)
+    assert round(saved(40, tiles, coo_paper.keys_read), 3) == 0.991
+
+
+@pytest.mark.paper(
+    "Cupp, 5.2, Figure 12",
+    "Binary search saves more with more entries: with 128 tiles 1 % at 10 x 10, 10 % "
+    "at 20 x 20 and 35 % at 30 x 30",
+)
+@pytest.mark.parametrize(("side", "expected"), [(10, 0.01), (20, 0.10), (30, 0.35)])
+def test_more_is_saved_with_more_entries(side: int, expected: float) -> None:
+    assert saved(side, 128, executed) == pytest.approx(expected, abs=0.03)
+
+
+@pytest.mark.paper(
+    "Cupp, 5.2, Figure 12",
+    "A tile has fixed work, 610 instructions for each of its 256 threads; with 32 "
+    "threads for each of 128 tiles, binary search saves 91.8 %",
+)
+@pytest.mark.slow
+def test_fixed_work_of_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (executed(of_square(40, "binary", tiles)) for tiles in (5, 128))
+    assert (many - few) / (128 - 5) / 256 == pytest.approx(610, rel=0.1)
+    monkeypatch.setattr(_coo_versions_kernel, "THREADS", 32)
+    operands = random_pair((40, 40), 0.75)
+    linear, binary = (
+        executed(counted(operands, method, 128)) for method in ("linear", "binary")
+    )
+    assert binary / linear == pytest.approx(1 - 0.918, rel=0.1)
+
+
+# ---- more and more tiles: figures 13 to 21 -------------------------------------------
+
+
+GROUPS = [4, 8, 16, 32, 64, 128]  # of 2 x 2 to 16 x 8 tiles
+
+
+def of_busiest(kernels: Any) -> float:
+    """The loads of the tile with the most, in each kernel."""
+    return sum(one.per_block["global_loads"].most for one in kernels)
+
+
+@pytest.mark.paper(
+    "Cupp, 5.2, Figure 13",
+    "At 1000 x 100 and 1 % each doubling of the tiles lowers the loads of the busiest "
+    "tile of version 2, from 12,003 with 4 tiles to 511 with 128",
+)
+@pytest.mark.paper(
+    "Cupp, 6, Figure 14",
+    "For the same inputs, here 1000 x 100 at 1 %, the instructions of all tiles rise "
+    "with each doubling, 20-fold from 4 to 128 tiles: they do not fall",
+)
+def test_tiles_of_the_rectangle() -> None:
+    """Version 2 at 1000 x 100 and 1 %, with the tile groups of 4 to 128."""
+    operands, loads, total = random_pair((1000, 100), 0.01), [], []
+    for tiles in GROUPS:
+        kernels = counted(operands, "binary", tiles)
+        loads.append(of_busiest(kernels))
+        total.append(executed(kernels))
+    assert loads == sorted(loads, reverse=True)
+    assert (loads[0], loads[-1]) == (12_003, 511)
+    assert total == sorted(total)
+    assert total[-1] / total[0] == pytest.approx(20, rel=0.1)
+
+
+@pytest.fixture(scope="module")
+def operands_of_232() -> coo_paper.Pair:
+    operands = coo_paper.pair_of_232()
+    assert [one.nnz for one in operands] == [1638, 1638]
+    assert by_scipy(*operands).nnz == 232
+    return operands
+
+
+@pytest.mark.paper(
+    "Cupp, 6, Figure 15",
+    "Each of 128 tiles executes instructions, the most of a tile less than 1.02 times "
+    "the least; the four tiles of the document differ by 7 %",
+)
+def test_each_tile_executes_instructions(operands_of_232: Any) -> None:
+    of_tile = [
+        one.per_block["instructions"] for one in counted(operands_of_232, "binary", 128)
+    ]
+    least, most = (
+        sum(getattr(one, name) for one in of_tile) for name in ("least", "most")
+    )
+    assert 0 < least < most < 1.02 * least
+    document = 2581, 2429, 2433, 2422
+    assert round(max(document) / min(document) - 1, 2) == 0.07
+
+
+@pytest.mark.paper(
+    "Cupp, 6.2, Figure 17",
+    "At 128 x 128 and 10 % the instructions of version 2 rise with each doubling of "
+    "the tiles, 12-fold from 4 to 128; its search reads 38,528 keys with any of them",
+)
+@pytest.mark.paper(
+    "Cupp, 6.2, Figure 19",
+    "The loads of the busiest tile fall with each doubling, from 21,090 with 4 tiles "
+    "to 805 with 128; cycles are not counted",
+)
+def test_instructions_grow_with_the_tiles(operands_of_232: Any) -> None:
+    """Version 2, of a pair of 128 x 128 at 10 %, with 4 to 128 tiles."""
+    found = [counted(operands_of_232, "binary", tiles) for tiles in GROUPS]
+    total = [executed(kernels) for kernels in found]
+    assert total == sorted(total)
+    assert total[-1] / total[0] == pytest.approx(12, rel=0.1)
+    assert {coo_paper.keys_read(kernels) for kernels in found} == {38_528}
+    loads = list(map(of_busiest, found))
+    assert loads == sorted(loads, reverse=True)
+    assert (loads[0], loads[-1]) == (21_090, 805)
+
+
+@pytest.mark.slow
+@pytest.mark.paper(
+    "Cupp, 6.2, Figure 21",
+    "232 multiplications with 4, 8, 16, 32, 64 and 128 tiles; the document's simulator "
+    "counted 120 with 128, an error of 48 %",
+)
+@together("method", METHODS)
+def test_one_multiplication_for_each_match(
+    emulated: None, operands_of_232: Any, method: str
+) -> None:
+    tiles = GROUPS if method in ("binary", "even") else [None]
+    for blocks in tiles:
+        found = costs_of(*operands_of_232, method, blocks)
+        operations = [one.arithmetic for one in found.values() if one.arithmetic]
+        assert operations == [{"float32 multiply": 232}]
+    assert round(1 - 120 / 232, 2) == 0.48
+
+
+@pytest.mark.paper(
+    "Cupp, 6.2, 232 products",
+    "Two matrices of 1638 entries, drawn as in the document, have 230.57 places in "
+    "common on average, with a standard deviation of 12.5; two uniform matrices 163.76",
+)
+def test_mean_of_232() -> None:
+    """By arithmetic, and within four standard errors of 200 pairs of each kind."""
+    assert round(coo_paper.mean_matches(128 * 128, 1638), 2) == 230.57
+    drawn, uniform = [], []
+    for seed in range(200):
+        A, B = (random_coo((128, 128), 0.1, rng=2 * seed + k) for k in (0, 1))
+        uniform.append(by_scipy(A, B).nnz)
+        drawn.append(by_scipy(*random_pair((128, 128), 0.1, seed)).nnz)
+    assert np.std(drawn) == pytest.approx(12.5, rel=0.2)
+    for found, expected in ((drawn, 230.57), (uniform, 163.76)):
+        assert abs(np.mean(found) - expected) < 4 * np.std(found) / 200**0.5
+
+
+@pytest.mark.paper(
+    "Cupp, 2.2, random matrices",
+    "A place that is taken becomes the first free one: the mean number of places in "
+    "common is that of all 729 draws of 3 of 9 places",
+)
+def test_all_draws_of_a_small_matrix() -> None:
+    drawn = []
+    for places in itertools.product(range(9), repeat=3):
+        generator: Any = SimpleNamespace(
+            integers=lambda *_, places=places, **__: np.array(places)
+        )
+        A = coo_paper.drawn_as_in_the_document((3, 3), 3 / 9, generator)
+        found = (3 * A.row + A.col).tolist()
+        expected: list[int] = []
+        for place in places:
+            free = [one for one in range(9) if one not in expected]
+            expected.append(place if place in free else free[0])
+        assert found == expected  # in the order of drawing
+        drawn.append(np.isin(range(9), found))
+    assert len(drawn) == 729
+    probability = np.mean(drawn, axis=0)
+    assert coo_paper.mean_matches(9, 3) == pytest.approx((probability**2).sum())
+
+
+# ---- the first attempt ---------------------------------------------------------------
+
+
+@pytest.mark.paper(
+    "Cupp, 3",
+    "One search instead of two takes less than 60 % of the instructions of version 1, "
+    "and all blocks wait for each other once",
+)
+def test_the_scratchpad_halves_the_search_and_needs_a_grid_barrier(
+    emulated: None,
+) -> None:
+    A, B = random_pair((16, 16), 0.75)
+    found, version_1 = costs_of(A, B, "scratchpad"), costs_of(A, B, "linear")
+    attempt = found["multiply_in_scratchpad"]
+    assert attempt.arrays["b_rows"].lanes == A.nnz * B.nnz
+    assert attempt.grid_barriers == attempt.launches == 1
+    assert executed([attempt]) < 0.6 * executed(counted((A, B), "linear"))
+    # Each product is written to shared memory and read again.
+    through = attempt.shared_lanes - version_1["multiply_found"].shared_lanes
+    assert through == 2 * 3 * by_scipy(A, B).nnz
+
+
+@pytest.mark.paper(
+    "Cupp, 3",
+    "The 4096 bytes of a tile hold 336 products of float32 or 256 of float64, and the "
+    "next product raises MemoryError",
+)
+@pytest.mark.parametrize(
+    ("dtype", "places"), [("float32", 336), ("float64", 256), ("bool", 448)]
+)
+def test_the_scratchpad_overflows(emulated: None, dtype: str, places: int) -> None:
+    """4096 bytes of results: two indices and a value each, in multiples of 16."""
+    A = random_coo((1, 2 * places + 1), 1, rng=1, dtype=dtype)
+    with pytest.raises(MemoryError, match=rf"at most {places} .*got {places + 1} with"):
+        multiply(A, A, method="scratchpad", blocks=2)
+    with pytest.raises(MemoryError, match=rf"at most {places} .*got {places + 1}"):
+        in_scratchpads(A, places)
+    A = random_coo((1, 2 * places), 1, rng=1, dtype=dtype)
+    check(multiply(A, A, method="scratchpad", blocks=2), A, A)
+    assert in_scratchpads(A, places).counts.tolist() == [places, places]
+
+
+def in_scratchpads(A: Any, places: int) -> Any:
+    """The specification of A times A by two tiles."""
+    a = coordinates(A)
+    return studies.coo_versions(a[:3], a[:3], a.shape, 2, "scratchpad", places)
+
+
+@pytest.mark.paper(
+    "Cupp, 3",
+    "The kernel overflows where the specification does, also if 336 products of the "
+    "first of 3 tiles fit and 347 of the second do not",
+)
+@together("blocks", [1, 2, 3, 5])
+def test_the_scratchpad_overflows_as_specified(blocks: int) -> None:
+    """With 3 tiles, the first has 336 products, as many as fit, the second 347."""
+    a, b = map(coordinates, random_pair((34, 34), 0.935))
+
+    def most_or_product(multiply: Callable[[], Any]) -> Any:
+        try:
+            return multiply().tolist()
+        except MemoryError as error:
+            (most,) = re.findall(r"got (\d+)", str(error))
+            return int(most)
+
+    places = _coo_versions_kernel.scratchpad_places(a.values.dtype, a.rows.dtype)
+    expected = most_or_product(
+        lambda: studies.coo_versions(
+            a[:3], b[:3], a.shape, blocks, "scratchpad", places
+        ).product[2]
+    )
+    found = most_or_product(lambda: multiplied("scratchpad", a, b, blocks)[0].values)
+    assert found == expected
+    assert isinstance(found, int) == (blocks < 4)
+
+
+def test_blocks_of_the_scratchpad_must_be_resident(emulated: None) -> None:
+    """So its results are limited by the device, at any number of blocks."""
+    A, B = random_pair((9, 9), 0.5)
+    with pytest.raises(ValueError, match="cooperative launch must have at most"):
+        multiply(A, B, method="scratchpad", blocks=1000)
+
+
+# ---- even multiplications ------------------------------------------------------------
+
+
+def uneven() -> tuple[Any, Any]:
+    """All matches are in the first quarter of A."""
+    A = random_coo((32, 32), 1, rng=1, dtype=np.float32)
+    dense = random_coo((32, 32), 1, rng=2, dtype=np.float32).toarray()
+    dense[8:] = 0
+    return A, scipy.sparse.coo_array(dense)
+
+
+@pytest.mark.paper(
+    "Cupp, 5.3, even multiplications",
+    "At 128 x 128 and 10 % with 128 tiles, the largest tile of version 2 has 3.31 "
+    "times the mean multiplications, and 1.10 times if they are distributed evenly; "
+    "with A sorted, it would be 7.17",
+)
+def test_largest_of_128_tiles(operands_of_232: Any) -> None:
+    """Version 2 sorts B alone, of a pair of 128 x 128 at 10 %."""
+    A, B = operands_of_232
+    for operands, method, expected in (
+        ((A, B), "binary", 3.31),
+        ((A, B), "even", 1.10),
+        ((A.tocsr().tocoo(), B), "binary", 7.17),
+    ):
+        stores = counted(operands, method, 128)[-1].per_block["global_stores"]
+        assert round(stores.most / stores.mean, 2) == expected
+
+
+@pytest.mark.paper(
+    "Cupp, 5.3, even multiplications",
+    "On average of 300 pairs, the largest of 128 tiles has 3.2 times the mean, and 7.2 "
+    "times if A is sorted",
+)
+def test_largest_tile_of_many_pairs() -> None:
+    ratios = []
+    for seed in range(300):
+        drawn, other = (
+            128 * one.row + one.col for one in random_pair((128, 128), 0.1, seed)
+        )
+        for keys in (drawn, np.sort(drawn)):
+            before = np.append(0, np.cumsum(np.isin(keys, other)))
+            of_tile = np.diff(before[parts(len(keys), 128)])
+            ratios.append(of_tile.max() / of_tile.mean())
+    means = np.reshape(ratios, (-1, 2)).mean(axis=0)
+    np.testing.assert_allclose(means, (3.2, 7.2), atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("method", "kernel", "largest"),
+    [("binary", "multiply_found", 4), ("even", "multiply_matches", 1)],
+)
+def test_largest_over_mean_of_the_multiplications(
+    emulated: None, method: str, kernel: str, largest: float
+) -> None:
+    """Section 5.3: "Distributing the actual multiplications more evenly"."""
+    A, B = uneven()
+    found = costs_of(A, B, method, blocks=4)[kernel]
+    stores = found.per_block["global_stores"]
+    assert 4 * stores.mean == 3 * 256
+    assert stores.most / stores.mean == largest
+    if method == "even":
+        assert found.balance == pytest.approx(1, abs=0.01)
+
+
+def test_even_multiplications_differ_by_one(emulated: None) -> None:
+    A, B = random_pair((20, 20), 0.6)
+    stores = costs_of(A, B, "even", 7)["multiply_matches"].per_block["global_stores"]
+    assert by_scipy(A, B).nnz % 7
+    assert stores.most - stores.least == 3
+
+
+@pytest.mark.paper(
+    "Cupp, 5.3, stored matches",
+    "At 40 x 40 and 75 % they halve the keys that are read, from 27,112 to 13,556",
+)
+def test_even_searches_once(emulated: None) -> None:
+    A, B = random_pair((40, 40), 0.75)
+    keys = [coo_paper.keys_read(counted((A, B), one)) for one in ("binary", "even")]
+    assert keys == [27_112, 13_556]
+    twice, once = (costs_of(A, B, one) for one in ("binary", "even"))
+    searches = twice["count_found"], twice["multiply_found"], once["find_matches"]
+    assert len({one.arrays["b_rows"].lanes for one in searches}) == 1
+    assert "b_rows" not in once["multiply_matches"].arrays
+
+
+# ---- the document's sizes ------------------------------------------------------------
+
+
+@together("side", [5, 20, 40])
+def test_dense_squares(backend: Any, side: int) -> None:
+    """Figures 9 and 12: 75 % density at increasing sizes."""
+    check_on(backend, (side, side), 0.75)
+
+
+def test_sparse_rectangle(backend: Any) -> None:
+    """Figure 13: 1000 x 100 at 1 % density."""
+    check_on(backend, (1000, 100), 0.01)
+
+
+def check_on(backend: Any, shape: tuple[int, int], density: float) -> None:
+    A, B = random_pair(shape, density)
+    operands = A, B
+    if backend.name == "cuda":
+        import cupyx.scipy.sparse
+
+        operands = tuple(map(cupyx.scipy.sparse.coo_matrix, (A, B)))
+    for method in METHODS:
+        found = multiply(*operands, method=method)
+        check(found.get() if backend.name == "cuda" else found, A, B)
+
+
+# ---- the parameter -------------------------------------------------------------------
+
+
+@together(
+    ("method", "blocks"), [("linear", 0), ("even", -1), ("merge", 4), ("auto", 1)]
+)
+def test_invalid_blocks_are_rejected(method: str, blocks: int) -> None:
+    A = random_coo((3, 3), 0.5, rng=1)
+    with pytest.raises(ValueError, match=f"blocks must be positive.*got {blocks}"):
+        multiply(A, A, method=method, blocks=blocks)
+
+
+def test_a_cpu_ignores_blocks() -> None:
+    A, B = random_pair((20, 20), 0.6)
+    check(multiply(A, B, method="binary", blocks=5), A, B)

@@ -1,0 +1,405 @@
+"""Map, its fusion into other maps, reduce, scan and partition; zip and unzip."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from backends import both_kinds, without_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+from monoids import Case, affine, anything, is_even, is_positive, square
+from together import together
+
+import gpusolve
+from gpusolve import Map, emulator, reference
+from gpusolve._device.arrays import is_cupy
+
+same = np.testing.assert_array_equal
+
+plus_one = Map("plus one", "x + 1", lambda x: x + 1)
+double = Map("double", "2 * x", lambda x: 2 * x, dtype=np.int64)
+halve = Map("halve", "0.5 * x", lambda x: 0.5 * x, dtype=np.float64)
+pair = Map("pair", ("x", "x + 1"), lambda x: np.stack([x, x + 1], axis=-1))
+times = Map("times", "x * y", np.multiply, parameters=("x", "y"))
+choose = Map("choose", "c ? a : b", np.where, parameters=("c", "a", "b"))
+line = Map("line", ("a", "b"), lambda a, b: np.stack([a, b], -1), parameters=("a", "b"))
+"""The element of `affine` from its two numbers."""
+
+VARIANTS = ("tree", "group", "chunked", "reduce512", "atomic", "atomic_each")
+SCANS = ("look_back", "hierarchical", "sweep", "warp")
+
+
+def bytes_moved(call: Callable[[], object]) -> int:
+    """The bytes that kernels read and write, counted on the emulator."""
+    with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"):
+        call()
+        with emulator.profile() as report:
+            call()
+    return sum(one.bytes for k in report.kernels for one in k.arrays.values())
+
+
+# ---- map ----
+
+
+@pytest.mark.paper("Oancea, Map", "map gives f of each element, in its place")
+@together("shape", [(), (0,), (1,), (700,), (3, 0, 2), (5, 33)])
+def test_map_of_one_array(
+    backend: Any, shape: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    x = rng.integers(-99, 99, shape, np.int32)
+    same(backend.call(gpusolve.map, square, x), x * x, strict=True)
+    same(backend.call(gpusolve.map, is_even, x), x % 2 == 0, strict=True)
+    pairs = np.stack([x, x + 1], axis=-1)
+    same(backend.call(gpusolve.map, pair, x), pairs, strict=True)
+
+
+@pytest.mark.paper("Oancea, Map", "map2 gives f of each pair of elements")
+def test_map_of_several_arrays_of_different_dtypes(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    c = rng.random((20, 1)) < 0.5
+    a, b = rng.integers(-9, 9, 35, np.int16), rng.standard_normal((20, 35))
+    found = backend.call(gpusolve.map, choose, c, a, b)
+    same(found, np.where(c, a, b), strict=True)
+    found = backend.call(gpusolve.map, times, a, a.astype(np.float32))
+    same(found, a.astype(np.float32) ** 2, strict=True)
+
+
+@together("dtype", ["bool", "uint8", "int64", "float16", "complex64"])
+def test_map_keeps_the_dtype(
+    backend: Any, dtype: str, rng: np.random.Generator
+) -> None:
+    x = rng.integers(0, 2, 300).astype(dtype)
+    keep = Map("keep", "x", np.asarray)
+    same(backend.call(gpusolve.map, keep, x[::-1]), x[::-1], strict=True)
+
+
+def test_map_of_lists_and_numbers(backend: Any) -> None:
+    same(gpusolve.map(times, [1, 2, 3], 10), [10, 20, 30])
+    assert gpusolve.map(times, 3.0, 4.0) == 12
+
+
+def test_map_result_is_on_the_device_of_the_input(backend: Any) -> None:
+    found = gpusolve.map(times, backend.array(np.ones(3)), 2.0)
+    assert is_cupy(found) == (backend.name == "cuda")
+
+
+def test_map_in_any_schedule_of_threads_and_blocks(
+    schedule: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    x, y = rng.integers(-99, 99, (2, 3000), np.int32)
+    same(gpusolve.map(times, x, y), x * y, strict=True)
+
+
+# ---- fusion ----
+
+
+@pytest.mark.paper("Oancea, Map fusion", "map(f, map(g, A)) is map(f o g, A)")
+@given(st.lists(st.integers(-1000, 1000), max_size=70))
+def test_a_map_of_a_map_is_the_map_of_the_composition(
+    backend: Any, values: list[int]
+) -> None:
+    x = np.array(values, np.int32)
+    pairs = (square, plus_one), (halve, square), (is_positive, halve), (double, halve)
+    for f, g in pairs:
+        apart = gpusolve.map(f, gpusolve.map(g, backend.array(x)))
+        fused = gpusolve.map(f @ g, backend.array(x))
+        same(backend.numpy(fused), backend.numpy(apart), strict=True)
+    expected = [value * value + 1 for value in values]
+    same(backend.call(gpusolve.map, plus_one @ square, x), expected)
+
+
+def test_composition_is_associative_and_converts_between_maps(backend: Any) -> None:
+    x = np.array([3, 4, 7], np.int16)
+    truncated = Map("truncated", "T(x)", lambda x: x.astype(np.int8), dtype=np.int8)
+    left, right = (pair @ truncated) @ (halve @ square), pair @ (truncated @ halve)
+    expected = [[4, 5], [8, 9], [24, 25]]
+    same(backend.call(gpusolve.map, left, x), np.array(expected, np.int8), strict=True)
+    found = backend.call(gpusolve.map, right @ square, x)
+    same(found, np.array(expected, np.int8), strict=True)
+    assert left.arity == 1
+    assert (square @ times).arity == 2
+
+
+@pytest.mark.paper(
+    "Oancea, Map fusion", "Two maps move 4 n elements in 2 launches, f o g 2 n in 1"
+)
+def test_fusion_halves_the_bytes() -> None:
+    """Two maps read and write n elements each; their composition does so once."""
+    x = np.arange(2048, dtype=np.float32)
+    apart = bytes_moved(
+        lambda: gpusolve.map(square, gpusolve.map(plus_one, x))  # 2 launches
+    )
+    fused = bytes_moved(lambda: gpusolve.map(square @ plus_one, x))
+    assert (apart, fused) == (4 * x.nbytes, 2 * x.nbytes)
+
+
+def test_a_reduction_of_a_map_does_not_store_its_results() -> None:
+    x, y = np.ones((2, 2048), np.float32)
+    apart = bytes_moved(lambda: gpusolve.reduce(gpusolve.map(times, x, y)))
+    fused = bytes_moved(lambda: gpusolve.reduce((x, y), map=times))
+    results = 4
+    assert (apart, fused) == (4 * x.nbytes + results, 2 * x.nbytes + results)
+
+
+def test_a_scan_of_a_map_does_not_store_its_results() -> None:
+    x = np.arange(3840, dtype=np.float32)
+    apart = bytes_moved(lambda: gpusolve.scan(gpusolve.map(square, x)))
+    fused = bytes_moved(lambda: gpusolve.scan(x, map=square))
+    assert apart - fused == 2 * x.nbytes
+
+
+def test_a_partition_by_a_predicate_does_not_store_its_mask() -> None:
+    x = np.arange(4096, dtype=np.int32)
+    apart = bytes_moved(lambda: gpusolve.stable_partition(x, gpusolve.map(is_even, x)))
+    fused = bytes_moved(lambda: gpusolve.stable_partition(x, is_even))
+    # The mask is written and read; the map reads x, and so does the predicate.
+    assert apart - fused == 2 * len(x)
+
+
+# ---- maps of several arrays in reduce and scan ----
+
+
+@together("variant", VARIANTS)
+@together("n", [0, 1, 31, 500, 20_000])
+def test_reduction_of_products(
+    backend: Any, variant: str, n: int, rng: np.random.Generator
+) -> None:
+    x, y = rng.integers(-9, 10, (2, n)).astype(np.float32)
+    found = backend.call(gpusolve.reduce, (x, y), map=times, variant=variant)
+    same(found, x @ y, strict=True)
+
+
+@together("axis", [0, 1, None])
+def test_reduction_of_several_arrays_along_axes(
+    backend: Any, axis: Any, rng: np.random.Generator
+) -> None:
+    x, y = rng.integers(-9, 10, (40, 70)), rng.integers(-9, 10, 70)
+    found = backend.call(gpusolve.reduce, (x, y), axis=axis, map=times)
+    same(found, (x * y).sum(axis), strict=True)
+    found = backend.call(gpusolve.all, (x + 99, y + 99), is_positive @ times)
+    same(found, np.array(True), strict=True)
+
+
+@together("n", [0, 1, 33, 5001])
+def test_reduction_of_pairs_from_two_arrays_keeps_the_order(
+    backend: Any, n: int, rng: np.random.Generator
+) -> None:
+    a, b = anything(rng, np.dtype(np.int32), 2, n)
+    expected = Case("affine", a.dtype).fold(np.stack([a, b], axis=-1))
+    found = backend.call(gpusolve.reduce, (a, b), affine, map=line)
+    same(found, expected, strict=True)
+
+
+@both_kinds
+@together("variant", SCANS)
+def test_scan_of_several_arrays(
+    backend: Any, variant: str, exclusive: bool, rng: np.random.Generator
+) -> None:
+    options: dict[str, Any] = {"exclusive": exclusive, "variant": variant}
+    for n in (0, 1, 40, 4001):
+        a, b = anything(rng, np.dtype(np.int32), 2, n)
+        pairs = np.stack([a, b], axis=-1)
+        expected = Case("affine", a.dtype).prefixes(pairs, exclusive)
+        found = backend.call(gpusolve.scan, (a, b), affine, map=line, **options)
+        same(found, expected, strict=True)
+
+
+def test_scan_with_a_map_along_the_first_axis(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    x = rng.integers(-9, 9, (70, 30), np.int32)
+    found = backend.call(gpusolve.scan, x, axis=0, map=is_positive @ plus_one)
+    same(found, np.logical_or.accumulate(x >= 0, axis=0), strict=True)
+    counted = Map("one if positive", "x > 0", lambda x: x > 0, dtype=np.int64)
+    found = backend.call(gpusolve.scan, x, axis=0, map=counted)
+    same(found, (x > 0).cumsum(axis=0), strict=True)
+
+
+def test_out_of_a_scan_may_be_any_array_of_its_map(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    x, y = rng.integers(-9, 9, (2, 9000))
+
+    def scan_into(which: int, *arrays: Any) -> Any:
+        out = arrays[which]
+        assert gpusolve.scan(arrays, map=times, out=out) is out
+        return out
+
+    for which in (0, 1):
+        found = backend.call(scan_into, which, x.copy(), y.copy())
+        same(found, (x * y).cumsum(), strict=True)
+
+
+def test_segmented_scan_with_a_map(backend: Any, rng: np.random.Generator) -> None:
+    a, b = anything(rng, np.dtype(np.int32), 2, 4001)
+    flags = rng.random(4001) < 0.01
+    pairs = np.stack([a, b], axis=-1)
+    expected = Case("affine", a.dtype).segmented_prefixes(pairs, flags)
+    found = backend.call(gpusolve.segmented_scan, (a, b), flags, affine, map=line)
+    same(found, expected, strict=True)
+
+
+# ---- zip and unzip ----
+
+
+@together("shape", [(), (0,), (500,), (7, 30)])
+@together("count", [1, 2, 5])
+def test_unzip_inverts_zip(
+    backend: Any, shape: tuple[int, ...], count: int, rng: np.random.Generator
+) -> None:
+    arrays = [anything(rng, np.dtype(np.int64), *shape) for _ in range(count)]
+    zipped = backend.call(gpusolve.zip, *arrays)
+    same(zipped, np.stack(arrays, axis=-1), strict=True)
+    same(zipped, reference.zip(*arrays), strict=True)
+    apart = backend.call(gpusolve.unzip, zipped)
+    assert len(apart) == count
+    for found, specified, one in zip(
+        apart, reference.unzip(zipped), arrays, strict=True
+    ):
+        same(found, one, strict=True)
+        same(specified, one, strict=True)
+        assert found.flags.c_contiguous
+
+
+def test_zip_converts_to_the_common_dtype(backend: Any) -> None:
+    flags, values = np.array([True, False]), np.array([1.5, 2.5], np.float32)
+    found = backend.call(gpusolve.zip, flags, values)
+    same(found, np.array([[1, 1.5], [0, 2.5]], np.float32), strict=True)
+
+
+segmented_add = gpusolve.Monoid(
+    "segmented add",
+    identity=(0, 0),
+    cuda=("a[0] | b[0]", "b[0] != 0 ? b[1] : a[1] + b[1]"),
+    numpy=lambda a, b: np.stack(
+        [
+            a[..., 0] | b[..., 0],
+            np.where(b[..., 0] != 0, b[..., 1], a[..., 1] + b[..., 1]),
+        ],
+        axis=-1,
+    ),
+    commutative=False,
+)
+
+
+@pytest.mark.paper(
+    "Oancea, Segmented scan of pairs",
+    "A scan of pairs gives [1, 3, 6, 4, 9, 15, 22, 30, 9, 19], as sgmScan does",
+)
+def test_segmented_scan_is_a_scan_of_zipped_flags_and_values(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    """sgmScan of the slides: zip, scan with the lifted operator, unzip."""
+
+    def by_pairs(flags: Any, values: Any) -> Any:
+        scanned = gpusolve.scan(gpusolve.zip(flags, values), segmented_add)
+        return gpusolve.unzip(scanned)[1]
+
+    flags = np.array([1, 0, 0, 1, 0, 0, 0, 0, 1, 0])
+    found = backend.call(by_pairs, flags, np.arange(1, 11))
+    same(found, np.array([1, 3, 6, 4, 9, 15, 22, 30, 9, 19]), strict=True)
+    flags, values = rng.integers(0, 9, 3000) // 8, rng.integers(-99, 99, 3000)
+    found = backend.call(by_pairs, flags, values)
+    case = Case("add", values.dtype)
+    same(found, case.segmented_prefixes(values, flags), strict=True)
+
+
+# ---- all, by divide and conquer ----
+
+
+def test_all_by_division_of_few_elements() -> None:
+    x = np.array([5, 4, 2, 10, 3, 7, 8])
+    assert reference.all_by_division(x[1:4], is_even)
+    assert not reference.all_by_division(x, is_even)
+    assert reference.all_by_division(x[:0], is_even)
+
+
+@pytest.mark.paper(
+    "Oancea, Small exercise", "Every split gives the same as map and reduce"
+)
+@given(st.lists(st.integers(0, 5), max_size=40), st.randoms(use_true_random=False))
+def test_all_is_the_same_for_every_split_and_by_map_and_reduce(
+    backend: Any, values: list[int], random: Any
+) -> None:
+    x = np.array(values, np.int64)
+    expected = all(value % 2 == 0 for value in values)
+    splits: list[Callable[[int], int]] = [
+        lambda n: n // 2,
+        lambda n: 1,
+        lambda n: n - 1,
+        lambda n: random.randint(1, n - 1),
+    ]
+    for split in splits:
+        assert reference.all_by_division(x, is_even, split) == expected
+    assert backend.call(gpusolve.all, x, is_even) == expected
+    mapped = gpusolve.map(is_even, backend.array(x))
+    assert bool(gpusolve.reduce(mapped, "logical_and")) == expected
+
+
+# ---- invalid arguments ----
+
+
+@without_gpu
+@together(
+    ("call", "error", "message"),
+    [
+        (lambda x: gpusolve.map(np.square, x), TypeError, "f must .*got <ufunc"),
+        (lambda x: gpusolve.map(times, x), ValueError, "must be 2, .*times, got 1"),
+        (lambda x: gpusolve.map(square, x, x), ValueError, "must be 1, .*got 2"),
+        (lambda x: gpusolve.map(times, x, x[:2]), ValueError, "broadcast, got"),
+        (lambda x: gpusolve.map(square, x.astype(object)), TypeError, "got object"),
+        (
+            lambda x: gpusolve.map(
+                Map("wide", "x", lambda x: x, dtype=np.longdouble), x
+            ),
+            TypeError,
+            "f must return .* from wide",
+        ),
+        (lambda x: gpusolve.reduce(x, map=times), ValueError, "must be 2, .*ndarray"),
+        (lambda x: gpusolve.scan((x,), map=times), ValueError, "must be 2, .*got 1"),
+        (
+            lambda x: gpusolve.stable_partition(x, is_positive @ times),
+            ValueError,
+            "mask must have one parameter, got 2",
+        ),
+        (lambda x: gpusolve.zip(), ValueError, "at least one array"),
+        (lambda x: gpusolve.zip(*[x] * 40), ValueError, "at most 256 bytes, got 320"),
+        (lambda x: gpusolve.unzip(3.0), ValueError, r"x must have shape .*got \(\)"),
+        (lambda x: square @ pair, ValueError, "square @ pair must .*2 expressions"),
+        (lambda x: times @ square, ValueError, "times @ square must .*2 parameters"),
+        (lambda x: square @ np.square, TypeError, "@"),
+        (
+            lambda x: Map("bad", "x", abs, parameters=("1x",)),
+            ValueError,
+            "parameters of bad must .*1x",
+        ),
+        (
+            lambda x: Map("none", "1", abs, parameters=()),
+            ValueError,
+            r"parameters of none must .*\(\)",
+        ),
+    ],
+)
+def test_invalid_maps_are_rejected(
+    backend: Any, call: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call(np.ones(4))
+
+
+def test_rounding_of_a_fused_dot_product_is_bounded(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    x, y = rng.standard_normal((2, 10007))
+    found = float(backend.call(gpusolve.reduce, (x, y), map=times))
+    terms = [float(one) for one in x * y]
+    error = abs(found - math.fsum(terms))
+    assert error <= len(x) * np.finfo(x.dtype).eps / 2 * math.fsum(map(abs, terms))

@@ -1,0 +1,353 @@
+"""Monoids and maps: their laws, dtypes and errors."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from monoids import EVERY_DTYPE, REPRESENTATIVE, USER_DEFINED, Case
+from together import together
+
+import gpusolve
+from gpusolve._device import kernels
+from gpusolve.monoid import BUILT_IN, as_monoid, segment_sums_of_one
+
+ALL_CASES = sorted(
+    {str(case): case for case in (*EVERY_DTYPE, *REPRESENTATIVE)}.items()
+)
+every_case = together("case", [case for _, case in ALL_CASES], ids=str)
+
+
+def three_samples(case: Case, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+    """Three samples of 64 elements, in the dtype of the results."""
+    x = case.sample(rng, 3 * 64).astype(case.dtype)
+    return x[::3], x[1::3], x[2::3]
+
+
+@every_case
+def test_combine_agrees_with_brute_force(case: Case, rng: np.random.Generator) -> None:
+    a, b, _ = three_samples(case, rng)
+    combined = as_monoid(case.op).combine(a, b)
+    for k in range(len(a)):
+        expected = case.fold(np.stack([a[k], b[k]]))
+        np.testing.assert_array_equal(combined[k], expected, strict=True)
+
+
+@every_case
+def test_operator_is_associative(case: Case, rng: np.random.Generator) -> None:
+    combine = as_monoid(case.op).combine
+    a, b, c = three_samples(case, rng)
+    left, right = combine(combine(a, b), c), combine(a, combine(b, c))
+    np.testing.assert_array_equal(left, right, strict=True)
+
+
+@every_case
+def test_identity_is_neutral(case: Case, rng: np.random.Generator) -> None:
+    op = as_monoid(case.op)
+    a, _, _ = three_samples(case, rng)
+    identity = op.identity_of(case.dtype)
+    assert identity.dtype == case.dtype
+    assert identity.shape == op.element_shape == case.element_shape
+    identities = np.broadcast_to(identity, a.shape)
+    np.testing.assert_array_equal(op.combine(identities, a), a, strict=True)
+    np.testing.assert_array_equal(op.combine(a, identities), a, strict=True)
+
+
+@every_case
+def test_operator_commutes_if_and_only_if_declared(
+    case: Case, rng: np.random.Generator
+) -> None:
+    op = as_monoid(case.op)
+    a, b, _ = three_samples(case, rng)
+    if case.name == "first nonzero":
+        a, b = a | 1, b | 2
+    assert np.array_equal(op.combine(a, b), op.combine(b, a)) == op.commutative
+
+
+@together("dtype", ["int8", "uint16", "int64", "float32", "complex128"])
+def test_results_have_the_input_dtype_or_bool(dtype: str) -> None:
+    assert as_monoid("add").dtype_of(dtype) == dtype
+    assert as_monoid("logical_and").dtype_of(dtype) == np.dtype(bool)
+
+
+def test_built_in_monoids_are_known_by_name() -> None:
+    assert set(BUILT_IN) == {
+        "add",
+        "mul",
+        "min",
+        "max",
+        "logical_and",
+        "logical_or",
+        "mssp",
+    }
+    for name, monoid in BUILT_IN.items():
+        assert as_monoid(name) is monoid
+        assert monoid.name == name
+    for monoid in USER_DEFINED.values():
+        assert as_monoid(monoid) is monoid
+
+
+@pytest.mark.parametrize(
+    ("op", "error", "message"),
+    [
+        ("sum", ValueError, "op must be one of .*'add'.*got 'sum'"),
+        (np.add, TypeError, "op must be a Monoid or the name .*got <ufunc 'add'>"),
+        (None, TypeError, "op must .*got None"),
+    ],
+)
+def test_invalid_op_is_rejected(op: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        as_monoid(op)
+
+
+@together(
+    ("identity", "cuda", "error", "message"),
+    [
+        ((0, 0), "a + b", ValueError, r"of shape \(2,\); got one expr"),
+        (
+            (0, 0),
+            ("a[0]",),
+            ValueError,
+            r"of shape \(2,\); got 1 expressions",
+        ),
+        ((0, 0), (1, 2), TypeError, r"cuda of pair must .*got \(1, 2\)"),
+        ((0, 0), ["a", "b"], TypeError, r"cuda of pair must .*got \['a', 'b'\]"),
+        (0, ("a", "b"), ValueError, r"of shape \(\); got 2 expressions"),
+        (0, None, TypeError, "cuda of pair must .*got None"),
+    ],
+)
+def test_expressions_must_match_the_identity(
+    identity: Any, cuda: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.Monoid("pair", identity, cuda, np.add, commutative=True)
+
+
+def test_map_applies_its_function() -> None:
+    halve = gpusolve.Map("halve", "x / T(2)", lambda x: x / 2)
+    assert halve.dtype_of(np.int16) == np.int16
+    np.testing.assert_array_equal(
+        halve.apply(np.array([4, 5], np.int16)), np.array([2, 2], np.int16), strict=True
+    )
+    positive = gpusolve.Map("positive", "x > 0", lambda x: x > 0, dtype=bool)
+    np.testing.assert_array_equal(
+        positive.apply(np.array([-1.0, 2.0])), [False, True], strict=True
+    )
+
+
+def test_map_rejects_an_expression_that_is_no_string() -> None:
+    with pytest.raises(TypeError, match=r"cuda of invalid must .*got 3"):
+        gpusolve.Map("invalid", 3, np.abs)  # type: ignore[arg-type]
+
+
+def test_identity_may_exist_for_some_kinds_only() -> None:
+    band = gpusolve.Monoid(
+        "band",
+        lambda dtype: np.iinfo(dtype).max,
+        "a & b",
+        np.bitwise_and,
+        True,
+        kinds="u",
+    )
+    assert band.element_shape == ()
+    assert gpusolve.reduce(np.array([12, 10], np.uint8), band) == 8
+
+
+# ---- check() -------------------------------------------------------------------------
+
+SUBTRACT = gpusolve.Monoid("subtract", 0, "a - b", np.subtract, False, kinds="if")
+
+
+@every_case
+def test_check_accepts_every_monoid_in_numpy(
+    case: Case, rng: np.random.Generator
+) -> None:
+    elements = case.sample(rng, 200)
+    as_monoid(case.op).check(elements=elements, cuda=False)
+    if case.name != "mssp":
+        as_monoid(case.op).check(case.given, rng=rng, cuda=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", REPRESENTATIVE, ids=str)
+def test_check_accepts_every_monoid_on_a_device(
+    case: Case, rng: np.random.Generator, device_backend: Any
+) -> None:
+    elements = device_backend.array(case.sample(rng, 200))
+    as_monoid(case.op).check(elements=elements, cuda=True)
+
+
+@together("name", sorted({*BUILT_IN, *USER_DEFINED} - {"mssp"}))
+def test_check_needs_no_arguments(name: str) -> None:
+    USER_DEFINED.get(name, BUILT_IN.get(name)).check()
+
+
+def test_check_allows_rounding_errors() -> None:
+    add, mul = as_monoid("add"), as_monoid("mul")
+    for monoid in (add, mul):
+        monoid.check(["float16", "float32", "complex64"], n=10_000, cuda=False)
+    a, b, c = np.float64([0.1, 0.2, 0.3])
+    assert add.combine(add.combine(a, b), c) != add.combine(a, add.combine(b, c))
+    add.check(elements=np.array([1e16, -1e16, 1.0]), cuda=False)
+
+
+def test_check_draws_from_the_elements() -> None:
+    mssp = as_monoid("mssp")
+    mssp.check(elements=segment_sums_of_one.apply(np.arange(-5.0, 5.0)))
+    with pytest.raises(ValueError, match=r"identity of mssp must be neutral"):
+        mssp.check("float64", cuda=False)
+
+
+def refused(monoid: gpusolve.Monoid, *args: Any, **options: Any) -> str:
+    """The message of the error that check() raises."""
+    with pytest.raises(ValueError, match=monoid.name) as error:
+        monoid.check(*args, **options)
+    return str(error.value)
+
+
+def numbers_in(message: str) -> list[float]:
+    """The numbers after "got"."""
+    found = message.partition("got")[2].rpartition(" of ")[0]
+    return [float(one) for one in re.findall(r"(?<![\w.])-?\d+\.?\d*(?![\w])", found)]
+
+
+@together("dtype", ["int8", "int64", "float32", "float64"])
+def test_check_refuses_an_operator_that_is_not_associative(dtype: str) -> None:
+    message = refused(SUBTRACT, dtype, cuda=False)
+    assert message.startswith(
+        "numpy of subtract must be associative, got (a op b) op c ="
+    )
+    assert message.endswith(f"of {dtype}")
+    left, right, a, b, c = numbers_in(message)
+    assert (left, right) == (a - b - c, a - (b - c))
+    assert left != right
+
+
+def test_check_compares_a_selection_of_floats_exactly() -> None:
+    def nearly_larger(a: Any, b: Any) -> Any:
+        return np.where(a * (1 + 1e-15) >= b, a, b)
+
+    monoid = replace(as_monoid("max"), name="nearly", numpy=nearly_larger)
+    x = 1 + np.finfo(float).eps * np.arange(20)
+    as_monoid("max").check(elements=x, cuda=False)
+    assert "nearly must be" in refused(monoid, elements=x, cuda=False)
+
+
+@pytest.mark.parametrize(
+    ("numpy", "side"),
+    [(lambda a, b: a, "identity op a"), (lambda a, b: b, "a op identity")],
+)
+def test_check_tests_the_identity_on_both_sides(numpy: Any, side: str) -> None:
+    monoid = gpusolve.Monoid("one-sided", 0, "a", numpy, False)
+    message = refused(monoid, cuda=False)
+    assert message.startswith(f"identity of one-sided must be neutral, got {side} =")
+
+
+@pytest.mark.parametrize("dtype", ["int16", "float64"])
+def test_check_refuses_a_wrong_identity(dtype: str) -> None:
+    monoid = replace(as_monoid("add"), name="sum", identity=1)
+    message = refused(monoid, dtype, cuda=False)
+    left, wanted, a = numbers_in(message)
+    assert (left, wanted) == (a + 1, a)
+
+
+def test_check_refuses_a_wrong_claim_of_commutativity() -> None:
+    monoid = replace(USER_DEFINED["affine"], name="compose", commutative=True)
+    message = refused(monoid, "int32", cuda=False)
+    assert message.startswith("commutative of compose must be False, got a op b = [")
+    a1, a0, b1, b0 = numbers_in(message)[4:]
+    assert numbers_in(message)[:4] == [a1 * b1, a0 * b1 + b0, a1 * b1, b0 * a1 + a0]
+
+
+@pytest.mark.parametrize(
+    ("numpy", "message"),
+    [
+        (lambda a, b: (a + b).astype(np.float32), "dtype float64 .* got float32"),
+        (lambda a, b: (a + b)[..., None], r"shape \(9,\) .* got \(9, 1\)"),
+        (lambda a, b: (a + b).sum(), r"shape \(9,\) .* got \(\)"),
+    ],
+)
+def test_check_refuses_results_of_another_dtype_or_shape(
+    numpy: Any, message: str
+) -> None:
+    monoid = replace(as_monoid("add"), name="sum", numpy=numpy)
+    with pytest.raises(ValueError, match=f"numpy of sum must return {message}"):
+        monoid.check("float64", n=9, cuda=False)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float64"])
+def test_check_refuses_cuda_that_differs_from_numpy(
+    dtype: str, device_backend: Any
+) -> None:
+    monoid = replace(as_monoid("min"), name="smaller", cuda="a > b ? a : b")
+    monoid.check(dtype, cuda=False)
+    elements = device_backend.array(np.arange(-5, 5).astype(dtype))
+    message = refused(monoid, elements=elements)
+    assert message.startswith("cuda of smaller must return what numpy returns, got")
+    found, wanted, a, b = numbers_in(message)
+    assert (found, wanted) == (max(a, b), min(a, b))
+
+
+def test_check_compares_every_number_of_an_element_with_cuda() -> None:
+    affine = USER_DEFINED["affine"]
+    swapped = replace(affine, name="swapped", cuda=affine.cuda[::-1])
+    assert "cuda of swapped must return" in refused(swapped, "int32", cuda=True)
+
+
+def test_check_refuses_cuda_that_does_not_compile() -> None:
+    monoid = replace(as_monoid("add"), name="misspelt", cuda="a + misspelt_name")
+    message = refused(monoid, "float32")
+    assert message.startswith("cuda of misspelt must compile for float32, got")
+    assert "misspelt_name" in message
+
+
+def test_check_skips_cuda_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    kernels._emulated_kernel.cache_clear()
+    monoid = replace(as_monoid("add"), name="wrong", cuda="a - b + T(17)")
+    monoid.check("float64")
+    with pytest.raises(RuntimeError, match="CXX must name a C"):
+        monoid.check("float64", cuda=True)
+    with pytest.raises(ValueError, match="numpy of subtract"):
+        SUBTRACT.check()
+
+
+def test_check_is_reproducible() -> None:
+    messages = [refused(SUBTRACT, cuda=False, rng=seed) for seed in (0, 0, 1)]
+    assert messages[0] == messages[1]
+    generator = np.random.default_rng(0)
+    assert refused(SUBTRACT, cuda=False, rng=generator) == messages[0]
+
+
+@together(
+    ("options", "error", "message"),
+    [
+        ({"n": 0}, ValueError, "n must be at least 1, got 0"),
+        ({"dtypes": "complex64"}, TypeError, "dtype of subtract .*'if'.*complex64"),
+        ({"dtypes": ["int8", "longdouble"]}, TypeError, "dtype .* got .*128"),
+        ({"elements": np.zeros((0,))}, ValueError, r"not be empty, got \(0,\)"),
+    ],
+)
+def test_check_rejects_invalid_arguments(
+    options: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        SUBTRACT.check(**options)
+
+
+def test_check_rejects_elements_of_another_shape() -> None:
+    with pytest.raises(ValueError, match=r"affine .*\(\.\.\., 2\) .* got \(5, 3\)"):
+        USER_DEFINED["affine"].check(elements=np.zeros((5, 3)))
+
+
+def test_examples_of_check_run() -> None:
+    # pytest finds the examples of the class in `gpusolve`, but not those of methods.
+    (examples,) = doctest.DocTestFinder(recurse=False).find(
+        gpusolve.Monoid.check, globs={}
+    )
+    assert len(examples.examples) == 4
+    assert doctest.DocTestRunner().run(examples).failed == 0

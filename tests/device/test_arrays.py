@@ -1,0 +1,119 @@
+"""Input arrays of nnls: errors, DLPack, and the offsets of the systems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from together import together
+
+import gpusolve
+from gpusolve._device.arrays import systems_offsets
+
+A, b = np.ones((4, 3)), np.ones(4)
+
+
+@together(
+    ("arguments", "error", "message"),
+    [
+        ((np.ones(3), b), ValueError, r"A must .*\(\.\.\., m, n\), got \(3,\)"),
+        ((A, 1.0), ValueError, "b must .*got a scalar"),
+        ((A, np.ones(3)), ValueError, r"b must .*\(\.\.\., 4\) .*\(4, 3\), got \(3,\)"),
+        ((A, np.ones((4, 1))), ValueError, r"b must .*got .*\(4, 1\)"),
+        (
+            (np.ones((2, 4, 3)), np.ones((5, 4))),
+            ValueError,
+            r"must broadcast, got .*A \(2, 4, 3\), b \(5, 4\)",
+        ),
+        ((A * 1j, b), TypeError, "A must .*got complex128"),
+        ((A, b.astype(object)), TypeError, "b must .*got object"),
+        ((A.astype(np.longdouble), b), TypeError, "A must have .*dtype"),
+        (([["a"]], ["b"]), TypeError, "A must have .*dtype"),
+        ((A, [2**70] * 4), TypeError, "b must .*got object"),
+        ((A, [2**53 + 1] * 4), ValueError, "magnitude .*got 9007199254740993"),
+        ((A, [-(2**63)] * 4), ValueError, "magnitude .*got 9223372036854775808"),
+        ((A, np.array([2**64 - 1] * 4, np.uint64)), ValueError, "magnitude"),
+        ((np.ma.masked_array(A), b), TypeError, "A must .*got a masked array"),
+        ((csr_array(A), b), TypeError, "A must .*got object"),
+    ],
+)
+def test_invalid_arrays_are_rejected(arguments: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.nnls(*arguments)
+
+
+@together(
+    ("options", "error", "message"),
+    [
+        ({"method": "lars"}, ValueError, "method must be one of .*, got 'lars'"),
+        ({"l1": -1.0}, ValueError, "l1 must .*got -1.0"),
+        ({"l2": np.inf}, ValueError, "l2 must .*got inf"),
+        ({"tol": np.nan}, ValueError, "tol must .*got nan"),
+        ({"maxiter": -1}, ValueError, "maxiter must .*got -1"),
+        ({"maxiter": 2.5}, TypeError, "integer"),
+        (
+            {"warm_start": np.ones(4)},
+            ValueError,
+            r"warm_start must .*\(\.\.\., 3\) .*got \(4,\)",
+        ),
+        ({"warm_start": 1.0}, ValueError, "warm_start must have shape"),
+        ({"warm_start": np.ones(3) * 1j}, TypeError, "warm_start must .*got complex"),
+    ],
+)
+def test_invalid_options_are_rejected(options: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.nnls(A, b, **options)
+
+
+class DLPackArray:
+    """A CPU array that supports the DLPack protocol only."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack_arrays_are_accepted() -> None:
+    result = gpusolve.nnls(DLPackArray(A), DLPackArray(b))
+    assert isinstance(result.x, np.ndarray)
+    np.testing.assert_array_equal(result.x, gpusolve.nnls(A, b).x)
+
+
+class ArrayOnUnknownDevice:
+    """An array on a DLPack device that gpusolve does not support."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 7, 0
+
+
+def test_unknown_device_is_rejected() -> None:
+    with pytest.raises(TypeError, match="DLPack device of type 7"):
+        gpusolve.nnls(ArrayOnUnknownDevice(), b)
+
+
+def test_inputs_are_not_changed(backend: Any, rng: np.random.Generator) -> None:
+    A, b, start = rng.random((9, 5)), rng.random(9), rng.random(5)
+    before = A.copy(), b.copy(), start.copy()
+    backend.nnls(A, b, warm_start=start)
+    for array, copy in zip((A, b, start), before, strict=True):
+        np.testing.assert_array_equal(array, copy)
+    A.flags.writeable = b.flags.writeable = False
+    backend.nnls(A, b)
+
+
+def test_offset_of_each_system(rng: np.random.Generator) -> None:
+    base = rng.random((5, 3, 2, 8, 6))
+    for array in (base, base[::-2, :, :, ::2], base[:, :1], base[1, :, :1]):
+        batch = np.broadcast_shapes(array.shape[:-2], (1, 3, 2))
+        systems = np.broadcast_to(array, (*batch, *array.shape[-2:]))
+        offsets = systems_offsets(array, 2, batch)
+        addresses = [array.ctypes.data + 8 * offset for offset in offsets]
+        expected = [systems[k].ctypes.data for k in np.ndindex(batch)]
+        np.testing.assert_array_equal(addresses, expected)

@@ -1,0 +1,240 @@
+"""Limits and errors of GPUs, on the stand-in: memory, shared memory, drivers."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import cupy_stand_in
+import numpy as np
+import pytest
+
+import gpusolve
+from gpusolve import gam
+from gpusolve._device import kernels
+from gpusolve._device.arrays import as_array
+from gpusolve._device.config import config as configuration
+from gpusolve.gam import basis as bases
+
+KIBI = 1024
+
+QR = "nnls_qr<double, false>"
+
+
+@pytest.fixture(autouse=True)
+def no_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+
+
+# ---- memory --------------------------------------------------------------------------
+
+
+def memory_of_nnls(A: Any, b: Any, limit: int) -> int:
+    """The peak memory of a solution on a device with a memory limit, in bytes."""
+    with cupy_stand_in.installed(1, memory=limit) as cupy:
+        A, b = cupy.asarray(A), cupy.asarray(b)
+        gpusolve.nnls(A, b, maxiter=1)
+        return cupy.devices.states[0].peak
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nnls_runs_fewer_blocks_in_less_memory(
+    dtype: Any, rng: np.random.Generator
+) -> None:
+    A, b = rng.random((5, 150, 130)).astype(dtype), rng.random((5, 150)).astype(dtype)
+    peak = memory_of_nnls(A, b, cupy_stand_in.devices.UNLIMITED)
+    for missing in (1, 100, 10_000, 60_000):
+        assert memory_of_nnls(A, b, peak - missing) < peak
+    with pytest.raises(MemoryError):
+        memory_of_nnls(A, b, A.nbytes + b.nbytes)
+
+
+def test_bases_are_evaluated_without_temporary_memory() -> None:
+    for rows, features in ((3000, 1), (700, 5)):
+        with cupy_stand_in.installed(1) as cupy:
+            X = cupy.asarray(np.random.default_rng(0).random((rows, features)))
+            splines = gam.BSplines.spanning(X * 0.9, 12, bases.MAX_DEGREE)
+            device = cupy.devices.states[0]
+            before = device.used
+            device.peak = 0
+            found = splines.evaluate(X)
+            assert device.peak == before + sum(array.nbytes for array in found)
+            expected = gam.BSplines(
+                splines.lower.get(), splines.upper.get(), 12, bases.MAX_DEGREE
+            ).evaluate(X.get())
+            np.testing.assert_array_equal(found.first.get(), expected.first)
+            np.testing.assert_allclose(found.values.get(), expected.values, rtol=1e-12)
+
+
+# ---- shared memory -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "n_basis", "message"),
+    [("stacked", 900, "fewer functions"), ("gram", 300, "shared memory")],
+)
+def test_boosting_refuses_a_basis_beyond_shared_memory(
+    method: str, n_basis: int, message: str
+) -> None:
+    X = np.random.default_rng(0).random((40, 1))
+    model = gam.BoostedGAM(n_basis=n_basis, max_iter=1, method=method, penalty="ridge")
+    with (
+        cupy_stand_in.installed(1, shared_memory=24 * KIBI) as cupy,
+        pytest.raises(ValueError, match=message),
+    ):
+        model.fit(cupy.asarray(X), cupy.asarray(X[:, 0]))
+
+
+def test_launch_refuses_shared_memory_beyond_the_limit() -> None:
+    with cupy_stand_in.installed(1, shared_memory=64 * KIBI) as cupy:
+        (kernel,) = kernels.CudaDevice(0).kernels("nnls_qr", (QR,))
+        assert kernel.resident_blocks(32, 40 * KIBI) > 0
+        assert kernel.resident_blocks(32, 64 * KIBI) == 0
+        assert kernel.resident_blocks(32, 99 * KIBI) == 0
+        with pytest.raises(
+            ValueError, match=r"at most \d+ bytes for nnls_qr<double, false>.*got 65536"
+        ):
+            kernel((1,), (32,), (), shared_mem=64 * KIBI)
+        assert cupy.cuda.runtime.getDevice() == 0
+
+
+def test_threads_do_not_lower_each_others_shared_memory_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One thread starts to set a small limit; another sets a large one meanwhile."""
+    small, large = 20 * KIBI, 40 * KIBI
+    raw = cupy_stand_in.RawKernel
+    limit = raw.max_dynamic_shared_size_bytes
+    small_started, large_set = threading.Event(), threading.Event()
+
+    def delayed(kernel: Any, size: int) -> None:
+        if size == small:
+            small_started.set()
+            large_set.wait(0.2)
+        limit.fset(kernel, size)
+        if size == large:
+            large_set.set()
+
+    monkeypatch.setattr(
+        raw, "max_dynamic_shared_size_bytes", property(limit.fget, delayed)
+    )
+    monkeypatch.setattr(cupy_stand_in.kernels, "DEFAULT_SHARED_MEMORY", 16 * KIBI)
+    with cupy_stand_in.installed(1):
+        (kernel,) = kernels.CudaDevice(0).kernels("nnls_qr", (QR,))
+        first = threading.Thread(target=kernel.resident_blocks, args=(32, small))
+        first.start()
+        assert small_started.wait(10)
+        kernel.resident_blocks(32, large)
+        first.join()
+        assert kernel._raw.max_dynamic_shared_size_bytes == large
+
+
+# ---- kernels -------------------------------------------------------------------------
+
+
+def test_compile_error_has_the_compilers_log() -> None:
+    broken = gpusolve.Monoid("broken", 0, "a + undeclared", np.add, True)
+    error = kernels.KernelCompileError
+    with (
+        cupy_stand_in.installed(1) as cupy,
+        pytest.raises(error, match=r"(?s)does not compile for GPU 0.*undeclared"),
+    ):
+        gpusolve.reduce(cupy.ones(3), broken)
+
+
+def test_too_large_grid_is_refused() -> None:
+    with cupy_stand_in.installed(1):
+        (kernel,) = kernels.CudaDevice(0).kernels(
+            "map", ("map_elements<Keep<int>>",), '#include "monoid.cuh"'
+        )
+        with pytest.raises(ValueError, match="got 2147483648"):
+            kernel((2**31,), (32,), ())
+
+
+def test_a_device_is_pickled_as_its_index() -> None:
+    with cupy_stand_in.installed() as cupy:
+        device = kernels.device_of(cupy.ones(3))
+        assert pickle.loads(pickle.dumps(device)) is device
+
+
+# ---- other libraries -----------------------------------------------------------------
+
+
+class Foreign:
+    """An array of another library on a GPU."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+
+class WithInterface(Foreign):
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        return self._array.__cuda_array_interface__
+
+
+class WithDLPack(Foreign):
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, self._array.device.id
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._array
+
+
+@pytest.fixture
+def cupy() -> Iterator[Any]:
+    """The stand-in with two devices."""
+    with cupy_stand_in.installed() as stand_in:
+        yield stand_in
+
+
+@pytest.mark.parametrize("kind", [WithInterface, WithDLPack])
+def test_foreign_arrays_stay_on_their_device(cupy: Any, kind: Any) -> None:
+    with cupy.cuda.Device(1):
+        array = cupy.asarray(np.arange(4.0))
+        empty = cupy.zeros(0)
+    found = as_array(kind(array), "x")
+    assert found.device.id == 1
+    assert found.data.ptr == array.data.ptr
+    assert gpusolve.reduce(kind(array)).device.id == 1
+    assert float(gpusolve.reduce(kind(array))) == 6
+    assert gpusolve.reduce(kind(empty)).shape == ()
+
+
+@pytest.mark.parametrize("kind", [WithInterface, WithDLPack])
+def test_foreign_arrays_need_cupy(
+    cupy: Any, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = kind(cupy.ones(3))
+    with monkeypatch.context() as without:  # undone before the stand-in is removed
+        without.setitem(sys.modules, "cupy", None)
+        with pytest.raises(TypeError, match="needs CuPy"):
+            as_array(foreign, "x")
+
+
+# ---- configuration, and missing devices ----------------------------------------------
+
+OLD = "cudaErrorInsufficientDriver: CUDA driver version is insufficient"
+
+
+def test_config_names_the_device_or_the_error() -> None:
+    with cupy_stand_in.installed(2):
+        config = configuration()
+        assert config["device"] == "0: stand-in 0, sm_86 (one of 2)"
+        assert config["cuda"] == "runtime 12090, driver 12090"
+    with cupy_stand_in.installed(0, error=OLD):
+        config = configuration()
+        assert config["cupy"] == "14.2.0"
+        assert config["device"] == f"none: {OLD}"
+
+
+def test_cuda_without_a_device_is_refused() -> None:
+    with (
+        cupy_stand_in.installed(0, error=OLD),
+        pytest.raises(RuntimeError, match=OLD),
+    ):
+        gam.BoostedGAM(device="cuda").fit(np.ones((5, 1)), np.ones(5))

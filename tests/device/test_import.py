@@ -1,0 +1,90 @@
+"""``import gpusolve`` loads few modules and needs no GPU, driver or CuPy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+NO_CUPY = "raise ImportError('CuPy is not installed')"
+BROKEN_CUPY = "raise RuntimeError('libcuda.so.1 cannot be loaded')"
+NO_DRIVER = """
+class ndarray: pass
+class cuda:
+    def is_available(): raise RuntimeError('CUDA driver version is insufficient')
+__version__ = '0'
+"""
+
+WITHOUT_POSIX = """
+import mmap, numpy, os, sys
+for name in [name for name in vars(mmap) if name.startswith(('PROT', 'MAP'))]:
+    delattr(mmap, name)
+for name in ('fcntl', 'resource', 'pwd'):
+    sys.modules[name] = None
+"""
+EMULATED = """
+sys.platform = 'win32'
+os.environ['GPUSOLVE_EMULATE'] = '1'
+try:
+    gpusolve.nnls([[3, 2], [1, 1]], [3, 2])
+except RuntimeError as error:
+    print(error)
+"""
+
+SOLVE = """
+import gpusolve
+assert gpusolve.nnls([[3, 2], [1, 1]], [3, 2]).status == 0
+gpusolve.show_config()
+"""
+
+
+def run(script: str, cupy: str, folder: Path) -> str:
+    """Output of a script in a new interpreter; `cupy` is the source of its CuPy."""
+    (folder / "cupy").mkdir()
+    (folder / "cupy" / "__init__.py").write_text(cupy)
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": path, "GPUSOLVE_EMULATE": ""}
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+@pytest.mark.parametrize(
+    ("cupy", "first"),
+    [
+        pytest.param(NO_CUPY, "", id="no CuPy"),
+        pytest.param(BROKEN_CUPY, "", id="broken CuPy"),
+        pytest.param(NO_DRIVER, "", id="no driver"),
+        pytest.param(NO_DRIVER, "import cupy\n", id="no driver, CuPy imported first"),
+    ],
+)
+def test_nnls_works_without_cupy_or_driver(
+    tmp_path: Path, cupy: str, first: str
+) -> None:
+    assert "numpy" in run(first + SOLVE, cupy, tmp_path)
+
+
+def test_nnls_works_without_posix_modules(tmp_path: Path) -> None:
+    found = run(WITHOUT_POSIX + SOLVE + EMULATED, NO_CUPY, tmp_path)
+    assert "numpy" in found
+    assert "the emulator runs on Linux" in found
+
+
+def test_import_loads_only_numpy_and_threadpoolctl(tmp_path: Path) -> None:
+    script = (
+        "import sys; before = set(sys.modules); import gpusolve;"
+        "loaded = {name.partition('.')[0] for name in set(sys.modules) - before};"
+        "print(*sorted(loaded - sys.stdlib_module_names))"
+    )
+    found = {name for name in run(script, NO_CUPY, tmp_path).split() if name[0] != "_"}
+    assert found == {"gpusolve", "numpy", "threadpoolctl"}

@@ -1,0 +1,104 @@
+"""Arrays of more than 2^31 elements: index arithmetic anywhere, the arrays on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import cupy_stand_in
+import numpy as np
+import pytest
+from gpus import STAND_IN, why_no_cuda
+from together import together
+
+import gpusolve
+from gpusolve import _emulator
+from gpusolve._device.kernels import source_directory
+
+SOURCE = Path(__file__).parents[1] / "kernels" / "row_begins.cu"
+TILE = 3840
+
+
+@together("length", [1, 7, 3840, 3841, 2**31 - 2, 2**31 - 1, 2**31, 2**31 + 1, 2**40])
+def test_rows_begin_at_multiples_of_their_length(
+    length: int, rng: np.random.Generator
+) -> None:
+    starts = TILE * rng.integers(0, 2**40 // TILE, 200)
+    items = rng.integers(0, TILE, 200).astype(np.int32)
+    # Half of the items are at the first row that begins in their tile, if there is one.
+    items[:100] = np.minimum(-starts[:100] % length, TILE - 1)
+    begins = _emulator.empty(200, bool)
+    kernel = _emulator.Kernel(SOURCE, "row_begins_at", source_directory())
+    sizes = np.int32(200), np.int64(length), np.int32(TILE)
+    kernel((1,), (224,), (starts, items, *sizes, begins))
+    np.testing.assert_array_equal(begins, (starts + items) % length == 0)
+    assert begins.any() or length > 2**30
+
+
+@pytest.mark.parametrize("length", [2**31 - 1, 2**31 + 1])
+def test_a_row_longer_than_a_tile_begins_once(length: int) -> None:
+    starts = np.arange(length - length % TILE, length + 2 * TILE, TILE)
+    found = []
+    kernel = _emulator.Kernel(SOURCE, "row_begins_at", source_directory())
+    for start in starts:
+        items = np.arange(TILE, dtype=np.int32)
+        for part in items.reshape(-1, 240):
+            begins = _emulator.empty(240, bool)
+            sizes = np.int32(240), np.int64(length), np.int32(TILE)
+            every = np.full(240, start, np.int64)
+            kernel((1,), (256,), (every, np.ascontiguousarray(part), *sizes, begins))
+            found += list(start + part[begins])
+    assert found == [length]
+
+
+@pytest.fixture(
+    params=[pytest.param(2**31, marks=pytest.mark.gpu, id="cuda"), 5000],
+)
+def half(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The index around which results are checked, in an array that is a little longer.
+
+    2^31 on a GPU; small on the stand-in, to check the tests themselves.
+    """
+    if request.param < 2**31:
+        with cupy_stand_in.installed(1):
+            yield request.param
+        return
+    if STAND_IN or why_no_cuda():
+        pytest.skip(why_no_cuda() or "too large for the stand-in")
+    yield request.param
+
+
+def test_scan(half: int) -> None:
+    import cupy
+
+    y = gpusolve.scan(cupy.ones(half + 5, cupy.uint8))
+    for i in (0, half - 1, half, half + 4):
+        assert int(y[i]) == (i + 1) % 256
+
+
+def test_segmented_scan(half: int) -> None:
+    import cupy
+
+    flags = cupy.zeros(half + 5, bool)
+    flags[half + 1] = True
+    y = gpusolve.segmented_scan(cupy.ones(half + 5, cupy.uint8), flags)
+    assert [int(y[i]) for i in (half, half + 1, half + 4)] == [(half + 1) % 256, 1, 4]
+
+
+@pytest.mark.parametrize("variant", ["chunked", "group", "tree"])
+def test_reduce(half: int, variant: str) -> None:
+    import cupy
+
+    x = cupy.zeros(half + 5, cupy.uint8)
+    x[-1] = x[half] = 1
+    assert int(gpusolve.reduce(x, variant=variant)) == 2
+
+
+def test_partition(half: int) -> None:
+    import cupy
+
+    x = cupy.zeros(half + 5, cupy.uint8)
+    x[-2], x[-1] = 7, 9
+    count, y = gpusolve.stable_partition(x, x != 0)
+    assert int(count) == 2
+    assert y[:3].tolist() == [7, 9, 0]

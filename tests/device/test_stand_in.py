@@ -1,0 +1,604 @@
+"""Every public function, by each of its code paths, on the second of two devices.
+
+The devices are those of `cupy_stand_in`. The first one is current, and the arrays are
+on the second one. A computation on the wrong device is an error, and so is a call that
+changes the current device. Results are compared with those of the NumPy path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import cupy_stand_in
+import numpy as np
+import pytest
+import scipy.sparse
+from device_views import on_device
+from monoids import is_positive, square
+from together import together
+
+import gpusolve
+from gpusolve import gam, sparse
+from gpusolve.sparse._coo_multiply import METHODS
+
+
+class SecondDevice:
+    """Calls functions with arrays on the second device, and checks the results' device.
+
+    Results are copied to the host.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self.cupy = cupy
+        self.device = cupy.cuda.Device(1)
+
+    def array(self, value: Any) -> Any:
+        """Copy NumPy's and SciPy's arrays, with strides. Other values are unchanged."""
+        with self.device:
+            if isinstance(value, np.ndarray):
+                return on_device(self.cupy, value)
+            if scipy.sparse.issparse(value):
+                kind = getattr(self.cupy.sparse, type(value).__name__)
+                return kind(value)
+        return value
+
+    def host(self, value: Any) -> Any:
+        """Copy a result to the host. It must be on the second device."""
+        if isinstance(value, tuple):
+            return tuple(self.host(one) for one in value)
+        data = value.data if self.cupy.sparse.issparse(value) else value
+        assert data.device == self.device
+        return value.get()
+
+    def __call__(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        arrays = [self.array(value) for value in args]
+        named = {name: self.array(value) for name, value in options.items()}
+        return self.host(function(*arrays, **named))
+
+
+@pytest.fixture
+def second(monkeypatch: pytest.MonkeyPatch) -> Iterator[SecondDevice]:
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    with cupy_stand_in.installed() as cupy:
+        yield SecondDevice(cupy)
+
+
+def check(second: SecondDevice, function: Any, *args: Any, **options: Any) -> None:
+    """Compare the result on the second device with that of the NumPy path."""
+    expected = function(*args, **options)
+    found = second(function, *args, **options)
+    for one, other in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def strided(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same numbers with a stride of -2 elements along the last axis."""
+    wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+    wide[..., ::-2] = array
+    return wide[..., ::-2]
+
+
+def misaligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same numbers, contiguous, at an odd address."""
+    buffer = np.zeros(array.nbytes + 1, np.uint8)
+    found = np.ndarray(array.shape, array.dtype, buffer.data, 1)
+    found[...] = array
+    return found
+
+
+LAYOUTS = [np.ascontiguousarray, strided, misaligned]
+layouts = together("layout", LAYOUTS)
+
+numbers = np.arange(1.0, 701.0).reshape(2, 350) % 7
+flags = (np.arange(350) % 9 == 0).astype(np.int32)
+
+
+# ---- reduce --------------------------------------------------------------------------
+
+
+@layouts
+@together("variant", ["tree", "group", "chunked", "atomic"])
+def test_reduce(second: SecondDevice, variant: str, layout: Any) -> None:
+    check(second, gpusolve.reduce, layout(numbers), variant=variant)
+
+
+def test_reduce_of_axes_maps_and_empty_arrays(second: SecondDevice) -> None:
+    check(second, gpusolve.reduce, numbers, "max", axis=0)
+    for variant in ("chunked", "tree"):
+        check(second, gpusolve.reduce, numbers, map=square, axis=1, variant=variant)
+    check(second, gpusolve.reduce, numbers[:, :0], "mul", axis=1)
+    check(second, gpusolve.any, numbers, is_positive)
+    check(second, gpusolve.all, numbers, axis=0)
+    check(second, gpusolve.maximum_segment_sum, numbers - 3)
+
+
+# ---- scan ----------------------------------------------------------------------------
+
+
+@layouts
+@together("variant", ["look_back", "hierarchical", "sweep", "warp"])
+@together("exclusive", [False, True])
+def test_scan(second: SecondDevice, variant: str, exclusive: bool, layout: Any) -> None:
+    x = layout(numbers)
+    check(second, gpusolve.scan, x, variant=variant, exclusive=exclusive)
+
+
+def test_scan_of_other_axes_and_lengths(second: SecondDevice) -> None:
+    check(second, gpusolve.scan, numbers, "max", axis=0)
+    many = np.ones(40_000, np.int16)  # several chunks
+    check(second, gpusolve.scan, many, variant="hierarchical")
+    check(second, gpusolve.scan, many[:0])
+
+
+@layouts
+def test_scan_into_out(second: SecondDevice, layout: Any) -> None:
+    expected = np.cumsum(numbers, axis=1)
+    out = second.array(layout(np.zeros_like(numbers)))
+    assert gpusolve.scan(second.array(numbers), out=out) is out
+    np.testing.assert_array_equal(out.get(), expected)
+    in_place = second.array(layout(numbers))
+    gpusolve.scan(in_place, out=in_place)
+    np.testing.assert_array_equal(in_place.get(), expected)
+    first_axis = second.array(layout(np.zeros_like(numbers)))
+    gpusolve.scan(second.array(numbers), axis=0, out=first_axis)
+    np.testing.assert_array_equal(first_axis.get(), np.cumsum(numbers, axis=0))
+
+
+def test_out_on_another_device_is_refused(second: SecondDevice) -> None:
+    x, out = second.array(numbers), second.cupy.zeros(numbers.shape)
+    for call in (
+        lambda: gpusolve.scan(x, out=out),
+        lambda: gpusolve.segmented_scan(x, second.array(flags), out=out),
+        lambda: gpusolve.gemv(second.array(np.eye(350)), x, out=out),
+    ):
+        with pytest.raises(TypeError, match=r"out must be on GPU 1 like [xA]"):
+            call()
+
+
+# ---- segments ------------------------------------------------------------------------
+
+
+@layouts
+@together("exclusive", [False, True])
+def test_segmented_scan(second: SecondDevice, exclusive: bool, layout: Any) -> None:
+    check(
+        second,
+        gpusolve.segmented_scan,
+        layout(numbers),
+        layout(flags),
+        exclusive=exclusive,
+    )
+
+
+def test_segmented_scan_of_packed_flags(second: SecondDevice) -> None:
+    bits = np.packbits(flags != 0, bitorder="little")
+    for x in (numbers, numbers[0]):  # a batch unpacks the flags
+        check(second, gpusolve.segmented_scan, x, bits, packed=True)
+
+
+def test_lists_are_copied_to_the_device_of_the_array(second: SecondDevice) -> None:
+    x = second.array(np.arange(5.0))
+    found = second.host(gpusolve.segmented_scan(x, [1, 0, 0, 1, 0]))
+    assert found.tolist() == [0, 1, 3, 3, 7]
+    assert second.host(gpusolve.segmented_reduce(x, [2, 3])).tolist() == [1, 9]
+    count, kept = gpusolve.stable_partition(x, [False, True, True, False, True])
+    assert int(count) == 3
+    assert second.host(kept).tolist() == [1, 2, 4, 0, 3]
+    A = second.array(np.eye(5))
+    assert second.host(gpusolve.gemv(A, [1, 2, 3, 4, 5])).tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_segmented_reduce(second: SecondDevice, dtype: Any) -> None:
+    lengths = np.array([0, 3, 1, 0, 345, 1], dtype)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(dtype)
+    x = numbers[0]
+    check(second, gpusolve.segmented_reduce, x, lengths)
+    check(second, gpusolve.segmented_reduce, x, op="max", offsets=offsets)
+    check(second, gpusolve.segmented_reduce, x[:0], lengths[:1])
+    check(second, gpusolve.segment_flags, lengths)
+    check(second, gpusolve.segment_flags, lengths, total=350)
+
+
+def test_invalid_lengths_are_refused(second: SecondDevice) -> None:
+    x = second.array(numbers[0])
+    for lengths, message in (
+        ([1, 2], r"sum to .*got 3"),
+        ([351, -1], "length, got -1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            gpusolve.segmented_reduce(x, second.array(np.array(lengths)))
+    with pytest.raises(ValueError, match=r"offsets must go from 0.*got 1"):
+        gpusolve.segmented_reduce(x, offsets=second.array(np.array([1, 350])))
+    with pytest.raises(ValueError, match=r"lengths must not be negative, got -1"):
+        gpusolve.segment_flags(second.array(np.array([2, -1])))
+
+
+# ---- partition -----------------------------------------------------------------------
+
+
+@layouts
+def test_stable_partition(second: SecondDevice, layout: Any) -> None:
+    x = layout(numbers[0])
+    for mask in (layout(numbers[0] > 3), is_positive):
+        count, y = gpusolve.stable_partition(x, mask)
+        found_count, found = second(gpusolve.stable_partition, x, mask)
+        assert found_count == count
+        np.testing.assert_array_equal(found, y)
+
+
+@layouts
+@together("dtype", [np.int32, np.int64, np.uint64])
+def test_scatter(second: SecondDevice, dtype: Any, layout: Any) -> None:
+    x, indices = np.arange(20.0).reshape(10, 2), layout(np.array([3, 1, 99], dtype))
+    if layout is not strided:  # a target must be contiguous
+        x = layout(x)
+    values = layout(np.array([[7.0], [8.0], [9.0]]))
+    expected = gpusolve.scatter(x.copy(), indices, values)
+    target = second.array(x)
+    found = gpusolve.scatter(target, second.array(indices), second.array(values))
+    assert found is target
+    np.testing.assert_array_equal(target.get(), expected)
+
+
+def test_scatter_of_parts_of_the_target(second: SecondDevice) -> None:
+    target = second.array(np.arange(6.0))
+    indices = second.array(np.array([1, 2, 3, 4, 5]))
+    gpusolve.scatter(target, indices, target[:5])
+    assert target.get().tolist() == [0, 0, 1, 2, 3, 4]
+    gpusolve.scatter(target, [0, -1], [9, 9])
+    assert target.get().tolist() == [9, 0, 1, 2, 3, 4]
+
+
+def test_replicate(second: SecondDevice) -> None:
+    like = second.array(numbers)
+    found = second.host(gpusolve.replicate(3, [1.0, 2.0], like=like))
+    assert found.tolist() == [[1, 2]] * 3
+    element = second.array(np.array([1.0, 2.0]))
+    assert second.host(gpusolve.replicate(2, element)).tolist() == [[1, 2]] * 2
+
+
+# ---- gemv ----------------------------------------------------------------------------
+
+
+@layouts
+@together("transpose", [False, True])
+@together("variant", ["auto", "naive", "threads_per_dot", "threads_per_row"])
+def test_gemv(second: SecondDevice, variant: str, transpose: bool, layout: Any) -> None:
+    A = layout(np.arange(120.0).reshape(3, 8, 5))
+    x = layout(np.arange(40.0).reshape(5, 8) if transpose else np.ones((3, 5)))
+    if transpose:
+        x = x[:3]
+    check(second, gpusolve.gemv, A, x, variant=variant, transpose=transpose)
+
+
+@layouts
+def test_gemv_into_out(second: SecondDevice, layout: Any) -> None:
+    A, x = np.arange(20.0).reshape(4, 5), np.arange(5.0)
+    out = second.array(layout(np.zeros(4)))
+    assert gpusolve.gemv(second.array(A), second.array(x), out=out) is out
+    np.testing.assert_array_equal(out.get(), A @ x)
+    in_place = second.array(layout(x))
+    gpusolve.gemv(second.array(np.diag(x)), in_place, out=in_place)
+    np.testing.assert_array_equal(in_place.get(), x**2)
+
+
+def test_gemv_of_other_dtypes_and_shapes(second: SecondDevice) -> None:
+    A = np.arange(20).reshape(4, 5)
+    check(second, gpusolve.gemv, A, np.arange(5, dtype=np.int32))
+    check(second, gpusolve.gemv, A.astype(np.float16), np.ones(5, np.float16))
+    check(second, gpusolve.gemv, A[:, :0], np.ones(0))
+    check(second, gpusolve.gemv, A[:0], np.ones(5))
+    check(second, gpusolve.gemv, np.ones((1, 3000)), np.ones(3000))
+    check(second, gpusolve.gemv, np.ones((3, 3000)).T, np.ones(3))
+    check(second, gpusolve.gemv, np.ones((3000, 3)).T, np.ones(3000))
+
+
+# ---- sparse --------------------------------------------------------------------------
+
+A = sparse.random_coo((40, 30), 0.2, rng=1)
+B = sparse.random_coo((40, 30), 0.3, rng=2)
+duplicates = scipy.sparse.coo_array(
+    (np.ones(4), (np.int64([3, 1, 1, 0]), np.int64([2, 5, 5, 9]))), shape=(40, 30)
+)
+
+
+@together("method", METHODS)
+def test_multiply(second: SecondDevice, method: str) -> None:
+    found = second(sparse.multiply, A, B, method=method)
+    np.testing.assert_array_equal(found.toarray(), (A * B).toarray())
+
+
+@pytest.mark.parametrize("format", ["coo", "csr", "csc"])
+def test_multiply_of_all_formats(second: SecondDevice, format: str) -> None:
+    C = scipy.sparse.coo_matrix(duplicates).asformat(format)
+    found = second(sparse.multiply, C, B)
+    np.testing.assert_array_equal(found.toarray(), (duplicates * B).toarray())
+    assert scipy.sparse.isspmatrix(found)
+    infinite = B.copy()
+    infinite.data[0] = np.inf
+    with np.errstate(invalid="ignore"):
+        expected = duplicates.toarray() * infinite.toarray()
+    np.testing.assert_array_equal(
+        second(sparse.multiply, duplicates, infinite).toarray(), expected
+    )
+    empty = scipy.sparse.coo_array((40, 30))
+    assert second(sparse.multiply, empty, B).nnz == 0
+    assert second(sparse.spmv, empty, np.ones(30)).tolist() == [0] * 40
+    longer_first = second(sparse.multiply, B, duplicates, method="gallop")
+    np.testing.assert_array_equal(longer_first.toarray(), (B * duplicates).toarray())
+    tiny = 1e-200 * B
+    assert second(sparse.multiply, tiny, tiny).nnz == 0  # products that are 0
+
+
+@layouts
+@together("method", ["fused", "segmented_scan"])
+@together("format", ["coo", "csr", "csc"])
+def test_spmv(second: SecondDevice, format: str, method: str, layout: Any) -> None:
+    x = layout(np.arange(60.0).reshape(2, 30))
+    matrix = A.asformat(format)
+    check(second, sparse.spmv, matrix, x, method=method)
+    check(second, sparse.spmv, matrix, x[0], method=method, add="min", multiply="add")
+
+
+def test_spmv_in_the_order_of_the_columns(second: SecondDevice) -> None:
+    first = gpusolve.Monoid(
+        "first", 0, "a != 0 ? a : b", lambda a, b: np.where(a, a, b), False
+    )
+    for matrix in (duplicates, duplicates.tocsr(), duplicates.tocsc()):
+        check(second, sparse.spmv, matrix, np.arange(30.0), add=first)
+    huge = scipy.sparse.coo_array(
+        (np.ones(2), (np.int64([0, 1]), np.int64([5, 2]))), shape=(3, 2**62)
+    )
+    with pytest.raises(ValueError, match=r"x must have shape"):
+        second(sparse.spmv, huge, np.ones(3), add=first)
+
+
+@pytest.mark.parametrize("method", ["fused", "segmented_scan"])
+def test_spmv_of_several_tiles(second: SecondDevice, method: str) -> None:
+    matrix = sparse.random_coo((300, 200), 0.1, rng=3).tocsr()
+    check(second, sparse.spmv, matrix, np.ones((2, 200)), method=method)
+    empty = scipy.sparse.csr_array((5, 3))
+    check(second, sparse.spmv, empty, np.ones(3), method=method)
+
+
+def test_plan(second: SecondDevice) -> None:
+    plan = sparse.SpMVPlan(second.array(A.tocsr()))
+    x, X = np.arange(30.0), np.arange(60.0).reshape(30, 2)
+    np.testing.assert_allclose(second.host(plan @ second.array(x)), A @ x)
+    np.testing.assert_allclose(second.host(plan @ second.array(X)), A @ X)
+    assert second.host(plan([1] * 30)).shape == (40,)
+    with pytest.raises(ValueError, match="all arrays must be on one device"):
+        plan(second.cupy.ones(30))
+
+
+def test_sparse_operands_on_two_devices(second: SecondDevice) -> None:
+    here = second.cupy.sparse.coo_array(B)
+    with pytest.raises(ValueError, match="A on GPU 1, B on GPU 0"):
+        sparse.multiply(second.array(A), here)
+    with pytest.raises(TypeError, match="B on the CPU"):
+        sparse.multiply(second.array(A), B)
+
+
+# ---- nnls ----------------------------------------------------------------------------
+
+rng = np.random.default_rng(0)
+systems, sides = rng.random((3, 8, 4)), rng.standard_normal((2, 3, 8))
+
+
+def solution(*args: Any, **options: Any) -> Any:
+    """The fields of the result whose values do not depend on the method."""
+    result = gpusolve.nnls(*args, **options)
+    return result.x, result.rnorm, result.dual, result.status, result.nit
+
+
+@layouts
+@together("method", ["auto", "qr"])
+def test_nnls(second: SecondDevice, method: str, layout: Any) -> None:
+    A, b = layout(systems), layout(sides)
+    expected = solution(A, b, method="qr")
+    found = second(solution, A, b, method=method)
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_nnls_with_all_options(second: SecondDevice) -> None:
+    start = np.broadcast_to(np.float32([1, 0, 0, 2]), (3, 4))
+    options = {"l1": 0.1, "l2": 0.2, "warm_start": strided(start)}
+    A, b = np.float32(systems).swapaxes(1, 2).copy().swapaxes(1, 2), np.float32(sides)
+    expected = solution(A, b, **options)
+    found = second(solution, A, b, **options)
+    assert found[0].dtype == np.float32
+    np.testing.assert_allclose(found[0], expected[0], atol=1e-4)
+    assert second(solution, systems[:0], sides[0, :0])[0].shape == (0, 4)
+    for method in ("gram", "qr"):
+        found = second(solution, A, b, method=method, **options)
+        np.testing.assert_allclose(found[0], expected[0], atol=1e-4)
+
+
+def test_nnls_of_large_integers(second: SecondDevice) -> None:
+    A, b = np.array([[3, 2], [1, 1]]), np.array([3, 2])
+    np.testing.assert_allclose(second(solution, A, b)[0], [0, 1.6])
+    with pytest.raises(ValueError, match=r"at most 2\*\*53, which float64 represents"):
+        second(solution, A * 2**60, b)
+
+
+def test_nnls_refuses_two_devices(second: SecondDevice) -> None:
+    A, b = second.array(systems), second.cupy.asarray(sides)
+    with pytest.raises(ValueError, match="A on GPU 1, b on GPU 0"):
+        gpusolve.nnls(A, b)
+    with pytest.raises(TypeError, match="A on GPU 1, b on the CPU"):
+        gpusolve.nnls(A, sides)
+
+
+# ---- gam -----------------------------------------------------------------------------
+
+X = rng.random((90, 3))
+y = np.sin(6 * X[:, 1]) + X[:, 0]
+w = rng.random(90) * (np.arange(90) % 7 > 0)
+
+
+@together("method", ["auto", "direct", "stacked", "gram"])
+@together("weights", [None, w], ids=["plain", "weighted"])
+def test_boosted_gam(second: SecondDevice, method: str, weights: Any) -> None:
+    def model() -> Any:
+        return gam.BoostedGAM(n_basis=6, max_iter=8, method=method)
+
+    expected = model().fit(X, y, weights)
+    data = [second.array(one) for one in (np.asfortranarray(X), y, weights)]
+    found = model().fit(*data)
+    np.testing.assert_array_equal(found.selected_, expected.selected_)
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
+    new = 1.2 * X - 0.1
+    new_data = second.array(strided(new))
+    found_values = second.host(found.predict(new_data))
+    np.testing.assert_allclose(found_values, expected.predict(new))
+    for one, other in zip(
+        found.staged_predict(new_data), expected.staged_predict(new), strict=True
+    ):
+        np.testing.assert_allclose(second.host(one), other)
+    effect = second.host(found.partial_effect(1, second.array(new[:, 1])))
+    np.testing.assert_allclose(effect, expected.partial_effect(1, new[:, 1]))
+    assert found.score(*data) == pytest.approx(expected.score(X, y, weights))
+    assert found.predict(X).shape == (90,)  # arrays on the host also work
+
+
+def test_boosted_gam_continues_a_fit(second: SecondDevice) -> None:
+    model = gam.BoostedGAM(n_basis=6, max_iter=4, warm_start=True, method="stacked")
+    data = second.array(X), second.array(y)
+    model.fit(*data).set_params(max_iter=8).fit(*data)
+    expected = gam.BoostedGAM(n_basis=6, max_iter=8, method="stacked").fit(X, y)
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
+
+
+def test_boosted_gam_moves_data(second: SecondDevice) -> None:
+    expected = gam.BoostedGAM(n_basis=6, max_iter=4, device="cpu").fit(X, y)
+    for device, data in (
+        ("cuda", (X, y)),
+        ("cpu", (second.array(X), second.array(y))),
+        ("auto", (second.array(X), y)),
+        ("auto", (X, second.array(y))),
+        ("auto", (second.array(X), second.cupy.asarray(y))),
+    ):
+        model = gam.BoostedGAM(n_basis=6, max_iter=4, device=device).fit(*data)
+        np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("outside", ["linear", "clamp", "error"])
+def test_bases(second: SecondDevice, outside: str) -> None:
+    def dense(X: Any) -> Any:
+        basis = gam.BSplines.spanning(X, 6)
+        return basis.evaluate(X, outside=outside).dense(6)
+
+    check(second, dense, X)
+
+
+# ---- synchronisations ----------------------------------------------------------------
+
+
+def host_costs(second: SecondDevice, function: Any, *args: Any) -> Any:
+    """What the host does in one call; kernels do run."""
+    arrays = [second.array(value) for value in args]
+    with gpusolve.emulator.profile() as report:
+        function(*arrays)
+    assert report.host.launches == sum(one.launches for one in report.kernels)
+    return report.host
+
+
+def test_calls_neither_synchronise_nor_copy(second: SecondDevice) -> None:
+    x, b = numbers[0], numbers[:, :4]
+    mask = x > 3
+    for function, args in {
+        gpusolve.reduce: (x,),
+        gpusolve.scan: (x,),
+        gpusolve.segmented_scan: (x, flags),
+        gpusolve.stable_partition: (x, mask),
+        gpusolve.gemv: (numbers, x),
+        gpusolve.nnls: (np.eye(4), b),
+    }.items():
+        host = host_costs(second, function, *args)
+        assert (host.synchronizations, host.copies) == (0, 0), function.__name__
+
+
+def test_segmented_reduce_reads_one_number(second: SecondDevice) -> None:
+    lengths = np.array([100, 0, 250])
+    host = host_costs(second, gpusolve.segmented_reduce, numbers[0], lengths)
+    assert (host.synchronizations, host.copies) == (1, 1)
+
+
+def test_multiply_reads_one_array(second: SecondDevice) -> None:
+    A = scipy.sparse.coo_matrix(numbers)
+    host = host_costs(second, gpusolve.sparse.multiply, A, A)
+    assert (host.synchronizations, host.copies) == (1, 1)
+
+
+def test_copies_between_host_and_device(second: SecondDevice) -> None:
+    cupy = second.cupy
+    with gpusolve.emulator.profile() as report:
+        array = cupy.asarray(flags)
+        assert (report.host.copies, report.host.synchronizations) == (1, 0)
+        cupy.asarray(array), array.copy(), array + 1
+        with second.device:
+            cupy.asarray(array)  # from device to device
+        assert (report.host.copies, report.host.synchronizations) == (1, 0)
+        array.get()
+        assert (report.host.copies, report.host.synchronizations) == (2, 1)
+        int(array[0]), bool(array[0]), float(array[0]), array[0].item()
+        assert (report.host.copies, report.host.synchronizations) == (6, 5)
+        array[array == 1], cupy.flatnonzero(array)
+        assert (report.host.copies, report.host.synchronizations) == (8, 7)
+
+
+@pytest.mark.parametrize("levels", [2, 200])
+def test_learners_are_made_on_the_device(
+    second: SecondDevice, levels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host reads whether the basis is valid, and how many learners are singular or
+    have a smoothing parameter far from the first guess."""
+    X = np.random.default_rng(1).integers(0, levels, (200, 2)).astype(np.float64)
+    basis = gam.BSplines.spanning(X, 8).evaluate(X)
+
+    def make(first: Any, values: Any) -> Any:
+        learners = gam.make_learners(gam.CompactBasis(first, values), 8)
+        return learners.gram, learners.lambda_, learners.inverse
+
+    with monkeypatch.context() as without:
+        without.delattr(second.cupy.ndarray, "get")
+        costs = host_costs(second, make, *basis)
+        assert costs.synchronizations == (4 if levels == 2 else 3)
+    for one, other in zip(second(make, *basis), make(*basis), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * other.max())
+
+
+@pytest.mark.paper(
+    "Sieminski, 5",
+    "2 steps cost the host what 9 steps cost: 1 launch, the same copies, and at most 4 "
+    "reads of the results",
+)
+@pytest.mark.parametrize("method", ["stacked", "gram"])
+def test_boosting_steps_stay_on_the_device(second: SecondDevice, method: str) -> None:
+    rng = np.random.default_rng(2)
+    X, y = second.array(rng.random((60, 3))), second.array(rng.random(60))
+    learners = gam.make_learners(gam.BSplines.spanning(X, 8).evaluate(X), 8)
+    costs = []
+    for steps in (2, 9):
+        with gpusolve.emulator.profile() as report:
+            gam.boost(learners, y, steps=steps, method=method)
+        costs.append(replace(report.host, seconds=0.0))
+    assert costs[0] == costs[1]
+    assert costs[0].launches == 1
+    assert costs[0].synchronizations <= 4
+
+
+def test_a_dry_run_launches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with gpusolve.emulator.profile(run_kernels=False) as report:
+        gpusolve.scan(numbers)
+    assert report.kernels == []
+    assert report.host.launches == 1
+    assert report.host.allocations == 2
+    assert report.host.memsets == 1
+    assert report.host.seconds > 0

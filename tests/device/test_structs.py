@@ -1,0 +1,351 @@
+"""Structs that kernels take by value: their bytes, and the emulator's checks."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cupy_stand_in
+import numpy as np
+import pytest
+from together import together
+
+from gpusolve import _emulator
+from gpusolve._device.kernels import CUDA_TYPES, source_directory
+from gpusolve._device.structs import Struct, StructType, address_of
+from gpusolve._emulator import KernelError
+from gpusolve._emulator._arguments import Parameter
+from gpusolve._emulator._kernel import named_arrays
+from gpusolve._nnls.nnls_gram_kernel import GRAM_MEMORY
+from gpusolve._nnls.nnls_qr_kernel import QR_MEMORY
+from gpusolve._nnls.systems import NNLS_SYSTEMS
+from gpusolve.gam._stacked.stacked_kernel import LEARNER_PLACE, STACKED_FITS
+
+TESTS = Path(__file__).parents[1]
+KERNELS = TESTS / "faulty_kernels"
+DOUBLE = np.dtype(np.float64)
+
+COPY = StructType(
+    "Copy", "const T* x; int source, target; T* y; double factor; int count;"
+)
+"""See ``faulty_kernels/by_value.cu``."""
+
+needs_compiler = pytest.mark.skipif(
+    _emulator.compiler() is None or sys.platform != "linux",
+    reason="the emulator needs Linux and a C++ compiler",
+)
+
+
+@pytest.fixture(params=["forward", "reverse", "random"])
+def order(request: pytest.FixtureRequest) -> Iterator[str]:
+    with _emulator.schedule(request.param, seed=3):
+        yield request.param
+
+
+def copy_of(x: Any, y: Any, dtype: Any = DOUBLE, **changes: Any) -> Struct:
+    values = {"source": 0, "target": 0, "factor": 1.0, "count": 0} | changes
+    return COPY(np.dtype(dtype), x=x, y=y, **values)
+
+
+def kernel(instance: str) -> _emulator.Kernel:
+    return _emulator.Kernel(KERNELS / "by_value.cu", instance, KERNELS)
+
+
+def copy_element(copy: Struct) -> None:
+    kernel(f"copy_element<{CUDA_TYPES[copy.T]}>")((1,), (1,), (copy,))
+
+
+# ---- bytes ---------------------------------------------------------------------------
+
+C_TYPES = {
+    "const T*": ctypes.c_void_p,
+    "T*": ctypes.c_void_p,
+    "ListedSystem*": ctypes.c_void_p,
+    "long long": ctypes.c_longlong,
+    "int": ctypes.c_int,
+    "double": ctypes.c_double,
+}
+
+
+def as_ctypes(declared: list[tuple[str, str]]) -> type[ctypes.Structure]:
+    fields = [(name, C_TYPES[type]) for type, name in declared]
+    return type("Same", (ctypes.Structure,), {"_fields_": fields})
+
+
+@together("count", [1, 2, 3, 40])
+@together("seed", range(5))
+def test_bytes_are_those_of_ctypes(count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    declared = [
+        (str(one), f"f{k}") for k, one in enumerate(rng.choice([*C_TYPES], count))
+    ]
+    found = StructType("Any", " ".join(f"{type} {name};" for type, name in declared))
+    same = as_ctypes(declared)
+    assert found.bytes == ctypes.sizeof(same)
+    for name in found.names:
+        assert found.offset(name) == getattr(same, name).offset
+    arrays = [np.zeros(3) for _ in declared]
+    values: dict[str, Any] = {
+        name: {"int": -k, "long long": 2**40 + k, "double": k + 0.5}.get(
+            type, arrays[k]
+        )
+        for k, (type, name) in enumerate(declared)
+    }
+    read = same.from_buffer_copy(found(DOUBLE, **values).packed())
+    for name, value in values.items():
+        is_array = isinstance(value, np.ndarray)
+        assert getattr(read, name) == (value.ctypes.data if is_array else value)
+
+
+def test_several_names_of_one_type() -> None:
+    found = StructType("Any", "int a, b;\n long long  c;const  T * d;\n")
+    assert [tuple(field) for field in found.fields] == [
+        ("a", "int"),
+        ("b", "int"),
+        ("c", "long long"),
+        ("d", "const T*"),
+    ]
+
+
+def test_replaced_fields() -> None:
+    x, y = np.ones(3), np.ones(3)
+    copy = copy_of(x, y, source=2)
+    other = copy.replace(x=None, target=1)
+    assert (other["x"], other["y"], other["source"], other["target"]) == (None, y, 2, 1)
+    assert (copy["x"], copy["target"]) == (x, 0)
+
+
+def test_numbers_may_be_numpys_and_bool() -> None:
+    one = copy_of(None, None, source=np.int64(3), target=True, factor=np.float32(0.5))
+    assert one.packed() == copy_of(None, None, source=3, target=1, factor=0.5).packed()
+
+
+def test_a_pointer_may_be_an_address() -> None:
+    x = np.zeros(4)
+    assert copy_of(x[1:], None).packed() == copy_of(address_of(x) + 8, None).packed()
+
+
+@pytest.mark.parametrize(
+    "values", [{"m": 1}, {"m": 1, "n": 2, "k": 3}, {"m": 1, "k": 2}]
+)
+def test_missing_and_unknown_fields_are_refused(values: Any) -> None:
+    with pytest.raises(TypeError, match=r"Size must have the fields m, n, got .*[nk]"):
+        StructType("Size", "int m, n;")(**values)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"source": 0.5}, "source of Copy must be int, got 0.5"),
+        ({"target": 2**31}, "target of Copy must be int, got 2147483648"),
+        ({"factor": None}, "factor of Copy must be double, got None"),
+    ],
+)
+def test_numbers_of_another_type_are_refused(changes: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        copy_of(None, None, **changes).packed()
+
+
+# ---- the structs of this package -----------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize("number", ["float", "double"])
+@pytest.mark.parametrize(
+    ("file", "type", "name"),
+    [
+        ("nnls_gram.cu", NNLS_SYSTEMS, "NnlsSystems<{}>"),
+        ("nnls_gram.cu", GRAM_MEMORY, "GramMemory"),
+        ("nnls_qr.cu", QR_MEMORY, "QrMemory"),
+        ("stacked_fits.cuh", LEARNER_PLACE, "LearnerPlace"),
+        ("stacked_fits.cuh", STACKED_FITS, "StackedFits<{}>"),
+    ],
+)
+def test_members_are_those_of_the_source(
+    file: str, type: StructType, name: str, number: str
+) -> None:
+    """Types at compile time, offsets at run time."""
+    lines = [f'#include "{file}"', f"using Checked = {name.format(number)};"]
+    for field in type.fields:
+        member = field.type.replace("T*", f"{number}*")
+        same = f"std::is_same_v<decltype(Checked::{field.name}), {member}>"
+        lines.append(f'static_assert({same}, "{field.name}");')
+    offsets = ", ".join(f"offsetof(Checked, {name})" for name in type.names)
+    lines.append(f"#define OFFSETS {offsets}")
+    layout = _emulator.Kernel(
+        TESTS / "kernels" / "struct_layout.cu",
+        "layout",
+        source_directory(),
+        "\n".join(lines),
+    )
+    found = np.zeros(1 + len(type.names), np.int64)
+    layout((1,), (1,), (found,))
+    expected = [type.bytes, *(type.offset(name) for name in type.names)]
+    np.testing.assert_array_equal(found, expected)
+
+
+# ---- the emulator --------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_arrays_in_a_struct(order: str, dtype: Any) -> None:
+    x, y = np.arange(5, dtype=dtype), np.zeros(7, dtype)
+    copy_element(copy_of(x, y, dtype, source=3, target=6, factor=0.5))
+    np.testing.assert_array_equal(y, [0, 0, 0, 0, 0, 0, 1.5])
+
+
+@needs_compiler
+def test_views_and_overlapping_arrays(order: str) -> None:
+    x = np.arange(8.0)
+    copy_element(copy_of(x[:3:-1], x[2:], source=-4, target=5))
+    np.testing.assert_array_equal(x, [0, 1, 2, 3, 4, 5, 6, 3.0])
+
+
+@needs_compiler
+def test_arrays_in_a_struct_and_others(order: str) -> None:
+    y, more = np.zeros(2), np.arange(3.0, 5.0)
+    copy = copy_of(None, y, target=0, count=1)
+    kernel("copy_rank<double>")((1,), (2,), (copy, more, np.int32(1)))
+    np.testing.assert_array_equal(y, [0, 3])
+
+
+@needs_compiler
+@pytest.mark.parametrize("index", [-100_000, 5, 600])
+def test_accesses_outside_arrays_in_a_struct(order: str, index: int) -> None:
+    x, y = np.zeros(5), np.zeros(5)
+    with pytest.raises(KernelError, match=rf"writes element {index} of y .*0 to 4"):
+        copy_element(copy_of(x, y, target=index))
+    if index == 5 and order == "reverse":  # a read on the array's own page
+        return
+    with pytest.raises(KernelError, match=rf"reads element {index} of x .*0 to 4"):
+        copy_element(copy_of(x, y, source=index))
+
+
+@needs_compiler
+def test_null_pointers_in_a_struct(order: str) -> None:
+    with pytest.raises(KernelError, match=r"reads address .* through a null pointer"):
+        copy_element(copy_of(None, np.zeros(3)))
+
+
+@needs_compiler
+def test_arrays_of_another_type_are_refused() -> None:
+    x, y = np.zeros(3, np.float32), np.zeros(3)
+    message = (
+        "x of copy_element<double> must be a pointer to double, got an array of float32"
+    )
+    with pytest.raises(TypeError, match=message):
+        copy_element(copy_of(x, y))
+    with pytest.raises(TypeError, match="must be a pointer to double, got a Python"):
+        copy_element(copy_of(y, address_of(y)))
+
+
+@needs_compiler
+def test_pointers_to_structs_take_any_array() -> None:
+    members = "const Four* x; int source, target; T* y; double factor, more;"
+    x = np.arange(6.0)
+    pair = StructType("Pair", members)
+    values = {"source": 4, "target": 1, "factor": 2.0, "more": 0}
+    copy_element(pair(DOUBLE, x=x.view(np.int64), y=x, **values))
+    assert x[1] == 8
+
+
+@needs_compiler
+def test_structs_of_another_size_are_refused() -> None:
+    shorter = StructType(
+        "Short", "const T* x; int source, target; T* y; double factor;"
+    )
+    values = {"source": 0, "target": 0, "factor": 1.0}
+    message = "copy of copy_element<double> must be 40 bytes, got <struct Short> of 32"
+    with pytest.raises(TypeError, match=message):
+        copy_element(shorter(DOUBLE, x=None, y=None, **values))
+
+
+@needs_compiler
+def test_arguments_of_another_kind_are_refused() -> None:
+    x = np.zeros(3)
+    copy, shift = copy_of(x, x), np.int32(0)
+    rank = kernel("copy_rank<double>")
+    with pytest.raises(TypeError, match=r"more of .* must be a pointer to double, got"):
+        rank((1,), (1,), (copy, copy, shift))
+    with pytest.raises(TypeError, match=r"shift of .* must be int, got <struct Copy>"):
+        rank((1,), (1,), (copy, x, copy))
+    with pytest.raises(TypeError, match=r"copy of .* must be 40 bytes, got an array"):
+        rank((1,), (1,), (x, x, shift))
+
+
+@needs_compiler
+def test_a_race_through_a_struct_is_reported(order: str) -> None:
+    rank, y = kernel("copy_rank<double>"), np.zeros(3)
+    more, shift = np.zeros(32), np.int32(2)
+    with _emulator.races():
+        rank((1,), (32,), (copy_of(more, y, count=1), more, shift))
+        with pytest.raises(KernelError, match=r"(?s)element 2 of y .*nothing orders"):
+            rank((1,), (32,), (copy_of(more, y, count=2), more, shift))
+
+
+def test_only_targets_of_pointers_to_const_are_not_written() -> None:
+    parameter = Parameter("copy", False, "s", COPY.bytes)
+    copy = copy_of(np.zeros(3), np.zeros(3))
+    arrays = named_arrays([parameter], [copy])
+    assert [(one.name, one.is_written) for one in arrays] == [("x", False), ("y", True)]
+
+
+@needs_compiler
+def test_a_profile_counts_by_field() -> None:
+    x, y, more = np.zeros(3), np.zeros(3), np.zeros(32)
+    with _emulator.profile() as report:
+        copy = copy_of(x, y, count=32)
+        kernel("copy_rank<double>")((1,), (32,), (copy, more, np.int32(0)))
+    (found,) = report.kernels
+    assert {
+        name: one.requests for name, one in found.arrays.items() if one.requests
+    } == {
+        "y": 1,
+        "more": 1,
+    }
+
+
+# ---- CuPy ----------------------------------------------------------------------------
+
+
+def test_cupy_passes_the_bytes() -> None:
+    """CuPy passes an array of size 1 by value, from this address."""
+    struct = copy_of(None, None, source=5)
+    array = struct.packed_array()
+    assert isinstance(array, np.ndarray)
+    assert array.size == 1
+    address = array.__array_interface__["data"][0]
+    assert ctypes.string_at(address, COPY.bytes) == struct.packed()
+
+
+def launch_on_stand_in(cupy: Any, argument: Any) -> None:
+    code = (KERNELS / "by_value.cu").read_text()
+    raw = cupy.RawKernel(code, "copy_element<double>", (f"-I{KERNELS}",))
+    raw((1,), (1,), (argument,))
+
+
+@needs_compiler
+def test_structs_on_the_stand_in() -> None:
+    with cupy_stand_in.installed(2) as cupy:
+        x, y = cupy.asarray(np.arange(5.0)), cupy.zeros(5)
+        launch_on_stand_in(cupy, copy_of(x, y, source=3, target=2).packed_array())
+        np.testing.assert_array_equal(y.get(), [0, 0, 3, 0, 0])
+        with cupy.cuda.Device(1):
+            foreign = cupy.zeros(5)
+        with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="IllegalAddress"):
+            launch_on_stand_in(cupy, copy_of(foreign, y).packed_array())
+
+
+@needs_compiler
+def test_stand_in_refuses_other_bytes() -> None:
+    with cupy_stand_in.installed(1) as cupy:
+        packed = copy_of(cupy.zeros(5), cupy.zeros(5)).packed_array()
+        with pytest.raises(TypeError, match="a struct that gpusolve has packed"):
+            launch_on_stand_in(cupy, packed.view(np.ndarray))
+        packed.struct = packed.struct.replace(x=cupy.zeros(5))
+        with pytest.raises(ValueError, match="must have the arrays' addresses"):
+            launch_on_stand_in(cupy, packed)

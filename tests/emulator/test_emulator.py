@@ -1,0 +1,853 @@
+"""The emulator on small kernels: faulty ones are reported, correct ones run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from together import together
+
+from gpusolve import _emulator
+from gpusolve._emulator import KernelError
+
+KERNELS = Path(__file__).parents[1] / "faulty_kernels"
+ORDERS = ("forward", "reverse", "random")
+
+pytestmark = pytest.mark.skipif(
+    _emulator.compiler() is None or sys.platform != "linux",
+    reason="the emulator needs Linux and a C++ compiler",
+)
+
+
+def kernel(file: str, instance: str) -> _emulator.Kernel:
+    return _emulator.Kernel(KERNELS / f"{file}.cu", instance, KERNELS)
+
+
+@pytest.fixture(params=ORDERS)
+def order(request: pytest.FixtureRequest) -> Iterator[str]:
+    with _emulator.schedule(request.param, seed=3):
+        yield request.param
+
+
+def run_one_block(file: str, instance: str, *args: Any, threads: int = 32) -> None:
+    kernel(file, instance)((1,), (threads,), args)
+
+
+def python(program: str) -> list[str]:
+    """The command that runs a program in a new interpreter."""
+    imports = (
+        "import ctypes, pathlib, numpy as np\n"
+        "from gpusolve import _emulator\n"
+        f"kernels = pathlib.Path({str(KERNELS)!r})\n"
+    )
+    return [sys.executable, "-c", imports + program]
+
+
+def orders_that_satisfy(check: Callable[[], bool]) -> set[str]:
+    """The orders of threads under which `check` is true."""
+    satisfied = set()
+    for order in ORDERS:
+        with _emulator.schedule(order, seed=3):
+            if check():
+                satisfied.add(order)
+    return satisfied
+
+
+# ---- correct kernels -----------------------------------------------------------------
+
+
+@together(
+    ("grid", "block"),
+    [((1,), (32,)), ((5,), (256,)), ((2, 3), (16, 8)), ((2, 3, 2), (8, 4, 32))],
+)
+@together("dtype", [np.int32, np.float32, np.float64])
+def test_sum_for_any_launch_shape(
+    order: str, grid: Any, block: Any, dtype: Any
+) -> None:
+    blocks, threads = int(np.prod(grid)), int(np.prod(block))
+    n = blocks * threads - 7
+    x = np.random.default_rng(1).integers(-9, 9, n).astype(dtype)
+    total = _emulator.zeros(1, dtype)
+    positive = _emulator.zeros(1, np.uint32)
+    visits = _emulator.zeros(n, np.int32)
+    counted = _emulator.empty(blocks, np.int32)
+    name = {"int32": "int", "float32": "float", "float64": "double"}[x.dtype.name]
+    arguments = (x, np.int64(1), np.int32(n), total, positive, visits, counted)
+    kernel("correct_sum", f"sum<{name}>")(grid, block, arguments)
+    assert total[0] == x.sum()
+    assert positive[0] == np.count_nonzero(x > 0)
+    assert np.all(visits == 1)
+    np.testing.assert_array_equal(counted, [threads] * (blocks - 1) + [threads - 7])
+
+
+@together(
+    "view",
+    [
+        lambda x: x[::2],
+        lambda x: x[::-1],
+        lambda x: x[74:10:-3],
+        lambda x: x.reshape(10, 10).T[3],
+        lambda x: np.broadcast_to(x[7:8], (40,)),
+    ],
+    ids=["strided", "backwards", "strided backwards", "column", "broadcast"],
+)
+def test_views_are_read_with_their_strides(
+    order: str, view: Callable[[Any], Any]
+) -> None:
+    x = view(np.arange(100.0))
+    total, positive = _emulator.zeros(1, float), _emulator.zeros(1, np.uint32)
+    visits, counted = (_emulator.zeros(n, np.int32) for n in (x.size, 1))
+    stride = np.int64(x.strides[0] // x.itemsize)
+    arguments = (x, stride, np.int32(x.size), total, positive, visits, counted)
+    kernel("correct_sum", "sum<double>")((1,), (128,), arguments)
+    assert total[0] == x.sum()
+
+
+def test_overlapping_arrays_share_memory(order: str) -> None:
+    x = np.arange(8.0)
+    copy_element(x[3:], 4, x[:5], 4)
+    np.testing.assert_array_equal(x, [0, 1, 2, 3, 7, 5, 6, 7])
+
+
+def test_functions_of_the_language(order: str) -> None:
+    lane = np.arange(32)
+    segment = lane & ~7
+    bits = [bin(i).count("1") for i in lane]
+    lowest = [(i & -i).bit_length() for i in map(int, lane)]
+    length = np.array([int(i).bit_length() for i in lane])
+    expected = [
+        (lane + 5) % 32,
+        segment + 3,
+        np.where(lane < 3, lane, lane - 3),
+        np.where(lane < segment + 3, lane, lane - 3),
+        np.where(lane + 3 > 31, lane, lane + 3),
+        np.where(lane + 3 > segment + 7, lane, lane + 3),
+        lane ^ 5,
+        np.where((lane ^ 12) > segment + 7, lane, lane ^ 12),
+        np.ones(32),
+        np.full(32, sum(1 << i for i in range(0, 32, 3))),
+        np.full(32, 1),
+        np.full(32, 2),
+        np.full(32, 1),
+        np.full(32, 2),
+        np.array(bits) + 1,
+        np.array(lowest) + 100 * (lane + 1),
+        (32 - length) + 100 * (64 - length),
+        np.ones(32),
+        abs(lane - 7) + 2,
+        lane + 32,
+        np.ones(32),
+        np.full(32, 32 + 3100),
+        np.full(32, -1),
+        np.full(32, -1),
+    ]
+    out = _emulator.empty((len(expected), 32), np.int32)
+    floats = _emulator.empty((2, 32), np.float32)
+    run_one_block("language", "functions", out, floats)
+    for number, (row, values) in enumerate(zip(out, expected, strict=True)):
+        values = np.asarray(values).astype(np.int64).astype(np.int32)
+        np.testing.assert_array_equal(row, values, f"row {number} of language.cu")
+    np.testing.assert_array_equal(floats[0], 5 * lane + 2)
+    np.testing.assert_array_equal(floats[1], 2.0 ** (lane % 8) + 1)
+
+
+def test_fast_lanes_do_not_overwrite_values_of_slow_lanes(order: str) -> None:
+    x = np.arange(32, dtype=np.int32)
+    rounds = 3 + np.arange(32) // 2
+    swapped = np.where(rounds % 2 == 1, np.arange(32) ^ 1, np.arange(32))
+    run_one_block("running_ahead", "exchange_in_pairs", x, np.int32(3))
+    np.testing.assert_array_equal(x, swapped + rounds)
+
+
+def test_threads_and_blocks_may_wait_for_each_other_in_loops(order: str) -> None:
+    one_by_one = kernel("waiting_in_a_loop", "one_by_one")
+    blocks = one_by_one.resident_blocks(64, 0)
+    next_block = _emulator.zeros(1, np.int32)
+    sequence = _emulator.empty(blocks, np.int32)
+    one_by_one((blocks,), (64,), (next_block, sequence))
+    np.testing.assert_array_equal(sequence, np.arange(blocks))
+
+
+def arrivals(order: Any, seed: int = 0) -> Any:
+    """Threads in the order in which they run, one row for each block."""
+    x = _emulator.empty((3, 96), np.int32)
+    with _emulator.schedule(order, seed):
+        kernel("arrival", "arrival")((3,), (96,), (x,))
+    return x
+
+
+def test_order_of_threads() -> None:
+    threads = np.arange(96)
+    np.testing.assert_array_equal(arrivals("forward"), [threads] * 3)
+    np.testing.assert_array_equal(arrivals("reverse"), [threads[::-1]] * 3)
+    rows = np.vstack([arrivals("random", seed) for seed in (0, 1)])
+    assert len(np.unique(rows, axis=0)) == 6, "blocks and seeds must differ"
+    np.testing.assert_array_equal(np.sort(rows, axis=1), [threads] * 6)
+
+
+def test_a_seed_repeats_the_order_of_threads() -> None:
+    np.testing.assert_array_equal(arrivals("random", 7), arrivals("random", 7))
+
+
+def history(seed: int) -> Any:
+    """The last writer, as each block reads it eight times."""
+    last, reads = _emulator.zeros(1, np.int32), _emulator.empty((12, 8), np.int32)
+    with _emulator.schedule("random", seed):
+        kernel("race_for_last", "race_for_last")((12,), (32,), (last, reads))
+    return reads
+
+
+def test_a_seed_repeats_the_interleaving_of_blocks() -> None:
+    histories = [history(seed) for seed in range(4)]
+    own = np.arange(12)[:, None]
+    for seed, reads in enumerate(histories):
+        np.testing.assert_array_equal(history(seed), reads)
+        assert np.any(reads != own), "the blocks did not interleave"
+    assert len(np.unique(histories, axis=0)) == 4
+
+
+@pytest.mark.parametrize("by_atomics", ["true", "false"])
+def test_blocks_look_back(order: str, by_atomics: str) -> None:
+    n = 100 if by_atomics == "true" else 4  # without atomics each switch takes 0.5 s
+    x = np.arange(n, dtype=np.int32)
+    ticket, sums = _emulator.zeros(1, np.uint32), np.full(n, -1, np.int32)
+    look_back = kernel("look_back", f"look_back<{by_atomics}>")
+    look_back((n,), (32,), (x, ticket, sums))
+    np.testing.assert_array_equal(sums, np.cumsum(x))
+
+
+# ---- synchronisation -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_missing_syncthreads(faulty: bool) -> None:
+    def is_reversed() -> bool:
+        x = np.arange(512, dtype=np.int32)
+        y = _emulator.empty(512, np.int32)
+        reverse = kernel("missing_syncthreads", f"reverse_block<{str(faulty).lower()}>")
+        reverse((2,), (256,), (x, y))
+        return np.array_equal(y, x.reshape(2, 256)[:, ::-1].ravel())
+
+    assert orders_that_satisfy(is_reversed) == (set() if faulty else set(ORDERS))
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_missing_syncwarp(faulty: bool) -> None:
+    def is_shifted() -> bool:
+        x = np.arange(32, dtype=np.int32)
+        run_one_block("missing_syncwarp", f"shift<{str(faulty).lower()}>", x)
+        return np.array_equal(x, np.minimum(np.arange(32) + 1, 31))
+
+    # In forward order each lane reads before the next one writes. Other orders differ.
+    assert orders_that_satisfy(is_shifted) == ({"forward"} if faulty else set(ORDERS))
+
+
+SYNCHRONISATION = {
+    "divergent_barrier": (
+        "wait_in_halves",
+        (32,),
+        "divergent barrier.*\n"
+        r" +16 of 32 threads: waiting in __syncthreads at divergent_barrier.cu:7, "
+        r"first thread \(0, 0, 0\)\n"
+        r" +16 of 32 threads: waiting in __syncthreads at divergent_barrier.cu:9, "
+        r"first thread \(16, 0, 0\)",
+    ),
+    "early_exit": (
+        "double_values",
+        (20, np.int32(20)),
+        r"divergent barrier.*\n.*20 of 32 threads: waiting in .* early_exit.cu:9.*\n"
+        r".*12 of 32 threads: returned",
+    ),
+    "uneven_loop": (
+        "wait_three_times",
+        (64,),
+        r"divergent barrier.*\n.*32 of 64 threads: waiting in .* uneven_loop.cu:7.*\n"
+        r".*32 of 64 threads: returned",
+    ),
+    "wrong_mask": (
+        "swap_neighbours",
+        (32,),
+        r"thread \(\d+, 0, 0\), block \(0, 0, 0\), wrong_mask.cu:7: "
+        r"__shfl_xor_sync was called by lane \d+, which is not in its mask 0x0000ffff",
+    ),
+    "lane_outside_mask": (
+        "sum_half",
+        (32, 1),
+        r"lane_outside_mask.cu:9: __shfl_xor_sync reads lane \d+, .* mask 0x0000ffff",
+    ),
+    "deadlock": (
+        "count_true",
+        (32, 32),
+        r"deadlock.*\n"
+        r".*16 .* waiting in __ballot_sync with mask 0xffffffff at deadlock.cu:7.*\n"
+        r".*16 .* waiting in __syncthreads at deadlock.cu:6",
+    ),
+    "different_operations": (
+        "any_true",
+        (32, 32),
+        r"deadlock.*\n.*16 of .* in __ballot_sync .*\n.*16 of .* in __any_sync",
+    ),
+    "different_masks": (
+        "which_true",
+        (32, 32),
+        r"deadlock.*\n.*16 of .* mask 0xffffffff .*\n.*16 of .* mask 0xffff0001",
+    ),
+}
+
+
+@together("file", SYNCHRONISATION)
+def test_synchronisation_faults_are_reported(order: str, file: str) -> None:
+    name, sizes, message = SYNCHRONISATION[file]
+    arguments = [
+        np.ones(size, np.int32) if isinstance(size, int) else size for size in sizes
+    ]
+    threads = 64 if file == "uneven_loop" else 32
+    run_one_block(file, f"{name}<false>", *arguments, threads=threads)
+    with pytest.raises(KernelError, match=message):
+        run_one_block(file, f"{name}<true>", *arguments, threads=threads)
+
+
+def test_mask_with_lanes_beyond_the_block_is_reported(order: str) -> None:
+    x = np.ones(20, np.int32)
+    with pytest.raises(KernelError, match="this warp has only 20 lanes"):
+        run_one_block("wrong_mask", "swap_neighbours<false>", x, threads=20)
+
+
+# ---- memory --------------------------------------------------------------------------
+
+copy = "unchecked_copy", "copy_element<double>"
+
+
+def copy_element(x: Any, source: int, y: Any, target: int) -> None:
+    run_one_block(*copy, x, np.int32(source), y, np.int32(target), threads=1)
+
+
+def test_accesses_inside_arrays(order: str) -> None:
+    x, y = np.arange(5.0), _emulator.empty(7, float)
+    for source, target in ((0, 0), (4, 6)):
+        copy_element(x, source, y, target)
+        assert y[target] == x[source]
+
+
+@together("index", [-100_000, -600, -1, 5, 6, 600, 100_000])
+def test_accesses_outside_arrays(order: str, index: int) -> None:
+    """All writes are reported. Reads on the array's own page give NaN instead."""
+    x, y = np.zeros(5), np.zeros(5)
+    with pytest.raises(KernelError, match=rf"writes element {index} of y .*0 to 4"):
+        copy_element(x, 0, y, index)
+    assert np.all(y == 0)
+    on_the_same_page = -600 < index < 0 if order != "reverse" else 0 < index < 500
+    if on_the_same_page:
+        copy_element(x, index, y, 0)
+        assert np.isnan(y[0])
+    else:
+        where = rf"thread \(0, 0, 0\), block \(0, 0, 0\), .*reads element {index} of x "
+        with pytest.raises(KernelError, match=where):
+            copy_element(x, index, y, 0)
+
+
+def test_report_of_a_fault_names_the_line() -> None:
+    with pytest.raises(KernelError, match=r"unchecked_copy\.cu:6: reads"):
+        copy_element(np.zeros(5), 5, np.zeros(5), 0)
+
+
+def test_read_after_an_odd_number_of_small_elements_is_reported() -> None:
+    x = np.zeros(5, np.float32)
+    with pytest.raises(KernelError, match="reads element 5 of x"):
+        run_one_block(
+            "unchecked_copy",
+            "copy_element<float>",
+            x,
+            np.int32(5),
+            x.copy(),
+            np.int32(0),
+        )
+
+
+def test_accesses_outside_a_view(order: str) -> None:
+    x = np.arange(12.0)
+    backwards = x[7:3:-1]
+    copy_element(backwards, -3, x, 11)
+    assert x[11] == 4
+    y = np.zeros(3)
+    with pytest.raises(KernelError, match=r"element -4 of y .* -3 to 0"):
+        copy_element(x, 0, np.zeros(4)[::-1], -4)
+    with pytest.raises(KernelError, match=r"element 3 of y .* 0 to 2"):
+        copy_element(x, 0, y, 3)
+
+
+def test_write_to_a_read_only_array(order: str) -> None:
+    y = np.zeros(5)
+    copy_element(np.ones(5), 0, y, 2)
+    y.flags.writeable = False
+    with pytest.raises(KernelError, match=r"writes element 2 of y .* is read-only"):
+        copy_element(np.ones(5), 0, y, 2)
+
+
+def test_empty_array(order: str) -> None:
+    empty = np.zeros((0, 3))
+    sum_of_nothing = kernel("correct_sum", "sum<double>")
+    total, positive = _emulator.zeros(1, float), _emulator.zeros(1, np.uint32)
+    none, counted = _emulator.zeros(0, np.int32), _emulator.zeros(1, np.int32)
+    arguments = (empty, np.int64(1), np.int32(0), total, positive, none, counted)
+    sum_of_nothing((1,), (32,), arguments)
+    assert total[0] == 0
+    for index in (-1, 0):
+        with pytest.raises(KernelError, match=f"element {index} of x .* is empty"):
+            copy_element(empty, index, np.zeros(1), 0)
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_uninitialised_memory_is_poisoned(order: str, faulty: bool, dtype: Any) -> None:
+    name = {"float32": "float", "float64": "double"}[np.dtype(dtype).name]
+    x = np.arange(50, dtype=dtype)
+    y = _emulator.empty(50, dtype)
+    add_bias = kernel("unwritten", f"add_bias<{name}, {str(faulty).lower()}>")
+    for blocks in (1, 40):  # with 40, shared memory is used by several blocks
+        add_bias((blocks,), (32,), (x, y, np.int32(50), dtype(3)), shared_mem=64)
+        expected = x + np.where(np.arange(50) % 2 == 0, 3, 6)
+        np.testing.assert_array_equal(y, expected * np.nan if faulty else expected)
+
+
+def test_write_past_the_end_of_shared_memory(order: str) -> None:
+    x = np.arange(32, dtype=np.int32)
+    fill = kernel("shared_overrun", "fill")
+    fill((1,), (32,), (x,), shared_mem=32 * 4)
+    np.testing.assert_array_equal(x, np.arange(32)[::-1])
+    with pytest.raises(KernelError, match="byte 32 of shared_memory, which has 32"):
+        fill((1,), (32,), (x,), shared_mem=32)
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [("fill_tile", "tile"), ("fill_both", "table"), ("fill_dynamic", "more")],
+)
+def test_report_of_an_overrun_names_the_array(
+    order: str, name: str, variable: str
+) -> None:
+    fill, y = kernel("teaching", name), np.zeros(32, np.int32)
+    size = 128 if variable == "more" else 256
+    shared = 0 if variable == "tile" else 128
+    fill((1,), (32,), (np.int32(0), y), shared_mem=shared)
+    message = f"byte {size} of (buf or )?{variable}, which has {size}"
+    with pytest.raises(KernelError, match=message):
+        fill((1,), (32,), (np.int32(1), y), shared_mem=shared)
+
+
+# ---- features that teaching kernels use ----------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_shared_memory_of_any_name_and_type(order: str, dtype: Any) -> None:
+    x = np.arange(64).astype(dtype)
+    y, name = _emulator.empty(64, dtype), {4: "int", 8: "double"}[x.itemsize]
+    reverse = kernel("teaching", f"reverse<{name}>")
+    reverse((1,), (64,), (x, y), shared_mem=x.nbytes)
+    np.testing.assert_array_equal(y, x[::-1])
+    longer = np.append(x, x[:1]), np.append(y, y[:1])
+    with pytest.raises(KernelError, match="of buf or more, which has"):
+        reverse((1,), (65,), longer, shared_mem=x.nbytes)
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_cooperative_groups(order: str, watched: bool) -> None:
+    x, sums = np.arange(128, dtype=np.int32), _emulator.empty(17, np.int32)
+    with _emulator.races() if watched else contextlib.nullcontext():
+        kernel("teaching", "sum_of_groups")((1,), (128,), (x, sums))
+    np.testing.assert_array_equal(sums[1:], x.reshape(16, 8).sum(1))
+    assert sums[0] == x.sum()
+
+
+def test_clock64_advances() -> None:
+    elapsed = _emulator.empty(1, np.int64)
+    kernel("teaching", "time_of_a_barrier")((1,), (64,), (elapsed,))
+    assert 0 < elapsed[0] < 10**11
+
+
+# ---- crashes -------------------------------------------------------------------------
+
+CRASHES = {
+    1: "divides an integer by zero",
+    2: "overflows its stack",
+    3: "assertion failed: which != assertion",
+    4: r"__trap\(\)",
+    5: "writes address 0xf{16}, through an uninitialised pointer",
+}
+
+
+@together("which", CRASHES)
+def test_after_a_crash_the_next_launch_works(order: str, which: int) -> None:
+    x = _emulator.zeros(256, np.int32)
+    where = r"crash, thread \(5, 0, 0\), block \(\d, 0, 0\), crash\.cu:\d+: "
+    with pytest.raises(KernelError, match=where + CRASHES[which]):
+        kernel("crash", "crash")((3,), (64,), (x, np.int32(which)))
+    assert not x.any()
+    kernel("crash", "crash")((3,), (64,), (x, np.int32(0)))
+    assert x[0] == 1
+
+
+def test_null_pointer_argument(order: str) -> None:
+    with pytest.raises(KernelError, match="reads address 0x8, through a null pointer"):
+        copy_element(None, 1, np.zeros(1), 0)
+
+
+def test_fault_handlers_are_restored() -> None:
+    """The C library catches signals above 31 for itself, with the first thread."""
+    program = """
+def caught():
+    lines = open("/proc/self/status").read().splitlines()
+    (signals,) = [int(line[7:], 16) for line in lines if line.startswith("SigCgt")]
+    return signals % 2**31
+before = caught()
+kernel = _emulator.Kernel(kernels / "crash.cu", "crash", kernels)
+kernel((1,), (32,), (np.zeros(2, np.int32), np.int32(0)))
+assert before == caught(), (hex(before), hex(caught()))
+"""
+    subprocess.run(python(program), check=True)
+
+
+def test_fault_outside_a_kernel_ends_the_process() -> None:
+    program = """
+kernel = _emulator.Kernel(kernels / "crash.cu", "crash", kernels)
+try:
+    kernel((1,), (32,), (np.zeros(2, np.int32), np.int32(1)))
+except _emulator.KernelError:
+    print("reported", flush=True)
+ctypes.string_at(0)
+"""
+    ended = subprocess.run(python(program), capture_output=True, text=True)
+    assert ended.stdout == "reported\n"
+    assert ended.returncode == -signal.SIGSEGV
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python's handler of Ctrl-C, which background jobs of a shell do not have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("instance", ["wait_for", "wait_by_atomics"])
+def test_interrupt_ends_an_endless_kernel(order: str, instance: str) -> None:
+    wait_for = kernel("endless_loop", instance)
+    wait_for((2,), (32,), (np.ones(1, np.int32),))
+    timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        wait_for((2,), (32,), (np.zeros(1, np.int32),))
+    timer.join()
+    wait_for((2,), (32,), (np.ones(1, np.int32),))
+
+
+# ---- invalid launches ----------------------------------------------------------------
+
+ONE = np.zeros(1)
+
+
+@together(
+    ("arguments", "message"),
+    [
+        ((ONE, 0, ONE), r"must have 4 arguments \(x, from, y, to\), got 3"),
+        (
+            (ONE, 0, ONE, np.int32(0)),
+            "from of .* be int, got a Python int, .* as int64",
+        ),
+        ((ONE, 0.5, ONE, np.int32(0)), "from of .* be int, .* passed as float64"),
+        ((ONE, np.float32(0), ONE, np.int32(0)), "from .* be int, got a float32 value"),
+        ((ONE, ONE, ONE, np.int32(0)), "from of .* be int, got an array of float64"),
+        (
+            (1.0, np.int32(0), ONE, np.int32(0)),
+            "x .* pointer to double, got a Python float$",
+        ),
+        (
+            (np.zeros(1, np.float32), np.int32(0), ONE, np.int32(0)),
+            "x of copy_element<double> must be a pointer to double, .* of float32",
+        ),
+        ((ONE, np.int32(0), np.zeros(1, np.int64), np.int32(0)), "y .* array of int64"),
+        ((ONE, np.int32(0), "y", np.int32(0)), "y .* got 'y'"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        run_one_block(*copy, *arguments, threads=1)
+
+
+@together(
+    ("grid", "block", "shared_mem", "message"),
+    [
+        ((1,), (1025,), 0, r"block must .* at most .*1024, 1024, 64.* got \(1025,\)"),
+        ((1,), (64, 32), 0, r"at most 1024 threads, got \(64, 32\), which has 2048"),
+        ((1,), (1, 1, 65), 0, r"block must be at least 1 .* got \(1, 1, 65\)"),
+        ((0,), (32,), 0, r"grid must be at least 1 .* got \(0,\)"),
+        ((1, 1, 1, 1), (32,), 0, r"grid must have 1 to 3 dimensions, got \(1, 1, 1"),
+        ((1,), (32,), -1, "shared_mem must be >= 0, got -1"),
+        ((1,), (32,), 99 * 1024 + 1, "shared_mem must be at most 101376, got 101377"),
+    ],
+)
+def test_impossible_launches_are_refused(
+    grid: Any, block: Any, shared_mem: int, message: str
+) -> None:
+    fill = kernel("shared_overrun", "fill")
+    with pytest.raises(ValueError, match=message):
+        fill(grid, block, (np.zeros(1024, np.int32),), shared_mem=shared_mem)
+
+
+def test_largest_block_runs(order: str) -> None:
+    x = np.arange(1024, dtype=np.int32)
+    limit = _emulator.shared_memory_per_block
+    kernel("shared_overrun", "fill")((1,), (1024,), (x,), shared_mem=limit)
+    np.testing.assert_array_equal(x, np.arange(1024)[::-1])
+
+
+def test_resident_blocks() -> None:
+    fill = kernel("shared_overrun", "fill")
+    assert fill.resident_blocks(32, 0) == 16 * _emulator.multiprocessors
+    assert fill.resident_blocks(1024, 0) == _emulator.multiprocessors
+    assert fill.resident_blocks(32, 49 * 1024) == 2 * _emulator.multiprocessors
+    assert fill.resident_blocks(32, 99 * 1024) == _emulator.multiprocessors
+    assert fill.resident_blocks(32, 99 * 1024 + 1) == 0
+    reverse = kernel("missing_syncthreads", "reverse_block<false>")
+    assert reverse.resident_blocks(32, 98 * 1024) == _emulator.multiprocessors
+    assert reverse.resident_blocks(32, 98 * 1024 + 1) == 0, "plus 1 KiB of its own"
+
+
+# ---- definitions before a kernel -----------------------------------------------------
+
+PAIR_SUM = "return {a.first + b.first, a.second + b.second};"
+
+OPERATORS: dict[str, tuple[str, str, Any, Any]] = {
+    "any": ("bool", "return a || b;", np.array([False, True, False]), True),
+    "sum": ("Pair<float>", PAIR_SUM, np.array([1 + 2j, 3 - 5j], np.complex64), 4 - 3j),
+    "long sum": ("Pair<double>", PAIR_SUM, np.array([1 + 2j, 3 - 5j]), 4 - 3j),
+    "wrapping product": (
+        "int",
+        "return a * b;",
+        np.array([2**30, 3], np.int32),
+        3 * 2**30 - 2**32,
+    ),
+}
+
+
+def fold(value: str, body: str) -> _emulator.Kernel:
+    """The kernel of fold.cu with an operator on values of a type."""
+    definitions = f"""#include "pair.cuh"
+struct Operator {{
+    using Value = {value};
+    static __device__ Value combine(Value a, Value b) {{ {body} }}
+}};"""
+    return _emulator.Kernel(KERNELS / "fold.cu", "fold<Operator>", KERNELS, definitions)
+
+
+@together("name", OPERATORS)
+def test_kernel_over_a_defined_operator(name: str) -> None:
+    value, body, x, expected = OPERATORS[name]
+    result = _emulator.zeros(1, x.dtype)
+    fold(value, body)((1,), (1,), (x, np.int32(x.size), result))
+    assert result[0] == expected
+
+
+def test_other_definitions_make_another_object() -> None:
+    x, result = np.array([7, 3], np.int32), _emulator.zeros(1, np.int32)
+    for body, expected in (("return a - b;", 4), ("return b - a;", -4)):
+        fold("int", body)((1,), (1,), (x, np.int32(2), result))
+        assert result[0] == expected
+
+
+def test_arrays_of_another_type_are_refused() -> None:
+    for value, dtype in (("float", np.complex64), ("short", np.float16)):
+        x = np.zeros(2, dtype)
+        with pytest.raises(TypeError, match="x of fold<Operator> must be a pointer to"):
+            fold(value, "return a;")((1,), (1,), (x, np.int32(2), x))
+
+
+def test_compile_error_in_definitions_names_the_line() -> None:
+    with pytest.raises(_emulator.CompileError, match=r"definitions:4:.*misspelt"):
+        fold("int", "return misspelt;")
+
+
+# ---- the schedule --------------------------------------------------------------------
+
+
+def test_schedule_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_forward() -> bool:
+        x = np.arange(32, dtype=np.int32)
+        run_one_block("missing_syncwarp", "shift<true>", x)
+        return np.array_equal(x, np.minimum(np.arange(32) + 1, 31))
+
+    monkeypatch.delenv("GPUSOLVE_EMULATE_SCHEDULE", raising=False)
+    assert is_forward()
+    for text in ("reverse", "random", "random:7"):
+        monkeypatch.setenv("GPUSOLVE_EMULATE_SCHEDULE", text)
+        assert not is_forward()
+        with _emulator.schedule("forward"):
+            assert is_forward()
+    for text in ("sideways", "random:x"):
+        monkeypatch.setenv("GPUSOLVE_EMULATE_SCHEDULE", text)
+        with pytest.raises(ValueError, match=f"SCHEDULE must be .* got {text!r}"):
+            is_forward()
+
+
+def test_unknown_order_is_refused() -> None:
+    wrong: Any = "sideways"
+    with pytest.raises(ValueError, match="'sideways'"), _emulator.schedule(wrong):
+        pass
+
+
+# ---- the compiler and its cache ------------------------------------------------------
+
+
+def test_compile_error_has_the_kernel_and_the_log() -> None:
+    message = r"(?s)misspelt<int> in does_not_compile\.cu .*threadIdxx.*"
+    with pytest.raises(_emulator.CompileError, match=message):
+        kernel("does_not_compile", "misspelt<int>")
+
+
+def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GPUSOLVE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    assert _emulator.cache_directory() == tmp_path
+    monkeypatch.delenv("GPUSOLVE_CACHE_DIR")
+    assert _emulator.cache_directory() == tmp_path / "user" / "gpusolve"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert _emulator.cache_directory() == Path.home() / ".cache" / "gpusolve"
+
+
+def objects(directory: Path) -> list[str]:
+    """The names in the cache, without the hashes."""
+    return sorted(path.name.rpartition("-")[0] for path in directory.glob("emulator/*"))
+
+
+@pytest.fixture
+def cache_without_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A new cache with the runtime and the prelude only, which take seconds."""
+    kernel("crash", "crash")
+    shared, copy = _emulator.cache_directory() / "emulator", tmp_path / "cache"
+    (copy / "emulator").mkdir(parents=True)
+    for path in (*shared.glob("runtime-*.o"), *shared.glob("prelude-*/*.gch")):
+        target = copy / "emulator" / path.relative_to(shared)
+        target.parent.mkdir(exist_ok=True)
+        target.symlink_to(path)
+    monkeypatch.setenv("GPUSOLVE_CACHE_DIR", str(copy))
+    return copy
+
+
+def test_kernel_is_compiled_once_for_each_source(
+    cache_without_kernels: Path, tmp_path: Path
+) -> None:
+    source, header = tmp_path / "one.cu", tmp_path / "one.cuh"
+    source.write_text('#include "one.cuh"\n__global__ void one(int* x) { *x = value; }')
+    for value, count in ((1, 1), (1, 1), (2, 2)):
+        header.write_text(f"constexpr int value = {value};")
+        x = np.zeros(1, np.int32)
+        _emulator.Kernel(source, "one", tmp_path)((1,), (1,), (x,))
+        assert x[0] == value
+        assert objects(cache_without_kernels).count("one") == count
+
+
+@pytest.mark.slow
+def test_processes_that_compile_the_same_kernel(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_CACHE_DIR", str(tmp_path))
+    program = """
+x = np.arange(4, dtype=np.int32)
+kernel = _emulator.Kernel(kernels / "shared_overrun.cu", "fill", kernels)
+kernel((1,), (4,), (x,), shared_mem=16)
+print(*x)
+"""
+    processes = [
+        subprocess.Popen(python(program), stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    assert [process.communicate()[0] for process in processes] == ["3 2 1 0\n"] * 4
+    # One object and no lock remain. Clang has no prelude.
+    assert [name for name in objects(tmp_path) if name != "prelude"] == [
+        "fill",
+        "runtime",
+    ]
+
+
+def test_cache_writable_by_others_is_refused(cache_without_kernels: Path) -> None:
+    for directory in (cache_without_kernels, cache_without_kernels / "emulator"):
+        directory.chmod(0o777)
+        message = r"must be yours and not writable by others.*chmod go-w"
+        with pytest.raises(_emulator.CompileError, match=message):
+            kernel("crash", "crash")
+        directory.chmod(0o755)
+    kernel("crash", "crash")
+
+
+def test_object_writable_by_others_is_compiled_again(
+    cache_without_kernels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch() -> None:
+        x = np.zeros(1, np.int32)
+        reverse = kernel("missing_syncthreads", "reverse_block<false>")
+        reverse((1,), (1,), (x, x.copy()))
+
+    launch()
+    (compiled,) = cache_without_kernels.glob("emulator/reverse_block*.so")
+    foreign = compiled.with_name("foreign")
+    foreign.write_bytes(b"not an object")
+    foreign.chmod(0o777)
+    foreign.replace(compiled)
+    launch()
+    assert compiled.stat().st_mode & 0o022 == 0
+
+
+def test_cache_of_another_user_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(_emulator.CompileError, match="must be yours"):
+        kernel("crash", "crash")
+
+
+def test_missing_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert _emulator.compiler() is None
+    message = "CXX must name a C.* compiler on the path, got 'no-such-compiler'"
+    with pytest.raises(_emulator.CompileError, match=message):
+        kernel("crash", "crash")
+    monkeypatch.delenv("CXX")
+    monkeypatch.setenv("PATH", "")
+    assert _emulator.compiler() is None
+    with pytest.raises(_emulator.CompileError, match=r"install g\+\+ or .* or set CXX"):
+        kernel("crash", "crash")
+
+
+def test_other_platforms_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(_emulator.CompileError, match="the emulator runs on Linux"):
+        kernel("crash", "crash")
+
+
+def test_import_starts_no_process() -> None:
+    program = (
+        "import sys, subprocess\n"
+        "def refuse(*_, **__): raise AssertionError('a process at import')\n"
+        "subprocess.Popen = refuse\n"
+        "from gpusolve import _emulator\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_empty_is_poisoned() -> None:
+    assert np.isnan(_emulator.empty((2, 3), np.float32)).all()
+    assert np.isnan(_emulator.empty(3, np.float64)).all()
+    assert (_emulator.empty(3, np.int64) == -1).all()
+    assert _emulator.empty((0, 3), np.int8).shape == (0, 3)
+    assert (_emulator.zeros(3, np.int64) == 0).all()

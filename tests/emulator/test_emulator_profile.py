@@ -1,0 +1,616 @@
+"""The profile against counts that are known by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpusolve
+from gpusolve import _emulator
+from gpusolve.emulator import Kernel, profile
+
+SECTOR = 32
+WARP = 32
+FLOAT = 4
+
+SOURCE = r"""
+__global__ void copy(const float* x, float* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i];
+}
+
+__global__ void copy_strided(const float* x, float* y, int n, int stride) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i * stride];
+}
+
+__global__ void copy_shifted(const float* x, float* y) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = x[i + 1];
+}
+
+struct alignas(16) Four { float values[4]; };
+
+__global__ void copy_packs(const Four* x, Four* y) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const Four pack = x[i];
+    y[i] = pack;
+}
+
+template <int width>
+__global__ void transpose(const float* x, float* y, int n) {
+    __shared__ float tile[32][width];
+    const int row = threadIdx.y, column = threadIdx.x;
+    tile[row][column] = x[row * n + column];
+    __syncthreads();
+    y[row * n + column] = tile[column][row];
+}
+
+__global__ void sum(const float* x, float* y) {
+    __shared__ float values[256];
+    values[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+    __syncthreads();
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) values[threadIdx.x] += values[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) y[blockIdx.x] = values[0];
+}
+
+__global__ void read_again(const float* x, float* y, int times) {
+    float total = 0;
+    for (int k = 0; k < times; ++k) total += x[(threadIdx.x + k) % 32];
+    y[threadIdx.x] = total;
+}
+
+__global__ void shared_doubles(double* y) {
+    __shared__ double values[64];
+    values[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    y[threadIdx.x] = values[threadIdx.x];
+}
+
+__global__ void operations(int* counts, int* result) {
+    const int lane = threadIdx.x % 32;
+    int value = __shfl_down_sync(0xffffffffu, lane, 1);
+    value += __shfl_xor_sync(0xffffffffu, value, 2);
+    const unsigned votes = __ballot_sync(0xffffffffu, lane > 3);
+    __syncwarp();
+    atomicAdd(&counts[0], 1);
+    atomicCAS(&counts[1], 0, 1);
+    __threadfence();
+    result[threadIdx.x] = value + votes;
+}
+
+/// Each half of the warp in a loop of its own length.
+__global__ void halves(const int* steps, double* y) {
+    __shared__ double row[32];
+    const int lane = threadIdx.x;
+    const unsigned half = lane < 16 ? 0xffffu : 0xffff0000u;
+    double value = lane;
+    row[lane] = lane;
+    __syncwarp();
+    for (int k = 0; k < steps[lane / 16]; ++k) {
+        value += __shfl_xor_sync(half, value, 1);
+        value += row[lane];
+    }
+    y[lane] = value;
+}
+
+__global__ void odd_lanes(const float* x, float* y) {
+    if (threadIdx.x % 2) y[threadIdx.x] = x[threadIdx.x];
+}
+
+__global__ void unequal_blocks(const float* x, float* y) {
+    float total = 0;
+    for (int k = 0; k <= blockIdx.x; ++k) total += x[k * 32 + threadIdx.x];
+    y[blockIdx.x * 32 + threadIdx.x] = total;
+}
+
+template <class T>
+__global__ void arithmetic(const T* x, T* y) {
+    const T a = x[0], b = x[1], c = x[2];
+    y[0] = a + b;
+    y[1] = a - b;
+    y[2] = a * b;
+    y[3] = a / b;
+    y[4] = sqrt(c);
+    y[5] = fma(a, b, c);
+}
+
+__global__ void follow(const int* next, int* last, int steps) {
+    __shared__ int place;
+    if (threadIdx.x == 0) place = blockIdx.x;
+    __syncthreads();
+    for (int k = 0; k < steps; ++k) {
+        const int found = next[place];
+        __syncthreads();
+        if (threadIdx.x == 0) place = found;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) last[blockIdx.x] = place;
+}
+
+__global__ void branch_in_iteration(const float* x, float* y) {
+    for (int k = 0; k < 32; ++k)
+        if (threadIdx.x == k) y[k] = x[k];
+}
+
+__global__ void loop(const float* x, float* y, int n) {
+    float total = 0;
+    for (int k = threadIdx.x; k < n; k += blockDim.x) total += x[k];
+    y[threadIdx.x] = total;
+}
+"""
+
+
+@pytest.fixture
+def costs() -> Callable[..., Any]:
+    """A function that launches a kernel of the source and returns its costs."""
+
+    def launch(name: str, grid: Any, block: Any, *args: Any) -> Any:
+        kernel = Kernel(SOURCE, name)
+        with profile() as report:
+            kernel(grid, block, args)
+        (found,) = report.kernels
+        assert found.name == name
+        assert found.launches == report.host.launches == 1
+        return found
+
+    return launch
+
+
+def floats(n: int) -> np.ndarray[Any, Any]:
+    return np.arange(n, dtype=np.float32)
+
+
+def test_copy_is_coalesced(costs: Any) -> None:
+    n, threads = 1000, 128
+    x, y = floats(n), np.zeros(n, np.float32)
+    found = costs("copy", (8,), (threads,), x, y, np.int32(n))
+    np.testing.assert_array_equal(x, y)
+    assert (found.blocks, found.threads) == (8, 8 * threads)
+    for array in (found.arrays["x"], found.arrays["y"]):
+        assert array.requests == -(-n // WARP)
+        assert array.lanes == n
+        assert array.bytes == array.distinct_bytes == FLOAT * n
+        assert array.sectors == array.fewest_sectors == FLOAT * n // SECTOR
+    assert found.global_bytes == 2 * FLOAT * n
+    assert found.barriers == found.shared_requests == found.atomics == 0
+
+
+@pytest.mark.parametrize("stride", [2, 8, 32])
+def test_strided_reads_move_more_sectors(costs: Any, stride: int) -> None:
+    n = 256
+    y = np.zeros(n, np.float32)
+    found = costs(
+        "copy_strided", (1,), (n,), floats(stride * n), y, np.int32(n), np.int32(stride)
+    )
+    moved = min(stride, SECTOR // FLOAT) * FLOAT * n // SECTOR
+    assert found.arrays["x"].sectors == found.arrays["x"].distinct_sectors == moved
+    assert found.arrays["x"].fewest_sectors == FLOAT * n // SECTOR
+    assert found.arrays["x"].distinct_bytes == FLOAT * n
+
+
+def test_a_shifted_request_moves_one_more_sector(costs: Any) -> None:
+    found = costs("copy_shifted", (2,), (32,), floats(65), np.zeros(64, np.float32))
+    assert found.arrays["x"].sectors == 2 * 5
+    assert found.arrays["y"].sectors == 2 * 4
+
+
+def test_a_pack_of_16_bytes_is_one_access(costs: Any) -> None:
+    x, y = floats(4 * 64), np.zeros(4 * 64, np.float32)
+    found = costs("copy_packs", (1,), (64,), x, y)
+    np.testing.assert_array_equal(x, y)
+    assert found.arrays["x"].requests == 2
+    assert found.arrays["x"].sectors == 2 * 16 == found.arrays["x"].fewest_sectors
+
+
+@pytest.mark.parametrize(("width", "conflicts"), [(32, 32), (33, 1)])
+def test_transpose_with_and_without_padding(
+    costs: Any, width: int, conflicts: int
+) -> None:
+    x, y = floats(32 * 32), np.zeros(32 * 32, np.float32)
+    found = costs(f"transpose<{width}>", (1,), (32, 32), x, y, np.int32(32))
+    np.testing.assert_array_equal(y.reshape(32, 32), x.reshape(32, 32).T)
+    assert found.per_block["barriers"] == (1, 1, 1)
+    assert found.shared_requests == 32 + 32
+    assert found.shared_wavefronts == 32 + 32 * conflicts
+    assert found.per_block["work"].mean == 2 * 32 * 4 / 2 + 32 + 32 * conflicts
+    assert sorted(one.wavefronts for one in found.shared.values()) == sorted(
+        [32, 32 * conflicts]
+    )
+
+
+def test_a_reduction_in_shared_memory(costs: Any) -> None:
+    blocks, threads = 3, 256
+    y = np.zeros(blocks, np.float32)
+    found = costs("sum", (blocks,), (threads,), floats(blocks * threads), y)
+    np.testing.assert_array_equal(y, floats(768).reshape(3, 256).sum(axis=1))
+    levels = 8
+    assert found.barriers == blocks * (1 + levels)
+    # Per level: two reads and a write by the warps that are active, 4, 2, 1, 1, ...
+    warps = 4 + 2 + 1 + 1 + 1 + 1 + 1 + 1
+    assert found.shared_requests == blocks * (threads // WARP + 3 * warps + 1)
+    assert found.shared_lanes == blocks * (threads + 3 * (threads - 1) + 1)
+    assert found.instructions["load"] == blocks * (threads + 2 * (threads - 1) + 1)
+    assert found.instructions["store"] == blocks * (threads + threads - 1 + 1)
+    assert found.global_loads == blocks * threads
+    assert found.global_stores == blocks
+    assert found.arithmetic == {"float32 add": blocks * (threads - 1)}
+
+
+def test_reduce512_of_the_paper() -> None:
+    directory = Path(__file__).parents[1] / "kernels"
+    kernel = _emulator.Kernel(
+        directory / "block_primitives.cu",
+        "sum_by_reduce512<float>",
+        Path(__file__).parents[2] / "cuda_src",
+    )
+    values, sums = floats(512), np.zeros(512, np.float32)
+    with profile() as report:
+        kernel((1,), (512,), (values, sums))
+    np.testing.assert_array_equal(sums, values.sum())
+    (found,) = report.kernels
+    steps = 4  # by the block, with 256, 128, 64 and 32 threads
+    last_steps = 5  # by one warp
+    assert found.barriers == 1 + steps + 1
+    assert found.warp_barriers == 2 * last_steps
+    # A step has two reads and a write. Before it the values are written, and after it
+    # every thread reads the sum.
+    warps = 8 + 4 + 2 + 1
+    assert found.shared_requests == 16 + 3 * (warps + last_steps) + 16
+    assert found.shared_wavefronts == found.shared_requests
+    lanes = 256 + 128 + 64 + 32 + last_steps * WARP
+    assert found.shared_lanes == 512 + 3 * lanes + 512
+    assert found.arithmetic == {"float32 add": lanes}
+    assert found.global_requests == 16 + 16
+    assert found.load_intervals == 1
+
+
+def test_bytes_that_are_read_again(costs: Any) -> None:
+    found = costs(
+        "read_again", (1,), (32,), floats(32), np.zeros(32, np.float32), np.int32(5)
+    )
+    assert found.arrays["x"].bytes == 5 * 32 * FLOAT
+    assert found.arrays["x"].distinct_bytes == 32 * FLOAT
+    assert found.arrays["x"].distinct_sectors == 4
+    assert found.distinct_sectors == 4 + 4
+    assert found.arithmetic == {"float32 add": 5 * 32}
+
+
+def test_doubles_in_shared_memory_take_two_passes(costs: Any) -> None:
+    found = costs("shared_doubles", (1,), (64,), np.zeros(64))
+    assert found.shared_requests == 4
+    assert found.shared_wavefronts == 8
+
+
+def test_warp_operations_atomics_and_fences(costs: Any) -> None:
+    blocks, threads = 2, 64
+    warps = blocks * threads // WARP
+    counts, result = np.zeros(2, np.int32), np.zeros(threads, np.int32)
+    found = costs("operations", (blocks,), (threads,), counts, result)
+    assert counts.tolist() == [blocks * threads, 1]
+    assert found.shuffles == 2 * warps
+    assert found.votes == found.warp_barriers == warps
+    assert found.atomics == 2 * blocks * threads
+    assert found.fences == blocks * threads
+    assert found.instructions["atomic"] == found.atomics
+    assert found.per_block["shuffles"] == (4, 4, 4)
+    sectors = 2 * (1 + 1 + 4)  # of counts[0], counts[1] and result, by 2 warps
+    assert found.per_block["global_sectors"] == (sectors,) * 3
+    assert found.per_block["work"].mean == sectors / 2 + 4 + 2
+
+
+def test_operations_of_parts_of_a_warp_are_combined() -> None:
+    """Both halves shuffle in the first iterations, one half in the others."""
+    y, lanes = np.zeros(WARP), np.arange(WARP)
+    with profile() as report:
+        Kernel(SOURCE, "halves")((1,), (WARP,), (np.array([3, 5], np.int32), y))
+    (found,) = report.kernels
+    value = lanes.astype(float)
+    for k in range(5):
+        value += np.where((k < 3) | (lanes >= 16), value[lanes ^ 1] + lanes, 0)
+    np.testing.assert_array_equal(y, value)
+    assert found.shuffles == 2 * 5  # of 8 bytes
+    assert found.warp_barriers == 1
+    assert found.shared_requests == 1 + 5
+    assert found.shared_wavefronts == 2 + 2 * 3 + 2
+    (predicted,) = report.predict("H200").kernels
+    assert predicted.bounds["shared memory"] == pytest.approx((10 + 10) / CLOCK)
+
+
+def test_intervals_with_a_load(costs: Any) -> None:
+    blocks, steps = 3, 7
+    last = np.zeros(blocks, np.int32)
+    following = np.arange(1, 11, dtype=np.int32)
+    found = costs("follow", (blocks,), (64,), following, last, np.int32(steps))
+    assert last.tolist() == [block + steps for block in range(blocks)]
+    assert found.per_block["barriers"] == (1 + 2 * steps,) * 3
+    assert found.per_block["load_intervals"] == (steps,) * 3
+    assert found.load_intervals == blocks * steps
+
+
+def test_loads_of_an_interval_count_once(costs: Any) -> None:
+    y = np.zeros(32, np.float32)
+    blocks = 50  # more than run at the same time
+    found = costs("read_again", (blocks,), (32,), floats(32), y, np.int32(5))
+    assert found.load_intervals == blocks
+    assert costs("shared_doubles", (1,), (64,), np.zeros(64)).load_intervals == 0
+    counts, result = np.zeros(2, np.int32), np.zeros(64, np.int32)
+    assert costs("operations", (1,), (64,), counts, result).load_intervals == 0
+
+
+def test_lanes_in_different_iterations_share_a_request(costs: Any) -> None:
+    """The limit that the notes of `profile` state: a GPU needs 32 requests."""
+    found = costs(
+        "branch_in_iteration", (1,), (32,), floats(32), np.zeros(32, np.float32)
+    )
+    assert found.arrays["x"].requests == 1
+
+
+def test_inactive_lanes(costs: Any) -> None:
+    found = costs("odd_lanes", (1,), (64,), floats(64), np.zeros(64, np.float32))
+    assert found.arrays["x"].requests == 2
+    assert found.active_lanes == 16
+
+
+def test_blocks_with_unequal_work(costs: Any) -> None:
+    found = costs(
+        "unequal_blocks", (4,), (32,), floats(4 * 32), np.zeros(4 * 32, np.float32)
+    )
+    sectors = [4 * (block + 1) + 4 for block in range(4)]
+    mean = sum(sectors) / 4
+    assert found.per_block["global_sectors"] == (min(sectors), mean, max(sectors))
+    assert found.balance == max(sectors) / mean
+
+
+@pytest.mark.parametrize(("dtype", "name"), [("f4", "float32"), ("f8", "float64")])
+def test_arithmetic(costs: Any, dtype: str, name: str) -> None:
+    instance = f"arithmetic<{'float' if dtype == 'f4' else 'double'}>"
+    x, y = np.array([3, 4, 9], dtype), np.zeros(6, dtype)
+    found = costs(instance, (1,), (1,), x, y)
+    np.testing.assert_array_equal(y, np.array([7, -1, 12, 0.75, 3, 21], dtype))
+    expected = {"add": 2, "multiply": 1, "divide": 1, "square root": 1, "fused": 1}
+    assert found.arithmetic == {f"{name} {key}": n for key, n in expected.items()}
+
+
+def test_instructions_of_a_loop(costs: Any) -> None:
+    """Accesses and floating-point operations exactly; the others in proportion."""
+
+    def launch(n: int) -> Any:
+        y = np.zeros(32, np.float32)
+        return costs("loop", (2,), (32,), floats(n), y, np.int32(n))
+
+    found = [launch(32 * turns) for turns in (1, 2, 11)]
+    for one, turns in zip(found, (1, 2, 11), strict=True):
+        counts = one.instructions
+        assert (counts["load"], counts["store"]) == (2 * 32 * turns, 2 * 32)
+        assert (one.global_loads, one.global_stores) == (2 * 32 * turns, 2 * 32)
+        assert counts["float"] == 2 * 32 * turns == one.arithmetic["float32 add"]
+        assert one.per_block["instructions"] == (counts.total() / 2,) * 3
+    for kind in ("integer", "compare", "branch"):
+        first, second, last = (one.instructions[kind] for one in found)
+        in_a_turn, rest = divmod(second - first, 2 * 32)
+        assert rest == 0
+        assert 1 <= in_a_turn <= 4
+        assert last - second == 9 * (second - first)
+
+
+def test_lanes_that_leave_a_loop_early_stay_in_their_requests(costs: Any) -> None:
+    found = costs(
+        "loop", (1,), (32,), floats(40), np.zeros(32, np.float32), np.int32(40)
+    )
+    assert found.arrays["x"].requests == 2
+    assert found.arrays["x"].lanes == 40
+
+
+def test_grid_barriers_of_the_boosting_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    rng = np.random.default_rng(0)
+    X = rng.random((64, 2))
+    basis = gpusolve.gam.BSplines.spanning(X, 6).evaluate(X)
+    learners = gpusolve.gam.make_learners(basis, 6)
+    steps = 3
+    with profile() as report:
+        gpusolve.gam.boost(learners, X[:, 0], method="stacked", steps=steps)
+    (costs,) = report.kernels
+    assert costs.name.startswith("boost_stacked")
+    per_step, rest = divmod(costs.grid_barriers, steps)
+    assert 1 <= per_step <= 3
+    assert rest <= 2
+
+
+def test_launches_of_one_instance_are_added(tmp_path: Path) -> None:
+    path = tmp_path / "source.cu"
+    path.write_text(SOURCE)
+    kernel = Kernel(path, "copy")
+    x, y = floats(64), np.zeros(64, np.float32)
+    with profile() as report:
+        for _ in range(3):
+            kernel((1,), (64,), (x, y, np.int32(64)))
+    (found,) = report.kernels
+    assert (found.launches, found.blocks) == (3, 3)
+    assert found.arrays["x"].sectors == 3 * 8
+    assert report.host.launches == 3
+    assert report.host.seconds >= 0
+
+
+def test_a_launch_outside_the_profile_is_not_counted() -> None:
+    kernel = Kernel(SOURCE, "copy")
+    x, y = floats(64), np.zeros(64, np.float32)
+    with profile() as report:
+        pass
+    kernel((1,), (64,), (x, y, np.int32(64)))
+    assert report.kernels == []
+
+
+def test_a_failing_launch_is_not_counted() -> None:
+    kernel = Kernel(SOURCE, "copy")
+    x, y = floats(64), np.zeros(8, np.float32)
+    with profile() as report, pytest.raises(gpusolve.emulator.KernelError):
+        kernel((1,), (64,), (x, y, np.int32(64)))
+    assert report.kernels == []
+
+
+def test_the_table_names_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with profile() as report:
+        gpusolve.scan(floats(5000))
+    table = str(report).splitlines()
+    assert len(table) == 2 + len(report.kernels)
+    assert table[0].startswith("kernel")
+    assert table[1].startswith("scan<")
+    assert report.host.allocations >= 1
+    assert table[-1] == (
+        f"host: launches 1, allocations {report.host.allocations}, "
+        f"memsets {report.host.memsets}, synchronizations 0, copies 0"
+    )
+
+
+def test_the_paper_s_dot_products_beat_the_naive_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A, x = np.ones((128, 64), np.float32), np.ones(64, np.float32)
+    with profile() as report:
+        for variant in ("naive", "threads_per_dot"):
+            gpusolve.gemv(A, x, variant=variant)
+    naive, dots = (one.arrays["A"] for one in report.kernels)
+    # Lanes of a warp have different rows: each element is in a sector of its own.
+    assert naive.sectors == A.size
+    assert dots.sectors == dots.fewest_sectors == A.size * FLOAT // SECTOR
+
+
+def test_predictions_name_their_bound() -> None:
+    n = 1 << 16
+    kernel = Kernel(SOURCE, "copy")
+    with profile() as report:
+        kernel((n // 128,), (128,), (floats(n), np.zeros(n, np.float32), np.int32(n)))
+    (predicted,) = report.predict("H200").kernels
+    assert predicted.bounds["device memory"] == pytest.approx(2 * FLOAT * n / 4.8e12)
+    assert predicted.bounds["L2"] == pytest.approx(2 * FLOAT * n / 5.5e12)
+    assert predicted.bound == "launches"
+    assert report.predict("A100").seconds == predicted.seconds
+    assert "not a measurement" in str(report.predict("RTX 4090"))
+    with pytest.raises(ValueError, match=r"device must be one of .*got 'GTX 680'"):
+        report.predict("GTX 680")
+
+
+CLOCK = 1.98e9
+"""Of an H200."""
+
+
+@pytest.mark.parametrize(
+    ("device", "multiprocessors"),
+    [("H200", 132), ("A100", 108), ("RTX 4090", 128), ("MX550", 16)],
+)
+def test_blocks_over_multiprocessors(device: str, multiprocessors: int) -> None:
+    kernel = Kernel(SOURCE, "copy")
+    n = multiprocessors * WARP
+    x, y = floats(2 * n), np.zeros(2 * n, np.float32)
+    with profile() as report:
+        kernel((multiprocessors,), (WARP,), (x, y, np.int32(n)))
+    (found,) = report.predict(device).kernels
+    assert (found.rounds, found.filled, found.balance) == (1, 1, 1)
+    with profile() as report:
+        for blocks in (multiprocessors + 1, 1):
+            kernel((blocks,), (WARP,), (x, y, np.int32(n + WARP)))
+    (found,) = report.predict(device).kernels
+    assert found.rounds == 2 + 1
+    assert found.filled == pytest.approx((multiprocessors + 2) / 3 / multiprocessors)
+    assert "   3 " in str(report.predict(device)).splitlines()[-1]
+
+
+def test_the_largest_block_bounds_the_time() -> None:
+    kernel = Kernel(SOURCE, "unequal_blocks")
+    with profile() as report:
+        kernel((4,), (32,), (floats(4 * 32), np.zeros(4 * 32, np.float32)))
+    (found,) = report.predict("H200").kernels
+    assert found.balance == 20 / 14
+    # A multiprocessor gets 64 bytes per clock from the L2 cache: two sectors.
+    assert found.bounds["L2"] == pytest.approx(20 / 2 / CLOCK)
+
+
+def test_one_block_cannot_use_the_whole_device() -> None:
+    n = 1 << 14
+    kernel = Kernel(SOURCE, "loop")
+    with profile() as report:
+        kernel((1,), (64,), (floats(n), np.zeros(64, np.float32), np.int32(n)))
+    (found,) = report.predict("H200").kernels
+    sectors = (n + 64) * FLOAT // SECTOR
+    assert found.bounds["L2"] == pytest.approx(sectors / 2 / CLOCK)
+    assert found.bounds["float32"] == pytest.approx(n / 128 / CLOCK)
+
+
+def test_issue_of_a_reduction() -> None:
+    blocks, rounds = 133, 2
+    kernel = Kernel(SOURCE, "sum")
+    x, y = floats(256 * blocks), np.zeros(blocks, np.float32)
+    with profile() as report:
+        kernel((blocks,), (256,), (x, y))
+    (found,) = report.predict("H200").kernels
+    shared = 8 + 3 * 12 + 1  # as in test_a_reduction_in_shared_memory
+    barriers = 9 * 8  # each by 8 warps
+    instructions = 8 + 1 + shared + barriers + 255 / WARP
+    assert found.bounds["issue"] == pytest.approx(rounds * instructions / 4 / CLOCK)
+    assert found.bounds["shared memory"] == pytest.approx(rounds * shared / CLOCK)
+    # All blocks are resident at the same time, so their latencies overlap.
+    assert found.bounds["latency"] == pytest.approx((9 * 80 + 270) / CLOCK)
+
+
+def test_issue_of_warp_operations() -> None:
+    kernel = Kernel(SOURCE, "operations")
+    counts, result = np.zeros(2, np.int32), np.zeros(64, np.int32)
+    with profile() as report:
+        kernel((1,), (64,), (counts, result))
+    (found,) = report.predict("H200").kernels
+    # Two shuffles, a vote, a barrier of the warp, two atomics and a store.
+    assert found.bounds["issue"] == pytest.approx(2 * 7 / 4 / CLOCK)
+
+
+@pytest.mark.parametrize(
+    ("device", "clock", "threads", "resident"),
+    [("H200", CLOCK, 1, 132 * 32), ("RTX 4090", 2.5e9, 1024, 128)],
+)
+def test_latencies_of_blocks_that_are_not_resident_add_up(
+    device: str, clock: float, threads: int, resident: int
+) -> None:
+    kernel = Kernel(SOURCE, "copy")
+    for blocks, waves in ((resident, 1), (resident + 1, 2)):
+        n = blocks * threads
+        with profile() as report:
+            kernel(
+                (blocks,), (threads,), (floats(n), np.zeros(n, np.float32), np.int32(n))
+            )
+        (found,) = report.predict(device).kernels
+        assert found.bounds["latency"] == pytest.approx(waves * 270 / clock)
+
+
+def test_a_chain_of_loads_is_bound_by_latency() -> None:
+    steps = 1000
+    kernel = Kernel(SOURCE, "follow")
+    following = np.arange(1, steps + 2, dtype=np.int32)
+    last = np.zeros(1, np.int32)
+    with profile() as report:
+        kernel((1,), (32,), (following, last, np.int32(steps)))
+    (found,) = report.predict("H200").kernels
+    assert found.bound == "latency"
+    assert found.seconds == pytest.approx(((1 + 2 * steps) * 80 + steps * 270) / CLOCK)
+
+
+def test_launches_are_also_listed_one_by_one() -> None:
+    kernel = Kernel(SOURCE, "copy")
+    x, y = floats(64), np.zeros(64, np.float32)
+    with profile() as report:
+        for n in (64, 32):
+            kernel((2,), (32,), (x, y, np.int32(n)))
+    assert [one.launches for one in report.launched] == [1, 1]
+    assert [one.global_sectors for one in report.launched] == [2 * 8, 2 * 4]
+    (total,) = report.kernels
+    assert total.global_sectors == 3 * 8
+    assert total.per_block["global_sectors"] == (0, 4, 8)

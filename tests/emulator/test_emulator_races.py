@@ -1,0 +1,322 @@
+"""The emulator's race detector, on kernels whose threads access the same memory.
+
+Its reports must not depend on the order in which threads run.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpusolve
+from gpusolve import _emulator
+from gpusolve._emulator import KernelError
+
+KERNELS = Path(__file__).parents[1] / "faulty_kernels"
+
+pytestmark = pytest.mark.skipif(
+    _emulator.compiler() is None or sys.platform != "linux",
+    reason="the emulator needs Linux and a C++ compiler",
+)
+
+
+@pytest.fixture(params=["g++", "clang++"], autouse=True)
+def watched(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Race detection, with the instrumentation of each compiler."""
+    if shutil.which(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
+    monkeypatch.setenv("CXX", request.param)
+    with _emulator.races():
+        yield
+
+
+@pytest.fixture(params=["forward", "reverse", "random"])
+def order(request: pytest.FixtureRequest) -> Iterator[str]:
+    with _emulator.schedule(request.param, seed=3):
+        yield request.param
+
+
+def run(
+    file: str, instance: str, *args: Any, blocks: int = 2, threads: int = 32
+) -> None:
+    kernel = _emulator.Kernel(KERNELS / f"{file}.cu", instance, KERNELS)
+    kernel((blocks,), (threads,), args)
+
+
+def integers(*shape: int) -> Any:
+    return _emulator.zeros(shape, np.int32)
+
+
+# ---- a value that one block sends to another -----------------------------------------
+
+
+def received(instance: str) -> int:
+    """The value that block 1 receives from block 0."""
+    value, flag, result = integers(1), integers(1), integers(1)
+    run("message", instance, value, flag, result)
+    return int(result[0])
+
+
+def test_value_and_status_in_one_word(order: str) -> None:
+    word, result = _emulator.zeros(1, np.uint64), integers(1)
+    run("message", "packed", word, result)
+    assert result[0] == 42
+
+
+def test_word_written_in_halves(order: str) -> None:
+    word, result = _emulator.zeros(1, np.uint64), integers(1)
+    message = (
+        r"block \(1, 0, 0\), message.cu:\d+: data race: reads element 0 of word .* as "
+        r"one value, but thread \(0, 0, 0\) of block \(0, 0, 0\) at message.cu:2[23] "
+        "wrote only a part of it"
+    )
+    with pytest.raises(KernelError, match=message):
+        run("message", "torn", word, result)
+
+
+@pytest.mark.parametrize("by_atomics", ["true", "false"])
+def test_value_and_flag(order: str, by_atomics: str) -> None:
+    assert received(f"flagged<true, true, {by_atomics}>") == 42
+    for fences in ("true, false", "false, true", "false, false"):
+        with pytest.raises(KernelError, match=r"element 0 of value .* nothing orders"):
+            received(f"flagged<{fences}, {by_atomics}>")
+
+
+def test_report_names_both_accesses() -> None:
+    message = (
+        r"thread \(1, 0, 0\), block \(1, 0, 0\), message.cu:53: data race: reads "
+        r"element 0 of value \(int32, shape \(1,\)\), which thread \(1, 0, 0\) of "
+        r"block \(0, 0, 0\) at message.cu:36 wrote, and nothing orders the two "
+        r"accesses; use atomics, or a flag with a __threadfence\(\) on both sides"
+    )
+    with pytest.raises(KernelError, match=message):
+        received("flagged<false, true, true>")
+
+
+def test_threadfence_block_between_blocks(order: str) -> None:
+    with pytest.raises(KernelError, match=r"element 0 of value .* nothing orders"):
+        received("fenced_for_the_block")
+
+
+def test_plain_write_of_a_flag(order: str) -> None:
+    with pytest.raises(KernelError, match=r"element 0 of flag .* nothing orders"):
+        received("plain_flag")
+
+
+def test_value_through_a_chain_of_blocks(order: str) -> None:
+    value, flags, result = integers(1), integers(9), integers(1)
+    run("chain", "chain<false>", value, flags, result, blocks=9)
+    assert result[0] == 42
+    with pytest.raises(KernelError, match=r"element 0 of value .* nothing orders"):
+        run("chain", "chain<true>", value, integers(9), result, blocks=9)
+
+
+# ---- one element for many blocks -----------------------------------------------------
+
+
+def test_two_blocks_write_one_element(order: str) -> None:
+    with pytest.raises(
+        KernelError, match=r"writes element 0 of x .* wrote, and nothing"
+    ):
+        run("shared_element", "write_all", integers(1))
+
+
+def test_atomics_do_not_race(order: str) -> None:
+    x = integers(1)
+    run("shared_element", "add_all", x, blocks=20)
+    assert x[0] == 20 * 32
+
+
+def test_plain_read_and_plain_write(order: str) -> None:
+    message = "(reads|writes) element 0 of x .* (read|wrote), and nothing orders"
+    with pytest.raises(KernelError, match=message):
+        run("shared_element", "read_and_write", integers(1), integers(2))
+
+
+@pytest.mark.parametrize("name", ["char", "short", "double"])
+def test_neighbouring_elements_do_not_race(order: str, name: str) -> None:
+    dtype = {"char": np.int8, "short": np.int16, "double": np.float64}[name]
+    x = _emulator.empty(6 * 5, dtype)
+    run("shared_element", f"write_own<{name}>", x, blocks=6, threads=5)
+    np.testing.assert_array_equal(x, np.arange(30))
+
+
+def last_block_sum(faulty: str) -> int:
+    x, total = np.arange(40, dtype=np.int32), integers(1)
+    done = _emulator.zeros(1, np.uint32)
+    run("last_block", f"sum<{faulty}>", x, integers(40), done, total, blocks=40)
+    return int(total[0])
+
+
+def test_last_block_sums_results_of_all_blocks(order: str) -> None:
+    assert last_block_sum("false") == 40 * 39
+    with pytest.raises(KernelError, match=r"reads element \d+ of partial .* wrote"):
+        last_block_sum("true")
+
+
+# ---- the threads of one block --------------------------------------------------------
+
+
+def exchange(between: str, distance: int, name: str = "int", threads: int = 128) -> Any:
+    """Element t ^ distance for every t, synchronised between write and read."""
+    dtype = {"char": np.int8, "int": np.int32, "double": np.float64}[name]
+    x, y = np.arange(threads).astype(dtype), _emulator.empty(threads, dtype)
+    instance = f"exchange<{between}, {name}>"
+    run("inside_block", instance, x, np.int32(distance), y, blocks=1, threads=threads)
+    return y
+
+
+def assert_race(message: str, function: Any, *args: Any, **options: Any) -> None:
+    with pytest.raises(KernelError, match=message):
+        function(*args, **options)
+
+
+PART = r"of part in shared memory, which thread .* (read|wrote), and nothing orders"
+
+
+@pytest.mark.parametrize("name", ["char", "int", "double"])
+def test_threads_exchange_values(order: str, name: str) -> None:
+    for distance in (1, 16, 32):
+        expected = np.arange(128) ^ distance
+        for between in ("block_barrier", "block_vote"):
+            np.testing.assert_array_equal(exchange(between, distance, name), expected)
+        assert_race(PART, exchange, "nothing", distance, name)
+    np.testing.assert_array_equal(exchange("nothing", 0, name), np.arange(128))
+
+
+def test_lanes_exchange_values(order: str) -> None:
+    np.testing.assert_array_equal(exchange("warp_barrier", 16), np.arange(128) ^ 16)
+    np.testing.assert_array_equal(exchange("half_barriers", 8), np.arange(128) ^ 8)
+    assert_race(PART, exchange, "warp_barrier", 32)
+    assert_race(PART, exchange, "half_barriers", 16)
+
+
+def test_shuffles_do_not_order_memory_accesses(order: str) -> None:
+    assert_race(PART, exchange, "warp_shuffle", 1)
+
+
+def exchange_in(kernel: str, between: str, distance: int) -> Any:
+    x = np.arange(64, dtype=np.int32)
+    compiled = _emulator.Kernel(
+        KERNELS / "inside_block.cu", f"{kernel}<{between}, int>", KERNELS
+    )
+    compiled((1,), (64,), (x, np.int32(distance)), shared_mem=64 * 4)
+    return x
+
+
+def test_write_after_a_read(order: str) -> None:
+    found = exchange_in("exchange_in_place", "block_barrier", 32)
+    np.testing.assert_array_equal(found, np.arange(64) ^ 32)
+    message = r"element \d+ of x .*, which thread \(\d+, 0, 0\) at inside_block.cu:\d+"
+    assert_race(message, exchange_in, "exchange_in_place", "nothing", 32)
+    assert_race(message, exchange_in, "exchange_in_place", "warp_barrier", 32)
+
+
+def test_one_array_as_input_and_output(order: str) -> None:
+    x = np.arange(64, dtype=np.int32)
+    one_block = {"blocks": 1, "threads": 64}
+    step = np.int32(32)
+    run("inside_block", "exchange_arrays", x, step, integers(64), **one_block)
+    assert_race(
+        "of x ", run, "inside_block", "exchange_arrays", x, step, x, **one_block
+    )
+
+
+def test_reuse_of_shared_memory(order: str) -> None:
+    found = exchange_in("exchange_twice", "block_barrier", 32)
+    np.testing.assert_array_equal(found, np.arange(64))
+    message = r"byte \d+ of shared_memory"
+    assert_race(message, exchange_in, "exchange_twice", "nothing", 32)
+
+
+def test_plain_read_after_atomics(order: str) -> None:
+    total = integers(1)
+    run("inside_block", "count<block_barrier>", total, blocks=1, threads=64)
+    assert total[0] == 64
+    for between in ("nothing", "warp_barrier"):
+        options = {"blocks": 1, "threads": 64}
+        assert_race(
+            "of counted", run, "inside_block", f"count<{between}>", total, **options
+        )
+
+
+def test_flag_inside_a_block(order: str) -> None:
+    options = {"blocks": 1, "threads": 64}
+    result = integers(1)
+    run("inside_block", "flag<true, true>", result, **options)
+    assert result[0] == 42
+    for fences in ("true, false", "false, true", "false, false"):
+        assert_race(
+            "of value", run, "inside_block", f"flag<{fences}>", result, **options
+        )
+
+
+@pytest.mark.parametrize(
+    ("file", "kernel", "threads"),
+    [("missing_syncthreads", "reverse_block", 64), ("missing_syncwarp", "shift", 32)],
+)
+def test_missing_barrier_is_reported_in_any_order(
+    order: str, file: str, kernel: str, threads: int
+) -> None:
+    def launch(faulty: str) -> None:
+        arrays = [integers(threads) for _ in range(threads // 32)]
+        run(file, f"{kernel}<{faulty}>", *arrays, blocks=1, threads=threads)
+
+    launch("false")
+    assert_race("and nothing orders the two", launch, "true")
+
+
+def test_report_names_threads_lines_and_the_shared_array() -> None:
+    message = (
+        r"exchange<nothing, int>, thread \(32, 0, 0\), block \(0, 0, 0\), "
+        r"inside_block.cu:20: data race: writes byte 128 of part in shared memory, "
+        r"which thread \(0, 0, 0\) at inside_block.cu:22 read, and nothing orders the "
+        r"two accesses; put a __syncthreads\(\) between them"
+    )
+    assert_race(message, exchange, "nothing", 32)
+
+
+# ---- turning it on and off -----------------------------------------------------------
+
+
+def test_environment_turns_race_detection_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def launch() -> None:
+        run("shared_element", "write_all", integers(1))
+
+    # In a new context no `with` statement is active.
+    monkeypatch.delenv("GPUSOLVE_EMULATE_RACES", raising=False)
+    contextvars.Context().run(launch)
+    monkeypatch.setenv("GPUSOLVE_EMULATE_RACES", "1")
+    with pytest.raises(KernelError, match="nothing orders"):
+        contextvars.Context().run(launch)
+
+
+def test_one_kernel_runs_with_and_without_race_detection() -> None:
+    kernel = _emulator.Kernel(KERNELS / "shared_element.cu", "write_all", KERNELS)
+    arguments = (2,), (32,), (integers(1),)
+    with pytest.raises(KernelError):
+        kernel(*arguments)
+    contextvars.Context().run(lambda: kernel(*arguments))
+
+
+# ---- kernels of the package ----------------------------------------------------------
+
+
+def test_shipped_kernel_has_no_races(
+    order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    rng = np.random.default_rng(5)
+    A, b = rng.normal(size=(40, 12, 9)), rng.normal(size=(40, 12))
+    watched = gpusolve.nnls(A, b)
+    monkeypatch.delenv("GPUSOLVE_EMULATE")
+    np.testing.assert_allclose(watched.x, gpusolve.nnls(A, b).x, atol=1e-12)

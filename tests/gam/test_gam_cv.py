@@ -1,0 +1,225 @@
+"""Folds, the risk of rows left out, and bootstrap intervals of effects."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from together import together
+
+from gpusolve.gam import (
+    BoostedGAM,
+    BoostedGAMClassifier,
+    bbs,
+    bols,
+    bootstrap_effects,
+    cv_stop,
+)
+from gpusolve.gam._stacked.folds import make_folds
+
+Data = tuple[np.ndarray, np.ndarray]
+
+KINDS = ("bootstrap", "kfold", "subsampling")
+
+
+@pytest.fixture
+def data(rng: np.random.Generator) -> Data:
+    X = rng.random((90, 3))
+    return X, np.sin(6 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(90)
+
+
+# ---- folds ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_in_or_out_of_the_bag(kind: str, rng: np.random.Generator) -> None:
+    weights = rng.integers(1, 4, 53).astype(np.float64)
+    folds = make_folds(kind, weights, None, None, 0)
+    inside, outside = folds.weights > 0, folds.out_of_bag > 0
+    assert (inside != outside).all()
+    np.testing.assert_array_equal(
+        folds.out_of_bag[outside], np.broadcast_to(weights, outside.shape)[outside]
+    )
+    assert len(inside) == {"bootstrap": 25, "kfold": 10, "subsampling": 25}[kind]
+
+
+def test_a_bootstrap_sample_has_as_many_rows_as_the_data() -> None:
+    weights = np.r_[np.zeros(5), np.ones(20), np.full(20, 3.0)]
+    folds = make_folds("bootstrap", weights, None, 400, 0)
+    np.testing.assert_array_equal(folds.weights.sum(axis=1), len(weights))
+    assert not folds.weights[:, :5].any()
+    share = folds.weights[:, 25:].sum() / folds.weights.sum()
+    deviation = np.sqrt(0.75 * 0.25 / folds.weights.sum())
+    assert abs(share - 0.75) < 5 * deviation
+
+
+def test_every_row_is_left_out_of_one_of_k_folds() -> None:
+    folds = make_folds("kfold", np.ones(23), None, 5, 0)
+    left_out = folds.out_of_bag.sum(axis=1)
+    np.testing.assert_array_equal(left_out, [4, 4, 4, 4, 7])
+    np.testing.assert_array_equal(folds.out_of_bag.sum(axis=0), 1)
+
+
+def test_subsampling_keeps_half_of_the_rows() -> None:
+    folds = make_folds("subsampling", np.ones(23), None, 7, 0)
+    np.testing.assert_array_equal(folds.weights.sum(axis=1), 11)
+
+
+def test_a_splitter_and_its_pairs_give_the_same_folds(rng: np.random.Generator) -> None:
+    sklearn = pytest.importorskip("sklearn.model_selection")
+    weights, y = rng.random(30) + 0.5, np.arange(30) % 3
+    splitter = sklearn.StratifiedKFold(3)
+    made = make_folds(splitter, weights, y, None, None)
+    pairs = make_folds(splitter.split(np.zeros((30, 1)), y), weights, y, None, None)
+    for one, other in zip(made, pairs, strict=True):
+        np.testing.assert_array_equal(one, other)
+    # Each class of 10 rows is divided into 3 or 4 rows that are left out.
+    for outside in made.out_of_bag > 0:
+        assert set(np.bincount(y[outside])) <= {3, 4}
+
+
+def test_masks_give_the_folds_of_their_indices() -> None:
+    weights = np.array([1.0, 2.0, 1.0, 3.0])
+    pairs = [([0, 1], [2, 3]), ([1, 3], [0, 2])]
+    masks = [[np.isin(np.arange(4), some) for some in pair] for pair in pairs]
+    found, expected = (
+        make_folds(one, weights, None, None, 0) for one in (masks, pairs)
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+@together("wrong", [[0, 4], [-1, 2], [0.0, 1.0], [True, False], [[0]]])
+def test_rows_of_a_fold_that_do_not_exist_raise(wrong: Any) -> None:
+    for pair in ((wrong, [3]), ([3], wrong)):
+        with pytest.raises(ValueError, match="of the 4 rows whose weight is not 0"):
+            make_folds([pair], np.ones(4), None, None, 0)
+
+
+def test_weights_of_a_fold_that_are_not_whole_are_scaled() -> None:
+    matrix = np.array([[0.5, 1.0], [1.5, 2.0], [0.0, 0.0]])
+    folds = make_folds(matrix, np.ones(3), None, None, None)
+    np.testing.assert_allclose(folds.weights, [[0.5, 1.5, 0], [1, 2, 0]])
+    matrix[1, 0] = 2.5
+    folds = make_folds(matrix, np.ones(3), None, None, None)
+    np.testing.assert_allclose(folds.weights[0], [1 / 3, 5 / 3, 0])
+
+
+@together(
+    ("folds", "message"),
+    [
+        ("jackknife", "folds must be one of"),
+        (5, "folds must be one of"),
+        (
+            np.ones((8, 2)),
+            r"folds must have shape \(9, B\), for .* got \(8, 2\)",
+        ),
+        (np.ones((9, 2)), "out_of_bag of fold 0"),
+        (np.zeros((9, 2)), "weights of fold 0"),
+        (np.full((9, 2), np.nan), "finite and not negative"),
+        (-np.eye(9), "finite and not negative"),
+        ([], "at least one fold"),
+    ],
+)
+def test_invalid_folds_raise(folds: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_folds(folds, np.ones(9), None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"), [("kfold", 1), ("kfold", 10), ("bootstrap", 0)]
+)
+def test_invalid_numbers_of_folds_raise(kind: str, count: int) -> None:
+    with pytest.raises(ValueError, match="n_folds must be at least"):
+        make_folds(kind, np.ones(9), None, count, None)
+
+
+# ---- the risk of rows left out -------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+def test_the_risk_is_that_of_a_fit_to_the_other_rows(data: Data, family: str) -> None:
+    X, y = data
+    learners = [bbs(0, boundary=(0, 1)), bols(1), bbs(2, boundary=(0, 1))]
+    model = BoostedGAM(learners, family=family, max_iter=30).fit(X, y)
+    train = np.arange(90) % 3 > 0
+    cv = cv_stop(model, [(np.flatnonzero(train), np.flatnonzero(~train))])
+    alone = BoostedGAM(learners, family=family, max_iter=30).fit(X[train], y[train])
+    for step in (0, 1, 30):
+        f = alone.predict(X[~train], iteration=step)
+        expected = alone.family_.loss(y[~train], f, 0.0).mean()
+        np.testing.assert_allclose(cv.risk[0, step], expected, rtol=1e-9)
+
+
+def test_a_fold_does_not_depend_on_the_others(data: Data) -> None:
+    X, y = data
+    model = BoostedGAM(family="poisson", max_iter=20).fit(X, np.floor(np.exp(y)))
+    folds = make_folds("bootstrap", np.ones(90), None, 4, 0).weights.T
+    together = cv_stop(model, folds).risk
+    for fold in range(4):
+        alone = cv_stop(model, folds[:, [fold]]).risk[0]
+        np.testing.assert_allclose(together[fold], alone, rtol=1e-12)
+
+
+def test_the_best_iteration_has_the_least_mean_risk(data: Data) -> None:
+    X, y = data
+    model = BoostedGAM(max_iter=150).fit(X, y)
+    cv = cv_stop(model, "kfold", n_folds=3, random_state=1)
+    assert cv.risk.shape == (3, 151)
+    best = cv.best_iteration
+    assert (cv.mean >= cv.mean[best]).all()
+    assert (cv.mean[:best] > cv.mean[best]).all()
+    assert f"best after {best}" in repr(cv)
+    model.stop_at(best)
+    assert model.n_iter_ == len(model.selected_) == len(model.risk_) - 1 == best
+    again = BoostedGAM(max_iter=best).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), again.predict(X), rtol=1e-12)
+
+
+def test_noise_is_not_fitted(rng: np.random.Generator) -> None:
+    X, y = rng.random((200, 2)), rng.standard_normal(200)
+    model = BoostedGAM(max_iter=50).fit(X, y)
+    assert cv_stop(model, random_state=0).best_iteration < 10
+
+
+def test_all_classes_count(rng: np.random.Generator) -> None:
+    X = rng.random((120, 2))
+    y = np.digitize(X[:, 0], [0.3, 0.7])
+    model = BoostedGAMClassifier(max_iter=25).fit(X, y)
+    folds = make_folds("subsampling", np.ones(120), None, 3, 0).weights.T
+    cv = cv_stop(model, folds)
+    expected = np.zeros((3, 26))
+    for label in range(3):
+        one = BoostedGAM(family="binomial", max_iter=25).fit(X, (y == label) * 1.0)
+        expected += cv_stop(one, folds).risk
+    np.testing.assert_allclose(cv.risk, expected, rtol=1e-9)
+
+
+def test_a_model_without_its_data_raises(data: Data) -> None:
+    model = BoostedGAM(max_iter=5).fit(*data)
+    loaded = pickle.loads(pickle.dumps(model))
+    with pytest.raises(ValueError, match="must have its training data"):
+        cv_stop(loaded)
+
+
+# ---- bootstrap -----------------------------------------------------------------------
+
+
+def test_intervals_are_quantiles_of_fits_to_samples(data: Data) -> None:
+    X, y = data
+    model = BoostedGAM([bbs(0, boundary=(0, 1)), bols(1)], max_iter=40).fit(X, y)
+    found = bootstrap_effects(model, 9, random_state=3)
+    x = np.array([0.2, 0.5])
+    weights = make_folds("bootstrap", np.ones(90), None, 9, 3).weights
+    effects = []
+    for w in weights:
+        one = BoostedGAM([bbs(0, boundary=(0, 1)), bols(1)], max_iter=40)
+        one.fit(X, y, sample_weight=w)
+        level = one.partial_effect(0, X[:, 0]).mean()
+        effects.append(one.partial_effect(0, x) - level)
+    lower, upper = found.interval(0, x, level=0.5)
+    np.testing.assert_allclose(lower, np.quantile(effects, 0.25, axis=0), rtol=1e-9)
+    np.testing.assert_allclose(upper, np.quantile(effects, 0.75, axis=0), rtol=1e-9)
+    with pytest.raises(ValueError, match="level must be between 0 and 1, got 1"):
+        found.interval(0, x, level=1)

@@ -1,0 +1,511 @@
+"""Formulas: the transformations are patsy's, the learners are those written out."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import patsy
+import pytest
+from patsy import EvalEnvironment
+from patsy.state import stateful_transform
+from scipy import special
+from together import together
+
+from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, gamboost, load, save
+from gpusolve.gam._formula.expression import Expression
+from gpusolve.gam._formula.formula import Formula, read_formula
+from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam.store import from_plain, to_plain
+from gpusolve.gam.terms import bbs, bmono, bols, brandom, bspatial, buser
+
+N = 40
+
+
+def data(seed: int = 0, n: int = N) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {
+        "x": rng.normal(3, 1, n),
+        "t": rng.uniform(0.5, 2, n),
+        "count": rng.integers(0, 9, n),
+        "g": rng.choice(["a", "b", "c"], n),
+        "a name": rng.random(n),
+    }
+
+
+@stateful_transform
+class largest:  # noqa: N801
+    """Divides by the largest value of the first data."""
+
+    def __init__(self) -> None:
+        self.value = -np.inf
+
+    def memorize_chunk(self, x: np.ndarray) -> None:
+        self.value = max(self.value, float(x.max()))
+
+    def memorize_finish(self) -> None:
+        pass
+
+    def transform(self, x: np.ndarray) -> np.ndarray:
+        return x / self.value
+
+
+def doubled(x: np.ndarray) -> np.ndarray:
+    return 2 * x
+
+
+ORACLES = [
+    "x",
+    "np.log(t)",
+    "x ** 2 + t",
+    "I(x / t)",
+    "center(x)",
+    "standardize(center(x) * t)",
+    "scale(x, ddof=1) - center(np.log(t))",
+    "largest(x)",
+    "doubled(x) + shift",
+    "np.where(g == 'a', x, count)",
+    "Q('a name') * 2",
+    "abs(x - 3)",
+]
+
+
+@together("code", ORACLES)
+def test_expressions_are_patsy_s(code: str) -> None:
+    """Also with new data, for which the transforms keep what they learned."""
+    shift = 7.5
+    env = EvalEnvironment.capture(0)
+    expression = Expression.learn(code, data(), env)
+    design = patsy.dmatrix(f"I({code}) - 1", data(), env).design_info
+    for seed in (0, 1):
+        (expected,) = patsy.build_design_matrices([design], data(seed))
+        result = np.asarray(expression.evaluate(data(seed)))
+        np.testing.assert_array_equal(result, np.asarray(expected)[:, 0])
+    assert shift == 7.5
+
+
+@together("code", ORACLES)
+def test_expressions_survive_pickling(code: str) -> None:
+    shift = 7.5
+    expression = Expression.learn(code, data(), EvalEnvironment.capture(0))
+    loaded = pickle.loads(pickle.dumps(expression))
+    for seed in (0, 1):
+        np.testing.assert_array_equal(
+            loaded.evaluate(data(seed)), expression.evaluate(data(seed))
+        )
+    assert shift == 7.5
+
+
+@together("code", sorted(set(ORACLES) - {"doubled(x) + shift"}))
+def test_expressions_survive_json(code: str) -> None:
+    expression = Expression.learn(code, data(), EvalEnvironment.capture(0))
+    if "largest" in code:
+        with pytest.raises(TypeError, match=r"model\.values\.?.*largest"):
+            to_plain(expression, "model")
+        return
+    plain = json.loads(json.dumps(to_plain(expression, "model"), allow_nan=False))
+    loaded = from_plain(plain)
+    for seed in (0, 1):
+        np.testing.assert_array_equal(
+            loaded.evaluate(data(seed)), expression.evaluate(data(seed))
+        )
+
+
+def test_common_functions_need_no_import() -> None:
+    env = EvalEnvironment([{}])
+    for name in ("log", "exp", "sqrt", "log1p"):
+        expression = Expression.learn(f"{name}(t)", data(), env)
+        assert not expression.values
+        np.testing.assert_array_equal(
+            expression.evaluate(data(1)), getattr(np, name)(data(1)["t"])
+        )
+
+
+def test_modules_are_kept_by_name_and_known_functions_not_at_all() -> None:
+    names = {"np": np, "log": np.log, "center": patsy.center, "s": special, "k": 2}
+    code = "center(np.sqrt(t)) + log(t) + s.expit(x) * k"
+    expression = Expression.learn(code, data(), EvalEnvironment([names]))
+    assert expression.values == {"k": 2}
+    assert expression.modules == {"s": "scipy.special"}
+    loaded = from_plain(to_plain(expression, "expression"))
+    t, x = data(1)["t"], data(1)["x"]
+    expected = np.sqrt(t) - np.sqrt(data()["t"]).mean() + np.log(t)
+    result = loaded.evaluate(data(1)).astype(float)
+    np.testing.assert_allclose(result, expected + 2 * special.expit(x), rtol=1e-13)
+
+
+def test_the_caller_s_names_come_before_the_common_ones() -> None:
+    log = doubled
+    env = EvalEnvironment.capture(0)
+    result = Expression.learn("log(t)", data(), env).evaluate(data())
+    np.testing.assert_array_equal(result, log(data()["t"]))
+
+
+@together(
+    ("code", "message"),
+    [
+        (
+            "log(xx)",
+            r"log\(xx\) must use a column .*columns are x, t, count, g, a name",
+        ),
+        ("other", "other must use a column of the data"),
+        ("x + xx", r"x \+ xx cannot be computed .*name 'xx' is not defined; the col"),
+        ("Q('b name') + x", "no data named 'b name' found; the columns are x, t,"),
+        ("log(g)", r"log\(g\) cannot be computed from the data: "),
+    ],
+)
+def test_errors_name_the_expression_and_the_columns(code: str, message: str) -> None:
+    other = np.arange(N)
+    with pytest.raises(ValueError, match=message):
+        Expression.learn(code, data(), EvalEnvironment.capture(0)).evaluate(data())
+    assert len(other) == N
+
+
+def test_a_column_that_new_data_lack() -> None:
+    expression = Expression.learn("log(t)", data(), EvalEnvironment([{}]))
+    new: dict[str, Any] = {"x": np.zeros(3)}
+    with pytest.raises(ValueError, match=r"log\(t\) cannot .*the columns are x$"):
+        expression.evaluate(new)
+
+
+# ---- learners ------------------------------------------------------------------------
+
+
+def read(text: str, source: Any = None, **names: Any) -> Formula:
+    env = EvalEnvironment([names])
+    return read_formula(text, data() if source is None else source, env)
+
+
+LEARNERS = {
+    "bbs(x)": [bbs("x")],
+    "bbs(x, by=g, df=7) + bols(g)": [bbs("x", by="g", df=7), bols("g")],
+    "bspatial(x, t, knots=6) + brandom(g)": [bspatial("x", "t", knots=6), brandom("g")],
+    "bmono(x, constraint='convex')": [bmono("x", constraint="convex")],
+    "bbs(x, end_knots='repeated')": [bbs("x", end_knots="repeated")],
+    "bbs(t, cyclic=True, boundary=(0, 2))": [bbs("t", cyclic=True, boundary=(0, 2))],
+    "buser(x, t, K=np.eye(2))": [buser("x", "t", K=np.eye(2))],
+    "bbs(log(t), knots = k + 1)": [bbs("log(t)", knots=6)],
+    "bbs( x,by=center(t) )": [bbs("x", by="center(t)")],
+    "bbs('a name') + bbs(Q('a name'), df=3)": [bbs("a name"), bbs("a name", df=3)],
+    "x + g + C(count)": [bbs("x"), bols("g"), bols("C(count)")],
+    "I(x * t) + x == t": [bbs("I(x * t)"), bbs("x == t")],
+    "bols(x):bols(g)": [bols("x") * bols("g")],
+    "x:g:bols(t)": [bbs("x") * bols("g") * bols("t")],
+    "bbs(x) * g": [bbs("x"), bols("g"), bbs("x") * bols("g")],
+    "I(bols(x) + bbs(x, center=True))": [bols("x") + bbs("x", center=True)],
+    "I((bols(x) + bols(t)) * g)": [(bols("x") + bols("t")) * bols("g")],
+    "bbs(t) / g - t": [bbs("t"), bbs("t") * bols("g")],
+    "(x + g) ** 2 - x": [bols("g"), bbs("x") * bols("g")],
+    "bbs(x, df=3) + .": [
+        bbs("x", df=3),
+        bbs("t"),
+        bbs("count"),
+        bols("g"),
+        bbs("a name"),
+    ],
+    "offset(log(t)) + bbs(x) + offset(count)": [bbs("x")],
+}
+
+
+@together("right", LEARNERS)
+def test_a_formula_is_its_learners(right: str) -> None:
+    formula = read(
+        f"x ** 2 ~ {right}" if right.endswith(".") else f"count ~ {right}", k=5
+    )
+    assert formula.terms == tuple(LEARNERS[right])
+    columns = [name for term in formula.terms for name in term.columns]
+    assert list(formula.covariates) == list(dict.fromkeys(columns))
+
+
+def test_names_come_from_the_caller_only_for_arguments() -> None:
+    df, x = 3, np.zeros(N)
+    formula = read_formula("count ~ bbs(t, df=df)", data(), EvalEnvironment.capture(0))
+    assert formula.terms == (bbs("t", df=df),)
+    np.testing.assert_array_equal(formula.columns(data())["t"], data()["t"])
+    new = data() | {"x": x}
+    assert read("count ~ x", new).columns(new)["x"] is x
+
+
+def test_a_string_is_a_factor_and_a_number_may_be_linear() -> None:
+    env = EvalEnvironment([{}])
+    formula = read_formula("count ~ x + g", data(), env, baselearner="bols")
+    assert formula.terms == (bols("x"), bols("g"))
+
+
+@together(
+    ("code", "values", "levels"),
+    [
+        ("C(count)", data()["count"], sorted(set(data()["count"]))),
+        ("C(g)", data()["g"], ["a", "b", "c"]),
+        ("C(g, levels=['c', 'b', 'a'])", data()["g"], ["c", "b", "a"]),
+        ("C(count > 3)", data()["count"] > 3, [False, True]),
+    ],
+)
+def test_c_marks_factors(code: str, values: np.ndarray, levels: list[Any]) -> None:
+    formula = read(f"x ~ bols({code})")
+    assert formula.terms == (bols(code),)
+    factor = Frame.of(formula.columns(data())).factor(code)
+    assert list(factor.levels) == levels
+    np.testing.assert_array_equal(np.array(levels)[factor.codes], values)
+
+
+def test_levels_that_new_data_lack_keep_their_codes() -> None:
+    formula = read("x ~ C(g)")
+    (term,) = formula.terms
+    learned = term.learn(Frame.of(formula.columns(data())))
+    new = {"g": np.array(["c", "b", "c"])}
+    rows = learned.rows(Frame.of(formula.columns(new))).dense()
+    np.testing.assert_array_equal(rows, np.eye(3)[[2, 1, 2]])
+    unknown = Frame.of(formula.columns({"g": np.array(["c", "d"])}))
+    with pytest.raises(ValueError, match=r"C\(g\) must have the levels .*got \('d'\)"):
+        learned.rows(unknown)
+    rows = learned.rows(unknown, unknown="zero").dense()
+    np.testing.assert_array_equal(rows, [[0, 0, 1], [0, 0, 0]])
+
+
+def test_given_levels_that_do_not_include_a_value() -> None:
+    formula = read("x ~ C(g, levels=['c', 'a'])")
+    (term,) = formula.terms
+    frame = Frame.of(formula.columns(data()))
+    with pytest.raises(ValueError, match="must have the levels"):
+        term.learn(frame).rows(frame)
+
+
+def test_categories_of_pandas_are_kept() -> None:
+    pd = pytest.importorskip("pandas")
+    source = pd.DataFrame(data())
+    source["g"] = pd.Categorical(source["g"], ["c", "a", "b"], ordered=True)
+    formula = read("np.sqrt(count) ~ g + bbs(center(x), by=g)", source, np=np)
+    assert formula.terms == (bols("g"), bbs("center(x)", by="g"))
+    factor = Frame.of(formula.columns(source)).factor("g")
+    assert factor.levels == ("c", "a", "b")
+    assert factor.ordered
+    np.testing.assert_array_equal(formula.response(source), np.sqrt(source["count"]))
+
+
+def test_response_and_offset_are_columns() -> None:
+    formula = read("np.log(t) ~ x + offset(log(t)) + offset(center(count))")
+    new = data(1)
+    offset = np.log(new["t"]) + (new["count"] - data()["count"].mean())
+    np.testing.assert_array_equal(formula.response(new), np.log(new["t"]))
+    np.testing.assert_allclose(formula.offset(new), offset, rtol=1e-15)
+    assert read("t ~ x").offset(new) is None
+    del new["t"]
+    assert list(formula.columns(new)) == ["x"]
+
+
+@pytest.mark.parametrize(
+    "text", ["t ~ bbs(center(x), by=C(g)) + C(count):x + offset(t)"]
+)
+def test_a_formula_survives_pickling_and_json(text: str) -> None:
+    formula = read(text)
+    plain = json.dumps(to_plain(formula, "formula"), allow_nan=False)
+    assert "._term" not in plain
+    for loaded in (
+        pickle.loads(pickle.dumps(formula)),
+        from_plain(json.loads(plain)),
+    ):
+        assert loaded.text == text
+        assert loaded.terms == formula.terms
+        before, after = (Frame.of(one.columns(data(1))) for one in (formula, loaded))
+        for name in before.names:
+            if before.is_factor(name):
+                expected, found = before.factor(name), after.factor(name)
+                assert found.levels == expected.levels
+                np.testing.assert_array_equal(found.codes, expected.codes)
+            else:
+                np.testing.assert_array_equal(after.numeric(name), before.numeric(name))
+        np.testing.assert_array_equal(loaded.offset(data(1)), formula.offset(data(1)))
+
+
+@together(
+    ("text", "message"),
+    [
+        ("~ x", "formula must have one response, as in 'y ~ bbs.x.', got '~ x'"),
+        ("x", "formula must have one response"),
+        ("x + t ~ g", "formula must have one response"),
+        ("x:t ~ g", "formula must have one response"),
+        ("y ~ x", "y must use a column of the data; the columns are x, t, count,"),
+        ("t ~ 1", "formula must have a learner or a column"),
+        ("t ~ offset(x)", "formula must have a learner or a column"),
+        ("t ~ x - 1", "formula must keep the intercept"),
+        ("t ~ bbs(x) %+% bbs(t)", "formula must have no operators but those of patsy"),
+        ("t ~ bbs(x", "formula must be valid: unclosed bracket"),
+        ("t ~ bbs(xx)", r"bbs\(xx\) in the formula: xx must use .*columns are x, t,"),
+        ("t ~ bbs(x, by=xx)", r"bbs\(x, by=xx\) in the formula: xx must use a column"),
+        ("t ~ bbs(x, 4)", r"bbs\(x, 4\) in the formula: 4 must use a column"),
+        (
+            "t ~ bbs(x, dg=4)",
+            r"bbs\(x, dg=4\) in the .*unexpected keyword argument 'dg'",
+        ),
+        ("t ~ bbs(x, df=k)", r"bbs\(x, df=k\) in the formula: name 'k' is not defined"),
+        ("t ~ bbs(x, df=-1)", r"bbs\(x, df=-1\) in the formula: df must be positive"),
+        ("t ~ log(bbs(x))", "bbs must be joined by [+] or [*] or stand alone"),
+        ("t ~ I(bbs(x) - bols(x))", "bbs must be joined by [+] or [*]"),
+        (
+            "t ~ I(bmono(x) * g)",
+            r"I\(bmono\(x\) [*] g\) in the .* no term with a const",
+        ),
+        ("t ~ C(g, Sum)", "must have no contrast: it is an argument of bols"),
+        ("t ~ x + offset(x):g", "offset must have one argument and stand alone"),
+        ("t ~ x + offset(x, t)", "offset must have one argument and stand alone"),
+        ("t ~ bbs(x, **{})", "unexpected keyword argument"),
+        ("t ~ .:g", "[.] in the formula: invalid syntax"),
+    ],
+)
+def test_errors_name_the_part_of_the_formula(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read(text)
+
+
+def test_arguments_that_are_no_formula() -> None:
+    with pytest.raises(TypeError, match="formula must be a string, got 3"):
+        read(3)  # type: ignore[arg-type]
+    for source in (np.zeros((3, 2)), [1.0, 2.0]):
+        with pytest.raises(TypeError, match="data must be a data frame or a mapping"):
+            read("t ~ x", source)
+    env = EvalEnvironment([{}])
+    with pytest.raises(ValueError, match=r"baselearner must be one of .*got 'btree'"):
+        read_formula("t ~ x", data(), env, baselearner="btree")
+
+
+# ---- fits ----------------------------------------------------------------------------
+
+COUNTS = "count ~ bbs(log(t), df=3) + bols(g) + bspatial(x, t, knots=4)"
+
+
+def test_a_fit_is_that_of_its_learners() -> None:
+    source = data(n=200)
+    model = gamboost(COUNTS, source, family="poisson", max_iter=30)
+    X = source | {"log(t)": np.log(source["t"])}
+    terms = [bbs("log(t)", df=3), bols("g"), bspatial("x", "t", knots=4)]
+    expected = BoostedGAM(terms, family="poisson", max_iter=30).fit(X, source["count"])
+    assert type(model) is BoostedGAM
+    assert model.names_ == expected.names_
+    np.testing.assert_array_equal(model.selected_, expected.selected_)
+    np.testing.assert_array_equal(model.risk_, expected.risk_)
+    new = data(1)
+    prediction = expected.predict(new | {"log(t)": np.log(new["t"])})
+    np.testing.assert_array_equal(model.predict(new), prediction)
+    del new["count"]
+    *_, last = model.staged_predict(new)
+    np.testing.assert_allclose(last, prediction, rtol=1e-13)
+    grid = np.linspace(-0.5, 0.5, 5)
+    np.testing.assert_array_equal(
+        model.partial_effect("bbs(log(t), df=3)", grid),
+        expected.partial_effect("log(t)", grid),
+    )
+
+
+def test_the_features_are_the_columns_of_the_learners() -> None:
+    model = gamboost("count ~ bbs(log(t)) + bbs(x, by=g, df=7) + t", data(n=100))
+    assert model.feature_names_in_.tolist() == ["log(t)", "x", "g", "t"]
+    reductions = list(model._reductions())
+    expected = [reductions[0], reductions[1] / 2, reductions[1] / 2, reductions[2]]
+    np.testing.assert_allclose(
+        model.feature_importances_, np.array(expected) / sum(expected), rtol=1e-12
+    )
+
+
+def test_offsets_of_the_formula_are_in_predictions() -> None:
+    source, new = data(n=200), data(1)
+    formula = "count ~ bbs(x) + offset(log(t)) + offset(center(t))"
+    model = gamboost(formula, source, family="poisson", max_iter=20)
+    start = np.log(source["t"]) + source["t"] - source["t"].mean()
+    plain = BoostedGAM([bbs("x")], family="poisson", max_iter=20)
+    plain.fit(source, source["count"], offset=start)
+    np.testing.assert_allclose(model.risk_, plain.risk_, rtol=1e-14)
+    offset = np.log(new["t"]) + new["t"] - source["t"].mean()
+    prediction = plain.predict(new, offset=offset)
+    np.testing.assert_allclose(model.predict(new), prediction, rtol=1e-13)
+    *_, last = model.staged_predict(new)
+    np.testing.assert_allclose(last, prediction, rtol=1e-13)
+    without = model.predict(new, offset=0)
+    np.testing.assert_allclose(without, plain.predict(new), rtol=1e-13)
+
+
+@pytest.mark.parametrize("response", ["g", "count > 3"])
+def test_a_binomial_formula_is_a_classifier(response: str) -> None:
+    source, new = data(n=200), data(1)
+    formula = f"{response} ~ x + bbs(center(t)) + offset(0.1 * t)"
+    model = gamboost(formula, source, family="binomial", max_iter=9)
+    assert type(model) is BoostedGAMClassifier
+    X = source | {"center(t)": source["t"] - source["t"].mean()}
+    y = source["g"] if response == "g" else source["count"] > 3
+    expected = BoostedGAMClassifier([bbs("x"), bbs("center(t)")], max_iter=9)
+    expected.fit(X, y, offset=0.1 * source["t"])
+    np.testing.assert_array_equal(model.classes_, np.unique(y))
+    new |= {"center(t)": new["t"] - source["t"].mean()}
+    np.testing.assert_allclose(
+        model.predict_proba(new),
+        expected.predict_proba(new, offset=0.1 * new["t"]),
+        rtol=1e-12,
+    )
+    *_, last = model.staged_predict(new)
+    np.testing.assert_array_equal(last, model.predict(new))
+
+
+def test_weights_count_rows() -> None:
+    source = data()
+    weights = np.random.default_rng(2).integers(1, 4, N)
+    repeated = {name: np.repeat(one, weights) for name, one in source.items()}
+    weighted = gamboost("t ~ x + g", source, sample_weight=weights, max_iter=15)
+    expected = gamboost("t ~ x + g", repeated, max_iter=15)
+    np.testing.assert_array_equal(weighted.selected_, expected.selected_)
+    np.testing.assert_allclose(weighted.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
+
+
+def test_names_are_found_in_the_caller_of_a_wrapper() -> None:
+    def wrapper(formula: str, env: int) -> BoostedGAM:
+        found: BoostedGAM = gamboost(formula, data(), max_iter=1, eval_env=env)
+        return found
+
+    degrees = 3
+    assert wrapper("x ~ bbs(t, df=degrees)", 1).names_ == [f"bbs(t, df={degrees})"]
+    with pytest.raises(ValueError, match="name 'degrees' is not defined"):
+        wrapper("x ~ bbs(t, df=degrees)", 0)
+
+
+def test_a_data_frame_and_a_pickle(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    source, new = pd.DataFrame(data(n=100)), pd.DataFrame(data(1))[::-1]
+    formula = "count ~ scale(x) + g + Q('a name') + offset(log(t))"
+    model = gamboost(formula, source, family="poisson", max_iter=25)
+    prediction = model.predict(new)
+    np.testing.assert_allclose(prediction, model.predict(data(1))[::-1], rtol=1e-13)
+    save(model, tmp_path / "model.json")
+    for loaded in (pickle.loads(pickle.dumps(model)), load(tmp_path / "model.json")):
+        assert loaded.formula_.text == formula
+        np.testing.assert_array_equal(loaded.predict(new), prediction)
+
+
+def test_a_matrix_is_no_column_but_its_functions_are_a_learner() -> None:
+    with pytest.raises(ValueError, match=r"bs\(x, df=9\) must have shape \(n,\)"):
+        gamboost("t ~ bols(bs(x, df=9))", data())
+    knots = "knots=6, knots_at='quantiles', end_knots='repeated'"
+    (term,) = read(f"t ~ bbs(x, {knots})").terms
+    frame = Frame.of(data())
+    functions = term.learn(frame).rows(frame).dense()
+    theirs = patsy.bs(data()["x"], df=9)
+    np.testing.assert_allclose(functions[:, 1:], theirs, rtol=0, atol=1e-13)
+
+
+def test_new_data_without_a_column() -> None:
+    model = gamboost("x ~ bbs(log(t))", data(), max_iter=1)
+    with pytest.raises(ValueError, match=r"log\(t\) cannot .*the columns are x"):
+        model.predict({"x": np.zeros(2)})
+    with pytest.raises(TypeError, match="a mapping of columns, got ndarray"):
+        model.predict(np.zeros((2, 1)))
+
+
+def test_patsy_and_pandas_are_imported_with_the_first_formula() -> None:
+    code = "import sys, gpusolve.gam; print({'patsy', 'pandas'} & set(sys.modules))"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "set()"

@@ -1,0 +1,773 @@
+"""Boosted models of any family with learners of any kind, from fit to prediction."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from family_samples import EVERY_FAMILY, sample
+from together import together
+
+from gpusolve._device.arrays import is_cupy, on_host
+from gpusolve.gam import (
+    BoostedGAM,
+    BoostedGAMClassifier,
+    _inputs,
+    bbs,
+    bmono,
+    bols,
+    brandom,
+    bspatial,
+    buser,
+    cv_stop,
+)
+from gpusolve.gam._model import fitted
+from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam.families import Family, Gaussian, Poisson
+
+TERMS = [bbs(0, df=3), bols(1), bbs(2, knots=5, center=True, df=1)]
+
+
+@pytest.fixture
+def counts() -> tuple[np.ndarray, np.ndarray]:
+    return sample(Poisson())
+
+
+Data = tuple[np.ndarray, np.ndarray]
+
+
+def fit(y_of: Family | str = "poisson", **parameters: Any) -> BoostedGAM:
+    return BoostedGAM(TERMS, family=y_of, **({"max_iter": 40} | parameters))
+
+
+# ---- families ------------------------------------------------------------------------
+
+
+@together("family", EVERY_FAMILY, ids=str)
+def test_every_family_lowers_its_risk(family: Family) -> None:
+    X, y = sample(family)
+    model = fit(family).fit(X, y)
+    assert model.family_ == family
+    assert model.risk_[-1] < 0.97 * model.risk_[0]
+    f = model.predict(X, kind="link")
+    s = model.path_.nuisance
+    last = np.float64(0.0) if s is None else s[-1]
+    assert model.risk_[-1] == pytest.approx(family.loss(y, f, last).sum(), rel=1e-10)
+    np.testing.assert_array_equal(model.predict(X), family.response(f))
+    assert {0, 1} <= set(model.selected_.tolist())
+
+
+@together("family", EVERY_FAMILY, ids=str)
+def test_integer_weights_count_rows(family: Family) -> None:
+    X, y = sample(family)
+    weights = np.random.default_rng(3).integers(0, 4, len(y))
+    weighted = fit(family).fit(X, y, sample_weight=weights)
+    rows = np.repeat(np.arange(len(y)), weights)
+    repeated = fit(family).fit(X[rows], y[rows])
+    np.testing.assert_array_equal(weighted.selected_, repeated.selected_)
+    np.testing.assert_allclose(weighted.risk_, repeated.risk_, rtol=1e-9)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6, atol=1e-8)
+
+
+def test_the_family_and_the_response_are_checked(counts: Data) -> None:
+    X, y = counts
+    for family, error, message in (
+        ("poison", ValueError, "family must be one of"),
+        (3, TypeError, "family must be a name"),
+    ):
+        with pytest.raises(error, match=message):
+            BoostedGAM(family=family).fit(X, y)
+    for name, wrong in (("poisson", y - 0.5), ("gamma", y), ("binomial", y)):
+        with pytest.raises(ValueError, match=f"y of the {name} family must be"):
+            BoostedGAM(family=name).fit(X, wrong)
+    for parameters in (
+        {"family": "poisson"},
+        {"early_stopping": True},
+        {"learners": [bbs(0), bols(1)]},
+        {"learners": [bbs(0), bbs(1, knots=9)]},
+        {"learners": [bmono(0)]},
+    ):
+        model = BoostedGAM(method="gram", **parameters)
+        with pytest.raises(ValueError, match="method must be 'auto' or 'stacked' unle"):
+            model.fit(X, y)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_a_risk_that_grows_without_bound_is_an_error(family: str) -> None:
+    X, y = sample(Poisson())
+    model = BoostedGAM(family=family, learning_rate=1e4)
+    with pytest.raises(ValueError, match="learning_rate must be smaller"):
+        model.fit(X, y)
+
+
+# ---- offsets -------------------------------------------------------------------------
+
+
+def test_a_number_as_offset_is_the_start(counts: Data) -> None:
+    X, y = counts
+    number = fit().fit(X, y, offset=0.3)
+    vector = fit().fit(X, y, offset=np.full(len(y), 0.3))
+    assert (number.intercept_, vector.intercept_) == (0.3, 0.0)
+    np.testing.assert_array_equal(number.coef_, vector.coef_)
+    np.testing.assert_allclose(
+        number.predict(X), vector.predict(X, offset=0.3), rtol=1e-13
+    )
+    for start in (np.log(y.mean()), np.full(len(y), np.log(y.mean()))):
+        same = fit().fit(X, y, offset=start)
+        np.testing.assert_allclose(same.risk_, fit().fit(X, y).risk_, rtol=1e-12)
+
+
+def test_exposures_multiply_the_rate(counts: Data) -> None:
+    X, y = counts
+    start = np.log(np.random.default_rng(1).uniform(0.5, 2, len(y)))
+    model = fit().fit(X, y, offset=start)
+    fitted = model.predict(X, offset=start)
+    np.testing.assert_allclose(fitted, model.predict(X) * np.exp(start), rtol=1e-13)
+    loss = Poisson().loss(y, np.log(fitted), 0.0)
+    assert model.risk_[-1] == pytest.approx(loss.sum(), rel=1e-12)
+    *_, last = model.staged_predict(X, offset=start)
+    np.testing.assert_allclose(last, fitted, rtol=1e-13)
+
+
+@pytest.mark.parametrize("method", ["stacked", "gram", "direct"])
+def test_the_offset_of_the_squared_error_is_subtracted(method: str) -> None:
+    X, y = sample(Gaussian())
+    start = np.random.default_rng(1).random(len(y))
+    model = BoostedGAM(n_basis=8, method=method)
+    plain = copy.copy(model).fit(X, y - start, offset=0)
+    np.testing.assert_allclose(
+        model.fit(X, y, offset=start).coef_, plain.coef_, atol=1e-12
+    )
+
+
+@together("offset", [np.inf, [1.0, 2.0], np.nan, "much"], ids=str)
+def test_offsets_that_do_not_fit(counts: Data, offset: Any) -> None:
+    X, y = counts
+    with pytest.raises(ValueError, match=r"offset must|could not convert"):
+        fit().fit(X, y, offset=offset)
+
+
+# ---- what X may be -------------------------------------------------------------------
+
+
+def mixed(n: int = 150, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "age": rng.uniform(20, 80, n),
+        "sex": rng.choice(["f", "m"], n),
+        "lon": rng.random(n),
+        "lat": rng.random(n),
+        "id": rng.integers(0, 6, n),
+    }
+
+
+MIXED = {
+    "age": bbs(df=3),
+    "sex": bols(),
+    ("lon", "lat"): bspatial(knots=4),
+    "id": brandom(df=2),
+}
+
+
+def response(data: dict[str, Any]) -> np.ndarray:
+    return np.asarray(
+        np.sin(data["age"] / 10)
+        + (data["sex"] == "m")
+        + data["lon"] * data["lat"]
+        + 0.1 * data["id"]
+    )
+
+
+def test_a_mapping_and_a_data_frame_are_the_same() -> None:
+    pd = pytest.importorskip("pandas")
+    data, new = mixed(), mixed(20, seed=1)
+    y = response(data)
+    model = BoostedGAM(MIXED).fit(data, y)
+    assert model.names_ == [
+        "bbs(age, df=3)",
+        "bols(sex)",
+        "bspatial(lon, lat, knots=4)",
+        "brandom(id, df=2)",
+    ]
+    other = BoostedGAM(MIXED).fit(pd.DataFrame(data), pd.Series(y))
+    np.testing.assert_array_equal(model.coef_, other.coef_)
+    columns = ["id", "lat", "age", "lon", "sex"]
+    np.testing.assert_array_equal(
+        model.predict(new), other.predict(pd.DataFrame(new)[columns])
+    )
+    assert model.feature_names_in_.tolist() == list(data)
+    assert other.feature_names_in_.tolist() == list(data)
+    assert model.n_features_in_ == other.n_features_in_ == 5
+    named = [t.with_covariates(k) for k, t in MIXED.items()]
+    again = BoostedGAM(named).fit(data, y)
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+
+
+def test_without_learners_every_column_has_one() -> None:
+    pd = pytest.importorskip("pandas")
+    data = mixed()
+    y = response(data)
+    model = BoostedGAM(max_iter=20).fit(data, y)
+    assert model.names_ == ["bbs(age)", "bols(sex)", "bbs(lon)", "bbs(lat)", "bbs(id)"]
+    backwards = dict(reversed(data.items()))
+    np.testing.assert_array_equal(model.predict(backwards), model.predict(data))
+    frame = BoostedGAM(max_iter=20).fit(pd.DataFrame(data), y)
+    np.testing.assert_array_equal(frame.coef_, model.coef_)
+    with pytest.raises(ValueError, match="same order"):
+        frame.predict(pd.DataFrame(backwards))
+
+
+def test_positions_are_names_of_a_matrix(counts: Data) -> None:
+    X, y = counts
+    by_key = BoostedGAM({2: bbs(), np.int64(0): bols()}, family="poisson").fit(X, y)
+    listed = BoostedGAM([bbs(2), bols(0)], family="poisson").fit(X, y)
+    np.testing.assert_array_equal(by_key.coef_, listed.coef_)
+    single = BoostedGAM(bbs(0), family="poisson").fit(X[:, :1], y)
+    assert single.names_ == ["bbs(0)"]
+
+
+def test_float32_is_nearly_float64(counts: Data) -> None:
+    X, y = counts
+    single = fit().fit(X.astype(np.float32), y)
+    double = fit().fit(X, y)
+    assert single.paths_[0].updates.dtype == np.float64
+    np.testing.assert_array_equal(single.selected_, double.selected_)
+    np.testing.assert_allclose(single.coef_, double.coef_, atol=1e-4)
+    assert (single.coef_ != double.coef_).any()
+
+
+@together(
+    ("learners", "error", "message"),
+    [
+        ("bbs", TypeError, "learners must be a dict, a sequence or a term"),
+        ([bbs(0), bbs(0)], ValueError, r"must be different, got bbs\(0\) twice"),
+        (3, TypeError, "learners must be a dict, a sequence or a term"),
+        ({0: "bbs"}, TypeError, "learners must be terms such as bbs"),
+        ([bbs(0), bols], TypeError, "learners must be terms such as bbs"),
+        ({1.5: bbs()}, TypeError, "a learner must be given names or positions"),
+        ([], ValueError, "at least one learner"),
+        ({}, ValueError, "at least one learner"),
+        ({1: bbs(0)}, ValueError, "key of bbs"),
+        ([bbs()], ValueError, "must be given a column"),
+        ([bbs("age")], KeyError, "X must have the column 'age'"),
+    ],
+)
+def test_learners_that_are_none(
+    counts: Data, learners: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        BoostedGAM(learners).fit(*counts)
+
+
+# ---- missing values, levels ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_rows_with_missing_values_are_left_out(counts: Data, family: str) -> None:
+    X, y = counts
+    holes = X.copy()
+    holes[::3, 0] = np.nan
+    present = np.isfinite(holes[:, 0])
+    parameters = {"family": family, "missing": "zero", "max_iter": 20}
+    model = BoostedGAM(bbs(0, df=3), **parameters).fit(holes, y, offset=0.2)
+    without = BoostedGAM(bbs(0, df=3), **parameters)
+    without.fit(X[present], y[present], offset=0.2)
+    np.testing.assert_allclose(model.coef_, without.coef_, rtol=1e-9, atol=1e-12)
+    link = model.predict(holes, kind="link")
+    np.testing.assert_array_equal(link[~present], 0.2)
+    np.testing.assert_array_equal(link[present], model.predict(X, kind="link")[present])
+    two = BoostedGAM(**parameters).fit(holes, y)
+    assert np.isfinite(two.predict(holes)).all()
+
+
+def test_missing_values_are_errors_that_name_the_column(counts: Data) -> None:
+    X, y = counts
+    model = fit().fit(X, y)
+    holes = X.copy()
+    holes[4, 1] = np.nan
+    for call in (lambda: fit().fit(holes, y), lambda: model.predict(holes)):
+        with pytest.raises(ValueError, match="1 must not have missing values, got 1"):
+            call()
+    with pytest.raises(ValueError, match="in column 1"):
+        BoostedGAM().fit(holes, y)
+    holes[4, 1] = np.inf
+    for learners in (None, TERMS):
+        with pytest.raises(ValueError, match="must be finite, got infinity"):
+            BoostedGAM(learners, missing="zero").fit(holes, y)
+
+
+def test_errors_of_a_data_frame_name_the_column() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"age": [1.0, 2.0, 3.0], "size": [1.0, np.nan, 2.0]})
+    with pytest.raises(ValueError, match="NaN or infinity in column size"):
+        BoostedGAM().fit(frame, [1.0, 2.0, 3.0])
+
+
+def test_unknown_levels() -> None:
+    data = mixed()
+    y = response(data)
+    new = {"sex": ["m", "x", "f"]}
+    model = BoostedGAM({"sex": bols()}).fit(data, y)
+    with pytest.raises(ValueError, match=r"sex must have the levels .*got \('x'\)"):
+        model.predict(new)
+    zero = BoostedGAM({"sex": bols()}, unknown="zero").fit(data, y)
+    prediction = zero.predict(new)
+    assert prediction[1] == zero.intercept_
+    np.testing.assert_array_equal(
+        prediction[[0, 2]], model.predict({"sex": ["m", "f"]})
+    )
+
+
+def test_the_order_of_levels_does_not_matter() -> None:
+    pd = pytest.importorskip("pandas")
+    data = mixed()
+    y = response(data)
+    learners = [bols("g", contrasts="dummy", df=2), bbs("age", df=3)]
+    predictions = []
+    for order in ([0, 1, 2, 3, 4, 5], [4, 2, 0, 5, 1, 3]):
+        frame = pd.DataFrame(data).assign(g=pd.Categorical(data["id"], order))
+        model = BoostedGAM(learners).fit(frame, y)
+        assert model.terms_[0].found_levels == tuple(order)  # type: ignore[attr-defined]
+        predictions.append(model.predict(frame))
+    np.testing.assert_allclose(predictions[0], predictions[1], rtol=1e-12)
+
+
+# ---- shapes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("constraint", "feature", "order"), [("increasing", 1, 1), ("convex", 0, 2)]
+)
+def test_effects_keep_their_shape(constraint: str, feature: int, order: int) -> None:
+    X, y = sample(Poisson())
+    learners = [bmono(feature, constraint=constraint), bbs(1 - feature)]
+    model = BoostedGAM(learners, family="poisson").fit(X, y)
+    effect = model.partial_effect(0, np.linspace(-0.2, 1.2, 300))
+    assert np.diff(effect, order).min() > -1e-9
+    assert np.ptp(effect) > 0.1
+
+
+def test_the_ends_of_a_cyclic_effect_meet() -> None:
+    """To the second derivative, by differences on each side."""
+    X, y = sample(Poisson())
+    learners = [bbs(0, cyclic=True, boundary=(0, 1), knots=8), bbs(1)]
+    model = BoostedGAM(learners, family="poisson").fit(X, y)
+    h = 1e-3
+    left = model.partial_effect(0, np.array([0, h, 2 * h, 3 * h]))
+    right = model.partial_effect(0, 1 - np.array([0, h, 2 * h, 3 * h]))
+    assert left[0] == pytest.approx(right[0], abs=1e-12)
+    slope = np.polyfit([0, 1, 2, 3], left, 3), np.polyfit([0, -1, -2, -3], right, 3)
+    np.testing.assert_allclose(slope[0][2] / h, slope[1][2] / h, atol=1e-8)
+    np.testing.assert_allclose(slope[0][1] / h**2, slope[1][1] / h**2, atol=1e-4)
+
+
+# ---- effects -------------------------------------------------------------------------
+
+
+def test_effects_are_the_parts_of_the_link(counts: Data) -> None:
+    X, y = counts
+    model = fit().fit(X, y)
+    for iteration in (None, 7):
+        effects = model.effects(X, iteration=iteration)
+        link = model.predict(X, kind="link", iteration=iteration)
+        assert effects.shape == (len(X), 3)
+        np.testing.assert_allclose(model.intercept_ + effects.sum(axis=1), link)
+        for j in range(3):
+            alone = model.partial_effect(j, X[:, j], iteration=iteration)
+            np.testing.assert_array_equal(effects[:, j], alone)
+
+
+def test_a_learner_is_found_by_its_name_or_its_features() -> None:
+    data = mixed()
+    learners = [
+        bols("age"),
+        bbs("age", center=True, df=1),
+        bspatial("lon", "lat", knots=3),
+        bbs("lon"),
+        bols("sex", by="lat"),
+    ]
+    model = BoostedGAM(learners, max_iter=5).fit(data, response(data))
+    for given, index in (
+        ("bols(age)", 0),
+        ("bbs(age, df=1, center=True)", 1),
+        (("lon", "lat"), 2),
+        (("lat", "lon"), 2),
+        ("lon", 3),
+        (("lon",), 3),
+        ("sex", 4),
+        (-1, 4),
+        (np.int8(2), 2),
+    ):
+        assert model._index_of(given) == index  # type: ignore[arg-type]
+    for ambiguous in ("age", "lat"):
+        with pytest.raises(ValueError, match=f"learner must be one of .*{ambiguous}"):
+            model._index_of(ambiguous)
+    with pytest.raises(ValueError, match=r"learner must be one of \['bols\(age\)'"):
+        model._index_of("weight")
+
+
+def test_features_of_an_effect_by_name_or_by_position() -> None:
+    data = mixed()
+    model = BoostedGAM(MIXED).fit(data, response(data))
+    by_name = model.partial_effect(2, data)
+    by_position = model.partial_effect(2, np.column_stack([data["lon"], data["lat"]]))
+    np.testing.assert_array_equal(by_name, by_position)
+    np.testing.assert_array_equal(model.effects(data)[:, 2], by_name)
+    with pytest.raises(ValueError, match=r"x must have shape \(n, 2\), got \(150,\)"):
+        model.partial_effect(2, data["lon"])
+    levels = model.partial_effect("sex", ["f", "m"])
+    women, men = (model.predict(data | {"sex": [sex] * 150}) for sex in "fm")
+    np.testing.assert_allclose(men - women, levels[1] - levels[0], rtol=1e-12)
+    assert levels[1] > levels[0]
+
+
+# ---- iterations ----------------------------------------------------------------------
+
+ROUTES: dict[str, dict[str, Any]] = {
+    "gram": {"method": "gram", "n_basis": 8},
+    "direct": {"method": "direct", "n_basis": 8},
+    "stacked splines": {"method": "stacked", "n_basis": 8},
+    "learners": {"learners": TERMS},
+    "huber": {"family": "huber"},
+    "poisson": {"family": "poisson", "learners": TERMS},
+    "gamma": {"family": "gamma", "n_basis": 8},
+}
+
+
+@together("route", ROUTES)
+def test_a_warm_start_equals_one_long_fit(route: str) -> None:
+    parameters = ROUTES[route]
+    X, y = sample(Poisson())
+    y += 1
+    model = BoostedGAM(max_iter=10, warm_start=True, **parameters).fit(X, y)
+    model.set_params(max_iter=30).fit(X, y)
+    model.set_params(max_iter=45).fit(X, y)
+    whole = BoostedGAM(max_iter=45, **parameters).fit(X, y)
+    np.testing.assert_array_equal(model.selected_, whole.selected_)
+    np.testing.assert_allclose(model.risk_, whole.risk_, rtol=1e-9)
+    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-6, atol=1e-8)
+    if whole.path_.nuisance is not None:
+        np.testing.assert_allclose(
+            model.path_.nuisance, whole.path_.nuisance, rtol=1e-9
+        )
+    model.set_params(max_iter=60)
+    with pytest.raises(ValueError, match="warm start needs"):
+        model.fit(X, y[::-1])
+    with pytest.raises(ValueError, match="warm start needs"):
+        model.fit(X, y, offset=0.5)
+    reloaded = pickle.loads(pickle.dumps(model)).fit(X, y)
+    assert reloaded.n_iter_ == 60
+
+
+@together(
+    "changed",
+    [{"df": 5}, {"df_definition": "trace"}, {"n_basis": 9}, {"family": "expectile"}],
+    ids=str,
+)
+def test_a_warm_start_needs_the_same_model(changed: dict[str, Any]) -> None:
+    X, y = sample(Gaussian())
+    model = BoostedGAM(max_iter=5, warm_start=True, n_basis=8).fit(X, y)
+    with pytest.raises(ValueError, match="warm start needs the data and the effects"):
+        model.set_params(**changed).fit(X, y)
+
+
+def test_a_warm_start_may_change_the_method() -> None:
+    X, y = sample(Gaussian())
+    model = BoostedGAM(max_iter=5, warm_start=True, n_basis=8).fit(X, y)
+    for steps, method in ((10, "stacked"), (15, "direct"), (20, "gram")):
+        model.set_params(max_iter=steps, method=method).fit(X, y)
+    whole = BoostedGAM(max_iter=20, n_basis=8).fit(X, y)
+    np.testing.assert_allclose(model.risk_, whole.risk_, rtol=1e-10)
+
+
+@pytest.mark.parametrize("route", ["gram", "poisson"])
+def test_stop_at_an_earlier_iteration(route: str) -> None:
+    X, y = sample(Poisson())
+    parameters = ROUTES[route]
+    model = BoostedGAM(max_iter=30, warm_start=True, **parameters).fit(X, y)
+    assert model.stop_at(12) is model
+    short = BoostedGAM(max_iter=12, **parameters).fit(X, y)
+    assert model.n_iter_ == 12
+    for name in ("coef_", "risk_", "selected_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(short, name))
+    np.testing.assert_allclose(model.predict(X), short.predict(X))
+    assert model.fit(X, y).n_iter_ == 30
+    np.testing.assert_array_equal(model.stop_at(0).predict(X), np.full(200, y.mean()))
+    with pytest.raises(ValueError, match="iteration must be 0 to 0"):
+        model.stop_at(1)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "huber"])
+def test_early_stopping_keeps_the_best_iteration(family: str) -> None:
+    X, y = sample(Poisson(), 120)
+    terms = [bbs(j, knots=16, df=8, boundary=(0, 1)) for j in range(3)]
+    parameters: dict[str, Any] = {"learners": terms, "learning_rate": 0.5}
+    model = BoostedGAM(
+        family=family,
+        early_stopping=True,
+        validation_fraction=0.3,
+        n_iter_no_change=60,
+        max_iter=500,
+        random_state=4,
+        **parameters,
+    ).fit(X, y)
+    risk = model.validation_risk_
+    best = int(risk.argmin())
+    assert model.n_iter_ == best == len(model.risk_) - 1
+    assert len(risk) - 1 == best + 60 < 500
+    held = np.zeros(120, bool)
+    held[np.random.default_rng(4).permutation(120)[:36]] = True
+    other = BoostedGAM(family=family, max_iter=best, method="stacked", **parameters)
+    other.fit(X, y, sample_weight=1.0 - held)
+    np.testing.assert_array_equal(model.selected_, other.selected_)
+    np.testing.assert_allclose(model.intercept_, other.intercept_)
+    if family == "poisson":
+        f = other.predict(X[held], kind="link")
+        loss = Poisson().loss(y[held], f, 0.0).mean()
+        assert risk[best] == pytest.approx(loss, rel=1e-6)
+
+
+def test_early_stopping_is_patient_up_to_max_iter(counts: Data) -> None:
+    X, y = counts
+    model = BoostedGAM(early_stopping=True, max_iter=0, random_state=0).fit(X, y)
+    assert model.n_iter_ == 0
+    few = BoostedGAM(early_stopping=True, max_iter=3, random_state=0).fit(X, y)
+    assert len(few.validation_risk_) == 4
+    again = BoostedGAM(early_stopping=True, max_iter=3, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(few.validation_risk_, again.validation_risk_)
+    with pytest.raises(ValueError, match="at least 2 rows"):
+        BoostedGAM(early_stopping=True).fit(X[:1], y[:1])
+    with pytest.raises(ValueError, match="warm_start must be False"):
+        BoostedGAM(early_stopping=True, warm_start=True).fit(X, y)
+
+
+@together("way", ["early stopping", "warm start", "missing values"])
+def test_on_a_device(backend: Any, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    X, y = sample(Poisson(), 60)
+    if way == "missing values":
+        X[::4, 0] = np.nan
+    start, weights = np.linspace(0, 1, 60), np.arange(60) % 3
+    parameters: dict[str, Any] = {
+        "max_iter": 4,
+        "missing": "zero",
+        "early_stopping": way == "early stopping",
+        "warm_start": way == "warm start",
+        "random_state": 0,
+    }
+
+    def fitted(array: Any) -> BoostedGAM:
+        model = fit(**parameters)
+        given = array(X), array(y), array(weights), array(start)
+        model.fit(*given)
+        return model.set_params(max_iter=6).fit(*given)
+
+    with monkeypatch.context() as alone:
+        alone.delenv("GPUSOLVE_EMULATE", raising=False)
+        expected = fitted(np.asarray)
+        prediction = expected.predict(X, offset=start)
+        effects = expected.effects(X)
+    model = fitted(backend.array)
+    given = backend.array(X)
+    np.testing.assert_array_equal(model.selected_, expected.selected_)
+    np.testing.assert_allclose(model.risk_, expected.risk_, rtol=1e-10)
+    for found, wanted in (
+        (model.predict(given, offset=backend.array(start)), prediction),
+        (model.effects(given), effects),
+        (model.partial_effect(0, backend.array(X[:, 0].copy())), effects[:, 0]),
+    ):
+        assert is_cupy(found) == (backend.name == "cuda")
+        np.testing.assert_allclose(on_host(found), wanted, rtol=1e-9, atol=1e-12)
+
+
+# ---- few and many rows ---------------------------------------------------------------
+
+
+@together("family", EVERY_FAMILY, ids=str)
+@together("rows", [1, 2, 5])
+def test_few_rows(family: Family, rows: int) -> None:
+    """A fit is finite, or an error says why there is none."""
+    X, y = sample(family, 20)
+    X, y = X[:rows], y[:rows]
+    try:
+        model = BoostedGAM(family=family, max_iter=10).fit(X, y)
+    except ValueError as error:
+        assert str(error).startswith(("y of the", "delta of"))  # noqa: PT017
+        return
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_a_pickle_has_no_training_data(counts: Data) -> None:
+    X, y = (
+        np.tile(one, (20, 1)) if one.ndim == 2 else np.tile(one, 20) for one in counts
+    )
+    model = fit(max_iter=3).fit(X, y)
+    assert model._data[0].frame.rows == 4000
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert not hasattr(other, "_data")
+        np.testing.assert_array_equal(other.predict(X), model.predict(X))
+    assert len(pickle.dumps(model)) < 20_000
+
+
+def test_a_prediction_reads_rows_in_blocks(
+    counts: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = counts
+    data = mixed()
+    models = [fit().fit(X, y), BoostedGAM(MIXED).fit(data, response(data))]
+    inputs: list[Any] = [X, data]
+    start = np.linspace(0, 1, 200)
+    whole = [model.predict(Z) for model, Z in zip(models, inputs, strict=True)]
+    effects = [model.effects(Z) for model, Z in zip(models, inputs, strict=True)]
+    with_offset = models[0].predict(X, offset=start)
+    monkeypatch.setattr(fitted, "BLOCK", 7)
+    for model, Z, a, b in zip(models, inputs, whole, effects, strict=True):
+        np.testing.assert_array_equal(model.predict(Z), a)
+        np.testing.assert_array_equal(model.effects(Z), b)
+    np.testing.assert_array_equal(models[0].predict(X, offset=start), with_offset)
+
+
+@pytest.mark.parametrize("learners", [None, TERMS], ids=["default", "learners"])
+def test_a_file_on_disk_is_not_copied(
+    counts: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learners: Any
+) -> None:
+    X, y = counts
+    stored = np.memmap(tmp_path / "X", np.float64, "w+", shape=X.shape)
+    stored[...] = X
+    model = BoostedGAM(learners, family="poisson").fit(X, y)
+    frame = model._covariates(stored)
+    assert all(np.shares_memory(frame.numeric(j), stored) for j in range(3))
+    read: list[int] = []
+    take = Frame.take
+
+    def taking(self: Frame, rows: Any) -> Frame:
+        found = take(self, rows)
+        assert all(np.shares_memory(found.numeric(j), stored) for j in range(3))
+        read.append(found.rows)
+        return found
+
+    monkeypatch.setattr(fitted, "BLOCK", 64)
+    monkeypatch.setattr(_inputs, "ROWS", 64)
+    expected = model.predict(X)
+    monkeypatch.setattr(Frame, "take", taking)
+    np.testing.assert_array_equal(model.predict(stored), expected)
+    assert max(read) == 64
+    stored[150, 1] = np.nan
+    message = "in column 1" if learners is None else "1 must not have missing values"
+    with pytest.raises(ValueError, match=message):
+        model.predict(stored)
+
+
+def test_the_classifier_reads_rows_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = sample(Poisson())
+    model = BoostedGAMClassifier(max_iter=5, n_basis=6).fit(X, np.minimum(y, 2))
+    whole = model.decision_function(X)
+    monkeypatch.setattr(fitted, "BLOCK", 7)
+    np.testing.assert_array_equal(model.decision_function(X), whole)
+
+
+# ---- data that are easily misread ----------------------------------------------------
+
+
+def test_importances_are_in_the_order_of_columns_with_integer_names() -> None:
+    pd = pytest.importorskip("pandas")
+    X = np.random.default_rng(0).random((100, 2))
+    y = np.sin(6 * X[:, 0])
+    for names in ([10, 20], [1, 0]):
+        frame = pd.DataFrame(X, columns=names)
+        with_factor = frame.assign(g=["u", "v"] * 50).rename(columns={"g": 30})
+        for model, given in (
+            (BoostedGAM(), frame),
+            (BoostedGAM({names[0]: bbs()}), frame),
+            (BoostedGAM(), with_factor),
+        ):
+            found = model.fit(given, y).feature_importances_
+            assert len(found) == given.shape[1]
+            assert found[0] > 0.9
+            assert next(iter(model.importance())) == f"bbs({names[0]})"
+
+
+def test_columns_of_the_same_name_raise() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(np.eye(4), columns=["a", "b", "a", "c"])
+    with pytest.raises(ValueError, match="columns of X must have different names"):
+        BoostedGAM().fit(frame, np.arange(4.0))
+
+
+def test_missing_values_of_nullable_columns() -> None:
+    pd = pytest.importorskip("pandas")
+    nullable = pd.DataFrame({"a": pd.array([1, 2, None, 4, 5] * 4, dtype="Int64")})
+    plain = nullable.astype(float)
+    y = np.arange(20.0)
+    model = BoostedGAM(missing="zero").fit(nullable, y)
+    expected = BoostedGAM(missing="zero").fit(plain, y).predict(plain)
+    np.testing.assert_array_equal(model.predict(nullable), expected)
+    with pytest.raises(ValueError, match="a must not have missing values"):
+        BoostedGAM().fit(nullable, y)
+
+
+@pytest.mark.parametrize("learners", [None, [bbs("a"), bbs("b")]])
+def test_missing_values_of_named_columns_raise(learners: Any) -> None:
+    data = {"a": np.array([0.0, np.nan, 1.0, 2.0]), "b": np.arange(4.0)}
+    with pytest.raises(ValueError, match="a must not have missing values, got 1"):
+        BoostedGAM(learners).fit(data, np.arange(4.0))
+
+
+@together(("origin", "unit"), [(0, 1e-6), (0, 1e6), (2000, 9), (1e5, 9)])
+def test_a_line_does_not_depend_on_origin_and_unit(origin: float, unit: float) -> None:
+    """Years, incomes and lengths: the limit is the line of least squares."""
+    rng = np.random.default_rng(0)
+    t = rng.random(100)
+    y = 2 * t + rng.standard_normal(100)
+    data = {"x": origin + unit * t}
+    model = BoostedGAM([bols("x")], max_iter=400).fit(data, y)
+    line = np.polyval(np.polyfit(t, y, 1), t)
+    np.testing.assert_allclose(model.predict(data), line, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(("family", "outlier"), [("poisson", 1e5), ("gamma", -1e5)])
+@pytest.mark.parametrize("emulated", ["0", "1"])
+def test_a_row_left_out_may_have_an_infinite_loss(
+    family: str, outlier: float, emulated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its weight is zero, so the fit to the other rows does not depend on it."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", emulated)
+    rng = np.random.default_rng(0)
+    x = rng.random(60)
+    y = rng.poisson(np.exp(2 * x)) + 1.0
+    x[0] = outlier
+    terms = [bols("x", intercept=False), bbs("z", knots=5, boundary=(0, 1))]
+    data = {"x": x, "z": rng.random(60)}
+    model = BoostedGAM(terms, family=family, max_iter=50).fit(data, y)
+    with np.errstate(over="ignore"):
+        cv = cv_stop(model, [(np.arange(1, 60), [0])])
+    assert cv.best_iteration < 50
+    assert np.isinf(cv.risk[0, -1])
+
+
+def test_a_response_whose_squares_are_infinite_is_an_error() -> None:
+    X = np.random.default_rng(0).random((20, 1))
+    for learners in (None, [bols(0)]):
+        with pytest.raises(ValueError, match="or y if it is huge: the risk is"):
+            BoostedGAM(learners).fit(X, 1e200 * X[:, 0])
+
+
+def test_the_design_of_a_user_must_be_finite() -> None:
+    X = np.random.default_rng(0).random((20, 1))
+    term = buser(0, design=lambda x: np.stack([x, x / 0], axis=1))
+    with (
+        np.errstate(divide="ignore"),
+        pytest.raises(ValueError, match=r"design of buser\(0.* finite numbers"),
+    ):
+        BoostedGAM([term]).fit(X, X[:, 0])
+
+
+def test_a_fit_forgets_the_risk_of_an_earlier_validation() -> None:
+    X = np.random.default_rng(0).random((20, 1))
+    model = BoostedGAM(early_stopping=True).fit(X, X[:, 0])
+    assert hasattr(model, "validation_risk_")
+    model.set_params(early_stopping=False).fit(X, X[:, 0])
+    assert not hasattr(model, "validation_risk_")

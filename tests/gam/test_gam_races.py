@@ -1,0 +1,71 @@
+"""Data that blocks of the boosting kernels share, and the grid barrier between them.
+
+The emulator interleaves blocks by a seed, and its race detector reports reads that no
+barrier orders after the write. One test removes the barrier's fences, in a copy of the
+sources, and expects a report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpusolve import _emulator
+from gpusolve.gam import Path as Steps
+from gpusolve.gam.basis import BSplines
+from gpusolve.gam.boosting import boost
+from gpusolve.gam.learners import make_learners
+
+METHODS = ("stacked", "gram")
+
+
+@pytest.fixture(autouse=True)
+def emulate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with _emulator.races():
+        yield
+
+
+FENCE = "__threadfence();"
+REMOVED = {"writers": [0], "readers": [1], "both": [0, 1]}
+"""Fences to remove from the barrier: 0 is before the arrival, 1 after the wait."""
+
+
+@pytest.fixture(params=REMOVED)
+def removed_fences(request: pytest.FixtureRequest, copied_sources: Path) -> None:
+    """Remove fences from the barrier, in a copy of the sources."""
+    header = copied_sources / "grid.cuh"
+    before, between, after = header.read_text().split(FENCE)
+    kept = ["" if fence in REMOVED[request.param] else FENCE for fence in (0, 1)]
+    header.write_text(before + kept[0] + between + kept[1] + after)
+
+
+def boosted(method: str, seed: int) -> Steps:
+    """Five steps with three learners; the seed determines how blocks interleave."""
+    rng = np.random.default_rng(0)
+    X = rng.random((40, 3))
+    y = np.sin(6 * X[:, 1]) + X[:, 2]
+    basis = BSplines.spanning(X, 6).evaluate(X)
+    with _emulator.schedule("random", seed):
+        learners = make_learners(basis, 6)
+        return boost(learners, y, steps=5, learning_rate=0.5, method=method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_race_and_same_bits_in_any_interleaving(method: str) -> None:
+    first, second = boosted(method, seed=1), boosted(method, seed=2)
+    assert len(np.unique(first.selected)) > 1
+    np.testing.assert_array_equal(first.selected, second.selected)
+    np.testing.assert_array_equal(first.updates, second.updates)
+    np.testing.assert_array_equal(first.risk, second.risk)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.usefixtures("removed_fences")
+def test_a_missing_fence_is_reported(method: str) -> None:
+    with pytest.raises(_emulator.KernelError, match="orders the two"):
+        boosted(method, seed=1)

@@ -1,0 +1,916 @@
+"""Matrix times vector: every variant, layout and shape, compared with exact sums."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from backends import numpy_only, without_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from together import together
+from watched_device import Watched
+
+import gpusolve
+from gpusolve import _emulator
+from gpusolve._device import kernels
+from gpusolve._device.arrays import is_cupy, namespace, strided
+from gpusolve._device.launch import THREADS, WARP, ceil_div, round_up
+from gpusolve._emulator import KernelError
+from gpusolve._gemv import gemv_kernel
+from gpusolve._gemv.gemv_kernel import Axpys, Dots
+
+Array = NDArray[Any]
+
+VARIANTS = ("auto", "naive", "threads_per_dot", "threads_per_row", "dots", "axpys")
+DTYPES = ("float16", "float32", "float64")
+SHAPES = (
+    (1, 1),
+    (3, 5),
+    (31, 32),
+    (32, 31),
+    (33, 33),
+    (16, 64),
+    (17, 257),
+    (300, 3),
+    (2, 5000),
+    (1, 4099),
+    (4099, 1),
+)
+LAYOUTS = {
+    "C": lambda A: A,
+    "Fortran": lambda A: A.swapaxes(-1, -2).copy().swapaxes(-1, -2),
+    "reversed": lambda A: A[..., ::-1, ::-1].copy()[..., ::-1, ::-1],
+    "strided": lambda A: strided_copy(A, 2, 2),
+    "strided rows": lambda A: strided_copy(A, 3, 1),
+}
+"""The same matrix in different memory layouts."""
+
+same = np.testing.assert_array_equal
+every_variant = together("variant", VARIANTS)
+every_layout = together("layout", LAYOUTS)
+transposed_or_not = together("transpose", [False, True])
+
+
+def strided_copy(A: Any, row_step: int, column_step: int) -> Any:
+    """A copy of A as a strided view of a larger array, which is NaN elsewhere.
+
+    Rows of the larger array take a multiple of 16 bytes.
+    """
+    m, n = A.shape[-2:]
+    shape = (*A.shape[:-2], m * row_step, round_up(n * column_step, 8))
+    parent = namespace(A).full(shape, np.nan, A.dtype)
+    view = parent[..., ::row_step, : n * column_step : column_step]
+    view[...] = A
+    return view
+
+
+def exact_product(A: Array, x: Array, transpose: bool = False) -> Array:
+    """The product of integers, computed in int64."""
+    A, x = A.astype(np.int64), x.astype(np.int64)
+    return (A * (x[..., :, None] if transpose else x[..., None, :])).sum(
+        -2 if transpose else -1
+    )
+
+
+def small_integers(rng: np.random.Generator, shape: Any, dtype: Any) -> Array:
+    """-1, 0 and 1, whose sums are exact in every dtype and every order."""
+    return rng.integers(-1, 2, shape).astype(dtype)
+
+
+def check_product(
+    backend: Any,
+    rng: np.random.Generator,
+    shape: tuple[int, int],
+    dtype: Any,
+    layout: str = "C",
+    transpose: bool = False,
+    batch: tuple[int, ...] = (),
+    **options: Any,
+) -> None:
+    """Compare one product of integers with the exact result."""
+    A = small_integers(rng, (*batch, *shape), dtype)
+    x = small_integers(rng, (*batch, shape[0 if transpose else 1]), dtype)
+
+    def product(A: Any, x: Any) -> Any:
+        return gpusolve.gemv(LAYOUTS[layout](A), x, transpose=transpose, **options)
+
+    found = backend.call(product, A, x)
+    expected = exact_product(A, x, transpose).astype(dtype)
+    same(found, expected, strict=True, err_msg=f"{shape}")
+
+
+# ---- shapes, layouts, dtypes ----
+
+
+@every_variant
+@transposed_or_not
+@every_layout
+def test_every_shape_and_layout(
+    backend: Any,
+    layout: str,
+    transpose: bool,
+    variant: str,
+    rng: np.random.Generator,
+) -> None:
+    for shape in SHAPES:
+        check_product(
+            backend, rng, shape, np.float32, layout, transpose, variant=variant
+        )
+
+
+@every_variant
+@together("dtype", DTYPES)
+def test_every_dtype(
+    backend: Any, dtype: str, variant: str, rng: np.random.Generator
+) -> None:
+    for layout, shape in itertools.product(
+        ("C", "strided rows"), ((17, 65), (5, 3001))
+    ):
+        for transpose in (False, True):
+            check_product(
+                backend, rng, shape, dtype, layout, transpose, variant=variant
+            )
+
+
+@transposed_or_not
+@together("dtype", DTYPES)
+def test_long_sums_in_many_chunks(
+    backend: Any, dtype: str, transpose: bool, rng: np.random.Generator
+) -> None:
+    shape = (70_001, 9) if transpose else (9, 70_001)
+    check_product(backend, rng, shape, dtype, transpose=transpose)
+
+
+@together("dtype", DTYPES)
+@together("layout", ["C", "strided rows", "reversed"])
+@together("blocks", [1, 3, 40])
+def test_launch_shapes_of_large_matrices(
+    backend: Any, blocks: int, layout: str, dtype: str, rng: Any, monkeypatch: Any
+) -> None:
+    """With few blocks, small matrices get the launch shapes of large ones."""
+    monkeypatch.setattr(gemv_kernel, "BLOCKS", blocks)
+    for shape in ((5, 3001), (129, 140), (1030, 7), (2, 5)):
+        for transpose in (False, True):
+            check_product(backend, rng, shape, dtype, layout, transpose)
+
+
+@pytest.mark.parametrize("backend", ["emulator"], indirect=True)
+@transposed_or_not
+@together("dtype", DTYPES)
+def test_packs_and_remainders_of_rows(
+    backend: Any, dtype: str, transpose: bool, schedule: str, rng: Any
+) -> None:
+    """The reverse schedule places the start of an array at a page, which aligns packs.
+
+    The others place its end at a page: the last pack is partial, a read beyond faults.
+    """
+    for shape in ((5, 67), (67, 5), (33, 129), (3, 4301), (4301, 3)):
+        check_product(backend, rng, shape, dtype, "strided rows", transpose)
+
+
+@together("dtype", DTYPES)
+@together("layout", ["C", "strided rows"])
+def test_every_small_number_of_columns(
+    backend: Any, layout: str, dtype: str, rng: Any, monkeypatch: Any
+) -> None:
+    """Columns that do not fill the loads of a thread, with the shapes of many rows."""
+    monkeypatch.setattr(gemv_kernel, "BLOCKS", 1)
+    for columns in range(1, 36):
+        check_product(backend, rng, (533, columns), dtype, layout)
+        check_product(backend, rng, (columns, 533), dtype, layout, True)
+
+
+def test_segments_of_several_tiles(backend: Any, schedule: str, rng: Any) -> None:
+    shape = (40, gemv_kernel.THREADS_OF_ROW * gemv_kernel.TILE_OF_X * 2 + 77)
+    check_product(backend, rng, shape, np.float32, variant="threads_per_row")
+
+
+@every_variant
+@transposed_or_not
+@together("shape", [(0, 0), (0, 3), (3, 0)])
+def test_empty_matrices_and_batches(
+    backend: Any, shape: tuple[int, int], transpose: bool, variant: str, rng: Any
+) -> None:
+    check_product(backend, rng, shape, np.float32, "C", transpose, variant=variant)
+    check_product(
+        backend, rng, shape, np.float32, "C", transpose, (2,), variant=variant
+    )
+    check_product(
+        backend, rng, (4, 3), np.float64, "C", transpose, (2, 0), variant=variant
+    )
+
+
+# ---- batches ----
+
+
+@every_variant
+@transposed_or_not
+@together("layout", ["C", "Fortran", "reversed"])
+def test_batches(
+    backend: Any, layout: str, transpose: bool, variant: str, rng: Any
+) -> None:
+    for shape, batch in (((3, 5), (4, 3)), ((1, 1), (300,)), ((40, 70), (5,))):
+        check_product(
+            backend, rng, shape, np.float32, layout, transpose, batch, variant=variant
+        )
+    check_product(
+        backend, rng, (3, 2600), np.float32, layout, transpose, (2,), variant=variant
+    )
+
+
+@every_variant
+@together(
+    ("A_batch", "x_batch"),
+    [((), (6,)), ((6,), ()), ((2, 1), (3,)), ((1, 3), (2, 1)), ((1,), (1, 1))],
+)
+def test_batches_broadcast(
+    backend: Any, A_batch: Any, x_batch: Any, variant: str, rng: np.random.Generator
+) -> None:
+    A = small_integers(rng, (*A_batch, 33, 40), "f4")
+    x = small_integers(rng, (*x_batch, 40), "f4")
+    found = backend.call(gpusolve.gemv, A, x, variant=variant)
+    same(found, exact_product(A, x).astype("f4"), strict=True)
+
+
+@together("variant", ["auto", "threads_per_row"])
+@transposed_or_not
+def test_strides_of_zero(
+    backend: Any, transpose: bool, variant: str, rng: np.random.Generator
+) -> None:
+    """Matrices whose rows, columns or systems share their memory."""
+    v = small_integers(rng, 60, "f4")
+    for shape, view in (
+        ((7, 60), lambda v, xp: xp.broadcast_to(v, (7, 60))),
+        ((60, 7), lambda v, xp: xp.broadcast_to(v[:, None], (60, 7))),
+        ((60, 60), lambda v, xp: xp.broadcast_to(v[0], (60, 60))),
+        ((3, 7, 60), lambda v, xp: xp.broadcast_to(v, (3, 7, 60))),
+    ):
+        x = small_integers(rng, shape[-2 if transpose else -1], "f4")
+
+        def product(v: Any, x: Any, view: Any = view) -> Any:
+            A = view(v, namespace(v))
+            return gpusolve.gemv(A, x, transpose=transpose, variant=variant)
+
+        expected = exact_product(view(v, np), x, transpose).astype("f4")
+        same(backend.call(product, v, x), expected, strict=True)
+
+
+@every_variant
+def test_x_may_be_a_strided_view(
+    backend: Any, variant: str, rng: np.random.Generator
+) -> None:
+    A, x = small_integers(rng, (20, 36), "f4"), small_integers(rng, 200, "f4")
+    for view in (
+        lambda x: x[:36],
+        lambda x: x[1:37],
+        lambda x: x[35::-1],
+        lambda x: x[: 36 * 4 : 4],
+        lambda x: x[:180].reshape(36, 5).T,
+        lambda x: x[:180].reshape(5, 36)[::-2],
+    ):
+
+        def product(A: Any, x: Any, view: Any = view) -> Any:
+            return gpusolve.gemv(A, view(x), variant=variant)
+
+        expected = exact_product(A, view(x)).astype("f4")
+        same(backend.call(product, A, x), expected, strict=True)
+
+
+@transposed_or_not
+@together("x_start", [0, 1, 4])
+@together("A_start", [0, 1, 2, 4])
+def test_any_alignment(
+    backend: Any, A_start: int, x_start: int, transpose: bool, schedule: str, rng: Any
+) -> None:
+    """A and x are views of one array, so the emulator keeps their relative position."""
+    numbers = small_integers(rng, 3000, "f4")
+
+    def parts(numbers: Any) -> Any:
+        A = numbers[A_start : A_start + 33 * 64].reshape(33, 64)
+        return A, numbers[x_start : x_start + (33 if transpose else 64)]
+
+    def product(numbers: Any) -> Any:
+        return gpusolve.gemv(*parts(numbers), transpose=transpose)
+
+    expected = exact_product(*parts(numbers), transpose).astype("f4")
+    same(backend.call(product, numbers), expected, strict=True)
+
+
+@without_gpu
+def test_inputs_may_be_unaligned(backend: Any, rng: np.random.Generator) -> None:
+    record = np.dtype([("flag", "u1"), ("number", "f4")])
+    records = np.zeros((20, 30), record)
+    records["number"] = small_integers(rng, (20, 30), "f4")
+    A, x = records["number"], records["number"][0]
+    assert not A.flags.aligned
+    same(gpusolve.gemv(A, x), exact_product(A, x).astype("f4"), strict=True)
+
+
+def test_broadcast_matrix_is_not_copied(rng: np.random.Generator) -> None:
+    A = np.broadcast_to(small_integers(rng, (1, 4, 5), "f4"), (1000, 4, 5))
+    assert strided(A) is A
+    x = np.ones((1000, 5), "f4")
+    operands = gemv_kernel.operands_of(A, x, (1000,))
+    assert (operands.A_differs, operands.x_differs) == (False, True)
+
+
+# ---- floating-point numbers ----
+
+
+@every_variant
+@transposed_or_not
+@together("dtype", DTYPES)
+def test_rounding_errors_are_bounded(
+    backend: Any, dtype: str, transpose: bool, variant: str, rng: np.random.Generator
+) -> None:
+    A = rng.standard_normal((37, 1500)).astype(dtype)
+    x = rng.standard_normal(37 if transpose else 1500).astype(dtype)
+    found = backend.call(gpusolve.gemv, A, x, transpose=transpose, variant=variant)
+    assert found.dtype == dtype
+    wide = (A.T if transpose else A).astype(np.longdouble)
+    product, magnitude = wide @ x, abs(wide) @ abs(x)
+    sums = np.finfo(np.promote_types(dtype, np.float32)).eps * len(x) * magnitude
+    rounding = np.finfo(dtype).eps * abs(product)
+    assert (abs(found - product) <= sums + rounding).all()
+
+
+@every_variant
+def test_float16_is_summed_in_float32(backend: Any, variant: str) -> None:
+    A, x = np.ones((2, 5000), np.float16), np.ones(5000, np.float16)
+    found = backend.call(gpusolve.gemv, A, x, variant=variant)
+    same(found, np.full(2, 5000, np.float16), strict=True)
+    x[:2500] = 60000
+    x[2500:] = -60000
+    found = backend.call(gpusolve.gemv, A, x, variant=variant)
+    same(found, np.zeros(2, np.float16), strict=True)
+    found = backend.call(gpusolve.gemv, A, abs(x), variant=variant)
+    same(found, np.full(2, np.inf, np.float16), strict=True)
+
+
+@every_variant
+@transposed_or_not
+@every_layout
+def test_nan_and_infinity_propagate(
+    backend: Any, layout: str, transpose: bool, variant: str, rng: np.random.Generator
+) -> None:
+    A = small_integers(rng, (14, 22), np.float32)
+    A[2, 3], A[5, 21], A[13, 0], A[13, 1] = np.nan, np.inf, np.inf, -np.inf
+    x = small_integers(rng, 14 if transpose else 22, np.float32)
+    x[-1], x[3] = np.inf, 0
+
+    def product(A: Any, x: Any) -> Any:
+        A = LAYOUTS[layout](A)
+        return gpusolve.gemv(A, x, transpose=transpose, variant=variant)
+
+    with np.errstate(invalid="ignore"):
+        terms = A * (x[:, None] if transpose else x)
+        expected = terms.sum(0 if transpose else 1)
+    assert np.isnan(expected).any()
+    same(backend.call(product, A, x), expected)
+
+
+@together("variant", VARIANTS)
+@together("order", ["C", "F"])
+def test_same_bits_in_every_schedule(
+    variant: str, order: Any, schedule: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A = np.asarray(rng.standard_normal((9, 6001)), order=order)
+    x = rng.standard_normal(6001)
+    found = gpusolve.gemv(A, x, variant=variant)
+    with _emulator.schedule("forward"):
+        expected = gpusolve.gemv(A, x, variant=variant)
+    same(found.view(np.uint64), expected.view(np.uint64))
+
+
+@together("dtype", DTYPES)
+@together("columns", [3, 15, 16, 64])
+def test_rows_of_a_team_do_not_change_the_bits(
+    columns: int, dtype: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A = rng.standard_normal((600, columns)).astype(dtype)
+    x = rng.standard_normal(columns).astype(dtype)
+    expected = gpusolve.gemv(A, x)
+    monkeypatch.setattr(gemv_kernel, "BLOCKS", 1)
+    same(gpusolve.gemv(A, x).view(np.uint8), expected.view(np.uint8))
+
+
+@together("blocks", [1, gemv_kernel.BLOCKS])
+@every_variant
+def test_no_races(
+    variant: str, blocks: int, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    monkeypatch.setattr(gemv_kernel, "BLOCKS", blocks)
+    shapes = (9, 9000), (70, 33), (700, 6)
+    with _emulator.races():
+        for shape, transpose in itertools.product(shapes, (False, True)):
+            A = small_integers(rng, shape, "f4")
+            x = small_integers(rng, shape[0 if transpose else 1], "f4")
+            gpusolve.gemv(A, x, transpose=transpose, variant=variant)
+
+
+# ---- dtype and device of the result ----
+
+
+@numpy_only
+@together(
+    ("A_dtype", "x_dtype", "y_dtype"),
+    [
+        ("float16", "float16", "float16"),
+        (">f2", "float16", "float16"),
+        ("float16", "float32", "float32"),
+        ("float32", ">f4", "float32"),
+        ("float32", "float64", "float64"),
+        ("int32", "float32", "float64"),
+        ("bool", "bool", "float64"),
+        ("uint8", "int64", "float64"),
+    ],
+)
+def test_dtype_of_the_result(
+    backend: Any, A_dtype: str, x_dtype: str, y_dtype: str
+) -> None:
+    A, x = np.ones((2, 3), A_dtype), np.ones(3, x_dtype)
+    same(gpusolve.gemv(A, x), np.full(2, 3, y_dtype), strict=True)
+
+
+def test_result_is_on_the_device_of_the_input(backend: Any) -> None:
+    found = gpusolve.gemv(backend.array(np.ones((2, 3))), backend.array(np.ones(3)))
+    assert is_cupy(found) == (backend.name == "cuda")
+
+
+@without_gpu
+def test_array_likes_are_accepted(backend: Any) -> None:
+    same(gpusolve.gemv([[1, 2], [3, 4]], (1, 1)), [3.0, 7.0])
+
+
+def test_x_may_be_a_list_on_any_device(backend: Any) -> None:
+    A = backend.array(np.array([[1.0, 2], [3, 4]]))
+    same(backend.numpy(gpusolve.gemv(A, [1, 1])), [3.0, 7.0])
+
+
+def test_reference_is_exact(rng: np.random.Generator) -> None:
+    A, x = small_integers(rng, (3, 4, 5), "f2"), small_integers(rng, (3, 1, 5), "f2")
+    found = gpusolve.reference.gemv(A, x)
+    same(found, exact_product(A, x).astype("f2"), strict=True)
+    found = gpusolve.reference.gemv(A.swapaxes(1, 2), x, transpose=True)
+    same(found, exact_product(A, x).astype("f2"), strict=True)
+
+
+# ---- out ----
+
+
+@every_variant
+@together(
+    "view",
+    [
+        lambda z: z[:60].reshape(3, 20),
+        lambda z: z[59::-1].reshape(3, 20),
+        lambda z: z[:120:2].reshape(3, 20),
+        lambda z: z[:60].reshape(20, 3).T,
+    ],
+)
+def test_out_may_be_a_strided_view(
+    backend: Any, view: Any, variant: str, rng: np.random.Generator
+) -> None:
+    A, x = small_integers(rng, (3, 20, 30), "f4"), small_integers(rng, 30, "f4")
+
+    def product(A: Any, x: Any, z: Any) -> Any:
+        out = view(z)
+        assert gpusolve.gemv(A, x, variant=variant, out=out) is out
+        return z
+
+    z = np.full(200, 7, np.float32)
+    expected = z.copy()
+    view(expected)[...] = exact_product(A, x)
+    same(backend.call(product, A, x, z), expected, strict=True)
+
+
+def test_out_may_alias_an_input(backend: Any, rng: np.random.Generator) -> None:
+    A, x = small_integers(rng, (70, 70), "f8"), small_integers(rng, 70, "f8")
+
+    def out_is_x(A: Any, x: Any) -> Any:
+        return gpusolve.gemv(A, x, out=x)
+
+    def out_is_a_row(A: Any, x: Any) -> Any:
+        return gpusolve.gemv(A, x, out=A[3])
+
+    expected = exact_product(A, x).astype("f8")
+    same(backend.call(out_is_x, A.copy(), x.copy()), expected)
+    same(backend.call(out_is_a_row, A.copy(), x.copy()), expected)
+
+
+@without_gpu
+def test_out_may_be_unaligned(backend: Any) -> None:
+    out = np.frombuffer(bytearray(25), np.float64, 3, 1)
+    assert not out.flags.aligned
+    same(gpusolve.gemv(np.ones((3, 2)), np.ones(2), out=out), [2, 2, 2])
+
+
+def test_out_of_empty_sums_is_zero(backend: Any) -> None:
+    def product(A: Any, x: Any, out: Any) -> Any:
+        return gpusolve.gemv(A, x, out=out)
+
+    found = backend.call(product, np.ones((3, 0)), np.ones(0), np.ones(3))
+    same(found, np.zeros(3), strict=True)
+
+
+def test_inputs_are_not_changed(backend: Any, rng: np.random.Generator) -> None:
+    A, x = small_integers(rng, (2, 30, 20), "f4"), small_integers(rng, 30, "f4")
+    before = A.copy(), x.copy()
+    A.flags.writeable = x.flags.writeable = False
+    backend.call(gpusolve.gemv, A, x, transpose=True)
+    same(A, before[0])
+    same(x, before[1])
+
+
+# ---- random products ----
+
+
+@st.composite
+def products(draw: Any) -> tuple[Array, Array, bool]:
+    """Small integers in any layout, with batches that broadcast; sizes may be zero."""
+    m, n = draw(st.integers(0, 40)), draw(st.integers(0, 40))
+    transpose = draw(st.booleans())
+    batch = draw(st.sampled_from([((), ()), ((2,), ()), ((3, 1), (2,)), ((0,), (1,))]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    dtype = draw(st.sampled_from(["f4", "f8"]))
+    A = rng.integers(-9, 10, (*batch[0], m, n)).astype(dtype)
+    x = rng.integers(-9, 10, (*batch[1], m if transpose else n)).astype(dtype)
+    layout = draw(st.sampled_from(["C", "Fortran", "reversed"]))
+    return LAYOUTS[layout](A), x, transpose
+
+
+@without_gpu
+@every_variant
+@given(problem=products())
+def test_random_products(
+    backend: Any, variant: str, problem: tuple[Array, Array, bool]
+) -> None:
+    A, x, transpose = problem
+    found = gpusolve.gemv(A, x, transpose=transpose, variant=variant)
+    same(found, exact_product(A, x, transpose).astype(A.dtype), strict=True)
+
+
+# ---- launch shapes ----
+
+
+def auto_shape(
+    m: int, n: int, dtype: Any = "f4", transpose: bool = False, systems: int = 1
+) -> Dots | Axpys:
+    """The launch shape of "auto" for a contiguous matrix, whose memory is not read."""
+    view = np.lib.stride_tricks.as_strided
+    itemsize = np.dtype(dtype).itemsize
+    memory = np.zeros(64, dtype)
+    memory = memory[-memory.ctypes.data // itemsize % 16 :]
+    A = view(memory, (systems, m, n), (m * n * itemsize, n * itemsize, itemsize))
+    A = A.swapaxes(1, 2) if transpose else A
+    length = m if transpose else n
+    x = view(memory, (1, length), (length * itemsize, itemsize))
+    operands = gemv_kernel.operands_of(A, x, (systems,))
+    by_dots = gemv_kernel.uses_dots(operands)
+    return (gemv_kernel.dots_of if by_dots else gemv_kernel.axpys_of)(operands)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_launch_shapes_cover_the_matrix(dtype: str) -> None:
+    lengths = (1, 2, 7, 16, 33, 64, 1000, 4097, 10**5, 10**7 + 3)
+    for m, n, transpose in itertools.product(lengths, lengths, (False, True)):
+        columns = m if transpose else n
+        shape = auto_shape(m, n, dtype, transpose)
+        assert (shape.chunks - 1) * shape.chunk < columns <= shape.chunks * shape.chunk
+        assert shape.chunks == 1 or shape.chunk % shape.pack == 0
+        if isinstance(shape, Dots):
+            assert shape.team == THREADS or (shape.team <= WARP and shape.chunks == 1)
+            assert shape.team & (shape.team - 1) == 0
+        else:
+            rows = n if transpose else m
+            covered = shape.lanes * shape.pack
+            assert (shape.tiles - 1) * covered < rows <= shape.tiles * covered
+            assert shape.lanes & (shape.lanes - 1) == 0
+
+
+def test_short_rows_get_one_thread_per_pack() -> None:
+    """The sizes of the paper: rows of 16, 32 and 64 elements."""
+    for n, team in ((16, 4), (32, 8), (64, 16)):
+        shape = auto_shape(10**5, n)
+        assert isinstance(shape, Dots)
+        assert (shape.pack, shape.team, shape.chunks) == (4, team, 1)
+        other = auto_shape(10**5, n, transpose=True)
+        assert isinstance(other, Axpys)
+        assert (other.pack, other.lanes) == (4, team)
+
+
+@transposed_or_not
+@together("short", [1, 16, 63])
+def test_long_sums_are_split_into_chunks(short: int, transpose: bool) -> None:
+    long = 10**6
+    m, n = (long, short) if transpose else (short, long)
+    shape = auto_shape(m, n, transpose=transpose)
+    tiles = shape.tiles if isinstance(shape, Axpys) else short
+    limit = gemv_kernel.WAVES * gemv_kernel.BLOCKS
+    assert 100 <= shape.chunks * tiles <= limit + tiles
+
+
+@together(
+    ("m", "n", "transpose"),
+    [
+        (10_000, 66_000, True),
+        (4200, 100_000, False),
+        (1100, 100_000, False),
+        (260, 10**6, False),
+        (17_000, 17_000, False),
+    ],
+)
+def test_large_products_have_several_waves(m: int, n: int, transpose: bool) -> None:
+    shape = auto_shape(m, n, transpose=transpose)
+    if isinstance(shape, Axpys):
+        blocks = shape.tiles * shape.chunks
+    else:
+        blocks = ceil_div(m, shape.height) * shape.team * shape.chunks // THREADS
+    assert blocks >= 0.9 * gemv_kernel.WAVES * gemv_kernel.BLOCKS
+
+
+def test_smaller_products_are_not_split() -> None:
+    shape = auto_shape(4096, 4096)
+    assert isinstance(shape, Dots)
+    assert (shape.team, shape.chunks) == (WARP, 1)
+
+
+def test_many_rows_share_their_reads_of_x() -> None:
+    shape = auto_shape(10**5, 10**4)
+    assert isinstance(shape, Dots)
+    assert (shape.height, shape.team) == (gemv_kernel.HEIGHT, WARP)
+
+
+@together(
+    ("m", "n", "dtype", "height"),
+    [
+        (10**6, 16, "f4", 4),
+        (10**5, 16, "f4", 4),
+        (10**6, 15, "f4", 8),
+        (10**6, 16, "f2", 4),
+        (10**5, 16, "f8", 4),
+        (10**6, 3, "f8", 8),
+    ],
+)
+def test_short_rows_fill_the_loads_of_a_thread(
+    m: int, n: int, dtype: str, height: int
+) -> None:
+    shape = auto_shape(m, n, dtype)
+    assert isinstance(shape, Dots)
+    assert (shape.packs, shape.height) == (1, height)
+
+
+def test_groups_of_short_rows_repeat_few() -> None:
+    for m, height in ((5, 1), (8, 4), (31, 4), (33, 4), (9, 1)):
+        shape = auto_shape(m, 16, systems=300_000 // m)
+        assert isinstance(shape, Dots)
+        assert shape.height == height, m
+
+
+@together(("columns", "lanes"), [(1, 256), (7, 128), (16, 64), (17, 32), (1000, 32)])
+def test_few_columns_are_shared_by_few_threads(columns: int, lanes: int) -> None:
+    """Each thread then has enough columns to fill its loads."""
+    shape = auto_shape(columns, 10**6, transpose=True)
+    assert isinstance(shape, Axpys)
+    assert shape.lanes == lanes
+    small = auto_shape(columns, 1000, transpose=True)
+    assert isinstance(small, Axpys)
+    assert small.lanes == WARP
+
+
+@together("variant", VARIANTS[1:])
+def test_a_variant_is_the_kernel_of_its_name(variant: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with gpusolve.emulator.profile() as report:
+        gpusolve.gemv(np.ones((40, 70)), np.ones(70), variant=variant)
+    assert report.kernels[0].name.startswith(f"gemv_{variant}<")
+
+
+# ---- the paper's variants: who adds what ---------------------------------------------
+
+M, N = 300, 70
+
+
+class Counted(NamedTuple):
+    """A product on the emulator, its terms, and the costs of its kernels."""
+
+    y: Array
+    terms: Array
+    kernels: list[Any]
+
+
+@pytest.fixture(params=["C", "F"])
+def counted(request: Any, rng: Any, monkeypatch: Any) -> Callable[[str], Counted]:
+    """The product of random float32 numbers by a variant, in both layouts."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A = np.asarray(rng.standard_normal((M, N)), np.float32, order=request.param)
+    x = rng.standard_normal(N).astype(np.float32)
+
+    def multiply(variant: str) -> Counted:
+        with gpusolve.emulator.profile() as report:
+            y = gpusolve.gemv(A, x, variant=variant)
+        of_A = report.kernels[0].arrays["A"]
+        assert of_A.bytes == of_A.distinct_bytes == 4 * M * N
+        return Counted(y, A * x, report.kernels)
+
+    return multiply
+
+
+def added_in_order(terms: Array) -> Array:
+    """The sum of each row in float32, from the first term to the last."""
+    return np.cumsum(terms, axis=1, dtype=np.float32)[:, -1]
+
+
+def added_by_a_tree(sums: Array) -> Array:
+    """The sum of each row, whose length is a power of two, by adding its halves."""
+    while sums.shape[1] > 1:
+        half = sums.shape[1] // 2
+        sums = sums[:, :half] + sums[:, half:]
+    return sums[:, 0]
+
+
+@pytest.mark.paper(
+    "Sieminski, Algorithm 3, Figure 1",
+    "A thread adds the terms of its row in their order, bit for bit, and reads all x",
+)
+def test_naive_threads_add_their_rows(counted: Callable[[str], Counted]) -> None:
+    y, terms, (kernel,) = counted("naive")
+    same(y, added_in_order(terms))
+    assert kernel.threads == round_up(M, THREADS)
+    assert (kernel.barriers, kernel.shared_requests) == (0, 0)
+    assert kernel.arrays["x"].lanes == M * N
+
+
+@pytest.mark.paper(
+    "Sieminski, 3.2.2, (4), Figure 2",
+    "16 threads each add every 16th term of a row, and 4 steps of a tree their sums, "
+    "bit for bit; a group reads x once for each of its rows",
+)
+def test_threads_of_a_dot_product_share_a_row(
+    counted: Callable[[str], Counted],
+) -> None:
+    y, terms, (kernel,) = counted("threads_per_dot")
+    sums = np.stack([added_in_order(terms[:, p::16]) for p in range(16)], axis=1)
+    same(y, added_by_a_tree(sums))
+    assert (y != added_in_order(terms)).any()
+    assert kernel.threads == 16 * round_up(M, 16)
+    assert kernel.barriers == 4 * kernel.blocks
+    assert kernel.arrays["x"].lanes == M * N
+
+
+@pytest.mark.paper(
+    "Sieminski, 3.2.3, Figure 3",
+    "Each of 14 blocks adds a segment of 5 terms of 256 rows, for which it reads x "
+    "once; a second kernel adds the 14 columns of sums, bit for bit",
+)
+def test_blocks_of_a_row_share_a_segment_of_x(
+    counted: Callable[[str], Counted],
+) -> None:
+    """70 terms are 16 segments of at most 5, of which two are empty."""
+    y, terms, (kernel, adds) = counted("threads_per_row")
+    sums = [added_in_order(terms[:, 5 * p : 5 * p + 5]) for p in range(14)]
+    sums += [np.zeros(M, np.float32)] * 18  # the tree has 32 leaves
+    same(y, added_by_a_tree(np.stack(sums, axis=1)))
+    assert (y != added_in_order(terms)).any()
+    blocks_of_rows = ceil_div(M, 256)
+    assert kernel.blocks == 14 * blocks_of_rows
+    assert kernel.arrays["x"].lanes == N * blocks_of_rows
+    assert adds.arrays["sums"].lanes == kernel.arrays["sums"].lanes == 14 * M
+
+
+@pytest.mark.paper(
+    "Sieminski, Appendix B",
+    "An array of 4 sums fits a group of 4 threads, and a group of 16 overruns it",
+)
+def test_an_array_of_sums_fits_a_group_of_as_many_threads(rng: Any) -> None:
+    A, x = small_integers(rng, (8, 30), "f4"), small_integers(rng, 30, "f4")
+    directory = Path(__file__).parents[1] / "kernels"
+    kernel = _emulator.Kernel(directory / "dot_group.cu", "dot_group", directory)
+
+    def multiply(sums: int, group: tuple[int, int]) -> Array:
+        y = np.zeros(8, np.float32)
+        arguments = np.ascontiguousarray(A.T), x, np.int32(30), y
+        kernel((8 // group[0],), group, arguments, shared_mem=4 * sums)
+        return y
+
+    for sums, group in (4, (2, 2)), (4, (1, 4)), (16, (4, 4)), (16, (2, 8)):
+        same(multiply(sums, group), A @ x)
+    with pytest.raises(KernelError, match="byte 16 of work, which has 16"):
+        multiply(4, (4, 4))
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("shape", [(4000, 16), (16, 4000)])
+def test_sectors_of_few_columns_are_full(
+    shape: tuple[int, int], transpose: bool, rng: Any, monkeypatch: Any
+) -> None:
+    """A is read once, and y written once, in full sectors."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    monkeypatch.setattr(gemv_kernel, "BLOCKS", 8)
+    A = small_integers(rng, shape, "f4")
+    x = small_integers(rng, shape[0 if transpose else 1], "f4")
+    with gpusolve.emulator.profile() as report:
+        gpusolve.gemv(A, x, transpose=transpose)
+    read = report.kernels[0].arrays["A"]
+    assert read.sectors == read.fewest_sectors == A.nbytes // 32
+    written = report.kernels[-1].arrays["y"]
+    assert written.sectors == written.fewest_sectors
+
+
+def test_single_row_uses_dots_and_single_column_axpys() -> None:
+    for transpose in (False, True):
+        row, column = ((1, 5000), (5000, 1))[:: -1 if transpose else 1]
+        assert isinstance(auto_shape(*row, transpose=transpose), Dots)
+        assert isinstance(auto_shape(*column, transpose=transpose), Axpys)
+
+
+def test_teams_do_not_span_systems() -> None:
+    shape = auto_shape(1, 128, systems=10**6)
+    assert isinstance(shape, Dots)
+    assert (shape.height, shape.team) == (1, WARP)
+
+
+def test_tiny_systems_share_a_block() -> None:
+    shape = auto_shape(8, 8, transpose=True, systems=10**6)
+    assert isinstance(shape, Dots)
+    assert shape.team == 8
+
+
+# ---- several devices ----
+
+
+@every_variant
+def test_device_of_the_arrays_is_current(
+    variant: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    monkeypatch.setattr(kernels, "EmulatedDevice", Watched)
+    A, x = small_integers(rng, (20, 36), "f4"), small_integers(rng, 36, "f4")
+    same(gpusolve.gemv(A, x, variant=variant), exact_product(A, x).astype("f4"))
+    assert Watched.depth == 0
+
+
+# ---- invalid arguments ----
+
+A, x = np.ones((4, 3)), np.ones(3)
+
+
+@without_gpu
+@together(
+    ("arguments", "options", "error", "message"),
+    [
+        ((A * 1j, x), {}, TypeError, "A must .*got complex128"),
+        ((A, x * 1j), {}, TypeError, "x must .*got complex128"),
+        ((A.astype(np.longdouble), x), {}, TypeError, "A must have .*dtype"),
+        ((A, x.astype(object)), {}, TypeError, "x must .*got object"),
+        ((np.ma.masked_array(A), x), {}, TypeError, "A must .*got a masked array"),
+        ((A, [2**60, 1, 1]), {}, ValueError, "x must have integers of magnitude"),
+        ((x, x), {}, ValueError, r"A must .*got .*\(3,\)"),
+        ((A, 1.0), {}, ValueError, "got a scalar"),
+        ((A, np.ones(4)), {}, ValueError, r"3 columns of A.*got x of shape \(4,\)"),
+        (
+            (A, x),
+            {"transpose": True},
+            ValueError,
+            r"4 rows of A.*got x of shape \(3,\)",
+        ),
+        ((A, np.ones((3, 1))), {}, ValueError, r"x must .*got .*\(3, 1\)"),
+        (
+            (np.ones((2, 4, 3)), np.ones((3, 3))),
+            {},
+            ValueError,
+            r"must broadcast, got A \(2, 4, 3\) and x \(3, 3\)",
+        ),
+        ((A, x), {"variant": "quick"}, ValueError, "variant must .*got 'quick'"),
+        (
+            (A, x),
+            {"out": np.ones(3)},
+            ValueError,
+            r"out must have shape \(4,\), got \(3,\)",
+        ),
+        ((A, x), {"out": np.ones((1, 4))}, ValueError, r"out must .*got .*\(1, 4\)"),
+        ((A, x), {"out": np.ones(4, "f4")}, TypeError, "out must .*got float32"),
+        ((A, x), {"out": np.ones(4, ">f8")}, TypeError, "out must .*got >f8"),
+        ((A, x), {"out": [0.0] * 4}, TypeError, "out must be an array .*got list"),
+        (
+            (A, x),
+            {"out": np.broadcast_to(np.ones(1), 4)},
+            ValueError,
+            "got a read-only array",
+        ),
+    ],
+)
+def test_invalid_arguments_are_rejected(
+    backend: Any, arguments: Any, options: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.gemv(*arguments, **options)

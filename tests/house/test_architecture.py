@@ -1,0 +1,321 @@
+"""The rules of ARCHITECTURE.md about rooms, imports and names."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import importlib
+import importlib.util
+import inspect
+import pickle
+import pickletools
+import pkgutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from together import together
+
+import gpusolve
+from gpusolve import gam, sparse
+from gpusolve._device.kernels import source_directory
+
+PACKAGE = Path(gpusolve.__file__).parent
+
+ROOMS = {
+    "_emulator": set[str](),
+    "emulator": {"_emulator"},
+    "_device": {"_emulator"},
+    "_numerics": set[str](),
+    "monoid": {"_device"},
+    "reference": {"_numerics", "monoid"},
+    "_blocks": {"_device", "monoid", "reference"},
+    "_gemv": {"_device", "reference"},
+    "_nnls": {"_device", "_numerics", "reference"},
+    "sparse": {"_blocks", "_device", "monoid", "reference"},
+    "gam": {"_device", "_gemv"},
+    "studies": {
+        "_blocks",
+        "_device",
+        "_gemv",
+        "_nnls",
+        "_numerics",
+        "monoid",
+        "reference",
+        "sparse",
+    },
+}
+"""Each room and the rooms that it may import, from the ground floor up."""
+
+ASKING_FOR_STUDIES = {
+    "gpusolve._blocks.scan",
+    "gpusolve._nnls.cpu",
+    "gpusolve._nnls.device",
+    "gpusolve.gam._stacked.stacked",
+    "gpusolve.sparse._coo_multiply",
+}
+"""Modules that import a study, inside a function, if its method or variant is given."""
+
+SPECIFIED_AS = {
+    "basis": "boosting",
+    "gram": "boosting",
+    "nnls_mgs": "compared.mgs",
+    "qr_steps": "qr_updating",
+    "scan_textbook": "scan",
+    "scatter": "partition",
+    "stacked": "boosting",
+}
+"""Kernel files whose specification has another name."""
+
+PUBLIC_MODULES = (gpusolve, gam, sparse)
+PUBLIC_FUNCTIONS = {
+    function
+    for module in PUBLIC_MODULES
+    for name in module.__all__
+    if inspect.isfunction(function := getattr(module, name))
+}
+PUBLIC_CLASSES = [
+    (module, one)
+    for module in PUBLIC_MODULES
+    for name in module.__all__
+    if inspect.isclass(one := getattr(module, name))
+]
+
+
+def modules() -> dict[str, Path]:
+    """The modules of the package and their files."""
+    return {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if "cuda_src" not in path.parts
+    }
+
+
+def room_of(module: str) -> str:
+    """The first part of a module's name below the package."""
+    return (module.split(".") + [""])[1]
+
+
+MODULES = {name.removesuffix(".__init__"): path for name, path in modules().items()}
+KERNEL_MODULES = [
+    name
+    for name in MODULES
+    if name.endswith("_kernel") and room_of(name) != "_emulator"
+]
+
+
+def imports(name: str) -> Iterator[str]:
+    """The modules of the package that a module imports, also inside functions.
+
+    Imports for type annotations count too.
+    """
+    yield from imported(name, ast.walk(ast.parse(MODULES[name].read_text())))
+
+
+def imported(name: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The modules of the package that the import statements among the nodes name."""
+    path = MODULES[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names if one.name in MODULES)
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        module = importlib.util.resolve_name(
+            "." * node.level + (node.module or ""), package
+        )
+        for one in node.names:
+            target = f"{module}.{one.name}"
+            if target in MODULES:
+                yield target
+            elif module in MODULES and one.name != "__version__":
+                yield module
+
+
+def test_rooms_import_only_rooms_below_them() -> None:
+    found: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for name in MODULES:
+        if room_of(name):
+            found[room_of(name)] |= {room_of(one) for one in imports(name)}
+    assert {room: below - {room, "studies"} for room, below in found.items()} == ROOMS
+
+
+@pytest.mark.parametrize("room", ["_numerics", "reference"])
+def test_specifications_import_numpy_alone(room: str) -> None:
+    found = {
+        one.partition(".")[0]
+        for name, path in MODULES.items()
+        if room_of(name) == room
+        for node in ast.walk(ast.parse(path.read_text()))
+        for one in libraries(node)
+    }
+    assert found - sys.stdlib_module_names == {"numpy"}
+
+
+def libraries(node: ast.AST) -> Iterator[str]:
+    """The modules of other packages that an import statement names."""
+    if isinstance(node, ast.Import):
+        yield from (one.name for one in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.level == 0:
+        yield node.module or ""
+
+
+def test_studies_are_imported_when_they_are_asked_for() -> None:
+    """By the modules that choose a method or a variant, inside their functions."""
+    outside = [name for name in MODULES if room_of(name) not in ("", "studies")]
+
+    def import_studies(name: str, nodes: Iterable[ast.AST]) -> bool:
+        return any(room_of(one) == "studies" for one in imported(name, nodes))
+
+    trees = {name: ast.parse(MODULES[name].read_text()) for name in outside}
+    found = {name for name in outside if import_studies(name, ast.walk(trees[name]))}
+    assert found == ASKING_FOR_STUDIES
+    assert not any(import_studies(name, trees[name].body) for name in outside)
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    graph = {name: set(imports(name)) - {name} for name in MODULES if room_of(name)}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+@together(
+    "package",
+    [
+        name
+        for name, path in MODULES.items()
+        if path.name == "__init__.py" and room_of(name)
+    ],
+)
+def test_folders_import_each_other_in_no_circle(package: str) -> None:
+    """The modules and the folders of a package; a folder stands for all inside it."""
+
+    def child(name: str) -> str:
+        return name.removeprefix(f"{package}.").partition(".")[0]
+
+    graph: dict[str, set[str]] = {}
+    for name in MODULES:
+        if name.startswith(f"{package}."):
+            below = {one for one in imports(name) if one.startswith(f"{package}.")}
+            found = {child(one) for one in below} - {child(name)}
+            graph.setdefault(child(name), set()).update(found)
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_every_constant_is_used() -> None:
+    """By its own module, or by one that imports it or its module.
+
+    Those of studies are for benchmarks and tests, too.
+    """
+    trees = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+    used = {one for name, tree in trees.items() for one in names_used(name, tree)}
+    unused = [
+        f"{name}.{target.id}"
+        for name, tree in trees.items()
+        for node in tree.body
+        for target in targets(node)
+        if target.id.isupper()
+        and (name, target.id) not in used
+        and room_of(name) != "studies"
+    ]
+    assert not unused
+
+
+def targets(node: ast.stmt) -> list[ast.Name]:
+    """The names that a statement assigns."""
+    if isinstance(node, ast.AnnAssign):
+        return [node.target] if isinstance(node.target, ast.Name) else []
+    assigned = node.targets if isinstance(node, ast.Assign) else []
+    names = [one for target in assigned for one in ast.walk(target)]
+    return [one for one in names if isinstance(one, ast.Name)]
+
+
+def names_used(name: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The names that a module reads, with the modules that they belong to."""
+    modules: dict[str, str] = {}
+    path = MODULES[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            relative = "." * node.level + (node.module or "")
+            module = importlib.util.resolve_name(relative, package)
+            for one in node.names:
+                modules[one.asname or one.name] = f"{module}.{one.name}"
+                yield module, one.name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield name, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield modules.get(node.value.id, ""), node.attr
+
+
+@together("name", KERNEL_MODULES)
+def test_kernel_modules_use_no_public_function(name: str) -> None:
+    module = importlib.import_module(name)
+    used = [key for key, value in vars(module).items() if callable(value)]
+    assert not PUBLIC_FUNCTIONS & {getattr(module, key) for key in used}
+
+
+@together("name", KERNEL_MODULES)
+def test_kernel_modules_do_not_validate(name: str) -> None:
+    raised = {
+        node.exc.func.id
+        for node in ast.walk(ast.parse(MODULES[name].read_text()))
+        if isinstance(node, ast.Raise)
+        and isinstance(node.exc, ast.Call)
+        and isinstance(node.exc.func, ast.Name)
+    }
+    assert not raised & {"TypeError", "ValueError"}
+
+
+@together("name", MODULES)
+def test_no_module_is_hidden_by_another_object(name: str) -> None:
+    module = importlib.import_module(name)
+    for found in pkgutil.iter_modules(getattr(module, "__path__", [])):
+        submodule = importlib.import_module(f"{name}.{found.name}")
+        assert isinstance(getattr(module, found.name), ModuleType)
+        assert getattr(module, found.name) is submodule
+
+
+@together("path", sorted(source_directory().glob("*.cu")), ids=str)
+def test_kernel_file_launcher_and_specification_share_a_name(path: Path) -> None:
+    launchers = {name.rpartition(".")[2].strip("_") for name in KERNEL_MODULES}
+    assert f"{path.stem}_kernel" in launchers
+    specified = SPECIFIED_AS.get(path.stem, path.stem)
+    rooms = ("reference", "studies")
+    assert any(f"gpusolve.{room}._{specified}" in MODULES for room in rooms)
+
+
+# ---- pickles -------------------------------------------------------------------------
+
+
+@together(("module", "one"), PUBLIC_CLASSES)
+def test_public_classes_name_their_public_module(
+    module: ModuleType, one: type[Any]
+) -> None:
+    assert one.__module__ == module.__name__
+
+
+def test_a_pickled_result_names_only_public_modules() -> None:
+    result = gpusolve.nnls(np.eye(2), [[1.0, -2.0], [3.0, 4.0]])
+    stored = pickle.dumps(result)
+    names = {str(argument) for _, argument, _ in pickletools.genops(stored)}
+    assert "gpusolve" in names
+    assert not any(name.startswith("gpusolve.") for name in names)
+    loaded = pickle.loads(stored)
+    np.testing.assert_equal(vars(loaded), vars(result))
+
+
+def test_tests_import_helpers_only() -> None:
+    """No test imports another test; those in tests/benchmarks may import benchmarks."""
+    tests = Path(__file__).parents[1]
+    scripts = {path.stem for path in (tests.parent / "benchmarks").glob("*.py")}
+    for path in tests.rglob("test_*.py"):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        names = {name.partition(".")[0] for node in nodes for name in libraries(node)}
+        assert not {name for name in names if name.startswith("test_")}, path
+        if path.parent.name != "benchmarks":
+            assert not names & {"benchmarks", *scripts}, path

@@ -1,0 +1,228 @@
+"""Counted costs of public calls do not grow, and are near the least possible."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+import pytest
+from kernel_costs import (
+    ALL_KERNELS,
+    LIMIT,
+    SECTOR_BYTES,
+    Call,
+    Row,
+    all_calls,
+    changes,
+    compiler_name,
+    costs_of,
+    report_of,
+    rows_of,
+    sums_of,
+    written_compiler,
+    written_rows,
+)
+from together import together
+
+from gpusolve import _emulator
+from gpusolve._emulator._profile import Report
+from gpusolve.studies.experiments import EXPERIMENTS
+
+CALLS = all_calls()
+
+pytestmark = pytest.mark.skipif(
+    not compiler_name().startswith("GCC") or "CXXFLAGS" in os.environ,
+    reason="accesses are split as GCC does it with the emulator's options",
+)
+
+
+def named(name: str) -> Call:
+    return next(call for call in CALLS if call.name == name)
+
+
+@functools.cache
+def counted(name: str) -> Report:
+    """The costs of a call, which several tests check."""
+    return report_of(named(name))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(call, marks=[pytest.mark.slow] * (k % 6 > 0))
+        for k, call in enumerate(CALLS)
+    ],
+    ids=lambda call: call.name,
+)
+def test_costs_are_those_of_the_table(call: Call) -> None:
+    report = counted(call.name)
+    written = written_rows().get(call.name, {})
+    same_compiler = compiler_name() == written_compiler()
+    changed = changes(written, rows_of(call, report), same_compiler)
+    assert not changed, "\n".join(["update the table with: make costs", *changed])
+
+
+def test_the_table_has_no_other_calls() -> None:
+    assert list(written_rows()) == [call.name for call in CALLS]
+
+
+@pytest.mark.slow
+@together(
+    "name",
+    ["scan float64", "segmented_scan flags", "nnls", "nnls lanes", "boost gram"],
+)
+def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
+    call = named(name)
+    expected = [costs_of(kernel) for kernel in counted(name).kernels]
+    for seed in (1, 2):
+        with _emulator.schedule("random", seed):
+            assert [costs_of(kernel) for kernel in report_of(call).kernels] == expected
+
+
+@pytest.mark.slow
+@together("call", [call for call in CALLS if call.floor], ids=lambda call: call.name)
+def test_bytes_are_near_the_floor_and_sectors_are_full(call: Call) -> None:
+    sums = sums_of(counted(call.name))
+    floor = call.floor * call.elements
+    cached = SECTOR_BYTES * sums.distinct_sectors
+    assert 0.99 * floor <= cached <= LIMIT * floor
+    assert cached <= LIMIT * sums.distinct_bytes
+    assert SECTOR_BYTES * sums.sectors <= (call.moved_limit or LIMIT) * floor
+    if call.moved_limit is None:
+        assert sums.sectors == sums.fewest_sectors
+
+
+BARRIERS_PER_CHANGE = 10
+"""The most barriers for a variable that enters or leaves, with the rest of a system.
+
+There are 3 for each variable that is tried, 3 for each that leaves, 4 for a gradient
+and the search for the first variable, 3 for a solution, and 25 for a certificate.
+"""
+
+MOST_READS = 4
+"""Scaling, A^T b and a certificate's gradient read a matrix once each. The rest are
+passive columns, a fifth of all, for the residual and its correction."""
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_a_block_waits_rarely_and_reads_matrices_few_times(experiment: str) -> None:
+    call, results = named(f"nnls block {experiment}"), []
+    report = report_of(call._replace(run=lambda: results.append(call.run())))
+    scale, solve = report.kernels
+    (result,) = results
+    changes = result.n_updates.sum() + result.n_downdates.sum()
+    assert solve.barriers <= BARRIERS_PER_CHANGE * changes
+    read = scale.arrays["A"].bytes + solve.arrays["columns"].bytes
+    assert read <= MOST_READS * result.x.itemsize * call.elements
+
+
+@pytest.mark.slow
+@together(
+    ("name", "barriers"),
+    [
+        ("nnls lane", 1),
+        ("nnls lanes", 1),
+        ("nnls warp", 1),
+        ("nnls lanes shared", 5),
+    ],
+)
+def test_small_teams_wait_for_their_block_at_the_start_only(
+    name: str, barriers: int
+) -> None:
+    """Once for the arrays' addresses, and three times for a shared matrix."""
+    (kernel,) = counted(name).kernels
+    assert kernel.barriers == barriers * kernel.blocks
+
+
+@together(
+    ("name", "systems", "clocks"),
+    [
+        ("nnls lane", 256, 26),
+        ("nnls lanes", 64, 710),
+        ("nnls lanes shared", 64, 920),
+        ("nnls warp", 16, 3300),
+    ],
+)
+def test_small_systems_need_shared_memory_for_few_clocks(
+    name: str, systems: int, clocks: float
+) -> None:
+    """Wavefronts and shuffles of a system, with a part of a shared matrix.
+
+    Before registers held what is by variable, a system of the first three calls needed
+    89, 2600 and 3300.
+    """
+    (kernel,) = counted(name).kernels
+    assert kernel.shared_wavefronts + kernel.shuffles <= clocks * systems
+
+
+def row(**values: float) -> dict[str, Row]:
+    return {ALL_KERNELS: {"launches": 100.0, **values}}
+
+
+@together(
+    ("written", "found", "change"),
+    [
+        (100, 100, ""),
+        (100, 102, ""),
+        (100, 103, "worse"),
+        (0, 1, "worse"),
+        (100, 91, ""),
+        (100, 89, "better"),
+    ],
+)
+def test_changes_of_a_count(written: int, found: int, change: str) -> None:
+    reported = changes(row(barriers=written), row(barriers=found), True)
+    assert [change in one for one in reported] == [True] * bool(change)
+
+
+def test_fewer_active_lanes_are_a_higher_cost() -> None:
+    (reported,) = changes(row(lanes=32.0), row(lanes=16.0), True)
+    assert "lanes worse, from 32 to 16" in reported
+
+
+def test_another_compiler_has_wider_limits() -> None:
+    written = row(barriers=100, lanes=32)
+    assert not changes(written, row(barriers=109, lanes=16), False)
+    assert not changes(written, row(barriers=50, lanes=32), False)
+    assert changes(written, row(barriers=111, lanes=32), False)
+
+
+def test_another_kernel_is_a_change() -> None:
+    (reported,) = changes(row(), {"scan": {}}, True)
+    assert "in the table" in reported
+
+
+MUTATIONS = {
+    "a strided read": (
+        "reduce.cu",
+        "return row * length + column;",
+        "return row * length + column % 32 * (length / 32) + column / 32;",
+        "bytes / element worse, from 4.141 to 32.2",
+    ),
+    "a second barrier": (
+        "ordered.cuh",
+        "turn_ ^= 1;",
+        "turn_ ^= 1; __syncthreads();",
+        "barriers worse, from 257 to 514",
+    ),
+    "idle lanes": (
+        "reduce.cu",
+        "if (threadIdx.x == 0) y[blockIdx.x] = result;",
+        "if (lane_index() == 0) y[blockIdx.x] = result;",
+        "lanes worse",
+    ),
+}
+"""A file, a text in it, what replaces it, and the change that is reported."""
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_worse_kernel_is_reported(copied_sources: Path, mutation: str) -> None:
+    file, text, replacement, change = MUTATIONS[mutation]
+    source = (copied_sources / file).read_text()
+    assert text in source
+    (copied_sources / file).write_text(source.replace(text, replacement))
+    call = named("reduce group")
+    written = written_rows()[call.name]
+    reported = changes(written, rows_of(call, report_of(call)), True)
+    assert any(change in one for one in reported), reported

@@ -1,0 +1,110 @@
+"""docs/papers.md: its files and names exist, and tests hold its claims."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import paper_map
+from together import together
+
+import gpusolve
+from gpusolve._blocks.reduce import VARIANTS as REDUCTIONS
+from gpusolve._nnls.methods import COMPARED
+
+ROOT = Path(__file__).parents[2]
+KNOWN = re.compile(r"(tested|counted|predicted|measured)(, |$)")
+TOKEN = re.compile(r"`([^`]+/[^`]+)`")
+
+PAGE = paper_map.MAP.read_text()
+ROWS = paper_map.rows(PAGE)
+MARKERS = paper_map.markers()
+
+NAMES = {
+    "MGS update": "gpusolve",
+    "Givens downdate": "gpusolve",
+    "reordered list": "gpusolve",
+    "version 1": "cuda_src",
+    "version 2": "cuda_src",
+    "reduce512": "cuda_src",
+    "mkFlagArray": "gpusolve",
+    "partition2": "gpusolve",
+}
+"""What the papers call their parts, and the folder where a reader searches for it."""
+
+
+def test_every_table_has_the_same_columns() -> None:
+    heads = re.findall(r"^\| part .*\|$", PAGE, re.MULTILINE)
+    assert list(map(paper_map.cells_of, heads)) == 4 * [paper_map.COLUMNS]
+
+
+@together("row", ROWS, ids=lambda row: row.name)
+def test_a_row_is_complete_and_names_what_exists(row: paper_map.Row) -> None:
+    assert len(row.cells) == len(paper_map.COLUMNS)
+    assert all(row.cells)
+    _, _, code, _, shown, known = row.cells
+    assert known.startswith("text: ") or KNOWN.sub("", known) == ""
+    for cell in (code, shown):
+        assert TOKEN.search(cell)
+        for token in TOKEN.findall(cell):
+            path, _, name = token.partition("::")
+            assert (ROOT / path).is_file(), token
+            text = (ROOT / path).read_text()
+            assert re.search(rf"\b{re.escape(name)}\b", text), token
+
+
+def test_the_claims_are_those_of_the_tests() -> None:
+    """``make papers`` writes the page."""
+    assert paper_map.filled(PAGE, MARKERS) == PAGE
+
+
+@together("row", ROWS, ids=lambda row: row.name)
+def test_a_test_holds_each_row_that_can_be_run(row: paper_map.Row) -> None:
+    marked = any(marker.row == row.name for marker in MARKERS)
+    assert marked != row.cells[-1].startswith("text: ")
+
+
+def test_each_marker_has_one_row() -> None:
+    names = [row.name for row in ROWS]
+    assert [marker for marker in MARKERS if names.count(marker.row) != 1] == []
+
+
+def test_a_test_names_the_numbers_of_its_claim() -> None:
+    missing = {marker.test: paper_map.missing_numbers(marker) for marker in MARKERS}
+    assert not {test: numbers for test, numbers in missing.items() if numbers}
+
+
+@together(("name", "folder"), NAMES.items())
+def test_the_papers_names_are_found_in_the_tree(name: str, folder: str) -> None:
+    files = [
+        file
+        for end in ("py", "cu", "cuh")
+        for file in ROOT.glob(f"{folder}/**/*.{end}")
+    ]
+    assert any(name.lower() in file.read_text().lower() for file in files)
+
+
+FUNCTIONS = (
+    gpusolve.nnls,
+    gpusolve.reduce,
+    gpusolve.maximum_segment_sum,
+    gpusolve.scan,
+    gpusolve.segmented_scan,
+    gpusolve.stable_partition,
+    gpusolve.gemv,
+    gpusolve.gam.boost,
+    gpusolve.sparse.multiply,
+    gpusolve.sparse.spmv,
+)
+CHOICES = re.compile(r"^ *(?:variant|method) : \{(.*?)\}", re.MULTILINE)
+
+
+def test_a_page_lists_every_variant_in_one_table() -> None:
+    """The choices are those of the docstrings, and of lists that are too long there."""
+    page = (ROOT / "docs" / "variants.md").read_text()
+    listed = set(re.findall(r'^\|[^|]*\| `"(\w+)"` \|', page, re.MULTILINE))
+    found = {"auto", *COMPARED, *REDUCTIONS}
+    for function in FUNCTIONS:
+        for choices in CHOICES.findall(function.__doc__ or ""):
+            found |= set(re.findall(r'"(\w+)"', choices))
+    assert listed == found

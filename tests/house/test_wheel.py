@@ -1,0 +1,197 @@
+"""The wheel contains the kernels and the objects, and runs without the source tree.
+
+A wheel that is built without a compiler has no objects, and runs, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from gpusolve import _emulator
+from gpusolve._device import object_files
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+CHECK = ROOT / "tests" / "support" / "installed.py"
+
+PYTHONS = ("3.11", "3.14")
+"""The oldest and the newest Python that the package supports."""
+
+
+def run(*command: object, **options: object) -> str:
+    found = subprocess.run(
+        [str(part) for part in command],
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **options,  # type: ignore[call-overload]
+    )
+    return str(found.stdout)
+
+
+def copied(folder: Path) -> Path:
+    """A copy of the checkout, so that the source tree gets no build folder."""
+    ignored = shutil.ignore_patterns(
+        ".*", "build", "dist", "*.egg-info", "__pycache__", object_files.FOLDER
+    )
+    shutil.copytree(ROOT, folder / "gpusolve", ignore=ignored)
+    return folder / "gpusolve"
+
+
+def without_compiler(folder: Path) -> dict[str, str]:
+    """An environment in which no compiler is found."""
+    empty = folder / "empty"
+    empty.mkdir()
+    return {**os.environ, "PATH": str(empty), "CXX": str(empty / "c++")}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that is built from the source distribution."""
+    if _emulator.compiler() is None:
+        pytest.skip("no C++ compiler")
+    copy = copied(tmp_path_factory.mktemp("source"))
+    out = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--outdir", out, copy)
+    assert list(out.glob("*.tar.gz"))
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def python(request: pytest.FixtureRequest) -> str:
+    """An interpreter of the parameter's version."""
+    version = request.param
+    if sys.version.startswith(f"{version}."):
+        return sys.executable
+    found = shutil.which(f"python{version}")
+    if found is None or subprocess.run([found, "-c", ""], check=False).returncode:
+        pytest.skip(f"no Python {version}")
+    return found
+
+
+def contents(wheel: Path) -> set[str]:
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+def objects_in(names: set[str]) -> set[str]:
+    """The names of the objects in a wheel."""
+    folder = f"gpusolve/{object_files.FOLDER}/"
+    return {name.removeprefix(folder) for name in names if name.startswith(folder)}
+
+
+def test_wheel_contains_kernels_and_runtime(wheel: Path) -> None:
+    names = contents(wheel)
+    assert "gpusolve/py.typed" in names
+    for folder, target in (
+        ("cuda_src", "gpusolve/cuda_src"),
+        ("cuda_src/cpu", "gpusolve/cuda_src/cpu"),
+        ("gpusolve/_emulator/runtime", "gpusolve/_emulator/runtime"),
+    ):
+        files = [path for path in (ROOT / folder).iterdir() if path.is_file()]
+        assert files
+        assert {f"{target}/{path.name}" for path in files} <= names
+    folders = {name.split("/")[0] for name in names}
+    metadata = {folder for folder in folders if folder.endswith(".dist-info")}
+    assert folders == {"gpusolve"} | metadata
+
+
+def metadata_of(wheel: Path, name: str) -> str:
+    """A file of the metadata in a wheel."""
+    archive = zipfile.ZipFile(wheel)
+    (found,) = (one for one in archive.namelist() if one.endswith(f".dist-info/{name}"))
+    return archive.read(found).decode()
+
+
+def test_source_distribution_has_no_tests(wheel: Path) -> None:
+    (archive,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = opened.getnames()
+    assert any(name.endswith("/cuda_src/scan.cu") for name in names)
+    assert not [name for name in names if "test" in name]
+
+
+def test_description_has_no_relative_links(wheel: Path) -> None:
+    metadata = metadata_of(wheel, "METADATA")
+    assert "License-Expression: BSD-3-Clause" in metadata
+    assert "# gpusolve" in metadata
+    assert not re.findall(r"\]\((?!https?:)", metadata)
+
+
+def test_a_wheel_with_objects_is_for_a_platform_and_every_python(wheel: Path) -> None:
+    names = contents(wheel)
+    expected = set(map(object_files.file_name, object_files.instruction_sets()))
+    assert objects_in(names) == expected
+    assert re.search(r"-py3-none-(linux|macosx|win)\w*\.whl$", wheel.name)
+    assert "Root-Is-Purelib: false" in metadata_of(wheel, "WHEEL")
+
+
+@pytest.mark.parametrize("python", PYTHONS, indirect=True)
+def test_installed_wheel_solves(wheel: Path, tmp_path: Path, python: str) -> None:
+    environment = tmp_path / "venv"
+    run(python, "-m", "venv", environment)
+    installed = environment / "bin" / "python"
+    run(installed, "-m", "pip", "install", "-q", wheel)
+    variables = {**os.environ, "GPUSOLVE_EMULATE": "0", "PYTHONPATH": ""}
+    run(installed, CHECK, "object", cwd=tmp_path, env=variables)
+
+
+def test_installed_wheel_runs_kernels_on_the_emulator(
+    wheel: Path, tmp_path: Path
+) -> None:
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--target",
+        tmp_path / "site",
+        wheel,
+    )
+    variables = {
+        **os.environ,
+        "GPUSOLVE_EMULATE": "1",
+        "GPUSOLVE_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": str(tmp_path / "site"),
+    }
+    run(sys.executable, CHECK, "object", cwd=tmp_path, env=variables)
+    assert any((tmp_path / "cache").rglob("*"))
+
+
+def test_an_installation_without_a_compiler_solves(tmp_path: Path) -> None:
+    """From a checkout; the wheel is for every platform."""
+    copy, variables = copied(tmp_path), without_compiler(tmp_path)
+    pip, site = (sys.executable, "-m", "pip"), tmp_path / "site"
+    run(*pip, "wheel", "-q", "--no-deps", "-w", tmp_path, copy, env=variables)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert not objects_in(contents(wheel))
+    run(*pip, "install", "-q", "--no-deps", "--target", site, wheel, env=variables)
+    variables |= {"GPUSOLVE_EMULATE": "0", "PYTHONPATH": str(site)}
+    printed = run(sys.executable, CHECK, "none", cwd=tmp_path, env=variables)
+    assert "is missing" in printed
+
+
+def test_an_editable_installation_has_objects(tmp_path: Path) -> None:
+    if _emulator.compiler() is None:
+        pytest.skip("no C++ compiler")
+    copy, environment = copied(tmp_path), tmp_path / "venv"
+    venv.create(environment, with_pip=True)
+    python = environment / "bin" / "python"
+    run(python, "-m", "pip", "install", "-q", "--no-deps", "-e", copy)
+    found = {path.name for path in (copy / "gpusolve" / object_files.FOLDER).iterdir()}
+    assert found == set(map(object_files.file_name, object_files.instruction_sets()))

@@ -1,0 +1,350 @@
+"""gpusolve.bounded_qp against least squares and the optimality conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize
+from backends import without_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+from quadratic_programs import FAMILIES, brute_force, excess, random_programs, wrong_sum
+from together import together
+
+import gpusolve
+
+EPS = float(np.finfo(np.float64).eps)
+INF = np.inf
+
+
+@pytest.fixture(params=["auto", "gram", "qr"])
+def method(request: pytest.FixtureRequest) -> str:
+    """Each method in turn."""
+    return str(request.param)
+
+
+def solve(backend: Any, G: Any, c: Any, *args: Any, **options: Any) -> Any:
+    return backend.solve(gpusolve.bounded_qp, G, c, *args, **options)
+
+
+def program(
+    rng: np.random.Generator, n: int, rank: int, systems: int = 4
+) -> tuple[np.ndarray, np.ndarray]:
+    """G of a given rank, and c in its range."""
+    F = rng.standard_normal((systems, n, rank))
+    y = rng.standard_normal((systems, rank, 1))
+    return F @ F.swapaxes(-1, -2), (F @ y)[..., 0]
+
+
+def objective(G: Any, c: Any, x: Any) -> Any:
+    half = (x[..., None, :] @ G @ x[..., None])[..., 0, 0] / 2
+    return half - (c * x).sum(axis=-1)
+
+
+def violation(G: Any, c: Any, x: Any, lower: Any, upper: Any) -> float:
+    """The largest violation, relative to the terms of each gradient."""
+    w = c - (G @ x[..., None])[..., 0]
+    terms = np.abs(c) + (np.abs(G) @ np.abs(x)[..., None])[..., 0]
+    worst = np.maximum(np.where(x < upper, w, 0), np.where(x > lower, -w, 0))
+    inside = (x >= lower) & (x <= upper)
+    return float(np.where(inside, worst / terms, INF).max(initial=0))
+
+
+@together("bounds", [(0.0, INF), (-0.2, 0.3), (-INF, 0.1)])
+@together(("n", "rank"), [(1, 1), (5, 5), (6, 3), (30, 30)])
+def test_programs_are_solved(
+    backend: Any,
+    rng: np.random.Generator,
+    method: str,
+    n: int,
+    rank: int,
+    bounds: tuple[float, float],
+) -> None:
+    G, c = program(rng, n, rank)
+    result = solve(backend, G, c, bounds, method=method)
+    assert (result.status == 0).all()
+    assert violation(G, c, result.x, *bounds) <= 1e-12
+    np.testing.assert_allclose(
+        result.dual, c - (G @ result.x[..., None])[..., 0], atol=1e-11 * n
+    )
+
+
+def test_agrees_with_least_squares(
+    backend: Any, rng: np.random.Generator, method: str
+) -> None:
+    A, b = rng.standard_normal((4, 12, 5)), rng.standard_normal((4, 12))
+    l2 = rng.random(5)
+    G = A.swapaxes(-1, -2) @ A + np.diag(l2)
+    c = (A.swapaxes(-1, -2) @ b[..., None])[..., 0]
+    for options in ({}, {"sum_to": 0.3}, {"sum_to": np.array([0.0, 0.1, 0.2, -0.1])}):
+        expected = backend.solve(
+            gpusolve.lsq_linear, A, b, (-0.1, 0.2), l2=l2, method=method, **options
+        )
+        result = solve(backend, G, c, (-0.1, 0.2), method=method, **options)
+        np.testing.assert_allclose(result.x, expected.x, atol=1e-12)
+        if not options:  # a multiplier need not be unique
+            np.testing.assert_allclose(result.dual, expected.dual, atol=1e-11)
+        assert (result.status == 0).all()
+
+
+def test_rnorm_is_the_distance_from_the_minimum(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    for rank in (5, 3):
+        G, c = program(rng, 5, rank)
+        result = solve(backend, G, c, (0.0, 0.1))
+        free = (np.linalg.pinv(G, rcond=1e-10) @ c[..., None])[..., 0]
+        above = objective(G, c, result.x) - objective(G, c, free)
+        np.testing.assert_allclose(result.rnorm**2 / 2, above, rtol=1e-9, atol=1e-12)
+
+
+def test_agrees_with_scipy(backend: Any, rng: np.random.Generator, method: str) -> None:
+    G, c = program(rng, 6, 6)
+    result = solve(backend, G, c, (0, 0.3), method=method, sum_to=1.0)
+    for k in range(4):
+        expected = scipy.optimize.minimize(
+            lambda x, k=k: objective(G[k], c[k], x),
+            np.full(6, 1 / 6),
+            jac=lambda x, k=k: G[k] @ x - c[k],
+            bounds=[(0, 0.3)] * 6,
+            constraints={"type": "eq", "fun": lambda x: x.sum() - 1},
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        assert expected.success
+        found = objective(G[k], c[k], result.x[k])
+        assert found == pytest.approx(expected.fun, abs=1e-8)
+        assert result.x[k].sum() == pytest.approx(1, abs=8 * EPS)
+
+
+def test_only_the_lower_triangle_is_used(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    G, c = program(rng, 5, 5)
+    expected = solve(backend, G, c)
+    other = np.tril(G) + np.triu(np.full((5, 5), np.nan), 1)
+    result = solve(backend, other, c)
+    np.testing.assert_array_equal(result.x, expected.x)
+    np.testing.assert_array_equal(result.status, expected.status)
+
+
+def test_a_diagonal_matrix_clips(backend: Any, method: str) -> None:
+    diagonal = np.array([1.0, 4.0, 1e-8, 1e8, 0.25])
+    c = diagonal * np.array([-1.0, 0.5, 2.0, 0.25, 1.0])
+    result = solve(backend, np.diag(diagonal), c, (0, 0.75), method=method)
+    assert result.status == 0
+    np.testing.assert_allclose(result.x, [0, 0.5, 0.75, 0.25, 0.75], rtol=1e-14)
+
+
+@together("bounds", [(0.0, 1.0), (-2.0, 0.5)])
+def test_no_curvature_leads_to_the_bounds(
+    backend: Any, method: str, bounds: tuple[float, float]
+) -> None:
+    """G = 0: each variable goes where c points, and stays where c is 0."""
+    c = np.array([[1.0, -2.0, 0.0, 1e-3], [-1.0, 3.0, 2.0, 0.0]])
+    result = solve(backend, np.zeros((4, 4)), c, bounds, method=method)
+    assert (result.status == 0).all()
+    expected = np.where(c > 0, bounds[1], np.where(c < 0, bounds[0], 0.0))
+    np.testing.assert_array_equal(result.x, expected)
+
+
+def test_linear_programs_without_a_minimum_are_not_certified(backend: Any) -> None:
+    """c points out of the range of G, where x may grow for ever."""
+    result = solve(backend, np.diag([1.0, 0.0]), np.array([1.0, 1.0]))
+    assert result.status == 3
+
+
+def test_indefinite_and_nonfinite_matrices_have_status_2(
+    backend: Any, rng: np.random.Generator, method: str
+) -> None:
+    G, c = program(rng, 4, 4, systems=7)
+    good = solve(backend, G, c, method=method)
+    G[1] = np.diag([1.0, 1.0, -1e-6, 1.0])
+    G[2, 2, 0] = np.nan
+    G[3, 0, 0] = INF
+    c[4, 1] = np.nan
+    G[5] = -G[5]
+    result = solve(backend, G, c, method=method)
+    assert result.status.tolist() == [0, 2, 2, 2, 2, 2, 0]
+    for name in ("x", "rnorm", "dual", "kkt"):
+        assert np.isnan(getattr(result, name)[1:6]).all()
+        for k in (0, 6):
+            np.testing.assert_array_equal(
+                getattr(result, name)[k], getattr(good, name)[k]
+            )
+
+
+def test_rounding_does_not_make_a_matrix_indefinite(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    for dtype in (np.float32, np.float64):
+        G, c = program(rng, 12, 2, systems=20)
+        result = solve(backend, G.astype(dtype), c.astype(dtype), (-1.0, 1.0))
+        assert (result.status != 2).all()
+        assert result.x.dtype == dtype
+
+
+def test_batches_broadcast(backend: Any, rng: np.random.Generator) -> None:
+    G, c = program(rng, 4, 4, systems=6)
+    G, c = G.reshape(2, 3, 4, 4), c.reshape(2, 3, 4)
+    for shared in (solve(backend, G[0, 0], c), solve(backend, G, c[0, 0])):
+        assert shared.x.shape == (2, 3, 4)
+    result = solve(backend, G[:, :1], c[0], (np.zeros((2, 1, 4)), 0.5))
+    for i, j in np.ndindex(2, 3):
+        alone = solve(backend, G[i, 0], c[0, j], (0, 0.5))
+        assert alone.x.shape == (4,)
+        np.testing.assert_allclose(result.x[i, j], alone.x, atol=1e-13)
+
+
+@together("index", range(2 * len(FAMILIES)))
+def test_certified_programs_are_optimal(backend: Any, method: str, index: int) -> None:
+    """Singular, nearly singular and badly scaled G; at most some are not certified."""
+    systems = 16 if backend.emulated else 64
+    _, programs = random_programs(index, 1, systems)
+    result = solve(
+        backend,
+        programs.G,
+        programs.c,
+        (programs.lower, programs.upper),
+        sum_to=programs.sum_to,
+        method=method,
+    )
+    good = result.status == 0
+    assert good.mean() > 0.7
+    certified, x = programs.take(good), result.x[good]
+    assert excess(certified, x, *brute_force(certified)).max() <= 1e-7
+    assert wrong_sum(certified, x).max() <= 32 * EPS
+    assert ((x >= certified.lower) & (x <= certified.upper)).all()
+
+
+def test_a_variable_without_curvature(backend: Any, method: str) -> None:
+    """A row of zeros in G, as an unused column of A has it."""
+    G = np.array([[3.0, 0, 1], [0, 0, 0], [1, 0, 2]])
+    result = solve(backend, G, np.array([1.0, 0, -1]), method=method)
+    assert result.status == 0
+    np.testing.assert_allclose(result.x, [1 / 3, 0, 0], atol=4 * EPS)
+
+
+@together("sum_to", [None, 1.0])
+def test_columns_of_zeros_do_not_matter(
+    backend: Any, rng: np.random.Generator, method: str, sum_to: float | None
+) -> None:
+    """Variables without curvature rest at 0, or are what the sum lacks."""
+    used = np.array([0, 2, 4])
+    A, b = np.zeros((40, 7, 5)), rng.standard_normal((40, 7, 1))
+    A[..., used] = rng.standard_normal((40, 7, 3))
+    G, c = A.swapaxes(-1, -2) @ A, (A.swapaxes(-1, -2) @ b)[..., 0]
+    lower = np.array([0, -INF, 0, -INF, 0]) if sum_to else 0.0
+    result = solve(backend, G, c, (lower, INF), sum_to=sum_to, method=method)
+    alone = solve(backend, G[:, used][..., used], c[:, used], method=method)
+    assert (result.status == 0).all()
+    np.testing.assert_allclose(result.x[:, used], alone.x, atol=1e-12)
+    if sum_to:
+        np.testing.assert_allclose(result.x.sum(axis=-1), sum_to, rtol=1e-14)
+    else:
+        assert (result.x[:, [1, 3]] == 0).all()
+
+
+@without_gpu
+@together("seed", [91, 0, 1, 2])
+def test_equal_columns_have_certified_solutions(
+    backend: Any, method: str, seed: int
+) -> None:
+    """x with large terms that cancel is not taken for a better one."""
+    rng = np.random.default_rng(seed)
+    A = rng.random((16, 8)) if rng.random() < 0.5 else rng.normal(size=(16, 8))
+    A[:, 1] = A[:, 2] = A[:, 0]
+    b, lower = rng.normal(size=16), np.where(rng.random(8) < 0.5, 0, -INF)
+    G, c = A.T @ A, A.T @ b
+    result = solve(backend, G, c, (lower, INF), method=method)
+    assert result.status == 0
+    assert np.abs(result.x).max() < 1e3
+    best = scipy.optimize.lsq_linear(A, b, (lower, INF), method="bvls", tol=1e-14)
+    found = objective(G, c, result.x) + b @ b / 2
+    assert found <= best.cost * (1 + 1e-9)
+
+
+def test_rounding_of_x_is_not_a_proof(backend: Any) -> None:
+    """G differs from one of rank 1 by rounding, and only this makes x finite."""
+    G = np.array([[1.0, 1.0], [1.0, 1.0 + 4 * EPS]])
+    result = solve(backend, G, np.array([0.0, 1e-7]), (-1e9, 1e9))
+    assert result.status == 3
+
+
+def test_the_dual_is_that_of_the_given_matrix(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    G, c = program(rng, 6, 3, systems=20)
+    result = solve(backend, G, c)
+    wide = np.longdouble
+    w = c - (G.astype(wide) @ result.x[..., None].astype(wide))[..., 0]
+    terms = np.abs(c) + (np.abs(G) @ np.abs(result.x)[..., None])[..., 0]
+    limit = 2 * EPS * np.abs(w) + 8 * np.finfo(wide).eps * terms
+    assert (np.abs(result.dual - w) <= limit).all()
+
+
+def test_a_zero_on_the_diagonal_needs_a_row_of_zeros(backend: Any) -> None:
+    """Else G has a negative eigenvalue."""
+    G = np.array([[[0.0, 1e-20], [1e-20, 1.0]], [[0.0, 0.0], [0.0, 1.0]]])
+    result = solve(backend, G, np.array([-1.0, 1.0]))
+    assert result.status.tolist() == [2, 0]
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_scaling_variables_scales_solutions(backend: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    G, c = program(rng, 5, 5, systems=3)
+    scale = 10 ** rng.uniform(-6, 6, 5)
+    expected = solve(backend, G, c, (0, 1)).x
+    scaled = scale[:, None] * G * scale
+    result = solve(backend, scaled, c * scale, (0, 1 / scale))
+    np.testing.assert_allclose(result.x * scale, expected, atol=1e-8)
+    assert (result.status == 0).all()
+
+
+def test_warm_start(backend: Any, rng: np.random.Generator, method: str) -> None:
+    G, c = program(rng, 20, 20)
+    cold = solve(backend, G, c, method=method)
+    warm = solve(backend, G, c, method=method, warm_start=cold.x)
+    np.testing.assert_allclose(warm.x, cold.x, atol=1e-9)
+    assert (warm.nit <= cold.nit).all()
+
+
+@together("shape", [(0, 0), (0, 3, 3), (2, 0, 0)])
+def test_empty(backend: Any, shape: tuple[int, ...]) -> None:
+    result = solve(backend, np.zeros(shape), np.zeros(shape[:-1]))
+    assert result.x.shape == shape[:-1]
+    assert (np.asarray(result.status) == 0).all()
+
+
+@together(
+    ("G", "c", "options", "message"),
+    [
+        (np.ones((2, 3)), np.ones(3), {}, r"G must have shape \(..., n, n\)"),
+        (np.ones(3), np.ones(3), {}, r"G must have shape \(..., n, n\)"),
+        (np.eye(3), np.ones(2), {}, r"c must have shape \(..., 3\)"),
+        (np.eye(3), np.ones(3), {"bounds": (1, 0)}, "bounds must have lower <= upper"),
+        (np.eye(3), np.ones(3), {"warm_start": np.ones(2)}, "warm_start must have"),
+        (np.eye(3), np.ones(3), {"method": "lp"}, "method must be one of"),
+        (np.ones((2, 3, 3)), np.ones((4, 3)), {}, "broadcast, got shapes G .*, c "),
+    ],
+)
+def test_wrong_arguments(
+    backend: Any, G: Any, c: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        solve(backend, G, c, **options)
+
+
+def test_inputs_do_not_change(backend: Any, rng: np.random.Generator) -> None:
+    """Nor need they be contiguous."""
+    big = rng.standard_normal((6, 12, 12))
+    G = (big @ big.swapaxes(-1, -2))[::2, ::2, ::2]
+    c = big[::2, 0, 1::2]
+    kept = G.copy(), c.copy()
+    result = solve(backend, G, c)
+    np.testing.assert_array_equal(G, kept[0])
+    np.testing.assert_array_equal(c, kept[1])
+    np.testing.assert_array_equal(result.x, solve(backend, *kept).x)

@@ -1,0 +1,342 @@
+"""Dask arrays of systems, on a local cluster of two processes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cupy_stand_in
+import numpy as np
+import pytest
+from together import together
+
+import gpusolve
+from gpusolve import gam
+from gpusolve._device import threads
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+da = pytest.importorskip("dask.array")
+cloudpickle = pytest.importorskip("cloudpickle")
+
+dask_arrays = importlib.import_module("gpusolve._nnls.dask_arrays")
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+M, N, SYSTEMS = 6, 3, 40
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A client of two worker processes of one thread each."""
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def assert_same(found: gpusolve.NNLSResult, expected: gpusolve.NNLSResult) -> None:
+    """All fields have the same bits and dtypes."""
+    for name, field in expected._asdict().items():
+        other = getattr(found, name)
+        assert (other.dtype, other.shape) == (field.dtype, field.shape)
+        np.testing.assert_array_equal(other, field, err_msg=name)
+
+
+def chunked(array: Any, chunks: Any) -> Any:
+    return da.from_array(array, chunks)
+
+
+PROBLEMS: dict[str, Callable[[np.random.Generator], tuple[Any, Any, dict[str, Any]]]]
+PROBLEMS = {
+    "one matrix": lambda rng: (
+        rng.standard_normal((M, N)),
+        rng.standard_normal((SYSTEMS, M)),
+        {"b": (12, M)},
+    ),
+    "own matrices": lambda rng: (
+        rng.standard_normal((SYSTEMS, M, N)).astype("f"),
+        rng.standard_normal((SYSTEMS, M)).astype("f"),
+        {"A": (20, M, N), "b": (8, M)},
+    ),
+    "a matrix for each chunk": lambda rng: (
+        rng.standard_normal((4, 1, M, N)),
+        rng.standard_normal((4, 10, M)),
+        {"A": (1, 1, M, N), "b": (1, 5, M)},
+    ),
+    "own matrices, one b": lambda rng: (
+        rng.standard_normal((SYSTEMS, M, N)),
+        rng.standard_normal(M),
+        {"A": (12, M, N)},
+    ),
+    "one system": lambda rng: (
+        rng.standard_normal((M, N)),
+        rng.integers(-9, 9, M),
+        {"b": M},
+    ),
+}
+
+
+@together("problem", PROBLEMS)
+def test_chunks_have_the_bits_of_one_call(
+    client: Any, rng: np.random.Generator, problem: str
+) -> None:
+    A, b, chunks = PROBLEMS[problem](rng)
+    expected = gpusolve.nnls(A, b)
+    lazy = {"A": A, "b": b}
+    lazy |= {name: chunked(lazy[name], some) for name, some in chunks.items()}
+    result = gpusolve.nnls(**lazy)
+    for name, field in expected._asdict().items():
+        assert getattr(result, name).dtype == field.dtype
+        assert getattr(result, name).shape == field.shape
+    (found,) = dask.compute(result)
+    assert_same(found, expected)
+    np.testing.assert_array_equal(found.residual, expected.residual)
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+
+
+def test_options_are_cut_with_the_systems(
+    client: Any, rng: np.random.Generator
+) -> None:
+    A, b = rng.standard_normal((M, N)), rng.standard_normal((SYSTEMS, M))
+    options = {
+        "bounds": (-rng.random((SYSTEMS, N)), 0.5),
+        "weights": rng.random((SYSTEMS, M)),
+        "sum_to": rng.random(SYSTEMS) / 10,
+        "l2": rng.random((SYSTEMS, 1)),
+    }
+    expected = gpusolve.lsq_linear(A, b, **options)
+    options["sum_to"] = chunked(options["sum_to"], 9)
+    result = gpusolve.lsq_linear(A, chunked(b, (16, M)), **options)
+    assert result.rnorm.chunks == ((9, 7, 2, 9, 5, 4, 4),)
+    (found,) = dask.compute(result)
+    assert_same(found, expected)
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+
+
+def test_labels_of_xarray_are_kept(client: Any, rng: np.random.Generator) -> None:
+    xarray = pytest.importorskip("xarray")
+    A = rng.standard_normal((M, N))
+    image = xarray.DataArray(rng.standard_normal((M, 5, 8)), dims=("band", "y", "x"))
+    spectra = xarray.DataArray(A, {"stain": list("abc")}, ("band", "stain"))
+    expected = gpusolve.nnls(spectra, image)
+    result = gpusolve.nnls(spectra, image.chunk({"x": 3}))
+    assert result.x.chunks == ((5,), (3, 3, 2), (3,))
+    xarray.testing.assert_identical(result.x.compute(), expected.x)
+
+
+def test_an_option_of_xarray_is_no_dask_array(rng: np.random.Generator) -> None:
+    xarray = pytest.importorskip("xarray")
+    A, b, weights = rng.random((M, N)), rng.random(M), rng.random(M)
+    result = gpusolve.nnls(A, b, weights=xarray.DataArray(weights))
+    assert_same(result, gpusolve.nnls(A, b, weights=weights))
+
+
+# ---- what is sent and computed -------------------------------------------------------
+
+
+def test_results_are_lazy_and_each_chunk_is_solved_once(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solve, calls = dask_arrays.least_squares, []
+
+    def counted(*args: Any) -> Any:
+        calls.append(threads.cores())
+        return solve(*args)
+
+    monkeypatch.setattr(dask_arrays, "least_squares", counted)
+    A = rng.standard_normal((M, N))
+    b = chunked(rng.standard_normal((SYSTEMS, M)), (10, M))
+    result = gpusolve.nnls(A, b)
+    assert not calls
+    dask.compute(result, result.kkt.max(), scheduler="sync")
+    assert calls == [1, 1, 1, 1], "each chunk once, on one core"
+    assert result.x.name == gpusolve.nnls(A, b).x.name, "the same call has the same key"
+    with pytest.raises(TypeError, match=r"call dask\.compute"):
+        result.covariance()
+    with pytest.raises(TypeError, match=r"call dask\.compute"):
+        _ = result.residual
+
+
+def test_a_shared_matrix_is_sent_once_to_each_worker(
+    client: Any, rng: np.random.Generator
+) -> None:
+    A = rng.standard_normal((200, 40))
+    b = da.random.default_rng(1).standard_normal((400, 200), chunks=(20, 200))
+    status = gpusolve.nnls(A, b).status
+    (graph,) = dask.optimize(status)
+    sizes = [len(cloudpickle.dumps(task)) for task in dict(graph.dask).values()]
+    assert sum(size >= A.nbytes for size in sizes) == 1, "it is a task of its own"
+    status.sum().compute()
+
+    def received(dask_worker: Any) -> list[int]:
+        logs = dask_worker.transfer_incoming_log
+        sizes = [list(one["keys"].values()) for one in logs]
+        return [size for some in sizes for size in some if size == A.nbytes]
+
+    counts = [len(sizes) for sizes in client.run(received).values()]
+    assert sum(counts) <= 1, "the worker that has it first receives it in its task"
+
+
+def test_arrays_of_the_caller_are_cut_before_they_are_sent(
+    rng: np.random.Generator,
+) -> None:
+    weights = rng.random((400, 200))
+    b = da.ones((400, 200), chunks=(50, 200))
+    (graph,) = dask.optimize(gpusolve.nnls(np.ones((200, 2)), b, weights=weights).x)
+    sizes = [len(cloudpickle.dumps(task)) for task in dict(graph.dask).values()]
+    assert weights.nbytes / 8 < max(sizes) < weights.nbytes / 4
+
+
+# ---- what goes wrong -----------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_killed_worker_loses_nothing(
+    client: Any, rng: np.random.Generator, tmp_path: Path
+) -> None:
+    A, b = rng.standard_normal((M, N)), rng.standard_normal((SYSTEMS, M))
+    flag = tmp_path / "killed"
+
+    def read(part: Any, block_info: Any = None) -> Any:
+        if block_info[0]["chunk-location"] == (2, 0) and not flag.exists():
+            flag.write_text(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return part
+
+    spectra = chunked(b, (10, M)).map_blocks(read, dtype=b.dtype)
+    (found,) = dask.compute(gpusolve.nnls(A, spectra))
+    assert flag.exists()
+    assert_same(found, gpusolve.nnls(A, b))
+
+
+class BrokenFileError(Exception):
+    pass
+
+
+def test_a_bad_chunk_fails_with_its_own_error(
+    client: Any, rng: np.random.Generator
+) -> None:
+    def read(part: Any, block_info: Any = None) -> Any:
+        if block_info[0]["chunk-location"] == (1, 0):
+            raise BrokenFileError("chunk 1 cannot be read")
+        return part
+
+    b = chunked(rng.standard_normal((SYSTEMS, M)), (10, M))
+    result = gpusolve.nnls(np.ones((M, N)), b.map_blocks(read, dtype=b.dtype))
+    with pytest.raises(BrokenFileError, match="chunk 1 cannot be read"):
+        result.x.compute()
+    assert (result.status[:10].compute() == 0).all()
+
+
+def test_integers_beyond_float64_fail_in_their_chunk(client: Any) -> None:
+    b = chunked(np.array([[1, 2], [2**53 + 1, 1]]), (1, 2))
+    result = gpusolve.nnls(np.eye(2), b)
+    assert result.status[0].compute() == 0
+    with pytest.raises(ValueError, match="b must have integers of magnitude at most"):
+        result.status.compute()
+
+
+@pytest.mark.parametrize(
+    ("A", "b", "message"),
+    [
+        ((M, N), (SYSTEMS, 2), r"b must .* last axis, .*b\.rechunk\(\{-1: -1\}\)"),
+        ((2, N), (10, M), r"A must .* last 2 axes, .*A\.rechunk\(\{-2: -1, -1: -1\}\)"),
+        ((M, 1), (10, M), r"A must .* last 2 axes, .*A\.rechunk\(\{-2: -1, -1: -1\}\)"),
+    ],
+)
+def test_chunks_that_divide_a_system(A: Any, b: Any, message: str) -> None:
+    matrix = da.ones((M, N), chunks=A)
+    spectra = da.ones((SYSTEMS, M), chunks=b)
+    with pytest.raises(ValueError, match=message):
+        gpusolve.nnls(matrix, spectra)
+    axes = {-1: -1}, {-2: -1, -1: -1}
+    gpusolve.nnls(matrix.rechunk(axes[1]), spectra.rechunk(axes[0]))
+
+
+def test_chunks_of_unknown_sizes() -> None:
+    b = da.ones((SYSTEMS, M), chunks=(10, M))
+    with pytest.raises(ValueError, match=r"call b\.compute_chunk_sizes\(\) first"):
+        gpusolve.nnls(np.ones((M, N)), b[b[:, 0] > 0])
+
+
+@pytest.mark.parametrize("option", [{"devices": "all"}, {"out": {}}])
+def test_options_of_blocks_are_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="devices and out must be None for dask"):
+        gpusolve.nnls(np.ones((M, N)), da.ones((4, M), chunks=(2, M)), **option)
+
+
+def test_wrong_arguments_are_refused_before_anything_is_computed() -> None:
+    b = da.ones((4, M), chunks=(2, M)).map_blocks(lambda part: 1 / 0, dtype=float)
+    with pytest.raises(ValueError, match=r"b must have shape \(..., 5\)"):
+        gpusolve.nnls(np.ones((5, N)), b)
+    with pytest.raises(TypeError, match="b must have a real dtype"):
+        gpusolve.nnls(np.ones((M, N)), b.astype(complex))
+
+
+# ---- boosted models ------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(rng: np.random.Generator) -> gam.BoostedGAM:
+    X = rng.random((60, 4))
+    y = np.sin(6 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(60)
+    return gam.BoostedGAM(max_iter=20).fit(X, y)
+
+
+def test_folds_are_tasks(client: Any, model: gam.BoostedGAM) -> None:
+    expected = gam.cv_stop(model, "kfold", n_folds=5, random_state=0)
+    found = gam.cv_stop(model, "kfold", n_folds=5, random_state=0, client=client)
+    np.testing.assert_array_equal(found.risk, expected.risk)
+
+
+def test_classes_of_a_fold_are_one_task(client: Any, rng: np.random.Generator) -> None:
+    X = rng.random((60, 2))
+    model = gam.BoostedGAMClassifier(max_iter=5).fit(X, rng.integers(0, 3, 60))
+    expected = gam.cv_stop(model, n_folds=3, random_state=0)
+    found = gam.cv_stop(model, n_folds=3, random_state=0, client=client)
+    np.testing.assert_array_equal(found.risk, expected.risk)
+
+
+def test_halves_are_tasks(client: Any, model: gam.BoostedGAM) -> None:
+    options = {"q": 2, "cutoff": 0.9, "B": 4, "random_state": 0}
+    expected = gam.stability_selection(model, **options)
+    found = gam.stability_selection(model, **options, client=client)
+    np.testing.assert_array_equal(found.paths, expected.paths)
+    assert found.selected == expected.selected
+
+
+# ---- workers -------------------------------------------------------------------------
+
+
+def test_chunks_on_a_gpu_are_solved_there(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    A, b = rng.standard_normal((M, N)), rng.standard_normal((SYSTEMS, M))
+    with cupy_stand_in.installed() as cupy:
+        with cupy.cuda.Device(1):
+            there = cupy.asarray(b)
+        found = dask_arrays.solve_dask_chunk(
+            A, there, names=("A", "b"), method="auto", numbers={}
+        )
+        assert found.x.device.id == 1
+        x = found.x.get()
+    np.testing.assert_allclose(x, gpusolve.nnls(A, b).x, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.slow
+def test_dask_is_not_imported_without_need() -> None:
+    script = (
+        "import sys, numpy as np, gpusolve; gpusolve.nnls(np.eye(2), np.ones(2));"
+        "assert not {'dask', 'distributed'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

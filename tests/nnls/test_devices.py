@@ -1,0 +1,373 @@
+"""Batches in host memory and in files: in blocks, on several GPUs or on the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import pickle
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cupy_stand_in
+import numpy as np
+import pytest
+from gpus import STAND_IN, why_no_cuda
+from together import together
+
+import gpusolve
+from gpusolve._device import threads
+from gpusolve._nnls import batch as batches
+from gpusolve._nnls import stream
+from gpusolve._nnls.progress import progress_bar
+
+M, N = 6, 3
+
+
+def assert_same(found: gpusolve.NNLSResult, expected: gpusolve.NNLSResult) -> None:
+    """All fields have the same bits and dtypes."""
+    for name, field in expected._asdict().items():
+        other = getattr(found, name)
+        assert (other.dtype, other.shape) == (field.dtype, field.shape)
+        np.testing.assert_array_equal(other, field, err_msg=name)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a few systems, so that a few dozen systems are several blocks."""
+    monkeypatch.setattr(stream, "LEAST_SYSTEMS", 5)
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    with cupy_stand_in.installed() as cupy:
+        yield cupy
+
+
+PROBLEMS: dict[str, Callable[[np.random.Generator], dict[str, Any]]] = {
+    "one matrix": lambda rng: {
+        "A": rng.standard_normal((M, N)),
+        "b": rng.standard_normal((23, M)),
+    },
+    "own matrices": lambda rng: {
+        "A": rng.standard_normal((23, M, N)).astype("f"),
+        "b": rng.standard_normal((23, M)).astype("f"),
+        "weights": rng.random((23, M)),
+    },
+    "two axes": lambda rng: {
+        "A": rng.standard_normal((2, 1, M, N)),
+        "b": rng.integers(-9, 9, (2, 15, M)),
+        "l1": rng.random((15, N)),
+        "sum_to": rng.random((2, 1)),
+    },
+    "one system": lambda rng: {
+        "A": rng.standard_normal((M, N)),
+        "b": rng.standard_normal(M),
+    },
+    "none": lambda rng: {"A": np.ones((0, M, N)), "b": np.ones(M)},
+}
+
+
+@pytest.fixture(params=PROBLEMS)
+def problem(request: pytest.FixtureRequest, rng: np.random.Generator) -> dict[str, Any]:
+    return PROBLEMS[request.param](rng)
+
+
+# ---- the CPU -------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_blocks_on_the_cpu_have_the_bits_of_one_call(problem: dict[str, Any]) -> None:
+    expected = gpusolve.nnls(**problem)
+    found = gpusolve.nnls(**problem, devices="cpu")
+    assert_same(found, expected)
+    np.testing.assert_array_equal(found.residual, expected.residual)
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+    assert_same(pickle.loads(pickle.dumps(found)), expected)
+
+
+@pytest.mark.usefixtures("two_gpus", "small_blocks")
+def test_two_gpus_share_the_work(problem: dict[str, Any]) -> None:
+    expected = gpusolve.nnls(**problem)
+    found = gpusolve.nnls(**problem, devices="all")
+    np.testing.assert_allclose(found.x, expected.x, rtol=1e-5, atol=1e-6)
+
+
+def test_all_gpus_of_a_machine_without_one_are_the_cpu(
+    rng: np.random.Generator,
+) -> None:
+    problem = PROBLEMS["one matrix"](rng)
+    assert_same(gpusolve.nnls(**problem, devices="all"), gpusolve.nnls(**problem))
+
+
+# ---- results -------------------------------------------------------------------------
+
+
+def test_results_are_written_to_files(rng: np.random.Generator, tmp_path: Path) -> None:
+    problem = PROBLEMS["own matrices"](rng)
+    x = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", "f4", (23, N))
+    found = gpusolve.nnls(**problem, out={"x": x})
+    assert found.x is x
+    assert_same(found, gpusolve.nnls(**problem))
+
+
+def test_bounds_and_integers_are_those_of_one_call(rng: np.random.Generator) -> None:
+    A = rng.standard_normal((M, N)).astype("f")
+    b = 100 * rng.standard_normal((9, M))
+    options = {"bounds": ([0.1, -np.inf, 0], 0.7), "l2": rng.random((9, N))}
+    for given in (b.astype("f"), b.astype(np.int64), b.astype(np.float16)):
+        expected = gpusolve.lsq_linear(A, given, **options)
+        found = gpusolve.lsq_linear(A, given, **options, devices="cpu")
+        assert_same(found, expected)
+        np.testing.assert_array_equal(found.covariance(), expected.covariance())
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupt_leaves_finished_blocks(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, error: type[Any]
+) -> None:
+    problem = PROBLEMS["one matrix"](rng)
+    expected, solve, calls = gpusolve.nnls(**problem), stream.solution_of, []
+
+    def interrupted(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 3:
+            raise error
+        return solve(*args)
+
+    monkeypatch.setattr(stream, "solution_of", interrupted)
+    x, status = np.empty((23, N)), np.empty(23, np.int32)
+    with pytest.raises(error):
+        gpusolve.nnls(**problem, out={"x": x, "status": status})
+    assert len(calls) == 3
+    finished = status != stream.NOT_SOLVED
+    np.testing.assert_array_equal(finished, np.arange(23) < 12)
+    np.testing.assert_array_equal(x[finished], expected.x[finished])
+    np.testing.assert_array_equal(status[~finished], -1)
+
+
+def test_no_block_begins_after_an_error() -> None:
+    calls: list[Any] = []
+
+    def broken(block: Any) -> Any:
+        raise MemoryError
+
+    def endless(block: Any) -> Any:
+        calls.append(block)
+        assert len(calls) < 10_000, "it never stops"
+        time.sleep(0.001)
+
+    with pytest.raises(MemoryError):
+        stream.run_blocks([broken, endless], itertools.repeat(()), lambda *_: None)
+    assert len(calls) < 10_000
+
+
+# ---- GPUs ----------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_both_gpus_solve_blocks_on_two_streams_each(
+    rng: np.random.Generator, two_gpus: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    A, b = rng.standard_normal((M, N)), rng.standard_normal((40, M))
+    ready, solve = threading.Barrier(4, timeout=60), stream.solution_of
+    found: list[tuple[int, int]] = []
+    matrices: set[int] = set()
+
+    def counted(method: str, values: dict[str, Any]) -> Any:
+        if len(found) < 4:  # all four have a block before one has a second
+            found.append((values["b"].device.id, len(values["b"])))
+            ready.wait()
+        matrices.add(values["A"].data.ptr)
+        return solve(method, values)
+
+    monkeypatch.setattr(stream, "solution_of", counted)
+    result = gpusolve.nnls(A, b, devices=[0, 1])
+    assert sorted(found) == [(0, 5), (0, 5), (1, 5), (1, 5)]
+    assert len(matrices) == 4, "a shared matrix is copied once for each stream"
+    assert isinstance(result.x, np.ndarray)
+    np.testing.assert_allclose(result.x, gpusolve.nnls(A, b).x, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("small_blocks")
+def test_gpus_find_what_the_cpu_finds(
+    rng: np.random.Generator, problem: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not STAND_IN and why_no_cuda():
+        pytest.skip(why_no_cuda())
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    found = gpusolve.nnls(**problem, devices="all")
+    expected = gpusolve.nnls(**problem)
+    np.testing.assert_array_equal(found.status, expected.status)
+    np.testing.assert_allclose(found.x, expected.x, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_batch_larger_than_the_memory_of_a_gpu(rng: np.random.Generator) -> None:
+    A, b = rng.standard_normal((60, M, N)), rng.standard_normal((60, M))
+    with cupy_stand_in.installed(memory=16_000) as cupy:
+        assert A.nbytes > 8_000
+        found = gpusolve.nnls(A, b, devices=1)
+        assert cupy.devices.states[0].peak == 0
+    np.testing.assert_allclose(found.x, gpusolve.nnls(A, b).x, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("devices", "got"), [(2, "2"), ([], "[]"), ("gpu", "'gpu'"), ([0, 2], "[0, 2]")]
+)
+@pytest.mark.usefixtures("two_gpus")
+def test_unknown_devices(devices: Any, got: str) -> None:
+    with pytest.raises(ValueError, match="devices must be 'all', 'cpu', or") as error:
+        gpusolve.nnls(np.eye(2), np.ones(2), devices=devices)
+    assert str(error.value).endswith(f"of which 2 are visible, got {got}")
+
+
+def test_arrays_on_a_gpu(two_gpus: Any) -> None:
+    A, b = two_gpus.asarray(np.eye(2)), two_gpus.asarray(np.ones(2))
+    with pytest.raises(TypeError, match="A must be in host memory with devices or out"):
+        gpusolve.nnls(A, b, devices="all")
+
+
+# ---- arguments -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("out", "error", "message"),
+    [
+        ({"y": np.ones(2)}, ValueError, r"keys among .*'x'.*, got \['y'\]"),
+        ({"x": np.ones(2)}, ValueError, r"out\['x'\] must have shape \(3, 2\), got"),
+        ({"x": np.ones((3, 2), "f")}, TypeError, r"dtype float64, got float32"),
+        ({"x": [0.0]}, TypeError, r"must be a NumPy array of dtype float64, got list"),
+        ({"x": np.broadcast_to(0.0, (3, 2))}, ValueError, r"must be writeable"),
+    ],
+)
+def test_unusable_out(out: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        gpusolve.nnls(np.eye(2), np.ones((3, 2)), out=out)
+
+
+@together(
+    ("A", "b", "options", "message"),
+    [
+        (np.eye(2), np.ones((3, 4)), {}, r"b must have shape \(..., 2\)"),
+        (np.ones(2), np.ones(2), {}, r"A must have shape \(..., m, n\), got \(2,\)"),
+        (np.eye(2), np.ones((3, 2)), {"l1": np.ones((4, 2))}, "must broadcast, got"),
+        (np.eye(2), np.ones((3, 2)), {"l1": -1}, "l1 must be finite and non-negative"),
+        (np.eye(2), np.ones(2), {"method": "cd", "sum_to": 1}, "with sum_to, got"),
+    ],
+)
+def test_errors_come_before_the_first_block(
+    A: Any, b: Any, options: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "solve_blocks", None)
+    with pytest.raises(ValueError, match=message):
+        gpusolve.nnls(A, b, **options, devices="cpu")
+
+
+# ---- memory --------------------------------------------------------------------------
+
+
+def test_blocks_cover_a_batch_once() -> None:
+    for shape in ((), (7,), (3, 4), (2, 3, 5), (1, 6, 1), (4, 0)):
+        for most in (1, 2, 3, 5, 7, 100):
+            times = np.zeros(shape, int)
+            for block in batches.blocks(shape, most):
+                assert times[block].size <= most
+                times[block] += 1
+            assert (times == 1).all()
+
+
+def traced_peak(
+    tmp_path: Path, rng: np.random.Generator, systems: int
+) -> tuple[int, np.ndarray[Any, Any]]:
+    """The most memory while systems of 64 x 16 stream from a file to files."""
+    A = rng.random((64, 16))
+    b = np.lib.format.open_memmap(tmp_path / "b.npy", "w+", np.uint8, (systems, 64))
+    for part in batches.blocks((systems,), 100_000):
+        b[part] = rng.integers(0, 200, b[part].shape, np.uint8)
+    gpusolve.nnls(A, b[:10], devices="cpu")  # what is imported and compiled
+    fields = gpusolve.nnls(A, b[:1]).x
+    assert fields.dtype == np.float64
+    out = {
+        name: np.lib.format.open_memmap(
+            tmp_path / f"{name}.npy", "w+", field.dtype, (systems, *field.shape[1:])
+        )
+        for name, field in gpusolve.nnls(A, b[:1])._asdict().items()
+    }
+    tracemalloc.start()
+    try:
+        gpusolve.nnls(A, b, out=out)
+        return tracemalloc.get_traced_memory()[1], out["status"]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_is_bounded(
+    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "BLOCK_BYTES", 2**20)
+    peak, status = traced_peak(tmp_path, rng, 20_000)
+    assert (status == 0).all()
+    assert peak < 5 * 2**20 < 20_000 * 64 * 8
+
+
+@pytest.mark.slow
+def test_memory_is_bounded_for_two_million_systems(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
+    peak, status = traced_peak(tmp_path, rng, 2_000_000)
+    assert (status == 0).all()
+    assert peak < 5 * stream.BLOCK_BYTES < 2_000_000 * 64 * 8
+
+
+# ---- threads -------------------------------------------------------------------------
+
+
+def test_blas_has_one_thread_while_any_thread_is_inside() -> None:
+    def limits() -> set[int]:
+        info = threads.blas().info()
+        return {one["num_threads"] for one in info if one["user_api"] == "blas"}
+
+    before = limits()
+    first, second = threads.one_blas_thread(), threads.one_blas_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert limits() == {1}
+    second.__exit__(None, None, None)
+    assert limits() == before
+
+
+def test_a_part_of_a_batch_has_fewer_cores_and_no_bar() -> None:
+    with threads.part_of_batch(cores=1):
+        assert threads.cores() == 1
+        assert threads.is_part()
+        with threads.part_of_batch():
+            assert threads.cores() >= 1
+        assert progress_bar(3).disable
+    assert not threads.is_part()
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_bar_counts_all_systems(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+
+    class Bar:
+        def update(self, systems: int) -> None:
+            steps.append(systems)
+
+    def bar(systems: int, delay: float) -> Any:
+        steps.append(-systems)
+        return contextlib.nullcontext(Bar())
+
+    monkeypatch.setattr(stream, "progress_bar", bar)
+    gpusolve.nnls(**PROBLEMS["two axes"](rng), devices="cpu")
+    assert steps == [-30, 8, 7, 8, 7]

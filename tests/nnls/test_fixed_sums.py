@@ -1,0 +1,153 @@
+"""Fixed sums of x when the norms of columns differ by 12 orders of magnitude.
+
+The multiplier of the sum may then be 1e16 times the gradient.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from backends import without_gpu
+from bounded_systems import Bounded, infeasibility, violation
+from numpy.typing import NDArray
+from together import together
+
+import gpusolve
+from gpusolve.reference import nnls_gram, nnls_qr
+
+Array = NDArray[Any]
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+@pytest.fixture(params=["auto", "gram", "qr"])
+def method(request: pytest.FixtureRequest) -> str:
+    """Each method in turn."""
+    return str(request.param)
+
+
+@pytest.fixture(params=[nnls_gram, nnls_qr])
+def specification(request: pytest.FixtureRequest) -> Any:
+    """Each specification in turn."""
+    return request.param
+
+
+def solve_exactly(
+    matrix: list[list[Fraction]], rhs: list[Fraction]
+) -> list[Fraction] | None:
+    """The solution of a square system by elimination; None if it is singular."""
+    rows = [[*row, value] for row, value in zip(matrix, rhs, strict=True)]
+    for k in range(len(rows)):
+        pivot = next((i for i in range(k, len(rows)) if rows[i][k]), None)
+        if pivot is None:
+            return None
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        rows[k] = [value / rows[k][k] for value in rows[k]]
+        for i in range(len(rows)):
+            if i != k:
+                factor = rows[i][k]
+                pairs = zip(rows[i], rows[k], strict=True)
+                rows[i] = [one - factor * other for one, other in pairs]
+    return [row[-1] for row in rows]
+
+
+def minimum(A: Array, b: Array, total: float) -> Array:
+    """The non-negative x of a given sum with the least ``|b - A x|``, in fractions."""
+    columns = [[Fraction(value) for value in column] for column in A.T.tolist()]
+    right = [Fraction(value) for value in b.tolist()]
+    best, best_x = None, None
+    for size in range(1, len(columns) + 1):
+        for chosen in itertools.combinations(range(len(columns)), size):
+            part = [columns[j] for j in chosen]
+            one = Fraction(1)
+            matrix = [[dot(p, q) for q in part] + [one] for p in part]
+            matrix.append([one] * size + [Fraction(0)])
+            x = solve_exactly(matrix, [dot(p, right) for p in part] + [Fraction(total)])
+            if x is None or min(x[:size]) < 0:
+                continue
+            fitted = [dot(row, x[:size]) for row in zip(*part, strict=True)]
+            r = [one - other for one, other in zip(right, fitted, strict=True)]
+            if best is None or dot(r, r) < best:
+                best, best_x = dot(r, r), np.zeros(len(columns))
+                best_x[list(chosen)] = [float(value) for value in x[:size]]
+    assert best_x is not None
+    return best_x
+
+
+def dot(x: Any, y: Any) -> Fraction:
+    return sum((one * other for one, other in zip(x, y, strict=True)), Fraction(0))
+
+
+def systems(
+    rng: np.random.Generator, count: int, m: int, n: int
+) -> tuple[Array, Array]:
+    """Columns of norms from 1e-6 to 1e6."""
+    A = rng.random((count, m, n)) * 1e6 ** rng.uniform(-1, 1, (count, 1, n))
+    return A, rng.random((count, m))
+
+
+def check_solutions(found: Any, A: Array, b: Array, total: Any) -> None:
+    """All solutions are certified, have the sum, and are optimal."""
+    assert (found.status == 0).all()
+    given = Bounded.of(A, b, (0, np.inf), sum_to=total)
+    assert infeasibility(given, found.x).max() <= 16 * EPS
+    assert violation(given, found.x).max() <= 1e-10
+
+
+@without_gpu
+def test_norms_of_columns_span_many_orders(
+    backend: Any, rng: np.random.Generator, method: str
+) -> None:
+    A, b = systems(rng, 100, 12, 8)
+    found = backend.solve(gpusolve.nnls, A, b, sum_to=1.0, method=method)
+    check_solutions(found, A, b, 1.0)
+    assert found.nit.max() <= 3 * 8
+
+
+@together("exponent", range(-7, 8, 2))
+def test_sums_of_any_size(
+    rng: np.random.Generator, specification: Callable[..., Any], exponent: int
+) -> None:
+    """From what the largest columns fit to what the smallest cannot make up."""
+    A, b = systems(rng, 25, 9, 6)
+    total = 3.7 * 10.0**exponent
+    found = specification(A, b, sum_to=total)
+    check_solutions(found, A, b, total)
+    assert found.nit.max() <= 3 * 6
+
+
+def test_solutions_are_those_of_exact_arithmetic(
+    backend: Any, rng: np.random.Generator, method: str
+) -> None:
+    A, b = systems(rng, 30, 4, 3)
+    total = 10.0 ** rng.uniform(-7, 7, 30)
+    found = backend.solve(gpusolve.nnls, A, b, sum_to=total, method=method)
+    assert (found.status == 0).all()
+    for k in range(30):
+        expected = minimum(A[k], b[k], total[k])
+        size = np.linalg.norm(A[k], axis=0)
+        magnitude = np.linalg.norm(b[k]) + size @ expected
+        errors = size * np.abs(found.x[k] - expected)
+        rounding = 4 * EPS * total[k] * size.max()  # a part of the sum
+        assert errors.max() <= 1e-9 * magnitude + rounding
+
+
+def test_boxes_of_any_size(
+    rng: np.random.Generator, specification: Callable[..., Any]
+) -> None:
+    """Several variables rest at their upper bounds to make up the sum."""
+    A, b = systems(rng, 100, 9, 6)
+    upper = rng.random((100, 6))
+    total = upper.sum(axis=-1) * rng.random(100)
+    found = specification(A, b, bounds=(0, upper), sum_to=total)
+    assert (found.status == 0).mean() > 0.95
+    assert found.nit.max() <= 3 * 6
+    good = found.status == 0
+    given = Bounded.of(A, b, (0, upper), sum_to=total).take(good)
+    assert infeasibility(given, found.x[good]).max() <= 16 * EPS
+    assert violation(given, found.x[good]).max() <= 1e-10

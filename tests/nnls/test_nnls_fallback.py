@@ -1,0 +1,302 @@
+"""Least squares on the CPU without the compiled object.
+
+Tests of all solvers are repeated, and what SciPy does not solve is tested here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize
+from oracles import brute_force, objective, violation
+from together import together
+
+import gpusolve
+from gpusolve import reference
+from gpusolve._nnls import fallback
+from gpusolve._numerics.scaling import scale
+
+pytestmark = pytest.mark.usefixtures("without_object")
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Systems = tuple[Array, Array]
+
+FIELDS = ("x", "rnorm", "dual", "kkt", "nit", "status", "n_updates", "repaired")
+BY_SCIPY = 1
+EPS = float(np.finfo(np.float64).eps)
+
+
+@pytest.fixture
+def systems(rng: np.random.Generator) -> Systems:
+    return rng.standard_normal((12, 9, 5)), rng.standard_normal((12, 9))
+
+
+@pytest.fixture
+def scipy_calls(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[int]]:
+    """Replace SciPy's x in some calls; returns the list of all calls."""
+    solve = scipy.optimize.nnls
+
+    def replace(replaced: Callable[[int, Array], Array]) -> list[int]:
+        calls: list[int] = []
+
+        def changed(A: Array, b: Array, maxiter: int) -> tuple[Array, float]:
+            x, rnorm = solve(A, b, maxiter=maxiter)
+            calls.append(len(calls))
+            return replaced(calls[-1], x), rnorm
+
+        monkeypatch.setattr(scipy.optimize, "nnls", changed)
+        return calls
+
+    return replace
+
+
+def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
+    """Compare the bits of a result with those of some systems of another one."""
+    for name in FIELDS:
+        one, other = getattr(found, name), getattr(expected, name)[systems]
+        np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+# ---- by SciPy ------------------------------------------------------------------------
+
+
+@together("shape", [(9, 5), (5, 9), (30, 12), (1, 1)])
+@together("exact", [False, True], ids=["residual", "exact fit"])
+def test_solutions_satisfy_the_optimality_conditions(
+    shape: tuple[int, int], exact: bool, rng: np.random.Generator
+) -> None:
+    A = rng.standard_normal((20, *shape))
+    b = rng.standard_normal((20, shape[0]))
+    if exact:
+        x = np.maximum(rng.standard_normal((20, shape[1])), 0)
+        b = np.einsum("kij,kj->ki", A, x)
+    result = gpusolve.nnls(A, b)
+    assert (result.method == BY_SCIPY).all()
+    assert (result.status == 0).all()
+    assert not result.repaired.any()
+    assert result.kkt.max() <= 8 * EPS * (1 + np.sqrt(shape[1]))
+    for k in range(20):
+        assert violation(A[k], b[k], result.x[k]) <= 16 * EPS
+        residual = np.linalg.norm(b[k] - A[k] @ result.x[k])
+        assert result.rnorm[k] == pytest.approx(residual, abs=1e-13)
+    np.testing.assert_array_equal(result.nit, (result.x > 0).sum(axis=1))
+    np.testing.assert_array_equal(result.n_updates, result.nit)
+    assert not result.n_downdates.any()
+
+
+def test_brute_force_finds_no_better_point(systems: Systems) -> None:
+    A, b = systems
+    result = gpusolve.nnls(A, b)
+    for k in range(len(b)):
+        best = brute_force(A[k], b[k])
+        assert objective(A[k], b[k], result.x[k]) == pytest.approx(best, rel=1e-12)
+
+
+def test_a_shared_matrix_and_weights(systems: Systems) -> None:
+    """Weights are factors of the rows, for all systems or for each."""
+    A, b = systems[0][0], systems[1]
+    weights = np.arange(1.0, 10.0)
+    own = weights * np.arange(1, 13)[:, None]
+    for given in (weights, own):
+        rows = np.sqrt(np.broadcast_to(given, b.shape))
+        result = gpusolve.nnls(A, b, weights=given)
+        assert (result.status == 0).all()
+        assert (result.method == BY_SCIPY).all()
+        for k in range(len(b)):
+            assert violation(A * rows[k][:, None], b[k] * rows[k], result.x[k]) < 1e-15
+
+
+def test_float32(systems: Systems) -> None:
+    A, b = (array.astype(np.float32) for array in systems)
+    result = gpusolve.nnls(A, b)
+    assert result.x.dtype == result.kkt.dtype == result.dual.dtype == np.float32
+    assert (result.status == 0).all()
+    assert result.kkt.max() <= 1e-6
+    for k in range(len(b)):
+        assert violation(A[k], b[k], result.x[k]) <= 4 * np.finfo(np.float32).eps
+
+
+def test_scipy_is_called_once_for_each_finite_system(
+    systems: Systems, scipy_calls: Any
+) -> None:
+    A, b = systems
+    A[4, 0, 0] = np.nan
+    calls = scipy_calls(lambda _, x: x)
+    result = gpusolve.nnls(A, b)
+    assert len(calls) == 11
+    assert np.flatnonzero(result.status).tolist() == [4]
+    assert np.isnan(result.x[4]).all()
+
+
+def test_bits_do_not_depend_on_the_batch(
+    systems: Systems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    A, b = systems
+    A[:, :, 4] = A[:, :, 0] * (1 + 1e-9 * b)  # so that some residuals are corrected
+    whole = gpusolve.nnls(A, b)
+    for k in range(len(b)):
+        assert_same(gpusolve.nnls(A[k : k + 1], b[k : k + 1]), whole, [k])
+    shared = gpusolve.nnls(A[0], b)
+    monkeypatch.setattr(fallback, "CHUNK_ENTRIES", 250)
+    assert_same(gpusolve.nnls(A, b), whole)
+    assert_same(gpusolve.nnls(A[0], b), shared)
+
+
+def test_scipy_may_take_as_many_iterations_as_the_other_methods() -> None:
+    """By itself it gives up after 3 n, which are too few for wide pulses."""
+    rng, t = np.random.default_rng(0), np.arange(100)
+    A = np.exp(-0.5 * ((t[:, None] - t) / 3) ** 2)
+    b = np.maximum(rng.standard_normal((10, 100)), 0) @ A.T
+    with pytest.raises(RuntimeError, match="iterations"):
+        [scipy.optimize.nnls(A, one) for one in b]
+    result = gpusolve.nnls(A, b)
+    assert (result.status == 0).all()
+    assert not result.repaired.any()
+
+
+# ---- what SciPy does not solve -------------------------------------------------------
+
+
+def give_up(_: Array) -> Array:
+    raise RuntimeError("Maximum number of iterations reached.")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(give_up, id="gives up"),
+        pytest.param(lambda x: x + 1.0, id="not optimal"),
+        pytest.param(np.zeros_like, id="zero"),
+        pytest.param(lambda x: np.full_like(x, 1e30), id="far away"),
+    ],
+)
+def test_a_system_that_scipy_does_not_solve(
+    wrong: Callable[[Array], Array], systems: Systems, scipy_calls: Any
+) -> None:
+    """It is solved by a specification, and no other system changes."""
+    A, b = systems
+    expected = gpusolve.nnls(A, b)
+    scipy_calls(lambda call, x: wrong(x) if call == 7 else x)
+    result = gpusolve.nnls(A, b)
+    others = np.arange(len(b)) != 7
+    for name in FIELDS:
+        one, other = getattr(result, name), getattr(expected, name)
+        np.testing.assert_array_equal(one[others], other[others], err_msg=name)
+    assert result.repaired.tolist() == (~others).tolist()
+    assert (result.status == 0).all()
+    np.testing.assert_allclose(result.x[7], expected.x[7], atol=1e-13)
+
+
+def test_a_better_point_of_scipy_is_kept(
+    systems: Systems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repair that is worse is not returned."""
+    A, b = systems
+    before = gpusolve.nnls(A, b)
+    monkeypatch.setattr(
+        fallback, "is_convincing", lambda _s, x, *_: np.zeros(len(x), bool)
+    )
+    solve_one = fallback.solve_one
+    monkeypatch.setattr(
+        fallback,
+        "solve_one",
+        lambda problem, *given: solve_one(problem._replace(maxiter=0), *given),
+    )
+    result = gpusolve.nnls(A, b)
+    assert result.repaired.all()
+    np.testing.assert_allclose(result.x, before.x, atol=1e-14)
+    assert (result.status == 0).all()
+
+
+# ---- by the specifications -----------------------------------------------------------
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"l1": 0.1},
+    {"l2": np.linspace(0, 1, 5)},
+    {"sum_to": 0.5},
+    {"warm_start": np.ones(5)},
+    {"maxiter": 2},
+]
+
+
+@together("options", [{}, *OPTIONS], ids=str)
+@together("method", ["gram", "qr"])
+def test_methods_are_the_specifications(
+    method: str, options: dict[str, Any], systems: Systems
+) -> None:
+    A, b = systems
+    specification = {"gram": reference.nnls_gram, "qr": reference.nnls_qr}[method]
+    found = gpusolve.nnls(A, b, method=method, **options)
+    assert_same(found, specification(A, b, **options))
+
+
+@together("options", OPTIONS, ids=str)
+def test_scipy_solves_plain_problems_only(
+    options: dict[str, Any], systems: Systems, scipy_calls: Any
+) -> None:
+    A, b = systems
+    calls = scipy_calls(lambda _, x: x)
+    result = gpusolve.nnls(A, b, **options)
+    assert not calls
+    assert result.kkt[result.status == 0].max() <= 1e-14
+    bounded = gpusolve.lsq_linear(A, b, (-0.1, 0.2), **options)
+    assert not calls
+    assert bounded.x.min() == -0.1
+    assert (np.isin(bounded.status, [0, 1 if "maxiter" in options else 0])).all()
+
+
+def test_what_gram_does_not_certify_is_solved_by_qr() -> None:
+    """A polynomial within bounds: the powers are nearly dependent."""
+    t = np.linspace(0, 1, 30)
+    A, b = t[:, None] ** np.arange(10), np.exp(t)
+    gram = gpusolve.lsq_linear(A, b, (-10, 10), method="gram")
+    auto = gpusolve.lsq_linear(A, b, (-10, 10))
+    assert gram.status == 3
+    assert (auto.status, auto.method, auto.repaired) == (0, 1, True)
+    expected = scipy.optimize.lsq_linear(A, b, (-10, 10), "bvls", tol=1e-15)
+    assert auto.rnorm**2 / 2 == pytest.approx(expected.cost, abs=1e-15)
+
+
+def test_a_better_solution_of_gram_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    t = np.linspace(0, 1, 30)
+    A, b = t[:, None] ** np.arange(8), np.exp(t)
+    gram = gpusolve.lsq_linear(A, b, (-10, 10), method="gram")
+    stops = fallback._nnls_qr.solve_qr_system
+    monkeypatch.setattr(
+        fallback._nnls_qr,
+        "solve_qr_system",
+        lambda system, start, tol, _: stops(system, system.rest, tol, 0),
+    )
+    auto = gpusolve.lsq_linear(A, b, (-10, 10))
+    np.testing.assert_array_equal(auto.x, gram.x)
+    assert (auto.status, auto.method, auto.repaired) == (gram.status, 0, True)
+
+
+def test_a_solution_without_the_fixed_sum_is_better_than_none(systems: Systems) -> None:
+    A, b = systems[0][0], systems[1][0]
+    system = scale(A, b, sum_to=np.float64(3))
+    kept = reference.nnls_qr(A, b, sum_to=3.0)
+    lost = reference.nnls_qr(A, b)._replace(status=np.int32(3))
+    kept, lost = (one._replace(x=system.rescale(one.x)) for one in (kept, lost))
+    assert lost.rnorm < kept.rnorm
+    assert fallback.is_better(system, kept, lost)
+    assert not fallback.is_better(system, lost, kept)
+
+
+def test_a_certified_solution_is_better_than_another_of_the_same_misfit(
+    systems: Systems,
+) -> None:
+    """A solution with a larger misfit is worse than both."""
+    system = scale(systems[0][0], systems[1][0])
+    good = reference.nnls_qr(*[array[0] for array in systems])
+    good = good._replace(x=system.rescale(good.x))
+    rough = good._replace(kkt=np.float64(1e-3), status=np.int32(3))
+    worse = good._replace(rnorm=good.rnorm * (1 + 1e-3), kkt=np.float64(0))
+    order = [good, rough, worse]
+    for k, one in enumerate(order):
+        for j, other in enumerate(order):
+            assert fallback.is_better(system, one, other) == (k < j)

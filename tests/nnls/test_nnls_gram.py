@@ -1,0 +1,807 @@
+"""The Gram method: its specification, and its kernel with every kind of team."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from bounded_systems import Bounded, by_bvls, objective
+from numpy.typing import NDArray
+from oracles import scipy_rnorm, violation
+from together import together
+
+import gpusolve
+from gpusolve import _emulator, reference
+from gpusolve._device import kernels
+from gpusolve._nnls import device, nnls_gram_kernel
+from gpusolve._nnls.inputs import validate
+from gpusolve._nnls.nnls_gram_kernel import Size, Team, choose, layout_of, teams_for
+from gpusolve._numerics.solution import Solution
+from gpusolve.reference import _nnls_gram
+from gpusolve.reference._nnls_gram import PassiveInverse
+
+Array = NDArray[Any]
+
+TEAMS = {
+    "a lane": Team("LaneTeam<1, 4>", 128, 128),
+    "4 lanes": Team("LaneTeam<4, 2>", 128, 32),
+    "8 lanes": Team("LaneTeam<8, 2>", 128, 16),
+    "warp": Team("LaneTeam<32, 1>", 128, 4),
+    "block": Team("BlockTeam", 64),
+    "grid": Team("GridTeam", 64),
+}
+SMALL = (5, 3)
+EPS = {np.dtype(one): float(np.finfo(one).eps) for one in (np.float32, np.float64)}
+
+
+def solve(
+    A: Array, b: Array, bounds: tuple[Any, Any] = (0.0, np.inf), **options: Any
+) -> Solution:
+    """Solve by the kernel alone, on the emulator."""
+    problem = validate(A, b, lower=bounds[0], upper=bounds[1], **options)
+    return device.nnls(problem, kernels.EmulatedDevice(), "gram")
+
+
+def use(team: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this team solve systems of any size."""
+    monkeypatch.setattr(nnls_gram_kernel, "teams_for", lambda *_: [TEAMS[team]])
+    monkeypatch.setattr(nnls_gram_kernel, "choose", choose.__wrapped__)
+
+
+def assert_optimal(
+    A: Array, b: Array, found: Solution, l1: float = 0, l2: float = 0
+) -> None:
+    assert (found.status == 0).all()
+    systems = len(found.x)
+    A = np.broadcast_to(A, (systems, *A.shape[-2:]))
+    b = np.broadcast_to(b, (systems, b.shape[-1]))
+    limit = 16 * EPS[A.dtype]
+    for A_k, b_k, x_k in zip(A, b, found.x, strict=True):
+        assert violation(A_k, b_k, x_k, l1, l2) <= limit
+
+
+# ---- the specification ---------------------------------------------------------------
+
+
+def test_the_inverse_after_many_changes(rng: np.random.Generator) -> None:
+    A = rng.standard_normal((40, 20))
+    G = A.T @ A
+    inverse = PassiveInverse(20)
+    for _ in range(300):
+        passive = inverse.passive.tolist()
+        free = sorted(set(range(20)) - set(passive))
+        if free and (not passive or rng.random() < 0.6):
+            j = int(rng.choice(free))
+            g = G[j, inverse.passive]
+            u = inverse.multiply(g)
+            inverse.append(j, u, G[j, j] - u @ g)
+        else:
+            inverse.remove(int(rng.integers(len(passive))))
+        passive = inverse.passive.tolist()
+        H = inverse.H[: len(passive), : len(passive)]
+        expected = np.linalg.inv(G[np.ix_(passive, passive)])
+        # Errors of 300 updates, magnified by the condition number of G, about 30.
+        np.testing.assert_allclose(H, expected, atol=300 * 30 * EPS[H.dtype])
+
+
+@together("shape", [(1, 1), (7, 4), (30, 20), (20, 30), (64, 48)])
+def test_the_specification_against_scipy(
+    shape: tuple[int, int], rng: np.random.Generator
+) -> None:
+    A, b = rng.random((6, *shape)), rng.random((6, shape[0]))
+    found = reference.nnls_gram(A, b)
+    assert_optimal(A, b, found)
+    expected = [scipy_rnorm(*one) for one in zip(A, b, strict=True)]
+    np.testing.assert_allclose(found.rnorm, expected, atol=1e-13)
+
+
+def test_several_variables_enter_at_once(rng: np.random.Generator) -> None:
+    A, b = rng.random((60, 40)), rng.random(60)
+    found, one = reference.nnls_gram(A, b), reference.nnls_qr(A, b)
+    np.testing.assert_allclose(found.x, one.x, atol=1e-13)
+    assert 2 * found.nit < one.nit
+
+
+def test_columns_that_are_alike_do_not_enter_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neighbouring Gaussians: most of a group that entered would leave again."""
+    time = np.arange(128)
+    A = np.exp(-0.5 * ((time[:, None] - time) / 4.32) ** 2)
+    b = np.random.default_rng(0).random((4, 128))
+    found = reference.nnls_gram(A, b)
+    monkeypatch.setattr(_nnls_gram, "ALIKE", 2.0)
+    together = reference.nnls_gram(A, b)
+    assert not found.status.any()
+    assert not together.status.any()
+    assert 1.2 * found.nit.sum() < together.nit.sum()
+
+
+# ---- the kernel ----------------------------------------------------------------------
+
+
+@together("dtype", [np.float32, np.float64])
+@together("team", TEAMS)
+def test_kernel_against_the_specification(
+    team: str, dtype: Any, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = (
+        rng.random((5, *SMALL)).astype(dtype),
+        rng.random((5, SMALL[0])).astype(dtype),
+    )
+    for l1, l2 in [(0.0, 0.0), (0.1, 0.0), (0.05, 0.3)]:
+        found = solve(A, b, l1=l1, l2=l2)
+        expected = reference.nnls_gram(A, b, l1=l1, l2=l2)
+        assert_optimal(A, b, found, l1, l2)
+        np.testing.assert_allclose(found.x, expected.x, atol=300 * EPS[A.dtype])
+        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=8 * EPS[A.dtype])
+        for name in ("nit", "n_updates", "n_downdates", "status"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("team", ["warp", "block", "grid"])
+def test_larger_systems(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.random((2, 40, 30)), rng.random((2, 40))
+    found = solve(A, b)
+    assert_optimal(A, b, found)
+    np.testing.assert_array_equal(found.nit, reference.nnls_gram(A, b).nit)
+
+
+@together("team", TEAMS)
+def test_strides_and_broadcasting(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Whether a matrix is shared, and its memory layout, change no bit."""
+    use(team, monkeypatch)
+    one, b = rng.random(SMALL), rng.random((5, SMALL[0]))
+    expected = solve(np.stack([one] * 5), b)
+    padded = np.zeros((10, 6))
+    padded[::2, ::-2] = one
+    for A in (one, one[None], np.asfortranarray(one), padded[::2, ::-2]):
+        found = solve(A, b)
+        for name, field in found._asdict().items():
+            np.testing.assert_array_equal(field, getattr(expected, name), name)
+    pair = rng.random((2, 1, *SMALL))
+    found = solve(pair, b[:3])
+    expected = solve(np.repeat(pair, 3, axis=1), b[:3])
+    np.testing.assert_array_equal(found.x, expected.x)
+
+
+@pytest.mark.parametrize("limit", [2500, 4500, 6000])
+def test_less_shared_memory_changes_no_bit(
+    limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The vectors, or a part of the inverse, are in global memory."""
+    use("block", monkeypatch)
+    A, b = rng.random((3, 40, 30)), rng.random((3, 40))
+    expected = solve(A, b)
+    monkeypatch.setattr(kernels.EmulatedDevice, "shared_memory_per_block", limit)
+    size = Size(40, 30)
+    assert layout_of(TEAMS["block"], size, False, limit - 2048).workspace > 0
+    found = solve(A, b)
+    for name, field in found._asdict().items():
+        np.testing.assert_array_equal(field, getattr(expected, name), name)
+
+
+@together("team", TEAMS)
+def test_a_warm_start_takes_fewer_steps(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.random((3, *SMALL)), rng.random((3, SMALL[0]))
+    cold = solve(A, b)
+    warm = solve(A, b, warm_start=cold.x)
+    np.testing.assert_allclose(warm.x, cold.x, atol=300 * EPS[A.dtype])
+    assert (warm.nit <= 1).all()
+    np.testing.assert_array_equal(warm.n_updates, np.count_nonzero(cold.x, axis=1))
+    wrong = solve(A, b, warm_start=np.where(cold.x > 0, 0, 1.0))
+    assert_optimal(A, b, wrong)
+
+
+@together("team", TEAMS)
+@together("bad", [np.nan, np.inf, -np.inf])
+def test_a_nonfinite_system_changes_no_other(
+    team: str, bad: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.random((4, *SMALL)), rng.random((4, SMALL[0]))
+    good = solve(A, b)
+    A[1, 2, 1] = b[2, 0] = bad
+    found = solve(A, b)
+    np.testing.assert_array_equal(found.status, [0, 2, 2, 0])
+    assert np.isnan(found.x[1:3]).all()
+    assert np.isnan(found.kkt[1:3]).all()
+    np.testing.assert_array_equal(found.x[::3], good.x[::3])
+
+
+@pytest.mark.parametrize("noise", [1e-2, 1e-3, 1e-4])
+def test_float32_with_a_small_residual(
+    noise: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Everything is computed in float64, so a small residual is no obstacle."""
+    A = rng.random((16, 40, 20)).astype(np.float32)
+    x = np.maximum(rng.standard_normal((16, 20)), 0)
+    b = np.einsum("kij,kj->ki", A, x) + noise * rng.standard_normal((16, 40))
+    b = b.astype(np.float32)
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    found = gpusolve.nnls(A, b)
+    assert (found.status == 0).all()
+    assert not found.method.any()
+    assert found.x.dtype == np.float32
+
+
+@together("team", TEAMS)
+def test_a_tiny_column_does_not_disturb_the_l2_penalty(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.random((3, *SMALL)), rng.random((3, SMALL[0]))
+    expected = solve(A, b)
+    A[..., 1] *= 2.0**-600
+    found = solve(A, b)
+    assert (found.status == 0).all()
+    np.testing.assert_array_equal(found.x * [1, 2.0**-600, 1], expected.x)
+
+
+@together("team", TEAMS)
+@together("value", [np.nan, np.inf, 1e300, -1.0])
+def test_useless_warm_starts(
+    team: str, value: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.random((3, *SMALL)), rng.random((3, SMALL[0]))
+    expected = solve(A, b)
+    found = solve(A, b, warm_start=np.full((3, SMALL[1]), value))
+    np.testing.assert_array_equal(found.status, 0)
+    np.testing.assert_array_equal(found.x, expected.x)
+    spec = reference.nnls_gram(A, b, warm_start=np.full(SMALL[1], value))
+    np.testing.assert_array_equal(spec.status, 0)
+
+
+def test_qr_replaces_a_solution_only_by_a_better_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some of these systems are certified, but not to a few eps."""
+    rng = np.random.default_rng(3)
+    A = rng.standard_normal((60, 17, 3)) @ rng.standard_normal((60, 3, 9))
+    A += 1e-4 * rng.standard_normal(A.shape)
+    b = rng.standard_normal((60, 17))
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    auto, gram = gpusolve.nnls(A, b), gpusolve.nnls(A, b, method="gram")
+    kept = gram.status == 0
+    assert auto.repaired[kept].any()
+    assert (auto.status[kept] == 0).all()
+    limit = 1e-10 * np.linalg.norm(b, axis=1)
+    assert (auto.rnorm[kept] <= gram.rnorm[kept] + limit[kept]).all()
+
+
+@together("team", TEAMS)
+def test_iteration_limit(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A = rng.random((3, *SMALL)) - 0.3
+    b = rng.random((3, SMALL[0]))
+    full = solve(A, b)
+    for maxiter in range(int(full.nit.max()) + 1):
+        found = solve(A, b, maxiter=maxiter)
+        np.testing.assert_array_equal(found.status, full.nit > maxiter)
+        assert (found.x >= 0).all()
+        np.testing.assert_array_equal(found.nit, np.minimum(full.nit, maxiter))
+
+
+@pytest.mark.parametrize("limit", [40 * 30 * 8 * 4, 40 * 30 * 8])
+def test_less_memory_changes_no_bit(
+    limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The scaled matrices of a few systems fit into memory at the same time."""
+    A, b = rng.random((9, 40, 33)), rng.random((9, 40))
+    start = rng.random((9, 33))
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    expected = gpusolve.nnls(A, b, warm_start=start)
+    monkeypatch.setattr(_emulator, "empty", with_limit(_emulator.empty, 2 * limit))
+    found = gpusolve.nnls(A, b, warm_start=start)
+    assert not found.method.any()
+    np.testing.assert_array_equal(found.x, expected.x)
+    np.testing.assert_array_equal(found.nit, expected.nit)
+
+
+def test_without_memory_for_one_matrix_qr_is_used(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    A, b = rng.random((3, 40, 33)), rng.random((3, 40))
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    expected = gpusolve.nnls(A, b, method="qr")
+    monkeypatch.setattr(_emulator, "empty", with_limit(_emulator.empty, 10_000))
+    found = gpusolve.nnls(A, b)
+    assert found.method.all()
+    np.testing.assert_array_equal(found.x, expected.x)
+    with pytest.raises(MemoryError):
+        gpusolve.nnls(A, b, method="gram")
+
+
+def with_limit(empty: Any, limit: int) -> Any:
+    """An allocation that fails for arrays of more than `limit` bytes."""
+
+    def limited(shape: Any, dtype: Any) -> Any:
+        if np.prod(shape) * np.dtype(dtype).itemsize > limit:
+            raise MemoryError
+        return empty(shape, dtype)
+
+    return limited
+
+
+def test_team_for_each_size() -> None:
+    def chosen(m: int, n: int, systems: int = 1000, limit: int = 225 * 1024) -> str:
+        return choose(Size(m, n), systems < 5, False, limit)[0].name
+
+    assert chosen(3, 3) == "LaneTeam<1, 4>"
+    assert chosen(33, 3) == "LaneTeam<4, 2>"
+    assert chosen(30, 10) == "LaneTeam<8, 2>"
+    assert chosen(64, 32) == "LaneTeam<32, 1>"
+    assert chosen(64, 32, limit=20_000) == "BlockTeam"
+    assert chosen(64, 33) == "BlockTeam"
+    assert chosen(5000, 2000) == "BlockTeam"
+    assert chosen(5000, 2000, systems=1) == "GridTeam"
+    assert teams_for(Size(2, 10_000), True)[0].name == "BlockTeam"
+
+
+# ---- bounds, weights, a fixed sum, penalties of each variable ------------------------
+
+SYSTEMS = 5
+
+
+def bounds_of(kind: str, rng: np.random.Generator, shape: Any) -> tuple[Array, Array]:
+    """Lower and upper bounds of a kind, or of all kinds next to each other."""
+    middle, width = rng.standard_normal(shape), rng.random(shape)
+    names = ("free", "below", "above", "box", "equal")
+    which = rng.integers(len(names), size=shape)
+    if kind != "mixed":
+        which = np.full(shape, names.index(kind))
+    lower = np.where((which == 0) | (which == 1), -np.inf, middle - width)
+    upper = np.where((which == 0) | (which == 2), np.inf, middle + width)
+    return np.where(which == 4, middle, lower), np.where(which == 4, middle, upper)
+
+
+def options_of(
+    case: str, rng: np.random.Generator, shape: tuple[int, int, int], dtype: Any
+) -> dict[str, Any]:
+    """The options of a case for matrices of a shape, in arrays of this dtype."""
+    systems, m, n = shape
+    each, options = (systems, n), dict[str, Any]()
+    lower, upper = bounds_of("mixed", rng, each)
+    near_0 = np.clip(0.5 * rng.standard_normal(each), lower, upper)
+    match case:
+        case "of columns":
+            options["bounds"] = bounds_of("box", rng, n)
+            options["l1"], options["l2"] = 0.1 * rng.random(n), rng.random(n)
+        case "of systems":
+            options["bounds"] = lower, upper
+            options["l1"], options["l2"] = (
+                0.1 * rng.random(each),
+                rng.random((systems, 1)),
+            )
+        case "weights":
+            options["weights"] = rng.integers(3, size=(systems, m)) / 2
+            options["weights"][:, :n] += 0.5
+        case "shared weights":
+            options["weights"] = np.arange(m) / m
+            options["bounds"] = (-0.25, 0.5)
+        case "simplex":
+            options["sum_to"] = 1.0
+        case "sums":
+            options["bounds"], options["sum_to"] = (lower, upper), near_0.sum(axis=1)
+        case "warm":
+            options["bounds"], options["warm_start"] = (lower, upper), near_0
+        case "warm sums":
+            options["bounds"] = (0.0, 1.0)
+            options["sum_to"] = n * np.linspace(0.3, 0.9, systems)
+            options["warm_start"] = np.minimum(1.5 * rng.random(each), 1)
+            options["warm_start"][::2] = 0.01
+        case "all":
+            options["bounds"] = lower, upper
+            options["weights"] = rng.random((systems, m))
+            options["l1"], options["l2"] = 0.1 * rng.random(each), rng.random(n)
+            options["sum_to"], options["warm_start"] = near_0.sum(axis=1), near_0
+        case _:
+            options["bounds"] = bounds_of(case, rng, each)
+    return {
+        name: tuple(np.asarray(one, dtype) for one in value)
+        if isinstance(value, tuple) and isinstance(value[0], np.ndarray)
+        else np.asarray(value, dtype)
+        if isinstance(value, np.ndarray)
+        else value
+        for name, value in options.items()
+    }
+
+
+BOUNDS = ("free", "below", "above", "box", "equal", "mixed")
+OPTIONS = (
+    "of columns",
+    "of systems",
+    "weights",
+    "shared weights",
+    "simplex",
+    "sums",
+    "warm",
+    "warm sums",
+    "all",
+)
+
+
+def assert_within_bounds(x: Array, options: dict[str, Any]) -> None:
+    lower, upper = options.get("bounds", (0.0, np.inf))
+    assert ((x >= lower) & (x <= upper)).all()
+    if "sum_to" in options:
+        size = np.abs(x).sum(axis=1) + np.abs(options["sum_to"])
+        wrong = np.abs(x.sum(axis=1, dtype=float) - options["sum_to"])
+        assert (wrong <= 8 * EPS[x.dtype] * size).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", [*BOUNDS, *OPTIONS])
+@pytest.mark.parametrize("team", TEAMS)
+def test_bounded_kernel_against_the_specification(
+    team: str,
+    case: str,
+    dtype: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
+) -> None:
+    use(team, monkeypatch)
+    m, n = SMALL if team in ("a lane", "grid") else (12, 7)
+    systems = 2 if team == "grid" else SYSTEMS  # its threads wait for each other
+    b = rng.standard_normal((systems, m)).astype(dtype)
+    for shape in [(m, n), (systems, m, n)]:
+        A = rng.standard_normal(shape).astype(dtype)
+        options = options_of(case, rng, (systems, m, n), dtype)
+        found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
+        assert_within_bounds(found.x, options)
+        eps = EPS[A.dtype]
+        assert (found.kkt <= 16 * eps).all()
+        np.testing.assert_allclose(found.x, expected.x, atol=300 * eps)
+        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=8 * eps)
+        np.testing.assert_allclose(found.dual, expected.dual, atol=300 * eps)
+        for name in ("nit", "n_updates", "n_downdates", "status"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("case", ["l1", "l1 l2", "l1 sum"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("team", TEAMS)
+def test_an_exchange_against_the_specification(
+    team: str,
+    dtype: Any,
+    case: str,
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
+) -> None:
+    """Penalties on dependent columns: x moves along dependences, step by step."""
+    use(team, monkeypatch)
+    sizes = {"a lane": (2, 4), "4 lanes": (3, 8), "grid": (2, 5)}
+    m, n = sizes.get(team, (5, 12))
+    A = rng.standard_normal((SYSTEMS, m, n)).astype(dtype)
+    b = rng.standard_normal((SYSTEMS, m)).astype(dtype)
+    each = (SYSTEMS, n)
+    options: dict[str, Any] = {"l1": rng.random(each), "bounds": (-0.75, 0.5)}
+    if case == "l1 l2":
+        options["l2"] = rng.random(each) * (np.arange(n) % 3 == 0)
+    if case == "l1 sum":
+        options["sum_to"] = rng.random(SYSTEMS) - 0.5
+    eps = EPS[A.dtype]
+    for maxiter in (None, 2, 5):
+        found = solve(A, b, **options, maxiter=maxiter)
+        expected = reference.nnls_gram(A, b, **options, maxiter=maxiter)
+        np.testing.assert_allclose(found.x, expected.x, atol=1e3 * eps)
+        for name in ("nit", "n_updates", "n_downdates", "status"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        assert maxiter is not None or not found.status.any()
+
+
+@pytest.mark.parametrize("case", ["mixed", "of systems", "sums", "all"])
+@pytest.mark.parametrize("team", TEAMS)
+def test_the_certificate_of_an_unfinished_solution(
+    team: str, case: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Its parts are far above rounding errors."""
+    use(team, monkeypatch)
+    systems = 2 if team == "grid" else SYSTEMS
+    A = 2 * rng.standard_normal((systems, *SMALL))
+    b = rng.standard_normal((systems, SMALL[0]))
+    options = options_of(case, rng, A.shape, A.dtype)
+    for maxiter in range(3):
+        found = solve(A, b, **options, maxiter=maxiter)
+        expected = reference.nnls_gram(A, b, **options, maxiter=maxiter)
+        assert_within_bounds(found.x, options)
+        np.testing.assert_array_equal(found.status, expected.status)
+        np.testing.assert_allclose(found.kkt, expected.kkt, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
+        np.testing.assert_allclose(found.dual, expected.dual, atol=1e-13)
+
+
+@pytest.mark.parametrize("case", [*BOUNDS, "weights", "shared weights", "warm"])
+@pytest.mark.parametrize("team", ["a lane", "8 lanes", "block"])
+def test_bounded_kernel_against_scipy(
+    team: str, case: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    m, n = SMALL if team == "a lane" else (20, 12)
+    A, b = rng.standard_normal((SYSTEMS, m, n)), rng.standard_normal((SYSTEMS, m))
+    options = options_of(case, rng, A.shape, A.dtype)
+    found = solve(A, b, **options)
+    assert (found.status == 0).all()
+    options.pop("warm_start", None)
+    given = Bounded.of(A, b, **{"bounds": (0.0, np.inf), **options})
+    least = objective(given, by_bvls(given))
+    assert (found.rnorm**2 / 2 <= least * (1 + 1e-12)).all()
+
+
+@together("team", TEAMS)
+def test_a_variable_at_a_bound_has_its_value_to_the_last_bit(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The bounds are no dyadic numbers, and the columns are scaled."""
+    use(team, monkeypatch)
+    A = rng.standard_normal((SYSTEMS, *SMALL)) * [1e-3, 7.0, 1e5]
+    b = rng.standard_normal((SYSTEMS, SMALL[0]))
+    lower, upper = np.array([-0.1, -0.7, 0.3]), np.array([0.1, -0.3, 0.7])
+    found = solve(A, b, bounds=(lower, upper))
+    at_bound = (found.x == lower) | (found.x == upper)
+    assert at_bound.sum() > SYSTEMS
+    np.testing.assert_array_equal(at_bound, found.dual != 0)
+    np.testing.assert_array_equal(found.status, 0)
+
+
+@pytest.mark.parametrize("l2", [0.0, 1e-6])
+@pytest.mark.parametrize("team", ["warp", "block"])
+def test_similar_columns_within_bounds(
+    team: str, l2: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The first solutions are inaccurate: gradients are corrected, H is recomputed."""
+    use(team, monkeypatch)
+    A = rng.random((20, 30, 1)) + 1e-3 * rng.random((20, 30, 9))
+    b = (A @ rng.random((20, 9, 1)))[..., 0] + 1e-4 * rng.standard_normal((20, 30))
+    options = {"bounds": (0.125, 0.75), "l2": np.full(9, l2)}
+    found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
+    assert_within_bounds(found.x, options)
+    np.testing.assert_array_equal(found.status, 0)
+    np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-10)
+    assert found.nit.sum() < 1.05 * expected.nit.sum()
+
+
+@pytest.mark.parametrize("bounds", [(-0.25, 1.0), (-10.0, 10.0)])
+def test_similar_columns_next_to_penalised_ones(
+    bounds: tuple[float, float],
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
+) -> None:
+    """After H is recomputed, x moves from where the gradient was corrected."""
+    use("warp", monkeypatch)
+    A = rng.random((40, 30, 1)) + 1e-4 * rng.random((40, 30, 9))
+    A[..., 5:] = rng.standard_normal((40, 30, 4))
+    x = rng.random((40, 9, 1)) + (np.arange(9) > 4)[:, None]
+    b = (A @ x)[..., 0] + 1e-5 * rng.standard_normal((40, 30))
+    found = solve(A, b, bounds=bounds, l2=50.0 * (np.arange(9) > 4))
+    np.testing.assert_array_equal(found.status, 0)
+
+
+@together("team", TEAMS)
+def test_a_warm_start_that_rounding_hides(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Its variables come to rest at their bounds, which are not 0."""
+    use(team, monkeypatch)
+    A, b = rng.standard_normal((6, *SMALL)), rng.standard_normal((6, SMALL[0]))
+    options: dict[str, Any] = {
+        "bounds": (np.array([0.1, -1e14, -1e12]), np.array([1e14, -0.1, -0.1])),
+        "warm_start": np.array([1e11, -1e11, -1e11]),
+    }
+    found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
+    np.testing.assert_array_equal(found.status, 0)
+    np.testing.assert_allclose(found.x, expected.x, rtol=1e-12)
+    for name in ("nit", "n_updates", "n_downdates"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("has_sum", [False, True])
+@pytest.mark.parametrize("team", ["warp", "block"])
+def test_larger_systems_within_bounds(
+    team: str, has_sum: bool, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Several variables leave in one step; the multiplier follows."""
+    use(team, monkeypatch)
+    A, b = rng.standard_normal((6, 30, 20)), rng.standard_normal((6, 30))
+    options: dict[str, Any] = {"bounds": (-0.2, 0.3)}
+    if has_sum:
+        options["sum_to"] = rng.random(6) - 0.5
+    found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
+    np.testing.assert_array_equal(found.status, 0)
+    np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
+    for name in ("nit", "n_updates", "n_downdates"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+@together("team", TEAMS)
+@together("value", [np.nan, np.inf, -np.inf])
+def test_useless_warm_starts_within_bounds(
+    team: str, value: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.standard_normal(SMALL), rng.standard_normal((3, SMALL[0]))
+    bounds = (np.array([-1.0, 0.25, -0.75]), np.array([1.0, 0.5, -0.25]))
+    expected = solve(A, b, bounds=bounds)
+    found = solve(A, b, bounds=bounds, warm_start=np.full((3, 3), value))
+    for name, field in found._asdict().items():
+        np.testing.assert_array_equal(field, getattr(expected, name), name)
+
+
+@together("team", TEAMS)
+def test_two_variables_reach_their_bounds_in_one_step(
+    team: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one leaves, and the other one has a step of length 0 to its bound."""
+    use(team, monkeypatch)
+    A, b = np.eye(3)[:, :2], np.array([1.0, 1.0, 0.0])
+    found = solve(A, b, bounds=(1.0, 2.0), warm_start=np.array([1.5, 1.5]))
+    np.testing.assert_array_equal(found.x, [1.0, 1.0])
+    assert (found.n_updates, found.n_downdates) == (2, 2)
+
+
+@together("team", TEAMS)
+def test_a_sum_that_leaves_one_point(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The only point is a corner; one variable stays passive there."""
+    use(team, monkeypatch)
+    A, b = rng.standard_normal((2, *SMALL)), rng.standard_normal((2, SMALL[0]))
+    corners = np.array([[-1.0, 0.25, 0.5], [1.0, 0.5, 4.0]])
+    found = solve(A, b, bounds=tuple(corners), sum_to=corners.sum(axis=1))
+    np.testing.assert_array_equal(found.status, 0)
+    np.testing.assert_allclose(found.x, corners, rtol=4 * EPS[A.dtype])
+    np.testing.assert_array_equal(found.n_updates - found.n_downdates, 1)
+
+
+@together("team", TEAMS)
+def test_options_broadcast(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """How the options are stored, and how many systems share them, changes no bit."""
+    use(team, monkeypatch)
+    m, n = SMALL
+    A, b = rng.standard_normal((m, n)), rng.standard_normal((2, 3, m))
+    lower, upper = -rng.random((2, 1, n)), np.array([[0.25], [0.5], [1.0]])
+    weights, total = rng.random((3, m)), 0.1 * rng.random((2, 1))
+    found = solve(A, b, bounds=(lower, upper), weights=weights, sum_to=total)
+    every = (2, 3, n)
+    expected = solve(
+        np.broadcast_to(A, (2, 3, m, n)).copy(),
+        b,
+        bounds=(np.broadcast_to(lower, every), np.broadcast_to(upper, every).copy()),
+        weights=np.repeat(weights[None], 2, axis=0),
+        sum_to=np.repeat(total, 3, axis=1),
+    )
+    assert (found.status == 0).all()
+    for name, field in found._asdict().items():
+        np.testing.assert_array_equal(field, getattr(expected, name), name)
+
+
+@pytest.mark.parametrize("team", ["block", "grid"])
+def test_a_shared_matrix_stays_shared(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Bounds and penalties of each system need no matrix of their own."""
+    use(team, monkeypatch)
+    scaled: list[Any] = []
+    scale = nnls_gram_kernel.scale_matrices
+
+    def watched(systems: Any, on: Any) -> Any:
+        scaled.append(scale(systems, on))
+        return scaled[-1]
+
+    monkeypatch.setattr(nnls_gram_kernel, "scale_matrices", watched)
+    A, b = rng.random((12, 7)), rng.random((SYSTEMS, 12))
+    solve(A, b, **options_of("of systems", rng, (SYSTEMS, 12, 7), A.dtype))
+    solve(A, b, weights=rng.random((SYSTEMS, 12)))
+    assert [len(one.G) for one in scaled] == [1, SYSTEMS]
+
+
+def test_less_memory_for_weighted_matrices_changes_no_bit(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """One A with the weights of each system: a few scaled matrices fit into memory."""
+    A, b = rng.random((40, 33)), rng.random((9, 40))
+    options = {"weights": rng.random((9, 40)), "l2": rng.random((9, 33))}
+    options["sum_to"] = rng.random(9)
+    expected = solve(A, b, **options)
+    limit = 8 * 41 * 33 * 4
+    monkeypatch.setattr(_emulator, "empty", with_limit(_emulator.empty, limit))
+    found = solve(A, b, **options)
+    for name, field in found._asdict().items():
+        np.testing.assert_array_equal(field, getattr(expected, name), name)
+
+
+@together("shared", [False, True])
+@together("option", ["lower", "upper", "l1", "l2", "sum_to", "weights"])
+@together("team", TEAMS)
+def test_a_nonfinite_option_changes_no_other_system(
+    team: str,
+    option: str,
+    shared: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
+) -> None:
+    use(team, monkeypatch)
+    A = rng.standard_normal(SMALL if shared else (4, *SMALL))
+    b = rng.standard_normal((4, SMALL[0]))
+    given = {
+        "lower": -np.ones((4, 3)),
+        "upper": np.ones((4, 3)),
+        "l1": 0.1 * rng.random((4, 3)),
+        "l2": rng.random((4, 3)),
+        "sum_to": rng.random(4),
+        "weights": rng.random((4, SMALL[0])),
+    }
+
+    def solved() -> Solution:
+        rest = {
+            name: one for name, one in given.items() if name[1:] not in ("ower", "pper")
+        }
+        return solve(A, b, bounds=(given["lower"], given["upper"]), **rest)
+
+    good = solved()
+    given[option].flat[given[option].size // 2] = np.nan
+    if option == "weights":
+        given[option][1, 2] = -1.0
+    found = solved()
+    bad = np.isnan(given[option]).reshape(4, -1).any(axis=1)
+    bad[1] |= option == "weights"
+    np.testing.assert_array_equal(found.status, np.where(bad, 2, 0))
+    assert np.isnan(found.x[bad]).all()
+    np.testing.assert_array_equal(found.x[~bad], good.x[~bad])
+
+
+@together("team", TEAMS)
+def test_a_tiny_column_does_not_disturb_an_l2_penalty_of_each_system(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    use(team, monkeypatch)
+    A, b = rng.random(SMALL), rng.random((3, SMALL[0]))
+    A[:, 1] = 2.0**-600 * rng.random(SMALL[0])
+    l2 = np.array([[0.5], [1.0], [2.0]]) * [1, 1, 3]
+    found = solve(A, b, l2=l2, bounds=(-1.0, 1.0))
+    expected = reference.nnls_gram(A, b, l2=l2, bounds=(-1.0, 1.0))
+    assert (found.status == 0).all()
+    np.testing.assert_allclose(found.x, expected.x, atol=300 * EPS[A.dtype])
+
+
+@together("team", TEAMS)
+def test_systems_without_a_solution_end(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Bounds contradict each other or the sum, or there are no weights."""
+    use(team, monkeypatch)
+    A, b = rng.standard_normal(SMALL), rng.standard_normal((4, SMALL[0]))
+    good = np.ones((4, 3))
+    upper, weights = good.copy(), rng.random((4, SMALL[0]))
+    upper[1, 0], weights[2] = -2, 0
+    total = np.array([0.5, 0.5, 0.5, 7])
+    found = solve(A, b, bounds=(-good, upper), weights=weights, sum_to=total)
+    assert found.status[0] == 0
+    assert found.status[3] == 3
+    solve(A, b, bounds=(-np.inf, np.where(good, -np.inf, 0)))
+
+
+def test_qr_takes_what_the_gram_matrix_does_not_settle_within_bounds() -> None:
+    rng = np.random.default_rng(3)
+    A = rng.standard_normal((20, 17, 3)) @ rng.standard_normal((20, 3, 9))
+    A += 1e-6 * rng.standard_normal(A.shape)
+    problem = validate(A, rng.standard_normal((20, 17)), lower=-0.5, upper=0.5)
+    found = device.nnls(problem, kernels.EmulatedDevice(), "auto")
+    assert (found.status == 0).all()
+    assert found.repaired.any()
+    assert ((found.x >= -0.5) & (found.x <= 0.5)).all()

@@ -1,0 +1,134 @@
+"""The validated arguments of the solvers, and the axes of one system."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from together import together
+
+import gpusolve
+from gpusolve._nnls.axes import AXES, batch_axes
+from gpusolve._nnls.inputs import Problem, validate
+
+M, N = 4, 3
+LENGTHS = {"row": M, "variable": N}
+
+rng = np.random.default_rng(0)
+A, b = rng.random((M, N)), rng.random(M)
+
+
+def shape_of(name: str) -> tuple[int, ...]:
+    """The shape of an argument or a result of one system."""
+    return tuple(LENGTHS[axis] for axis in AXES[name])
+
+
+ARGUMENTS = ["A", "b", "weights", "sum_to", "lower", "upper", "l1", "l2", "warm_start"]
+
+
+@together("name", ARGUMENTS)
+def test_an_argument_may_have_batch_axes_of_its_own(name: str) -> None:
+    given = {"A": A, "b": b, name: np.ones((2, 1, *shape_of(name)))}
+    assert validate(**given).batch == (2, 1)
+
+
+def test_results_have_the_batch_axes_before_their_own() -> None:
+    result = gpusolve.nnls(A, rng.random((2, 1, M)))
+    found = {**result._asdict(), "residual": result.residual}
+    found["covariance"] = result.covariance()
+    assert {*found, *ARGUMENTS} == {*AXES}
+    for name, array in found.items():
+        assert array.shape == (2, 1, *shape_of(name))
+        assert batch_axes(name, array.shape) == (2, 1)
+
+
+REPEATED = np.broadcast_to(A, (5, M, N))
+OWN = rng.random((5, M, N))
+
+
+@together(
+    ("given", "matrices"),
+    [
+        ({"A": A, "b": np.ones((5, M))}, ()),
+        ({"A": A[None], "b": np.ones((5, M))}, (1,)),
+        ({"A": REPEATED, "b": b}, (1,)),
+        ({"A": OWN, "b": b}, (5,)),
+        ({"A": OWN[:, None], "b": np.ones((7, M))}, (5, 1)),
+        ({"A": A, "b": np.ones((5, M)), "weights": b}, ()),
+        ({"A": A, "b": b, "weights": np.ones((5, M))}, (5,)),
+        ({"A": A, "b": b, "weights": np.broadcast_to(b, (5, M))}, (1,)),
+        ({"A": OWN[:, None], "b": b, "weights": np.ones((7, M))}, (5, 7)),
+    ],
+)
+def test_systems_share_a_matrix_unless_it_or_its_weights_differ(
+    given: dict[str, Any], matrices: tuple[int, ...]
+) -> None:
+    problem = validate(**given)
+    assert problem.matrices == matrices
+    assert problem.shares_matrix == (math.prod(matrices) == 1)
+
+
+HALF = np.full(N, 0.5)
+ONE_INVALID = np.array([HALF, np.where(np.arange(N) == 1, 2.0, 0.5)])
+
+
+@together(
+    ("options", "expected"),
+    [
+        ({}, None),
+        ({"sum_to": 1.0}, None),
+        ({"sum_to": -1.0}, True),
+        ({"sum_to": np.array([1.0, -1.0])}, [False, True]),
+        ({"lower": HALF, "upper": 1.0}, None),
+        ({"lower": HALF, "upper": HALF}, None),
+        ({"lower": np.full(N, np.nan)}, None),
+        ({"lower": ONE_INVALID, "upper": 1.0}, [False, True]),
+        ({"lower": np.array([0.0, 0.0, np.inf])}, True),
+        ({"upper": np.array([1.0, -np.inf, 1.0]), "lower": -np.inf}, True),
+        ({"lower": HALF, "sum_to": 1.5}, None),
+        ({"lower": HALF, "sum_to": 1.4}, True),
+        ({"upper": HALF, "sum_to": 1.6}, True),
+        ({"upper": HALF, "sum_to": 1.5 * (1 + 4e-16)}, None),
+        ({"lower": np.array([-np.inf, 0.5, 0.5]), "sum_to": -9.0}, None),
+        ({"lower": 0.5, "upper": np.array([np.inf, 1, 1]), "sum_to": 9.0}, None),
+        ({"lower": 0.5, "upper": np.array([np.inf, 1, 1]), "sum_to": 1.0}, True),
+        ({"lower": -np.inf, "upper": np.inf, "sum_to": -9.0}, None),
+        ({"weights": np.ones(M)}, None),
+        ({"weights": np.zeros(M)}, True),
+        ({"weights": np.array([1.0, 0, 0, 0])}, None),
+    ],
+)
+def test_contradictions_make_systems_infeasible(
+    options: dict[str, Any], expected: Any
+) -> None:
+    problem = validate(A, b, **options)
+    found = problem.infeasible
+    if expected is None:
+        assert found is None
+    else:
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_problem_has_the_given_arrays_and_bounds() -> None:
+    problem = validate(A, b, lower=HALF, upper=0.75, weights=b, warm_start=HALF)
+    assert problem.A is A
+    assert problem.b is problem.weights is b
+    assert problem.bounds[0] is problem.lower is problem.start is HALF
+    assert problem.bounds[1] == problem.upper == 0.75
+    assert Problem(A, b, ()).is_nnls
+    assert not problem.is_nnls
+
+
+@together("bounds", [3.0, (1.0,), (0.0, 1.0, 2.0), None])
+def test_bounds_are_a_pair(bounds: Any) -> None:
+    with pytest.raises(ValueError, match="bounds must be a pair"):
+        gpusolve.lsq_linear(A, b, bounds)
+
+
+def test_bounds_may_be_the_rows_of_an_array() -> None:
+    rows = np.array([HALF / 2, HALF])
+    found = gpusolve.lsq_linear(A, b, rows)
+    expected = gpusolve.lsq_linear(A, b, (rows[0], rows[1]))
+    np.testing.assert_array_equal(found.x, expected.x)

@@ -1,0 +1,262 @@
+"""``method="mgs"``: the published solver on every backend, and where it fails.
+
+``test_nnls.py`` and ``test_nnls_compared.py`` test it among other methods.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from oracles import scipy_rnorm, violation
+from scipy.linalg import hilbert
+
+import gpusolve
+from gpusolve import _emulator
+from gpusolve._device.kernels import EmulatedDevice
+from gpusolve._numerics.scaling import scale
+from gpusolve.studies import _nnls_mgs_kernel
+from gpusolve.studies._compared.mgs import PassiveSolution
+from gpusolve.studies.experiments import shifted_gaussians
+
+EPS = float(np.finfo(np.float64).eps)
+CERTIFIED = 1e-10
+"""The largest certificate of status 0."""
+
+COUNTS = ("status", "nit", "n_updates", "n_downdates")
+
+
+def both(
+    monkeypatch: pytest.MonkeyPatch, A: Any, b: Any, **options: Any
+) -> list[gpusolve.NNLSResult]:
+    """The results of the specification and of the kernel on the emulator."""
+    found = []
+    for emulates in ("0", "1"):
+        monkeypatch.setenv("GPUSOLVE_EMULATE", emulates)
+        found.append(gpusolve.nnls(A, b, method="mgs", **options))
+    return found
+
+
+def check_agreement(one: gpusolve.NNLSResult, other: gpusolve.NNLSResult) -> None:
+    """Equal counts and passive sets, and the same x up to rounding."""
+    for name in COUNTS:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    np.testing.assert_array_equal(one.x > 0, other.x > 0)
+    np.testing.assert_allclose(one.x, other.x, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(one.dual, other.dual, atol=1e-12)
+
+
+# ---- Algorithm 1 ---------------------------------------------------------------------
+
+
+@pytest.mark.paper(
+    "Luo, Algorithm 1",
+    "As published, but for the sign and the restriction of the step, x goes from "
+    "(1, 2, 3) to (5/3, 0, 11/3) if y is (2, -1, 4), and then to (2, 0, 4)",
+)
+def test_line_10(backend: Any) -> None:
+    given = {"method": "mgs", "warm_start": np.array([1.0, 2, 3])}
+    A, b = np.eye(3), np.array([2.0, -1, 4])
+    first = backend.nnls(A, b, **given, maxiter=1)
+    np.testing.assert_allclose(first.x, [5 / 3, 0, 11 / 3], rtol=4 * EPS)
+    assert (first.status, first.n_updates, first.n_downdates) == (1, 3, 1)
+    assert first.x[1] == 0
+    result = backend.nnls(A, b, **given)
+    np.testing.assert_allclose(result.x, [2, 0, 4], rtol=4 * EPS)
+    assert (result.status, result.nit) == (0, 2)
+
+
+def test_the_largest_gradient_enters(backend: Any) -> None:
+    """Per column norm, it is that of the second variable."""
+    A, b = np.array([[9.0, 1], [0, 1]]), np.array([1.0, 3])
+    first = backend.nnls(A, b, method="mgs", maxiter=1)
+    assert first.n_updates == 1
+    np.testing.assert_array_equal(first.x > 0, [True, False])
+
+
+# ---- specification and kernel --------------------------------------------------------
+
+
+def test_kernel_in_every_thread_order(
+    schedule: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    A, b = rng.random((3, 40, 30)) - 0.2, rng.random((3, 40))
+    expected, found = both(monkeypatch, A, b)
+    assert found.n_downdates.any()
+    check_agreement(expected, found)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((3, 1, 12, 8), {}),
+        ((3, 1, 12, 8), {"l1": 0.1, "l2": 0.2, "weights": "random"}),
+        ((8, 20), {"l2": "random", "weights": "random", "warm_start": "random"}),
+        ((12, 8), {"l1": "random", "warm_start": "random"}),
+        ((12, 8), {"warm_start": "random", "tol": 1e-3}),
+        ((2, 1, 5, 0), {}),
+        ((2, 1, 0, 5), {"l2": 1.0}),
+    ],
+)
+def test_kernel_agrees_with_the_specification(
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    options: dict[str, Any],
+) -> None:
+    """Options that systems have of their own; systems with NaN and of zeros."""
+    *_, m, n = shape
+    A, b = rng.random(shape) - 0.2, rng.random((4, m)) - 0.1
+    b[1:2, 1:2], b[2] = np.nan, 0
+    lengths = {"weights": m, "l1": n, "l2": n, "warm_start": n}
+    given = {
+        name: rng.random((4, lengths[name])) if value == "random" else value
+        for name, value in options.items()
+    }
+    expected, found = both(monkeypatch, A, b, **given)
+    check_agreement(expected, found)
+    assert (found.method == 10).all()
+    assert not found.repaired.any()
+    assert found.n_downdates.any() or "warm_start" not in options
+
+
+def test_float32(backend: Any, rng: np.random.Generator) -> None:
+    A, b = rng.random((3, 30, 20), np.float32), rng.random((3, 30), np.float32)
+    result = backend.nnls(A, b, method="mgs")
+    assert result.x.dtype == np.float32
+    assert (result.status == 0).all()
+    for k in range(3):
+        limit = 16 * np.finfo(np.float32).eps
+        assert violation(A[k], b[k], result.x[k]) <= limit
+
+
+def test_dependent_columns_of_a_start_leave(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    A, b = rng.random((2, 12, 5)), rng.random((2, 12))
+    twins = np.concatenate([A, A], axis=-1)
+    expected, found = both(monkeypatch, twins, b, warm_start=np.ones(10))
+    for name in COUNTS:
+        np.testing.assert_array_equal(getattr(expected, name), getattr(found, name))
+    np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-12)
+    assert (found.status == 0).all()
+    assert (found.n_downdates >= 10).all()
+
+
+@pytest.fixture
+def blocks_of_64_threads(copied_sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Smaller blocks, so that small systems have more rows and columns than threads."""
+    replaced = {
+        "published_qr.cuh": ("published_threads = 512", "published_threads = 64"),
+        "block.cuh": ("half = 256", "half = 32"),
+    }
+    for file, (text, other) in replaced.items():
+        source = (copied_sources / file).read_text()
+        assert source.count(text) == 1
+        (copied_sources / file).write_text(source.replace(text, other))
+    monkeypatch.setattr(_nnls_mgs_kernel, "THREADS", 64)
+
+
+@pytest.mark.usefixtures("blocks_of_64_threads")
+def test_more_rows_and_columns_than_threads(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    A = rng.random((80, 75)) + 9 * np.eye(80, 75)
+    truth = np.ones(75)
+    truth[[3, 40, 70]] = -0.5
+    b = A @ truth
+    with _emulator.races():
+        expected, found = both(monkeypatch, A, b, warm_start=np.ones(75))
+    check_agreement(expected, found)
+    assert found.status == 0
+    assert found.n_downdates >= 3
+    assert np.count_nonzero(found.x) > 64
+
+
+@pytest.mark.paper(
+    "Luo, 5.1",
+    "As published, a block of 512 threads solves a system, in one launch and without "
+    "the host",
+)
+def test_a_block_of_512_threads_solves_a_system(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with _emulator.profile() as report:
+        gpusolve.nnls(rng.random((3, 6, 4)), rng.random((3, 6)), method="mgs")
+    (launch,) = report.launched
+    assert (launch.blocks, launch.threads) == (3, 3 * 512)
+    assert report.host.synchronizations == report.host.copies == 0
+
+
+def test_vectors_may_be_in_global_memory(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    A, b = rng.random((30, 20)) - 0.2, rng.random(30)
+    expected, found = both(monkeypatch, A, b)
+    least = _nnls_mgs_kernel.STATIC_SHARED_MEMORY
+    monkeypatch.setattr(EmulatedDevice, "shared_memory_per_block", least + 1000)
+    moved = gpusolve.nnls(A, b, method="mgs")
+    check_agreement(expected, moved)
+    np.testing.assert_array_equal(moved.x, found.x)
+
+
+def test_r_is_as_printed() -> None:
+    """Products with columns themselves: Q loses its orthogonality, and QR leaves A."""
+    A, b = shifted_gaussians(1, size=40)
+    solution = PassiveSolution(scale(A[:, ::2], b[0]))
+    solution.of(np.ones(20, bool))
+    Q, R = solution.factors.factors()
+    assert np.abs(Q @ R - solution.factors.A.values).max() > 1e-13
+
+
+# ---- where modified Gram-Schmidt fails ------------------------------------
+
+
+def ill_conditioned() -> dict[str, tuple[Any, Any]]:
+    """Systems whose columns are nearly dependent; condition numbers are 4e5 to 2e18."""
+    rng = np.random.default_rng(20261123)
+    A, noise = rng.random((6, 20, 8)), rng.standard_normal((6, 20))
+    for k in range(6):
+        other = A[k, :, 1] if k % 2 else A[k, :, :2].sum(axis=1)
+        A[k, :, 2] = other + 10.0 ** (-5 - k) * noise[k]
+    b = (A @ rng.random((6, 8, 1)))[..., 0]
+    wide = shifted_gaussians(1, size=24, sigma=12.0)[0]
+    decays = np.exp(-np.linspace(0, 1, 20)[:, None] * np.arange(1, 11))
+    return {
+        "nearly dependent": (A, b + 1e-3 * noise),
+        "nearly dependent, exact": (A, b),
+        "Hilbert": (hilbert(10), hilbert(10) @ (np.arange(10) % 2.0)),
+        "Gaussians": (wide, wide @ rng.random(24)),
+        "decays": (decays, decays @ rng.random(10) + 1e-6 * noise[0]),
+    }
+
+
+ILL_CONDITIONED = ill_conditioned()
+FAILING = {"nearly dependent, exact", "Hilbert", "Gaussians"}
+
+
+@pytest.mark.paper(
+    "Luo, 3.1, Algorithm 2",
+    "Where columns are nearly dependent, such as those of a Hilbert matrix, status 3 "
+    "says that modified Gram-Schmidt does not suffice; status 0 is never wrong",
+)
+@pytest.mark.parametrize("family", ILL_CONDITIONED)
+def test_status_0_is_never_wrong(backend: Any, family: str) -> None:
+    A, b = ILL_CONDITIONED[family]
+    result = backend.nnls(A, b, method="mgs")
+    assert (backend.nnls(A, b, method="qr").status == 0).all()
+    assert (result.status == 3).any() == (family in FAILING)
+    for k in np.ndindex(b.shape[:-1]):
+        x, size = result.x[k], np.linalg.norm(b[k])
+        size += np.linalg.norm(A[k], axis=0) @ x
+        assert np.isfinite(x).all()
+        assert (x >= 0).all()
+        if result.status[k] == 0:
+            assert violation(A[k], b[k], x) <= CERTIFIED
+            assert result.rnorm[k] <= scipy_rnorm(A[k], b[k]) + 2 * CERTIFIED * size
+        else:
+            assert result.status[k] == 3
+            assert result.kkt[k] > CERTIFIED

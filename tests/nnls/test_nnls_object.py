@@ -1,0 +1,390 @@
+"""The compiled object of the CPU solver: instruction sets, threads and interrupts."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from every_option import DTYPES, KINDS, METHODS, Array, Options, problem
+
+import gpusolve
+from gpusolve import reference
+from gpusolve._device import objects
+from gpusolve._device.arrays import empty_together
+from gpusolve._nnls import cpu
+from gpusolve._nnls.systems import NNLS_SYSTEMS
+from gpusolve._numerics.solution import CONVERGED, NOT_FINITE
+
+FIELDS = ("x", "rnorm", "dual", "kkt", "nit", "status", "n_updates", "n_downdates")
+NOT_WRITTEN = -1
+
+
+def usable_objects() -> list[Path]:
+    """The objects of this checkout that this CPU can run."""
+    folder = Path(gpusolve.__file__).parent / objects.FOLDER
+    found = [folder / objects.file_name(name) for name in objects.instruction_sets()]
+    return [path for path in found if objects.choose(str(path)).library is not None]
+
+
+OBJECTS = usable_objects()
+
+pytestmark = pytest.mark.skipif(not OBJECTS, reason="there is no compiled object")
+every_method = pytest.mark.parametrize("method", METHODS)
+
+
+def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
+    """Compare the bits of a result with those of some systems of another one."""
+    for name in FIELDS:
+        one, other = getattr(found, name), getattr(expected, name)[systems]
+        np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+# ---- instruction sets ----------------------------------------------------------------
+
+SHAPES = {"1 x 1": (1, 1), "4 x 3": (4, 3), "17 x 5": (17, 5), "45 x 33": (45, 33)}
+
+
+def tolerance(of: Options) -> Array:
+    """How far x may be off, by rounding: that of float64, and of x itself.
+
+    A relative error of eps in A changes x by about ``cond**2``.
+    """
+    A = np.asarray(of["A"], np.float64)
+    finite = np.where(np.isfinite(A), A, 1.0)
+    return 64 * np.finfo(np.float64).eps * np.linalg.cond(finite) ** 2
+
+
+def specification(method: str, of: Options) -> Any:
+    """The solution of the reference in float64, from the same numbers."""
+    double = {
+        name: value.astype(np.float64) if isinstance(value, np.ndarray) else value
+        for name, value in of.items()
+    }
+    return (reference.nnls_qr if method == "qr" else reference.nnls_gram)(**double)
+
+
+@pytest.mark.parametrize("path", OBJECTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", KINDS)
+@every_method
+def test_every_instruction_set_agrees_with_the_specification(
+    method: str, kind: str, dtype: Any, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_OBJECT", str(path))
+    for shape in SHAPES.values():
+        of = problem(kind, shape, dtype)
+        found = gpusolve.lsq_linear(method=method, **of)
+        expected = specification(method, of)
+        assert found.x.dtype == dtype
+        np.testing.assert_array_equal(found.status, expected.status)
+        close = tolerance(of)[..., None] * (1 + np.nanmax(np.abs(expected.x)))
+        close = close + 2 * np.finfo(dtype).eps * np.abs(expected.x)
+        solved = found.status == CONVERGED
+        assert (np.abs(found.x - expected.x) <= close)[solved].all(), shape
+        assert np.isnan(found.x[found.status == NOT_FINITE]).all()
+        assert solved.sum() >= (5 if kind == "not_finite" else found.status.size)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@every_method
+def test_instruction_sets_agree(
+    method: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of, found = problem(kind, (45, 33), np.float64), []
+    for path in OBJECTS:
+        monkeypatch.setenv("GPUSOLVE_OBJECT", str(path))
+        found.append(gpusolve.lsq_linear(method=method, **of))
+    for one in found[1:]:
+        np.testing.assert_array_equal(one.status, found[0].status)
+        np.testing.assert_array_equal(one.x == 0, found[0].x == 0)
+        np.testing.assert_allclose(one.x, found[0].x, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(one.rnorm, found[0].rnorm, rtol=1e-13)
+
+
+# ---- threads and processes -----------------------------------------------------------
+
+
+def hard_batch(rng: np.random.Generator, shares: bool) -> tuple[Array, Array]:
+    """Forty systems; QR solves those in which two columns are nearly the same."""
+    A, b = rng.random((40, 30, 12)), rng.random((40, 30))
+    A[::3, :, 4] = A[::3, :, 2] * (1 + 1e-9 * rng.standard_normal((14, 30)))
+    return (A[0] if shares else A), b
+
+
+@pytest.mark.paper(
+    "Luo, 4.1", "1, 2, 3 or 8 threads at the same time solve a batch, to the same bits"
+)
+@pytest.mark.parametrize("shares", [False, True])
+@every_method
+def test_bits_do_not_depend_on_the_threads(
+    method: str, shares: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thread waits for the others before it takes its first system."""
+    A, b = hard_batch(rng, shares)
+    alone = gpusolve.nnls(A, b, method=method)
+    assert alone.repaired.any() == (method == "auto")
+    monkeypatch.setattr(cpu, "ENOUGH_FOR_THREADS", 0)
+    real, solving = cpu.call_keeping, set()
+
+    def together(*args: Any) -> int:
+        barrier.wait()
+        solving.add(threading.get_ident())
+        return real(*args)
+
+    monkeypatch.setattr(cpu, "call_keeping", together)
+    for threads in (1, 2, 3, 8):
+        solving.clear()
+        barrier = threading.Barrier(threads, timeout=60)
+        monkeypatch.setattr(cpu, "cores", lambda threads=threads: threads)
+        assert_same(gpusolve.nnls(A, b, method=method), alone)
+        passes = 2 if method == "auto" else 1
+        assert threads <= len(solving) <= passes * threads
+
+
+@pytest.mark.parametrize("shares", [False, True])
+@every_method
+def test_bits_do_not_depend_on_the_order(
+    method: str, shares: bool, rng: np.random.Generator
+) -> None:
+    A, b = hard_batch(rng, shares)
+    expected = gpusolve.nnls(A, b, method=method)
+    for order in (rng.permutation(40), np.arange(40)[::-1], [7]):
+        part = A if shares else A[order]
+        if shares or len(order) > 1:
+            assert_same(gpusolve.nnls(part, b[order], method=method), expected, order)
+
+
+@every_method
+def test_a_bad_system_changes_no_bit_of_others(
+    method: str, rng: np.random.Generator
+) -> None:
+    A, b = hard_batch(rng, False)
+    expected = gpusolve.nnls(A, b, method=method)
+    A[5, 3, 3], A[9], b[17, 0] = np.nan, np.inf, -np.inf
+    result = gpusolve.nnls(A, b, method=method)
+    bad = np.isin(np.arange(40), [5, 9, 17])
+    np.testing.assert_array_equal(result.status == NOT_FINITE, bad)
+    for name in FIELDS:
+        one, other = getattr(result, name), getattr(expected, name)
+        np.testing.assert_array_equal(one[~bad], other[~bad], err_msg=name)
+
+
+def test_calls_from_eight_threads(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All call at the same time, and each call starts threads of its own."""
+    monkeypatch.setattr(cpu, "ENOUGH_FOR_THREADS", 0)
+    problems = [hard_batch(rng, bool(k % 2)) for k in range(8)]
+    expected = [gpusolve.nnls(*one) for one in problems]
+    together = threading.Barrier(8)
+
+    def solve(k: int) -> list[Any]:
+        together.wait()
+        return [gpusolve.nnls(*problems[k]) for _ in range(20)]
+
+    with ThreadPoolExecutor(8) as pool:
+        for k, results in enumerate(pool.map(solve, range(8))):
+            for result in results:
+                assert_same(result, expected[k])
+
+
+def solved(A: Array, b: Array) -> Array:
+    return np.asarray(gpusolve.nnls(A, b).x)
+
+
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork"
+)
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_solves(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After this process has loaded the object and used threads."""
+    monkeypatch.setattr(cpu, "ENOUGH_FOR_THREADS", 0)
+    A, b = hard_batch(rng, False)
+    expected = solved(A, b)
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        waiting = [pool.apply_async(solved, (A, b)) for _ in range(4)]
+        for one in waiting:
+            np.testing.assert_array_equal(one.get(timeout=300), expected)
+    np.testing.assert_array_equal(solved(A, b), expected)
+
+
+# ---- interrupts ----------------------------------------------------------------------
+
+
+class Interrupt:
+    """Sends SIGINT to the main thread when a thread has taken the first system.
+
+    `fields` are the arrays of the solution; a status that is not written is -1.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.fields: list[Array] = []
+        self.counters = np.zeros(2, np.uint64)
+        self.sender: threading.Thread | None = None
+        self.empty_together, self.run = empty_together, cpu.run
+        monkeypatch.setattr(cpu, "empty_together", self.allocated)
+        monkeypatch.setattr(cpu, "run", self.started)
+
+    def allocated(self, *given: Any) -> Any:
+        self.fields, addresses = self.empty_together(*given)
+        self.status[...], self.n_updates[...] = NOT_WRITTEN, 0
+        return self.fields, addresses
+
+    def started(self, prepared: Any, used: Any, *given: Any) -> None:
+        self.counters = used[1][-1]
+        self.sender = threading.Thread(target=self.send)
+        self.sender.start()
+        self.run(prepared, used, *given)
+
+    def send(self) -> None:
+        main = threading.main_thread().ident
+        assert main is not None
+        while not self.counters[0]:
+            time.sleep(1e-3)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    @property
+    def status(self) -> Array:
+        return self.fields[5]
+
+    @property
+    def n_updates(self) -> Array:
+        return self.fields[6]
+
+    def after(self, call: Callable[[], Any]) -> None:
+        """Call, and wait for the interrupt if the call ends before."""
+        call()
+        if self.sender is not None:
+            self.sender.join()
+
+    def ends(self, call: Callable[[], Any]) -> None:
+        """Call, and expect the interrupt."""
+        with pytest.raises(KeyboardInterrupt):
+            self.after(call)
+        assert self.counters[0] >= cpu.STOP
+
+
+@pytest.fixture
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Interrupt]:
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("only the main thread is interrupted")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield Interrupt(monkeypatch)
+    signal.signal(signal.SIGINT, before)
+
+
+@every_method
+def test_an_interrupt_ends_a_long_batch(
+    method: str, interrupt: Interrupt, rng: np.random.Generator
+) -> None:
+    A, b = rng.standard_normal((64, 16)), rng.standard_normal((100, 64))
+    many = np.broadcast_to(b, (2000, 100, 64))
+    interrupt.ends(lambda: gpusolve.nnls(A, many, method=method))
+    assert (interrupt.status == NOT_WRITTEN).mean() > 0.1
+
+
+@pytest.mark.parametrize("kind", ["cold", "warm", "free"])
+@every_method
+def test_an_interrupt_ends_a_large_system(
+    method: str, kind: str, interrupt: Interrupt, rng: np.random.Generator
+) -> None:
+    m, n = 2500, 1800
+    A, b = rng.standard_normal((m, n)), rng.standard_normal(m)
+    lower = -np.inf if kind == "free" else 0.0
+    start = 1 + rng.random(n) if kind == "warm" else None
+    interrupt.ends(
+        lambda: gpusolve.lsq_linear(
+            A, b, (lower, np.inf), method=method, warm_start=start
+        )
+    )
+    assert interrupt.status != CONVERGED
+
+
+# ---- memory --------------------------------------------------------------------------
+
+
+def answers(*returned: int) -> Callable[..., Any]:
+    """Functions of an object that return these numbers, one after another."""
+    left = list(returned)
+    return lambda *_: (lambda *_: left.pop(), lambda *_: left.pop())
+
+
+@every_method
+def test_too_little_memory(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "solvers", answers(1))
+    with pytest.raises(MemoryError, match="shape 3 x 2 need more memory"):
+        gpusolve.nnls(np.ones((3, 2)), np.ones(3), method=method)
+    monkeypatch.setattr(cpu, "ENOUGH_FOR_THREADS", 0)
+    monkeypatch.setattr(cpu, "cores", lambda: 2)
+    monkeypatch.setattr(cpu, "solvers", answers(1, 1))
+    with pytest.raises(MemoryError):
+        gpusolve.nnls(np.ones((3, 2)), np.ones((5, 3)), method=method)
+
+
+def test_one_thread_has_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "ENOUGH_FOR_THREADS", 0)
+    monkeypatch.setattr(cpu, "cores", lambda: 3)
+    monkeypatch.setattr(cpu, "solvers", answers(1, 0, 1))
+    gpusolve.nnls(np.ones((3, 2)), np.ones((5, 3)), method="gram")
+
+
+LIMITED = """
+    import resource
+    import numpy as np
+    import gpusolve
+
+    A, b = np.ones((3000, 2000), np.float32), np.ones(3000, np.float32)
+    gpusolve.nnls(np.eye(3), np.ones(3))
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**25, used + 2**25))
+    try:
+        gpusolve.nnls(A, b, method={method!r})
+    except MemoryError as error:
+        print(error)
+    print(gpusolve.nnls(np.eye(3), np.ones(3)).x)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@every_method
+def test_a_process_without_memory_goes_on(method: str) -> None:
+    program = textwrap.dedent(LIMITED.format(method=method))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    message, x = done.stdout.splitlines()
+    assert message == "systems of shape 3000 x 2000 need more memory than there is"
+    assert x == "[1. 1. 1.]"
+
+
+def test_what_is_prepared_for_later_calls_refers_to_no_array() -> None:
+    """A and b broadcast along different axes: their offsets are arrays."""
+    rng = np.random.default_rng(5)
+    A, b = rng.random((4, 1, 9, 3)), rng.random((4, 50, 9))
+    cases = [(A, b), (A[0, 0], b), (A[:, 0], b[:, :1].swapaxes(0, 1).copy())]
+    cpu._prepared.clear()
+    for _ in range(3):
+        for one, other in cases:
+            expected = gpusolve.nnls(np.asfortranarray(one), other)
+            found = gpusolve.nnls(one, other)
+            np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
+    for prepared in cpu._prepared.values():
+        assert (prepared.A, prepared.b, prepared.kept) == (None, None, ())
+        names = "A_offset", "b_offset", "weight_offset", "options"
+        for name in (*names, "options_offset", "root_weight"):
+            at = NNLS_SYSTEMS.offset(name)
+            assert prepared.systems[at : at + 8] == bytes(8)

@@ -1,0 +1,259 @@
+"""Systems that NNLS once solved incorrectly, each for a different reason."""
+
+from __future__ import annotations
+
+import importlib
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from backends import also_by_fallback
+from degenerate_systems import kahan
+from together import together
+
+import gpusolve
+from gpusolve._numerics.scaling import scale
+
+reference = importlib.import_module("gpusolve.reference._nnls_qr")
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+def exact_norm(A: np.ndarray, b: np.ndarray, x: np.ndarray) -> float:
+    """``|b - A x|`` in rational arithmetic."""
+    x_exact = [Fraction(float(value)) for value in x]
+    total = Fraction(0)
+    for row, right in zip(A, b, strict=True):
+        terms = (Fraction(float(a)) * v for a, v in zip(row, x_exact, strict=True))
+        total += (Fraction(float(right)) - sum(terms, Fraction(0))) ** 2
+    return float(total) ** 0.5
+
+
+# ---- directions of very different sizes ----
+
+LEVELS = [
+    ([[1, -1, 1, -1], [0, 1.5e-6, 0, 0], [0, 0, 5e-10, 0]], [0, 1, 0.04], 1e-8),
+    ([[1, -1, 1, -1], [0, 1e-5, 0, 0], [0, 0, 3e-12, 0]], [0, 1, 1], 1e-3),
+]
+
+
+@also_by_fallback
+@pytest.mark.parametrize(("A", "b", "limit"), LEVELS)
+def test_tiny_directions_are_fitted(backend: Any, A: Any, b: Any, limit: float) -> None:
+    """A large x along one direction once hid the residual along a smaller one."""
+    A, b = np.array(A, float), np.array(b, float)
+    assert backend.nnls(A, b).rnorm <= limit * np.linalg.norm(b)
+
+
+def columns_of_all_sizes(rng: np.random.Generator, m: int, n: int) -> np.ndarray:
+    """Each column is an earlier one with either sign, plus a small perturbation."""
+    A = rng.standard_normal((m, n))
+    for j in range(1, n):
+        near = A[:, rng.integers(j)] * rng.choice([-1, 1])
+        A[:, j] = near + 10.0 ** -rng.uniform(0, 9) * A[:, j]
+    return A
+
+
+@also_by_fallback
+@together("n", range(2, 6))
+def test_a_bad_warm_start_gives_the_same_residual(backend: Any, n: int) -> None:
+    rng = np.random.default_rng([11, n])
+    for m in range(n, 7):
+        A = np.stack([columns_of_all_sizes(rng, m, n) for _ in range(8)])
+        b, start = rng.standard_normal((8, m)), 10.0 ** rng.uniform(-3, 12, (8, n))
+        cold, warm = backend.nnls(A, b), backend.nnls(A, b, warm_start=start)
+        length = np.linalg.norm(b, axis=-1)
+        assert (warm.rnorm <= length * (1 + 4 * EPS)).all()
+        reach = (np.linalg.norm(A, axis=1) * np.maximum(cold.x, warm.x)).sum(axis=-1)
+        apart = np.abs(warm.rnorm - cold.rnorm) - 1e-9 * length - 8 * EPS * reach
+        solved = (warm.status == 0) & (cold.status == 0)
+        assert solved.any()
+        assert (apart[solved] <= 0).all()
+
+
+@pytest.mark.parametrize("method", ["auto", "qr"])
+def test_a_converged_status_at_the_limit_means_optimal(
+    backend: Any, method: str
+) -> None:
+    rng, limited = np.random.default_rng(12), 0
+    systems = 15 if backend.emulated else 60
+    for _ in range(systems):
+        n = int(rng.integers(3, 8))
+        m = int(rng.integers(2, 7))
+        A, b = columns_of_all_sizes(rng, m, n), rng.standard_normal(m)
+        full = backend.nnls(A, b, method=method)
+        part = backend.nnls(A, b, method=method, maxiter=max(1, int(full.nit) - 1))
+        if part.status == 0 and full.status == 0:
+            reach = np.linalg.norm(A, axis=0) @ np.maximum(full.x, part.x)
+            rounding = 1e-9 * np.linalg.norm(b) + 8 * EPS * reach
+            assert part.rnorm <= full.rnorm + rounding
+        limited += int(part.status == 1)
+    assert limited > systems // 3
+
+
+# ---- dependence ----
+
+
+@together("seed", range(20))
+def test_a_sum_of_columns_is_dependent_on_them(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    B = rng.standard_normal((9, 5))
+    weights = rng.integers(-3, 4, 5) + 0.5
+    for more, taken in ((0.0, False), (1e-12, True)):
+        last = B @ weights + more * rng.standard_normal(9)
+        system = scale(np.column_stack([B, last]), np.ones(9))
+        run = reference.QRActiveSet(system, np.zeros(6), 4 * EPS)
+        assert all(run.append(j, 1.0, -np.inf) for j in range(5))
+        assert run.append(5, 1.0, -np.inf) == taken
+
+
+def test_a_second_attempt_refuses_columns_of_noise(backend: Any) -> None:
+    """The remainder of a dependent column exceeds 4 eps, but not the next limit."""
+    rng = np.random.default_rng(13)
+    A = rng.standard_normal((40, 5, 3)) @ rng.standard_normal((40, 3, 7))
+    A[:, :, 4:] = 3e-15 * rng.standard_normal((40, 5, 3)) - A[:, :, 1:4]
+    b = rng.standard_normal((40, 5))
+    result = backend.nnls(A, b, method="qr")
+    assert result.repaired.any()
+    assert not result.repaired.all()
+    assert (result.rnorm <= np.linalg.norm(b, axis=-1)).all()
+    assert (result.nit <= 10 * 7).all()
+
+
+# ---- certificates of kernel and specification ----
+
+
+def some_hard_systems() -> list[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(14)
+    heavy = np.vstack([10 * rng.random((9, 6)), np.full(6, 1e8)])
+    low = rng.standard_normal((9, 2)) @ rng.standard_normal((2, 7))
+    return [
+        (kahan(30), np.ones(30)),
+        (kahan(50), np.ones(50)),
+        (heavy, np.append(10 * rng.random(9), 1e8)),
+        (low, rng.standard_normal(9)),
+        (rng.random((30, 20)), rng.random(30)),
+        (np.array([[1.0, -1.0], [0.0, 1e-12]]), np.array([0.0, 1.0])),
+    ]
+
+
+@together("number", range(6))
+@together("l2", [0.0, 1e-3])
+def test_kernel_and_specification_certify_alike(
+    device_backend: Any, number: int, l2: float
+) -> None:
+    A, b = some_hard_systems()[number]
+    full = gpusolve.reference.nnls_qr(A, b, l2=l2)
+    for maxiter in {1, max(1, int(full.nit) // 2), int(full.nit), 1000}:
+        expected = gpusolve.reference.nnls_qr(A, b, l2=l2, maxiter=maxiter)
+        found = device_backend.nnls(A, b, method="qr", l2=l2, maxiter=maxiter)
+        assert found.status == expected.status
+        assert found.repaired == expected.repaired
+        length = np.linalg.norm(b)
+        rounding = 64 * EPS * (np.linalg.norm(A, axis=0) @ expected.x / length + 1)
+        if found.status == 1:  # the witness still contains rounding errors of x
+            rounding *= max(1.0, length / expected.rnorm)
+        assert found.kkt == pytest.approx(expected.kkt, rel=1e-4, abs=rounding)
+
+
+@also_by_fallback
+def test_rnorm_of_a_near_exact_fit_under_a_heavy_row(backend: Any) -> None:
+    rng = np.random.default_rng(15)
+    A = np.vstack([rng.random((6, 4)), np.full(4, 1e6)])
+    b = A @ np.array([0.1, 0.2, 0.3, 0.4]) + 1e-9 * rng.standard_normal(7)
+    result = backend.nnls(A, b)
+    exact = exact_norm(A, b, result.x)
+    assert 1e-12 < exact < 1e-6
+    assert result.rnorm == pytest.approx(exact, rel=1e-12)
+
+
+def test_bits_do_not_depend_on_the_batch(rng: np.random.Generator) -> None:
+    """Nor do they if systems are solved again by QR."""
+    base = rng.standard_normal((8, 40, 15))
+    A = np.concatenate([base, 1e-9 * rng.random((8, 40, 15)) - base], axis=-1)
+    b = rng.standard_normal((8, 40))
+    batch = gpusolve.nnls(A, b)
+    assert batch.repaired.any()
+    for k in range(8):
+        alone = gpusolve.nnls(A[k], b[k])
+        for name in ("x", "rnorm", "dual", "kkt", "nit", "repaired"):
+            np.testing.assert_array_equal(
+                getattr(alone, name), getattr(batch, name)[k], err_msg=name
+            )
+
+
+# ---- scale ----
+
+EXTREMES = [
+    # dtype, factor of A, factor of b, whether x is representable
+    (np.float64, 1e-200, 1e200, False),
+    (np.float64, 1e200, 1e-200, False),
+    (np.float64, 1e160, 1e-155, False),
+    (np.float64, 1e-315, 1e-310, True),
+    (np.float64, 1e150, 1e150, True),
+    (np.float64, 1e-150, 1e150, True),
+    (np.float32, 1e-30, 1e30, False),
+    (np.float32, 1e30, 1e-30, False),
+    (np.float32, 1e15, 1e-15, True),
+]
+
+
+@also_by_fallback
+@together(("dtype", "A_factor", "b_factor", "fits"), EXTREMES)
+def test_a_solution_that_overflows_is_not_certified(
+    backend: Any, dtype: Any, A_factor: float, b_factor: float, fits: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    A = rng.random((6, 3))
+    b = A @ np.array([1, 2, 0.5]) + 0.1 * rng.random(6)
+    result = backend.nnls((A * A_factor).astype(dtype), (b * b_factor).astype(dtype))
+    assert (result.status == 0) == fits
+    assert (result.status == 3) != fits
+    if not fits:
+        assert not result.kkt < 1e-10
+
+
+@together("penalty", [{"l1": 1e300}, {"l2": 1e300}, {"l1": 1e-320}])
+def test_penalties_of_any_size(backend: Any, penalty: dict[str, float]) -> None:
+    rng = np.random.default_rng(0)
+    A = rng.random((6, 3))
+    for A_factor, b_factor in ((1.0, 1e-30), (1e-200, 1.0), (1.0, 1.0)):
+        result = backend.nnls(A * A_factor, b_factor * A.sum(axis=1), **penalty)
+        assert result.status == 0
+        assert np.isfinite(result.x).all()
+        assert result.rnorm <= b_factor * np.linalg.norm(A.sum(axis=1)) * (1 + EPS)
+
+
+@pytest.mark.parametrize("method", ["auto", "qr", "gram"])
+def test_extreme_warm_starts(method: str) -> None:
+    A = np.random.default_rng(0).random((6, 3))
+    b = A @ np.array([1, 2, 0.5])
+    for start in (1e308, 1e-308, np.inf, np.nan):
+        result = gpusolve.nnls(
+            1e-10 * A, 1e-10 * b, method=method, warm_start=np.full(3, start)
+        )
+        assert result.status == 0
+        np.testing.assert_allclose(result.x, [1, 2, 0.5], rtol=1e-9)
+
+
+def test_columns_of_rounding_noise_do_not_enter(device_backend: Any) -> None:
+    """Matrices of rank 2 need no second attempt."""
+    rng = np.random.default_rng(16)
+    A = rng.standard_normal((100, 6, 2)) @ rng.standard_normal((100, 2, 9))
+    result = device_backend.nnls(A, rng.standard_normal((100, 6)), method="qr")
+    assert (result.status == 0).all()
+    assert not result.repaired.any()
+    assert (np.count_nonzero(result.x, axis=1) <= 2).all()
+
+
+def test_many_columns_enter_under_a_heavy_row(backend: Any) -> None:
+    """The residual stays orthogonal to the heavy row as columns enter."""
+    rng = np.random.default_rng(17)
+    A = np.vstack([rng.standard_normal((70, 50)), np.full(50, 1e8)])
+    b = A @ rng.dirichlet(np.ones(50)) + 0.01 * np.append(rng.standard_normal(70), 0)
+    result = backend.nnls(A, b, method="qr")
+    assert result.status == 0
+    assert np.count_nonzero(result.x) > 40
+    assert result.n_downdates <= 10
+    assert result.nit <= 60

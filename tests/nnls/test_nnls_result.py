@@ -1,0 +1,220 @@
+"""What a result computes when it is asked: residual, covariance, counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from together import together
+
+import gpusolve
+
+SYSTEMS, ROWS, VARIABLES = 6, 9, 5
+
+
+def expected_covariance(
+    gram: np.ndarray, free: np.ndarray, variance: float, has_sum: bool
+) -> np.ndarray:
+    """The inverse on the free variables, by NumPy."""
+    found, support = np.zeros_like(gram), np.flatnonzero(free)
+    H = np.linalg.inv(gram[np.ix_(support, support)])
+    if has_sum and support.size:
+        h = H.sum(axis=1)
+        H = H - np.outer(h, h) / h.sum()
+    found[np.ix_(support, support)] = variance * H
+    return found
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("weights", [None, "shared", "own"])
+@pytest.mark.parametrize("sum_to", [None, 0.1])
+@pytest.mark.parametrize("ridge", [False, True])
+def test_covariance_and_residual(
+    numpy_backend: Any,
+    rng: np.random.Generator,
+    own: bool,
+    weights: str | None,
+    sum_to: float | None,
+    ridge: bool,
+) -> None:
+    A = rng.standard_normal((SYSTEMS, ROWS, VARIABLES) if own else (ROWS, VARIABLES))
+    b = rng.standard_normal((SYSTEMS, ROWS))
+    shapes = {None: None, "shared": (ROWS,), "own": (SYSTEMS, ROWS)}
+    shape = shapes[weights]
+    w = None if shape is None else rng.random(shape)
+    l2 = rng.random(VARIABLES) if ridge else np.zeros(VARIABLES)
+    lower, upper = -0.3 * rng.random((SYSTEMS, VARIABLES)), 0.5 * rng.random(VARIABLES)
+    result = gpusolve.lsq_linear(A, b, (lower, upper), weights=w, sum_to=sum_to, l2=l2)
+    own_A = np.broadcast_to(A, (SYSTEMS, ROWS, VARIABLES))
+    own_w = np.broadcast_to(1.0 if w is None else w, (SYSTEMS, ROWS))
+    found, residual = result.covariance(), result.residual
+    free = (result.x > lower) & (result.x < upper)
+    assert 0 < free.sum() < free.size
+    for k in range(SYSTEMS):
+        freedom = ROWS - free[k].sum() + (sum_to is not None)
+        variance = 1.0 if w is not None else result.rnorm[k] ** 2 / freedom
+        gram = own_A[k].T @ (own_w[k][:, None] * own_A[k]) + np.diag(l2)
+        expected = expected_covariance(gram, free[k], variance, sum_to is not None)
+        np.testing.assert_allclose(found[k], expected, rtol=1e-10, atol=1e-14)
+        np.testing.assert_allclose(residual[k], b[k] - own_A[k] @ result.x[k])
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("sum_to", [None, 10.0])
+def test_covariance_is_calibrated(
+    numpy_backend: Any, rng: np.random.Generator, weighted: bool, sum_to: float | None
+) -> None:
+    """Errors of x, over their predicted standard deviations, have the deviation 1."""
+    A, systems, m = rng.standard_normal((60, 4)), 2000, 60
+    x = np.array([4.0, 3.0, 2.0, 1.0])
+    sigma = 0.1 + rng.random(m) if weighted else np.full(m, 0.2)
+    b = A @ x + sigma * rng.standard_normal((systems, m))
+    weights = sigma**-2 if weighted else None
+    result = gpusolve.nnls(A, b, weights=weights, sum_to=sum_to)
+    deviation = np.sqrt(np.diagonal(result.covariance(), axis1=-2, axis2=-1))
+    z = (result.x - x) / deviation
+    of_sampling = 1 / np.sqrt(2 * systems)
+    # The variance itself is estimated from about 56 degrees of freedom.
+    expected = 1.0 if weighted else np.sqrt(56 / 54)
+    assert np.abs(z.std(axis=0) - expected).max() <= 4 * of_sampling
+    assert np.abs(z.mean(axis=0)).max() <= 4 / np.sqrt(systems)
+
+
+def test_covariance_of_a_given_variance(rng: np.random.Generator) -> None:
+    A, b = rng.random((3, 8, 2)), rng.random((3, 8))
+    result = gpusolve.nnls(A, b)
+    unit = result.covariance(1)
+    np.testing.assert_allclose(result.covariance(4.0), 4 * unit, rtol=1e-14)
+    each = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(result.covariance(each)[2], 3 * unit[2], rtol=1e-14)
+    default = result.covariance()
+    assert result.covariance().shape == (3, 2, 2)
+    freedom = 8 - (result.x > 0).sum(axis=-1)
+    expected = (result.rnorm**2 / freedom)[:, None, None] * unit
+    np.testing.assert_allclose(default, expected, rtol=1e-13)
+
+
+def test_covariance_without_a_value_does_not_affect_others(
+    rng: np.random.Generator,
+) -> None:
+    A, b = rng.random((6, 8, 3)), rng.random((6, 8))
+    bounds = (np.full((6, 3), -np.inf), np.full((6, 3), np.inf))
+    good = gpusolve.lsq_linear(A, b, bounds).covariance()
+    A[0, :, 1] = 2 * A[0, :, 0]
+    A[1, 2, 1] = np.nan
+    A[2] = 0
+    bounds[0][3] = 2
+    bounds[1][3] = 1
+    result = gpusolve.lsq_linear(A, b, bounds)
+    assert result.status.tolist() == [0, 2, 0, 4, 0, 0]
+    found = result.covariance()
+    assert np.isnan(found[:4]).all()
+    np.testing.assert_array_equal(found[4:], good[4:])
+    few = gpusolve.lsq_linear(A[4:, :3], b[4:, :3])
+    assert np.isnan(few.covariance()).all()
+    assert np.isfinite(few.covariance(1)).all()
+
+
+@together("shared", [False, True])
+@together("kept", [np.nan, np.inf, 1e200])
+def test_covariance_and_residual_without_a_row(
+    backend: Any, rng: np.random.Generator, kept: float, shared: bool
+) -> None:
+    """A row of weight 0 has no effect on the covariance, nor on other residuals."""
+    A, b = rng.random((4, 9, 3)), rng.random((4, 9))
+    A, weights = A[0] if shared else A, rng.random((4, 9))
+    weights[:, 5] = A[..., 5, :] = 0
+    others = np.arange(9) != 5
+
+    def found() -> tuple[np.ndarray, np.ndarray]:
+        result = backend.call(gpusolve.nnls, A, b, weights=weights)
+        covariance, residual = result.covariance(), result.residual
+        return backend.numpy(covariance), backend.numpy(residual)[:, others]
+
+    expected = found()
+    A[..., 5, 1] = b[2, 5] = kept
+    assert np.isfinite(expected[0]).all()
+    np.testing.assert_equal(found(), expected)
+
+
+def test_covariance_of_equal_columns_with_one_at_its_bound() -> None:
+    result = gpusolve.nnls(np.ones((3, 2)), [1.0, 2.0, 3.0])
+    found = result.covariance(1.0)
+    assert sorted(np.diagonal(found)) == pytest.approx([0, 1 / 3])
+
+
+def test_a_fixed_sum_determines_what_the_data_do_not() -> None:
+    """The third variable has a column of zeros: it makes up the sum."""
+    A = np.array([[1.0, 0.0, 0.0], [2.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
+    result = gpusolve.lsq_linear(A, [1.0, 0.0, 1.0], sum_to=3)
+    H = np.linalg.inv(A[:, :2].T @ A[:, :2])
+    h = H.sum(axis=1)
+    expected = np.block([[H, -h[:, None]], [-h[None], h.sum()[None, None]]])
+    np.testing.assert_allclose(result.covariance(1), expected, atol=1e-15)
+
+
+@pytest.mark.parametrize("exponent", [-160, 0, 160])
+def test_covariance_of_extreme_magnitudes(exponent: int) -> None:
+    scale = np.array([10.0**exponent, 1.0])
+    A = np.array([[1.0, 1.0], [2.0, 1.0], [0.0, 1.0]])
+    unit = gpusolve.lsq_linear(A, [1.0, 0.0, 1.0]).covariance(1)
+    found = gpusolve.lsq_linear(A * scale, [1.0, 0.0, 1.0]).covariance(1)
+    scaled = found * scale[:, None] * scale
+    kept = np.isfinite(found) & (found != 0)  # a variance of 1e320 is infinite
+    assert kept[1, 1]
+    assert kept[0, 1]
+    np.testing.assert_allclose(scaled[kept], unit[kept], rtol=1e-12)
+
+
+@together("shape", [(0, 4, 3), (2, 4, 0), (2, 0, 3), (4, 0)])
+def test_empty(shape: tuple[int, ...]) -> None:
+    *batch, m, n = shape
+    for options in ({}, {"sum_to": 1.0} if n else {}):
+        result = gpusolve.nnls(np.zeros(shape), np.zeros((*batch, m)), **options)
+        assert result.covariance().shape == (*batch, n, n)
+        assert result.residual.shape == (*batch, m)
+
+
+def test_a_program_has_the_covariance_of_its_least_squares(
+    rng: np.random.Generator,
+) -> None:
+    A, b = rng.standard_normal((4, 9, 5)), rng.standard_normal((4, 9))
+    gram, c = A.swapaxes(-1, -2) @ A, (b[:, None] @ A)[:, 0]
+    expected = gpusolve.nnls(A, b)
+    result = gpusolve.bounded_qp(np.tril(gram), c)
+    np.testing.assert_allclose(
+        result.covariance(), expected.covariance(1), rtol=1e-10, atol=1e-14
+    )
+    np.testing.assert_allclose(result.residual, result.dual, rtol=0, atol=1e-13)
+
+
+def test_on_each_backend(backend: Any, rng: np.random.Generator) -> None:
+    A, b = rng.random((7, 4)).astype(np.float32), rng.random((5, 7)).astype(np.float32)
+    result = gpusolve.nnls(backend.array(A), backend.array(b))
+    found = backend.numpy(result.covariance())
+    residual = backend.numpy(result.residual)
+    assert found.dtype == residual.dtype == np.float32
+    x, rnorm = backend.numpy(result.x), backend.numpy(result.rnorm)
+    wide = A.astype(float)
+    for k in range(5):
+        variance = rnorm[k] ** 2 / (7 - (x[k] > 0).sum())
+        expected = expected_covariance(wide.T @ wide, x[k] > 0, variance, False)
+        np.testing.assert_allclose(found[k], expected, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(residual[k], b[k] - wide @ x[k], atol=1e-5)
+    assert sum(result.method_counts.values()) == 5
+
+
+def test_method_counts(rng: np.random.Generator) -> None:
+    A, b = rng.random((3, 5, 2)), rng.random((3, 5))
+    assert gpusolve.nnls(A, b, method="gram").method_counts == {"gram": 3, "qr": 0}
+    assert gpusolve.nnls(A, b, method="qr").method_counts == {"gram": 0, "qr": 3}
+    assert gpusolve.nnls(A[0], b[0]).method_counts == {"gram": 1, "qr": 0}
+
+
+def test_asdict_has_the_arrays(rng: np.random.Generator) -> None:
+    result = gpusolve.nnls(rng.random((5, 2)), rng.random(5))
+    arrays = result._asdict()
+    assert list(arrays)[:4] == ["x", "rnorm", "dual", "kkt"]
+    assert all(getattr(result, name) is array for name, array in arrays.items())
+    assert "_given" not in arrays

@@ -1,0 +1,788 @@
+"""The element-wise product of sparse matrices."""
+
+from __future__ import annotations
+
+import math
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import cupy_stand_in
+import numpy as np
+import pytest
+import scipy.sparse
+from backends import without_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import wrapping
+from together import together
+from watched_device import Watched
+
+from gpusolve import _emulator, emulator, reference
+from gpusolve._device import kernels
+from gpusolve.sparse import _coo_multiply_kernel, _inputs, multiply, random_coo
+from gpusolve.sparse._coo_multiply import METHODS
+
+same = np.testing.assert_array_equal
+every_method = together("method", METHODS)
+
+HUGE = 2**31 - 1
+THREADS = _coo_multiply_kernel.THREADS
+STEPS = THREADS * _coo_multiply_kernel.MERGE_ITEMS
+KEYS = THREADS * _coo_multiply_kernel.GALLOP_ITEMS
+AROUND_TILES = [
+    1,
+    7,
+    32,
+    *(x + d for x in (STEPS // 2, KEYS, STEPS) for d in (-1, 0, 1)),
+]
+"""Numbers of entries of each operand. A pair of equal keys takes two merge steps."""
+
+DTYPES = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
+CUPY_DTYPES = ("bool", "float32", "float64", "complex64", "complex128")
+
+
+def coo(rows: Any, columns: Any, values: Any, shape: tuple[int, int]) -> Any:
+    places = np.asarray(rows, np.int32), np.asarray(columns, np.int32)
+    return scipy.sparse.coo_array((np.asarray(values), places), shape=shape)
+
+
+def one_row(columns: Any, width: int, *, seed: int = 0) -> Any:
+    """A matrix of one row with entries in these columns."""
+    values = np.random.default_rng(seed).integers(1, 9, len(columns)).astype(float)
+    return coo(np.zeros(len(columns)), columns, values, (1, width))
+
+
+def on_backend(backend: Any, A: Any) -> Any:
+    """Convert a SciPy container to the backend's."""
+    if backend.name != "cuda":
+        return A
+    import cupyx.scipy.sparse
+
+    if A.dtype.name not in CUPY_DTYPES:
+        pytest.skip(f"CuPy has no sparse arrays of {A.dtype}")
+    kind = "array" if isinstance(A, scipy.sparse.sparray) else "matrix"
+    return getattr(cupyx.scipy.sparse, f"{A.format}_{kind}")(A)
+
+
+def product(backend: Any, A: Any, B: Any, **options: Any) -> Any:
+    """Result of `multiply` as a SciPy container, checked to be canonical."""
+    found = multiply(on_backend(backend, A), on_backend(backend, B), **options)
+    assert found.has_canonical_format
+    found = found.get() if backend.name == "cuda" else found
+    check_canonical(found)
+    return found
+
+
+def check_canonical(found: Any) -> None:
+    assert found.format == "coo"
+    places = list(zip(found.row.tolist(), found.col.tolist(), strict=True))
+    assert places == sorted(set(places))
+    assert (found.data != 0).all()
+
+
+def check_equal(found: Any, expected: Any) -> None:
+    """Compare the stored entries exactly."""
+    expected = expected.tocsr().tocoo()
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    same(found.row, expected.row)
+    same(found.col, expected.col)
+    same(found.data, expected.data)
+
+
+def by_scipy(A: Any, B: Any) -> Any:
+    return A.tocsr().multiply(B.tocsr())
+
+
+def by_brute_force(A: Any, B: Any) -> dict[tuple[int, int], Any]:
+    """The product of A and B with duplicates added, on Python numbers."""
+
+    def sums(M: Any) -> dict[tuple[int, int], Any]:
+        found: dict[tuple[int, int], Any] = {}
+        wrap = wrapping(M.dtype)
+        for i, j, v in zip(*(x.tolist() for x in (M.row, M.col, M.data)), strict=True):
+            found[i, j] = wrap(found.get((i, j), 0) + v)
+        return found
+
+    a, b, wrap = sums(A), sums(B), wrapping(np.result_type(A.dtype, B.dtype))
+    products = {place: wrap(a[place] * b[place]) for place in a if place in b}
+    return {place: value for place, value in sorted(products.items()) if value}
+
+
+def as_dictionary(found: Any) -> dict[tuple[int, int], Any]:
+    places = zip(found.row.tolist(), found.col.tolist(), strict=True)
+    return dict(zip(places, found.data.tolist(), strict=True))
+
+
+# ---- comparison with SciPy and brute force -------------------------------------------
+
+
+@together("a", DTYPES)
+def test_every_pair_of_dtypes(backend: Any, a: str) -> None:
+    A = random_coo((11, 13), 0.6, rng=1, dtype=a)
+    for b in DTYPES:
+        if backend.name == "cuda" and b not in CUPY_DTYPES:
+            continue
+        B = random_coo((11, 13), 0.5, rng=2, dtype=b)
+        found, expected = product(backend, A, B), by_scipy(A, B).tocoo()
+        assert found.dtype == expected.dtype == np.result_type(A.dtype, B.dtype)
+        same(found.row, expected.row)
+        same(found.col, expected.col)
+        tolerance = np.finfo(found.dtype).eps if found.dtype.kind == "c" else 0
+        np.testing.assert_allclose(found.data, expected.data, rtol=4 * tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["longdouble", "clongdouble"])
+def test_extended_precision_is_supported_on_the_cpu_only(
+    dtype: str, monkeypatch: Any
+) -> None:
+    A, B = (random_coo((9, 9), 0.5, rng=seed, dtype=dtype) for seed in (1, 2))
+    check_equal(multiply(A, B), by_scipy(A, B))
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    with pytest.raises(TypeError, match=r"A must have .*dtype"):
+        multiply(A, B)
+
+
+@pytest.mark.paper(
+    "Cupp, Figure 1",
+    "The product has SciPy's entries, to the bit, for every method, shape and density",
+)
+@together("shape", [(1, 1), (1, 97), (97, 1), (40, 40), (130, 7), (3, 500)])
+@every_method
+def test_every_shape(backend: Any, shape: tuple[int, int], method: str) -> None:
+    for density in (0.01, 0.4, 0.97, 1):
+        A = random_coo(shape, density, rng=1, dtype=np.float32)
+        B = random_coo(shape, 0.5, rng=2, dtype=np.float32)
+        check_equal(product(backend, A, B, method=method), by_scipy(A, B))
+
+
+@st.composite
+def pairs_of_matrices(draw: Any) -> tuple[Any, Any]:
+    """Two matrices of one shape, unsorted, with duplicates, zeros and a dense row."""
+    shape = draw(st.integers(0, 6)), draw(st.integers(0, 40))
+    limits = tuple(max(size - 1, 0) for size in shape)
+    max_entries = 0 if 0 in shape else 60
+
+    def matrix() -> Any:
+        entry = st.tuples(
+            st.integers(0, limits[0]), st.integers(0, limits[1]), st.integers(-2, 3)
+        )
+        entries = draw(st.lists(entry, max_size=max_entries))
+        if max_entries and draw(st.booleans()):
+            row = draw(st.integers(0, limits[0]))
+            entries += [(row, column, 1) for column in range(shape[1])]
+        dtype = draw(st.sampled_from(["int8", "float64"]))
+        rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
+        return coo(rows, columns, np.array(values, dtype), shape)
+
+    return matrix(), matrix()
+
+
+@given(pairs_of_matrices())
+def test_random_structures(backend: Any, operands: tuple[Any, Any]) -> None:
+    A, B = operands
+    if backend.name == "cuda":
+        A, B = A.astype(float), B.astype(float)
+    expected = by_brute_force(A, B)
+    for method in METHODS:
+        found = product(backend, A, B, method=method)
+        assert as_dictionary(found) == expected, method
+        assert found.dtype == np.result_type(A.dtype, B.dtype)
+
+
+@pytest.mark.paper(
+    "Cupp, 2.2, reference product",
+    "The reference agrees with brute force over all pairs of entries, also with "
+    "entries in any order, duplicates and zeros",
+)
+@given(pairs_of_matrices())
+def test_the_reference_agrees_with_brute_force(operands: tuple[Any, Any]) -> None:
+    a, b = map(_inputs.coordinates, operands)
+    rows, columns, values = reference.coo_multiply(a[:3], b[:3], a.shape)
+    found = coo(rows, columns, values, a.shape)
+    check_canonical(found)
+    assert as_dictionary(found) == by_brute_force(*operands)
+
+
+# ---- boundaries of tiles and warps ---------------------------------------------------
+
+
+@together("method", ["merge", "gallop"])
+@together("length", AROUND_TILES)
+def test_lengths_around_tile_sizes(backend: Any, method: str, length: int) -> None:
+    """Pairs of equal keys begin at even and odd steps, adjacent or far apart."""
+    width = 2 * length + 4
+    columns = np.arange(length)
+    for before in (0, 1):
+        A = one_row(columns + 2, width, seed=1)
+        for other in (
+            np.append(np.arange(before), columns + 2),
+            np.append(np.arange(before), columns + length + 2),
+            np.append(np.arange(before), 2 * columns + 3),
+        ):
+            B = one_row(other, width, seed=2)
+            for left, right in ((A, B), (B, A)):
+                found = product(backend, left, right, method=method)
+                check_equal(found, by_scipy(left, right))
+
+
+@together("few", [1, 2, 5, 30])
+@every_method
+def test_few_entries_with_many(
+    backend: Any, method: str, few: int, rng: np.random.Generator
+) -> None:
+    width = 9000
+    many = one_row(np.sort(rng.choice(width, 4000, replace=False)), width, seed=1)
+    arbitrary = np.sort(rng.choice(width, few, replace=False))
+    present = np.sort(rng.choice(many.col, few, replace=False))
+    ends = np.array([0, width - 1])
+    for columns in (arbitrary, present, present[:1], ends, many.col[[0, -1]]):
+        A = one_row(columns, width, seed=2)
+        check_equal(product(backend, A, many, method=method), by_scipy(A, many))
+        check_equal(product(backend, many, A, method=method), by_scipy(many, A))
+
+
+@together("gap", [1, 2, 3, 7, 8, 9, 64, 100])
+def test_gallops_of_any_length(backend: Any, gap: int) -> None:
+    many = one_row(np.arange(0, 4000, 2), 4001, seed=1)
+    for start in (0, 1, 2):
+        A = one_row(np.arange(start, 4000, gap), 4001, seed=2)
+        check_equal(product(backend, A, many, method="gallop"), by_scipy(A, many))
+
+
+@without_gpu
+@every_method
+def test_any_schedule_of_threads_and_blocks(
+    backend: Any, schedule: str, method: str
+) -> None:
+    A, B = (random_coo((60, 70), density, rng=1) for density in (0.5, 0.6))
+    check_equal(product(backend, A, B, method=method), by_scipy(A, B))
+
+
+@every_method
+def test_no_races(method: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A = random_coo((45, 50), 0.6, rng=1)
+    B = coo(*shuffled(random_coo((45, 50), 0.7, rng=2)), (45, 50))
+    with _emulator.races():
+        check_equal(multiply(A, B, method=method), by_scipy(A, B))
+
+
+def shuffled(A: Any) -> tuple[Any, Any, Any]:
+    order = np.random.default_rng(5).permutation(A.nnz)
+    return A.row[order], A.col[order], A.data[order]
+
+
+# ---- keys ----------------------------------------------------------------------------
+
+
+@pytest.mark.paper(
+    "Cupp, 5.1, absolute index",
+    "Places of 46341 x 46341 and larger matrices have different keys, where keys of 32 "
+    "bits overflow",
+)
+@together(
+    "shape",
+    [(46341, 46341), (65536, 65536), (HUGE, HUGE), (1, HUGE), (HUGE, 1)],
+)
+@every_method
+def test_large_shapes(backend: Any, shape: tuple[int, int], method: str) -> None:
+    """Keys of 32 bits would overflow and make different places equal."""
+    rows, columns = shape
+    last = rows - 1, columns - 1
+    corners = {(i, j) for i in (0, 1, last[0] // 2, last[0]) for j in (0, last[1])}
+    places = sorted(place for place in corners if place[0] < rows)
+    A = coo(*zip(*places, strict=True), np.arange(2.0, 2 + len(places)), shape)
+    B = coo(*zip(*places[::2], strict=True), np.full(len(places[::2]), 3.0), shape)
+    found = product(backend, A, B, method=method)
+    assert as_dictionary(found) == by_brute_force(A, B)
+    assert found.shape == shape
+
+
+def test_places_with_equal_keys_in_32_bits(backend: Any) -> None:
+    """Row 1 of 65536 columns begins at 65536, row 65537 at 2^32 + 65536."""
+    A = coo([1], [0], [2.0], (65538, 65536))
+    B = coo([65537], [0], [3.0], (65538, 65536))
+    for method in METHODS:
+        assert product(backend, A, B, method=method).nnz == 0
+
+
+def test_int64_indices(backend: Any) -> None:
+    shape = 2**40, 2**23
+    rows, columns = np.array([0, 2**40 - 1]), np.array([5, 2**23 - 1])
+    A = scipy.sparse.coo_array((np.array([2.0, 3.0]), (rows, columns)), shape=shape)
+    for method in METHODS:
+        found = product(backend, A, A, method=method)
+        same(found.row, rows)
+        same(found.col, columns)
+        same(found.data, [4.0, 9.0])
+        assert found.row.dtype == np.int64
+
+
+@without_gpu
+def test_result_has_the_index_dtype_of_the_operands(backend: Any) -> None:
+    A = random_coo((9, 9), 0.5, rng=1)
+    B = A.copy()
+    assert product(backend, A, A).row.dtype == np.int32
+    B.coords = tuple(index.astype(np.int64) for index in A.coords)
+    C = A.copy()
+    C.coords = B.coords[0], A.coords[1]
+    for left, right in ((A, B), (B, A), (B, B), (A, C)):
+        found = product(backend, left, right)
+        assert found.row.dtype == np.int64
+        check_equal(found, by_scipy(A, A))
+
+
+def test_unsorted_and_strided_entries(backend: Any) -> None:
+    A, B = (random_coo((30, 30), 0.5, rng=seed) for seed in (1, 2))
+    random_order = coo(*shuffled(A), A.shape), coo(*shuffled(B), B.shape)
+    reverse_order = tuple(
+        coo(M.row[::-1], M.col[::-1], M.data[::-1], M.shape) for M in (A, B)
+    )
+    views = tuple(np.repeat(x, 2)[::2] for x in (A.row, A.col, A.data))
+    strided = coo(*views, A.shape)
+    pairs = [
+        random_order,
+        reverse_order,
+        (A, reverse_order[1]),
+        (random_order[0], B),
+        (strided, B),
+    ]
+    for left, right in pairs:
+        check_equal(product(backend, left, right), by_scipy(A, B))
+
+
+def test_adjacent_duplicates_are_summed(backend: Any) -> None:
+    """The entries are sorted, so that only the duplicates prevent canonical format."""
+    A = coo([0, 0, 1], [1, 1, 0], [1.0, 2.0, 3.0], (2, 2))
+    B = coo([0, 1, 1], [1, 0, 0], [5.0, 7.0, 8.0], (2, 2))
+    expected = {(0, 1): 15.0, (1, 0): 45.0}
+    assert as_dictionary(product(backend, A, B)) == expected
+    assert as_dictionary(product(backend, B, A)) == expected
+
+
+@every_method
+@together("dtype", ["float64", "complex128", "bool", "int8"])
+def test_duplicates_are_summed(backend: Any, dtype: str, method: str) -> None:
+    """In the dtype of the operand, also int8; duplicates that cancel are no entry."""
+    values = np.array([100, 3, 100, -3, 7, 1, 1], int).astype(dtype)
+    A = coo([2, 0, 2, 0, 1, 1, 0], [1, 1, 1, 1, 0, 0, 2], values, (3, 3))
+    ones = np.ones((3, 3))
+    B = scipy.sparse.coo_array(ones if backend.name == "cuda" else ones.astype("int16"))
+    found = product(backend, A, B, method=method)
+    if backend.name != "cuda":
+        check_equal(found, by_scipy(A, B))
+    assert ((0, 1) in as_dictionary(found)) == (dtype == "bool")
+
+
+@without_gpu
+@pytest.mark.parametrize("format", ["csr", "csc"])
+def test_duplicates_in_compressed_formats_are_summed_in_the_operands_dtype(
+    backend: Any, format: str
+) -> None:
+    """100 + 100 wraps in int8, also if the product is int16."""
+    kind = getattr(scipy.sparse, f"{format}_array")
+    A = kind((np.array([100, 100], np.int8), [1, 1], [0, 0, 2]), shape=(2, 2))
+    B = kind(np.array([[0, 0], [0, 3]], np.int16))
+    assert A.nnz == 2
+    place = (1, 1)
+    assert as_dictionary(product(backend, A, B)) == {place: -56 * 3}
+    assert as_dictionary(product(backend, B, A)) == {place: -56 * 3}
+    assert A.nnz == 2
+
+
+def test_unsorted_csr_with_long_rows_needs_no_memory_for_a_row() -> None:
+    columns = np.array([2**40, 5, 7])
+    A = scipy.sparse.csr_array(
+        (np.array([2.0, 3.0, 4.0]), columns, np.array([0, 3])), shape=(1, 2**41)
+    )
+    assert as_dictionary(multiply(A, A)) == {(0, 5): 9, (0, 7): 16, (0, 2**40): 4}
+    same(A.indices, columns)
+
+
+# ---- values --------------------------------------------------------------------------
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -2.5, 1e-300, 1e300])
+
+
+@together("method", ["merge", "gallop", "linear"])
+@together("dtype", ["float64", "complex128"])
+def test_nan_and_infinity_propagate(backend: Any, dtype: str, method: str) -> None:
+    """Every special value times every other, and times a place without an entry."""
+    n = len(SPECIAL)
+    a = np.append(np.repeat(SPECIAL, n), SPECIAL).astype(dtype)
+    b = np.append(np.tile(SPECIAL, n), SPECIAL).astype(dtype)
+    width = n * n + 2 * n
+    A = coo(np.zeros(len(a)), np.arange(len(a)), a, (1, width))
+    places = np.append(np.arange(n * n), np.arange(n * n + n, width))
+    B = coo(np.zeros(len(b)), places, b, (1, width))
+    with np.errstate(all="ignore"):
+        expected = by_scipy(A, B).tocoo()
+    found = product(backend, A, B, method=method)
+    same(found.col, expected.col)
+    if dtype == "float64":
+        same(found.data, expected.data)
+    same(np.isnan(found.data), np.isnan(expected.data))
+
+
+@every_method
+def test_explicit_zeros_are_not_stored(backend: Any, method: str) -> None:
+    A = coo([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 2.0, -0.0, 3.0], (2, 2))
+    B = coo([0, 0, 1, 1], [0, 1, 0, 1], [5.0, 0.0, 1.0, 4.0], (2, 2))
+    assert as_dictionary(product(backend, A, B, method=method)) == {(1, 1): 12.0}
+
+
+@without_gpu
+@every_method
+def test_products_that_round_or_wrap_to_zero_are_not_stored(
+    backend: Any, method: str
+) -> None:
+    """By underflow of floats and overflow of int8."""
+    for values in (np.array([1e-200, 1e-100]), np.array([16, 3], np.int8)):
+        A = coo([0, 0], [0, 1], values, (1, 2))
+        found = product(backend, A, A, method=method)
+        same(found.col, [1])
+        same(found.data, values[1:] ** 2)
+
+
+def test_nonnative_byte_order(backend: Any) -> None:
+    A = random_coo((9, 9), 0.5, rng=1)
+    swapped = A.copy()
+    swapped.data = A.data.astype(A.dtype.newbyteorder())
+    if backend.name != "cuda":
+        found = product(backend, swapped, A)
+        check_equal(found, by_scipy(A, A))
+        assert found.dtype.isnative
+
+
+@without_gpu
+def test_unaligned_complex_numbers(backend: Any) -> None:
+    """Values that begin at a multiple of 8 bytes, but not of 16."""
+    parts = np.arange(1.0, 10.0)
+    for values in (parts[:8].view(complex), parts[1:].view(complex)):
+        A = coo(np.zeros(4), np.arange(4), values, (1, 4))
+        assert np.shares_memory(A.data, parts)
+        check_equal(product(backend, A, A), by_scipy(A, A))
+
+
+# ---- containers ----------------------------------------------------------------------
+
+
+@together("format", ["coo", "csr", "csc", "dia"])
+def test_format_and_type_of_the_result(backend: Any, format: str) -> None:
+    dense = random_coo((8, 9), 0.5, rng=1).toarray()
+    array = scipy.sparse.coo_array(dense).asformat(format)
+    matrix = scipy.sparse.coo_matrix(dense).asformat(format)
+    for A, B, kind in (
+        (array, array, scipy.sparse.coo_array),
+        (matrix, matrix, scipy.sparse.coo_matrix),
+        (array, matrix, scipy.sparse.coo_array),
+        (matrix, array, scipy.sparse.coo_matrix),
+    ):
+        found = product(backend, A, B)
+        assert type(found) is kind
+        same(found.toarray(), dense * dense)
+
+
+@without_gpu
+@together("format", ["lil", "dok", "bsr"])
+def test_formats_that_only_scipy_has(backend: Any, format: str) -> None:
+    A = random_coo((8, 9), 0.5, rng=1)
+    same(product(backend, A.asformat(format), A).toarray(), A.toarray() ** 2)
+
+
+@together("shape", [(0, 0), (0, 7), (7, 0), (7, 7)])
+@every_method
+def test_empty_matrices(backend: Any, shape: tuple[int, int], method: str) -> None:
+    empty = scipy.sparse.coo_array(shape)
+    found = product(backend, empty, empty, method=method)
+    assert (found.shape, found.nnz, found.dtype) == (shape, 0, np.float64)
+    nonempty = random_coo(shape, 0.5, rng=1, dtype=np.complex64)
+    for A, B in ((nonempty, empty), (empty, nonempty)):
+        found = product(backend, A, B, method=method)
+        assert (found.shape, found.nnz, found.dtype) == (shape, 0, np.complex128)
+
+
+@without_gpu
+@every_method
+def test_operands_are_not_changed(backend: Any, method: str) -> None:
+    A = coo([2, 0, 2, 1], [1, 1, 1, 0], [1.0, np.inf, 3.0, 0.0], (3, 3))
+    B = random_coo((3, 3), 0.8, rng=1)
+    inputs = [x for M in (A, B) for x in (M.row, M.col, M.data)]
+    before = [x.copy() for x in inputs]
+    for x in inputs:
+        x.flags.writeable = False
+    found = product(backend, A, B, method=method)
+    for x, old in zip(inputs, before, strict=True):
+        same(x, old)
+    assert not A.has_canonical_format
+    for result in (found.row, found.col, found.data):
+        assert not any(np.shares_memory(result, x) for x in inputs)
+
+
+def test_sorted_entries_are_not_sorted_again(monkeypatch: Any) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    lengths = []
+
+    def record_length(keys: Any, *arguments: Any) -> Any:
+        lengths.append(len(keys))
+        return original(keys, *arguments)
+
+    original = _coo_multiply_kernel._sums_by_key
+    monkeypatch.setattr(_coo_multiply_kernel, "_sums_by_key", record_length)
+    A = random_coo((30, 30), 0.5, rng=1)
+    A.has_canonical_format = False
+    multiply(A, A)
+    assert lengths == []
+    with_duplicate = coo(
+        np.append(A.row, 29), np.append(A.col, A.col[-1]), np.append(A.data, 1), A.shape
+    )
+    multiply(A, with_duplicate)
+    assert lengths == [451]
+
+
+# ---- operands that need a second attempt ---------------------------------------------
+
+
+@pytest.fixture
+def attempts(monkeypatch: Any) -> list[Any]:
+    """The reports of all launches on the emulator."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    reports = []
+    attempt = _coo_multiply_kernel._attempt
+
+    def record_report(*arguments: Any) -> Any:
+        product, report = attempt(*arguments)
+        reports.append(report)
+        return product, report
+
+    monkeypatch.setattr(_coo_multiply_kernel, "_attempt", record_report)
+    return reports
+
+
+one_search = together("method", ["merge", "gallop"])
+
+
+@one_search
+@together("dtype", ["float32", "complex64", "int32"])
+def test_canonical_operands_are_multiplied_once(
+    attempts: list[Any], method: str, dtype: str
+) -> None:
+    A, B = (random_coo((60, 60), 0.5, rng=seed, dtype=dtype) for seed in (1, 2))
+    if dtype != "int32":  # these meet an entry
+        A.data[::7] = np.inf
+        B = coo(A.row, A.col, np.resize(B.data, A.nnz), A.shape)
+        B.data[::5] = np.nan
+    attempts.clear()
+    found = multiply(A, B, method=method)
+    assert attempts == [(0, 0, found.nnz)]
+    empty = coo([], [], np.zeros(0, dtype), A.shape)
+    assert multiply(A, empty, method=method).nnz == len(A.data[::7]) * (
+        dtype != "int32"
+    )
+
+
+@one_search
+@together("dtype", ["float16", "float32", "float64", "complex128"])
+@together("special", [np.nan, np.inf, -np.inf])
+def test_special_values_without_a_match_are_counted(
+    attempts: list[Any], method: str, dtype: str, special: float
+) -> None:
+    """The launcher also takes float16, which SciPy's and CuPy's results cannot hold."""
+    A = coo([0, 0, 1, 1], [0, 1, 0, 1], np.ones(4), (2, 2))
+    B = coo([0, 0], [0, 1], np.ones(2), (2, 2))
+    A.data, B.data = A.data.astype(dtype), B.data.astype(dtype)
+    A.data[[0, 2, 3]] = special
+    device = kernels.EmulatedDevice()
+    for left, right in ((A, B), (B, A)):
+        attempts.clear()
+        found = _coo_multiply_kernel.coo_multiply(left, right, method, device)
+        same(found.rows, [0, 0, 1, 1])
+        assert found.values.dtype == dtype
+        assert np.isnan(found.values[2:]).all()
+        assert attempts == [(0, 2, 2), (0, 0, 4)]
+
+
+def far_out_of_order() -> dict[str, Any]:
+    """Columns of entries in several tiles that are not sorted, or have duplicates."""
+    size = 3 * STEPS
+    columns = np.arange(size)
+    swapped = columns.copy()
+    swapped[[STEPS, STEPS + 1]] = swapped[[STEPS + 1, STEPS]]
+    return {
+        "reversed": columns[::-1],
+        "halves exchanged": np.roll(columns, size // 2),
+        "one exchange": swapped,
+        "one duplicate": np.append(columns, size - 1),
+        "one column": np.full(size, size // 2),
+        "random": np.random.default_rng(3).integers(0, size, size),
+    }
+
+
+@one_search
+@together("columns", far_out_of_order().values(), ids=far_out_of_order())
+def test_entries_of_several_tiles_out_of_order(
+    attempts: list[Any], method: str, columns: Any
+) -> None:
+    width = 3 * STEPS
+    A = one_row(columns, width, seed=1)
+    sorted_entries = one_row(np.arange(0, width, 2), width, seed=2)
+    with _emulator.races():
+        for left, right in ((A, sorted_entries), (sorted_entries, A), (A, A)):
+            attempts.clear()
+            found = multiply(left, right, method=method)
+            check_equal(found, by_scipy(left, right))
+            assert [report.disorder for report in attempts] == [1, 0]
+
+
+@pytest.mark.paper(
+    "Cupp, 5.3, place of the products",
+    "A block looks back at the counts before it: each of 20,000 entries is read once, "
+    "and each product is written once",
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_merge_reads_and_writes_each_entry_once(dtype: str, monkeypatch: Any) -> None:
+    """At most 24 n + 20 k bytes for n entries of 4-byte numbers each and k results."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    n = 20_000
+    A, B = (
+        random_coo((200, 200), n / 200**2, rng=seed, dtype=dtype) for seed in (1, 2)
+    )
+    assert A.nnz == B.nnz == n
+    with emulator.profile() as report:
+        k = multiply(A, B, method="merge").nnz
+    entry = 8 + np.dtype(dtype).itemsize
+    moved = sum(kernel.global_bytes for kernel in report.kernels)
+    assert (2 * n + k) * entry <= moved <= 1.03 * (2 * n + k) * entry
+    assert moved <= 2 * n * entry + 20 * k
+    assert report.host.launches == 2
+    assert report.host.memsets == 1
+
+
+def test_both_operands_may_be_one_object(backend: Any) -> None:
+    A = on_backend(backend, random_coo((20, 20), 0.5, rng=1))
+    found = multiply(A, A)
+    found = found.get() if backend.name == "cuda" else found
+    expected = random_coo((20, 20), 0.5, rng=1).toarray() ** 2
+    same(found.toarray(), expected)
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csc_array"])
+@without_gpu
+def test_arrays_may_be_longer_than_nnz(backend: Any, kind: str) -> None:
+    A = random_coo((40, 30), 0.2, rng=1)
+    longer = getattr(scipy.sparse, kind)(A)
+    longer.data = np.append(longer.data, np.full(7, np.nan))
+    longer.indices = np.append(longer.indices, np.full(7, 2**30)).astype(np.int32)
+    half = random_coo((40, 30), 0.5, rng=2, dtype=np.float32)
+    half.data = half.data.astype(np.float16)  # a dtype that SciPy refuses
+    for other in (random_coo((40, 30), 0.5, rng=2), half):
+        expected = A.toarray()[other.row, other.col] * other.data
+        same(multiply(longer, other).toarray()[other.row, other.col], expected)
+
+
+# ---- choice of the method ------------------------------------------------------------
+
+
+def test_merge_and_gallop_read_equal_bytes_at_the_crossover() -> None:
+    ratio = _coo_multiply_kernel.GALLOP_RATIO
+    assert 4 * ratio == 4 * 32 * math.log2(ratio)
+    assert f"more than {ratio} times" in str(multiply.__doc__)
+
+
+def test_auto_chooses_merge_or_gallop_by_the_ratio_of_entries(monkeypatch: Any) -> None:
+    best, ratio = _coo_multiply_kernel.best_method, _coo_multiply_kernel.GALLOP_RATIO
+    assert best(10, 10 * ratio) == best(10 * ratio, 10) == "merge"
+    assert best(10, 10 * ratio + 1) == best(10 * ratio + 1, 10) == "gallop"
+
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    called = []
+    launchers = _coo_multiply_kernel.ONE_SEARCH
+    for name, launch in list(launchers.items()):
+
+        def record_call(*arguments: Any, name: str = name, launch: Any = launch) -> Any:
+            called.append(name)
+            return launch(*arguments)
+
+        monkeypatch.setitem(launchers, name, record_call)
+    few, many = one_row([3], 300), one_row(np.arange(300), 300)
+    for A, B in ((few, many), (many, few), (many, many)):
+        check_equal(multiply(A, B), by_scipy(A, B))
+    assert called == ["gallop", "gallop", "merge"]
+
+
+# ---- invalid arguments ---------------------------------------------------------------
+
+ONE, ROWS, ROW = (scipy.sparse.coo_array(np.eye(rows, 3)) for rows in (3, 2, 1))
+
+
+@without_gpu
+@together(
+    ("A", "B", "error", "message"),
+    [
+        (np.eye(3), ONE, TypeError, "A must be a sparse .*got ndarray"),
+        (ONE, np.eye(3), TypeError, "B must be a sparse .*got ndarray"),
+        (ONE, 2.0, TypeError, "B must be a sparse .*got float"),
+        (ONE, ROWS, ValueError, r"same shape, got \(3, 3\) and \(2, 3\)"),
+        (ONE, ROW, ValueError, r"same shape, got \(3, 3\) and \(1, 3\)"),
+        (scipy.sparse.coo_array([1, 2]), ONE, ValueError, r"A must .*got .*\(2,\)"),
+        (
+            *(2 * [scipy.sparse.coo_array((2**32, 2**31 + 1))]),
+            *(ValueError, "at most 2\\*\\*63 places"),
+        ),
+    ],
+)
+def test_invalid_operands_are_rejected(
+    backend: Any, A: Any, B: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        multiply(A, B)
+
+
+@without_gpu
+def test_invalid_method_is_rejected(backend: Any) -> None:
+    with pytest.raises(ValueError, match=r"method must .*'linear'.*got 'hash'"):
+        multiply(ONE, ONE, method="hash")
+
+
+def test_operands_on_several_devices_are_rejected() -> None:
+    with cupy_stand_in.installed() as cupy:
+        first = cupy.sparse.coo_matrix(ONE)
+        with cupy.cuda.Device(1):
+            second = cupy.sparse.coo_matrix(ONE)
+        for A, B in ((ONE, first), (first, ONE)):
+            with pytest.raises(TypeError, match="on the CPU"):
+                multiply(A, B)
+        with pytest.raises(ValueError, match="A on GPU 0, B on GPU 1"):
+            multiply(first, second)
+
+
+def test_all_containers_of_cupy_13_are_matrices(monkeypatch: Any) -> None:
+    kind = type("coo_matrix", (), {})
+    library = SimpleNamespace(issparse=lambda value: isinstance(value, kind))
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", library)
+    assert _inputs.is_matrix(kind())  # it has no sparse arrays
+
+
+def test_device_of_the_operands_is_current(monkeypatch: Any) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    monkeypatch.setattr(kernels, "EmulatedDevice", Watched)
+    A = random_coo((9, 9), 0.5, rng=1)
+    for method in METHODS:
+        check_equal(multiply(A, A, method=method), by_scipy(A, A))
+    assert Watched.depth == 0

@@ -1,0 +1,171 @@
+"""Random sparse matrices."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from together import together
+
+from gpusolve.sparse import _random_coo as random
+from gpusolve.sparse import random_coo
+
+same = np.testing.assert_array_equal
+
+HUGE = 2**31 - 1
+
+
+def places(A: Any) -> list[tuple[int, int]]:
+    return list(zip(A.row.tolist(), A.col.tolist(), strict=True))
+
+
+@pytest.mark.paper(
+    "Cupp, 2.2, Figure 2",
+    "The three arrays have an element for each nonzero value, not for each place, at "
+    "densities from 0 to 1",
+)
+@together("shape", [(1, 1), (7, 5), (1, 300), (300, 1), (40, 40)])
+@together("density", [0, 0.001, 0.3, 0.5, 0.51, 0.75, 0.999, 1])
+def test_number_of_entries_is_exact_and_places_are_distinct(
+    shape: tuple[int, int], density: float
+) -> None:
+    A = random_coo(shape, density, rng=1)
+    found = places(A)
+    assert A.shape == shape
+    assert len(found) == round(density * shape[0] * shape[1])
+    assert len(set(found)) == len(found)
+    assert found == sorted(found)
+    assert set(found) <= set(itertools.product(*map(range, shape)))
+    assert A.has_canonical_format
+    assert isinstance(A, scipy.sparse.coo_array)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 9), (9, 0)])
+def test_empty_shapes(shape: tuple[int, int]) -> None:
+    A = random_coo(shape, 1.0, rng=1)
+    assert (A.shape, A.nnz) == (shape, 0)
+
+
+@together(
+    ("shape", "index"),
+    [
+        ((HUGE, HUGE), np.int32),
+        ((1, HUGE), np.int32),
+        ((2**40, 2**23), np.int64),
+        ((1, 2**63 - 1), np.int64),
+        ((2**63 - 1, 1), np.int64),
+        ((2**33, 2**30), np.int64),
+    ],
+)
+def test_huge_shapes(shape: tuple[int, int], index: type[np.integer[Any]]) -> None:
+    A = random_coo(shape, 500 / (shape[0] * shape[1]), rng=1)
+    assert len(set(places(A))) == A.nnz == 500
+    assert A.row.dtype == A.col.dtype == index
+    for found, size in zip((A.row, A.col), shape, strict=True):
+        assert found.min() >= 0
+        assert found.max() < size
+        if size >= HUGE:
+            assert found.max() > 0.9 * size
+            assert 0.4 * size < np.mean(found / size) * size < 0.6 * size
+
+
+@together("count", [0, 1, 5, 1000])
+def test_each_once_agrees_with_numpy_unique(
+    count: int, rng: np.random.Generator
+) -> None:
+    keys = rng.integers(0, 300, count)
+    same(random.each_once(keys), np.unique(keys), strict=True)
+
+
+@pytest.mark.paper(
+    "Cupp, 2.2, random matrices",
+    "`random_coo` draws again instead: all 15 sets of 2 or 4 of 6 places are equally "
+    "likely",
+)
+@pytest.mark.parametrize("count", [2, 4])
+def test_all_sets_of_places_are_equally_likely(
+    count: int, rng: np.random.Generator
+) -> None:
+    """For a density below one half, and for one above."""
+    draws = 3000
+    sets = Counter(
+        tuple(places(random_coo((2, 3), count / 6, rng=rng))) for _ in range(draws)
+    )
+    assert len(sets) == 15
+    expected = draws / 15
+    assert max(abs(n - expected) for n in sets.values()) < 5 * expected**0.5
+
+
+@together("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint64"])
+def test_integers_are_uniform_from_1_to_9(dtype: str) -> None:
+    A = random_coo((50, 40), 0.5, rng=1, dtype=dtype)
+    assert A.dtype == dtype
+    same(np.unique(A.data), np.arange(1, 10))
+
+
+@together("dtype", ["float32", "float64", "longdouble", "complex64", "complex128"])
+def test_floats_are_uniform_from_0_to_1(dtype: str) -> None:
+    A = random_coo((100, 100), 0.9, rng=1, dtype=dtype)
+    assert A.dtype == dtype
+    parts = [A.data.real, A.data.imag] if A.dtype.kind == "c" else [A.data]
+    for part in parts:
+        assert 0 < part.min() < 0.01
+        assert 0.99 < part.max() <= 1
+        assert 0.48 < part.mean() < 0.52
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_zero_from_the_generator_becomes_one(dtype: str) -> None:
+    generator: Any = SimpleNamespace(random=np.zeros)
+    values = random._values(3, np.dtype(dtype), generator)
+    assert (values.real == 1).all()
+
+
+def test_bools_are_true() -> None:
+    A = random_coo((9, 9), 0.5, rng=1, dtype=bool)
+    assert A.dtype == bool
+    assert A.data.all()
+
+
+def test_seed_determines_the_matrix() -> None:
+    first, same_seed, other = (
+        random_coo((30, 30), 0.2, rng=seed) for seed in (3, 3, 4)
+    )
+    same(first.toarray(), same_seed.toarray())
+    assert (first.toarray() != other.toarray()).any()
+    generator = np.random.default_rng(3)
+    same(random_coo((30, 30), 0.2, rng=generator).toarray(), first.toarray())
+    following = random_coo((30, 30), 0.2, rng=generator)
+    assert (following.toarray() != first.toarray()).any()
+    assert random_coo((30, 30), 0.2).nnz == 180
+
+
+@together(
+    ("shape", "density", "dtype", "error", "message"),
+    [
+        ((3, 3), -0.1, float, ValueError, "density must .*got -0.1"),
+        ((3, 3), 1.1, float, ValueError, "density must .*got 1.1"),
+        ((3, 3), np.nan, float, ValueError, "density must .*got nan"),
+        ((3, 3), "1", float, TypeError, "density must .*got '1'"),
+        ((3, 3), 0.5j, float, TypeError, "density must .*got 0.5j"),
+        ((3,), 0.5, float, ValueError, r"shape must .*got \(3,\)"),
+        ((3, -3), 0.5, float, ValueError, r"shape must .*got \(3, -3\)"),
+        ((3, 3.0), 0.5, float, TypeError, r"shape must .*got \(3, 3.0\)"),
+        (3, 0.5, float, TypeError, "shape must .*got 3"),
+        ((2**32, 2**32), 0.5, float, ValueError, "at most 2\\*\\*63 places"),
+        ((1, 2**63), 0.5, float, ValueError, "sizes less than 2\\*\\*63"),
+        ((3, 3), 0.5, np.float16, TypeError, "dtype must .*got float16"),
+        ((3, 3), 0.5, object, TypeError, "dtype must .*got object"),
+        ((3, 3), 0.5, "datetime64[s]", TypeError, "dtype must .*got datetime64"),
+    ],
+)
+def test_invalid_arguments_are_rejected(
+    shape: Any, density: Any, dtype: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        random_coo(shape, density, dtype=dtype)

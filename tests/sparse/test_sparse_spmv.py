@@ -1,0 +1,887 @@
+"""Sparse matrix times vector: every format, any semiring, any row lengths."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+import scipy.io
+import scipy.sparse as sparse
+from backends import numpy_only, without_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+from monoids import exclusive_or, first_nonzero
+from numpy.typing import NDArray
+from scipy.sparse.linalg import aslinearoperator, cg, spsolve
+from together import together
+from watched_device import Watched
+
+import gpusolve
+from gpusolve import Monoid, _emulator
+from gpusolve._device import kernels
+from gpusolve._device.arrays import contiguous, is_cupy, namespace
+from gpusolve.sparse import SpMVPlan, _csr, spmv
+from gpusolve.sparse._csr import compressed_rows, index_for, sorted_rows
+from gpusolve.sparse._inputs import coordinates
+from gpusolve.sparse._spmv_kernel import tile_for
+
+Array = NDArray[Any]
+Operator = Callable[[Any, Any], Any]
+
+same = np.testing.assert_array_equal
+every_method = together("method", ["fused", "segmented_scan"])
+
+TILE = tile_for(np.dtype(np.float64)).size
+"""Rows plus entries of a tile, for float64."""
+
+difference = Monoid("difference", 0, "a - b", np.subtract, commutative=False)
+"""Not associative, so it is used as `multiply` only."""
+
+
+def on_backend(backend: Any, A: Any) -> Any:
+    """Convert a SciPy container to the backend's. CuPy's is always a matrix."""
+    if backend.name != "cuda":
+        return A
+    if A.dtype.char not in "?fdFD":
+        pytest.skip(f"CuPy has no sparse matrices of {A.dtype}")
+    import cupyx.scipy.sparse
+
+    return getattr(cupyx.scipy.sparse, f"{A.format}_matrix")(A)
+
+
+def product(backend: Any, A: Any, x: Any, **options: Any) -> Any:
+    matrix = on_backend(backend, A)
+    return backend.call(lambda x: spmv(matrix, x, **options), x)
+
+
+def small_integers(rng: np.random.Generator, dtype: Any, *shape: int) -> Array:
+    """Small integers in any dtype, whose sums of products are exact."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    least = 0 if dtype.kind == "u" else -4
+    found = rng.integers(least, 5, shape)
+    if dtype.kind == "c":
+        return (found + 1j * rng.integers(-4, 5, shape)).astype(dtype)
+    return found.astype(dtype)
+
+
+def random_csr(
+    rng: np.random.Generator, lengths: Any, n: int, dtype: Any = np.float64
+) -> sparse.csr_array:
+    """A random matrix with these row lengths, sorted columns and duplicates."""
+    lengths = np.asarray(lengths, np.int64)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    columns = rng.integers(0, max(n, 1), offsets[-1])
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    columns = columns[np.lexsort([columns, rows])]
+    values = small_integers(rng, dtype, offsets[-1])
+    return sparse.csr_array((values, columns, offsets), shape=(len(lengths), n))
+
+
+def shuffled(rng: np.random.Generator, A: Any) -> sparse.coo_array:
+    """The entries of A in random order."""
+    coo = A.tocoo()
+    order = rng.permutation(coo.nnz)
+    places = coo.row[order], coo.col[order]
+    return sparse.coo_array((coo.data[order], places), shape=coo.shape)
+
+
+def by_scipy(A: Any, x: Array) -> Array:
+    """The product of A with each vector, by SciPy."""
+    y = np.empty((*x.shape[:-1], A.shape[0]), np.result_type(A.dtype, x.dtype))
+    for k in np.ndindex(x.shape[:-1]):
+        y[k] = A @ x[k]
+    return y
+
+
+def by_brute_force(
+    A: Any, x: Array, dtype: Any, identity: Any, add: Operator, multiply: Operator
+) -> Array:
+    """The product entry by entry, on Python numbers."""
+    coo = A.tocoo()
+    entries = list(
+        zip(coo.row.tolist(), coo.col.tolist(), coo.data.tolist(), strict=True)
+    )
+    numbers = x.tolist()
+    y = [identity] * A.shape[0]
+    for row, column, value in sorted(entries, key=lambda entry: entry[:2]):
+        y[row] = add(y[row], multiply(value, numbers[column]))
+    return np.array(y, dtype)
+
+
+# ---- example from the slides ----
+
+
+@pytest.mark.paper(
+    "Oancea, Exercise 4",
+    "smvMul of the matrix of shape [2, 3, 1] and [1.0, 2.0, 3.0, 4.0] is [0, 0, 12]",
+)
+@every_method
+@together("form", [sparse.csr_array, sparse.coo_matrix])
+def test_matrix_example_from_the_slides(backend: Any, method: str, form: Any) -> None:
+    A = form([[2.0, -1, 0, 0], [0, -1, 2, -1], [0, 0, 0, 3]])
+    found = product(backend, A, np.array([1.0, 2, 3, 4]), method=method)
+    same(found, np.array([0.0, 0, 12]), strict=True)
+    same(np.diff(sparse.csr_array(A).indptr), [2, 3, 1])
+
+
+@pytest.mark.paper(
+    "Oancea, Exercise 4",
+    "The products [2.0, -2.0, -2.0, 6.0, -4.0, 12.0] are scanned to "
+    "[2.0, 0.0, -2.0, 4.0, 0.0, 12.0] by flags at [0, 2, 5]",
+)
+def test_listing_of_the_flat_product(backend: Any) -> None:
+    """The parallel smvMul of the slides, with each of its arrays."""
+    mat_cols = np.array([0, 1, 1, 2, 3, 3])
+    mat_vals = np.array([2.0, -1.0, -1.0, 2.0, -1.0, 3.0])
+    vct, shape = np.array([1.0, 2.0, 3.0, 4.0]), np.array([2, 3, 1])
+    shpscn = backend.call(gpusolve.scan, shape)
+    indm1 = np.array([0, *shpscn[:-1]])
+    zeros, ones = np.zeros(shpscn[-1], int), np.ones(3, int)
+    with pytest.raises(ValueError, match=r"values must .*\(3,\)"):
+        gpusolve.scatter(zeros, [0, *shpscn], ones)  # over [0..num_rows], as printed
+    flags = backend.call(gpusolve.scatter, zeros, indm1, ones)
+    prods = mat_vals * vct[mat_cols]
+    scnarr = backend.call(gpusolve.segmented_scan, prods, flags)
+    same(shpscn, [2, 5, 6])
+    same(indm1, [0, 2, 5])
+    same(flags, [1, 0, 1, 0, 0, 1])
+    same(prods, [2.0, -2.0, -2.0, 6.0, -4.0, 12.0])
+    same(scnarr, [2.0, 0.0, -2.0, 4.0, 0.0, 12.0])
+    same(scnarr[shpscn - 1], [0, 0, 12])
+
+
+@pytest.mark.paper(
+    "Oancea, Sparse product",
+    "With half the values the loops give [0, 0, 6], with int mat_elm [1, 3, 4]",
+)
+@pytest.mark.parametrize(("kind", "expected"), [(float, [0, 0, 6]), (int, [1, 3, 4])])
+def test_listing_of_the_sequential_product(kind: type, expected: list[int]) -> None:
+    """The imperative smvMul of the slides, which stores a value as int."""
+    shape, mat_cols = [2, 3, 1], [0, 1, 1, 2, 3, 3]
+    mat_vals = [1.0, -0.5, -0.5, 1.0, -0.5, 1.5]
+    vct = [1.0, 2.0, 3.0, 4.0]
+    res_vct, offset = [], 0
+    for length in shape:
+        res = 0.0
+        for j in range(offset, offset + length):
+            mat_elm = kind(mat_vals[j])
+            res += mat_elm * vct[mat_cols[j]]
+        res_vct.append(res)
+        offset += length
+    assert res_vct == expected
+    A = sparse.csr_array((mat_vals, mat_cols, [0, 2, 5, 6]))
+    assert (A @ np.array(vct)).tolist() == [0, 0, 6] == spmv(A, vct).tolist()
+
+
+# ---- structures ----
+
+AROUND_TILES = [k * TILE + d for k in (1, 2) for d in (-1, 0, 1)]
+
+STRUCTURES: dict[str, list[int]] = {
+    "no rows": [],
+    "one row without entries": [0],
+    "one entry": [1],
+    "no entries": [0] * 5,
+    "first row empty": [0, 2, 3],
+    "inner rows empty": [2, 0, 0, 3],
+    "last rows empty": [2, 3, 0, 0],
+    "every other row empty": [0, 1] * 2000,
+    "one entry in each row": [1] * 3000,
+    "one dense row among empty ones": [0] * 2000 + [5000] + [0] * 2000,
+    "dense rows at both ends": [5000] + [0] * 100 + [5000],
+    "many tiles of one row": [1, 70 * TILE, 1],
+    "power law": [round(4000 / k) for k in range(1, 1500)],
+    **{f"{n} empty rows": [0] * n for n in AROUND_TILES},
+    **{f"a row of {n} steps": [n - 1] for n in AROUND_TILES},
+    **{f"a row up to step {n}": [n - 1, 3] for n in AROUND_TILES},
+    **{f"{n} steps": [3] * (n // 4) + [0] * (n % 4) for n in AROUND_TILES},
+}
+
+
+@pytest.mark.paper(
+    "Oancea, Exercise 4",
+    "Both ways give the products of rows of any length, 0 included",
+)
+@every_method
+@together("structure", STRUCTURES)
+def test_every_structure(
+    backend: Any, method: str, structure: str, rng: np.random.Generator
+) -> None:
+    A = random_csr(rng, STRUCTURES[structure], 50)
+    x = small_integers(rng, np.float64, 50)
+    same(product(backend, A, x, method=method), by_scipy(A, x), strict=True)
+
+
+@every_method
+@together("shape", [(0, 0), (0, 5), (5, 0), (3000, 0), (1, 1)])
+@together("form", [sparse.csr_array, sparse.coo_array])
+def test_empty_rows_give_the_identity(
+    backend: Any, method: str, shape: tuple[int, int], form: Any
+) -> None:
+    A, x = form(shape), np.full(shape[1], np.nan)
+    found = product(backend, A, x, method=method)
+    same(found, np.zeros(shape[0]), strict=True)
+    found = product(backend, A, x, method=method, add="min", multiply="add")
+    same(found, np.full(shape[0], np.inf), strict=True)
+
+
+@together("structure", STRUCTURES)
+def test_reference_agrees_with_scipy(structure: str, rng: np.random.Generator) -> None:
+    """On a CPU, `spmv` computes these products with SciPy, not with the reference."""
+    A = random_csr(rng, STRUCTURES[structure], 50)
+    x = small_integers(rng, np.float64, 50)
+    found = gpusolve.reference.spmv(A.indptr, A.indices, A.data, x)
+    same(found, by_scipy(A, x), strict=True)
+
+
+def test_tile_sizes_are_documented() -> None:
+    for dtype in (np.float32, np.float64, np.complex128):
+        assert str(tile_for(np.dtype(dtype)).size) in str(spmv.__doc__)
+
+
+def test_results_larger_than_entries_have_smaller_tiles(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    A = random_csr(rng, [3000], 50, np.int8)
+    x = small_integers(rng, np.complex128, 50)
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    plan = SpMVPlan(A)
+    with _emulator.profile() as report:
+        found = plan(x)
+    same(found, by_scipy(A, x), strict=True)
+    tile = tile_for(A.dtype, x.dtype)
+    assert tile == tile_for(x.dtype) != tile_for(A.dtype)
+    (multiply,) = (one for one in report.kernels if "multiply<" in one.name)
+    assert f"{tile.threads}, {tile.items}>" in multiply.name
+    assert multiply.blocks == -(-3001 // tile.size)
+
+
+def test_one_dense_row_among_many_empty_rows(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    m = 10**6 if backend.name == "numpy" else 10**5
+    lengths = np.zeros(m, np.int64)
+    lengths[m // 3] = 20000
+    A = random_csr(rng, lengths, 1000)
+    x = small_integers(rng, np.float64, 1000)
+    same(product(backend, A, x), by_scipy(A, x), strict=True)
+
+
+lists_of_lengths = st.lists(
+    st.one_of(st.just(0), st.integers(0, 9), st.sampled_from([TILE // 2, TILE])),
+    max_size=30,
+)
+
+
+@every_method
+@given(lengths=lists_of_lengths, n=st.integers(1, 9), seed=st.integers(0, 99))
+def test_any_row_lengths(
+    backend: Any, method: str, lengths: list[int], n: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    A, x = random_csr(rng, lengths, n), small_integers(rng, np.float64, n)
+    expected = by_scipy(A, x)
+    same(product(backend, A, x, method=method), expected, strict=True)
+    B = shuffled(rng, A)
+    same(product(backend, B, x, method=method), expected, strict=True)
+
+
+# ---- dtypes ----
+
+DTYPES = "bool int8 uint16 int32 int64 uint64 float32 float64 complex64 complex128"
+
+
+@numpy_only
+@together("x_dtype", DTYPES.split())
+@together("A_dtype", DTYPES.split())
+def test_every_pair_of_dtypes(
+    backend: Any, A_dtype: str, x_dtype: str, rng: np.random.Generator
+) -> None:
+    check_dtypes(backend, A_dtype, x_dtype, "fused", rng)
+
+
+@every_method
+@together(
+    ("A_dtype", "x_dtype"),
+    [
+        ("bool", "bool"),
+        ("int8", "int8"),
+        ("float32", "float32"),
+        ("float32", "complex128"),
+        ("complex64", "float64"),
+        ("uint64", "int32"),
+    ],
+)
+def test_pairs_of_dtypes(
+    backend: Any, method: str, A_dtype: str, x_dtype: str, rng: np.random.Generator
+) -> None:
+    check_dtypes(backend, A_dtype, x_dtype, method, rng)
+
+
+def check_dtypes(
+    backend: Any, A_dtype: str, x_dtype: str, method: str, rng: np.random.Generator
+) -> None:
+    A = random_csr(rng, [0, 3, 1, 0, 700, 40], 30, A_dtype)
+    x = small_integers(rng, x_dtype, 30)
+    same(product(backend, A, x, method=method), by_scipy(A, x), strict=True)
+
+
+def test_float16_vector(backend: Any) -> None:
+    A = sparse.csr_array(np.array([[1, 2], [0, 3]], np.int8))
+    if backend.name == "cuda":
+        A = A.astype(bool)
+    x = np.array([0.5, 4], np.float16)
+    found = product(backend, A, x)
+    same(found, (A.toarray() @ x).astype(np.float16), strict=True)
+
+
+@every_method
+def test_rounding_errors_are_bounded(
+    backend: Any, method: str, rng: np.random.Generator
+) -> None:
+    A = random_csr(rng, [0, 3, 5000, 7, 300], 100)
+    A.data[:] = rng.standard_normal(A.nnz)
+    x = rng.standard_normal(100)
+    exact = A.astype(np.longdouble) @ x.astype(np.longdouble)
+    magnitude = abs(A) @ abs(x)
+    found = product(backend, A, x, method=method)
+    assert (abs(found - exact) <= 32 * np.finfo(float).eps * magnitude).all()
+
+
+def test_integer_overflow_wraps(backend: Any) -> None:
+    A = sparse.csr_array(np.array([[100, 100, 100]], np.int8))
+    found = product(backend, A, np.array([2, 2, 1], np.int8))
+    same(found, np.array([500], np.int64).astype(np.int8), strict=True)
+
+
+@every_method
+def test_nan_and_infinity_propagate(backend: Any, method: str) -> None:
+    A = sparse.csr_array(
+        (
+            [1.0, 0, np.inf, np.inf, -np.inf, 0, 1],
+            [0, 1, 0, 0, 0, 2, 0],
+            [0, 1, 2, 3, 5, 6, 7],
+        ),
+        shape=(6, 3),
+    )
+    x = np.array([1.0, np.nan, np.inf])
+    expected = [1, np.nan, np.inf, np.nan, np.nan, 1]
+    same(product(backend, A, x, method=method), expected)
+
+
+def test_nan_and_infinity_stay_in_their_row(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    A = random_csr(rng, [3, TILE, 0, 2, TILE + 3, 5], 20)
+    A.data[A.indptr[1] + 7] = np.nan
+    A.data[A.indptr[4] + 7] = np.inf
+    x = np.ones(20)
+    found = product(backend, A, x)
+    same(found, by_scipy(A, x))
+    same(np.isfinite(found), [True, False, True, True, False, True])
+
+
+@every_method
+@together("offsets", [np.int32, np.int64])
+@together("columns", [np.int32, np.int64])
+def test_dtypes_of_offsets_and_columns(
+    backend: Any, method: str, offsets: Any, columns: Any, rng: np.random.Generator
+) -> None:
+    if backend.name == "cuda":
+        pytest.skip("CuPy chooses the dtype of its indices")
+    A = random_csr(rng, [2, 0, 1500, 3], 20)
+    expected = by_scipy(A, np.arange(20.0))
+    A.indptr, A.indices = A.indptr.astype(offsets), A.indices.astype(columns)
+    found = product(backend, A, np.arange(20.0), method=method)
+    same(found, expected, strict=True)
+
+
+# ---- semirings ----
+
+SEMIRINGS = {
+    "plus-times": ("add", "mul", np.float64),
+    "plus-times with overflow": ("add", "mul", np.int8),
+    "min-plus": ("min", "add", np.float32),
+    "or-and": ("logical_or", "logical_and", np.bool_),
+    "or-and of numbers": ("logical_or", "logical_and", np.float64),
+    "or-times": ("logical_or", "mul", np.float64),
+    "max-times": ("max", "mul", np.int64),
+    "times-xor": ("mul", exclusive_or, np.uint32),
+    "noncommutative": (first_nonzero, difference, np.int32),
+}
+"""`add`, `multiply` and the dtype of both operands."""
+
+
+def python_operator(op: str | Monoid, dtype: Any) -> tuple[Any, Operator]:
+    """Identity and operator of a monoid on Python numbers."""
+    if op is difference:
+        return 0, operator.sub
+    name = op if isinstance(op, str) else op.name
+    return oracles.operator(name, np.dtype(dtype))
+
+
+@every_method
+@together("name", SEMIRINGS)
+def test_semirings(
+    backend: Any, method: str, name: str, rng: np.random.Generator
+) -> None:
+    add, multiply, dtype = SEMIRINGS[name]
+    lengths = [0, 4, 1, 0, 0, *[3] * 200, 2 * TILE + 1, 0, 2, 3000, 0]
+    A, x = random_csr(rng, lengths, 40, dtype), small_integers(rng, dtype, 40)
+    result = np.dtype(bool if name.startswith("or") else dtype)
+    identity, combine = python_operator(add, result)
+    expected = by_brute_force(
+        A, x, result, identity, combine, python_operator(multiply, result)[1]
+    )
+    options = {"add": add, "multiply": multiply, "method": method}
+    for matrix in (A, reversed_rows(rng, A)):
+        same(product(backend, matrix, x, **options), expected, strict=True)
+
+
+def reversed_rows(rng: np.random.Generator, A: Any) -> sparse.coo_array:
+    """The entries with rows in reverse order and columns in random order.
+
+    Duplicates keep their order.
+    """
+    coo = A.tocoo()
+    order = np.lexsort([rng.permutation(A.shape[1])[coo.col], -coo.row])
+    places = coo.row[order], coo.col[order]
+    return sparse.coo_array((coo.data[order], places), shape=coo.shape)
+
+
+def test_noncommutative_add_over_many_tiles(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    n = 70 * tile_for(np.dtype(np.int32)).size + 5
+    A = sparse.csr_array((np.zeros(n, np.int32), np.arange(n), [0, 0, n]))
+    x = np.zeros((12, n), np.int32)
+    for vector in x:
+        places = rng.integers(n) + rng.integers(0, 4000, 5)
+        vector[places % n] = rng.integers(1, 100, 5)
+    first = -x[np.arange(len(x)), (x != 0).argmax(axis=1)]
+    options = {"add": first_nonzero, "multiply": difference}
+    if backend.name == "cuda":
+        A, x, options["multiply"] = A.astype(np.float32), x.astype(np.float32), "add"
+        first = -first.astype(np.float32)
+    found = product(backend, A, x, **options)
+    same(found, np.stack([0 * first, first], axis=1), strict=True)
+
+
+@every_method
+def test_explicit_zeros_are_entries(backend: Any, method: str) -> None:
+    A = sparse.csr_array(([0.0, 7.0], [0, 1], [0, 2, 2]), shape=(2, 2))
+    x = np.array([3.0, 1.0])
+    found = product(backend, A, x, add="min", multiply="add", method=method)
+    same(found, np.array([3, np.inf]), strict=True)
+
+
+def test_entries_of_a_row_are_added_in_column_order(backend: Any) -> None:
+    last = Monoid("last", 0, "b", lambda a, b: b, commutative=False)
+    left = Monoid("left", 0, "a", lambda a, b: a, commutative=False)
+    rows, columns = [1, 0, 1, 1, 1, 0], [2, 1, 0, 2, 1, 1]
+    values = np.array([1.0, 2, 3, 4, 5, 6])
+    A = sparse.coo_array((values, (rows, columns)), shape=(2, 3))
+    x = np.ones(3)
+    same(product(backend, A, x, add=last, multiply=left), [6.0, 4.0])
+    B = sparse.csr_array((values[[1, 5, 0, 2, 3, 4]], [1, 1, 2, 0, 2, 1], [0, 2, 6]))
+    same(product(backend, B, x, add=last, multiply=left), [6.0, 4.0])
+
+
+# ---- containers and vectors ----
+
+
+@together("form", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
+@pytest.mark.parametrize("kind", ["array", "matrix"])
+def test_every_format(
+    backend: Any, form: str, kind: str, rng: np.random.Generator
+) -> None:
+    if backend.name == "cuda" and form not in ("csr", "csc", "coo"):
+        pytest.skip(f"CuPy has no {form}")
+    dense = np.where(rng.random((40, 30)) < 0.2, small_integers(rng, float, 40, 30), 0)
+    A = getattr(sparse, f"{form}_{kind}")(dense)
+    x = small_integers(rng, float, 30)
+    same(product(backend, A, x), dense @ x, strict=True)
+
+
+@together("lengths", [[], [0, 0], [0, 3, 1, 0, 40, 0], [500, 1]])
+@together("max_places", [2**63, 1])
+@without_gpu
+def test_sorted_rows_agree_with_scipy(
+    backend: Any,
+    lengths: list[int],
+    max_places: int,
+    rng: np.random.Generator,
+    monkeypatch: Any,
+) -> None:
+    """For shapes whose places fit int64 keys, and for larger ones."""
+    monkeypatch.setattr(_csr, "MAX_PLACES", max_places)
+    A = shuffled(rng, random_csr(rng, lengths, 10))
+    A.data = np.arange(1.0, A.nnz + 1)
+    for in_order, sort in itertools.product((True, False), repeat=2):
+        given = A.tocsr() if sort else A
+        found = sorted_rows(coordinates(given), in_order=in_order)
+        expected = compressed_rows(given, in_order=in_order)
+        for found_array, expected_array in zip(found, expected, strict=True):
+            same(found_array, expected_array)
+
+
+def test_sorted_entries_are_not_sorted_again(rng: np.random.Generator) -> None:
+    A = random_csr(rng, [0, 3, 1, 0, 40], 10).tocoo()
+    found = sorted_rows(coordinates(A), in_order=True)
+    assert np.shares_memory(found.columns, A.col)
+    assert np.shares_memory(found.values, A.data)
+    sorted_by_row = sparse.coo_array((A.data, (A.row, A.col[::-1])), shape=A.shape)
+    found = sorted_rows(coordinates(sorted_by_row), in_order=False)
+    assert np.shares_memory(found.values, A.data)
+
+
+def test_index_dtype_for_many_entries() -> None:
+    small, large = np.dtype(np.int32), np.dtype(np.int64)
+    assert index_for(small, 2**31 - 1) == small
+    assert index_for(small, 2**31) == index_for(large, 5) == large
+
+
+@every_method
+@together("in_order", [True, False])
+def test_strided_arrays_of_a_matrix(
+    backend: Any, method: str, in_order: bool, rng: np.random.Generator
+) -> None:
+    A = random_csr(rng, [0, 3, 1, 700], 10)
+    x = small_integers(rng, np.float64, 10)
+    arrays = (A.data, A.indices, A.indptr)
+    strided = tuple(backend.array(np.repeat(array, 2))[::2] for array in arrays)
+    if backend.name == "cuda":
+        import cupyx.scipy.sparse
+
+        B = cupyx.scipy.sparse.csr_matrix(strided, shape=A.shape)
+    else:
+        B = sparse.csr_array(strided, shape=A.shape)
+    add = "add" if in_order else Monoid("sum", 0, "a + b", np.add, commutative=False)
+    found = backend.call(lambda x: spmv(B, x, add=add, method=method), x)
+    same(found, by_scipy(A, x), strict=True)
+
+
+def test_contiguous_aligns_complex_numbers(backend: Any) -> None:
+    parts = backend.array(np.arange(9.0))
+    unaligned = next(view for view in (parts[:8], parts[1:]) if address_of(view) % 16)
+    found = contiguous(unaligned.view(np.complex128))
+    assert address_of(found) % 16 == 0
+    same(backend.numpy(found), backend.numpy(unaligned).view(np.complex128))
+
+
+def address_of(array: Any) -> int:
+    return int(array.data.ptr if is_cupy(array) else array.ctypes.data)
+
+
+@every_method
+def test_duplicates_are_combined(backend: Any, method: str) -> None:
+    places = [2, 0, 2, 2, 0], [1, 0, 1, 0, 0]
+    A = sparse.coo_array(([1.0, 2, 4, 8, 16], places), shape=(4, 2))
+    x = np.array([1.0, 10])
+    same(product(backend, A, x, method=method), [18.0, 0, 58, 0])
+    found = product(backend, A, x, method=method, add="max")
+    same(found, [16.0, -np.inf, 40, -np.inf])
+
+
+def test_arrays_may_be_longer_than_nnz(backend: Any) -> None:
+    if backend.name == "cuda":
+        pytest.skip("CuPy counts all elements as entries")
+    A = sparse.csr_array((np.ones(9), np.zeros(9, np.int32), [0, 2, 3]), shape=(2, 1))
+    same(product(backend, A, np.ones(1)), [2.0, 1.0])
+
+
+@every_method
+@together("batch", [(1,), (3,), (30,), (2, 3), (0,), (2, 0), (2, 1, 3)])
+def test_batches(
+    backend: Any, method: str, batch: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    for lengths in ([0, 2, 1], [3, 0, 2 * TILE, 5], [0, 0]):
+        A = random_csr(rng, lengths, 20)
+        x = small_integers(rng, np.float64, *batch, 20)
+        found = product(backend, A, x, method=method)
+        same(found, by_scipy(A, x), strict=True)
+
+
+@together(
+    "view",
+    [
+        lambda x: x[:, ::-2],
+        lambda x: x.T[:10],
+        lambda x: namespace(x).broadcast_to(x[0, :10], (4, 10)),
+    ],
+)
+def test_strided_views(backend: Any, view: Any, rng: np.random.Generator) -> None:
+    A, x = random_csr(rng, [3, 0, 5], 10), small_integers(rng, np.float64, 10, 20)
+    matrix = on_backend(backend, A)
+    found = backend.call(lambda x: spmv(matrix, view(x)), x)
+    same(found, by_scipy(A, view(x)), strict=True)
+
+
+def test_plan_accepts_array_likes(backend: Any) -> None:
+    plan = SpMVPlan(on_backend(backend, sparse.csr_array([[1.0, 2], [0, 3]])))
+    same(backend.numpy(plan([1, 2])), [5, 6])
+    same(backend.numpy(plan @ [[1], [2]]), [[5], [6]])
+
+
+@without_gpu
+def test_nonnative_byte_order(backend: Any) -> None:
+    A = sparse.csr_array([[1, 2], [0, 3]])
+    same(spmv(A, np.array([1, 2], ">i4")), [5, 6])
+
+
+def test_inputs_are_not_changed(backend: Any, rng: np.random.Generator) -> None:
+    A = shuffled(rng, random_csr(rng, [3, 0, 5], 10))
+    x = small_integers(rng, float, 10)
+    before = A.copy()
+    x.flags.writeable = False
+    product(backend, A, x, add=first_nonzero)
+    same(A.data, before.data)
+    same(A.row, before.row)
+    same(A.col, before.col)
+
+
+def test_result_is_on_the_device_of_the_matrix(backend: Any) -> None:
+    A = on_backend(backend, sparse.csr_array(np.eye(3)))
+    assert is_cupy(spmv(A, backend.array(np.ones(3)))) == (backend.name == "cuda")
+
+
+@pytest.mark.parametrize("symmetry", ["general", "symmetric"])
+def test_matrix_market(
+    backend: Any, symmetry: str, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    A = random_csr(rng, rng.integers(0, 9, 60), 60).tocoo()
+    A.data = rng.standard_normal(A.nnz)
+    A.sum_duplicates()
+    if symmetry == "symmetric":
+        A = (A + A.T).tocoo()
+    scipy.io.mmwrite(tmp_path / "A.mtx", A, symmetry=symmetry)
+    read = scipy.io.mmread(tmp_path / "A.mtx", spmatrix=False)
+    x = rng.standard_normal(60)
+    np.testing.assert_allclose(product(backend, read, x), A @ x, rtol=0, atol=1e-13)
+
+
+# ---- plans ----
+
+
+def poisson(n: int) -> sparse.csr_array:
+    """The five-point Laplacian of an n x n grid."""
+    line = sparse.diags_array(
+        [-np.ones(n - 1), np.full(n, 2.0), -np.ones(n - 1)], offsets=[-1, 0, 1]
+    )
+    identity = sparse.eye_array(n)
+    return (sparse.kron(line, identity) + sparse.kron(identity, line)).tocsr()
+
+
+@every_method
+def test_conjugate_gradients(backend: Any, method: str) -> None:
+    A = poisson(12)
+    b = np.arange(A.shape[0]) % 7 - 3.0
+    plan = SpMVPlan(on_backend(backend, A), method=method)
+    if backend.name == "cuda":
+        gpu = pytest.importorskip("cupyx.scipy.sparse.linalg")
+        x, info = gpu.cg(gpu.aslinearoperator(plan), backend.array(b), rtol=1e-12)
+        x = x.get()
+    else:
+        x, info = cg(plan, b, rtol=1e-12)
+    assert info == 0
+    np.testing.assert_allclose(x, spsolve(A.tocsc(), b), rtol=0, atol=1e-9)
+
+
+def test_plan_for_many_vectors(backend: Any, rng: np.random.Generator) -> None:
+    A = random_csr(rng, [0, 3, TILE, 2], 20, np.float32)
+    plan = SpMVPlan(on_backend(backend, A))
+    assert plan.shape == (4, 20)
+    assert plan.dtype == np.float32
+    for dtype in (np.float32, np.float64, np.int8):
+        for shape in ((20,), (3, 20)):
+            x = small_integers(rng, dtype, *shape)
+            same(backend.call(plan, x), by_scipy(A, x), strict=True)
+
+
+def test_plan_times_columns(backend: Any, rng: np.random.Generator) -> None:
+    A = random_csr(rng, [2, 0, 3], 3)
+    plan = SpMVPlan(on_backend(backend, A))
+    for shape in ((3,), (3, 3), (3, 5), (2, 3, 4)):
+        x = small_integers(rng, np.float64, *shape)
+        found = backend.call(lambda x: plan @ x, x)
+        same(found, A.toarray() @ x, strict=True)
+
+
+@without_gpu
+def test_plan_as_a_linear_operator(backend: Any, rng: np.random.Generator) -> None:
+    A = random_csr(rng, [2, 0, 3], 5)
+    plan = SpMVPlan(A)
+    operator = aslinearoperator(plan)
+    assert (operator.shape, operator.dtype) == ((3, 5), np.float64)
+    for shape in ((5,), (5, 1)):
+        x = small_integers(rng, np.float64, *shape)
+        same(plan.matvec(x), A @ x, strict=True)
+        same(operator @ x, A @ x, strict=True)
+    X = small_integers(rng, np.float64, 5, 4)
+    same(plan.matmat(X), A @ X, strict=True)
+    same(operator @ X, A @ X, strict=True)
+
+
+@without_gpu
+def test_plan_does_not_copy_rows(backend: Any, rng: np.random.Generator) -> None:
+    A = random_csr(rng, [2, 0, 3], 3)
+    rows = SpMVPlan(A)._rows
+    assert np.shares_memory(rows.values, A.data)
+    assert np.shares_memory(rows.columns, A.indices)
+    assert np.shares_memory(rows.offsets, A.indptr)
+
+
+def test_plan_in_a_semiring(backend: Any) -> None:
+    """Shortest paths: one product per vertex."""
+    edges = ([1, 2, 7.0], ([1, 2, 2], [0, 1, 0]))
+    A = sparse.coo_array(
+        (
+            np.append(edges[0], [0.0] * 3),
+            tuple(np.append(index, range(3)) for index in edges[1]),
+        ),
+        shape=(3, 3),
+    )
+    plan = SpMVPlan(on_backend(backend, A), add="min", multiply="add")
+    distances = np.array([0, np.inf, np.inf])
+    for _ in range(3):
+        distances = backend.call(plan, distances)
+    same(distances, [0.0, 1, 3])
+
+
+# ---- threads and blocks ----
+
+
+@every_method
+def test_any_schedule_of_threads_and_blocks(
+    schedule: str, method: str, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    lengths = [0, 3, 2 * TILE, *[2] * 500, 0, 0, TILE // 2]
+    A, x = random_csr(rng, lengths, 30), small_integers(rng, np.float64, 3, 30)
+    with _emulator.races():
+        found = spmv(A, x, method=method)
+    same(found, by_scipy(A, x), strict=True)
+
+
+def test_same_bits_in_every_schedule(
+    rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A = random_csr(rng, [0, 3, 5 * TILE, *[2] * 500, 0, 0, TILE // 2], 30)
+    A.data[:] = rng.standard_normal(A.nnz)
+    x = rng.standard_normal((2, 30))
+    found = []
+    for order, seed in (("forward", 0), ("reverse", 0), ("random", 1), ("random", 2)):
+        with _emulator.schedule(order, seed):
+            found.append(spmv(A, x).tobytes())
+    assert len(set(found)) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["cuda"], indirect=True)
+def test_same_bits_in_every_run(backend: Any, rng: np.random.Generator) -> None:
+    A = random_csr(rng, [0, 10**6, *rng.integers(0, 9, 10**5)], 1000)
+    A.data[:] = rng.standard_normal(A.nnz)
+    plan, x = SpMVPlan(on_backend(backend, A)), rng.standard_normal(1000)
+    assert len({backend.call(plan, x).tobytes() for _ in range(10)}) == 1
+
+
+# ---- several devices ----
+
+
+def test_device_of_the_matrix_is_current(
+    rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    monkeypatch.setattr(kernels, "EmulatedDevice", Watched)
+    A, x = random_csr(rng, [0, 3, 1], 10), small_integers(rng, np.float64, 10)
+    for method in ("fused", "segmented_scan"):
+        plan = SpMVPlan(shuffled(rng, A), method=method)
+        same(plan(x), by_scipy(A, x))
+        same(plan @ x[:, None], by_scipy(A, x)[:, None])
+    assert Watched.depth == 0
+
+
+# ---- invalid arguments ----
+
+EYE = sparse.csr_array(np.eye(3))
+
+
+@without_gpu
+@together(
+    ("arguments", "options", "error", "message"),
+    [
+        ((np.eye(3), np.ones(3)), {}, TypeError, "A must be a sparse .*got ndarray"),
+        ((sparse.coo_array([1.0, 2]), np.ones(2)), {}, ValueError, r"shape \(2,\)"),
+        (
+            (EYE, np.ones(4)),
+            {},
+            ValueError,
+            r"x must have shape \(..., 3\).*got \(4,\)",
+        ),
+        ((EYE, np.ones((3, 1))), {}, ValueError, r"x must .*got .*\(3, 1\)"),
+        ((EYE, 1.0), {}, ValueError, r"x must .*got .*\(\)"),
+        ((EYE, EYE), {}, TypeError, "x"),
+        ((EYE, np.array(["a"] * 3)), {}, TypeError, "x must .*got <U1"),
+        ((EYE, np.ones(3, np.longdouble)), {}, TypeError, "x must have .*dtype"),
+        ((EYE.astype(np.longdouble), np.ones(3)), {}, TypeError, "A must have .*dtype"),
+        (
+            (EYE, np.ones(3)),
+            {"method": "magic"},
+            ValueError,
+            "method must .*got 'magic'",
+        ),
+        ((EYE, np.ones(3)), {"add": "sum"}, ValueError, "'sum'"),
+        ((EYE, np.ones(3)), {"add": 3}, TypeError, "3"),
+        ((EYE, np.ones(3)), {"add": "mssp"}, ValueError, "add must .*got mssp"),
+        (
+            (EYE, np.ones(3)),
+            {"multiply": "mssp"},
+            ValueError,
+            "multiply must .*got mssp",
+        ),
+        (
+            (EYE * 1j, np.ones(3)),
+            {"add": "min"},
+            TypeError,
+            "min does not accept dtype complex",
+        ),
+        ((EYE, np.ones(3) * 1j), {"multiply": "max"}, TypeError, "max does not accept"),
+        (
+            (EYE, np.ones(3)),
+            {"add": exclusive_or},
+            TypeError,
+            "does not accept dtype float64",
+        ),
+    ],
+)
+def test_invalid_arguments_are_rejected(
+    backend: Any, arguments: Any, options: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        spmv(*arguments, **options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["cuda"], indirect=True)
+def test_mixed_devices_are_rejected(backend: Any) -> None:
+    with pytest.raises(TypeError, match=r"A on GPU \d+, x on the CPU"):
+        spmv(on_backend(backend, EYE), np.ones(3))
+    with pytest.raises(TypeError, match=r"A on the CPU, x on GPU \d+"):
+        spmv(EYE, backend.array(np.ones(3)))
+
+
+def test_reference_accepts_names_of_monoids() -> None:
+    offsets, columns = np.array([0, 2, 2], np.int32), np.array([0, 1], np.int32)
+    values, x = np.array([3, 4]), np.array([[1, 2], [5, 0]])
+    found = gpusolve.reference.spmv(offsets, columns, values, x, add="max")
+    least = np.iinfo(np.int64).min
+    same(found, np.array([[8, least], [15, least]]), strict=True)

@@ -1,0 +1,687 @@
+"""The compared methods of gpusolve.nnls: optimal, or they say that they are not."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any
+
+import cupy_stand_in
+import numpy as np
+import pytest
+from degenerate_systems import FAMILIES, Reference, batch, reference
+from hard_problems import HARD
+from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
+from together import together
+
+import gpusolve
+from gpusolve._nnls import chunks
+from gpusolve._nnls.methods import COMPARED
+from gpusolve._numerics.scaling import scale
+from gpusolve.studies._compared import (
+    block_pivoting,
+    interior_point,
+    normal_equations,
+    pqn,
+    solve,
+)
+from gpusolve.studies._compared.active_set import ActiveSetBatch
+from gpusolve.studies._compared.found import Found
+from gpusolve.studies._compared.normal_equations import NormalEquations
+from gpusolve.studies.experiments import EXPERIMENTS
+
+EPS = float(np.finfo(np.float64).eps)
+CERTIFIED = 1e-10
+"""The largest certificate of status 0, but for rounding errors of a large x."""
+
+ACCURATE = 256 * EPS
+"""Limit on the violation by the methods of well-conditioned systems."""
+
+ACTIVE_SETS = ("lsqnonneg", "fnnls", "fcnnls")
+INTERIOR = ("interior_point", "newton_like")
+COUNTING = tuple(name for name in COMPARED if name not in INTERIOR)
+ON_HOSTS = tuple(name for name in COMPARED if not COMPARED[name].on_devices)
+
+every_method = together("method", COMPARED)
+
+
+# ---- optimality ----------------------------------------------------------------------
+
+
+@together(("m", "n"), [(1, 1), (8, 5), (50, 30)])
+@together("shared", [False, True])
+@every_method
+def test_random_batch_is_optimal(
+    rng: np.random.Generator, method: str, m: int, n: int, shared: bool
+) -> None:
+    A = rng.standard_normal((m, n) if shared else (4, m, n))
+    b = rng.standard_normal((4, m))
+    result = gpusolve.nnls(A, b, method=method)
+    assert (result.status == 0).all()
+    assert result.method_counts == {"gram": 0, "qr": 0, method: 4}
+    for k, x in enumerate(result.x):
+        A_k = A if shared else A[k]
+        assert violation(A_k, b[k], x) <= ACCURATE
+        assert result.rnorm[k] == pytest.approx(scipy_rnorm(A_k, b[k]), rel=1e-12)
+        dual = A_k.T @ (b[k] - A_k @ x)
+        np.testing.assert_allclose(result.dual[k], dual, atol=1e-12 * m)
+        entered = result.n_updates[k] - result.n_downdates[k]
+        assert entered == (np.count_nonzero(x) if method in COUNTING else 0)
+
+
+@every_method
+def test_a_certified_hard_problem_is_optimal(method: str) -> None:
+    for name, (A, b) in HARD.items():
+        result = gpusolve.nnls(A, b, method=method, maxiter=300)
+        expected = residual_norm(A, b, result.x)
+        A_scale, b_scale = (np.abs(one).max() or 1.0 for one in (A, b))
+        A, b, x = A / A_scale, b / b_scale, result.x * A_scale / b_scale
+        length = np.linalg.norm(b)
+        cancelling = b_scale * (length + np.linalg.norm(A, axis=0) @ x)
+        rounding = A.shape[1] * float(np.finfo(np.longdouble).eps) * cancelling
+        assert result.rnorm == pytest.approx(expected, rel=1e-13, abs=rounding)
+        assert (x >= 0).all()
+        assert result.rnorm <= (1 + 4 * EPS) * length * b_scale
+        if result.status == 0:
+            assert violation(A, b, x) <= CERTIFIED, name
+        else:
+            assert name.startswith(("Hilbert", "Kahan")), name
+            assert result.status == 1 or result.kkt > CERTIFIED
+
+
+DEGENERATE = 4
+"""Systems of each family of degenerate systems."""
+
+
+@functools.cache
+def degenerate(index: int) -> tuple[str, Any, Any, Reference]:
+    """Some degenerate systems, and the best x known of each."""
+    family, A, b = batch(index)
+    A, b = A[:DEGENERATE], b[:DEGENERATE]
+    return family, A, b, reference(A, b)
+
+
+@every_method
+def test_degenerate_systems_keep_to_their_certificates(method: str) -> None:
+    """No x' known has a smaller residual than the certificate of x allows."""
+    solved = 0
+    for index in range(len(FAMILIES)):
+        family, A, b, best = degenerate(index)
+        result = gpusolve.nnls(A, b, method=method, maxiter=40)
+        assert np.isfinite(result.x).all()
+        assert (result.x >= 0).all()
+        size = np.linalg.norm(b, axis=-1) + best.magnitude
+        least = best.rnorm + (result.kkt + 16 * EPS) * size
+        assert (result.rnorm <= least).all(), family
+        assert set(np.unique(result.status)) <= {0, 1, 3}
+        solved += int((result.status == 0).sum())
+    assert solved > 0.4 * DEGENERATE * len(FAMILIES)
+
+
+UNSOLVED = {
+    ("cd", "deconvolution"),
+    ("cd", "shifted_gaussians"),
+    ("block_pivoting", "shifted_gaussians"),
+}
+"""Columns are nearly dependent: convergence is slow, or G is singular."""
+
+
+@together("experiment", EXPERIMENTS)
+@every_method
+def test_experiments_of_the_paper(method: str, experiment: str) -> None:
+    A, b = EXPERIMENTS[experiment](2, size=48)
+    result = gpusolve.nnls(A, b, method=method, maxiter=600)
+    solved = result.status == 0
+    if (method, experiment) not in UNSOLVED:
+        assert solved.all()
+    if method in ("lsqnonneg", "newton_like"):
+        assert result.kkt.max() <= 16 * EPS
+    for k in range(2):
+        A_k = A if A.ndim == 2 else A[k]
+        broken, best = violation(A_k, b[k], result.x[k]), scipy_rnorm(A_k, b[k])
+        assert (broken <= CERTIFIED) == solved[k]
+        if solved[k]:
+            assert result.rnorm[k] == pytest.approx(best, rel=1e-9)
+        else:
+            assert result.status[k] == 1
+            assert result.kkt[k] > CERTIFIED
+
+
+@every_method
+def test_a_wrong_x_gets_no_certificate(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, method: str
+) -> None:
+    A, b = rng.random((5, 20, 8)), rng.random((5, 20))
+    right = gpusolve.nnls(A, b, method=method)
+    monkeypatch.setattr(chunks, "cores", lambda: 1)
+    real = solve.solver(method)
+
+    def wrong(*arguments: Any) -> Found:
+        found = real(*arguments)
+        x = found.x.copy()
+        x[0] = 0
+        x[1] *= 1 + 1e-8
+        x[2] = rng.random(8)
+        x[3] = np.nan
+        return found._replace(x=x)
+
+    monkeypatch.setattr(solve, "solver", lambda _: wrong)
+    result = gpusolve.nnls(A, b, method=method)
+    assert result.status.tolist() == [3, 3, 3, 3, 0]
+    assert (result.kkt[:4] > CERTIFIED).all()
+    np.testing.assert_array_equal(result.x[4], right.x[4])
+
+
+# ---- options -------------------------------------------------------------------------
+
+
+@together(("l1", "l2"), [(0.3, 0.0), (0.0, 0.7), (0.2, 0.1), (1e3, 0.0)])
+@every_method
+def test_penalties_agree_with_brute_force(
+    rng: np.random.Generator, method: str, l1: float, l2: float
+) -> None:
+    A, b = rng.standard_normal((3, 9, 6)), rng.standard_normal((3, 9))
+    result = gpusolve.nnls(A, b, l1=l1, l2=l2, method=method)
+    assert (result.status == 0).all()
+    for k, x in enumerate(result.x):
+        found = objective(A[k], b[k], x, l1, l2)
+        expected = brute_force(A[k], b[k], l1, l2)
+        assert found == pytest.approx(expected, rel=1e-9)
+        assert violation(A[k], b[k], x, l1, l2) <= ACCURATE
+        dual = A[k].T @ (b[k] - A[k] @ x) - l1 - l2 * x
+        np.testing.assert_allclose(result.dual[k], dual, atol=1e-12 * (1 + l1))
+
+
+@together("name", ["l2", "weights"])
+@every_method
+def test_options_of_each_system(
+    rng: np.random.Generator, method: str, name: str
+) -> None:
+    """A is shared, but the normal equations are not."""
+    A, b, option = rng.random((9, 6)), rng.random((4, 9)), rng.random((4, 9))
+    option = option[:, : 6 if name == "l2" else 9]
+    result = gpusolve.nnls(A, b, method=method, **{name: option})
+    for k in range(4):
+        if name == "weights":
+            root = np.sqrt(option[k])
+            rows, rhs = A * root[:, None], b[k] * root
+        else:
+            rows = np.vstack([A, np.diag(np.sqrt(option[k]))])
+            rhs = np.append(b[k], np.zeros(6))
+        assert violation(rows, rhs, result.x[k]) <= ACCURATE
+
+
+@together("method", COUNTING)
+def test_warm_start(rng: np.random.Generator, method: str) -> None:
+    A, b = rng.random((5, 30, 20)), rng.random((5, 30))
+    cold = gpusolve.nnls(A, b, method=method)
+    warm = gpusolve.nnls(A, b, method=method, warm_start=cold.x)
+    assert (warm.status == 0).all()
+    assert (warm.nit <= 1).all()
+    assert (warm.n_downdates == 0).all()
+    start = np.where(rng.random(20) < 0.5, rng.random(20), np.nan)
+    for guess in (start, np.ones(20), np.full(20, -1.0)):
+        other = gpusolve.nnls(A, b, method=method, warm_start=guess)
+        np.testing.assert_allclose(other.x, cold.x, rtol=1e-9, atol=1e-11)
+
+
+@together("method", COUNTING)
+def test_warm_start_with_dependent_columns(
+    rng: np.random.Generator, method: str
+) -> None:
+    A, b = rng.random((5, 30, 10)), rng.random((5, 30))
+    cold = gpusolve.nnls(A, b, method=method)
+    twins = np.concatenate([A, A], axis=-1)
+    result = gpusolve.nnls(twins, b, method=method, warm_start=np.ones(20))
+    assert (result.status == 0).all()
+    np.testing.assert_allclose(result.rnorm, cold.rnorm, rtol=1e-12)
+    np.testing.assert_array_equal(
+        result.n_updates - result.n_downdates, np.count_nonzero(result.x, axis=-1)
+    )
+
+
+@every_method
+def test_iteration_limit(rng: np.random.Generator, method: str) -> None:
+    A, b = rng.random((3, 30, 20)), rng.random((3, 30))
+    full = gpusolve.nnls(A, b, method=method)
+    for maxiter in range(3):
+        result = gpusolve.nnls(A, b, method=method, maxiter=maxiter)
+        assert (result.status == 1).all()
+        assert (result.nit == maxiter).all()
+        assert (result.x >= 0).all()
+        if method != "fcnnls":  # It starts far from the optimum.
+            longest = (1 + 4 * EPS) * np.linalg.norm(b, axis=-1)
+            assert (result.rnorm <= longest).all()
+        assert (result.kkt > CERTIFIED).all()
+    enough = gpusolve.nnls(A, b, method=method, maxiter=int(full.nit.max()))
+    np.testing.assert_array_equal(enough.x, full.x)
+
+
+@together("method", ["pqn", "cd", *INTERIOR])
+def test_a_larger_tolerance_takes_fewer_steps(
+    rng: np.random.Generator, method: str
+) -> None:
+    A, b = rng.random((3, 30, 20)), rng.random((3, 30))
+    fine = gpusolve.nnls(A, b, method=method)
+    coarse = gpusolve.nnls(A, b, method=method, tol=1e-4)
+    assert (coarse.nit < fine.nit).all()
+    assert (coarse.status == 0).all() or (coarse.kkt > 1e-4).any()
+    assert (np.abs(coarse.rnorm - fine.rnorm) < 1e-2).all()
+
+
+@pytest.mark.parametrize("method", ["pqn", *INTERIOR])
+def test_a_tolerance_of_0_does_no_harm(rng: np.random.Generator, method: str) -> None:
+    """Steps beyond the optimum neither overflow nor divide by 0."""
+    A, b = rng.random((5, 30, 20)), rng.random((5, 30))
+    result = gpusolve.nnls(A, b, method=method, tol=0.0, maxiter=100)
+    assert (result.nit > 20).all()
+    assert (result.kkt <= 64 * EPS).all()
+    right = gpusolve.nnls(A, b, method=method)
+    np.testing.assert_allclose(result.x, right.x, atol=1e-12)
+
+
+@every_method
+def test_float32(rng: np.random.Generator, method: str) -> None:
+    A, b = rng.random((3, 12, 8), np.float32), rng.random((3, 12), np.float32)
+    result = gpusolve.nnls(A, b, method=method)
+    assert result.x.dtype == result.rnorm.dtype == np.float32
+    assert (result.status == 0).all()
+    for k in range(3):
+        assert violation(A[k], b[k], result.x[k]) <= 4 * np.finfo(np.float32).eps
+
+
+# ---- batches -------------------------------------------------------------------------
+
+
+@every_method
+def test_broadcasting(rng: np.random.Generator, method: str) -> None:
+    A, b = rng.random((3, 1, 9, 6)), rng.random((4, 9))
+    result = gpusolve.nnls(A, b, method=method)
+    assert result.x.shape == result.dual.shape == (3, 4, 6)
+    assert result.kkt.shape == result.n_updates.shape == (3, 4)
+    for i, j in np.ndindex(3, 4):
+        alone = gpusolve.nnls(A[i, 0], b[j], method=method)
+        np.testing.assert_array_equal(alone.x, result.x[i, j])
+        assert alone.nit == result.nit[i, j]
+
+
+@together("shared", [False, True])
+@every_method
+def test_a_bad_system_changes_no_bit_of_others(
+    rng: np.random.Generator, method: str, shared: bool
+) -> None:
+    A, b = rng.random((20, 12) if shared else (6, 20, 12)), rng.random((6, 20))
+    good = gpusolve.nnls(A, b, method=method)
+    b[2, 7] = np.nan
+    result = gpusolve.nnls(A, b, method=method)
+    assert result.status.tolist() == [0, 0, 2, 0, 0, 0]
+    assert result.method_counts[method] == 6
+    for name in ("x", "rnorm", "dual", "kkt"):
+        assert np.isnan(getattr(result, name)[2]).all()
+    for name in ("x", "rnorm", "dual", "kkt", "nit", "n_updates", "n_downdates"):
+        one, other = (np.delete(getattr(r, name), 2, axis=0) for r in (result, good))
+        np.testing.assert_array_equal(one, other)
+
+
+@every_method
+def test_chunks_have_no_effect(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, method: str
+) -> None:
+    A, b = rng.random((20, 12)), rng.random((7, 20))
+    whole = gpusolve.nnls(A, b, method=method)
+    real, solved = chunks.solve_chunk, []
+
+    def counted(problem: Any, chunk: slice, *given: Any) -> Any:
+        solved.append(chunk)
+        return real(problem, chunk, *given)
+
+    monkeypatch.setattr(solve, "CHUNK_ENTRIES", 1)
+    monkeypatch.setattr(chunks, "solve_chunk", counted)
+    np.testing.assert_array_equal(gpusolve.nnls(A, b, method=method).x, whole.x)
+    assert len(solved) == 7
+
+
+@together(
+    ("A", "b"),
+    [
+        (np.zeros((0, 3)), np.zeros(0)),
+        (np.zeros((3, 0)), np.ones(3)),
+        (np.zeros((2, 4, 3)), np.ones((2, 4))),
+        (np.ones((0, 4, 3)), np.ones((0, 4))),
+        (np.ones((4, 3)), np.zeros(4)),
+    ],
+)
+@every_method
+def test_empty_and_zero_systems(method: str, A: Any, b: Any) -> None:
+    result = gpusolve.nnls(A, b, method=method)
+    assert (result.status == 0).all()
+    assert result.x.shape == (*b.shape[:-1], A.shape[-1])
+    assert (result.x == 0).all()
+    np.testing.assert_array_equal(result.rnorm, np.linalg.norm(b, axis=-1))
+
+
+# ---- refused arguments ---------------------------------------------------------------
+
+
+@every_method
+def test_only_nnls_takes_compared_methods(method: str) -> None:
+    message = rf"method must be one of \('auto', 'qr', 'gram'\), got '{method}'"
+    with pytest.raises(ValueError, match=message):
+        gpusolve.lsq_linear(np.eye(2), np.ones(2), (0, 1), method=method)
+    with pytest.raises(ValueError, match=message):
+        gpusolve.bounded_qp(np.eye(2), np.ones(2), method=method)
+
+
+@every_method
+def test_a_fixed_sum_is_refused(method: str) -> None:
+    with pytest.raises(ValueError, match=f"with sum_to, got '{method}'"):
+        gpusolve.nnls(np.eye(2), np.ones(2), method=method, sum_to=1)
+
+
+@pytest.mark.parametrize("method", INTERIOR)
+def test_a_warm_start_inside_is_refused(method: str) -> None:
+    with pytest.raises(ValueError, match=f"'cd'.* with warm_start, got '{method}'"):
+        gpusolve.nnls(np.eye(2), np.ones(2), method=method, warm_start=np.ones(2))
+
+
+@pytest.mark.parametrize("method", ON_HOSTS)
+def test_arrays_on_a_gpu_are_refused(method: str) -> None:
+    with cupy_stand_in.installed():
+        import cupy
+
+        A, b = cupy.asarray(np.eye(2)), cupy.asarray(np.ones(2))
+        with pytest.raises(ValueError, match=f"'mgs'.* on a GPU, got '{method}'"):
+            gpusolve.nnls(A, b, method=method)
+
+
+def test_the_emulator_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    result = gpusolve.nnls([[3, 2], [1, 1]], [3, 2], method="cd")
+    assert result.method_counts == {"gram": 0, "qr": 0, "cd": 1}
+
+
+# ---- what is particular to a method --------------------------------------------------
+
+
+def lawson_hanson(A: Any, b: Any, norm: Any) -> tuple[Any, list[int]]:
+    """The textbook's loop, with columns over `norm`; x, and how many enter and leave.
+
+    The variable of the largest gradient enters.
+    """
+    A, x, passive = A / norm, np.zeros(A.shape[1]), np.zeros(A.shape[1], bool)
+    counts = [0, 0]
+    while True:
+        w = np.where(passive, 0, A.T @ (b - A @ x))
+        if w.max() <= 1e-12:
+            return x / norm, counts
+        passive[np.argmax(w)] = True
+        counts[0] += 1
+        while True:
+            y = np.zeros_like(x)
+            y[passive] = np.linalg.lstsq(A[:, passive], b, rcond=None)[0]
+            low = passive & (y <= 0)
+            if not low.any():
+                break
+            step = (x[low] / (x[low] - y[low])).min()
+            x += step * (y - x)
+            leaving = passive & (x <= 1e-14)
+            counts[1] += int(leaving.sum())
+            passive &= ~leaving
+            x[leaving] = 0
+        x = y
+
+
+@pytest.mark.paper(
+    "Luo, 1.2 FNNLS",
+    "In 6 systems as many columns enter and leave as by the textbook's method",
+)
+@pytest.mark.paper(
+    "Luo, 7 lsqnonneg",
+    "In 6 systems as many columns enter and leave as by the textbook's method",
+)
+@pytest.mark.parametrize("method", ["lsqnonneg", "fnnls"])
+def test_the_columns_of_the_textbook_enter_and_leave(
+    rng: np.random.Generator, method: str
+) -> None:
+    A, b = rng.random((6, 40, 30)), rng.random((6, 40))
+    A[..., ::2] -= 0.5
+    result = gpusolve.nnls(A, b, method=method)
+    for k in range(6):
+        x, counts = lawson_hanson(A[k], b[k], np.linalg.norm(A[k], axis=0))
+        np.testing.assert_allclose(result.x[k], x, atol=1e-12)
+        assert [result.n_updates[k], result.n_downdates[k]] == counts
+    assert result.n_downdates.any()
+
+
+@pytest.mark.paper(
+    "Luo, Algorithm 1",
+    "As published, the same columns enter and leave as in a loop that solves for each "
+    "passive set by LAPACK: those of the largest gradient",
+)
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_the_columns_of_algorithm_1_enter_and_leave(
+    backend: Any, experiment: str
+) -> None:
+    """The gradients are those of columns with units, which decide what enters first."""
+    A, b = EXPERIMENTS[experiment](2, size=48)
+    A = np.broadcast_to(A, (2, 48, 48)) * np.linspace(1, 3, 48)
+    result = backend.nnls(A, b, method="mgs")
+    assert (result.status == 0).all()
+    for k in range(2):
+        x, counts = lawson_hanson(A[k], b[k], 1.0)
+        np.testing.assert_allclose(result.x[k], x, atol=1e-11)
+        assert [result.n_updates[k], result.n_downdates[k]] == counts
+
+
+@pytest.mark.paper(
+    "Luo, 7 lsqnonneg", "Each solve is a QR factorisation of all passive columns"
+)
+def test_lsqnonneg_factorises_in_each_step(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The columns of this system only enter. The certificate factorises at the end."""
+    A, b, columns, real = rng.random((30, 12)), rng.random(30), [], np.linalg.qr
+
+    def counted(passive: Any) -> Any:
+        columns.append(passive.shape[1])
+        return real(passive)
+
+    monkeypatch.setattr(np.linalg, "qr", counted)
+    result = gpusolve.nnls(A, b, method="lsqnonneg")
+    assert result.nit == np.count_nonzero(result.x) > 3
+    assert columns[: int(result.nit)] == list(range(1, int(result.nit) + 1))
+
+
+@pytest.mark.paper(
+    "Luo, 1.2 FCNNLS",
+    "20 systems with the same passive sets need as many factorisations as one system",
+)
+@pytest.mark.parametrize("method", ["fnnls", "fcnnls", "block_pivoting"])
+def test_systems_of_one_passive_set_share_a_factorisation(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, method: str
+) -> None:
+    A, b, calls = rng.random((30, 12)), rng.random(30), []
+    real = normal_equations.inverse_factor
+
+    def counted(G: Any) -> Any:
+        calls.append(len(G))
+        return real(G)
+
+    monkeypatch.setattr(normal_equations, "inverse_factor", counted)
+    monkeypatch.setattr(chunks, "cores", lambda: 1)
+    alone = gpusolve.nnls(A, b, method=method)
+    one = len(calls)
+    result = gpusolve.nnls(A, b * np.arange(1, 21)[:, None], method=method)
+    np.testing.assert_allclose(result.x[-1], 20 * alone.x, rtol=1e-12, atol=1e-15)
+    assert len(calls) - one == (20 * one if method == "fnnls" else one)
+
+
+def test_fcnnls_starts_at_the_unconstrained_solution(rng: np.random.Generator) -> None:
+    A = rng.standard_normal((20, 8))
+    b = A @ (1 + rng.random(8))
+    assert gpusolve.nnls(A, b, method="fcnnls").nit == 1
+    assert gpusolve.nnls(A, b, method="fnnls").nit >= 8
+
+
+CYCLE = (
+    np.array([[-1, 2, 1, -3], [2, 0, -1, 3], [1, -2, -2, 3], [2, -2, 0, 2.0]]),
+    np.array([-2, -3, 3, 1.0]),
+)
+"""Block exchanges visit the same passive sets again and again."""
+
+
+@pytest.mark.paper(
+    "Luo, 1.2 block pivoting",
+    "Exchanges of blocks alone visit the same sets for 1000 solves; the safeguard "
+    "ends that",
+)
+def test_block_pivoting_needs_its_safeguard(monkeypatch: pytest.MonkeyPatch) -> None:
+    A, b = CYCLE
+    result = gpusolve.nnls(A, b, method="block_pivoting")
+    assert result.status == 0
+    assert violation(A, b, result.x) <= ACCURATE
+    monkeypatch.setattr(block_pivoting, "PATIENCE", 10**6)
+    endless = gpusolve.nnls(A, b, method="block_pivoting", maxiter=1000)
+    assert endless.status == 1
+    assert endless.nit == 1000
+
+
+@pytest.mark.paper(
+    "Luo, 1.2 block pivoting",
+    "Exchanges of blocks need fewer solves than single exchanges, and have the same "
+    "solutions",
+)
+def test_block_pivoting_by_single_exchanges(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    A, b = rng.standard_normal((20, 12, 8)), rng.standard_normal((20, 12))
+    blocks = gpusolve.nnls(A, b, method="block_pivoting")
+    monkeypatch.setattr(block_pivoting, "PATIENCE", -1)
+    single = gpusolve.nnls(A, b, method="block_pivoting", maxiter=2**8)
+    assert (single.status == 0).all()
+    assert single.nit.sum() > blocks.nit.sum()
+    np.testing.assert_allclose(single.x, blocks.x, atol=1e-12)
+
+
+@pytest.mark.paper(
+    "Luo, 1.2 coordinates", "A sweep minimises over each variable in turn, to 1e-14"
+)
+def test_a_sweep_of_cd_minimises_over_each_variable(rng: np.random.Generator) -> None:
+    A, b = rng.random((9, 5)), rng.random(9)
+    x = np.zeros(5)
+    for sweeps in range(1, 4):
+        for j in range(5):
+            r = b - A @ x + A[:, j] * x[j]
+            x[j] = max(0, A[:, j] @ r / (A[:, j] @ A[:, j]))
+        found = gpusolve.nnls(A, b, method="cd", maxiter=sweeps)
+        np.testing.assert_allclose(found.x, x, atol=1e-14)
+
+
+@pytest.mark.paper(
+    "Luo, 1.2 PQN",
+    "After a step S maps the change of the gradient to the step, to 1e-12",
+)
+def test_a_step_of_pqn_learns_the_curvature(rng: np.random.Generator) -> None:
+    A, x = rng.random((9, 4)), 1 + rng.random(4)
+    b, G = A @ (x + 0.1 * rng.random(4)), A.T @ A
+    equations = NormalEquations(G, (A.T @ b)[None])
+    S = np.diag(1 / np.diagonal(G))[None].copy()
+    w = A.T @ (b - A @ x)
+    found, S = pqn.step(scale(A, b[None]), equations, w[None], x[None], S)
+    assert (found > 0).all()
+    moved = found[0] - x
+    np.testing.assert_allclose(S[0] @ G @ moved, moved, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(S[0], S[0].T, atol=1e-12)
+    assert np.linalg.norm(b - A @ found[0]) < np.linalg.norm(b - A @ x)
+
+
+@together("method", ["pqn", "cd", "lsqnonneg", "fnnls"])
+def test_the_residual_never_grows(rng: np.random.Generator, method: str) -> None:
+    A, b = rng.random((30, 20)), rng.random(30)
+    rnorms = [
+        gpusolve.nnls(A, b, method=method, maxiter=k).rnorm for k in range(0, 40, 2)
+    ]
+    assert all(
+        after <= (1 + EPS) * before for before, after in itertools.pairwise(rnorms)
+    )
+    assert rnorms[-1] < rnorms[0]
+
+
+def test_a_refused_variable_may_enter_after_x_has_moved() -> None:
+    values = {(True, False): (-1, 0), (False, True): (0, 1), (True, True): (1, 2)}
+
+    def solve(_: Any, passive: Any) -> Any:
+        return np.array([values[tuple(map(bool, one))] for one in passive], float)
+
+    def slope(_: Any, x: Any) -> Any:
+        return np.tile([2.0, 1.0], (len(x), 1))
+
+    system = scale(np.eye(2), np.ones((1, 2)))
+    run = ActiveSetBatch(system, np.zeros((1, 2)), solve, slope, 0.0)
+    found = run.solve(10)
+    assert found.x.tolist() == [[1, 2]]
+    assert (found.nit, found.n_updates, found.n_downdates) == (3, 2, 0)
+
+
+@pytest.mark.paper(
+    "Luo, 1.2 interior points",
+    "A step solves the equations for x and its multipliers together, to 1e-9",
+)
+def test_a_step_of_interior_point_solves_the_equations_of_the_paper(
+    rng: np.random.Generator,
+) -> None:
+    """As linear systems for u and v together, without eliminating v."""
+    A, b = rng.random((9, 4)), rng.random(9)
+    G, x, y = A.T @ A, rng.random(4), rng.random(4)
+    w = A.T @ (b - A @ x)
+    left = np.block([[np.diag(y), np.diag(x)], [G, -np.eye(4)]])
+
+    def reach(change: Any) -> float:
+        both = np.append(x, y)
+        falls = change < 0
+        return min(1.0, float(0.99995 * (-both[falls] / change[falls]).min()))
+
+    first = np.linalg.solve(left, np.append(-x * y, w + y))
+    u, v = first[:4], first[4:]
+    theta = reach(first)
+    mu = (x + theta * u) @ (y + theta * v) / 16
+    second = np.linalg.solve(left, np.append(mu - x * y - u * v, w + y))
+    expected = np.append(x, y) + reach(second) * second
+    equations = NormalEquations(G, (A.T @ b)[None])
+    found = interior_point.step(scale(A, b[None]), equations, w[None], x[None], y[None])
+    np.testing.assert_allclose(np.concatenate(found, axis=1)[0], expected, rtol=1e-9)
+
+
+@pytest.mark.paper(
+    "Luo, 1.2 interior points",
+    "Matrices with 10 and with 100 columns need at most 30 steps",
+)
+@pytest.mark.parametrize("method", INTERIOR)
+@pytest.mark.parametrize("n", [10, 100])
+def test_interior_methods_need_few_steps_for_any_size(
+    rng: np.random.Generator, method: str, n: int
+) -> None:
+    result = gpusolve.nnls(rng.random((3, n, n)), rng.random((3, n)), method=method)
+    assert (result.status == 0).all()
+    assert result.nit.max() <= 30
+
+
+@pytest.mark.paper(
+    "Luo, 1.2 interior points",
+    "The Newton-like method reaches a degenerate solution in at most 10 steps",
+)
+@every_method
+def test_a_degenerate_solution(rng: np.random.Generator, method: str) -> None:
+    """Half of the variables at 0 have a dual of 0, too."""
+    Q = np.linalg.qr(rng.standard_normal((20, 12)))[0]
+    A = Q @ np.linalg.cholesky(np.eye(12) + 0.3 * np.ones((12, 12))).T
+    x = np.append(rng.random(4), np.zeros(8))
+    dual = np.append(np.zeros(8), -rng.random(4))
+    r = Q @ np.linalg.solve(np.linalg.cholesky(A.T @ A), dual)
+    result = gpusolve.nnls(A, A @ x + r, method=method)
+    assert result.status == 0
+    np.testing.assert_allclose(result.x, x, atol=1e-7)
+    np.testing.assert_allclose(result.dual, dual, atol=1e-7)
+    assert violation(A, A @ x + r, result.x) <= CERTIFIED
+    if method == "newton_like":
+        assert result.nit <= 10

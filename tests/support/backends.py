@@ -1,0 +1,19 @@
+"""Parametrisations that several test files share."""
+
+from __future__ import annotations
+
+import pytest
+
+CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
+
+both_kinds = pytest.mark.parametrize("exclusive", [False, True])
+"""Inclusive and exclusive scans."""
+
+numpy_only = pytest.mark.parametrize("backend", ["numpy"], indirect=True)
+without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
+"""Restrictions of the `backend` fixture."""
+
+also_by_fallback = pytest.mark.parametrize(
+    "backend", ["numpy", "fallback", "emulator", CUDA], indirect=True
+)
+"""All backends, and NumPy as if the CPU solver had not been compiled."""

@@ -1,0 +1,107 @@
+"""Batches with each option of `lsq_linear`, as one kind of a few systems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Options = dict[str, Any]
+
+DTYPES = np.float32, np.float64
+METHODS = "auto", "gram", "qr"
+
+
+def data(rng: np.random.Generator, shape: tuple[int, int], **options: Any) -> Options:
+    A, b = rng.standard_normal((7, *shape)), rng.standard_normal((7, shape[0]))
+    return {"A": A, "b": b, "bounds": (0.0, np.inf), **options}
+
+
+def shared(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
+    of = data(rng, shape)
+    return {**of, "A": of["A"][0]}
+
+
+def bounds(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
+    lower, upper = np.sort(rng.standard_normal((2, 7, shape[1])), axis=0)
+    lower[:, ::3], upper[:, 1::3] = -np.inf, np.inf
+    return data(rng, shape, bounds=(lower, upper))
+
+
+def penalties(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
+    n = shape[1]
+    return data(rng, shape, l1=rng.random(n), l2=rng.random((7, n)))
+
+
+def squares(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Weights whose roots are exact, also in float32."""
+    return (rng.integers(1, 17, shape) / 8) ** 2
+
+
+def weights(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
+    return data(rng, shape, weights=squares(rng, (7, shape[0])))
+
+
+def fixed_sum(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
+    return data(rng, shape, sum_to=1 + rng.random(7))
+
+
+def warm_start(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
+    return data(rng, shape, warm_start=rng.standard_normal((7, shape[1])))
+
+
+def strided(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
+    m, n = shape
+    A, b = rng.standard_normal((n, 14, 3 * m)), rng.standard_normal((2 * m, 7))
+    return data(rng, shape, A=A[:, ::2, ::-3].transpose(1, 2, 0), b=b[::2].T)
+
+
+def broadcast(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
+    m, n = shape
+    A, b = rng.standard_normal((3, 1, m, n)), rng.standard_normal((2, m))
+    each = squares(rng, (3, 2, m))
+    return data(rng, shape, A=A, b=b, l2=rng.random((2, n)), weights=each)
+
+
+def not_finite(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
+    of = data(rng, shape)
+    of["A"][2, -1:, -1:], of["b"][4, -1:] = np.nan, -np.inf
+    return of
+
+
+def all_options(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
+    options = penalties(rng, shape) | bounds(rng, shape) | weights(rng, shape)
+    lower, upper = np.sort(rng.standard_normal((2, 7, shape[1])), axis=0)
+    options["bounds"] = lower, upper
+    return {**options, "sum_to": (lower + 0.3 * (upper - lower)).sum(axis=-1)}
+
+
+KINDS = {
+    kind.__name__: kind
+    for kind in (
+        data,
+        shared,
+        bounds,
+        penalties,
+        weights,
+        fixed_sum,
+        warm_start,
+        strided,
+        broadcast,
+        not_finite,
+        all_options,
+    )
+}
+
+
+def problem(kind: str, shape: tuple[int, int], dtype: Any) -> Options:
+    """A batch whose options are numbers of the dtype."""
+    of = KINDS[kind](np.random.default_rng([11, *shape]), shape)
+
+    def rounded(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(rounded, value))
+        return value.astype(dtype) if isinstance(value, np.ndarray) else value
+
+    return {name: rounded(value) for name, value in of.items()}

@@ -1,0 +1,647 @@
+"""What public calls cost, counted on the emulator. ``make costs`` writes the table.
+
+Sizes are small, and the grids are not limited by the emulated device: a GPU has the
+same counts, except for the blocks of a long reduction. A scan has at most 33 tiles, so
+each tile looks back once. A reduction by atomics has one block, so no update is
+repeated.
+
+Left out, because they depend on the schedule: accesses to arrays in which blocks wait
+for each other (`POLLED`), and fences, which are repeated with them.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import scipy.sparse
+
+import gpusolve
+from gpusolve import _emulator, sparse
+from gpusolve._device.kernels import EmulatedDevice
+from gpusolve._emulator._costs import KernelCosts
+from gpusolve._emulator._profile import SECTOR_BYTES, Report
+from gpusolve.gam import BSplines, boost, make_learners
+from gpusolve.gam._stacked.problem import prepare
+from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam.families import Gamma, Huber, Poisson
+from gpusolve.gam.learners import Learners
+from gpusolve.gam.terms import bbs, bmono, brandom
+from gpusolve.studies.experiments import EXPERIMENTS
+
+TABLE = Path(__file__).with_suffix(".md")
+
+POLLED = {"states", "published", "arrived"}
+"""Arrays that blocks read until another block has written them."""
+
+ALL_KERNELS = "all"
+"""In place of a kernel's name: the sums of all kernels of a call."""
+
+GROWTH, FALL = 1.02, 0.9
+"""A count may grow by 2 %. If it falls by more than 10 %, the table must be updated."""
+
+GROWTH_WITH_ANOTHER_COMPILER = 1.1
+"""Counts were equal with GCC 11 and 12, and with -O2 except those of `OF_THE_COMPILER`;
+with -Og, one kernel moved 7 % more sectors."""
+
+
+LIMIT = 1.05
+"""The most times the floor, if caches keep what a launch reads again."""
+
+
+class Call(NamedTuple):
+    """A public call whose costs are counted.
+
+    Attributes
+    ----------
+    name : str
+    elements : int
+        What bytes are divided by: elements of the input, or entries of the matrices.
+    run : callable
+    floor : float
+        Bytes per element that any implementation must move, if a test limits them.
+    moved_limit : float, optional
+        The most times the floor for all sectors of all requests. By default `LIMIT`,
+        and all sectors must be full.
+    """
+
+    name: str
+    elements: int
+    run: Callable[[], object]
+    floor: float = 0
+    moved_limit: float | None = None
+
+
+BLOCK_SIZE = 112
+"""Rows and columns of the systems that a block solves."""
+
+
+# ---- the calls -----------------------------------------------------------------------
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20261122)
+
+
+def integers(*shape: int, dtype: str = "float32") -> Any:
+    """Small integers, so that sums are exact."""
+    return rng().integers(-9, 10, shape).astype(dtype)
+
+
+def all_calls() -> list[Call]:
+    return [
+        *_maps(),
+        *_reductions(),
+        *_scans(),
+        *_segments(),
+        *_writes(),
+        *_products(),
+        *_element_wise_products(),
+        *_sparse_products(),
+        *_solvers(),
+    ]
+
+
+def _call(
+    name: str,
+    elements: int,
+    function: Callable[..., object],
+    *args: Any,
+    **options: Any,
+) -> Call:
+    return Call(name, elements, lambda: function(*args, **options))
+
+
+def _limited(call: Call, floor: float, moved_limit: float | None = None) -> Call:
+    return call._replace(floor=floor, moved_limit=moved_limit)
+
+
+square = gpusolve.Map("square", "x * x", np.square)
+times = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
+
+
+def _maps() -> Iterator[Call]:
+    """Maps alone, and fused into the kernels that read several arrays."""
+    n = 8 * 3840
+    x, y = integers(2, n)
+    yield _limited(_call("map", n, gpusolve.map, square, x), 8)
+    yield _limited(_call("map of two arrays", n, gpusolve.map, times, x, y), 12)
+    fused = _call("map of a map", n, gpusolve.map, square @ times, x, y)
+    yield _limited(fused, 12)
+    reduced = _call("reduce two arrays", n, gpusolve.reduce, (x, y), map=times)
+    yield _limited(reduced, 8)
+    scanned = _call("scan two arrays", n, gpusolve.scan, (x, y), map=times)
+    yield _limited(scanned, 12)
+
+
+def _reductions() -> Iterator[Call]:
+    n, length = 2**16, 2**7
+    x = integers(n)
+    rows = x.reshape(-1, length)
+    reduce = gpusolve.reduce
+    yield _limited(_call("reduce chunked", n, reduce, x, variant="chunked"), 4)
+    yield _call("reduce group", n, reduce, x, variant="group")
+    yield _call("reduce tree", n, reduce, x, variant="tree")
+    yield _call("reduce reduce512", n, reduce, x, variant="reduce512")
+    yield _call("reduce atomic", 256, reduce, x[:256], variant="atomic")
+    yield _call("reduce atomic_each", 256, reduce, x[:256], variant="atomic_each")
+    found = _call("reduce rows", n, reduce, rows, axis=1)
+    # Each warp writes 4 bytes of a sector.
+    yield _limited(found, 4 + 4 / length, 1.06)
+    yield _call("reduce columns", n, reduce, rows, axis=0)
+
+
+affine = gpusolve.Monoid(
+    "affine",
+    identity=(1, 0),
+    cuda=("a[0] * b[0]", "a[1] * b[0] + b[1]"),
+    numpy=lambda f, g: np.stack(
+        [f[..., 0] * g[..., 0], f[..., 1] * g[..., 0] + g[..., 1]], axis=-1
+    ),
+    commutative=False,
+)
+"""Functions ``x -> a x + b``: elements of 16 bytes for float64."""
+
+
+def _scans() -> Iterator[Call]:
+    scan = gpusolve.scan
+    for dtype, tile in (("float32", 3840), ("float64", 1792), ("int64", 1792)):
+        values = integers(8 * tile, dtype=dtype)
+        floor = 2 * values.itemsize
+        yield _limited(_call(f"scan {dtype}", values.size, scan, values), floor)
+    n = 8 * 3840
+    x = integers(n)
+    yield _limited(_call("scan exclusive", n, scan, x, exclusive=True), 8)
+    yield _limited(_call("scan rows", n, scan, x.reshape(-1, 96), axis=1), 8)
+    pairs = np.ones((8 * 768, 2))
+    yield _limited(_call("scan affine", len(pairs), scan, pairs, affine), 32)
+    for variant in ("hierarchical", "sweep", "warp"):
+        yield _call(f"scan {variant}", n, scan, x, variant=variant)
+
+
+def _segments() -> Iterator[Call]:
+    scan, reduce = gpusolve.segmented_scan, gpusolve.segmented_reduce
+    n, length = 8 * 3840, 24
+    x, flags = integers(n), np.arange(n) % length == 0
+    packed = np.packbits(flags, bitorder="little")
+    yield _call("segmented_scan sweep", n, scan, x, flags, variant="sweep")
+    yield _limited(_call("segmented_scan flags", n, scan, x, flags), 9)
+    found = _call("segmented_scan packed", n, scan, x, packed, packed=True)
+    yield _limited(found, 8 + 1 / 8)
+    offsets = np.arange(0, n + 1, length)
+    found = _call("segmented_reduce", n, reduce, x, offsets=offsets)
+    # An offset of 8 bytes and a result of 4 for each segment. Tiles begin inside
+    # sectors of all three arrays; each warp reads where its tile begins.
+    yield _limited(found, 4 + 12 / length, 1.12)
+
+
+def _writes() -> Iterator[Call]:
+    n = 8 * 4096
+    x, mask = integers(n), rng().random(n) < 0.5
+    found = _call("stable_partition", n, gpusolve.stable_partition, x, mask)
+    yield _limited(found, 9)
+    half, partition = n // 2, gpusolve.stable_partition
+    given = partition, x[:half], mask[:half]
+    yield _call("stable_partition two_scans", half, *given, variant="two_scans")
+    target, indices = np.zeros(n, np.float32), rng().permutation(n)
+    yield _call("scatter", n, gpusolve.scatter, target, indices, x)
+
+
+def _products() -> Iterator[Call]:
+    for name, shape, transpose in (
+        ("wide", (16, 4096), False),
+        ("tall transposed", (10000, 16), True),
+        ("square", (256, 256), False),
+        ("square transposed", (256, 256), True),
+        ("batched", (64, 32, 32), False),
+    ):
+        A = integers(*shape)
+        x = integers(*shape[:-2], shape[-2] if transpose else shape[-1])
+        yield _call(f"gemv {name}", A.size, gpusolve.gemv, A, x, transpose=transpose)
+    A, x = integers(256, 256), integers(256)
+    for variant in ("naive", "threads_per_dot", "threads_per_row"):
+        yield _call(f"gemv {variant}", A.size, gpusolve.gemv, A, x, variant=variant)
+
+
+def _random_matrix(entries: int, width: int, seed: int) -> Any:
+    """64 rows; the entries are in random places, sorted."""
+    generator = np.random.default_rng(seed)
+    keys = np.sort(generator.choice(64 * width, entries, replace=False))
+    rows, columns = (one.astype(np.int32) for one in np.divmod(keys, width))
+    values = generator.integers(1, 9, entries).astype(np.float32)
+    matrix = scipy.sparse.coo_array((values, (rows, columns)), shape=(64, width))
+    matrix.has_canonical_format = True
+    return matrix
+
+
+def _element_wise_products() -> Iterator[Call]:
+    for method, shorter, longer in (
+        ("merge", 8000, 8000),
+        ("gallop", 200, 8000),
+        ("binary", 1500, 1500),
+        ("even", 1500, 1500),
+        ("linear", 300, 300),
+        ("scratchpad", 300, 300),
+    ):
+        A, B = (
+            _random_matrix(entries, longer // 16, seed)
+            for seed, entries in enumerate((shorter, longer))
+        )
+        count = shorter + longer
+        found = _call(f"multiply {method}", count, sparse.multiply, A, B, method=method)
+        if method == "merge":
+            # Row, column and value of each entry, and of each result. In a tile, the
+            # entries of A, of B and the results begin inside sectors.
+            results = A.multiply(B).nnz
+            floor = 12 * (1 + results / count)
+            found = _limited(found, floor, 1.3)
+        yield found
+
+
+def _sparse_products() -> Iterator[Call]:
+    side, diagonals = 1000, 16
+    x = integers(side)
+    places = np.arange(side), np.arange(diagonals)
+    columns = np.add.outer(*places) - diagonals // 2
+    inside = (columns >= 0) & (columns < side)
+    banded = np.nonzero(inside)[0], columns[inside]
+    lengths = (side / (1 + np.arange(side)) ** 0.7).astype(int) + 2
+    rows = np.repeat(np.arange(side), np.minimum(side, lengths))
+    power_law = rows, rng().integers(0, side, rows.size)
+    for name, places in (("banded", banded), ("power law", power_law)):
+        rows, columns = (one.astype(np.int32) for one in places)
+        values = np.ones(len(rows), np.float32)
+        A = scipy.sparse.coo_array((values, (rows, columns)), shape=(side, side))
+        A = A.tocsr()
+        for method in ("fused", "segmented_scan"):
+            found = _call(
+                f"spmv {method} {name}", A.nnz, sparse.spmv, A, x, method=method
+            )
+            if found.name == "spmv fused banded":
+                # An entry and its column; a row's end, and an element of x and of y. x
+                # is gathered; tiles begin inside sectors of the others.
+                floor = 8 + 12 * side / A.nnz
+                found = _limited(found, floor, 1.65)
+            yield found
+
+
+def _learners(rows: int, count: int) -> Learners:
+    X = rng().random((rows, count))
+    return make_learners(BSplines.spanning(X, 20).evaluate(X), 20)
+
+
+def _nnls_by_teams() -> Iterator[Call]:
+    """Systems of a lane, of some lanes of a warp, of a warp and of a block."""
+    systems = {
+        "lane": (rng().random((256, 3, 3)), rng().random((256, 3))),
+        "lanes": (rng().random((64, 30, 10)), rng().random((64, 30))),
+        "lanes shared": (rng().random((64, 16)), rng().random((64, 64))),
+        "warp": (rng().random((16, 40, 24)), rng().random((16, 40))),
+        **{
+            f"block {name}": experiment(2, size=BLOCK_SIZE)
+            for name, experiment in EXPERIMENTS.items()
+        },
+    }
+    for name, (A, b) in systems.items():
+        size = b.size * A.shape[-1]
+        yield _call(f"nnls {name}", size, gpusolve.nnls, A, b, method="gram")
+    A, b = systems["block uniform_random"]
+    options = {"method": "gram", "bounds": (-0.01, 0.01), "sum_to": np.zeros(len(b))}
+    size = b.size * A.shape[-1]
+    yield _call("lsq_linear block", size, gpusolve.lsq_linear, A, b, **options)
+
+
+def _solvers() -> Iterator[Call]:
+    A, b = rng().random((4, 24, 16)), rng().random((4, 24))
+    yield _call("nnls", A.size, gpusolve.nnls, A, b, method="qr")
+    options = {"method": "qr", "bounds": (-0.1, 0.2), "sum_to": 0.4}
+    yield _call("lsq_linear", A.size, gpusolve.lsq_linear, A, b, **options)
+    yield from _nnls_by_teams()
+    rows, count, steps = 1024, 4, 4
+    size = rows * count
+    yield _call("gram matrices", size, _learners, rows, count)
+    with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="0"):
+        learners = _learners(rows, count)
+    y = np.sin(np.arange(rows))
+    for method in ("stacked", "gram"):
+        options = {"method": method, "steps": steps}
+        yield _call(f"boost {method}", size * steps, boost, learners, y, **options)
+    yield from _folds()
+    yield _call("nnls published", A.size, gpusolve.nnls, A, b, method="mgs")
+
+
+def _folds() -> Iterator[Call]:
+    """Mixed learners in two folds; families without and with passes for a parameter."""
+    rows, steps = 1024, 4
+    t = np.linspace(0, 1, rows)
+    columns = {"a": t, "b": (7 * t) % 1, "c": (31 * t) % 1, "g": np.arange(rows) % 9}
+    terms = bbs("a"), bbs("b"), bmono("c"), brandom("g")
+    with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="0"):
+        frame = Frame.of(columns)
+        folds = rng().integers(0, 3, (2, rows)).astype(float)
+        problem = prepare([term.learn(frame) for term in terms], frame, folds)
+    y, start = 2 + np.sin(9 * t), np.zeros((2, 1))
+    size = rows * len(terms) * len(folds) * steps
+    families = {"poisson": Poisson(), "huber": Huber(), "gamma": Gamma()}
+    for name, family in families.items():
+        options = {"steps": steps, "device": EmulatedDevice()}
+        given = problem, family, y, start
+        yield _call(f"boost folds {name}", size, boost_family, *given, **options)
+
+
+# ---- counting ------------------------------------------------------------------------
+
+
+class Costs(NamedTuple):
+    """The counts of one kernel, or the sums of all kernels of a call."""
+
+    launches: int = 0
+    blocks: int = 0
+    barriers: int = 0
+    grid_barriers: int = 0
+    sectors: int = 0
+    fewest_sectors: int = 0
+    distinct_sectors: int = 0
+    distinct_bytes: int = 0
+    requests: int = 0
+    lanes: int = 0
+    shared_requests: int = 0
+    shared_lanes: int = 0
+    shared_wavefronts: int = 0
+    atomics: int = 0
+    shuffles: int = 0
+
+
+def report_of(call: Call) -> Report:
+    """Run the call on the emulator, and count its costs."""
+    with (
+        mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"),
+        _emulator.profile() as report,
+    ):
+        call.run()
+    return report
+
+
+def costs_of(kernel: KernelCosts) -> Costs:
+    """The counts of a kernel, without the arrays in which blocks wait."""
+    arrays = [one for name, one in kernel.arrays.items() if name not in POLLED]
+    return Costs(
+        launches=kernel.launches,
+        blocks=kernel.blocks,
+        barriers=kernel.barriers,
+        grid_barriers=kernel.grid_barriers,
+        sectors=sum(one.sectors for one in arrays),
+        fewest_sectors=sum(one.fewest_sectors for one in arrays),
+        distinct_sectors=sum(one.distinct_sectors for one in arrays),
+        distinct_bytes=sum(one.distinct_bytes for one in arrays),
+        requests=sum(one.requests for one in arrays),
+        lanes=sum(one.lanes for one in arrays),
+        shared_requests=kernel.shared_requests,
+        shared_lanes=kernel.shared_lanes,
+        shared_wavefronts=kernel.shared_wavefronts,
+        atomics=kernel.atomics,
+        shuffles=kernel.shuffles,
+    )
+
+
+def sums_of(report: Report) -> Costs:
+    """The sums of the counts of all kernels."""
+    counts = map(costs_of, report.kernels)
+    return Costs(*map(sum, zip(*counts, strict=True)))
+
+
+# ---- the table -----------------------------------------------------------------------
+
+
+Row = dict[str, float]
+"""Values by heading."""
+
+HEADINGS = (
+    "launches",
+    "blocks",
+    "barriers",
+    "grid barriers",
+    "bytes / element",
+    "of fewest",
+    "of distinct",
+    "lanes",
+    "wavefronts",
+    "of requests",
+    "shared lanes",
+    "atomics",
+    "shuffles",
+)
+
+HOST_HEADINGS = (
+    "launches",
+    "allocations",
+    "memsets",
+    "bytes / element",
+    "cached bytes / element",
+)
+
+RATIOS = {"of fewest", "of distinct", "of requests"}
+"""Shown only: a ratio may grow because its denominator falls."""
+
+OF_THE_COMPILER = {"wavefronts", "lanes", "shared lanes"}
+"""Compared only with the compiler of the table: others keep other values of shared
+memory in registers, and split requests at other branches."""
+
+
+def kernel_row(costs: Costs, elements: int) -> Row:
+    def ratio(a: int, b: int) -> float:
+        return a / b if b else 0
+
+    moved = SECTOR_BYTES * costs.sectors
+    values = (
+        costs.launches,
+        costs.blocks,
+        costs.barriers,
+        costs.grid_barriers,
+        moved / elements,
+        ratio(costs.sectors, costs.fewest_sectors),
+        ratio(moved, costs.distinct_bytes),
+        ratio(costs.lanes, costs.requests),
+        costs.shared_wavefronts,
+        ratio(costs.shared_wavefronts, costs.shared_requests),
+        ratio(costs.shared_lanes, costs.shared_requests),
+        costs.atomics,
+        costs.shuffles,
+    )
+    return dict(zip(HEADINGS, values, strict=True))
+
+
+def rows_of(call: Call, report: Report) -> dict[str, Row]:
+    """The rows of a call in the table, by kernel; `ALL_KERNELS` for the call itself."""
+    host, sums = report.host, sums_of(report)
+    values = (
+        host.launches,
+        host.allocations,
+        host.memsets,
+        SECTOR_BYTES * sums.sectors / call.elements,
+        SECTOR_BYTES * sums.distinct_sectors / call.elements,
+    )
+    rows = {ALL_KERNELS: dict(zip(HOST_HEADINGS, values, strict=True))}
+    for kernel in report.kernels:
+        rows[kernel.name] = kernel_row(costs_of(kernel), call.elements)
+    return rows
+
+
+def compiler_name() -> str:
+    """The C++ compiler and the machine, such as ``GCC 12 on x86_64``; "" without."""
+    command = _emulator.compiler()
+    if command is None:
+        return ""
+    text = subprocess.run(
+        [*shlex.split(command), "--version"], capture_output=True, text=True
+    ).stdout
+    version = re.search(r" (\d+)\.\d", text)
+    family = "Clang" if "clang" in text else "GCC"
+    number = version.group(1) if version else "?"
+    return f"{family} {number} on {platform.machine()}"
+
+
+def written_rows() -> dict[str, dict[str, Row]]:
+    """The rows of each call, read from the table."""
+    found: dict[str, dict[str, Row]] = {}
+    headings: list[str] = []
+    for line in TABLE.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("| "):
+            continue
+        if cells[0] == "call":
+            headings = cells
+        elif cells[0] != "---":
+            row = dict(zip(headings, cells, strict=True))
+            call, kernel = row.pop("call"), row.pop("kernel", ALL_KERNELS).strip("`")
+            row.pop("elements", None)
+            found.setdefault(call, {})[kernel] = {k: float(v) for k, v in row.items()}
+    return found
+
+
+def written_compiler() -> str:
+    """The compiler with which the table was written."""
+    found = re.search(r"with (GCC .+)\. They", TABLE.read_text())
+    return found.group(1) if found else ""
+
+
+def changes(
+    written: dict[str, Row], found: dict[str, Row], same_compiler: bool
+) -> list[str]:
+    """What a test reports of a call: counts that are worse or much better."""
+    if written.keys() != found.keys():
+        return [f"kernels are {sorted(found)}, in the table {sorted(written)}"]
+    ignored = RATIOS | (set() if same_compiler else OF_THE_COMPILER)
+    found_changes = []
+    for kernel, row in written.items():
+        for heading, old in row.items():
+            new = float(_shown(found[kernel][heading]))
+            change = _change(heading, old, new, same_compiler)
+            if change and heading not in ignored:
+                found_changes.append(
+                    f"{kernel}: {heading} {change}, from {old:g} to {new:g}"
+                )
+    return found_changes
+
+
+def _change(heading: str, old: float, new: float, same_compiler: bool) -> str:
+    """Whether a count is "worse" or much "better". Fewer active lanes are worse."""
+    if "lanes" in heading:
+        old, new = new, old
+    if not same_compiler:
+        return "worse" if new > GROWTH_WITH_ANOTHER_COMPILER * old else ""
+    if new > GROWTH * old:
+        return "worse"
+    return "better" if new < FALL * old else ""
+
+
+def _shown(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def _line(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def table() -> str:
+    """All calls, as two Markdown tables: of the calls, and of their kernels."""
+    calls = all_calls()
+    rows = {call.name: rows_of(call, report_of(call)) for call in calls}
+    of_calls = [
+        _line(
+            call.name,
+            call.elements,
+            *map(_shown, rows[call.name][ALL_KERNELS].values()),
+        )
+        for call in calls
+    ]
+    of_kernels = [
+        _line(name, f"`{kernel}`", *map(_shown, row.values()))
+        for name, kernels in rows.items()
+        for kernel, row in kernels.items()
+        if kernel != ALL_KERNELS
+    ]
+    return HEADER.format(
+        compiler=compiler_name(),
+        of_calls="\n".join(
+            [
+                _line("call", "elements", *HOST_HEADINGS),
+                _line(*["---"] * 2, *["---:"] * len(HOST_HEADINGS)),
+                *of_calls,
+            ]
+        ),
+        of_kernels="\n".join(
+            [
+                _line("call", "kernel", *HEADINGS),
+                _line(*["---"] * 2, *["---:"] * len(HEADINGS)),
+                *of_kernels,
+            ]
+        ),
+    )
+
+
+HEADER = """\
+# Costs of the kernels
+
+Counted by `make costs` on the emulator, with {compiler}. They are
+counts, not times; no GPU was used. `tests/support/kernel_costs.py` has the calls and
+sizes.
+
+- launches, blocks, atomics and shuffles are sums; barriers are added over the blocks.
+  A grid barrier is counted once for all blocks.
+- bytes / element: 32 bytes for each sector of each request of a warp, so bytes that
+  are read again count again. "of fewest": the sectors over those of contiguous
+  requests. "of distinct": the bytes over those that a launch accesses at least once.
+- cached bytes / element: 32 bytes for each sector that a launch accesses, however
+  often: what moves if caches keep everything.
+- lanes: the mean number of active lanes of a request to global memory; "shared lanes",
+  to shared memory.
+- wavefronts: passes over the banks of shared memory. "of requests" is 1 without
+  conflicts for 4-byte elements, 2 for 8-byte elements and 4 for 16-byte elements.
+
+Left out: accesses to the states of look-back and to the counters of grid barriers,
+and fences. Their number depends on the schedule.
+
+## Calls
+
+Array operations of NumPy are CuPy's kernels on a GPU. They are not counted: neither
+their launches, nor their bytes, nor the arrays that they allocate.
+
+{of_calls}
+
+## Kernels
+
+{of_kernels}
+"""
+
+if __name__ == "__main__":
+    TABLE.write_text(table())

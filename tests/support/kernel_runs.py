@@ -1,0 +1,620 @@
+"""Runs every kernel of ``cuda_src/`` on small inputs, and compares with NumPy.
+
+Together the runs reach every barrier, which ``test_barriers.py`` checks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import scipy.sparse
+from monoids import square
+
+import gpusolve
+from gpusolve import _emulator, reference
+from gpusolve._device import kernels
+from gpusolve._device.kernels import device_of
+from gpusolve._nnls import nnls_gram_kernel
+from gpusolve._nnls.nnls_gram_kernel import Team
+from gpusolve.gam import BSplines, bbs, bmono, boost, brandom, make_learners
+from gpusolve.gam import Path as Steps
+from gpusolve.gam._stacked import gram_kernel, stacked_kernel
+from gpusolve.gam._stacked.problem import prepare
+from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam.families import family_of
+from gpusolve.sparse import multiply, spmv
+from gpusolve.studies._qr_steps_kernel import DOWNDATE, ROWS, UPDATE, QRSteps, qr_steps
+
+PRIMITIVES = Path(__file__).parents[1] / "kernels" / "block_primitives.cu"
+
+assert_equal = np.testing.assert_array_equal
+
+
+def on_emulator(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """The result of a public function that runs its kernels on the emulator."""
+    with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"):
+        return function(*args, **options)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20261122)
+
+
+# ---- blocks --------------------------------------------------------------------------
+
+
+def reduce_in_shared_memory() -> None:
+    values = rng().integers(-9, 9, 512).astype(np.float32)
+    sums = _emulator.empty(512, np.float32)
+    directory = kernels.source_directory()
+    kernel = _emulator.Kernel(PRIMITIVES, "sum_by_reduce512<float>", directory)
+    kernel((1,), (512,), (values, sums))
+    assert_equal(sums, values.sum())
+
+
+def reduce_repeatedly() -> None:
+    values = rng().integers(0, 9, 96).astype(np.float32)
+    sums, maxima = (_emulator.empty(96, np.float32) for _ in range(2))
+    directory = kernels.source_directory()
+    kernel = _emulator.Kernel(PRIMITIVES, "sum_and_maximum<float>", directory)
+    kernel((1,), (96,), (values, np.int32(3), sums, maxima))
+    assert_equal(sums, values.sum() + 2 * 96)
+    assert_equal(maxima, values.max() + 2)
+
+
+def map_elements() -> None:
+    x = np.arange(300, dtype=np.int32)
+    assert_equal(on_emulator(gpusolve.reduce, x[:, None], axis=1, map=square), x * x)
+
+
+def zip_arrays() -> None:
+    x, y = rng().integers(-99, 99, (2, 300))
+    found = on_emulator(gpusolve.unzip, on_emulator(gpusolve.zip, x, y))
+    assert_equal(found, (x, y))
+
+
+def of_two_arrays(function: Callable[..., Any]) -> Callable[[], None]:
+    def run() -> None:
+        times = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
+        arrays = tuple(rng().integers(-9, 9, (2, 5000)))
+        found = on_emulator(function, arrays, map=times)
+        assert_equal(found, function(arrays, map=times))
+
+    return run
+
+
+def reduce(variant: str, shape: tuple[int, ...] = (2, 3000)) -> Callable[[], None]:
+    def run() -> None:
+        x = rng().integers(-99, 99, shape).astype(np.int32)
+        found = on_emulator(gpusolve.reduce, x, axis=-1, variant=variant)
+        assert_equal(found, x.sum(-1))
+
+    return run
+
+
+def scan(variant: str, op: str = "add") -> Callable[[], None]:
+    def run() -> None:
+        x = rng().integers(-99, 99, (2, 5001)).astype(np.int64)
+        found = on_emulator(gpusolve.scan, x, axis=1, op=op, variant=variant)
+        assert_equal(found, x.cumsum(1) if op == "add" else np.maximum.accumulate(x, 1))
+
+    return run
+
+
+def scan_segments(variant: str) -> Callable[[], None]:
+    def run() -> None:
+        x, flags = rng().integers(-9, 9, 5000), rng().random(5000) < 0.01
+        found = on_emulator(gpusolve.segmented_scan, x, flags, variant=variant)
+        assert_equal(found, gpusolve.segmented_scan(x, flags))
+
+    return run
+
+
+def reduce_segments() -> None:
+    lengths = rng().integers(0, 300, 60)
+    lengths[[7, 8, 30]] = 9000, 0, 4000
+    x, offsets = rng().integers(-9, 9, lengths.sum()), np.append(0, np.cumsum(lengths))
+    found = on_emulator(gpusolve.segmented_reduce, x, offsets=offsets)
+    assert_equal(found, gpusolve.segmented_reduce(x, offsets=offsets))
+
+
+def partition(variant: str) -> Callable[[], None]:
+    def run() -> None:
+        x, mask = np.arange(5000, dtype=np.int32), rng().random(5000) < 0.5
+        found = on_emulator(gpusolve.stable_partition, x, mask, variant=variant)
+        assert found[0] == mask.sum()
+        assert_equal(found[1], np.concatenate([x[mask], x[~mask]]))
+
+    return run
+
+
+def scatter() -> None:
+    target, indices = np.zeros(500, np.int32), rng().permutation(500)
+    on_emulator(gpusolve.scatter, target, indices, np.arange(500, dtype=np.int32))
+    assert_equal(target[indices], np.arange(500))
+
+
+# ---- sparse and dense products -------------------------------------------------------
+
+
+def random_matrix(entries: int, width: int, seed: int) -> Any:
+    generator = np.random.default_rng(seed)
+    columns = np.sort(generator.choice(width, entries, replace=False))
+    rows, values = np.zeros(entries, int), generator.integers(1, 9, entries)
+    return scipy.sparse.coo_array((values * 1.0, (rows, columns)), shape=(1, width))
+
+
+def multiply_sparse(method: str, entries: int) -> Callable[[], None]:
+    def run() -> None:
+        A, B = random_matrix(entries, 4000, 1), random_matrix(entries, 4000, 2)
+        found = on_emulator(multiply, A, B, method=method)
+        assert_equal(found.toarray(), A.toarray() * B.toarray())
+
+    return run
+
+
+def multiply_by_a_vector() -> None:
+    generator = rng()
+    lengths = generator.integers(0, 9, 400)
+    lengths[7] = 2500
+    rows = np.repeat(np.arange(400), lengths)
+    columns = generator.integers(0, 50, rows.size)
+    values = generator.integers(-4, 5, rows.size) * 1.0
+    A = scipy.sparse.coo_array((values, (rows, columns)), shape=(400, 50)).tocsr()
+    x = generator.integers(-4, 5, (2, 50)) * 1.0
+    assert_equal(on_emulator(spmv, A, x[0]), A @ x[0])
+    assert_equal(on_emulator(spmv, A, x), x @ A.T)
+
+
+def gemv(
+    rows: int, columns: int, variant: str = "auto", transpose: bool = False
+) -> Callable[[], None]:
+    def run() -> None:
+        A = rng().integers(-1, 2, (rows, columns)).astype(np.float32)
+        x = rng().integers(-1, 2, rows if transpose else columns).astype(np.float32)
+        found = on_emulator(gpusolve.gemv, A, x, variant=variant, transpose=transpose)
+        assert_equal(found, (A.T if transpose else A) @ x)
+
+    return run
+
+
+# ---- solvers -------------------------------------------------------------------------
+
+
+def evaluate_basis(rows: int, count: int) -> Callable[[], None]:
+    def run() -> None:
+        X = rng().random((rows, count))
+        splines = BSplines(np.full(count, 0.1), np.full(count, 0.8), 6)
+        found, expected = on_emulator(splines.evaluate, X), splines.evaluate(X)
+        assert_equal(found.first, expected.first)
+        np.testing.assert_allclose(found.values, expected.values, atol=1e-13)
+
+    return run
+
+
+def gram_matrices(rows: int, count: int) -> Callable[[], None]:
+    def run() -> None:
+        X = rng().random((rows, count))
+        basis = BSplines.spanning(X, 6).evaluate(X)
+        found = on_emulator(make_learners, basis, 6).gram
+        np.testing.assert_allclose(found, make_learners(basis, 6).gram, atol=1e-9)
+
+    return run
+
+
+def boosted(method: str, rows: int, count: int) -> Steps:
+    X = rng().random((rows, count))
+    learners = make_learners(BSplines.spanning(X, 6).evaluate(X), 6)
+    y = np.sin(6 * X[:, 1]) + X[:, 2]
+    return boost(learners, y, steps=6, learning_rate=0.5, method=method)
+
+
+def boosting(*problem: Any) -> Callable[[], None]:
+    """Several blocks share the rows of a learner if there are 128 or more."""
+
+    def run() -> None:
+        with mock.patch.object(gram_kernel, "ROWS_OF_A_WARP", 8):
+            found = on_emulator(boosted, *problem)
+        expected = boosted(*problem)
+        assert_equal(found.selected, expected.selected)
+        np.testing.assert_allclose(found.updates, expected.updates, atol=1e-9)
+
+    return run
+
+
+def boosted_family(family: str, rows: int, fits: int = 2) -> Steps:
+    """Several fits of a spline with inequalities, a spline and a factor.
+
+    The inequalities are random, so that some stop to bind.
+    """
+    generator = rng()
+    data = {"x": generator.random(rows), "z": generator.random(rows)}
+    data["g"] = generator.integers(0, 3, rows).astype(np.float64)
+    terms = [bmono("x", knots=9), bbs("z", knots=5), brandom("g", df=2)]
+    frame = Frame.of(data)
+    wave = 2 * np.sin(15 * data["x"])
+    y = 1.0 + generator.poisson(np.exp(1 + wave + np.sin(6 * data["z"])))
+    weights = generator.integers(1, 3, (fits, rows)).astype(np.float64)
+    problem = prepare([term.learn(frame) for term in terms], frame, weights)
+    cones = [
+        cone and cone._replace(constraint=generator.standard_normal((18, 13)))
+        for cone in problem.cones
+    ]
+    return boost_family(
+        replace(problem, cones=tuple(cones)),
+        family_of(family),
+        y,
+        np.linspace(0.1, 0.4, fits)[:, None],
+        steps=4,
+        out_of_bag=weights,
+        device=device_of(frame.numeric("x")),
+    )
+
+
+def boosting_family(*problem: Any) -> Callable[[], None]:
+    """Several blocks share the rows of a learner."""
+
+    def run() -> None:
+        with mock.patch.object(stacked_kernel, "ROWS_OF_A_WARP", 8):
+            found = on_emulator(boosted_family, *problem)
+        expected = boosted_family(*problem)
+        assert_equal(found.selected, expected.selected)
+        np.testing.assert_allclose(found.updates, expected.updates, atol=1e-9)
+        np.testing.assert_allclose(found.nuisance, expected.nuisance, rtol=1e-9)
+
+    return run
+
+
+def nnls(
+    systems: int,
+    m: int,
+    n: int,
+    *,
+    order: str = "C",
+    warm: bool = False,
+    **options: Any,
+) -> Callable[[], None]:
+    """Systems that append and remove columns; some have nearly equal columns."""
+
+    def run() -> None:
+        generator = rng()
+        A = generator.random((systems, m, n))
+        A[1, :, 1] = A[1, :, 0] + 1e-9 * generator.random(m)
+        b = (A @ generator.random((systems, n, 1)))[..., 0]
+        b += 0.1 * generator.standard_normal(b.shape)
+        if order == "F":
+            A = np.ascontiguousarray(A.swapaxes(1, 2)).swapaxes(1, 2)
+        if warm:
+            options["warm_start"] = np.ones((systems, n))
+        found = on_emulator(gpusolve.nnls, A, b, method="qr", **options)
+        if "maxiter" not in options:
+            expected = gpusolve.nnls(A, b, method="qr", **options)
+            np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
+            assert (found.status == expected.status).all()
+            assert found.n_downdates.sum() > 0
+
+    return run
+
+
+def nnls_mgs(m: int, n: int, **options: Any) -> Callable[[], None]:
+    """Systems that remove variables, and one with NaN."""
+
+    def run() -> None:
+        generator = rng()
+        A, b = generator.random((3, m, n)) - 0.2, generator.standard_normal((3, m))
+        b[1, 0] = np.nan
+        found = on_emulator(gpusolve.nnls, A, b, method="mgs", **options)
+        expected = gpusolve.nnls(A, b, method="mgs", **options)
+        assert_equal(found.status, expected.status)
+        assert_equal(found.n_updates, expected.n_updates)
+        assert_equal(found.n_downdates, expected.n_downdates)
+        np.testing.assert_allclose(found.x, expected.x, atol=1e-9)
+        assert found.n_downdates.sum() > 0
+
+    return run
+
+
+def nnls_within_bounds(
+    m: int, n: int, *, has_sum: bool = False, warm: bool = False, **options: Any
+) -> Callable[[], None]:
+    """Systems with bounds, weights and penalties of their own; one has NaN."""
+
+    def run() -> None:
+        generator = rng()
+        A = generator.standard_normal((3, n, m)).swapaxes(1, 2)
+        b = generator.standard_normal((3, m))
+        lower = generator.random((3, n)) - 0.7
+        upper = np.where(generator.random(n) < 0.2, np.inf, lower + 0.4)
+        l2 = generator.random((3, n))
+        l2[1, 0] = np.nan
+        given = {
+            "bounds": (lower, upper),
+            "weights": generator.random((3, m)),
+            "l1": 0.1 * generator.random(n),
+            "l2": l2,
+            **options,
+        }
+        if has_sum:
+            given["sum_to"] = np.clip(0.1, lower, upper).sum(axis=-1)
+        if warm:
+            given["warm_start"] = lower + 0.5 * generator.random((3, n))
+        found = on_emulator(gpusolve.lsq_linear, A, b, method="qr", **given)
+        assert_equal(found.status == 2, np.arange(3) == 1)
+        if "maxiter" not in options:
+            expected = gpusolve.lsq_linear(A, b, method="qr", **given)
+            np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
+            assert_equal(found.status, expected.status)
+            assert found.n_downdates.sum() > 0
+
+    return run
+
+
+def nnls_in_attempts() -> None:
+    """Columns that differ by rounding errors only, and one system with NaN."""
+    generator = rng()
+    A = generator.standard_normal((6, 5, 3)) @ generator.standard_normal((6, 3, 7))
+    A[:, :, 4:] = 1e-13 * generator.standard_normal((6, 5, 3)) - A[:, :, 1:4]
+    b = generator.standard_normal((6, 5))
+    b[2, 0] = np.nan
+    found = on_emulator(gpusolve.nnls, A, b, method="qr")
+    assert found.repaired.any()
+    assert found.status[2] == 2
+    assert_equal(np.isnan(found.rnorm), np.arange(6) == 2)
+
+
+def by_gram(
+    team: Team, *args: Any, solver: Callable[..., Any] = gpusolve.nnls, **options: Any
+) -> Any:
+    """The result of the Gram method on the emulator, by this team.
+
+    Shared memory holds 32 rows of the columns that are scaled.
+    """
+    with (
+        mock.patch.object(nnls_gram_kernel, "teams_for", return_value=[team]),
+        mock.patch.object(nnls_gram_kernel, "HELD_ROWS", 32),
+    ):
+        return on_emulator(solver, *args, method="gram", **options)
+
+
+def nnls_gram(
+    team: Team,
+    m: int,
+    n: int,
+    *,
+    shared: bool = False,
+    warm: bool = False,
+    **options: Any,
+) -> Callable[[], None]:
+    """Systems that remove variables, and one with NaN."""
+
+    def run() -> None:
+        generator = rng()
+        A = generator.random((1 if shared else 3, m, n)) - 0.2
+        b = generator.random((3, m))
+        b[1, 0] = np.nan
+        if warm:
+            options["warm_start"] = np.ones((3, n))
+        found = by_gram(team, A, b, **options)
+        expected = gpusolve.nnls(A, b, method="qr", **options)
+        assert_equal(found.status, expected.status)
+        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
+        assert found.n_downdates.sum() > 0
+
+    return run
+
+
+def nnls_gram_within_bounds(
+    team: Team, m: int, n: int, *, shared: bool = False, fixed_sum: bool = False
+) -> Callable[[], None]:
+    """Bounds, weights, penalties and a start for each system; perhaps a fixed sum."""
+
+    def run() -> None:
+        generator = rng()
+        A = generator.random((1 if shared else 3, m, n)) - 0.5
+        b = 2 * generator.standard_normal((3, m))
+        lower = generator.random((3, n)) - 0.8
+        upper = lower + 0.5
+        options = {
+            "bounds": (lower, upper),
+            "weights": generator.random((3, m)),
+            "l1": 0.1 * generator.random((3, n)),
+            "l2": 0.1 * generator.random((3, n)),
+            "warm_start": lower + generator.choice([0, 0.2, 0.5], (3, n)),
+        }
+        if fixed_sum:
+            options["sum_to"] = (0.5 * (lower + upper)).sum(axis=1)
+        found = by_gram(team, A, b, solver=gpusolve.lsq_linear, **options)
+        expected = reference.nnls_gram(A, b, **options)
+        assert not found.status.any()
+        np.testing.assert_allclose(found.x, expected.x, atol=1e-9)
+        assert found.n_downdates.sum() > 0
+
+    return run
+
+
+def nnls_along_dependences(solver: Callable[..., Any]) -> Callable[[], None]:
+    """Penalties on dependent columns: x moves along the dependences to bounds."""
+
+    def run() -> None:
+        generator = rng()
+        A, b = generator.standard_normal((2, 4, 9)), generator.standard_normal((2, 4))
+        options = {"bounds": (-0.3, 0.5), "l1": generator.random((2, 9))}
+        for sum_to in (None, 0.3):
+            found = solver(A, b, sum_to=sum_to, **options)
+            expected = gpusolve.lsq_linear(A, b, sum_to=sum_to, **options)
+            assert not found.status.any()
+            np.testing.assert_allclose(found.x, expected.x, atol=1e-12)
+
+    return run
+
+
+def nnls_gram_of_similar_columns(team: Team) -> Callable[[], None]:
+    """Columns that differ by 1e-3: the first solution is not certified.
+
+    The gradient is corrected, and H is recomputed: more than 20 variables stay.
+    """
+
+    def run() -> None:
+        generator = rng()
+        A = generator.random((3, 50, 1)) + 1e-3 * generator.random((3, 50, 20))
+        b = (A @ generator.random((3, 20, 1)))[..., 0]
+        b += 1e-4 * generator.standard_normal(b.shape)
+        found = by_gram(team, A, b)
+        assert (found.status == 0).all()
+        assert (found.n_updates - found.n_downdates > 20).any()
+
+    return run
+
+
+def change_factorisation(name: str, change: int) -> Callable[[], None]:
+    """Append the last of 40 columns to a QR factorisation, or remove one of 39."""
+
+    def run() -> None:
+        A = rng().standard_normal((ROWS, 40)).astype(np.float32)
+        Q, R = np.linalg.qr(A[:, :-1])
+        given = QRSteps(A, np.pad(Q, ((0, 0), (0, 1))), np.pad(R, ((0, 1), (0, 1))))
+        device = kernels.EmulatedDevice()
+        found, order = qr_steps(name, given, device, change, position=3)
+        order = order[: 40 if change == UPDATE else 38]
+        upper = np.triu(found.R[np.ix_(order, order)])
+        np.testing.assert_allclose(found.Q[:, order] @ upper, A[:, order], atol=1e-4)
+
+    return run
+
+
+LANES = Team("LaneTeam<4, 2>", 128, 32)
+WARP = Team("LaneTeam<32, 1>", 128, 4)
+BLOCK = Team("BlockTeam", 96)
+GRID = Team("GridTeam", 64)
+
+RUNS: dict[str, list[Callable[[], None]]] = {
+    "block_primitives.cu": [reduce_in_shared_memory, reduce_repeatedly],
+    "basis.cu": [evaluate_basis(700, 1), evaluate_basis(60, 40)],
+    "boosting.cu": [
+        boosting("gram", 300, 3),
+        boosting("gram", 60, 15),
+    ],
+    "coo_multiply.cu": [
+        multiply_sparse("merge", 3000),
+        multiply_sparse("gallop", 1500),
+    ],
+    "coo_versions.cu": [
+        multiply_sparse("linear", 300),
+        multiply_sparse("scratchpad", 300),
+        multiply_sparse("binary", 300),
+        multiply_sparse("even", 300),
+    ],
+    "gemv.cu": [
+        gemv(40, 70, "threads_per_dot"),
+        gemv(3, 17000, "threads_per_row"),
+        gemv(40, 70),
+        gemv(3, 5000),
+        gemv(70, 40, transpose=True),
+        gemv(5000, 3, transpose=True),
+        gemv(40, 70, "naive"),
+    ],
+    "gram.cu": [gram_matrices(300, 3), gram_matrices(60, 15)],
+    "map.cu": [map_elements, zip_arrays],
+    "nnls_gram.cu": [
+        nnls_gram(LANES, 7, 6),
+        nnls_gram(WARP, 16, 12),
+        nnls_gram(WARP, 16, 12, shared=True, warm=True, l2=0.1),
+        nnls_gram(BLOCK, 50, 40),
+        nnls_gram(BLOCK, 40, 50, shared=True, warm=True, l2=0.1),
+        nnls_gram_of_similar_columns(BLOCK),
+        nnls_gram(GRID, 16, 24),
+        nnls_gram_within_bounds(LANES, 7, 6, fixed_sum=True),
+        nnls_gram_within_bounds(WARP, 16, 12),
+        nnls_gram_within_bounds(WARP, 16, 12, shared=True, fixed_sum=True),
+        nnls_gram_within_bounds(BLOCK, 50, 40),
+        nnls_gram_within_bounds(BLOCK, 50, 40, fixed_sum=True),
+        nnls_gram_within_bounds(GRID, 16, 24, shared=True, fixed_sum=True),
+        nnls_along_dependences(partial(by_gram, WARP, solver=gpusolve.lsq_linear)),
+        nnls_along_dependences(partial(by_gram, BLOCK, solver=gpusolve.lsq_linear)),
+    ],
+    "nnls_qr.cu": [
+        nnls(3, 16, 24),
+        nnls(3, 16, 24, order="F"),
+        nnls(3, 16, 24, l2=0.1, warm=True),
+        nnls(3, 16, 24, order="F", maxiter=9),
+        nnls(60, 10, 12, order="F"),
+        nnls(3, 16, 24, warm=True, maxiter=0),
+        nnls(2, 140, 60, warm=True),
+        nnls_in_attempts,
+        nnls_along_dependences(partial(on_emulator, gpusolve.lsq_linear, method="qr")),
+        nnls_within_bounds(16, 24),
+        nnls_within_bounds(16, 24, warm=True),
+        nnls_within_bounds(16, 24, has_sum=True),
+        nnls_within_bounds(40, 24, has_sum=True, warm=True),
+        nnls_within_bounds(5, 3, has_sum=True, warm=True),
+        nnls_within_bounds(100, 30, has_sum=True, warm=True, maxiter=5),
+    ],
+    "nnls_mgs.cu": [
+        nnls_mgs(16, 24, warm_start=np.arange(24) % 2.0),
+        nnls_mgs(8, 10, warm_start=np.ones(10)),
+        nnls_mgs(12, 10, l1=0.1, l2=0.1, warm_start=np.ones(10), maxiter=9),
+        nnls_mgs(520, 6, warm_start=np.ones(6)),
+    ],
+    "qr_steps.cu": [
+        change_factorisation(name, change)
+        for name in ("as_published", "as_solved")
+        for change in (UPDATE, DOWNDATE)
+    ],
+    "partition.cu": [partition("tiles")],
+    "reduce.cu": [
+        reduce("chunked"),
+        reduce("group"),
+        reduce("tree"),
+        reduce("reduce512"),
+        reduce("atomic"),
+        reduce("atomic_each"),
+        reduce("chunked", (200, 40)),
+        reduce("chunked", (30000,)),
+        of_two_arrays(gpusolve.reduce),
+    ],
+    "scan.cu": [
+        scan("look_back"),
+        scan_segments("look_back"),
+        of_two_arrays(gpusolve.scan),
+    ],
+    "scan_textbook.cu": [
+        scan("hierarchical"),
+        scan("sweep"),
+        scan("warp"),
+        scan_segments("sweep"),
+    ],
+    "scatter.cu": [scatter, partition("two_scans")],
+    "segments.cu": [reduce_segments],
+    "spmv.cu": [multiply_by_a_vector],
+    "stacked.cu": [
+        boosting("stacked", 300, 3),
+        boosting("stacked", 60, 15),
+        boosting_family("huber", 300),
+        boosting_family("gamma", 60),
+        boosting_family("gamma", 60, 20),
+        boosting_family("negative_binomial", 100),
+    ],
+}
+"""The runs for each file of kernels."""
+
+
+def _included(file: Path) -> set[str]:
+    found = set(re.findall(r'#include "(.+)"', file.read_text()))
+    return found.union(*(_included(kernels.source_directory() / one) for one in found))
+
+
+def runs_of(name: str) -> list[Callable[[], None]]:
+    """The runs of all kernels that use a file of ``cuda_src/``."""
+    directory = kernels.source_directory()
+    files = {file: directory / file for file in RUNS} | {PRIMITIVES.name: PRIMITIVES}
+    users = [f for f, path in files.items() if f == name or name in _included(path)]
+    return [run for user in users for run in RUNS[user]]
