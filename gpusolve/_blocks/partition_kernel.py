@@ -44,6 +44,7 @@ def stable_partition(
     x = contiguous(x)
     tested = x if isinstance(test, Map) else contiguous(test)
     y = device.empty((n,), x.dtype)
+    # Its exclusive scan ends with the number of all kept elements.
     kept_before = device.zeros((1, tiles + 1), np.int64)
     if n:
         count, move = device.kernels("partition", plan.instances, plan.definitions)

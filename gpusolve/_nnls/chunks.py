@@ -72,6 +72,7 @@ def chunked(problem: Problem, entries: int, threads: int) -> Iterator[slice]:
     numbers = passive * (n + passive) + m + 8 * n
     if not problem.shares_matrix:
         numbers += n * (m + n)
+    # Both divisors are positive, also for empty matrices.
     limit = max(1, min(CHUNK_BYTES // (8 * numbers + 1), entries // (m * n + 1)))
     chunks_per_thread = ceil_div(systems, limit * threads)
     size = max(1, ceil_div(systems, max(1, chunks_per_thread * threads)))

@@ -70,7 +70,7 @@ def nnls(problem: Problem, method: str) -> Solution:
     arrays[-1][:] = 0
     if problem.start is not None:
         arrays[0][...] = problem.start
-    if method != "auto":
+    if method != "auto":  # a null list: no system is left to QR
         written[LISTED] = 0
     systems = prepared.pack(problem, written)
     solve(prepared, (problem, arrays), systems, method, library)
@@ -87,6 +87,7 @@ def solve(
     """Solve by the Gram method, then what it leaves by QR; or by one method alone."""
     by_gram, by_qr = solvers(library, prepared.dtype)
     if method == "qr" or not prepared.work:
+        # With a null list, QR solves all systems.
         ADDRESS.pack_into(systems, LISTED_OFFSET, 0)
         run(prepared, used, by_qr, systems)
         return
@@ -94,6 +95,7 @@ def solve(
     counters = used[1][-1]
     if method == "auto" and counters[1]:
         counters[0] = 0
+        # QR starts from the x of the Gram method.
         FLAG.pack_into(systems, WARM_OFFSET, True)
         run(prepared, used, by_qr, systems)
 

@@ -20,7 +20,7 @@ WIDE = 2
 """Matrices with more columns than this number times their rows are solved by QR: most
 of ``A^T A`` would not be used."""
 
-REPAIR_BLOCKS = 132
+REPAIR_BLOCKS = 132  # the multiprocessors of an H200
 """The most blocks that solve again what the Gram method does not settle. They have
 memory even if there is nothing to solve."""
 
@@ -49,6 +49,7 @@ def nnls(problem: Problem, device: Device, method: str) -> Solution:
             solve(systems, device, method)
             first = part.stop
         except MemoryError:
+            # Fewer systems need fewer matrices, unless systems share them.
             if systems.total > 1 and not shares:
                 most = ceil_div(systems.total, 2)
             elif method == "auto":

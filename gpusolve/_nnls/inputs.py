@@ -314,7 +314,7 @@ def _check_shapes(
             f"{of_b} must have shape (..., {m}) for {of_A} of shape {A.shape}, "
             f"got {b.shape}"
         )
-    if m + n >= 2**31:
+    if m + n >= 2**31:  # kernels number rows and columns by int
         raise ValueError(f"{of_A} must have m + n < 2**31, got shape {A.shape}")
     if start is not None and start.shape[-1:] != (n,):
         raise ValueError(

@@ -184,16 +184,19 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
     matrix = 0
     if team.is_small:
         n = size.n
+        # The stride of rows is odd: neighbouring rows start in different banks.
         sizes = [8 * count for count in ((n | 1) * size.height, n * n, n, n)]
-        matrix = sum(round_up(size, ALIGNMENT) for size in sizes)
+        matrix = sum(round_up(length, ALIGNMENT) for length in sizes)
     matrix_bytes = matrix * scales_once
-    vectors = sum(round_up(size, ALIGNMENT) for size in arrays) + matrix - matrix_bytes
+    vectors = (
+        sum(round_up(length, ALIGNMENT) for length in arrays) + matrix - matrix_bytes
+    )
     if team.is_small:
         vectors = spread_over_banks(vectors, team)
     entries = 0 if team.is_small else size.capacity * (size.capacity + 1) // 2
     share = (limit - matrix_bytes) // team.teams
     if team.is_grid:
-        share = 0
+        share = 0  # all blocks need the vectors, so they are in global memory
     in_shared = vectors <= share
     left = max(0, share - in_shared * vectors)
     near = min(entries, left // 8)

@@ -51,6 +51,7 @@ def region_bytes(
     reals = 2 * rows + 4 * n + 3 * capacity + (capacity + 2)
     integers = n + 2 * capacity
     vectors = round_up(reals * itemsize + integers * 4, ALIGNMENT)
+    # R has two more columns: Q^T b and the shift.
     R = round_up(capacity * (capacity + 2) * itemsize, ALIGNMENT)
     return vectors, R, round_up(rows * capacity * itemsize, ALIGNMENT)
 

@@ -67,6 +67,7 @@ def solve(
 ) -> NNLSResult[Any]:
     """Solve every system on the current device, or on the CPU if `target` is None."""
     given = problem
+    # Without variables, `infeasible` alone decides whether the sum is possible.
     if problem.has_sum and not problem.shape[1]:
         given = problem._replace(sum_to=None)
     if problem.sum_to is not None:

@@ -152,6 +152,7 @@ def inverse_power_of_two(magnitude: Array) -> Array:
     Multiplication by them is exact, so the solution of the scaled system is the
     solution of the original system to the last bit.
     """
+    # 2**limit and 2**-limit are normal numbers.
     limit = np.finfo(magnitude.dtype).maxexp - 2
     exponent = np.clip(np.frexp(magnitude)[1], -limit, limit)
     return np.asarray(np.ldexp(np.ones_like(magnitude), -exponent))
