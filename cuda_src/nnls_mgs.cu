@@ -216,7 +216,7 @@ struct MgsSystem : CertifiedSystem<T, general, T, PublishedQR<T>> {
     }
 };
 
-/// Solve the systems.
+/// Solve the systems. More than one resident block per multiprocessor would cause spills.
 template <class T, bool general>
 __global__ void __launch_bounds__(published_threads, 1)
     nnls_mgs(const NnlsSystems<T> systems, const QrMemory memory) {

@@ -8,7 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import reference
-from .._device.arrays import Array, ArrayT, OnDevice, as_array, namespace, unwrapped
+from .._device.arrays import (
+    Array,
+    ArrayT,
+    CudaArray,
+    OnDevice,
+    as_array,
+    namespace,
+    unwrapped,
+)
 from .._device.kernels import current, device_of
 from ..monoid import Map
 from . import partition_kernel, scatter_kernel
@@ -81,7 +89,15 @@ def scatter(target: ArrayT, indices: object, values: object) -> ArrayT:
     return target
 
 
-def replicate(n: int, value: npt.ArrayLike, *, like: object = None) -> Array:
+@overload
+def replicate(n: int, value: object, *, like: CudaArray) -> Any: ...
+@overload
+def replicate(n: int, value: CudaArray, *, like: object = None) -> Any: ...
+@overload
+def replicate(
+    n: int, value: npt.ArrayLike, *, like: npt.ArrayLike | None = None
+) -> npt.NDArray[Any]: ...
+def replicate(n: int, value: Any, *, like: object = None) -> Array:
     """Repeat one value n times.
 
     Parameters

@@ -6,9 +6,9 @@ import numpy as np
 
 from .._device.arrays import Array, namespace, on_one_device
 from .._device.kernels import current, device_of
-from .._gemv.gemv import VARIANTS
+from .._gemv.gemv import VARIANTS, Variant
 from ._families.location import weighted_mean
-from ._stacked.methods import resolved
+from ._stacked.methods import Method, resolved
 from ._stacked.path import Path, joined_paths
 from ._stacked.stacked import advanced, boost_family, check_continued
 from .families import Gaussian
@@ -31,9 +31,9 @@ def boost(
     *,
     learning_rate: float = 0.1,
     steps: int = 100,
-    method: str = "auto",
+    method: Method = "auto",
     start: Path | None = None,
-    gemv_variant: str = "auto",
+    gemv_variant: Variant = "auto",
 ) -> Path:
     """Boost: in each step, fit all learners to the residual and follow the best.
 
@@ -100,8 +100,8 @@ def boost(
     if y.shape != (learners.rows,):
         raise ValueError(f"y must have shape ({learners.rows},), got {y.shape}")
     device, family, problem = device_of(y), Gaussian(), learners.problem
-    method = resolved(method, problem, family, steps, device)
-    check_variant(gemv_variant, method)
+    chosen = resolved(method, problem, family, steps, device)
+    check_variant(gemv_variant, chosen)
     with current(device):
         y = y.astype(np.float64, copy=False)
         offset = start.offset if start else float(weighted_mean(y, learners.weights))
@@ -115,7 +115,7 @@ def boost(
             learning_rate=learning_rate,
             steps=steps,
             device=device,
-            method=method,
+            method=chosen,
             gemv_variant=gemv_variant,
         )
         if before is not None:

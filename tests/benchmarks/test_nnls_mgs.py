@@ -19,7 +19,9 @@ import gpusolve
 from benchmarks import published_solver
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
+from gpusolve._numerics.scaling import scale
 from gpusolve.studies import _nnls_mgs_kernel
+from gpusolve.studies._compared.mgs import PassiveSolution
 from gpusolve.studies.experiments import shifted_gaussians
 
 EPS = float(np.finfo(np.float64).eps)
@@ -95,6 +97,7 @@ def test_kernel_in_every_thread_order(
         ((3, 1, 12, 8), {}),
         ((3, 1, 12, 8), {"l1": 0.1, "l2": 0.2, "weights": "random"}),
         ((8, 20), {"l2": "random", "weights": "random", "warm_start": "random"}),
+        ((12, 8), {"l1": "random", "warm_start": "random"}),
         ((12, 8), {"warm_start": "random", "tol": 1e-3}),
         ((2, 1, 5, 0), {}),
         ((2, 1, 0, 5), {"l2": 1.0}),
@@ -110,7 +113,7 @@ def test_kernel_agrees_with_the_specification(
     *_, m, n = shape
     A, b = rng.random(shape) - 0.2, rng.random((4, m)) - 0.1
     b[1:2, 1:2], b[2] = np.nan, 0
-    lengths = {"weights": m, "l2": n, "warm_start": n}
+    lengths = {"weights": m, "l1": n, "l2": n, "warm_start": n}
     given = {
         name: rng.random((4, lengths[name])) if value == "random" else value
         for name, value in options.items()
@@ -119,6 +122,7 @@ def test_kernel_agrees_with_the_specification(
     check_agreement(expected, found)
     assert (found.method == 10).all()
     assert not found.repaired.any()
+    assert found.n_downdates.any() or "warm_start" not in options
 
 
 def test_float32(backend: Any, rng: np.random.Generator) -> None:
@@ -223,6 +227,15 @@ def test_vectors_may_be_in_global_memory(
     moved = gpusolve.nnls(A, b, method="mgs")
     check_agreement(expected, moved)
     np.testing.assert_array_equal(moved.x, found.x)
+
+
+def test_r_is_as_printed() -> None:
+    """Products with columns themselves: Q loses its orthogonality, and QR leaves A."""
+    A, b = shifted_gaussians(1, size=40)
+    solution = PassiveSolution(scale(A[:, ::2], b[0]))
+    solution.of(np.ones(20, bool))
+    Q, R = solution.factors.factors()
+    assert np.abs(Q @ R - solution.factors.A.values).max() > 1e-13
 
 
 # ---- where modified Gram-Schmidt fails ------------------------------------

@@ -18,7 +18,7 @@ import gpusolve
 from gpusolve.gam._stacked.smoothing import smoothing_parameters
 from gpusolve.reference._boosting import degrees_of_freedom
 from gpusolve.studies import qr_updating
-from gpusolve.studies.experiments import PAPER_TABLES, gaussian_columns
+from gpusolve.studies.experiments import gaussian_columns
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "errata.md").read_text()
@@ -185,50 +185,6 @@ def test_a_warp_that_does_not_run_in_lockstep() -> None:
     """The barriers before leave 64 sums of 8."""
     assert last_six_additions(64 * [8], in_lockstep=True) == 512
     assert last_six_additions(64 * [8], in_lockstep=False) == 56
-
-
-def speed_ups(slower: str, faster: str, table: str) -> list[float]:
-    """Of the columns of Table 7.1, 7.2 or 7.3: 1, 24, 48, 96 and 192 systems."""
-    seconds = PAPER_TABLES[table].seconds
-    return [a / b for a, b in zip(seconds[slower], seconds[faster], strict=True)]
-
-
-def extremes(values: list[float]) -> list[float]:
-    return [round(min(values), 1), round(max(values), 1)]
-
-
-@pytest.mark.paper(
-    "Luo, 7 updating",
-    "CPU NNLS is 3.3 to 7.3 times as fast as CPU lsqnonneg in the tables, 3.3 to 4.0 "
-    "times for random matrices; CPU lsqnonneg 1.5 to 2.2 times as Matlab's",
-)
-@pytest.mark.paper(
-    "Luo, 7 GPU",
-    "For 24 or more systems the GPU is 0.7 to 2.9 times as fast as CPU NNLS, slower in "
-    "4 of 12 cases, and at most 21.3 times as CPU lsqnonneg; CPU NNLS 11.7 times for "
-    "1 waveform",
-)
-def test_speed_ups_of_section_7() -> None:
-    """The text has 1 to 3, 1.7, 1.5 to 3, 1 to 3, 23 and 11."""
-    updated, full, matlab, gpu = (
-        [quotient for table in PAPER_TABLES for quotient in speed_ups(*pair, table)]
-        for pair in (
-            ("CPU lsqnonneg", "CPU NNLS"),
-            ("CPU lsqnonneg", "GPU NNLS"),
-            ("Matlab lsqnonneg", "CPU lsqnonneg"),
-            ("CPU NNLS", "GPU NNLS"),
-        )
-    )
-    assert extremes(updated) == [3.3, 7.3]
-    assert extremes(updated[10:]) == [3.3, 4.0]
-    assert extremes(matlab) == [1.5, 2.2]
-    assert np.median(matlab[10:]) == pytest.approx(1.7, abs=0.05)
-    assert round(max(full), 1) == 21.3
-    systems = [1, 24, 48, 96, 192]
-    of_many = [one for one, n in zip(gpu, 3 * systems, strict=True) if n > 14]
-    assert (len(of_many), sum(one < 1 for one in of_many)) == (12, 4)
-    assert extremes(of_many) == [0.7, 2.9]
-    assert round(1 / gpu[0], 1) == 11.7
 
 
 # ---- Sieminski and Lee ---------------------------------------------------------------

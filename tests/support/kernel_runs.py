@@ -559,7 +559,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         nnls_within_bounds(100, 30, has_sum=True, warm=True, maxiter=5),
     ],
     "nnls_mgs.cu": [
-        nnls_mgs(16, 24),
+        nnls_mgs(16, 24, warm_start=np.arange(24) % 2.0),
         nnls_mgs(8, 10, warm_start=np.ones(10)),
         nnls_mgs(12, 10, l1=0.1, l2=0.1, warm_start=np.ones(10), maxiter=9),
         nnls_mgs(520, 6, warm_start=np.ones(6)),

@@ -3,9 +3,10 @@
 An ignored error that is not found is an error, too: see `warn_unused_ignores`.
 """
 
-from typing import Any, assert_type
+from __future__ import annotations
 
-import cupy
+from typing import TYPE_CHECKING, Any, assert_type
+
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from numpy.typing import NDArray
 import gpusolve
 from gpusolve import Map, NNLSResult
 from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, gamboost
+
+if TYPE_CHECKING:
+    import cupy
 
 Array = NDArray[Any]
 ArrayOrNumber = NDArray[Any] | Any
@@ -28,6 +32,7 @@ def of_numpy(x: NDArray[np.float32], flags: list[bool], square: Map) -> None:
     assert_type(gpusolve.segmented_reduce(x, [1, 2]), Array)
     assert_type(gpusolve.segment_flags([1, 2]), NDArray[np.bool_])
     assert_type(gpusolve.scatter(x, [0], [1.0]), NDArray[np.float32])
+    assert_type(gpusolve.replicate(2, 7.0), Array)
     assert_type(gpusolve.stable_partition(x, flags), tuple[np.int64, Array])
     assert_type(gpusolve.gemv([[1.0, 2.0]], x), Array)
     assert_type(gpusolve.sparse.spmv(scipy.sparse.eye_array(3), x), Array)
@@ -46,6 +51,7 @@ def of_cupy(x: NDArray[np.float64]) -> None:
     """CuPy declares no types."""
     on_device = cupy.asarray(x)
     assert_type(gpusolve.scan(on_device), Any)
+    assert_type(gpusolve.replicate(2, 7.0, like=on_device), Any)
     assert_type(gpusolve.reduce([on_device, on_device]), Any)
     assert_type(gpusolve.nnls(on_device, on_device).x, Any)
     assert_type(BoostedGAM().predict(on_device), Any)

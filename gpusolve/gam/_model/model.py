@@ -12,6 +12,7 @@ from ..._device.kernels import current, device_of
 from .. import _inputs
 from .._conventions import TakesWeights
 from .._stacked.batch import Ready, Settings, Training, make_ready
+from .._stacked.methods import Method
 from .._stacked.path import Path, joined_paths
 from .._stacked.patience import fit_patiently
 from .._terms.frame import Factor, Frame, Name
@@ -30,6 +31,7 @@ class AdditiveModel(TakesWeights, Insight):
     default_family: str
     columns_: list[Name]
     family_: Family
+    lambda_: NDArray[np.float64]
     n_features_in_: int
     n_rows_: int
     rug_: dict[Name, NDArray[Any]]
@@ -49,7 +51,7 @@ class AdditiveModel(TakesWeights, Insight):
         df_definition: Literal["2S-SS", "trace"] = "2S-SS",
         learning_rate: float = 0.1,
         max_iter: int = 100,
-        method: Literal["auto", "direct", "stacked", "gram"] = "auto",
+        method: Method = "auto",
         device: Literal["auto", "cpu", "cuda"] = "auto",
         outside: Literal["linear", "clamp", "error"] = "linear",
         missing: Literal["error", "zero"] = "error",

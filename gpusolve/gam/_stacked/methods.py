@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Literal, get_args
 
 from ..._device.kernels import Device
 from ..families import Family, Gaussian
 from .gram_kernel import DOUBLE, gram_fits
 from .problem import PreparedLearners
 
-METHODS = ("auto", "direct", "stacked", "gram")
+Method = Literal["auto", "direct", "stacked", "gram"]
+
+METHODS = get_args(Method)
 
 BLOCK_BYTES = 2**31
 """Memory limit for the blocks of ``B'B``, in bytes, for "auto" to choose "gram"."""
