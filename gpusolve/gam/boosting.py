@@ -8,7 +8,7 @@ from .._device.arrays import Array, namespace, on_one_device
 from .._device.kernels import current, device_of
 from .._gemv.gemv import VARIANTS, Variant
 from ._families.location import weighted_mean
-from ._stacked.methods import Method, resolved
+from ._stacked.methods import METHODS, Method
 from ._stacked.path import Path, joined_paths
 from ._stacked.stacked import advanced, boost_family, check_continued
 from .families import Gaussian
@@ -99,9 +99,10 @@ def boost(
     y = on_one_device({"the learners": learners.basis.values, "y": y})["y"]
     if y.shape != (learners.rows,):
         raise ValueError(f"y must have shape ({learners.rows},), got {y.shape}")
-    device, family, problem = device_of(y), Gaussian(), learners.problem
-    chosen = resolved(method, problem, family, steps, device)
-    check_variant(gemv_variant, chosen)
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+    check_variant(gemv_variant, method)
+    device, problem = device_of(y), learners.problem
     with current(device):
         y = y.astype(np.float64, copy=False)
         offset = start.offset if start else float(weighted_mean(y, learners.weights))
@@ -109,13 +110,13 @@ def boost(
         before = None if start is None else joined_paths([start])
         made = boost_family(
             problem,
-            family,
+            Gaussian(),
             y,
             f if before is None else advanced(problem, f, before),
             learning_rate=learning_rate,
             steps=steps,
             device=device,
-            method=chosen,
+            method=method,
             gemv_variant=gemv_variant,
         )
         if before is not None:

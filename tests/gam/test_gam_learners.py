@@ -11,13 +11,15 @@ from together import together
 
 from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
-from gpusolve.gam import BoostedGAM
+from gpusolve.gam import BoostedGAM, bbs
 from gpusolve.gam._stacked import smoothing
+from gpusolve.gam._stacked.problem import prepare
 from gpusolve.gam._stacked.smoothing import (
     shrunken,
     smoothing_parameters,
     solve_lambda,
 )
+from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam._terms.rows import compact_part, cross_products
 from gpusolve.gam.basis import BSplines, CompactBasis
 from gpusolve.gam.boosting import boost
@@ -315,6 +317,18 @@ def test_rank_does_not_depend_on_the_number_of_equal_rows() -> None:
     x = np.repeat([[0.0], [0.3], [1.0]], [1, 1, 50_000], axis=0)
     learners = make_learners(basis_of(x, 24), 24)
     np.testing.assert_array_equal(learners.lambda_, 0)
+
+
+@pytest.mark.parametrize("fits", [1, 2])
+def test_rows_of_weight_zero_count_for_the_rank(fits: int) -> None:
+    """As in mboost: 3 of 6 levels in a fold are too few for 4 degrees of freedom."""
+    x = np.repeat(np.arange(6.0), 5)
+    frame = Frame.of({"x": x})
+    term = bbs("x", df=4).learn(frame)
+    fold = np.tile((x < 3) * 1.0, (fits, 1))
+    assert (prepare([term], frame, fold).lambda_ > 0).all()
+    left = frame.take(x < 3)
+    np.testing.assert_array_equal(prepare([term], left, fold[:, x < 3]).lambda_, 0)
 
 
 def test_many_functions_of_few_rows(rng: np.random.Generator) -> None:

@@ -84,8 +84,16 @@ def test_the_family_and_the_response_are_checked(counts: Data) -> None:
     for name, wrong in (("poisson", y - 0.5), ("gamma", y), ("binomial", y)):
         with pytest.raises(ValueError, match=f"y of the {name} family must be"):
             BoostedGAM(family=name).fit(X, wrong)
-    with pytest.raises(ValueError, match="method must be 'auto' or 'stacked' unless"):
-        BoostedGAM(family="poisson", method="gram").fit(X, y)
+    for parameters in (
+        {"family": "poisson"},
+        {"early_stopping": True},
+        {"learners": [bbs(0), bols(1)]},
+        {"learners": [bbs(0), bbs(1, knots=9)]},
+        {"learners": [bmono(0)]},
+    ):
+        model = BoostedGAM(method="gram", **parameters)
+        with pytest.raises(ValueError, match="method must be 'auto' or 'stacked' unle"):
+            model.fit(X, y)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson"])

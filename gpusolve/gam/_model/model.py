@@ -131,6 +131,7 @@ class AdditiveModel(TakesWeights, Insight):
                 settings,
                 data,
                 self.max_iter,
+                method=self.method,
                 fraction=self.validation_fraction,
                 patience=self.n_iter_no_change,
                 random_state=self.random_state,
@@ -138,12 +139,10 @@ class AdditiveModel(TakesWeights, Insight):
             return ready, path
         ready = make_ready(settings, data, data.weights)
         if not (self.warm_start and hasattr(self, "paths_")):
-            method = ready.resolved(self.method, self.max_iter)
-            return ready, ready.boost(self.max_iter, method=method)
+            return ready, ready.boost(self.max_iter, method=self.method)
         self._check_warm(ready)
         more = self.max_iter - self.n_iter_
-        method = ready.resolved(self.method, more)
-        return ready, ready.continued(joined_paths(self.paths_), more, method)
+        return ready, ready.continued(joined_paths(self.paths_), more, self.method)
 
     def _check_warm(self, ready: Ready) -> None:
         """ValueError unless the learners and the offsets are those of the last fit."""

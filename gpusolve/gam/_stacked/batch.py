@@ -13,7 +13,6 @@ from ..._device.kernels import Device
 from .._terms.frame import Frame
 from ..families import Family
 from ..terms import Term
-from .methods import resolved
 from .path import Path
 from .problem import PreparedLearners, prepare
 from .stacked import advanced, boost_family, check_continued
@@ -85,17 +84,6 @@ class Settings:
     missing: str
     dtype: Any
 
-    def prepare(self, data: Training, weights: Array | None) -> PreparedLearners:
-        """The learners, prepared for weights (n,), (F, n) or None."""
-        return prepare(
-            self.terms,
-            data.frame,
-            weights,
-            df_definition=self.df_definition,
-            missing=self.missing,
-            dtype=self.dtype,
-        )
-
 
 def is_vector(offset: Any) -> bool:
     """Whether the model starts with one number for each row."""
@@ -154,11 +142,6 @@ class Ready:
         found: NDArray[np.float64] = on_host(self.problem.lambda_[0])
         return found
 
-    def resolved(self, method: str, steps: int, early_stopping: bool = False) -> str:
-        """The method that makes the steps: see `methods.resolved`."""
-        family, device = self.settings.family, self.data.device
-        return resolved(method, self.problem, family, steps, device, early_stopping)
-
     def boost(
         self,
         steps: int,
@@ -180,7 +163,7 @@ class Ready:
             method=method,
         )
 
-    def continued(self, before: Path, steps: int, method: str = "stacked") -> Path:
+    def continued(self, before: Path, steps: int, method: str) -> Path:
         """The steps of all fits with more steps, made from the end of their path.
 
         Raises
@@ -206,7 +189,14 @@ def make_ready(settings: Settings, data: Training, weights: Array | None) -> Rea
         The weights, which replace those of the data. If `data.y` has several responses,
         the fits of all of them have the same weights.
     """
-    problem = settings.prepare(data, weights)
+    problem = prepare(
+        settings.terms,
+        data.frame,
+        weights,
+        df_definition=settings.df_definition,
+        missing=settings.missing,
+        dtype=settings.dtype,
+    )
     if data.y.ndim == 2 and problem.fits == 1:
         problem = problem.repeated(len(data.y))
     intercepts, start = starts(settings.family, data, problem.weights, problem.fits)

@@ -66,7 +66,7 @@ def boost(
     needed = shared_bytes(k, sums, count)
     instances = (instance("boost_gram", values),)
     (kernel,) = device.kernels("boosting", instances)
-    launch = launch_shape(kernel, count, rows, needed)
+    blocks, chunks = launch_shape(kernel, count, rows, needed)
 
     def doubles(*shape: int) -> Array:
         return device.empty(shape, np.float64)
@@ -88,17 +88,17 @@ def boost(
         np.int64(rows),
         np.int32(count),
         np.int32(k),
-        np.int32(launch.chunks),
+        np.int32(chunks),
         np.int32(pitch),
         np.float64(learning_rate),
     )
     slots = device.zeros((count,), np.int32)
     slots -= 1
     work = (
-        doubles(launch.chunks, count, k * k if launch.chunks > 1 else k),
+        doubles(chunks, count, k * k if chunks > 1 else k),
         doubles(2, count, k),
         doubles(2, count, 2),
-        doubles(launch.blocks),
+        doubles(blocks),
         doubles(count, k),
         doubles(min(count, steps), count, k, k),
         device.zeros((count, k), np.float64),
@@ -111,10 +111,10 @@ def boost(
     for index, part in enumerate(launches):
         limits = map(np.int32, (part.start, part.stop, steps))
         kernel(
-            (launch.blocks,),
+            (blocks,),
             (THREADS,),
             (*matrices, *limits, u, *work, *made[:3], arrived[index:]),
-            shared_mem=launch.shared_bytes,
+            shared_mem=needed,
             cooperative=True,
         )
     return made

@@ -6,7 +6,6 @@ The launch shapes serve ``cuda_src/boosting.cu`` too, which also passes over the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,24 +26,6 @@ ROUNDS = 8
 """Upper limit on the chunks of all learners, as a multiple of the blocks."""
 ROWS_OF_A_WARP = 256
 """Minimum number of rows for each warp. It limits the number of chunks."""
-
-
-class LaunchShape(NamedTuple):
-    """How the blocks of a launch share the learners and the rows.
-
-    Attributes
-    ----------
-    blocks : int
-        Number of blocks; all are resident.
-    chunks : int
-        Number of chunks into which the rows of each learner are divided.
-    shared_bytes : int
-        Dynamic shared memory of a block.
-    """
-
-    blocks: int
-    chunks: int
-    shared_bytes: int
 
 
 def shared_bytes(functions: int, sums: int, integers: int = 0) -> int:
@@ -119,12 +100,12 @@ def gram_fits(learners: int, functions: int, device: Device | None) -> bool:
 
 def launch_shape(
     kernel: Kernel, learners: int, rows: int, bytes_needed: int
-) -> LaunchShape:
-    """All blocks that are resident at once, because they wait for each other."""
+) -> tuple[int, int]:
+    """The blocks, all resident, and the chunks of the rows of each learner."""
     resident = kernel.resident_blocks(THREADS, bytes_needed)
     most = max(1, rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
     chunks = balanced_chunks(learners, resident, most)
-    return LaunchShape(min(resident, learners * chunks), chunks, bytes_needed)
+    return min(resident, learners * chunks), chunks
 
 
 def balanced_chunks(learners: int, blocks: int, most: int) -> int:
@@ -174,7 +155,7 @@ def gram_matrices(
     needed = DOUBLE * warps * gram_sums(n_basis)
     instances = (instance("gram_matrices", values),)
     (kernel,) = device.kernels("gram", instances)
-    chunks = launch_shape(kernel, count, rows, needed).chunks
+    _, chunks = launch_shape(kernel, count, rows, needed)
     parts = device.empty((chunks, count, n_basis, n_basis), np.float64)
     kernel(
         (chunks * count,),

@@ -27,33 +27,33 @@ def resolved(
     family: Family,
     steps: int,
     device: Device | None,
-    early_stopping: bool = False,
+    has_second: bool = False,
 ) -> str:
     """The method that makes the steps; one of them for "auto".
 
     Raises
     ------
     ValueError
-        If the method is unknown, for other problems, or does not fit in shared memory.
+        If the method is for other problems, for one risk only (`has_second` says
+        whether there is another), or does not fit in shared memory.
     """
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
-    is_uniform = isinstance(family, Gaussian) and problem.is_uniform
-    if method == "stacked" or (is_uniform and not early_stopping):
-        if method == "gram" and not gram_fits(len(problem), problem.functions, device):
-            raise ValueError(
-                f"method must be 'stacked' for {problem.functions} basis functions of "
-                f"{len(problem)} learners, which do not fit in shared memory, got "
-                "'gram'"
-            )
-        return choose_method(problem, steps, device) if method == "auto" else method
-    if method != "auto":
+    if method == "stacked":
+        return method
+    is_possible = isinstance(family, Gaussian) and problem.is_uniform
+    if not is_possible or has_second:
+        if method == "auto":
+            return "stacked"
         raise ValueError(
             "method must be 'auto' or 'stacked' unless all learners are equal splines "
             "without missing values, the family is Gaussian and early_stopping is "
             f"False, got {method!r}"
         )
-    return "stacked"
+    if method == "gram" and not gram_fits(len(problem), problem.functions, device):
+        raise ValueError(
+            f"method must be 'stacked' for {problem.functions} basis functions of "
+            f"{len(problem)} learners, which do not fit in shared memory, got 'gram'"
+        )
+    return choose_method(problem, steps, device) if method == "auto" else method
 
 
 def choose_method(problem: PreparedLearners, steps: int, device: Device | None) -> str:

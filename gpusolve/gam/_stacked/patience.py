@@ -65,6 +65,7 @@ def fit_patiently(
     data: Training,
     steps: int,
     *,
+    method: str,
     fraction: float,
     patience: int,
     random_state: Any,
@@ -93,7 +94,7 @@ def fit_patiently(
     start, found, best = ready.start, None, None
     while best is None and (found is None or len(found) < steps):
         more = min(steps - (0 if found is None else len(found)), max(PIECE, patience))
-        later = ready.boost(more, start=start, out_of_bag=second)
+        later = ready.boost(more, start=start, out_of_bag=second, method=method)
         start = advanced(ready.problem, start, later)
         found = later if found is None else found.followed_by(later)
         risk = np.asarray(found.out_of_bag).sum(axis=0) / total

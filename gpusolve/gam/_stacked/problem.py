@@ -181,7 +181,9 @@ def prepared(
         k = terms[0].functions
         basis, rows = designs, [compact_rows(designs, j, k) for j in range(len(terms))]
     gram = gram_matrices(rows, weights, basis)
-    plain = gram if weights is None else gram_matrices(rows, None, basis)
+    plain = gram
+    if weights is not None and (fits > 1 or not bool(weights.all())):
+        plain = gram_matrices(rows, None, basis)  # rows of weight 0 count for the rank
     count = len(rows)
     xp = namespace(gram[0])
     given = None if lambda_ is None else np.broadcast_to(lambda_, (fits, count))
@@ -242,19 +244,24 @@ def gram_matrices(
 
 def alike(terms: Sequence[Term]) -> list[list[int]]:
     """The terms in groups of the same transform, penalty and degrees of freedom."""
+    kinds = {key: kind_of(one) for key, one in {id(one): one for one in terms}.items()}
     groups: dict[Any, list[int]] = {}
     for j, term in enumerate(terms):
-        T, C = term.transform(), term.constraint()
-        key = (
-            term.penalty().tobytes(),
-            None if T is None else (T.shape, T.tobytes()),
-            None if C is None else (C.shape, C.tobytes()),
-            term.df,
-            term.lambda_,
-            term.null_dimension,
-        )
-        groups.setdefault(key, []).append(j)
+        groups.setdefault(kinds[id(term)], []).append(j)
     return list(groups.values())
+
+
+def kind_of(term: Term) -> tuple[Any, ...]:
+    """What the terms of one group have in common."""
+    T, C = term.transform(), term.constraint()
+    return (
+        term.penalty().tobytes(),
+        None if T is None else (T.shape, T.tobytes()),
+        None if C is None else (C.shape, C.tobytes()),
+        term.df,
+        term.lambda_,
+        term.null_dimension,
+    )
 
 
 class LearnerGroup(NamedTuple):

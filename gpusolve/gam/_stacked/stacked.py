@@ -11,6 +11,7 @@ from ..._device.kernels import Device
 from ..._device.threads import one_blas_thread
 from ..families import Family
 from . import boosting_kernel, stacked_cpu, stacked_kernel
+from .methods import resolved
 from .path import Path, Steps
 from .problem import PreparedLearners
 
@@ -81,8 +82,8 @@ def boost_family(
         Weights of the rows for a second risk.
     device : Device, optional
         The current device, where the arrays are; None for the host.
-    method : {"stacked", "gram", "direct"}
-        How the steps are made; see `choose_method`.
+    method : {"stacked", "gram", "direct", "auto"}
+        How the steps are made; see `resolved`.
     gemv_variant : str
         For "direct".
 
@@ -94,7 +95,8 @@ def boost_family(
     Raises
     ------
     ValueError
-        If a learner has too many functions for the device, or a risk becomes infinite.
+        If a learner has too many functions for the device, if the method is for other
+        problems, or if a risk becomes infinite.
 
     Notes
     -----
@@ -103,6 +105,9 @@ def boost_family(
     unpenalised sum of squares. The risk is ``sum w family.loss(y, f, s)``, with s at
     the same f. All sums are in float64.
     """
+    method = resolved(
+        method, problem, family, steps, device, has_second=out_of_bag is not None
+    )
     if method == "direct":
         made = direct_steps(problem, y - start[0], learning_rate, steps, gemv_variant)
     elif device is None:

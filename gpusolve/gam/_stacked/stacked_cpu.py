@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.threads import Work, is_part, workers
+from ..._device.threads import Work, is_part, one_blas_thread, workers
 from .._families.location import apply_weights
 from .._terms.rows import (
     DesignPart,
@@ -26,9 +26,8 @@ from .._terms.rows import (
     side_by_side,
 )
 from ..families import Family
-from .cones import fitted_in_cone
 from .path import Steps
-from .problem import PreparedLearners
+from .problem import Cone, PreparedLearners
 
 Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
@@ -82,14 +81,14 @@ class SizeGroup(NamedTuple):
     ----------
     members : (m,) array
         The indices of the learners, ascending.
-    functions : (m, k) array
+    functions : (m * k,) array or slice
         Their functions, among those of all learners.
     gain : (F, m, k, k) array
         See `PreparedLearners.gain`.
     """
 
     members: NDArray[np.intp]
-    functions: NDArray[np.intp]
+    functions: NDArray[np.intp] | slice
     gain: Floats
 
 
@@ -100,7 +99,9 @@ def groups_of(problem: PreparedLearners, begins: NDArray[np.intp]) -> list[SizeG
     groups = []
     for k in np.unique(sizes[free]):
         members = np.flatnonzero(free & (sizes == k))
-        functions = begins[members, None] + np.arange(k)
+        functions: Any = slice(None)
+        if len(members) < len(sizes):
+            functions = (begins[members, None] + np.arange(k)).reshape(-1)
         gain = np.stack([problem.gain(int(j)) for j in members], axis=1)
         groups.append(SizeGroup(members, functions, gain))
     return groups
@@ -127,6 +128,7 @@ class Passes:
         self.f = np.array(np.broadcast_to(start, shape), np.float64)
         ends = np.cumsum([0, *(design.functions for design in problem.rows)])
         self.groups = groups_of(problem, ends[:-1])
+        self.constrained = [j for j, one in enumerate(problem.cones) if one is not None]
         self.joined = np.empty((int(ends[-1]), problem.fits))
         self.moments: list[Floats] = [
             self.joined[slice(*pair)].T for pair in pairwise(ends.tolist())
@@ -172,14 +174,13 @@ class Passes:
         """The reduction of the sum of squares by each learner, (F, K)."""
         scores = np.empty((self.problem.fits, len(self.problem)))
         for members, functions, gain in self.groups:
-            c = np.ascontiguousarray(self.joined[functions].transpose(2, 0, 1))
+            c = self.joined[functions].T.reshape(gain.shape[:3])
             product = np.matmul(gain, c[..., None])[..., 0]
             scores[:, members] = np.einsum("fmk,fmk->fm", product, c)
-        for j, cone in enumerate(self.problem.cones):
-            if cone is not None:
-                for fit in range(self.problem.fits):
-                    b, c = self.fitted(fit, j), self.moments[j][fit]
-                    scores[fit, j] = b @ (2 * c - self.problem.gram[j][fit] @ b)
+        for j in self.constrained:
+            for fit in range(self.problem.fits):
+                b, c = self.fitted(fit, j), self.moments[j][fit]
+                scores[fit, j] = b @ (2 * c - self.problem.gram[j][fit] @ b)
         return scores
 
     def fitted(self, fit: int, learner: int) -> Floats:
@@ -283,6 +284,26 @@ class Blocks(Passes):
         self.made.risk[0] = risks[::-1]
 
 
+def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
+    """The coefficients of the functions, from ``X'Wu`` of the functions, (k,).
+
+    Notes
+    -----
+    The fit minimises ``b'Ab / 2 - b'c`` over all b with ``C b >= 0``; ``A^-1 = R R'``.
+    With multipliers mu >= 0 it is ``b = R (R'c + R'C' mu)``, and mu is the solution of
+    a non-negative least-squares problem: it minimises ``|R'C' mu + R'c|``. `moments`
+    and the result belong to the functions, b and c to the columns ``X T``.
+    """
+    from scipy.optimize import nnls
+
+    T, root = cone.transform, cone.root[fit]
+    c = moments if T is None else moments @ T
+    free = root.T @ c
+    multipliers, _ = nnls(root.T @ cone.constraint.T, -free)
+    b: Floats = root @ (free + root.T @ (multipliers @ cone.constraint))
+    return b if T is None else T @ b
+
+
 def risk(losses: Floats, weights: Floats | None) -> Floats:
     """The weighted sums of losses, (F, n) to (F,)."""
     own = losses if weights is None else apply_weights(losses, weights)
@@ -312,7 +333,8 @@ def boost(
         np.zeros((fits, steps + 1)) if has_passes else None,
     )
     kind = Passes if has_passes else Blocks
-    state = kind(problem, family, y, start, out_of_bag, made)
+    with one_blas_thread():
+        state = kind(problem, family, y, start, out_of_bag, made)
     with workers(state.items, state.rows_of_item) as run:
         state.record(0)
         for step in tqdm(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,28 +108,7 @@ class Pool:
         return namespace(flat[0]).concatenate(flat).astype(dtype, copy=False)
 
 
-class Learner(NamedTuple):
-    """What the launch must know of a learner.
-
-    Attributes
-    ----------
-    parts : range
-        The indices of its parts.
-    functions : int
-    width : int
-        The most values of a row in one part.
-    row_bytes : int
-        The bytes that are read of each row.
-    """
-
-    parts: range
-    functions: int
-    width: int
-    row_bytes: int
-
-
-@dataclass(frozen=True)
-class Designs:
+class Designs(NamedTuple):
     """K design matrices in the arrays that the kernel reads.
 
     Attributes
@@ -144,46 +122,31 @@ class Designs:
         its width.
     offsets : (P, 32) int32 array on the host
         Of each part's values.
-    learners : tuple of Learner
-    rows : int
+    row_bytes : (K,) array on the host
+        The bytes that are read of each row.
     """
 
     first: Array
     values: Array
     parts: Numbers
     offsets: NDArray[np.int32]
-    learners: tuple[Learner, ...]
-    rows: int
-
-    @property
-    def bytes_read(self) -> int:
-        """The bytes that a pass over all learners reads."""
-        return self.rows * sum(one.row_bytes for one in self.learners)
+    row_bytes: Numbers
 
 
-def designs_of(rows: Sequence[Rows], basis: CompactBasis | None = None) -> Designs:
+def designs_of(rows: Sequence[Rows], basis: CompactBasis | None) -> Designs:
     """The arrays of design matrices in parts; those of a basis as they are."""
     first, values = Pool(), Pool()
-    places: list[tuple[int, int, int]] = []
-    offsets, learners = [], []
-    dtype = np.result_type(*(p.values.dtype for one in rows for p in one.parts))
-    for one in rows:
-        begin = len(places)
-        widths = [len(part.offsets) for part in one.parts]
-        for part, width in zip(one.parts, widths, strict=True):
-            places.append((first.place(part.first), values.place(part.values), width))
-            offsets.append(np.pad(part.offsets, (0, WARP - width)))
-        row_bytes = sum(widths) * dtype.itemsize + len(widths) * np.int32().itemsize
-        parts = range(begin, len(places))
-        learners.append(Learner(parts, one.functions, max(widths), row_bytes))
+    parts = [part for one in rows for part in one.parts]
+    dtype = np.result_type(*(part.values.dtype for part in parts))
+    places = [
+        (first.place(part.first), values.place(part.values), len(part.offsets))
+        for part in parts
+    ]
+    offsets = [np.pad(one.offsets, (0, WARP - len(one.offsets))) for one in parts]
+    index_bytes = np.dtype(np.int32).itemsize
+    sizes = [one.width * dtype.itemsize + len(one.parts) * index_bytes for one in rows]
     arrays = basis or (first.joined(np.int32), values.joined(dtype))
-    return Designs(
-        *arrays,
-        np.array(places, np.int64),
-        np.array(offsets, np.int32),
-        tuple(learners),
-        len(rows[0]),
-    )
+    return Designs(*arrays, np.array(places), np.array(offsets), np.array(sizes))
 
 
 # ---- the launch ----------------------------------------------------------------------
@@ -246,13 +209,12 @@ def first_too_large(problem: PreparedLearners, device: Device) -> int | None:
 
 
 class Shape(NamedTuple):
-    """The launch, and how blocks share the rows.
+    """How the blocks of a launch share the rows.
 
     Attributes
     ----------
     blocks : int
         All are resident.
-    shared_bytes : int
     chunks : (K,) array
         Into how many chunks the rows of each learner are divided.
     row_chunks : int
@@ -260,34 +222,33 @@ class Shape(NamedTuple):
     """
 
     blocks: int
-    shared_bytes: int
     chunks: Numbers
     row_chunks: int
 
 
-def shape_of(designs: Designs, fits: int, resident: int, shared_bytes: int) -> Shape:
+def shape_of(costs: Numbers, rows: int, fits: int, resident: int) -> Shape:
     """The chunks, in proportion to what a learner reads of a row."""
-    costs = np.array([one.row_bytes for one in designs.learners], np.float64)
-    most = max(1, designs.rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
+    most = max(1, rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
     chunks = balanced_chunks(len(costs) * fits, resident, most)
     own = np.rint(chunks * costs / costs.mean()).clip(1, most).astype(np.int64)
     blocks = min(resident, fits * int(own.sum()))
-    return Shape(blocks, shared_bytes, own, max(1, blocks // fits))
+    return Shape(blocks, own, max(1, blocks // fits))
 
 
 def places_of(
-    designs: Designs, sums: Sequence[Sums], chunks: Numbers, inequalities: Numbers
+    problem: PreparedLearners, sums: Sequence[Sums], chunks: Numbers
 ) -> NDArray[Any]:
     """``LearnerPlace`` of each learner, (K,)."""
     types = [(name, np.int64) for name in LEARNER_PLACE.names]
-    places = np.zeros(len(designs.learners), types)
-    functions = np.array([one.functions for one in designs.learners], np.int64)
+    places = np.zeros(len(problem), types)
+    functions: Numbers = np.array([one.functions for one in problem.rows])
+    inequalities = inequalities_of(problem)
 
     def begins(sizes: Numbers) -> Numbers:
         return np.cumsum(sizes) - sizes
 
-    places["begin_part"] = [one.parts.start for one in designs.learners]
-    places["end_part"] = [one.parts.stop for one in designs.learners]
+    places["end_part"] = np.cumsum([len(one.parts) for one in problem.rows])
+    places["begin_part"][1:] = places["end_part"][:-1]
     places["functions"] = functions
     places["column"] = begins(functions)
     places["square"] = begins(functions**2)
@@ -364,16 +325,18 @@ def boost(
     xp, cuda = namespace(y), family.cuda
     count, rows = problem.fits, len(problem.rows[0])
     designs = designs_of(problem.rows, problem.basis)
-    inequalities = inequalities_of(problem)
     free = free_shared_memory(device)
-    sums = [sums_of(one.functions, one.width, free) for one in designs.learners]
-    vectors = vectors_of(problem)
-    needed = max(*vectors, *(one.bytes for one in sums))
+    widest = [max(len(part.offsets) for part in one.parts) for one in problem.rows]
+    sums = [
+        sums_of(one.functions, width, free)
+        for one, width in zip(problem.rows, widest, strict=True)
+    ]
+    needed = max(*vectors_of(problem), *(one.bytes for one in sums))
     name = instance(designs.values.dtype, cuda.type)
     (kernel,) = device.kernels("stacked", (name,), cuda.definitions)
     resident = kernel.resident_blocks(THREADS, needed)
-    shape = shape_of(designs, count, resident, needed)
-    places = places_of(designs, sums, shape.chunks, inequalities)
+    shape = shape_of(designs.row_bytes, rows, count, resident)
+    places = places_of(problem, sums, shape.chunks)
     pairs = pairs_of(shape.chunks)
     columns = int(places["functions"].sum())
 
@@ -429,7 +392,8 @@ def boost(
         "steps": steps,
         "functions": problem.functions,
     }
-    limit = steps_of_launch(device, count * designs.bytes_read)
+    bytes_read = count * rows * int(designs.row_bytes.sum())
+    limit = steps_of_launch(device, bytes_read)
     launches = list(pieces(steps + 1, limit))
     arrived = device.zeros((len(launches),), np.uint64)
     for index, part in enumerate(launches):
@@ -438,7 +402,7 @@ def boost(
             (shape.blocks,),
             (THREADS,),
             (STACKED_FITS(designs.values.dtype, **values),),
-            shared_mem=shape.shared_bytes,
+            shared_mem=needed,
             cooperative=True,
         )
     return made if out_of_bag is not None else made._replace(out_of_bag=None)

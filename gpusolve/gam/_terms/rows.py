@@ -116,9 +116,12 @@ class Rows:
         """The matrix on the host, as a ``scipy.sparse.csr_array`` of float64."""
         columns = np.empty((len(self), self.width), np.int32)
         values = np.empty(columns.shape)
-        for k, (first, offset, value) in enumerate(self.columns()):
-            np.add(first, offset, out=columns[:, k])
-            values[:, k] = value
+        end = 0
+        for part in self.parts:
+            begin, end = end, end + len(part.offsets)
+            values[:, begin:end] = part.values
+            for k, offset in enumerate(part.offsets, begin):
+                np.add(part.first, offset, out=columns[:, k])
         return sparse_rows(values, columns, self.functions)
 
     def gram(self, weights: Array | None) -> Array:
