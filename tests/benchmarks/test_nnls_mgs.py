@@ -194,6 +194,7 @@ def test_a_block_of_512_threads_solves_a_system(
     assert report.host.synchronizations == report.host.copies == 0
 
 
+@pytest.mark.slow
 @pytest.mark.paper(
     "Luo, Algorithm 1",
     "A solve of 40 x 40 Gaussians or random numbers has 4 times the barriers of the "
@@ -209,6 +210,7 @@ def test_the_published_solver_has_more_barriers() -> None:
         assert published.seconds > used.seconds
 
 
+@pytest.mark.slow
 def test_report_of_the_published_solver(called: Callable[..., str]) -> None:
     found = tables(called(published_solver.main, "--size", "12"))
     assert len(found) == 3
