@@ -93,7 +93,7 @@ struct MgsSystem : CertifiedSystem<T, general, T, PublishedQR<T>> {
     }
 
     /// Lines 3 and 4: the variable of the largest gradient, in the original units; -1 if there is
-    /// none above the tolerance.
+    /// none above the tolerance. The sum `size` has the barrier after which w is read.
     __device__ int entering() {
         const T threshold = problem.tol * (magnitude_of_b + size());
         Located<T> largest = ArgMax<T>::identity();
@@ -113,7 +113,6 @@ struct MgsSystem : CertifiedSystem<T, general, T, PublishedQR<T>> {
             element = i < problem.m ? a(i, j) : (i - problem.m == j ? damping(j) : T(0));
         });
         if (threadIdx.x == 0) factors.list[factors.length] = j;
-        __syncthreads();
         const auto of_b = [&](int i) { return i < problem.m ? b(i) : T(0); };
         const T norm = factors.append(column, of_b, penalty(j), true, dot);
         if (!(norm > refused_units * rows * Floating<T>::epsilon * at.norm[j])) {
@@ -177,7 +176,6 @@ struct MgsSystem : CertifiedSystem<T, general, T, PublishedQR<T>> {
             int j = -1;
             if (chooses) {
                 make_gradient();
-                __syncthreads();
                 j = entering();
                 if (j < 0) return converged;
             }

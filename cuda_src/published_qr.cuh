@@ -94,7 +94,8 @@ struct PublishedQR {
         return R[static_cast<long long>(capacity) * row_slot + column_slot];
     }
 
-    /// The MGS update (Algorithm 2), to the slot after those in use. Returns the norm of the part
+    /// The MGS update (Algorithm 2), to the slot after those in use, which one thread may have
+    /// written to the list just before: the sums have barriers. Returns the norm of the part
     /// of `a` that is orthogonal to the other columns. As `printed`, R has the products with the
     /// column itself (line 4), which costs a second product. Other threads see the column after the
     /// caller's next barrier.

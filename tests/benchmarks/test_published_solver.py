@@ -1,0 +1,35 @@
+"""The solver of Luo & Duraiswami is counted next to ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from benchmark_runs import number, tables
+
+from benchmarks import published_solver
+
+
+@pytest.mark.slow
+@pytest.mark.paper(
+    "Luo, Algorithm 1",
+    "A solve of 40 x 40 Gaussians or random numbers has 4 times the barriers of the "
+    "update that is used, for each column that enters or leaves, or more",
+)
+def test_the_published_solver_has_more_barriers() -> None:
+    for experiment in ("shifted_gaussians", "uniform_random"):
+        published, used = (
+            published_solver.counted(experiment, method, 40) for method in ("mgs", "qr")
+        )
+        changes = [one.updates + one.downdates for one in (published, used)]
+        assert published.barriers / changes[0] > 4 * used.barriers / changes[1]
+        assert published.seconds > used.seconds
+
+
+@pytest.mark.slow
+def test_report_of_the_published_solver(called: Callable[..., str]) -> None:
+    found = tables(called(published_solver.main, "--size", "12"))
+    assert len(found) == 3
+    for lines in found:
+        assert [line[0] for line in lines[1:]] == ["mgs", "qr", "gram"]
+        assert all(number(cell) >= 0 for line in lines[1:] for cell in line[1:])
