@@ -84,6 +84,7 @@ def test_the_claim_of_figure_4(functions: int) -> None:
             assert large[name] < large["numpy.dot"]
 
 
+@pytest.mark.slow
 @pytest.mark.paper(
     "Sieminski, 4.2",
     "For 1,000 rows and 16 functions version 2 takes twice as long as version 1 on "

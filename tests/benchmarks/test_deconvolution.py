@@ -129,6 +129,7 @@ def flown() -> tuple[Any, list[Any]]:
     return A, list(streaming.flight(scans=4, beams=6, size=SIZE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warm", [False, True])
 def test_a_stream_solves_each_block(
     backend: Any, flown: tuple[Any, list[Any]], warm: bool

@@ -58,6 +58,7 @@ def test_qr_takes_the_same_steps_everywhere(backend: Any, experiment: str) -> No
     np.testing.assert_allclose(found.x, expected.x, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_float32_is_optimal(backend: Any, experiment: str) -> None:
     A, b = EXPERIMENTS[experiment](SYSTEMS[backend.name])
     A, b = A.astype(np.float32), b.astype(np.float32)

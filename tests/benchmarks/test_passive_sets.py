@@ -117,6 +117,7 @@ def test_counts_of_table_7_1() -> None:
     assert each_count(smoother)[:, 1].mean() == pytest.approx(18, abs=3)
 
 
+@pytest.mark.slow
 @pytest.mark.paper(
     "Luo, Table 7.2",
     "With sigma = 5.12 the counts are the paper's 161.3 updates and 86.5 downdates; "
@@ -137,6 +138,7 @@ def test_counts_of_table_7_2() -> None:
     assert positive / kept == pytest.approx(1 + 0.16, abs=0.04)
 
 
+@pytest.mark.slow
 @pytest.mark.paper(
     "Luo, Table 7.3",
     "By the paper's rule, the largest gradient, 49.6 updates and 0.65 downdates, as it "
@@ -222,6 +224,7 @@ def test_costs_are_those_that_are_counted(method: str, reordered: bool) -> None:
     assert spent(run, 40, method, reordered) == tuple(totals)
 
 
+@pytest.mark.slow
 @pytest.mark.paper(
     "Luo, Table 3.1",
     "All changes of a solve cost least by MGS with the list in the three experiments, "

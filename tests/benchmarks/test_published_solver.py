@@ -10,6 +10,7 @@ from benchmark_runs import number, tables
 from benchmarks import published_solver
 
 
+@pytest.mark.slow
 @pytest.mark.paper(
     "Luo, Algorithm 1",
     "A solve of 40 x 40 Gaussians or random numbers has 4 times the barriers of the "
@@ -25,6 +26,7 @@ def test_the_published_solver_has_more_barriers() -> None:
         assert published.seconds > used.seconds
 
 
+@pytest.mark.slow
 def test_report_of_the_published_solver(called: Callable[..., str]) -> None:
     found = tables(called(published_solver.main, "--size", "12"))
     assert len(found) == 3

@@ -240,6 +240,7 @@ def test_published_downdate_has_more_accesses_to_shared_memory(length: int) -> N
     assert found == sum(number * of_warps for number, of_warps in accesses)
 
 
+@pytest.mark.slow
 @together(("length", "position"), [(8, 4), (64, 32), (64, 0), (64, 63)])
 def test_downdate_has_a_barrier_for_32_rotations(length: int, position: int) -> None:
     rotations = length - 1 - position
@@ -249,6 +250,7 @@ def test_downdate_has_a_barrier_for_32_rotations(length: int, position: int) -> 
     assert counts.shuffles == 2 * rotations
 
 
+@pytest.mark.slow
 @as_gcc
 def test_downdate_needs_85_requests_to_shared_memory_for_each_rotation() -> None:
     """Slot, and cosine and sine twice, for all rows and a warp of columns of R.

@@ -152,6 +152,7 @@ def test_intensity_of_the_best_case(emulated: None) -> None:
     assert round(1 / 13, 2) == round(1 / (6 + 3 + 4), 2) == 0.08
 
 
+@pytest.mark.slow
 @pytest.mark.paper(
     "Cupp, 4.3",
     "At 40 x 40 and 75 %, with 128 tiles, version 1 has 5,878 accesses for each "
@@ -374,6 +375,7 @@ def test_instructions_saved_by_version_2(tiles: int, expected: float) -> None:
     assert round(saved(40, tiles, coo_paper.keys_read), 3) == 0.991
 
 
+@pytest.mark.slow
 @pytest.mark.paper(
     "Cupp, 5.2, Figure 12",
     "Binary search saves more with more entries: with 128 tiles 1 % at 10 x 10, 10 % "

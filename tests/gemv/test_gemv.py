@@ -353,6 +353,16 @@ def test_float16_is_summed_in_float32(backend: Any, variant: str) -> None:
     same(found, np.full(2, np.inf, np.float16), strict=True)
 
 
+@together("factor", [1.0, 0.7])
+def test_every_float16_is_read_and_rounded(backend: Any, factor: float) -> None:
+    """Also NaN, infinities and subnormal numbers."""
+    A = np.arange(2**16, dtype=np.uint16).view(np.float16)[:, None]
+    x = np.array([factor], np.float16)
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = (A[:, 0].astype(np.float32) * x.astype(np.float32)).astype("f2")
+    same(backend.call(gpusolve.gemv, A, x), expected, strict=True)
+
+
 @every_variant
 @transposed_or_not
 @every_layout
