@@ -21,8 +21,8 @@
 //
 // Cost, for m and n entries with k matches. linear reads 2 m n keys, scratchpad m n, binary
 // 2 m log n, even m log n. In the best case each match reads six numbers and writes three.
-// scratchpad has one launch and a barrier of the grid, so its results are no more than the shared
-// memory of all resident blocks can hold. even writes and reads 32 bytes more for each match.
+// scratchpad has one launch and a barrier of the grid, so the shared memory of all resident
+// blocks must hold its results. even writes and reads 32 bytes more for each match.
 //
 // Source. M. Cupp, "Element-Wise Multiplication Kernel" (2020).
 

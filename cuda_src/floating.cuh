@@ -1,4 +1,4 @@
-// Floating-point constants and helpers for device code. NVRTC has no <limits>.
+// Floating-point constants and helpers for device code. NVRTC lacks <limits>.
 
 #pragma once
 

@@ -187,7 +187,7 @@ template <class T, int pack>
 constexpr int blocks_per_multiprocessor = pack == 1 && sizeof(T) == 4 ? 4 : 2;
 
 /// sums[r] += the products of the packs of row r at j, j + step, ...: of `packs` packs, or of
-/// those that end at `end` or before. All are read before the first is multiplied.
+/// the packs that end at `end` or before. All are read before the first is multiplied.
 template <bool all, int pack, int packs, int height, class T>
 __device__ __forceinline__ void add_products(const T* const (&row)[height], long long column_stride,
                                              const T* x, long long j, int step, long long end,

@@ -1,5 +1,5 @@
 // IEEE half precision as a storage type. Arithmetic is done in float and rounded once, as in
-// NumPy. The conversions use integers, because NVRTC has no built-in header for half.
+// NumPy. The conversions use integers, because NVRTC lacks a built-in header for half.
 
 #pragma once
 

@@ -11,8 +11,8 @@
 // lifted to segments then gives each thread the partial result of that segment from the threads
 // before it. The partial result of a segment that continues after the tile is the tile's carry;
 // `add_carries` in segments.cu adds the carries of each segment that extends over several
-// tiles, in their order. The partition does not depend on scheduling, and there are no atomic
-// additions: every run gives the same bits. The monoid need not commute.
+// tiles, in their order. The partition does not depend on scheduling, and atomic additions
+// are not used: every run gives the same bits. The monoid need not commute.
 //
 // Source. Merrill & Garland, "Merge-based Parallel Sparse Matrix-Vector Multiplication"
 // (SC 2016), where each thread finds its place in the path by a binary search; segments by bits

@@ -45,7 +45,7 @@
 
 /// Write the scaled columns of each matrix in order, and their scales and norms. A column
 /// has room for `height` entries. The scale takes account of the l2 penalty. Offsets in `systems`
-/// are those of matrices, of which the first has number `first`.
+/// belong to matrices, of which the first has number `first`.
 ///
 /// A warp scales a column. Its block holds `held` rows in shared memory.
 template <class T>

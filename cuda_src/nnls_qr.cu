@@ -259,7 +259,7 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
     }
 
     /// Append or exchange the steepest variable that lowers the objective; when `starting`, append
-    /// those that have been chosen. False if x is to stay.
+    /// the chosen variables. False if x is to stay.
     ///
     /// The decrease must exceed rounding errors. These are relative to the terms that cancel in
     /// b - A x; after `refresh` (`fresh`), to the residual itself.

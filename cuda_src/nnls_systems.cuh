@@ -31,7 +31,7 @@ struct NnlsResults {
 ///
 /// Strides and offsets are in elements. The offset of system k of the batch is offset[k], or
 /// k * batch_stride if the pointer is null. System k of the launch is system first + k of the
-/// batch; results are those of the launch. x has the starting points before the launch, the
+/// batch; results belong to the launch. x has the starting points before the launch, the
 /// solutions after it.
 template <class T>
 struct NnlsSystems {

@@ -300,8 +300,8 @@ struct PassiveQR {
     __device__ void solve() { back_substitute(at, length); }
 
   private:
-    /// The column of R that the next variable gets, by slot. If there are no more, it is no part
-    /// of R.
+    /// The column of R that the next variable gets, by slot. Beyond the last
+    /// slot, it is not part of R.
     __device__ T* next_column() const {
         return length < at.capacity ? &at.r(0, at.slots[length]) : at.cosine;
     }

@@ -60,7 +60,7 @@ struct LaneVector {
     }
 
   private:
-    /// A register is chosen from all: arrays in registers have no address.
+    /// A register is chosen from all: arrays in registers lack an address.
     template <int slot = 0>
     __device__ __forceinline__ T in_slot(int wanted) const {
         const T here = own[slot];

@@ -39,8 +39,7 @@ class Kernel(_emulator.Kernel):
     Raises
     ------
     CompileError
-        If the kernel does not compile; or the platform is not Linux, or has no C++
-        compiler.
+        If the kernel does not compile; or without Linux and a C++ compiler.
 
     Notes
     -----

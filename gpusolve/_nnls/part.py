@@ -41,7 +41,7 @@ def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Arr
 
 
 class Part(NamedTuple):
-    """The arrays of a chunk; arrays that all systems share have no batch axis."""
+    """The arrays of a chunk; arrays that all systems share lack a batch axis."""
 
     A: Array
     b: Array

@@ -116,7 +116,7 @@ class NNLSResult(Generic[ArrayT]):
         """``b - A x``, a (..., m) array; with `bounded_qp` ``c - G x``.
 
         Each access computes it from the given A and b, which must not have changed
-        since. Weights have no effect on it: it has rows of weight 0, too.
+        since. Weights do not affect it: it has rows of weight 0, too.
         """
         x = computed(plain(self.x))
         A, b = self._given["A"], self._given["b"]

@@ -3,7 +3,7 @@
 Section 7 of Luo & Duraiswami, *Efficient Parallel Non-Negative Least Squares on
 Multi-Core Architectures*, solves 1 to 192 systems of each of three kinds and prints
 how many columns were appended to, and removed from, the QR factorisation. The matrices
-are those of the paper's text; ``passive_sets.py`` shows that the Gaussians of its table
+follow the paper's text; ``passive_sets.py`` shows that the Gaussians of its table
 were probably wider. The NASA waveforms of the first kind are not published with it, so
 they are simulated here; ``lvis.py`` reads NASA's own files. What decides the counts of
 simulated waveforms is studied in ``waveform_counts.py``.

@@ -1,6 +1,6 @@
 // The keywords and functions of CUDA C++, for a C++ compiler.
 //
-// NVRTC has no standard headers, so kernels include none: all they use is declared here.
+// NVRTC lacks standard headers, so kernels include none: all they use is declared here.
 
 #pragma once
 

@@ -92,7 +92,7 @@ bool is_inside_kernel(const BlockRunner* runner, const ucontext_t& context) {
 }
 
 /// Runs on the worker's alternate signal stack, and leaves it by switching to the scheduler.
-/// This is safe because the handler blocks no signals, so there is no mask to restore.
+/// This is safe because the handler blocks no signals, so the mask stays the same.
 void handle(int signal, siginfo_t* info, void* any_context) {
     const auto& context = *static_cast<const ucontext_t*>(any_context);
     const bool was_sent = info->si_code <= 0;

@@ -44,7 +44,7 @@ def extent(system: ScaledSystem, x: Array) -> Array:
 
 
 def remove_units(system: ScaledSystem, x: Array, w: Array) -> tuple[Array, Array]:
-    """Scale x and its negative gradient w to have no units.
+    """Scale x and its negative gradient w to numbers without units.
 
     They are ``x_j |a_j|`` and ``w_j / |a_j|``, divided by `extent`: scaling A, b or a
     column of A does not change them. For columns of zeros they are 0.
@@ -61,7 +61,7 @@ def relative(system: ScaledSystem, w: Array, whole: Array) -> Array:
 def distance(system: ScaledSystem, x: Array, w: Array) -> Array:
     """How far each system is from optimal: the largest ``|min(x_j, -w_j)|``.
 
-    x and w are scaled to have no units. At the optimum x and -w are not negative, and
+    x and w are without units. At the optimum x and -w are not negative, and
     one of them is 0.
     """
     value, slope = remove_units(system, x, w)
