@@ -31,14 +31,14 @@ struct MaxMagnitude {
     __device__ __forceinline__ T operator()(T a, T b) const { return a < b ? b : a; }
 };
 
-/// A value and its index; the index is -1 if there is no value.
+/// A value and its index; the index is -1 without a value.
 template <class T>
 struct Located {
     T value;
     int index;
 };
 
-/// The larger value; of equal values, the one with the smaller index.
+/// The larger value; of equal values, the value with the smaller index.
 template <class T>
 struct ArgMax {
     static __device__ __forceinline__ Located<T> identity() { return {T(0), -1}; }

@@ -1,4 +1,4 @@
-// A system of least squares in scaled variables, as one block solves it, and the certificate of its
+// A system of least squares in scaled variables, as a block solves it, and the certificate of its
 // x: for nnls_qr.cu and nnls_mgs.cu, which differ in how they find x.
 //
 // The specification in NumPy is gpusolve/_numerics: scaling.py and certificate.py.
@@ -84,7 +84,7 @@ struct NnlsProblem {
 
 /// Where a block's regions begin, as computed by the host: R and Q at these bytes of the memory
 /// that they are in, the vectors at 0 of theirs. The first `in_shared` of vectors, R and Q are
-/// shared; the others are in the block's part of `workspace`. The fields are those of `QR_MEMORY`
+/// shared; the others are in the block's part of `workspace`. The fields are as in `QR_MEMORY`
 /// in gpusolve/_nnls/nnls_qr_kernel.py, in the same order.
 struct QrMemory {
     unsigned char* workspace;
@@ -325,7 +325,7 @@ struct CertifiedSystem : ScaledSystem<T, general, Given> {
         return j < problem.n ? j : -1;
     }
 
-    /// The last position whose variable is no longer passive; -1 if there is none.
+    /// The last position whose variable is no longer passive, or -1.
     __device__ int last_not_passive() {
         Located<T> last = ArgMax<T>::identity();
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
@@ -352,7 +352,7 @@ struct CertifiedSystem : ScaledSystem<T, general, Given> {
         return {nan, nan, nan, not_finite, true};
     }
 
-    /// Whether x keeps a fixed sum, if there is one; `terms` are those of this thread.
+    /// Whether x keeps a fixed sum, if any; `terms` belong to this thread.
     __device__ bool keeps_sum(T terms) {
         if (!problem.has_sum()) return true;
         terms = reduce(terms, Called<Add<T>>()) + fabs(total());
@@ -380,7 +380,7 @@ struct CertifiedSystem : ScaledSystem<T, general, Given> {
             const T x = at.x[j], w = at.w[j];
             const T moves = violation(x, w, bounds.lower, bounds.upper);
             slope = MaxMagnitude<T>()(slope, ratio(moves, at.norm[j]));
-            const T inside = from_bound(x, bounds.lower, bounds.upper);
+            const T inside = bound_distance(x, bounds.lower, bounds.upper);
             if (x != 0) penalties += 2 * penalty(j) * x;
             if (inside != 0) gap += inside * w;
             above += room(penalty(j), x, bounds.lower, bounds.upper);

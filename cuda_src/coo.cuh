@@ -55,7 +55,7 @@ struct ProductReport {
     /// The number of results.
     unsigned long long results;
 
-    /// Add a number of values that are not finite; less those that are found to be matched.
+    /// Add a number of values that are not finite; less the matched values.
     __device__ __forceinline__ void add_unmatched(int count) {
         if (count != 0) atomicAdd(&unmatched, static_cast<unsigned long long>(count));
     }
@@ -72,7 +72,7 @@ struct LongCount {
 
 constexpr int state_words = 2;
 
-/// The number of results of all tiles before this one, in lane 0. Called by one warp. The last
+/// The number of results of all tiles before this tile, in lane 0. Called by one warp. The last
 /// tile reports the sum.
 __device__ __forceinline__ long long results_before(unsigned long long* states, long long tile,
                                                     int results, ProductReport* report) {

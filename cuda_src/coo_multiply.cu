@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(threads, min_blocks_per_multiprocessor)
     const MergeTile tile = shared_tile;
     const int steps = tile.a_count + tile.b_count;
 
-    // Before the keys of either operand is the last one of the tile before: it may be not less
+    // Before the keys of either operand is the last key of the tile before: it may be not less
     // than the first, or the key of A of the first match.
     long long* const a = keys + 1;
     long long* const b = a + tile.a_count + 1;

@@ -1,7 +1,7 @@
 // Element-wise product of two sparse matrices in coordinate form: the kernels of the source.
 //
 // Problem. As in coo_multiply.cu, for study: the kernels that the source describes, in its order.
-// No operand has two entries in one place, and all values are finite. The entries of A may be in
+// No operand has two entries in a place, and all values are finite. The entries of A may be in
 // any order, and the products are in the order of A.
 //
 //     linear       version 1, chapter 4: for each entry of A, search B from start to finish, once
@@ -13,7 +13,7 @@
 //                  block multiplies an equal number of them
 //
 // Mapping. A tile of the source is a block here. Each block has an equal part of A, or of the
-// matches in `multiply_matches`; each thread searches B for one entry of this part at a time. A
+// matches in `multiply_matches`; each thread searches B for an entry of this part at a time. A
 // block writes after the results of all blocks before it: it sums their counts. The blocks of
 // `find_matches` have `threads` entries each, and look back instead (look_back.cuh).
 //
@@ -67,7 +67,7 @@ struct BinarySearch {
     }
 };
 
-/// This block's part of `count` elements, [start, stop). Parts differ by at most one element.
+/// This block's part of `count` elements, [start, stop). Parts differ by at most 1 element.
 struct Part {
     long long start, stop;
 
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(threads)
     if (threadIdx.x == 0) counts[blockIdx.x] = total;
 }
 
-/// Repeats the search and writes the products. The grid must be that of `count_found`.
+/// Repeats the search and writes the products. The grid must be the grid of `count_found`.
 template <class T, class Index, class Search, int threads>
 __global__ void __launch_bounds__(threads)
     multiply_found(const Index* a_rows, const Index* a_columns, const T* a_values,

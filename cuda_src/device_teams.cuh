@@ -28,7 +28,7 @@ struct LaneTeam {
     static __device__ __forceinline__ long long teams() {
         return static_cast<long long>(gridDim.x) * memories_of_block;
     }
-    /// Whether one of the warp's teams has another problem: they begin together, so that the warp
+    /// Whether any of the warp's teams has another problem: they begin together, so that the warp
     /// executes instructions for all of them.
     static __device__ __forceinline__ bool begins(bool has_problem) {
         return __any_sync(whole_warp, has_problem);
@@ -54,7 +54,7 @@ struct LaneTeam {
         return value;
     }
 
-    /// The largest value. Of several, that of the first lane.
+    /// The largest value. Of equal values, the first lane's.
     template <class T>
     __device__ __forceinline__ Located<T> reduce(Located<T> one, Called<ArgMax<T>>) {
         if constexpr (lanes == 1) return one;

@@ -2,8 +2,8 @@
 //
 // Problem. `systems` matrices of `rows` x `columns`, each with a vector. System s begins at
 // A + A_offsets[s] and x + x_offsets[s]. Offsets may be null, for all zero: then all systems
-// share the array. A has any strides, x is contiguous. A transposed product is that of a
-// matrix with its strides exchanged: one kernel serves both. Half precision is summed in float.
+// share the array. A has any strides, x is contiguous. A transposed product is a product of a
+// matrix with its strides exchanged: a kernel serves both. Half precision is summed in float.
 //
 // Mapping. From the paper:
 //     naive             one thread per row

@@ -1,9 +1,9 @@
 // The matrices of nnls_gram.cu: scaled columns and their products.
 //
 // Columns are multiplied by powers of two, which is exact. `scale_columns` in nnls_gram.cu writes
-// large matrices to global memory; small ones are scaled by the team or the block that needs them,
+// large matrices to global memory; a small matrix is scaled by the team or the block that needs it,
 // into shared memory. Rows are multiplied by the roots of their weights. If the sum of x is fixed,
-// a last row says so. The l2 penalty is no part of the matrices: it may differ between systems.
+// a last row says so. The l2 penalty is not part of the matrices: it may differ between systems.
 
 #pragma once
 
@@ -24,7 +24,7 @@ struct GramOptions {
     __device__ bool has_bounds() const { return kind & with_bounds; }
     __device__ bool has_penalties() const { return kind & with_penalties; }
 
-    /// Rows of the matrix: the given ones, and that of a fixed sum.
+    /// Rows of the matrix: the given rows, and the row of a fixed sum.
     __device__ int height() const { return m + (has_sum() ? 1 : 0); }
     /// The same, and the rows of the l2 penalty.
     __device__ int rows() const { return height() + (has_ridge() ? n : 0); }
@@ -41,8 +41,8 @@ struct MatrixView {
     }
 };
 
-/// The scaled matrix of a system. Large teams have its columns one after another, as cuBLAS; small
-/// ones its rows, because neighbouring lanes then access different banks.
+/// The scaled matrix of a system. Large teams have its columns in order, as cuBLAS; small
+/// teams its rows, because neighbouring lanes then access different banks.
 template <class Team>
 struct GramMatrix {
     Vector<double> entries;
@@ -51,7 +51,7 @@ struct GramMatrix {
     Vector<double> norm;          // n: norms of the columns; infinite if an entry is not finite
     Vector<double> column_scale;  // n: powers of two
 
-    /// Refer to one of the matrices in global memory.
+    /// Refer to a matrix in global memory.
     __device__ void refer(long long which, const GramOptions& options, const double* all_columns,
                           const double* all_G, const double* all_norm,
                           const double* all_column_scale) {
@@ -158,7 +158,7 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions& opti
 
 // ---- large matrices: scaled copies in global memory -----------------------------------
 
-/// The columns of a matrix that a block scales: one for each of its warps. Shared memory holds
+/// The columns of a matrix that a block scales: a column for each of its warps. Shared memory holds
 /// `held` rows of them; the matrix is read once if these are all rows, and twice otherwise.
 constexpr int scaled_columns = 8;
 
@@ -182,7 +182,7 @@ struct HeldColumns {
     }
 
     /// use(i, value) for all rows i of the column of this warp. If `again`, the rows that are held
-    /// are the last ones that were used.
+    /// are the last rows that were used.
     template <class Use>
     __device__ void for_each_row(bool again, Use use) const {
         double* columns = reinterpret_cast<double*>(dynamic_shared_memory());

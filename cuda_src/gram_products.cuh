@@ -10,7 +10,7 @@
 #include "gram_matrix.cuh"
 #include "passive_inverse.cuh"
 
-/// out[q] = column_q . vector, for `count` columns: those of `variables`, or the first ones if it
+/// out[q] = column_q . vector, for `count` columns: of `variables`, or the first columns if it
 /// is null. One thread stores an element. Ends without a barrier.
 template <class Team>
 __device__ __noinline__ void multiply_columns(Vector<double> columns, long long leading, int m,

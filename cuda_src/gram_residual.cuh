@@ -126,7 +126,7 @@ struct GramResidual : GramSteps<T, Team> {
             at.w[j] = w;
             const double violated = violation(x, w, lower(j), upper(j));
             slope = MaxMagnitude<double>()(slope, ratio(violated, at.norm[j]));
-            apart_and_gap.b += from_bound(x, lower(j), upper(j)) * w;
+            apart_and_gap.b += bound_distance(x, lower(j), upper(j)) * w;
             const double l1 = penalty(j);
             objective_and_room.a += 2 * l1 * x;
             objective_and_room.b += room(l1, x, lower(j), upper(j));
@@ -142,7 +142,7 @@ struct GramResidual : GramSteps<T, Team> {
                 square < 0 ? -misfit : misfit};
     }
 
-    /// Whether the sum of x is the fixed one, as far as a certified x is accurate. The certificate
+    /// Whether x has the fixed sum, to the accuracy of a certified x. The certificate
     /// takes it for granted.
     __device__ bool keeps_sum() {
         if (!options.has_sum()) return true;

@@ -108,10 +108,10 @@ struct GramSteps : GramSystem<T, Team> {
         return true;
     }
 
-    /// Move along a dependence of column j on the passive ones, if a penalty falls. `append` has
-    /// refused j, and `u` and `g` are those of its column.
+    /// Move along a dependence of column j on passive columns, if a penalty falls. `append` has
+    /// refused j, and `u` and `g` belong to its column.
     ///
-    /// A x does not change, so that only a bound ends the move: that of j, or of the passive
+    /// A x does not change, so that only a bound ends the move: of j, or of the passive
     /// variable at the position `leaving`, which j replaces. False if nothing moves. Ends with a
     /// barrier.
     __device__ bool exchange(int j, int& leaving) {
@@ -153,8 +153,8 @@ struct GramSteps : GramSystem<T, Team> {
         return true;
     }
 
-    /// Let variables rest elsewhere, the cheapest first, until x has its sum. The last one may be
-    /// between its bounds, and has to enter; -1 if all bounds together do not allow the sum.
+    /// Let variables rest elsewhere, the cheapest first, until x has its sum. The last of them may
+    /// be between its bounds, and has to enter; -1 if all bounds together do not allow the sum.
     __device__ int make_sum() {
         if (!at.matrix.has_gram()) make_gradient_from_columns(at.c);
         double missing =
@@ -226,14 +226,14 @@ struct GramSteps : GramSystem<T, Team> {
         }
     }
 
-    /// Append the steepest variables, at most `most`, or exchange the steepest one. False if
-    /// nothing changes. Once a variable entered, the first one that is refused ends the search.
+    /// Append the steepest variables, at most `most`, or exchange the steepest. False if
+    /// nothing changes. Once a variable entered, the first refused variable ends the search.
     ///
     /// Slopes must exceed rounding errors of the terms that cancel in b - A x. With a `guess`, the
     /// variables that are between their bounds there enter instead; others rest at the bound that
     /// the guess reaches. With a fixed sum, variables enter where they rest. If `first` is not
-    /// negative, this variable enters instead. It becomes the one that has to enter after that at
-    /// `leaving` has left.
+    /// negative, this variable enters instead. It becomes the variable that has to enter after the
+    /// variable at `leaving` has left.
     __device__ bool enter(int most, bool fresh, const T* guess, int& first, int& leaving) {
         const bool by_slope = guess == nullptr && first < 0;
         if (guess != nullptr)
@@ -331,7 +331,7 @@ struct GramSteps : GramSystem<T, Team> {
     ///
     /// A step also changes the passive gradient: by a part of it, because G H = 1. Returns whether
     /// x moved. The last variable stays if the sum is fixed. The variable at `leaving` is removed
-    /// before, and x does not move if another one `replaces` it.
+    /// before, and x does not move if another variable `replaces` it.
     __device__ bool make_feasible(int leaving, bool replaces) {
         bool moved = false;
         for (;;) {
@@ -345,7 +345,7 @@ struct GramSteps : GramSystem<T, Team> {
             Located<double> first = ArgMax<double>::identity();
             inverse.for_each([&](auto p) {
                 const double x = at.x[p], d = at.d[p];
-                // Steps are negated; 1 is that of a d that is not finite.
+                // Steps are negated; 1 stands for a d that is not finite.
                 if (!is_finite(d)) {
                     first = ArgMax<double>()(first, {1, p});
                 } else if (!is_inside(x + d, p) && !stays) {

@@ -148,12 +148,12 @@ struct GramSystem {
         return given_b(i) * b_scale;
     }
 
-    /// Whether row i of a residual is not that of a fixed sum.
+    /// Whether row i of a residual is not the row of a fixed sum.
     __device__ bool is_data(int i) const { return !(options.has_sum() && i == options.m); }
     __device__ Vector<double> gram(int j) const {
         return at.matrix.G.from(static_cast<long long>(options.n) * j);
     }
-    /// The square norm of column j, with that of its rows of the l2 penalty.
+    /// The square norm of column j, with its rows of the l2 penalty.
     __device__ double square_of(int j) const {
         if (at.matrix.has_gram()) return gram(j)[j] + ridge_of(j);
         const double norm = at.matrix.norm.of(j);

@@ -125,7 +125,7 @@ class PassiveInverse<LaneTeam<lanes, each>> {
 // ---- products -----------------------------------------------------------------------------
 
 /// A^T vector, for all columns. A lane adds the products of its rows; then lanes exchange
-/// halves of their sums, until each lane has those of its columns.
+/// halves of their sums, until each lane has the sums of its columns.
 template <int lanes, int each>
 __device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each>>& matrix, int m, int n,
                                  const Chosen<LaneTeam<lanes, each>>&, Vector<double> vector,

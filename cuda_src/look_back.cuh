@@ -106,7 +106,7 @@ class TileStates {
     T* values_;
 };
 
-// An element without flag is stored as one at which no segment begins.
+// An element without flag is stored as an element at which no segment begins.
 
 template <class T>
 __device__ __forceinline__ Flagged<T> to_flagged(const T& value) {
@@ -125,7 +125,7 @@ __device__ __forceinline__ void from_flagged(const Flagged<T>& flagged, Flagged<
     value = flagged;
 }
 
-/// The reduction of all tiles before this one, in lane 0. Called by one warp. If a segment
+/// The reduction of all tiles before this tile, in lane 0. Called by one warp. If a segment
 /// begins in a tile, its aggregate serves as its prefix.
 template <class Monoid, class T, int words>
 __device__ typename Monoid::Value look_back(const TileStates<T, words>& states, long long tile) {

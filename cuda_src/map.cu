@@ -1,4 +1,4 @@
-// y[i] = map(x[i]), or map(x[i], more[i]...) of several arrays; one thread per element. Reads and
+// y[i] = map(x[i]), or map(x[i], more[i]...) of several arrays; a thread per element. Reads and
 // writes each element once.
 //
 //     map : (a -> b) -> [n]a -> [n]b

@@ -1,6 +1,6 @@
 // The merge path: two sorted sequences, A and B, merged step by step, cut into equal parts.
 //
-// Each step takes the next element of A or of B, the smaller one; of two equal elements A's
+// Each step takes the next element of A or of B, the smaller; of two equal elements A's
 // comes first. The path is never stored: `merge_path` finds by binary search how far it has
 // come in A after a number of steps. So every tile, and every thread in it, finds its own
 // part, and all parts have the same number of steps, for any elements.
@@ -35,7 +35,7 @@ __device__ __forceinline__ Index merge_path(const A& a, Index a_count, const B& 
                            [&](Index i) { return a[i] <= b[steps - 1 - i]; });
 }
 
-/// splits[t] = merge_path after the first t tiles, for every t <= tiles; one thread for each.
+/// splits[t] = merge_path after the first t tiles, for every t <= tiles; a thread for each.
 template <class A, class B>
 __device__ __forceinline__ void split_into_tiles(const A& a, long long a_count, const B& b,
                                                  long long b_count, int tile_size, long long tiles,
@@ -46,7 +46,7 @@ __device__ __forceinline__ void split_into_tiles(const A& a, long long a_count, 
     splits[tile] = merge_path(a, a_count, b, b_count, step < steps ? step : steps);
 }
 
-/// The part of the path that is one tile: where it begins in A and in B, and how many elements
+/// The part of the path in a tile: where it begins in A and in B, and how many elements
 /// of each it takes.
 struct MergeTile {
     long long a, b;
@@ -54,7 +54,7 @@ struct MergeTile {
 };
 
 /// Tile number `index` of a path of `steps` steps. Unless the sequences are known to be `sorted`,
-/// tiles may overlap; those that do are empty.
+/// tiles may overlap; overlapping tiles are empty.
 template <int tile_size, bool sorted>
 __device__ __forceinline__ MergeTile merge_tile(const long long* splits, long long index,
                                                 long long steps) {

@@ -29,7 +29,7 @@ struct EntryIndices {
     __device__ __forceinline__ long long operator[](long long k) const { return k; }
 };
 
-/// Reduces the segments that end in one tile. All threads of the block call each function.
+/// Reduces the segments that end in a tile. All threads of the block call each function.
 template <class Monoid, int threads, int items, bool aligned>
 class TileReduce {
   public:
@@ -63,7 +63,7 @@ class TileReduce {
         first_entry_ = threadIdx.x * items - first_;
     }
 
-    /// The index in the tile of entry k of this thread, for k < items; it may exceed those of
+    /// The index in the tile of entry k of this thread, for k < items; it may exceed the indices of
     /// the tile. If `aligned`, a warp's requests begin at multiples of 32 entries of the array,
     /// so that all sectors are full; the first threads, which would be before the tile, have its
     /// last entries.
@@ -106,7 +106,7 @@ class TileReduce {
     }
 
     /// results[i] for each segment that ends in the tile, in order, after `reduce`; only the
-    /// tile's part of the first one.
+    /// tile's part of the first segment.
     __device__ __forceinline__ void write(Value* results) const {
         __syncthreads();
         for (int i = threadIdx.x; i < tile_.a_count; i += threads) results[i] = slots_[i];

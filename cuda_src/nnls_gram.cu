@@ -7,7 +7,7 @@
 //
 // Source. Lawson & Hanson's active-set method (Algorithm 1 of Luo & Duraiswami, "Efficient Parallel
 // Non-Negative Least Squares on Multi-Core Architectures"), with upper bounds Stark & Parker's, on
-// G = A^T A and the inverse H of its passive part, which is updated by rank one. Several variables
+// G = A^T A and the inverse H of its passive part, which is updated by rank 1. Several variables
 // enter at once. The steps are in gram_steps.cuh, the residual and the certificate in
 // gram_residual.cuh, the loop in gram_solver.cuh. The specification in NumPy is
 // gpusolve/reference/_nnls_gram.py, class GramActiveSet; both use the same names for the steps.
@@ -15,10 +15,10 @@
 // Bounds. A variable that is not passive rests at a bound, or at 0 if it is free. What resting
 // variables fit is subtracted from c. For non-negative least squares that is 0, and costs nothing.
 //
-// Fixed sum. It is one more row of A. The element of a residual in this row is free: it is minus
+// Fixed sum. It is a further row of A. The element of a residual in this row is free: it is minus
 // the multiplier of the constraint, and is kept in `residual` from one residual to the next.
 //
-// Mapping. One team solves one system at a time: some lanes of a warp, a block or the whole grid,
+// Mapping. A team solves one system at a time: some lanes of a warp, a block or the whole grid,
 // by the size of the system (device_teams.cuh). A lane has up to four variables. On a CPU the team
 // is one thread (cpu/nnls_gram.cpp).
 //
@@ -43,9 +43,9 @@
 #include "gram_solver.cuh"
 #include "lane_team.cuh"
 
-/// Write the scaled columns of each matrix, one after another, and their scales and norms. A column
+/// Write the scaled columns of each matrix in order, and their scales and norms. A column
 /// has room for `height` entries. The scale takes account of the l2 penalty. Offsets in `systems`
-/// are those of matrices, of which the first one has number `first`.
+/// are those of matrices, of which the first has number `first`.
 ///
 /// A warp scales a column. Its block holds `held` rows in shared memory.
 template <class T>
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(scaled_columns* warp_threads)
 
 // ---- the solver -----------------------------------------------------------------------
 
-/// The memory of a launch. The fields are those of `GRAM_MEMORY` in
+/// The memory of a launch. The fields are as in `GRAM_MEMORY` in
 /// gpusolve/_nnls/nnls_gram_kernel.py, in the same order.
 struct GramMemory {
     const double *columns, *G, *norm, *column_scale;  // scaled matrices, unless teams are small

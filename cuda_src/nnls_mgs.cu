@@ -14,7 +14,7 @@
 // 2. the minimum is over the i with y_i <= 0 only. Another i may have a smaller ratio, which is
 //    negative where y_i > x_i: from x = (1, 2, 3), y = (2, -1, 4) x would go to (-2, 11, 0).
 //
-// Everything else is as they write it. So the entering variable is that of the largest gradient,
+// Everything else is as they write it. So the variable of the largest gradient enters,
 // which depends on the units of the variables. Line 4 of Algorithm 2 takes R from products with
 // the column itself, which in exact arithmetic are those with the partly projected column. Q^T b
 // (line 8) has products with b itself. Where columns are nearly dependent, Q loses its
@@ -32,7 +32,7 @@
 // - more rows than threads, weights, penalties and a start: the passive set begins with the
 //   positive variables of the start.
 //
-// Mapping. One block of 512 threads solves one system at a time, and takes the next one from an
+// Mapping. A block of 512 threads solves one system at a time, and takes the next system from an
 // atomic counter.
 //
 // Memory. Q (rows x n) and R (n x n) are in the block's part of `workspace`: the slot of a column
@@ -58,7 +58,7 @@ struct MgsSystem : CertifiedSystem<T, general, T, PublishedQR<T>> {
 
     Products<T> dot;
 
-    /// Let all variables rest, but those that are positive in the `guess`, unless rounding hides
+    /// Let all variables rest, except the positive variables of the `guess`, unless rounding hides
     /// what these fit. False if there are none.
     __device__ bool start(const T* guess) {
         nit = n_updates = n_downdates = factors.length = 0;

@@ -9,8 +9,8 @@
 // Source. Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
 // Architectures": Algorithm 1 (Lawson & Hanson's active-set method) on the updated
 // factorisation of passive_qr.cuh. Differences: the sign of the step length (Algorithm 1, line
-// 10) is corrected, tolerances are relative, the entering variable is that of steepest descent
-// per unit column norm, m and n are arbitrary, and bounds may be any (Stark & Parker,
+// 10) is corrected, tolerances are relative, the variable of steepest descent
+// per unit column norm enters, m and n are arbitrary, and bounds may be any (Stark & Parker,
 // "Bounded-Variable Least-Squares: an Algorithm and Applications", 1995). The specification in
 // NumPy is gpusolve/reference/_nnls_qr.py, class QRActiveSet; both use the same names for the
 // steps.
@@ -22,13 +22,13 @@
 // Mapping. One block solves one system at a time. The grid is persistent, with as many blocks as
 // the device (or the memory for their factorisations) holds at once; each takes the next system
 // from an atomic counter. Threads stride over rows, columns or positions. A is read in place,
-// through its strides, so a shared A is one matrix in the L2 cache.
+// through its strides, so a shared A is a single matrix in the L2 cache.
 //
 // Accuracy. Convergence is declared, and certified, on b - A x in twice the working precision.
 // If a solution is not certified, a passive column may consist of rounding noise: the block
 // solves again with a larger threshold for dependent columns, and keeps the best solution.
 //
-// Forms. The `general` kernel takes all of this. The other one is smaller and faster: it has the
+// Forms. The `general` kernel takes all of this. The other kernel is smaller and faster: it has the
 // bounds 0 and infinity, the same l2 for all variables, no l1, no weights and no sum.
 //
 // Memory. A block has three regions: its vectors, R and Q. The host puts as many of them as fit,
@@ -82,7 +82,7 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
 
     T multiplier;  // by how much the element of b in the row of a fixed sum is less
     T dependent;
-    bool replaces;  // whether a variable has to leave and another one to enter, by `exchange`
+    bool replaces;  // whether a variable has to leave and another to enter, by `exchange`
 
     /// Let all variables rest, at the feasible values next to 0. `caution` is a factor on the
     /// threshold for dependent columns.
@@ -108,7 +108,7 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
 
     /// Choose what enters first: the variables that are between their bounds in `guess`, which is
     /// not scaled; `w` has their values then. Others rest at the bound that the guess reaches. With
-    /// a fixed sum, those that enter start where they rest, and one of them makes up the sum.
+    /// a fixed sum, entering variables start where they rest, and one of them makes up the sum.
     __device__ void choose(const Given* guess) {
         if (problem.has_sum()) make_sum();
         if (guess != nullptr)
@@ -130,8 +130,8 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
         make_residual<T, general, Given>(*this, 0, at.factors.residual);
     }
 
-    /// Let variables rest elsewhere, the cheapest first, until x has its sum. The last one enters,
-    /// with its value in `w`. If all bounds together do not allow the sum, there is none.
+    /// Let variables rest elsewhere, the cheapest first, until x has its sum. The last of them
+    /// enters, with its value in `w`. If all bounds together do not allow the sum, none enters.
     __device__ void make_sum() {
         make_residual<T, general, Given>(*this, 0, at.factors.residual);
         multiply_columns<T, general, Given>(*this, at.factors.residual, at.w);
@@ -202,10 +202,10 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
         return may_exchange && split.norm == 0 && exchange(j, shrinks) ? exchanged : refused;
     }
 
-    /// Move along a dependence of column j on the passive ones, if a penalty falls. `solution` has
+    /// Move along a dependence of column j on passive columns, if a penalty falls. `solution` has
     /// the coefficients of the column.
     ///
-    /// A x does not change, so that only a bound ends the move: that of j, or of a passive
+    /// A x does not change, so that only a bound ends the move: of j, or of a passive
     /// variable, which j replaces. False if nothing moves.
     __device__ bool exchange(int j, bool shrinks) {
         T total = 0, terms = 0;
@@ -305,7 +305,7 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
         return total() - reduce(fitted, Called<Add<T>>());
     }
 
-    /// Whether there is one passive variable, which has to make up a fixed sum.
+    /// Whether there is a single passive variable, which has to make up a fixed sum.
     __device__ bool has_to_stay() const { return problem.has_sum() && factors.length == 1; }
 
     /// The step length towards the solution of the passive set (Algorithm 1, lines 9 and 10): the
@@ -324,7 +324,7 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
     }
 
     /// Remove the variables that are no longer passive. The last variable stays if the sum is
-    /// fixed, unless another one replaces it.
+    /// fixed, unless another variable replaces it.
     __device__ void remove_resting() {
         for (;;) {
             const int p = last_not_passive();
@@ -339,7 +339,7 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
     }
 
     /// Move x to the passive solution; remove what reaches a bound. False if the iteration limit
-    /// is reached first. If a variable `replaces` another one, that is removed, and x stays.
+    /// is reached first. If a variable `replaces` another, this is removed, and x stays.
     __device__ bool make_feasible() {
         for (bool leaving = general && replaces;; leaving = true) {
             if (leaving) remove_resting();
@@ -401,7 +401,7 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
     }
 
     /// Iterate to convergence, which is only declared on a recomputed residual. Afterwards
-    /// `residual` and `w` are those of the result. With a `guess`, start from it.
+    /// `residual` and `w` belong to the result. With a `guess`, start from it.
     ///
     /// Each step is called in one place only, because it is inlined there.
     __device__ NnlsStatus solve(T caution, const Given* guess) {
@@ -423,7 +423,7 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
 };
 
 /// Solve the systems. If `listed` is not null, only the systems that it lists are solved, and count
-/// as repaired. Their results are replaced by better ones. Better is the smaller objective;
+/// as repaired. Their results are replaced by better results. Better is the smaller objective;
 /// a certificate makes up for a small difference.
 template <class T, bool general, class Given = T>
 __global__ void __launch_bounds__(nnls_max_threads, 2)

@@ -1,4 +1,4 @@
-// The systems of a launch, as the kernels and the CPU take them: one struct, passed by value.
+// The systems of a launch, as the kernels and the CPU take them: a struct, passed by value.
 
 #pragma once
 
@@ -26,7 +26,7 @@ struct NnlsResults {
     unsigned char* method;
 };
 
-/// Systems of a batch, and where their results are written. The fields are those of `NNLS_SYSTEMS`
+/// Systems of a batch, and where their results are written. The fields are as in `NNLS_SYSTEMS`
 /// in gpusolve/_nnls/systems.py, in the same order.
 ///
 /// Strides and offsets are in elements. The offset of system k of the batch is offset[k], or

@@ -2,7 +2,7 @@
 // monoids of any element type, commutative or not.
 //
 // They are called as in block.cuh: by all threads of the warp or block, in uniform control
-// flow. The order is that of the threads. Monoids are described in monoid.cuh.
+// flow. The order is the threads' order. Monoids are described in monoid.cuh.
 
 #pragma once
 
@@ -79,7 +79,7 @@ struct WarpScan {
     }
 };
 
-/// The scan of a monoid lifted to segments. Flags are exchanged by one vote, not by shuffles.
+/// The scan of a monoid lifted to segments. Flags are exchanged by a vote, not by shuffles.
 template <class Monoid>
 struct WarpScan<Segmented<Monoid>> {
     using Value = Flagged<typename Monoid::Value>;
@@ -119,7 +119,7 @@ class BlockScan {
 
     __device__ explicit BlockScan(Storage& storage) : storage_(storage) {}
 
-    /// The reduction of the threads before this one. `total` becomes the reduction of all.
+    /// The reduction of the threads before this thread. `total` becomes the reduction of all.
     __device__ Value exclusive(const Value& value, Value& total) {
         const Value own = warp_scan<Monoid>(value);
         const Value warps = scan_totals(own);

@@ -1,17 +1,17 @@
 // The inverse H of a positive definite matrix, restricted to a changing set of variables.
 //
-// A variable enters or leaves by an update of H of rank one. The specification in NumPy is
+// A variable enters or leaves by an update of H of rank 1. The specification in NumPy is
 // gpusolve/reference/_nnls_gram.py, class PassiveInverse. A variable has a position in H:
 //
-// - For large teams, as in the specification. The last variable takes the position of one that
-//   leaves, so H never has gaps.
+// - For large teams, as in the specification. The last variable takes the position of the
+//   variable that leaves, so H never has gaps.
 // - For lanes of a warp, the position of a variable is its own number. Rows and columns of other
 //   variables are 0.
 //
 // Memory of large teams. H is symmetric, and stored as its lower triangle, row after row: entry
 // (i, k) with k <= i is at i (i + 1) / 2 + k. The triangle grows at its end, so its first entries
 // can be in shared memory (`near`), and the others in global memory (`far`). 16 neighbouring
-// threads that read one column access all banks: 16 successive triangular numbers are distinct
+// threads that read a column access all banks: 16 successive triangular numbers are distinct
 // modulo 16. A lane has its rows of H in registers.
 //
 // Cost. For l variables, an update reads and writes l^2 / 2 numbers, a product reads l^2. For
@@ -21,7 +21,7 @@
 
 #include "team.cuh"
 
-/// Variables of a problem, in some order: those of a list, or the first ones if it is null.
+/// Variables of a problem, in some order: from a list, or the first variables if it is null.
 template <class Team>
 struct Chosen {
     Vector<int> list;
@@ -30,7 +30,7 @@ struct Chosen {
     __device__ __forceinline__ int operator[](int p) const {
         return list.first == nullptr ? p : list[p];
     }
-    /// The last ones of the list.
+    /// The last variables of the list.
     __device__ Chosen last(int some) const { return {list.from(count - some), some}; }
     /// body(p, j) for every position p and its variable j, by every member.
     template <class Body>
@@ -100,7 +100,7 @@ class PassiveInverse {
         return length++;
     }
 
-    /// Remove the variable at `position`; the last one takes its position, also in x and w.
+    /// Remove the variable at `position`; the last variable takes its position, also in x and w.
     /// Overwrites v. Begins and ends without a barrier.
     __device__ void remove(Team& team, int position, Reals v, Reals x, Reals w) {
         for_each([&](int k) { v[k] = h(position, k); });

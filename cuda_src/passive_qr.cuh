@@ -1,10 +1,10 @@
-// A QR factorisation of one block, updated as columns are appended and removed.
+// A QR factorisation of a block, updated as columns are appended and removed.
 //
 //     A[:, passive] = Q R,   columns are appended at the end and removed anywhere
 //
 // Source. Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
 // Architectures", sections 3.1, 3.4 and 5.2. Difference: they orthogonalise a new column by
-// modified Gram-Schmidt (Algorithm 2), which waits for one scalar product after another. Here
+// modified Gram-Schmidt (Algorithm 2), which waits for each scalar product in turn. Here
 // it is classical Gram-Schmidt, whose scalar products are independent, repeated if cancellation
 // requires it; that is as accurate: Daniel, Gragg, Kaufman & Stewart, "Reorthogonalization and
 // stable algorithms for updating the Gram-Schmidt QR factorization", Mathematics of Computation
@@ -12,7 +12,7 @@
 //
 // Mapping. A row of Q, of the new column and of the residual always belongs to the same thread;
 // only scalar products with columns of Q are computed by one warp each. Triangular solves and
-// rotations advance by 32 positions: one warp computes those that depend on each other, by
+// rotations advance by 32 positions: a warp computes the positions that depend on each other, by
 // shuffles, and then all threads apply them to the rest, each to its own rows or columns.
 //
 // Memory. The columns of Q and the rows and columns of R are stored in slots and never move.
@@ -145,7 +145,7 @@ __device__ __noinline__ void back_substitute(const PassiveQRArrays<T>& at, int l
 constexpr int sum_passes = 2;
 
 /// Change b[row] so that the y of R y = solution fits this row: A[row, passive] y = value. Changes
-/// `solution` with b. Returns by how much b[row] is less. `partial` is that of two reductions.
+/// `solution` with b. Returns by how much b[row] is less. `partial` serves two reductions.
 /// Other threads see `residual` after the caller's next barrier.
 template <class T>
 __device__ __noinline__ T fit_row(const PassiveQRArrays<T>& at, int length, int row, T value,
@@ -199,7 +199,7 @@ struct PassiveQR {
         T norm, from_shift;
     };
 
-    /// Split `column` into a part along the passive columns and an orthogonal one, which replaces
+    /// Split `column` into a part along the passive columns and an orthogonal part, which replaces
     /// it. The coefficients of the first part are written to `next_column`.
     ///
     /// The column is dependent if the norm of the orthogonal part is at most `dependent` times the
@@ -254,7 +254,7 @@ struct PassiveQR {
     /// `value`.
     ///
     /// The row of R in the removed slot is rotated with each later row in turn. Each rotation
-    /// makes one of its entries zero. The same rotations are applied to Q. Other threads see the
+    /// makes an entry of it zero. The same rotations are applied to Q. Other threads see the
     /// new positions after the caller's next barrier.
     __device__ void remove(int position, T value) {
         const int slot = at.slots[position];
@@ -336,7 +336,7 @@ struct PassiveQR {
         return reduce(sum, Called<Add<T>>());
     }
 
-    /// The slot of R's column c: the passive ones by position, then Q^T b and the shift.
+    /// The slot of R's column c: passive columns by position, then Q^T b and the shift.
     __device__ int column_slot(int c) const {
         return c < length ? at.slots[c] : at.capacity + (c - length);
     }
@@ -399,7 +399,7 @@ struct PassiveQR {
         return travelling;
     }
 
-    /// Move the positions after `position` one place to the left; `slot` becomes the first free.
+    /// Move the positions after `position` a place to the left; `slot` becomes the first free.
     /// Position p is written by thread p mod blockDim.x, as everywhere.
     __device__ void shift_left(int position, int slot) {
         const int threads = blockDim.x;

@@ -1,4 +1,4 @@
-// A QR factorisation of one block, updated as Luo & Duraiswami do: for nnls_mgs.cu and qr_steps.cu.
+// A QR factorisation of a block, updated as Luo & Duraiswami do: for nnls_mgs.cu and qr_steps.cu.
 //
 // Source. Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
 // Architectures", sections 3.1, 3.4, 5.2 and 5.3. Scalar products are Algorithm 4. The listing of
@@ -23,7 +23,7 @@
 
 constexpr int published_threads = 512;
 
-/// The rows of a vector that belong to this thread: the first one is in a register.
+/// The rows of a vector that belong to this thread: the first is in a register.
 template <class T>
 struct OwnRows {
     T first;
@@ -75,7 +75,7 @@ struct Products {
     }
 };
 
-/// The factorisation of one block as in section 5.3.
+/// The factorisation of a block as in section 5.3.
 template <class T>
 struct PublishedQR {
     int rows, capacity;

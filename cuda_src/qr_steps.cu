@@ -1,4 +1,4 @@
-// Changes of a QR factorisation by one block, with nothing else, so that a profile counts them.
+// Changes of a QR factorisation by a block, with nothing else, so that a profile counts them.
 //
 // Source. Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
 // Architectures", sections 5.2 and 5.3. `as_published` is published_qr.cuh, with which

@@ -87,7 +87,7 @@ __device__ __forceinline__ typename Monoid::Value fold_pack(const Pack<typename 
     return result;
 }
 
-/// What a lane combines with its result, for one window of the warp. If the operator commutes,
+/// What a lane combines with its result, for a window of the warp. If the operator commutes,
 /// its own elements. Otherwise lane 0 combines the whole window, folded in order, so that all
 /// elements are combined in memory order; the values of the other lanes are not used.
 template <class Monoid>
@@ -95,7 +95,7 @@ __device__ __forceinline__ typename Monoid::Value fold_window(typename Monoid::V
     return Monoid::commutative ? own : warp_fold<Monoid>(own);
 }
 
-/// The map of the lane's element if it is one of the first `count`, else the identity.
+/// The map of the lane's element if it is among the first `count`, else the identity.
 template <class Monoid, class Map>
 __device__ __forceinline__ typename Monoid::Value element_of_lane(const typename Map::Input* x,
                                                                   long long count) {
@@ -120,7 +120,7 @@ __device__ __forceinline__ typename Monoid::Value fold_windows(typename Monoid::
 }
 
 /// The reduction of x[begin:end], in lane 0. Called by one warp, which slides a window over the
-/// elements; each lane has one pack of it. The elements before the first aligned pack and after
+/// elements; each lane has a pack of it. The elements before the first aligned pack and after
 /// the last whole window are read one per lane.
 template <class Monoid, class Map>
 __device__ typename Monoid::Value fold_chunk(const typename Map::Input* x, long long begin,

@@ -6,13 +6,13 @@
 // Problem. `size` elements, in contiguous rows of `length`. In the segmented forms a segment
 // begins at every row, and at every element whose flag is set.
 //
-// Mapping. A block processes tiles of threads * items elements, one after the other. A tile is
+// Mapping. A block processes tiles of threads * items elements in order. A tile is
 // independent of rows and segments. The block reads it with coalesced loads into shared memory;
 // each thread folds `items` neighbours, the block scans the results of the threads, its first
 // warp looks back for the reduction of all tiles before (look_back.cuh), and each thread scans
-// its items; those of up to 16 bytes stay in registers. The beginnings of segments among a
+// its items; items of up to 16 bytes stay in registers. The beginnings of segments among a
 // thread's items are bits of one word: votes make a bit mask of a tile's flags, and beginnings of
-// rows follow from the first one in the tile. `items` is chosen so that threads that read elements
+// rows follow from the first row in the tile. `items` is chosen so that threads that read elements
 // of 1, 4 or 8 bytes, `items` apart, have no bank conflicts. All loads of a tile are issued before
 // the first is used.
 //
@@ -50,7 +50,7 @@ __device__ __forceinline__ int first_row_of_tile(long long start, long long leng
 /// `first`, which is less than the tile's size, and every `step` elements after it.
 template <int items>
 __device__ __forceinline__ unsigned row_begins(int own, int first, int step) {
-    const int after = first < own ? (own - first) % step : 0;  // elements after the last one
+    const int after = first < own ? (own - first) % step : 0;  // elements after the last
     unsigned begins = 0;
     // Rows are mostly longer than `items`. The unrolled loop would divide by `step` once more.
 #pragma unroll 1
@@ -59,7 +59,7 @@ __device__ __forceinline__ unsigned row_begins(int own, int first, int step) {
     return begins;
 }
 
-/// The flags of a tile, from global memory to a bit mask with one bit for each element.
+/// The flags of a tile, from global memory to a bit mask with a bit for each element.
 template <Segments segments, int threads, int items>
 struct FlagBits {
     static constexpr int tile_size = threads * items;
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor)
             const int step = length < tile_size ? static_cast<int>(length) : tile_size;
             if (first < tile_size) begins |= row_begins<items>(own, first, step);
         }
-        constexpr bool in_registers = sizeof(Element) <= 16;  // larger ones would spill
+        constexpr bool in_registers = sizeof(Element) <= 16;  // larger elements would spill
         Element kept[in_registers ? items : 1];
         if constexpr (in_registers) {
 #pragma unroll

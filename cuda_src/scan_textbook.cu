@@ -56,7 +56,7 @@ __global__ void up_sweep(typename Monoid::Value* x, long long parents, long long
 }
 
 /// Each parent has the reduction of all elements before it. The left child gets this value, the
-/// right child this value combined with that of the left child, in this order. (The source
+/// right child this value combined with the left child's, in this order. (The source
 /// has the opposite order, which is correct only for commutative operators.)
 template <class Monoid>
 __global__ void down_sweep(typename Monoid::Value* x, long long parents, long long distance) {
@@ -78,7 +78,7 @@ __global__ void clear_root(typename Monoid::Value* x, long long rows, long long 
 // ---- segmented sweep ----------------------------------------------------------------
 
 // As above, with flags: begins[i] tells whether a segment begins at element i, reached[i]
-// whether one begins at any leaf of the node that is stored at i. (The source's listing lacks
+// whether a segment begins at any leaf of the node that is stored at i. (The source's listing lacks
 // the line by which the left child gets the value of its parent; and it unsets flags that no
 // later step reads.)
 
@@ -94,7 +94,7 @@ __global__ void segmented_up_sweep(typename Monoid::Value* x, unsigned char* rea
 }
 
 /// Each parent has the reduction of all elements before it in their segment. The left child gets
-/// this value; the right child the same combined with that of the left child, but nothing from
+/// this value; the right child the same combined with the left child's, but nothing from
 /// before the last beginning in between.
 template <class Monoid>
 __global__ void segmented_down_sweep(typename Monoid::Value* x, const unsigned char* begins,
@@ -163,7 +163,7 @@ __global__ void add_prefixes(const typename Monoid::Value* prefixes, long long r
     if (before >= 0) y[i] = Monoid()(prefixes[row * chunks + before], y[i]);
 }
 
-/// The exclusive scan from the inclusive one: a shift, with the identity first.
+/// The exclusive scan from the inclusive scan: a shift, with the identity first.
 template <class Monoid>
 __global__ void shift(const typename Monoid::Value* x, long long rows, long long length,
                       typename Monoid::Value* y) {
@@ -182,7 +182,7 @@ __global__ void resize_rows(const typename Monoid::Value* x, long long length, l
     y[i] = column < length ? x[row * length + column] : Monoid::identity();
 }
 
-/// The inclusive scan from the exclusive one, whose rows have another length.
+/// The inclusive scan from the exclusive scan, whose rows have another length.
 template <class Monoid>
 __global__ void add_elements(const typename Monoid::Value* exclusive, long long exclusive_length,
                              const typename Monoid::Value* x, long long rows, long long length,

@@ -35,7 +35,7 @@ __global__ void split_path(const Index* ends, long long segments, int tile_size,
     split_into_tiles(ends, segments, EntryIndices(), entries, tile_size, tiles, tile_rows);
 }
 
-/// y[r] for every segment r that ends in the tile; only the tile's part of the first one.
+/// y[r] for every segment r that ends in the tile; only the tile's part of the first segment.
 /// carries[tile] = the tile's part of the segment that continues after it.
 template <class Monoid, class Map, int threads, int items>
 __global__ void __launch_bounds__(threads, segmented_reduce_blocks_per_multiprocessor)

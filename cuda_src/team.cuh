@@ -10,7 +10,7 @@
 //
 // The teams of a GPU are in device_teams.cuh. A CPU has a team of one thread: cpu/serial_team.cuh.
 //
-// Memory. An array of a team is a `Vector` in memory. Where each lane has one or a few variables
+// Memory. An array of a team is a `Vector` in memory. Where each lane has a few variables
 // of a problem, an array by variable is a `LaneVector`: registers of the lanes.
 
 #pragma once
@@ -74,7 +74,7 @@ __device__ __forceinline__ long long aligned_bytes(long long bytes) {
     return (bytes + alignment_of_arrays - 1) / alignment_of_arrays * alignment_of_arrays;
 }
 
-/// Memory of a team, from which arrays are allocated one after the other.
+/// Memory of a team, from which arrays are allocated in order.
 struct TeamMemory {
     unsigned char* next;
 
@@ -126,8 +126,8 @@ __device__ __forceinline__ void clear_variables(const Team&, Reals& out, int cou
     });
 }
 
-/// Of the variables of this thread: that of the largest element above `least`. Or, unless it is
-/// chosen `by_value`, the first one after variable j whose element is not NaN.
+/// This thread's variable of the largest element above `least`. Or, unless it is
+/// chosen `by_value`, the first variable after j whose element is not NaN.
 template <class Team, class Reals>
 __device__ __forceinline__ Located<double> find_variable(const Team&, Reals& values, int count,
                                                          bool by_value, double least, int j) {

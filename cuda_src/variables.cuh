@@ -1,5 +1,5 @@
 // Bounds and penalties of the variables of a least-squares problem, a fixed sum, and weights of the
-// rows, for one system of a batch. In the original variables and units.
+// rows, for a system of a batch. In the original variables and units.
 
 #pragma once
 
@@ -40,7 +40,7 @@ struct Variables {
     __device__ double root_l2(int j) const { return of_each ? of_each[3LL * n + j] : same_root_l2; }
     __device__ double sum() const { return of_each ? of_each[4LL * n] : same_sum; }
 
-    /// Whether the penalties of variable j and the sum are finite, and its bounds are no NaN.
+    /// Whether the penalties of variable j and the sum are finite, and its bounds are not NaN.
     __device__ bool are_finite(int j) const {
         const double finite = fabs(l1(j)) + fabs(root_l2(j)) + fabs(sum());
         return finite < Floating<double>::infinity() && lower(j) == lower(j) &&
@@ -82,9 +82,9 @@ __device__ __forceinline__ Real room(Real penalty, Real x, Real lower, Real uppe
     return penalty == 0 ? Real(0) : penalty * (x - (penalty > 0 ? lower : upper));
 }
 
-/// x minus the bound next to it; 0 if there is no finite one.
+/// x minus the bound next to it; 0 unless a bound is finite.
 template <class Real>
-__device__ __forceinline__ Real from_bound(Real x, Real lower, Real upper) {
+__device__ __forceinline__ Real bound_distance(Real x, Real lower, Real upper) {
     const Real above = x - lower, below = x - upper;
     const Real least = above <= -below ? above : below;
     return fabs(least) < Floating<Real>::infinity() ? least : Real(0);

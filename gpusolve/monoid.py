@@ -23,7 +23,7 @@ OperatorName = Literal["add", "mul", "min", "max", "logical_and", "logical_or", 
 """The names of the built-in monoids."""
 
 Expressions = str | tuple[str, ...]
-"""One CUDA expression, or one for each component of an element."""
+"""A CUDA expression, or an expression for each component of an element."""
 
 ROUNDING_ERRORS = 32
 """Units of rounding by which `Monoid.check` allows floating-point results to differ."""
@@ -45,8 +45,8 @@ class Monoid:
         The identity element. If it depends on the dtype, a function of the dtype.
     cuda : str or tuple of str
         The operator as a CUDA C++ expression of `a` (the earlier element) and `b` (the
-        later one); `T` is the type of a number. If an element has several numbers
-        `a[k]`, one expression for each of them, in C order.
+        later element); `T` is the type of a number. If an element has several numbers
+        `a[k]`, an expression for each number, in C order.
     numpy : callable
         The operator in NumPy, as a function of two arrays of elements, which occupy
         the last axes. A ufunc of numbers is the fastest.
@@ -65,7 +65,7 @@ class Monoid:
 
     Examples
     --------
-    Composition of affine functions ``x -> a x + b``; the earlier one is applied first:
+    Composition of affine functions ``x -> a x + b``; the earlier is applied first:
 
     >>> import numpy as np
     >>> import gpusolve
@@ -100,7 +100,7 @@ class Monoid:
 
     @functools.cached_property
     def element_shape(self) -> tuple[int, ...]:
-        """The shape of one element; empty for a number."""
+        """The shape of an element; empty for a number."""
         return np.shape(self._identity(self._some_dtype()))
 
     @property
@@ -139,17 +139,17 @@ class Monoid:
         The operator must be associative, neutral with the identity on both sides, and
         commutative if the monoid claims it. It must keep the dtype and the shape of
         the elements, and CUDA must return what NumPy returns. Integers, bool, and
-        operators that select one of their operands, like "min", are compared exactly;
+        operators that select an operand, like "min", are compared exactly;
         other floats up to rounding errors of the numbers that are combined.
 
         Parameters
         ----------
         dtypes : dtype or sequence of dtype, optional
-            Dtypes of the inputs. Default: that of `elements`, else int64 and float64,
+            Dtypes of the inputs. Default: the dtype of `elements`, else int64, float64,
             as far as the monoid accepts them.
         elements : (..., *element) array_like, optional
             Elements to draw from. Needed if not every array of numbers is an element:
-            a count is not negative, a quadruple of ``"mssp"`` is one of a segment.
+            a count is not negative, a quadruple of ``"mssp"`` describes a segment.
             Default: numbers of the whole range of an integer dtype, normally
             distributed floats, and small integers.
         n : int, optional
@@ -191,8 +191,8 @@ class Monoid:
         given = None if elements is None else self._as_elements(elements)
         device = (given is not None and device_of(given)) or EmulatedDevice()
         required = cuda is True or not isinstance(device, EmulatedDevice)
-        for one in self._dtypes_to_check(dtypes, given):
-            dtype = self.dtype_of(one)
+        for input_dtype in self._dtypes_to_check(dtypes, given):
+            dtype = self.dtype_of(input_dtype)
             if given is None:
                 shape = (n, *self.element_shape)
                 a, b, c = (_random(dtype, shape, rng) for _ in range(3))
@@ -228,14 +228,14 @@ class Monoid:
             return [np.dtype(self.dtype)]
         else:
             usual = (np.dtype(np.int64), np.dtype(np.float64))
-            listed = [one for one in usual if one.kind in self.kinds]
+            listed = [dtype for dtype in usual if dtype.kind in self.kinds]
             listed = listed or [self._some_dtype()]
-        found = [np.dtype(one) for one in listed]
-        for one in found:
-            if one.kind not in self.kinds or one not in CUDA_TYPES:
+        found = [np.dtype(name) for name in listed]
+        for dtype in found:
+            if dtype.kind not in self.kinds or dtype not in CUDA_TYPES:
                 raise TypeError(
                     f"dtype of {self.name} must have one of the kinds {self.kinds!r} "
-                    f"and be one of {[str(key) for key in CUDA_TYPES]}, got {one}"
+                    f"and be one of {[str(key) for key in CUDA_TYPES]}, got {dtype}"
                 )
         return found
 
@@ -252,7 +252,7 @@ class Monoid:
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """A function of one number, or of several, applied when a kernel reads the numbers.
+    """A function of one or several numbers, applied when a kernel reads the numbers.
 
     Parameters
     ----------
@@ -260,16 +260,16 @@ class Map:
         For error messages.
     cuda : str or tuple of str
         The function as a CUDA C++ expression of `x`; `T` is the type of a number of the
-        result. If a result is an element of several numbers, one expression for each.
+        result. If a result is an element of several numbers, an expression for each.
     numpy : callable
         The function in NumPy, of an array for each parameter. An element of the result
         occupies the last axes.
     dtype : dtype, optional
-        The dtype of the result. Default: the common one of the inputs.
+        The dtype of the result. Default: the common dtype of the inputs.
     parameters : tuple of str, optional
-        The names of the numbers in `cuda`. A map with several reads one array for each.
+        The names of the numbers in `cuda`. A map of several reads an array for each.
     inner : Map, optional
-        A map to one number, applied before this one: see the notes.
+        A map to one number, applied before this map: see the notes.
 
     Notes
     -----
@@ -327,7 +327,7 @@ class Map:
 
     @property
     def result_shape(self) -> tuple[int, ...]:
-        """The axes of a result: none for a number, one for several numbers."""
+        """The axes of a result: none for a number, one axis for several numbers."""
         return () if isinstance(self.cuda, str) else (len(self.cuda),)
 
     def dtype_of(self, *given: npt.DTypeLike) -> np.dtype[Any]:
@@ -336,11 +336,11 @@ class Map:
             return np.dtype(self.dtype)
         if self.inner is not None:
             return self.inner.dtype_of(*given)
-        return functools.reduce(np.promote_types, [np.dtype(one) for one in given])
+        return functools.reduce(np.promote_types, [np.dtype(dtype) for dtype in given])
 
     def apply(self, *x: Array) -> Array:
-        """Apply the function to every number of `x`, one array for each parameter."""
-        dtype = self.dtype_of(*(one.dtype for one in x))
+        """Apply the function to every number of `x`, an array for each parameter."""
+        dtype = self.dtype_of(*(array.dtype for array in x))
         values = x if self.inner is None else (self.inner.apply(*x),)
         with np.errstate(over="ignore", invalid="ignore"):
             return self.numpy(*values).astype(dtype, copy=False)
@@ -348,7 +348,7 @@ class Map:
 
 @functools.lru_cache(CACHED)
 def ufunc_of(op: Monoid, dtype: np.dtype[Any]) -> np.ufunc | None:
-    """The operator as a ufunc that maps two numbers of `dtype` to one of `dtype`.
+    """The operator as a ufunc that maps two numbers of `dtype` to a number of `dtype`.
 
     None unless the operator is a ufunc that keeps the dtype.
     """
@@ -375,7 +375,9 @@ def described(cuda: Expressions) -> str:
 
 
 def _check_expressions(name: str, cuda: object) -> None:
-    listed = isinstance(cuda, tuple) and all(isinstance(one, str) for one in cuda)
+    listed = isinstance(cuda, tuple) and all(
+        isinstance(expression, str) for expression in cuda
+    )
     if not listed and not isinstance(cuda, str):
         raise TypeError(
             f"cuda of {name} must be an expression or a tuple of expressions, got "
@@ -391,15 +393,15 @@ def _check_expressions(name: str, cuda: object) -> None:
 def monoid_source(name: str, monoid: Monoid, dtype: np.dtype[Any]) -> str:
     """Define a C++ type `name` for a monoid whose numbers have this dtype."""
     shape = monoid.element_shape
-    identity = [_literal(one) for one in monoid.identity_of(dtype).ravel()]
-    result = [f"T({one})" for one in expressions(monoid.cuda)]
+    identity = [_literal(number) for number in monoid.identity_of(dtype).ravel()]
+    result = [f"T({expression})" for expression in expressions(monoid.cuda)]
     return f"""
 struct {name} {{
     using T = {CUDA_TYPES[dtype]};
     using Value = {element_type(dtype, shape)};
     static constexpr bool commutative = {_literal(monoid.commutative)};
     static __device__ __forceinline__ Value identity() {{
-        return {braced([f"T({one})" for one in identity], shape)};
+        return {braced([f"T({number})" for number in identity], shape)};
     }}
     __device__ __forceinline__ Value operator()(const Value& a, const Value& b) const {{
         return {braced(result, shape)};
@@ -481,11 +483,11 @@ def _check_laws(monoid: Monoid, a: Array, b: Array, c: Array) -> None:
         combine(combine(abs(a), abs(b)), abs(c)),
     )
     neutral = f"identity of {name} must be neutral, got"
-    for one, found in (
+    for side, found in (
         ("identity op a", combine(identity, a)),
         ("a op identity", combine(a, identity)),
     ):
-        agree(f"{neutral} {one} =", found, "instead of", a, {"a": a})
+        agree(f"{neutral} {side} =", found, "instead of", a, {"a": a})
     if monoid.commutative:
         agree(
             f"commutative of {name} must be False, got a op b =",
@@ -572,7 +574,7 @@ class _Comparison:
         """Raise ValueError with operands whose results differ, in the fewest digits.
 
         `before` and `between` precede the results in the message. `more` are numbers
-        of the size of those that were added.
+        of the size of the added numbers.
         """
         equal = (left == right) | ((left != left) & (right != right))
         if self.tolerance:
@@ -673,7 +675,7 @@ BUILT_IN = {
 
 
 def as_monoid(op: str | Monoid) -> Monoid:
-    """The monoid itself, or the built-in one of this name.
+    """The monoid itself, or the built-in monoid of this name.
 
     Raises
     ------
@@ -683,7 +685,7 @@ def as_monoid(op: str | Monoid) -> Monoid:
     if isinstance(op, Monoid):
         return op
     if not isinstance(op, str):
-        raise TypeError(f"op must be a Monoid or the name of one, got {op!r}")
+        raise TypeError(f"op must be a Monoid or the name of a Monoid, got {op!r}")
     if op not in BUILT_IN:
         raise ValueError(f"op must be one of {sorted(BUILT_IN)}, got {op!r}")
     return BUILT_IN[op]

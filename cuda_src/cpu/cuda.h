@@ -46,7 +46,7 @@ T __shfl_xor_sync(unsigned, T value, int) {
     return value;
 }
 
-/// Several threads of the process may solve systems of one batch.
+/// Several threads of the process may solve systems of a batch.
 inline unsigned long long atomicAdd(unsigned long long* address, unsigned long long value) {
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }

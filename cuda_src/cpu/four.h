@@ -1,6 +1,6 @@
 // Four doubles that are computed with at once.
 //
-// GCC and Clang divide them into smaller vectors where a processor has no wider ones.
+// GCC and Clang divide them into smaller vectors where a processor lacks wider vectors.
 
 #pragma once
 

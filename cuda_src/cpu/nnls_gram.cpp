@@ -1,6 +1,6 @@
 // nnls_gram.cu for one thread: the Gram method on a CPU.
 //
-// Several threads of a process may call it for the same systems; each takes the next ones from a
+// Several threads of a process may call it for the same systems; each takes the next systems from a
 // counter. A matrix that successive systems share is scaled once by each thread.
 //
 // Memory. A thread allocates a matrix, G, H and the vectors of a system.

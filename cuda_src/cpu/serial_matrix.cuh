@@ -5,7 +5,7 @@
 #include "../gram_matrix.cuh"
 #include "serial_team.cuh"
 
-/// Columns are one after another. G is there if so few columns belong to each system that most of
+/// Columns are in order. G is there if so few columns belong to each system that most of
 /// its elements are needed.
 template <>
 struct GramMatrix<SerialTeam> {
@@ -29,7 +29,7 @@ struct GramMatrix<SerialTeam> {
     double& operator()(int i, int j) const { return column(j)[i]; }
 };
 
-/// Copy some columns of a given matrix, all in one pass over its rows.
+/// Copy some columns of a given matrix, all in a pass over its rows.
 template <int count, class T>
 __forceinline__ void copy_columns(const GramMatrix<SerialTeam>& at, int m,
                                   const GivenMatrix<T>& given, int first) {

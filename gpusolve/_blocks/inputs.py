@@ -53,7 +53,7 @@ class Elements(NamedTuple):
     map : Map or None
         Applied to each number first.
     axes : tuple of int
-        In rising order, among the axes before those of an element.
+        In rising order, among the axes before the axes of an element.
     shape : tuple of int
         The shape without the axes of an element.
     dtype : dtype
@@ -70,7 +70,7 @@ class Elements(NamedTuple):
 
     @property
     def leading(self) -> int:
-        """Number of axes before those of an element."""
+        """Number of axes before the axes of an element."""
         return len(self.shape)
 
     def mapped(self) -> Array:
@@ -107,19 +107,19 @@ class SegmentFlags(NamedTuple):
 
 
 def map_inputs(f: Map, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The arrays of `map`, of one shape; TypeError or ValueError if invalid."""
-    same = _of_one_shape(arrays)
-    dtypes = [native_dtype(one.dtype, "arrays") for one in same]
+    """The arrays of `map`, with equal shapes; TypeError or ValueError if invalid."""
+    same = _broadcast(arrays)
+    dtypes = [native_dtype(array.dtype, "arrays") for array in same]
     made = f.dtype_of(*dtypes)
     if made not in CUDA_TYPES:
         raise TypeError(f"f must return a dtype of kernels, got {made} from {f.name}")
     _check_element_size(f.name, math.prod(f.result_shape) * made.itemsize)
     pairs = zip(same, dtypes, strict=True)
-    return tuple(one.astype(dtype, copy=False) for one, dtype in pairs)
+    return tuple(array.astype(dtype, copy=False) for array, dtype in pairs)
 
 
 def structures(x: Array) -> Array:
-    """The input of `unzip`; ValueError if it has no axes."""
+    """The input of `unzip`; ValueError for a scalar."""
     if x.ndim == 0:
         raise ValueError("x must have shape (..., k), got ()")
     return x
@@ -270,7 +270,7 @@ def check_offsets(offsets: Array, n: int, name: str) -> None:
 def arrays_of(x: object, map: Map | None, name: str = "map") -> tuple[Array, ...]:
     """The array `x`, or the arrays for a map of several parameters.
 
-    `name` is that of the map's argument. They may be on different devices.
+    `name` is the name of the map's argument. The arrays may be on different devices.
 
     Raises
     ------
@@ -288,7 +288,7 @@ def arrays_of(x: object, map: Map | None, name: str = "map") -> tuple[Array, ...
             f"got {found}"
         )
     first = as_array(x[0], "x")
-    others = (as_array(asarray_like(first, one), "x") for one in x[1:])
+    others = (as_array(asarray_like(first, value), "x") for value in x[1:])
     return first, *others
 
 
@@ -302,11 +302,11 @@ def elements(
     TypeError
         For a dtype that the monoid does not accept.
     ValueError
-        If the last axes of `x` are not those of an element.
+        If the last axes of `x` are not the axes of an element.
     """
     monoid = as_monoid(op)
-    same = _of_one_shape(arrays)
-    given, made = _dtypes_of(tuple([one.dtype for one in same]), monoid, map)
+    same = _broadcast(arrays)
+    given, made = _dtypes_of(tuple([array.dtype for array in same]), monoid, map)
     element = monoid.element_shape if map is None else ()
     shape = same[0].shape
     leading = len(shape) - len(element)
@@ -316,22 +316,22 @@ def elements(
             f"shape {shape}"
         )
     pairs = zip(same, given, strict=True)
-    x, *more = [one.astype(dtype, copy=False) for one, dtype in pairs]
+    x, *more = [array.astype(dtype, copy=False) for array, dtype in pairs]
     return Elements(x, tuple(more), monoid, map, (), shape[:leading], made)
 
 
-def _of_one_shape(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+def _broadcast(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
     """The arrays, broadcast; an error if they are on different devices."""
     if len(arrays) == 1:
         return arrays
-    on_one_device({f"array {k}": one for k, one in enumerate(arrays)})
+    on_one_device({f"array {k}": array for k, array in enumerate(arrays)})
     try:
-        shape = broadcast_shapes(*[one.shape for one in arrays])
+        shape = broadcast_shapes(*[array.shape for array in arrays])
     except ValueError:
         raise ValueError(
-            f"arrays must broadcast, got shapes {[one.shape for one in arrays]}"
+            f"arrays must broadcast, got shapes {[array.shape for array in arrays]}"
         ) from None
-    return tuple(namespace(one).broadcast_to(one, shape) for one in arrays)
+    return tuple(namespace(array).broadcast_to(array, shape) for array in arrays)
 
 
 @functools.lru_cache(CACHED)
@@ -343,7 +343,7 @@ def _dtypes_of(
     An error unless the operators accept it.
     """
     kinds = monoid.kinds if map is None else "biufc"
-    dtypes = tuple(native_dtype(one, "x", kinds) for one in given)
+    dtypes = tuple(native_dtype(dtype, "x", kinds) for dtype in given)
     if map is not None:
         _check_map(map, monoid, dtypes)
     made = monoid.dtype_of(dtypes[0] if map is None else map.dtype_of(*dtypes))
@@ -364,7 +364,7 @@ def native_dtype(
     """`given` in native byte order; TypeError unless kernels support it."""
     dtype = given.newbyteorder("=")
     if dtype not in CUDA_TYPES or dtype.kind not in kinds:
-        accepted = sorted(str(one) for one in CUDA_TYPES if one.kind in kinds)
+        accepted = sorted(str(key) for key in CUDA_TYPES if key.kind in kinds)
         raise TypeError(
             f"{name} must have one of the dtypes {', '.join(accepted)}, got {given}"
         )
@@ -417,14 +417,14 @@ def some_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
     listed = axis if isinstance(axis, Sequence) else (axis,)
-    axes = tuple(one_axis(one, ndim) for one in listed)
+    axes = tuple(one_axis(number, ndim) for number in listed)
     if len(set(axes)) != len(axes):
         raise ValueError(f"axis must not name an axis twice, got {axis!r}")
     return tuple(sorted(axes))
 
 
 def check_variant(variant: str, variants: tuple[str, ...]) -> None:
-    """ValueError unless `variant` is one of them, or "auto"."""
+    """ValueError unless `variant` is "auto" or among `variants`."""
     if variant != "auto" and variant not in variants:
         raise ValueError(
             f"variant must be one of {('auto', *variants)}, got {variant!r}"

@@ -41,7 +41,7 @@ def map(f: Map, *arrays: object) -> Array:
     Raises
     ------
     TypeError
-        If `f` is no Map, for unsupported dtypes, or arrays on different devices.
+        If `f` is not a Map, for unsupported dtypes, or arrays on different devices.
     ValueError
         For another number of arrays, or shapes that do not broadcast.
 
@@ -95,12 +95,12 @@ def zip(*arrays: Any) -> Array:
     Returns
     -------
     (..., k) array
-        Elements of k numbers, such as those of a monoid, from k arrays.
+        Elements of k numbers, such as elements of a monoid, from k arrays.
 
     Raises
     ------
     TypeError, ValueError
-        As for `map`; or if there is no array.
+        As for `map`; ValueError also without arrays.
 
     See Also
     --------
@@ -148,7 +148,7 @@ def unzip(x: object) -> tuple[Array, ...]:
     Raises
     ------
     ValueError
-        If `x` has no axes.
+        If `x` is a scalar.
 
     Examples
     --------
@@ -165,6 +165,6 @@ def unzip(x: object) -> tuple[Array, ...]:
 
 @functools.lru_cache(CACHED)
 def _structure_of(count: int) -> Map:
-    """The map of `count` numbers to one element."""
+    """The map of `count` numbers to an element."""
     names = tuple(f"x{k}" for k in range(count))
     return Map("zip", names, lambda *x: np.stack(x, axis=-1), parameters=names)

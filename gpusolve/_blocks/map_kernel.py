@@ -14,10 +14,10 @@ from .operators import Operators, map_operators
 
 
 def map_arrays(f: Map, arrays: Sequence[Array], device: Device) -> Array:
-    """Arrays of one shape, (...) -> (...), or (..., k) if `f` has k expressions."""
-    given = tuple([one.dtype for one in arrays])
+    """Arrays of equal shapes, (...) -> (...), or (..., k) if `f` has k expressions."""
+    given = tuple([array.dtype for array in arrays])
     ops = map_operators(f, given, f.dtype_of(*given), f.result_shape)
-    x, *more = [contiguous(one).reshape(1, -1) for one in arrays]
+    x, *more = [contiguous(array).reshape(1, -1) for array in arrays]
     return map_elements(x, ops, device, more).reshape(arrays[0].shape + f.result_shape)
 
 

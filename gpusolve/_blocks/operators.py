@@ -32,14 +32,14 @@ class Operators(NamedTuple):
     definitions : str
         C++ source that defines the types; it precedes the source of the kernel.
     monoid, map : str
-        The names of the types. There is no monoid if a map is alone.
+        The names of the types; `monoid` is empty for a map alone.
     more : str
         If the map reads several arrays: the types of all but the first, each after a
         comma. They are the last template arguments of a kernel.
     dtype : dtype
         The dtype of the results.
     element_shape : tuple of int
-        The shape of one result.
+        The shape of a result.
     """
 
     definitions: str
@@ -56,7 +56,7 @@ class Operators(NamedTuple):
 
     @property
     def element_bytes(self) -> int:
-        """The size of one result."""
+        """The size of a result."""
         return self.dtype.itemsize * math.prod(self.element_shape)
 
 
@@ -72,7 +72,7 @@ def operators(
     """Write a monoid and a map in C++, for inputs of dtype `given`.
 
     A map of several arrays reads the others with the dtypes `more`. Several monoids
-    before one file need different names, and at most one of them may have a map.
+    before the same file need different names; at most one monoid may have a map.
     """
     mapped = given if map is None else map.dtype_of(given, *more)
     dtype = monoid.dtype_of(mapped)
@@ -94,7 +94,7 @@ def operators(
 
 def operators_of(given: Elements) -> Operators:
     """Write the monoid and the map of an input in C++."""
-    more = tuple([one.dtype for one in given.more])
+    more = tuple([array.dtype for array in given.more])
     return operators(given.monoid, given.x.dtype, given.map, more)
 
 
@@ -109,9 +109,9 @@ def map_operators(
 
     Its results are converted to numbers of `dtype`, in elements of this shape.
     """
-    taken = tuple(CUDA_TYPES[one] for one in given)
+    taken = tuple(CUDA_TYPES[dtype] for dtype in given)
     source = _map_source("Transform", map, taken, given, dtype, shape)
-    more = "".join(f", {one}" for one in taken[1:])
+    more = "".join(f", {type}" for type in taken[1:])
     return Operators(ELEMENT_TYPES + source, "", "Transform", more, dtype, shape)
 
 
@@ -130,9 +130,9 @@ def _map_source(
 ) -> str:
     """A C++ type `name` for a map from `taken` to numbers converted to `dtype`.
 
-    Before it, the type of its inner map, if it has one.
+    The type of its inner map, if any, precedes it.
     """
-    result = [f"Number(T({one}))" for one in expressions(map.cuda)]
+    result = [f"Number(T({expression}))" for expression in expressions(map.cuda)]
     names, before, body = map.parameters, "", f"return {braced(result, shape)};"
     if map.inner is not None:
         between = map.inner.dtype_of(*given)
@@ -141,7 +141,7 @@ def _map_source(
         (x,) = map.parameters
         body = f"const auto {x} = Inner{name}()({', '.join(names)}); {body}"
     typed = zip(taken, names, strict=True)
-    parameters = ", ".join(f"const {type}& {one}" for type, one in typed)
+    parameters = ", ".join(f"const {type}& {name}" for type, name in typed)
     return f"""{before}
 struct {name} {{
     using T = {CUDA_TYPES[map.dtype_of(*given)]};

@@ -44,7 +44,7 @@ def scatter(target: ArrayT, indices: object, values: object) -> ArrayT:
         Indices that are negative, or not less than m, are ignored.
     values : (n, ...) array_like
         Broadcast to n elements of `target`, and converted to its dtype, which must be
-        of the same kind or a higher one.
+        of the same kind or a higher kind.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def scatter(target: ArrayT, indices: object, values: object) -> ArrayT:
     Notes
     -----
     Work O(n), not O(m); depth O(1). Of equal indices, the last value is written on a
-    CPU, and any one of them on a device. Unlike `numpy.put`, negative indices do not
+    CPU, and any of the values on a device. Unlike `numpy.put`, negative indices do not
     count from the end; unlike `cupyx.scatter_add`, nothing is added.
 
     References
@@ -98,7 +98,7 @@ def replicate(
     n: int, value: npt.ArrayLike, *, like: npt.ArrayLike | None = None
 ) -> npt.NDArray[Any]: ...
 def replicate(n: int, value: Any, *, like: object = None) -> Array:
-    """Repeat one value n times.
+    """Repeat a value n times.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def stable_partition(
             kept = test.apply(array) if isinstance(test, Map) else test
             count, y = reference.stable_partition(array, kept)
         elif variant == "two_scans":
-            count, y = partition_kernel.by_two_scans(array, test, device)
+            count, y = partition_kernel.partition_by_two_scans(array, test, device)
         else:
             count, y = partition_kernel.stable_partition(array, test, device)
         return unwrapped(count), y

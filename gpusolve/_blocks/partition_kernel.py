@@ -44,6 +44,7 @@ def stable_partition(
     x = contiguous(x)
     tested = x if isinstance(test, Map) else contiguous(test)
     y = device.empty((n,), x.dtype)
+    # Its exclusive scan ends with the number of all kept elements.
     kept_before = device.zeros((1, tiles + 1), np.int64)
     if n:
         count, move = device.kernels("partition", plan.instances, plan.definitions)
@@ -63,7 +64,9 @@ PLACE = Map(
 """The index of an element, from the numbers of elements of both groups up to it."""
 
 
-def by_two_scans(x: Array, test: Array | Map, device: Device) -> tuple[Array, Array]:
+def partition_by_two_scans(
+    x: Array, test: Array | Map, device: Device
+) -> tuple[Array, Array]:
     """`stable_partition` by two scans, a map and a scatter.
 
     It is partition2 of the slides: scans of ones and zeros count the kept elements and

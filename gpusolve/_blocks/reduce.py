@@ -74,18 +74,18 @@ def reduce(
     variant : str, optional
         The algorithm on a device. "tree" launches once for each level of a binary
         tree. "group" divides the length by the block size in each launch. In
-        "chunked", at most as many warps as the device runs at once fold one chunk
-        each. "auto" is "chunked". Three more require an operator that commutes:
-        "reduce512" is "group" with blocks of 512 and the tree in shared memory of
-        [2]_, for elements of at most 64 bytes; "atomic" updates one value in memory
-        for each 32 elements, and "atomic_each" for each element, of at most 8 bytes. A
-        CPU uses one algorithm for all.
+        "chunked", each warp folds a chunk, and all warps run at once. "auto" is
+        "chunked". Three more variants require an operator that commutes: "reduce512"
+        is "group" with blocks of 512 and the tree in shared memory of [2]_, for
+        elements of at most 64 bytes; "atomic" updates one value in memory for each 32
+        elements, and "atomic_each" for each element, of at most 8 bytes. A CPU uses one
+        algorithm for all.
 
     Returns
     -------
     array or scalar
-        On the device of `x`. Its dtype is that of `x`, or the one that `map` or the
-        monoid returns; integers wrap. For no elements, the identity.
+        On the device of `x`. Its dtype is the dtype of `x`, or the dtype that `map` or
+        the monoid returns; integers wrap. For no elements, the identity.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def reduce(
         For a dtype that the monoid does not accept.
     ValueError
         For an unknown name, an invalid axis, a shape of `x` that does not end with
-        that of an element, or an operator that the variant does not support.
+        the shape of an element, or an operator that the variant does not support.
 
     See Also
     --------
@@ -102,7 +102,7 @@ def reduce(
     Notes
     -----
     Work O(n), depth O(log n). All variants except those by atomics return the same bits
-    on the same device in every run. A reduction along axes that are not the last ones
+    on the same device in every run. A reduction along axes other than the last axes
     makes a contiguous copy first. On a GPU, float32 numbers below 1.2e-38 are treated
     as zero, also by "min", "max" and the logical operators, because CuPy compiles
     kernels with flush-to-zero.

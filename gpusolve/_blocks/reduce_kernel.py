@@ -18,7 +18,7 @@ from .map_kernel import map_elements
 from .operators import Operators, operators_of
 
 PACK_BYTES = 16
-"""Bytes of one vector load: ``Pack`` in the kernel."""
+"""Bytes of a vector load: ``Pack`` in the kernel."""
 WINDOWS = 4
 """Vector loads of each lane before a warp folds them."""
 WINDOWS_OF_ONE_BLOCK = 16
@@ -30,7 +30,7 @@ ATOMIC_SUMS = {np.dtype(name) for name in ("i4", "i8", "u4", "u8", "f4", "f8")}
 def reduce(given: Elements, variant: str, device: Device) -> Array:
     """Reduce along some axes, on the current stream."""
     arrays = (given.x, *given.more)
-    x, *more = [as_rows(one, given.axes, given.leading) for one in arrays]
+    x, *more = [as_rows(array, given.axes, given.leading) for array in arrays]
     result = reduce_rows(x, given.monoid, operators_of(given), variant, device, more)
     kept = [n for axis, n in enumerate(given.shape) if axis not in given.axes]
     return result.reshape((*kept, *given.monoid.element_shape))
@@ -112,7 +112,7 @@ def _chunked(x: Array, ops: Operators, device: Device, more: Sequence[Array]) ->
 
 @functools.lru_cache(CACHED)
 def chunked_instances(ops: Operators) -> tuple[str, ...]:
-    """The kernel that applies the map, and, if it differs, the one for the results."""
+    """The kernel that applies the map, and the kernel for the results, if different."""
     maps = dict.fromkeys((ops.map + ops.more, ops.keep))
     return tuple(f"reduce_chunked<{ops.monoid}, {map}>" for map in maps)
 

@@ -57,9 +57,9 @@ def scan(
     variant: str = "auto",
     out: Array | None = None,
 ) -> Array:
-    """Combine all elements up to each one by an associative operator.
+    """Combine all elements up to each element by an associative operator.
 
-    The inclusive scan is ``[x0, x0 op x1, x0 op x1 op x2, ...]``; the exclusive one
+    The inclusive scan is ``[x0, x0 op x1, x0 op x1 op x2, ...]``; the exclusive scan
     ``[identity, x0, x0 op x1, ...]``.
 
     Parameters
@@ -72,7 +72,7 @@ def scan(
     exclusive : bool, optional
         Whether each result excludes its own element.
     axis : int, optional
-        Among the axes before those of an element. Default: the last of them.
+        Among the axes before the axes of an element. Default: the last of these axes.
     map : Map, optional
         Applied to each number as it is read, as for `reduce`.
     variant : {"auto", "look_back", "hierarchical", "sweep", "warp"}, optional
@@ -108,7 +108,7 @@ def scan(
     same order in every run, but groups them differently, so the last bits of
     floating-point sums differ from run to run. The other variants return the same bits
     on the same device in every run. For integers, "min", "max" and logical operators,
-    all variants agree exactly. A scan along an axis that is not the last one makes a
+    all variants agree exactly. A scan along an axis other than the last axis makes a
     contiguous copy first.
 
     A scan stays on one device: each part needs the prefix of all parts before it, and
@@ -187,7 +187,7 @@ def segmented_scan(
     Parameters
     ----------
     x : (..., n, *element) array_like
-        The segments, one after the other. Every row of `x` begins a new segment. If
+        The segments in order. Every row of `x` begins a new segment. If
         `map` is given, numbers, or a sequence of arrays, as for `reduce`.
     flags : (..., n) array_like of bool or int
         Nonzero where a segment begins. Broadcasts to the shape of the elements.

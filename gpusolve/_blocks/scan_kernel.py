@@ -29,7 +29,7 @@ LARGE_ELEMENTS_BYTES = 8 * 1024
 """The most bytes of a tile of larger elements. A thread has several elements in its
 registers, and spills them if they have more than 128 bytes."""
 WORD_BYTES, MAX_WORDS = 4, 4
-"""Bytes of an element in one word of a tile's state, and the most words."""
+"""Bytes of an element in a word of a tile's state, and the most words."""
 
 
 def tile_for(element_bytes: int) -> Tile:
@@ -44,7 +44,7 @@ def tile_for(element_bytes: int) -> Tile:
 
 
 def state_words(element_bytes: int) -> int:
-    """Words of a tile's state: those that hold an element, or one for its status."""
+    """Words of a tile's state: for an element with its status, or the status alone."""
     words = ceil_div(element_bytes, WORD_BYTES)
     return words if words <= MAX_WORDS else 1
 
@@ -52,14 +52,14 @@ def state_words(element_bytes: int) -> int:
 def scan(
     given: Elements, device: Device, out: Array | None, *, exclusive: bool
 ) -> Array:
-    """Scan along one axis, in one pass."""
+    """Scan along an axis, in one pass."""
 
     def scan_into(x: Array, more: Sequence[Array], y: Array) -> None:
         scan_rows(
             x, given.monoid, y, device, exclusive=exclusive, map=given.map, more=more
         )
 
-    return by_rows(given, device, out, scan_into)
+    return scan_along_axis(given, device, out, scan_into)
 
 
 def segmented_scan(
@@ -90,25 +90,26 @@ def segmented_scan(
             more=more,
         )
 
-    return by_rows(given, device, out, scan_into)
+    return scan_along_axis(given, device, out, scan_into)
 
 
-def by_rows(
+def scan_along_axis(
     given: Elements,
     device: Device,
     out: Array | None,
     scan_into: Callable[[Array, Sequence[Array], Array], None],
 ) -> Array:
-    """Scan along one axis, by a function that scans rows x into y, of any shape.
+    """Scan along an axis, by a function that scans rows x into y, of any shape.
 
     The function also gets the rows of the other arrays that the map reads. Blocks write
-    tiles while others still read: the rows may be written to `out` only if it is one of
-    the arrays itself or does not overlap it.
+    tiles while others still read: results may be written to `out` only if `out` is an
+    input array itself, or overlaps none.
     """
     (axis,), leading, shape = given.axes, given.leading, given.shape
     arrays = (given.x, *given.more)
-    x, *more = rows = [as_rows(one, given.axes, leading) for one in arrays]
-    others = [row for row, one in zip(rows, arrays, strict=True) if one is not out]
+    x, *more = rows = [as_rows(array, given.axes, leading) for array in arrays]
+    pairs = zip(rows, arrays, strict=True)
+    others = [row for row, array in pairs if array is not out]
     if out is not None and axis == leading - 1 and can_write_to(out, *others):
         scan_into(x, more, out)
         return out
@@ -135,7 +136,7 @@ def scan_rows(
 
     `flags` mark where segments begin within the rows: a byte, or a bit if packed, for
     each element. The map reads x and `more`. y has as many elements, in any shape; it
-    may be one of these arrays.
+    may be x or an array of `more`.
     """
     rows, length = x.shape[:2]
     size = rows * length
@@ -145,7 +146,7 @@ def scan_rows(
         segments = "rows" if rows > 1 else "none"
     else:
         segments = "bits" if packed else "bytes"
-    ops = operators(monoid, x.dtype, map, tuple([one.dtype for one in more]))
+    ops = operators(monoid, x.dtype, map, tuple([array.dtype for array in more]))
     plan = plan_of(ops, segments)
     (kernel,) = device.kernels("scan", plan.instances, ops.definitions)
     resident = kernel.resident_blocks(plan.tile.threads, 0)
@@ -159,7 +160,7 @@ def scan_rows(
 
 
 class ScanPlan(NamedTuple):
-    """How elements of one size are scanned.
+    """How elements of a size are scanned.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ def segment_flags(lengths: object, *, total: int | None = None) -> Array:
     Parameters
     ----------
     lengths : (m,) array_like of int
-        Lengths of the segments. Empty segments are allowed; they have no flag.
+        Lengths of the segments. Empty segments are allowed; they get no flag.
     total : int, optional
         The sum of the lengths. If it is given, no number is read from a device, and
         elements beyond it are ignored.
@@ -41,7 +41,7 @@ def segment_flags(lengths: object, *, total: int | None = None) -> Array:
     TypeError
         If the lengths or `total` are not integers.
     ValueError
-        If the lengths do not have one axis, or if one of them or `total` is negative.
+        If the lengths do not have one axis, or if a length or `total` is negative.
 
     Notes
     -----
@@ -69,7 +69,7 @@ def segment_flags(lengths: object, *, total: int | None = None) -> Array:
 
 
 def _total(lengths: Array) -> int:
-    """The sum of the lengths; ValueError if one is negative."""
+    """The sum of the lengths; ValueError if a length is negative."""
     least = int(lengths.min()) if lengths.size else 0
     if least < 0:
         raise ValueError(f"lengths must not be negative, got {least}")
@@ -104,7 +104,7 @@ def segmented_reduce(
     Parameters
     ----------
     x : (n, *element) array_like
-        The segments, one after the other.
+        The segments in order.
     lengths : (m,) array_like of int
         Their lengths, with the sum n. Empty segments are allowed.
     op : str or Monoid, optional

@@ -35,8 +35,8 @@ class CudaArray(Protocol):
 
 
 OnDevice: TypeAlias = CudaArray | Sequence[CudaArray]
-"""One array, or those of a map of several parameters. In overloads it is first: type
-checkers then know that an argument of an unknown type may be CuPy's."""
+"""An array, or the arrays of a map of several parameters. It comes first in overloads:
+type checkers then know that an argument of an unknown type may be CuPy's."""
 
 NATIVE = frozenset({np.ndarray, np.float64, float, int, bool, list, tuple, type(None)})
 """Types of NumPy and Python: no array of another package, and no labels."""
@@ -124,9 +124,9 @@ def as_array(value: object, name: str) -> Array:
 
 
 def _from_interface(value: Any, cupy: Any) -> Array:
-    """Wrap a CUDA array of any GPU; `cupy.asarray` would copy it to the current one.
+    """Wrap a CUDA array of any GPU; `cupy.asarray` would copy it to the current GPU.
 
-    An array without elements has no pointer, and so no device.
+    An array without elements has neither a pointer nor a device.
     """
     pointer = value.__cuda_array_interface__["data"][0]
     if pointer == 0:
@@ -157,7 +157,7 @@ def on_host(array: Array) -> Array:
 
 
 def on_one_device(arrays: dict[str, object]) -> dict[str, Array]:
-    """Convert to arrays, and check that all are on the CPU or all on one GPU.
+    """Convert to arrays, and check that all are on the CPU or all on the same GPU.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def check_gpus(gpus: dict[str, int | None], kind: str) -> None:
 
 
 def floating(arrays: dict[str, object], smallest: str = "f4") -> dict[str, Array]:
-    """Convert to one device and to the widest floating dtype among the arrays.
+    """Convert to the widest floating dtype among the arrays, on a common device.
 
     It is at least `smallest`. Integers and booleans count as float64. A 64-bit integer
     array is checked for values that float64 cannot represent, which synchronises on a
@@ -221,7 +221,7 @@ def floating(arrays: dict[str, object], smallest: str = "f4") -> dict[str, Array
 @functools.lru_cache(CACHED)
 def _widest(smallest: str, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
     """The widest dtype, where other than floating dtypes count as float64."""
-    sizes = [one.itemsize if one.kind == "f" else 8 for one in dtypes]
+    sizes = [dtype.itemsize if dtype.kind == "f" else 8 for dtype in dtypes]
     return np.dtype(f"f{max(np.dtype(smallest).itemsize, *sizes)}")
 
 
@@ -266,17 +266,17 @@ SMALL = 2**16
 """The most bytes of arrays that are allocated together."""
 
 Layout = tuple[tuple[tuple[int, ...], np.dtype[Any], int], ...]
-"""The shape, the dtype and the first byte of several arrays in one allocation."""
+"""The shape, the dtype and the first byte of several arrays in an allocation."""
 
 
 def empty_together(layout: Layout, size: int) -> tuple[list[Array], list[int]]:
-    """NumPy arrays, and their addresses; small ones are in one allocation of `size`.
+    """NumPy arrays, and their addresses; small arrays share an allocation of `size`.
 
     That is faster. A large array keeps no memory of others alive.
     """
     if size > SMALL:
         arrays = [np.empty(shape, dtype) for shape, dtype, _ in layout]
-        return arrays, [address_of(one) for one in arrays]
+        return arrays, [address_of(array) for array in arrays]
     memory = np.empty(size, np.uint8)
     first, of = address_of(memory), np.ndarray
     arrays = [of(shape, dtype, memory, begin) for shape, dtype, begin in layout]
@@ -298,7 +298,7 @@ def contiguous(array: Array, dtype: Any = None) -> Array:
 
 
 def strided(array: Array) -> Array:
-    """`array`, or a copy if its strides or address are no multiples of its items."""
+    """`array`, or a copy unless its strides and address are multiples of its items."""
     flags = array.flags
     if flags.c_contiguous and array.dtype.kind == "f" and getattr(flags, "aligned", 0):
         return array
@@ -332,7 +332,7 @@ def as_rows(x: Array, axes: tuple[int, ...], leading: int) -> Array:
         The axes that form a row, among the first `leading`. If they are the last of
         these, in order, and `x` is contiguous and aligned, nothing is copied.
     leading : int
-        Number of axes before those of an element.
+        Number of axes before the axes of an element.
 
     Returns
     -------
@@ -414,7 +414,7 @@ class BatchOffsets(NamedTuple):
 def batch_offsets(array: Array, core: int, batch: tuple[int, ...]) -> BatchOffsets:
     """Where each system of a batch begins, with an array of offsets only if necessary.
 
-    The parameters are those of :func:`systems_offsets`.
+    The parameters are as for :func:`systems_offsets`.
 
     Examples
     --------

@@ -83,7 +83,7 @@ class Device(Protocol):
 
     @property
     def shared_memory_per_block(self) -> int:
-        """The largest shared memory of one block, in bytes."""
+        """The largest shared memory of a block, in bytes."""
 
     @property
     def has_watchdog(self) -> bool:
@@ -203,13 +203,13 @@ def _cuda_device(index: int) -> CudaDevice:
 def cuda_devices(chosen: Any) -> list[CudaDevice]:
     """The GPUs that a user chooses; none for "cpu" or None.
 
-    "all" are the visible ones: none on a machine without a GPU. Else it is the number
-    of a GPU, or several.
+    "all" means all visible GPUs, none on a machine without a GPU. Else `chosen` is the
+    number of a GPU, or several numbers.
 
     Raises
     ------
     ValueError
-        If there is no such GPU.
+        If a GPU does not exist.
     """
     if chosen is None or (isinstance(chosen, str) and chosen == "cpu"):
         return []
@@ -240,7 +240,7 @@ _NULL = np.intp(0)
 
 
 class CudaKernel:
-    """A kernel instance on one GPU.
+    """A kernel instance on a GPU.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ class CudaKernel:
     def _allow(self, shared_bytes: int) -> None:
         """Opt in to more dynamic shared memory; the limit is never lowered.
 
-        All threads share one lock, because two objects may share a driver function.
+        All threads share a lock, because two objects may share a driver function.
         """
         if shared_bytes <= self._allowed:
             return
@@ -323,7 +323,7 @@ class CudaKernel:
 def _argument(value: object) -> object:
     """An argument as CuPy takes it. Before 14 it does not convert None."""
     if isinstance(value, Struct):
-        return value.by_value()
+        return value.packed_array()
     return _NULL if value is None else value
 
 
@@ -402,7 +402,7 @@ class EmulatedDevice:
     def kernels(
         self, file: str, instances: tuple[str, ...], definitions: str = ""
     ) -> tuple[Kernel, ...]:
-        return tuple([_emulated_kernel(file, one, definitions) for one in instances])
+        return tuple([_emulated_kernel(file, name, definitions) for name in instances])
 
 
 @functools.lru_cache(CACHED)

@@ -1,4 +1,4 @@
-"""Launch arithmetic: threads, blocks, tiles, and the limits of one launch."""
+"""Launch arithmetic: threads, blocks, tiles, and the limits of a launch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def round_up(a: int, multiple: int) -> int:
 
 
 def blocks_for(threads: int) -> int:
-    """The least number of blocks of `THREADS` with these threads; at least one."""
+    """The least number of blocks of `THREADS` with these threads; at least 1."""
     return max(1, ceil_div(threads, THREADS))
 
 
@@ -67,6 +67,6 @@ def pieces(total: int, most: int) -> Iterator[slice]:
 
 
 def within(part: slice, most: int) -> Iterator[slice]:
-    """The items of a slice, in slices of at most `most`, or of one."""
-    for one in pieces(part.stop - part.start, max(1, most)):
-        yield slice(part.start + one.start, part.start + one.stop)
+    """The items of a slice, in slices of at most `most`, or of a single item."""
+    for piece in pieces(part.stop - part.start, max(1, most)):
+        yield slice(part.start + piece.start, part.start + piece.stop)

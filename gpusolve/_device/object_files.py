@@ -21,7 +21,7 @@ MACHINES = {"amd64": "x86-64", "x86_64": "x86-64", "arm64": "aarch64"}
 """Names of a machine that differ between operating systems."""
 
 BEST_FIRST = {"x86-64": ("x86-64-v3", "x86-64")}
-"""The instruction sets that a machine may have; others have one, of the same name."""
+"""The instruction sets of a machine. Another machine has the set of its own name."""
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
@@ -33,7 +33,7 @@ def machine() -> str:
 
 
 def instruction_sets() -> tuple[str, ...]:
-    """The instruction sets for which objects are built, the best one first."""
+    """The instruction sets for which objects are built, the best set first."""
     return BEST_FIRST.get(machine(), (machine(),))
 
 

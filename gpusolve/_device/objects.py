@@ -1,4 +1,4 @@
-"""The compiled object of the CPU solver: which one this CPU can run, and its loading.
+"""The compiled object of the CPU solver: choosing it for this CPU, and loading it.
 
 Objects are built when the package is installed, never at run time. They are plain
 shared objects with a C interface; ctypes releases the GIL while it calls them.
@@ -33,7 +33,7 @@ class Choice(NamedTuple):
     path : Path or None
         The file of the library.
     reason : str
-        Why there is no library; empty if there is one.
+        Why the library is missing; empty unless it is.
     """
 
     library: ctypes.CDLL | None
@@ -49,7 +49,7 @@ def load() -> ctypes.CDLL | None:
     """The object for this CPU, or None if there is none that works.
 
     ``GPUSOLVE_OBJECT`` may have the path of another object, or ``none``. The object is
-    loaded at the first call. A process that is forked from this one has it, too.
+    loaded at the first call. Forked processes inherit it.
     """
     return chosen().library
 
@@ -59,7 +59,7 @@ def chosen() -> Choice:
     wanted = os.environ.get("GPUSOLVE_OBJECT", "")
     if (found := _choices.get(wanted)) is None:
         # No lock, which a fork could leave closed: threads that load the same object at
-        # the same time get the same one, and all of them keep the first choice.
+        # the same time get the same object, and all threads keep the first choice.
         found = _choices.setdefault(wanted, choose(wanted))
     return found
 
@@ -69,7 +69,7 @@ _choices: dict[str, Choice] = {}
 
 
 def choose(wanted: str) -> Choice:
-    """The object for a value of ``GPUSOLVE_OBJECT``; the best one if it is empty."""
+    """The object for a value of ``GPUSOLVE_OBJECT``; the best object if it is empty."""
     if wanted == "none":
         return Choice(None, None, "GPUSOLVE_OBJECT is none")
     folder = Path(__file__).parents[1] / FOLDER

@@ -180,10 +180,10 @@ class Struct:
         address = address or address_of
         values = self.values.copy()
         for k in self.type.pointers:
-            if (one := values[k]) is None:
+            if (value := values[k]) is None:
                 values[k] = 0
-            elif type(one) is not int:
-                values[k] = address(one)
+            elif type(value) is not int:
+                values[k] = address(value)
         try:
             return self.type.pack(*values)
         except struct.error:
@@ -198,7 +198,7 @@ class Struct:
                 break
         return f"{field.name} of {self.type.name} must be {field.type}, got {value!r}"
 
-    def by_value(self) -> PackedStruct:
+    def packed_array(self) -> PackedStruct:
         """The argument of a CuPy kernel.
 
         CuPy passes a NumPy array of size 1 by value. The driver copies its bytes during
@@ -227,18 +227,18 @@ class PackedStruct(np.ndarray[Any, Any]):
     """The bytes of a struct: an array of size 1, which CuPy passes by value."""
 
     struct: Struct
-    """It keeps the arrays alive, whose addresses are in the bytes."""
+    """It keeps the arrays alive to which the bytes point."""
 
 
 def _fields(declaration: str) -> list[Field]:
     """The members, from their declarations in C++."""
     fields = []
-    for one in declaration.split(";"):
-        before, star, name = one.strip().rpartition("*")
+    for member in declaration.split(";"):
+        before, star, name = member.strip().rpartition("*")
         if star:
             fields.append(Field(name.strip(), f"{' '.join(before.split())}*"))
-        elif one.strip():
-            first, *more = one.split(",")
+        elif member.strip():
+            first, *more = member.split(",")
             *words, name = first.split()
             names = name, *[other.strip() for other in more]
             fields += [Field(name, " ".join(words)) for name in names]

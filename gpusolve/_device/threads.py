@@ -45,7 +45,7 @@ _share = Share()
 
 
 def cores() -> int:
-    """The number of cores that this thread may use: by default those of the process."""
+    """The number of cores that this thread may use; by default all of the process."""
     if _share.cores is not None:
         return _share.cores
     if hasattr(os, "sched_getaffinity"):
@@ -60,7 +60,7 @@ def is_part() -> bool:
 
 @contextmanager
 def part_of_batch(cores: int | None = None) -> Iterator[None]:
-    """In this thread: a part of a larger batch is solved, perhaps on fewer cores."""
+    """Mark this thread as solving a part of a larger batch, perhaps on fewer cores."""
     before = _share.cores, _share.is_part
     _share.cores, _share.is_part = cores, True
     try:
@@ -72,8 +72,8 @@ def part_of_batch(cores: int | None = None) -> Iterator[None]:
 class OneBlasThread:
     """Limits BLAS to one thread while any thread of the process is inside.
 
-    The limit is one for the whole process: the first that enters sets it, and the last
-    that leaves removes it.
+    The limit holds for the whole process: the first thread that enters sets it, and the
+    last thread that leaves removes it.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
 
 def chunked(items: int, rows: int, limit: int) -> list[slice]:
-    """Slices of all items, each of one item or of at most `limit` rows."""
+    """Slices of all items, each of a single item or of at most `limit` rows."""
     return list(pieces(items, max(1, limit // max(1, rows))))
 
 

@@ -1,7 +1,7 @@
 """Runs CUDA kernels on the CPU: the same ``.cu`` files, compiled by a C++ compiler.
 
 A kernel is launched with the arguments that it takes on a GPU, with NumPy arrays
-instead of CuPy arrays. Between barriers its threads run one after another, in an order
+instead of CuPy arrays. Between barriers its threads run in sequence, in an order
 that can be chosen. Mistakes that a GPU does not report are errors here: an access
 outside an array, a barrier that not all threads reach, a shuffle from an inactive lane.
 Uninitialised memory reads as NaN, or -1 in signed integers.

@@ -86,7 +86,7 @@ class Parameter:
     is_const: bool = False
 
     @classmethod
-    def of_pointer(cls, pointer: Pointer) -> Parameter:
+    def from_pointer(cls, pointer: Pointer) -> Parameter:
         """The parameter that a pointer in a struct is like."""
         dtype = pointer.dtype
         if dtype is None:
@@ -120,8 +120,8 @@ def check_arguments(
     Raises
     ------
     TypeError
-        If the number of arguments, or the kind or size of one, is wrong. This includes
-        arrays in structs.
+        If the number of arguments, or an argument's kind or size, is wrong. This
+        includes arrays in structs.
     """
     if len(arguments) != len(parameters):
         names = ", ".join(parameter.name for parameter in parameters)
@@ -156,7 +156,7 @@ def _checked_one(kernel: str, parameter: Parameter, argument: object) -> Value:
 def _checked_struct(kernel: str, parameter: Parameter, argument: Struct) -> Struct:
     """The struct, if its size and the types of its arrays are right."""
     for pointer in argument.pointers():
-        _checked_one(kernel, Parameter.of_pointer(pointer), pointer.array)
+        _checked_one(kernel, Parameter.from_pointer(pointer), pointer.array)
     size = len(argument.packed(lambda _: 0))
     if parameter.is_pointer or (parameter.kind, parameter.bytes) != ("s", size):
         raise TypeError(

@@ -75,8 +75,8 @@ _COVERAGE = {
     "GCC": ("-fsanitize-coverage=trace-pc", "-fno-tree-sra"),
     "Clang": ("-fsanitize-coverage=bb,trace-pc",),
 }
-"""Insert a call in each basic block; keep a structure of 16 bytes one access, which GCC
-would split into its members."""
+"""Insert a call in each basic block, and keep an access to a structure of 16 bytes
+whole, which GCC would split into its members."""
 
 Variant = Literal["plain", "races", "profile"]
 """How a kernel is compiled: without instrumentation, for races, or for a profile."""
@@ -149,7 +149,7 @@ def _compiler_command() -> list[str] | None:
 def build(
     source: Path, instance: str, include: Path, definitions: str, *, variant: Variant
 ) -> Path:
-    """The shared object of one kernel instance, compiled if it is not in the cache.
+    """The shared object of a kernel instance, compiled if it is not in the cache.
 
     Parameters
     ----------
@@ -166,8 +166,7 @@ def build(
     Raises
     ------
     CompileError
-        With the compiler's log; or if there is no compiler, or the platform is not
-        supported.
+        With the compiler's log; or without a compiler, or on an unsupported platform.
     """
     source, include = source.resolve(), include.resolve()
     program, user = _usable_compiler(), shlex.split(os.environ.get("CXXFLAGS", ""))

@@ -23,7 +23,7 @@ class Spread(NamedTuple):
 
 @dataclass
 class ArrayCosts:
-    """Requests to one array of global memory.
+    """Requests to an array of global memory.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class ArrayCosts:
 
 @dataclass
 class SharedCosts:
-    """Requests of one source line to shared memory.
+    """Requests of a source line to shared memory.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class SharedCosts:
 
 @dataclass
 class KernelCosts:
-    """What the launches of one kernel instance cost together.
+    """What the launches of a kernel instance cost together.
 
     Attributes
     ----------
@@ -94,8 +94,8 @@ class KernelCosts:
         Barriers of all blocks of a launch.
     load_intervals : int
         Intervals between two barriers of a block in which a thread loads from global
-        memory, added over the blocks. Loads of one interval can be in flight together;
-        if a block waits for them at the next barrier, those of two intervals cannot.
+        memory, added over the blocks. Loads of an interval can be in flight together;
+        if a block waits for them at the next barrier, loads of two intervals cannot.
         So this is the least number of global loads that depend on each other: threads
         that follow pointers in an interval have longer chains.
     arrays : dict of str to ArrayCosts
@@ -103,14 +103,14 @@ class KernelCosts:
     shared : dict of str to SharedCosts
         Shared memory, by source line.
     arithmetic : dict of str to int
-        Operations of all threads: additions, multiplications, fused ones, divisions and
-        square roots, such as ``"float64 multiply"``. The CPU's compiler does not fuse
-        ``a * b + c``, so this counts as two operations.
+        Operations of all threads: additions, multiplications, fused operations,
+        divisions and square roots, such as ``"float64 multiply"``. The CPU's compiler
+        does not fuse ``a * b + c``, so this counts as two operations.
     instructions : dict of str to int
         Instructions of all threads by kind: "load", "store" and "atomic" for global and
         shared memory; "float", the sum of `arithmetic`; "integer", "compare" and
         "branch" as in the CPU's code. So they depend on the CPU and its compiler: they
-        compare kernels, and are not those of a GPU. Moves, conversions and barriers are
+        compare kernels; a GPU's counts differ. Moves, conversions and barriers are
         not among them; of a shuffle, a vote or an atomic, its code in the emulator.
     """
 
@@ -137,52 +137,52 @@ class KernelCosts:
     @property
     def global_bytes(self) -> int:
         """Bytes that lanes asked for."""
-        return sum(one.bytes for one in self.arrays.values())
+        return sum(array.bytes for array in self.arrays.values())
 
     @property
     def global_requests(self) -> int:
         """Memory instructions of warps, to global memory."""
-        return sum(one.requests for one in self.arrays.values())
+        return sum(array.requests for array in self.arrays.values())
 
     @property
     def global_sectors(self) -> int:
         """Sectors of 32 bytes that moved."""
-        return sum(one.sectors for one in self.arrays.values())
+        return sum(array.sectors for array in self.arrays.values())
 
     @property
     def fewest_sectors(self) -> int:
         """Sectors that would have moved if each request were contiguous and aligned."""
-        return sum(one.fewest_sectors for one in self.arrays.values())
+        return sum(array.fewest_sectors for array in self.arrays.values())
 
     @property
     def distinct_bytes(self) -> int:
         """Bytes of global memory that were accessed at least once per launch."""
-        return sum(one.distinct_bytes for one in self.arrays.values())
+        return sum(array.distinct_bytes for array in self.arrays.values())
 
     @property
     def distinct_sectors(self) -> int:
         """Sectors of global memory with a byte that was accessed, per launch."""
-        return sum(one.distinct_sectors for one in self.arrays.values())
+        return sum(array.distinct_sectors for array in self.arrays.values())
 
     @property
     def shared_requests(self) -> int:
         """Memory instructions of warps, to shared memory."""
-        return sum(one.requests for one in self.shared.values())
+        return sum(line.requests for line in self.shared.values())
 
     @property
     def shared_lanes(self) -> int:
         """Lanes of all requests to shared memory."""
-        return sum(one.lanes for one in self.shared.values())
+        return sum(line.lanes for line in self.shared.values())
 
     @property
     def shared_wavefronts(self) -> int:
         """Passes over the banks of shared memory."""
-        return sum(one.wavefronts for one in self.shared.values())
+        return sum(line.wavefronts for line in self.shared.values())
 
     @property
     def active_lanes(self) -> float:
         """Mean number of lanes of a request to global memory, at most 32."""
-        lanes = sum(one.lanes for one in self.arrays.values())
+        lanes = sum(array.lanes for array in self.arrays.values())
         return lanes / max(1, self.global_requests)
 
     @property
@@ -203,9 +203,9 @@ class KernelCosts:
         self.per_block = launch.per_block
 
 
-def _add_integers(total: object, one: object) -> None:
-    """Add the integers of a record to those of another record of its class."""
-    for name, value in vars(one).items():
+def _add_integers(total: object, more: object) -> None:
+    """Add the integers of a record to another record of its class."""
+    for name, value in vars(more).items():
         if isinstance(value, int):
             setattr(total, name, getattr(total, name) + value)
 
@@ -220,7 +220,7 @@ class HostCosts:
     synchronizations : int
         Reads of device arrays by the host, which waits for the device.
     copies : int
-        Copies between host and device, in both directions; a read is one of them.
+        Copies between host and device, in both directions; a read counts as a copy.
         NumPy arrays, which the emulator uses, are on the host: they are neither copied
         nor waited for.
     seconds : float

@@ -1,6 +1,6 @@
 """Limits of the emulated device.
 
-The limits are those of compute capability 8.6, which has the least shared memory per
+The limits are taken from compute capability 8.6, which has the least shared memory per
 block since Ampere: a kernel that fits here fits there, too. With two multiprocessors,
 several blocks run concurrently, and each block of a persistent grid does several tiles.
 """

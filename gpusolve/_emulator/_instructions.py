@@ -51,7 +51,7 @@ _FUSED_CALL = re.compile(r"(?:call|bl)\w*\s.*<(fmaf?)@plt>")
 
 @functools.cache
 def instructions(compiled: Path) -> dict[int, Counter[str]]:
-    """The instructions after each call of the coverage function, up to the next one.
+    """The instructions after each call of the coverage function, up to the next call.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ class Kernel:
         touch_end = schedule.order != "reverse" and report is None
         with DeviceMemory(arrays, touch_end) as memory:
             stored = [_stored(value, memory.address) for value in values]
-            addresses = [one.ctypes.data for one in stored]
+            addresses = [value.ctypes.data for value in stored]
             # All resident blocks run concurrently, because a kernel may rely on it.
             resident = self.resident_blocks(math.prod(threads), shared_mem)
             if cooperative and math.prod(blocks) > resident:
@@ -172,7 +172,7 @@ class Kernel:
 
     @property
     def _program(self) -> Program:
-        """The object to launch: races and profiles need other ones."""
+        """The object to launch: races and profiles need other objects."""
         if active_report() is not None:
             return self._variant("profile")
         return self._variant("races" if watching() else "plain")
@@ -190,9 +190,13 @@ class Kernel:
         names = parameter_names(source.read_text(), self.instance, len(types))
         return [
             Parameter(
-                name, bool(one.is_pointer), chr(one.kind), one.bytes, bool(one.is_const)
+                name,
+                bool(kind.is_pointer),
+                chr(kind.kind),
+                kind.bytes,
+                bool(kind.is_const),
             )
-            for name, one in zip(names, types, strict=True)
+            for name, kind in zip(names, types, strict=True)
         ]
 
 
@@ -204,9 +208,9 @@ def named_arrays(
         if isinstance(value, np.ndarray):
             yield NamedArray(parameter.name, value, not parameter.is_const)
         elif isinstance(value, Struct):
-            for one in value.pointers():
-                if one.array is not None:
-                    yield NamedArray(one.name, one.array, not one.is_const)
+            for pointer in value.pointers():
+                if pointer.array is not None:
+                    yield NamedArray(pointer.name, pointer.array, not pointer.is_const)
 
 
 def _stored(value: Value, address: Callable[[Array], int]) -> Array:

@@ -18,15 +18,17 @@ def source_line(compiled: Path, instruction: int) -> str | None:
 
 
 def source_lines(compiled: Path, instructions: Iterable[int]) -> dict[int, str]:
-    """``file:line`` of each instruction; those without a line are left out.
+    """``file:line`` of each instruction that has a line.
 
     Of inlined functions, the innermost line outside the emulator's runtime is taken.
     """
     instructions = list(instructions)
-    missing = [one for one in instructions if (compiled, one) not in _cached]
+    missing = [
+        address for address in instructions if (compiled, address) not in _cached
+    ]
     program = shutil.which("addr2line") or shutil.which("llvm-addr2line")
     if missing and program:
-        addresses = [hex(one) for one in missing]
+        addresses = [hex(address) for address in missing]
         command = [program, "-a", "-i", "-e", str(compiled), *addresses]
         text = subprocess.run(command, capture_output=True, text=True).stdout
         lines: list[str] = []
@@ -36,10 +38,10 @@ def source_lines(compiled: Path, instructions: Iterable[int]) -> dict[int, str]:
                 lines = frames.setdefault(int(line, 16), [])
             else:
                 lines.append(line)
-        for one in missing:
-            _cached[compiled, one] = _outside_runtime(frames.get(one, []))
-    found = {one: _cached.get((compiled, one)) for one in instructions}
-    return {one: line for one, line in found.items() if line}
+        for address in missing:
+            _cached[compiled, address] = _outside_runtime(frames.get(address, []))
+    found = {address: _cached.get((compiled, address)) for address in instructions}
+    return {address: line for address, line in found.items() if line}
 
 
 def _outside_runtime(frames: list[str]) -> str | None:

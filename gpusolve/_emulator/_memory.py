@@ -63,8 +63,8 @@ class Arena:
     ) -> None:
         self.arrays = arrays
         self._low, self._bytes = low, high - low
-        self.writeable = any(one.array.flags.writeable for one in arrays)
-        alignment = max(one.array.dtype.alignment for one in arrays)
+        self.writeable = any(named.array.flags.writeable for named in arrays)
+        alignment = max(named.array.dtype.alignment for named in arrays)
         tail = -high % alignment
         head = low % alignment
         used = self._bytes + (tail if touch_end else head)
@@ -107,7 +107,7 @@ class Arena:
 
     def describe(self, address: int) -> str:
         """The array and the index of its element at an address, valid or not."""
-        named = min(self.arrays, key=lambda one: self._distance(one.array, address))
+        named = min(self.arrays, key=lambda named: self._distance(named.array, address))
         array = named.array
         element = (address - self.pointer(array)) // max(array.itemsize, 1)
         text = f"element {element} of {named}"
@@ -146,7 +146,7 @@ class Arena:
 
 
 class DeviceMemory:
-    """The arenas of one launch.
+    """The arenas of a launch.
 
     Parameters
     ----------
@@ -185,13 +185,13 @@ class DeviceMemory:
         return [
             arena.span
             for arena in self._arenas
-            if any(one.is_written for one in arena.arrays)
+            if any(named.is_written for named in arena.arrays)
         ]
 
     def named_spans(self) -> dict[str, tuple[int, int]]:
-        """Addresses and sizes of the arrays; arrays that overlap share one."""
+        """Addresses and sizes of the arrays; overlapping arrays share a span."""
         return {
-            " and ".join(one.name for one in arena.arrays): arena.span
+            " and ".join(named.name for named in arena.arrays): arena.span
             for arena in self._arenas
         }
 
@@ -226,12 +226,14 @@ class DeviceMemory:
 def _overlapping(
     arrays: Sequence[NamedArray],
 ) -> Iterator[tuple[list[NamedArray], int, int]]:
-    """Groups of arrays that share memory, with its bounds. Empty arrays share none."""
+    """Groups of arrays that share memory, with its bounds. An empty array is alone."""
     for named in arrays:
         if named.array.size == 0:
             address = int(named.array.ctypes.data)
             yield [named], address, address
-    filled = [(*byte_bounds(one.array), one) for one in arrays if one.array.size]
+    filled = [
+        (*byte_bounds(named.array), named) for named in arrays if named.array.size
+    ]
     filled.sort(key=lambda bounds: bounds[:2])
     while filled:
         low, high, first = filled.pop(0)

@@ -14,7 +14,7 @@ LAUNCH_SECONDS = 4e-6
 GRID_BARRIER_SECONDS = 1.75e-6
 BARRIER_CLOCKS = 80
 LOAD_CLOCKS = 270
-"""Typical latencies on current GPUs; a load is one that the L2 cache answers. Assumed,
+"""Typical latencies on current GPUs; the L2 cache answers the load. Assumed,
 from published microbenchmarks; not measured by this project."""
 
 ISSUED_PER_CLOCK = 4
@@ -26,7 +26,7 @@ WORK_CLOCKS = {
     "shuffles": 1.0,
     "votes": 1.0,
 }
-"""Clocks of a multiprocessor for one of each. Shared memory sends it one wavefront per
+"""Clocks of a multiprocessor for each unit. Shared memory sends one wavefront per
 clock, and it shuffles 4 bytes of 32 lanes, as in NVIDIA's programming guide. That the
 L2 cache sends it 64 bytes, that votes take as long as shuffles, and that shuffles
 occupy the crossbar of shared memory, is assumed."""
@@ -78,7 +78,7 @@ from published microbenchmarks; of the MX550, a T4's for as many multiprocessors
 
 @dataclass(frozen=True)
 class KernelPrediction:
-    """The predicted time of all launches of one kernel.
+    """The predicted time of all launches of a kernel.
 
     Attributes
     ----------
@@ -86,12 +86,12 @@ class KernelPrediction:
     bounds : dict of str to float
         The least time in seconds that each resource needs. "shared memory" includes
         shuffles. "latency" is the time of the barriers and of the loads that depend on
-        each other, in one block after another.
+        each other, block after block.
     rounds : int
         Blocks of the multiprocessor that has the most, added over the launches.
     filled : float
         Share of the multiprocessors that have a block, the mean over the rounds. So
-        ``rounds * filled`` is the number of blocks over that of multiprocessors.
+        ``rounds * filled`` is the number of blocks per multiprocessor.
     balance : float
         Work of the largest block over the mean, each added over the launches.
     """
@@ -115,7 +115,7 @@ class KernelPrediction:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The predicted time of all kernels, one after another.
+    """The predicted time of all kernels in sequence.
 
     Attributes
     ----------
@@ -129,12 +129,12 @@ class Prediction:
     @property
     def seconds(self) -> float:
         """The sum over the kernels."""
-        return sum(one.seconds for one in self.kernels)
+        return sum(kernel.seconds for kernel in self.kernels)
 
     @property
     def bound(self) -> str:
         """The bound of the kernel that takes longest; empty without kernels."""
-        longest = max(self.kernels, key=lambda one: one.seconds, default=None)
+        longest = max(self.kernels, key=lambda kernel: kernel.seconds, default=None)
         return longest.bound if longest else ""
 
     def __str__(self) -> str:
@@ -143,9 +143,9 @@ class Prediction:
             f"{'time':>13}  {'bound':<14} rounds  filled  balance  kernel",
         ]
         lines += [
-            f"{1e6 * one.seconds:10.2f} us  {one.bound:<14} {one.rounds:6} "
-            f"{one.filled:7.0%} {one.balance:8.2f}  {one.name}"
-            for one in self.kernels
+            f"{1e6 * kernel.seconds:10.2f} us  {kernel.bound:<14} {kernel.rounds:6} "
+            f"{kernel.filled:7.0%} {kernel.balance:8.2f}  {kernel.name}"
+            for kernel in self.kernels
         ]
         return "\n".join(lines)
 
@@ -161,25 +161,25 @@ def predict(launches: Iterable[KernelCosts], device: str) -> Prediction:
     if device not in DEVICES:
         raise ValueError(f"device must be one of {sorted(DEVICES)}, got {device!r}")
     by_name: dict[str, list[KernelCosts]] = {}
-    for one in launches:
-        by_name.setdefault(one.name, []).append(one)
+    for launch in launches:
+        by_name.setdefault(launch.name, []).append(launch)
     return Prediction(
         device, [_kernel(found, DEVICES[device]) for found in by_name.values()]
     )
 
 
 def _kernel(launches: Sequence[KernelCosts], device: DeviceLimits) -> KernelPrediction:
-    bounds = [_bounds(one, device) for one in launches]
-    rounds = sum(_rounds(one, device.multiprocessors) for one in launches)
-    blocks = sum(one.blocks for one in launches)
-    work = [one.per_block["work"] for one in launches]
-    mean = sum(one.mean for one in work)
+    bounds = [_bounds(launch, device) for launch in launches]
+    rounds = sum(_rounds(launch, device.multiprocessors) for launch in launches)
+    blocks = sum(launch.blocks for launch in launches)
+    work = [launch.per_block["work"] for launch in launches]
+    mean = sum(spread.mean for spread in work)
     return KernelPrediction(
         launches[0].name,
-        {name: sum(one[name] for one in bounds) for name in bounds[0]},
+        {name: sum(bound[name] for bound in bounds) for name in bounds[0]},
         rounds,
         blocks / (rounds * device.multiprocessors),
-        sum(one.most for one in work) / mean if mean else 1.0,
+        sum(spread.most for spread in work) / mean if mean else 1.0,
     )
 
 
@@ -187,7 +187,7 @@ def _bounds(launch: KernelCosts, device: DeviceLimits) -> dict[str, float]:
     """The least time of a launch by each resource.
 
     A multiprocessor works through its blocks, so its resources are needed by `rounds`
-    blocks one after another. Latencies of the blocks that it has at the same time
+    blocks in sequence. Latencies of the blocks that it has at the same time
     overlap, so only `waves` of them add up.
     """
     threads = launch.threads // launch.blocks
@@ -225,12 +225,12 @@ def _bounds(launch: KernelCosts, device: DeviceLimits) -> dict[str, float]:
 
 
 def _rounds(launch: KernelCosts, places: int) -> int:
-    """How many blocks run one after another in each of these places."""
+    """How many blocks run in sequence in each of these places."""
     return math.ceil(launch.blocks / places)
 
 
 def _longest(count: Spread, blocks: int) -> float:
-    """The count of this number of mean blocks, at least that of the largest block."""
+    """The count of this number of mean blocks, at least the largest block's count."""
     return max(count.mean * blocks, count.most)
 
 

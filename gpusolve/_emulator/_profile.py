@@ -45,7 +45,7 @@ SUMS = [key for key in PER_BLOCK if key not in OTHERWISE_SUMMED]
 
 SHARED_MEMORY = -1
 GRID_BARRIER_FILE = "grid.cuh"
-"""Its one atomic operation is the arrival of a block at a barrier of the grid."""
+"""Its only atomic operation is the arrival of a block at a barrier of the grid."""
 
 ACCESSES = ("load", "store", "atomic")
 """In the order of ``enum class AccessType`` in ``runtime/profile.h``."""
@@ -109,7 +109,7 @@ class Report:
         self.host = HostCosts()
 
     def __str__(self) -> str:
-        rows = [_HEADINGS, *(_cells(one) for one in self.kernels)]
+        rows = [_HEADINGS, *map(_cells, self.kernels)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join(
@@ -136,7 +136,7 @@ class Report:
         Notes
         -----
         The prediction is for the launches that were counted: kernels whose grid depends
-        on the device launch fewer blocks on the emulated one. Sectors that are moved
+        on the device launch fewer blocks on the emulated device. Sectors that are moved
         more than once count as traffic of the L2 cache, though a multiprocessor may
         have them in its own cache.
         """
@@ -145,13 +145,13 @@ class Report:
     def add(self, launch: KernelCosts) -> None:
         """Add the counts of a launch."""
         self.launched.append(launch)
-        for one in self.kernels:
-            if one.name == launch.name:
+        for kernel in self.kernels:
+            if kernel.name == launch.name:
                 break
         else:
-            one = KernelCosts(launch.name)
-            self.kernels.append(one)
-        one.add(launch)
+            kernel = KernelCosts(launch.name)
+            self.kernels.append(kernel)
+        kernel.add(launch)
 
 
 _active: ContextVar[Report | None] = ContextVar("profile", default=None)
@@ -171,20 +171,20 @@ _HEADINGS = (
 )
 
 
-def _cells(one: KernelCosts) -> tuple[str, ...]:
-    moved = SECTOR_BYTES * one.global_sectors
+def _cells(kernel: KernelCosts) -> tuple[str, ...]:
+    moved = SECTOR_BYTES * kernel.global_sectors
     return (
-        one.name,
-        str(one.launches),
-        str(one.blocks),
-        str(one.barriers),
-        str(one.global_sectors),
-        f"{one.global_sectors / max(1, one.fewest_sectors):.2f}",
-        f"{moved / max(1, one.distinct_bytes):.2f}",
-        str(one.shared_wavefronts),
-        f"{one.shared_wavefronts / max(1, one.shared_requests):.2f}",
-        f"{one.active_lanes:.1f}",
-        str(one.atomics),
+        kernel.name,
+        str(kernel.launches),
+        str(kernel.blocks),
+        str(kernel.barriers),
+        str(kernel.global_sectors),
+        f"{kernel.global_sectors / max(1, kernel.fewest_sectors):.2f}",
+        f"{moved / max(1, kernel.distinct_bytes):.2f}",
+        str(kernel.shared_wavefronts),
+        f"{kernel.shared_wavefronts / max(1, kernel.shared_requests):.2f}",
+        f"{kernel.active_lanes:.1f}",
+        str(kernel.atomics),
     )
 
 
@@ -215,11 +215,10 @@ def profile(*, run_kernels: bool = True) -> Iterator[Report]:
     different branches, or leave a loop early, are counted as on a GPU. But lanes that
     reach an instruction in different iterations of a loop share a request here, and do
     not on a GPU: ``if (k == threadIdx.x) y[k] = 0;`` in a loop over k is 1 request
-    instead of 32. In a loop within a loop, the requests are those of the lane with the
-    most iterations in total; on a GPU, those of the longest lane in each outer
-    iteration.
+    instead of 32. In a loop within a loop, the lane with the most iterations in total
+    determines the requests; on a GPU, the longest lane of each outer iteration does.
 
-    Kernels are compiled once more for the profile, and run one block at a time.
+    Kernels are compiled again for the profile, and run one block at a time.
 
     Examples
     --------
@@ -269,7 +268,7 @@ def costs_of_launch(
     summary: ProfileSummary,
     compiled: Path,
 ) -> KernelCosts:
-    """The counts of one launch.
+    """The counts of a launch.
 
     Parameters
     ----------

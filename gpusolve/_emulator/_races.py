@@ -17,8 +17,8 @@ def races() -> Iterator[None]:
     """Detect data races in kernels that are launched in this `with` statement.
 
     A launch raises KernelError if two threads access the same element of global or
-    shared memory, one of them writes, and nothing orders the two accesses. Two accesses
-    are ordered
+    shared memory, at least one writes, and nothing orders the two accesses. Two
+    accesses are ordered
 
     - within a block, by a barrier between them, or within a warp by a ``__syncwarp()``
       whose mask contains both lanes;

@@ -158,22 +158,26 @@ def _shared_byte(compiled: Path, offset: int) -> str:
 def _shared_variable(compiled: Path, offset: int) -> tuple[str, int, int] | None:
     """Name, offset and size of the last `__shared__` variable at an offset or before.
 
-    None if binutils are not installed, or there is no such variable.
+    None without such a variable, or if binutils are not installed.
     """
     program = shutil.which("readelf") or shutil.which("llvm-readelf")
     if program is None:
         return None
     command = [program, "--symbols", "--wide", "--demangle", str(compiled)]
-    found = subprocess.run(command, capture_output=True, text=True).stdout
-    symbols = filter(None, map(_SHARED_VARIABLE.match, found.splitlines()))
+    listing = subprocess.run(command, capture_output=True, text=True).stdout
+    symbols = filter(None, map(_SHARED_VARIABLE.match, listing.splitlines()))
     variables = [
-        (int(one["start"], 16), int(one["size"], 0), one["name"].rpartition("::")[2])
-        for one in symbols
+        (
+            int(found["start"], 16),
+            int(found["size"], 0),
+            found["name"].rpartition("::")[2],
+        )
+        for found in symbols
     ]
     before = [
-        one
-        for one in variables
-        if one[0] <= offset and not one[2].startswith("emulator")
+        variable
+        for variable in variables
+        if variable[0] <= offset and not variable[2].startswith("emulator")
     ]
     if not before:
         return None

@@ -39,7 +39,7 @@ def schedule(order: Order, seed: int = 0) -> Iterator[None]:
     ----------
     order : {"forward", "reverse", "random"}
         In random order, every step of the scheduler is random. One block runs at a
-        time; it can be interrupted by another one when it calls an atomic or a fence,
+        time; it can be interrupted by another block when it calls an atomic or a fence,
         sleeps or ends. The same seed repeats a launch exactly. In the other orders,
         blocks run concurrently.
     seed : int, optional
@@ -62,10 +62,10 @@ def schedule(order: Order, seed: int = 0) -> Iterator[None]:
 
 def current_schedule() -> Schedule:
     """The current schedule."""
-    return _chosen.get() or _from_environment()
+    return _chosen.get() or _read_environment()
 
 
-def _from_environment() -> Schedule:
+def _read_environment() -> Schedule:
     text = os.environ.get(VARIABLE) or "forward"
     order, _, seed = text.partition(":")
     try:

@@ -1,7 +1,7 @@
-"""Stacks for the emulated threads, one for each resident thread of the device.
+"""Stacks for the emulated threads: a stack for each resident thread of the device.
 
 They are allocated when first needed and kept, because the guard page of each costs a
-system call. All kernels share them, because one kernel runs at a time.
+system call. All kernels share them, because kernels run one at a time.
 """
 
 from __future__ import annotations

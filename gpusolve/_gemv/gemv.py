@@ -70,8 +70,8 @@ def gemv(
         per row in different blocks, each with a segment of `x` in shared memory
         ("threads_per_row"). Two others split long reductions into chunks if the result
         is short: neighbouring threads read along rows ("dots"), or along columns
-        ("axpys"). "auto", the default, is the one of these two that reads along the
-        axis that is contiguous in memory. A CPU uses one algorithm for all.
+        ("axpys"). "auto", the default, is "dots" or "axpys", whichever reads along
+        the axis that is contiguous in memory. A CPU uses one algorithm for all.
     out : array, optional
         The array for the result, of its shape and dtype, on the device of `A`. It may
         overlap `A` or `x`.
@@ -79,7 +79,7 @@ def gemv(
     Returns
     -------
     (..., m) array, or (..., n) if transposed
-        On the device of the inputs. Zeros if the sums have no terms.
+        On the device of the inputs. Zeros for sums without terms.
 
     Raises
     ------

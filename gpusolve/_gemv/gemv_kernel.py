@@ -101,7 +101,7 @@ class Operands(NamedTuple):
 
 
 class Products(NamedTuple):
-    """The launch of a kernel that multiplies, and of the one that adds its sums.
+    """The launch of a kernel that multiplies, and of the kernel that adds its sums.
 
     Attributes
     ----------
@@ -269,7 +269,7 @@ def _operands_of(
     batch: tuple[int, ...],
 ) -> Operands:
     rows, columns = A_shape[-2:]
-    in_packs = _in_packs(A_shape, A_strides, -1) and _in_packs(x_shape, x_strides, -1)
+    in_packs = _is_packed(A_shape, A_strides, -1) and _is_packed(x_shape, x_strides, -1)
     return Operands(
         dtype,
         math.prod(batch),
@@ -278,7 +278,7 @@ def _operands_of(
         A_strides[-2] // dtype.itemsize if rows > 1 else 0,
         A_strides[-1] // dtype.itemsize if columns > 1 else 0,
         in_packs,
-        _in_packs(A_shape, A_strides, -2),
+        _is_packed(A_shape, A_strides, -2),
         _differs(A_shape[:-2], A_strides),
         _differs(x_shape[:-1], x_strides),
     )
@@ -355,13 +355,13 @@ def _threads_per_row(operands: Operands) -> Products:
 
 
 def _auto(operands: Operands) -> Products:
-    return _dots(operands) if by_dots(operands) else _axpys(operands)
+    return _dots(operands) if uses_dots(operands) else _axpys(operands)
 
 
-def by_dots(operands: Operands) -> bool:
+def uses_dots(operands: Operands) -> bool:
     """Whether to use ``gemv_dots``: for rows that are contiguous, or tiny systems.
 
-    A block of ``gemv_axpys`` has one system, which must be large enough.
+    A block of ``gemv_axpys`` has a single system, which must be large enough.
     """
     of_block = THREADS * PACK_BYTES // operands.dtype.itemsize
     tiny = operands.systems > 1 and operands.rows * operands.columns < of_block
@@ -371,7 +371,7 @@ def by_dots(operands: Operands) -> bool:
 def dots_of(operands: Operands) -> Dots:
     """At most a warp per row; one or more blocks per row if rows are few and long.
 
-    If there are very many rows, or many short ones, each team of threads has several.
+    If there are very many rows, or many short rows, each team of threads has several.
     Neither this nor `packs` changes the order of additions.
     """
     columns, size = operands.columns, operands.size
@@ -493,7 +493,7 @@ def _chunks(columns: int, window: int, blocks: int) -> tuple[int, int]:
     """Columns per chunk, a multiple of the window, and the number of chunks.
 
     `blocks` is the number of blocks without chunks. To fill one wave, a chunk may be as
-    short as one window; for further waves it keeps at least `WINDOWS`.
+    short as a window; for further waves it keeps at least `WINDOWS`.
     """
     windows = ceil_div(columns, window)
     of_one_wave = ceil_div(windows, max(1, BLOCKS // blocks))
@@ -508,7 +508,7 @@ def _differs(batch: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return any(length > 1 and stride != 0 for length, stride in axes)
 
 
-def _in_packs(shape: tuple[int, ...], strides: tuple[int, ...], along: int) -> bool:
+def _is_packed(shape: tuple[int, ...], strides: tuple[int, ...], along: int) -> bool:
     """Whether the strides of the other axes are multiples of a pack."""
     return all(
         stride % PACK_BYTES == 0

@@ -1,4 +1,4 @@
-"""The axes of one system: those of each argument and result after the batch axes."""
+"""The axes of one system: the axes of each argument and result after the batch axes."""
 
 from __future__ import annotations
 

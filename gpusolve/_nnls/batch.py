@@ -1,6 +1,6 @@
 """The arguments of ``lsq_linear`` as a batch that is solved block by block.
 
-The arrays may be larger than memory: they are looked at, never read or converted as a
+The arrays may be larger than memory: they are never read or converted as a
 whole. A block is a slice along each axis of the batch. An argument without an axis, or
 with the length 1 there, is the same in all blocks along this axis.
 """
@@ -26,7 +26,7 @@ Block = tuple[slice, ...]
 
 
 class Batch(NamedTuple):
-    """The arguments of a call, and what is known of its results.
+    """The arguments of a call, and the shapes and dtypes of its results.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Batch(NamedTuple):
     shape : tuple of int
         The axes of the batch.
     blank : Solution
-        The results of one system: the dtypes and the axes after those of the batch.
+        The results of one system: the dtypes and the axes after the batch axes.
     """
 
     arrays: dict[str, Any]
@@ -53,13 +53,13 @@ class Batch(NamedTuple):
             for name, value in given.items()
             if name in AXES and not (value is None or is_number(value))
         }
-        for name, one in arrays.items():
-            if is_dask(one):
-                check_chunks(name, one)
-        plain = {name: one for name, one in given.items() if name not in arrays}
-        system = {name: of_one_system(name, one) for name, one in arrays.items()}
+        for name, array in arrays.items():
+            if is_dask(array):
+                check_chunks(name, array)
+        plain = {name: value for name, value in given.items() if name not in arrays}
+        system = {name: blank_argument(name, array) for name, array in arrays.items()}
         problem = validate(**plain, **system)
-        shape = batch_of({name: one.shape for name, one in arrays.items()})
+        shape = batch_of({name: array.shape for name, array in arrays.items()})
         blank = Solution.blank((1,), problem.shape[1], problem.dtype)
         return cls(arrays, plain, shape, blank)
 
@@ -76,8 +76,8 @@ class Batch(NamedTuple):
         lengths = self.axes_of(name)
         slices = block[len(block) - len(lengths) :]
         index = tuple(
-            slice(None) if length == 1 else one
-            for length, one in zip(lengths, slices, strict=True)
+            slice(None) if length == 1 else part
+            for length, part in zip(lengths, slices, strict=True)
         )
         return self.arrays[name][index]
 
@@ -85,18 +85,18 @@ class Batch(NamedTuple):
     def numbers_per_system(self) -> int:
         """Numbers that each system has of its own, in arguments and results."""
         own = [
-            of_one_system(name, one)
-            for name, one in self.arrays.items()
+            blank_argument(name, array)
+            for name, array in self.arrays.items()
             if not self.is_shared(name)
         ]
         results = [field[0] for field in self.blank]
-        return sum(math.prod(one.shape) for one in (*own, *results))
+        return sum(math.prod(array.shape) for array in (*own, *results))
 
 
 def check_chunks(name: str, array: Any) -> None:
     """Raise ValueError unless each system is in one chunk.
 
-    The message has the call of ``rechunk`` that helps.
+    The message shows the call of ``rechunk`` that makes it so.
     """
     if any(math.isnan(length) for lengths in array.chunks for length in lengths):
         raise ValueError(
@@ -115,7 +115,7 @@ def check_chunks(name: str, array: Any) -> None:
 
 
 class Given(dict[str, Any]):
-    """The fields of the `Problem` of a batch, which are read when one is asked for."""
+    """The fields of the `Problem` of a batch, read at the first access to a field."""
 
     def __init__(self, batch: Batch) -> None:
         super().__init__()
@@ -134,19 +134,19 @@ def is_number(value: object) -> bool:
     return isinstance(value, numbers.Number | np.bool_)
 
 
-def of_one_system(name: str, array: Any) -> Array:
-    """Zeros of the dtype and the shape that an argument has for one system."""
+def blank_argument(name: str, array: Any) -> Array:
+    """Zeros with the dtype and the shape of an argument for one system."""
     return np.zeros(array.shape[len(batch_axes(name, array.shape)) :], array.dtype)
 
 
 def blocks(shape: tuple[int, ...], most: int) -> Iterator[Block]:
-    """Blocks of a batch in order, each of at most `most` systems, at least of one.
+    """Blocks of a batch in order, each of 1 to `most` systems.
 
-    The last axes are whole, one is cut, and those before it have the length 1.
+    The last axes are whole, one axis is cut, and the axes before it have the length 1.
 
     Examples
     --------
-    >>> [one for one in blocks((2, 3), 2)][:2]
+    >>> list(blocks((2, 3), 2))[:2]
     [(slice(0, 1, None), slice(0, 2, None)), (slice(0, 1, None), slice(2, 3, None))]
     """
     steps, left = [], max(1, most)

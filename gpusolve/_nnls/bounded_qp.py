@@ -68,8 +68,8 @@ def bounded_qp(
     c : (..., n) array_like
         The linear terms, such as ``A^T b``. The leading axes of all arrays broadcast.
     bounds, method, sum_to, warm_start, tol, maxiter
-        As for :func:`gpusolve.lsq_linear`; the default bounds are those of
-        :func:`gpusolve.nnls`.
+        As for :func:`gpusolve.lsq_linear`; the default bounds are 0 and
+        infinity.
 
     Returns
     -------
@@ -79,12 +79,12 @@ def bounded_qp(
         above its minimum without bounds, in the range of G. A system whose G has a
         negative eigenvalue has status 2.
 
-        `kkt` is computed from G and c. It is the larger one of two numbers. The first
+        `kkt` is computed from G and c. It is the larger of two numbers. The first
         is the largest violation of the optimality conditions by `dual`, relative to S,
         the size of the gradient; for each variable per root of ``G_jj``. The second is
         a bound of how far the objective is above its minimum, relative to
         ``x G x / 2 + |c x| + eps S**2``. Status 0 means that `kkt` is at most 1e-10
-        (float32: 1e-4) or `tol`, and that the sum is the fixed one.
+        (float32: 1e-4) or `tol`, and that x has the fixed sum.
 
     Raises
     ------
@@ -99,8 +99,8 @@ def bounded_qp(
 
     Eigenvalues below ``8 n eps`` times their sum count as zero. The part of c along
     their eigenvectors remains as a linear term, unless rounding explains it: the
-    objective may then have no minimum but for the bounds, and x may not be found, with
-    status 3. So does a G of which rounding errors decide x. If A and b themselves are
+    objective may then be unbounded below without the bounds, and x may not be found:
+    status 3. The same holds if rounding errors of G decide x. If A and b themselves are
     known, `lsq_linear` is more accurate: G has the square of the condition number.
 
     Examples
@@ -155,7 +155,7 @@ def certified(
         "kkt": found.kkt.astype(x.dtype, copy=False),
         "status": xp.where(ended, outcome, status),
     }
-    return replace(result, **{name: unwrapped(one) for name, one in fields.items()})
+    return replace(result, **{name: unwrapped(field) for name, field in fields.items()})
 
 
 def symmetric(G: Array) -> Array:

@@ -19,7 +19,7 @@ from .part import Part
 from .progress import DELAY, progress_bar
 
 CHUNK_BYTES = 2**27
-"""Limit on the memory for the matrices of one chunk, unless it is a single system."""
+"""Limit on the memory for the matrices of a chunk, unless it is a single system."""
 
 Solve = Callable[[ScaledSystem, Array], Solution]
 """From scaled systems, all finite, and starting points to solutions in scaled x."""
@@ -36,7 +36,7 @@ def solve_in_chunks(
 
     The matrices of a chunk have at most `entries` entries, or it is a single system.
     Between chunks the progress bar moves and interrupts are handled. By default there
-    is a thread for each core; more than one makes a loop in Python slower.
+    is a thread for each core; a loop in Python is faster on a single thread.
     """
     threads = threads or cores()
     systems, (_, n) = math.prod(problem.batch), problem.shape
@@ -55,7 +55,7 @@ def solve_in_chunks(
         elif chunks:
             run_chunks(run, chunks, systems, threads)
     fields: Iterator[Array] = (
-        one.reshape(problem.batch + one.shape[1:]) for one in solution
+        field.reshape(problem.batch + field.shape[1:]) for field in solution
     )
     return Solution(*fields)
 
@@ -72,6 +72,7 @@ def chunked(problem: Problem, entries: int, threads: int) -> Iterator[slice]:
     numbers = passive * (n + passive) + m + 8 * n
     if not problem.shares_matrix:
         numbers += n * (m + n)
+    # Both divisors are positive, also for empty matrices.
     limit = max(1, min(CHUNK_BYTES // (8 * numbers + 1), entries // (m * n + 1)))
     chunks_per_thread = ceil_div(systems, limit * threads)
     size = max(1, ceil_div(systems, max(1, chunks_per_thread * threads)))

@@ -35,7 +35,7 @@ def covariance(given: dict[str, Any], x: Array, rnorm: Array, variance: Any) -> 
 
 
 def default_variance(given: dict[str, Any], free: Array, rnorm: Array) -> Any:
-    """1 if weights are inverse variances, else that of the residual."""
+    """1 if weights are inverse variances, else the variance of the residual."""
     if given["weights"] is not None or "is_gram" in given:
         return 1.0
     xp = namespace(free)
@@ -66,7 +66,7 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
         root = xp.sqrt(given["weights"].astype(np.float64, copy=False))
         size = nonzero(xp.matmul(root[..., None, :], xp.abs(A))[..., 0, :])
         columns = (root * A[..., j] / size[..., j, None] * root for j in range(n))
-        rows = [xp.matmul(one[..., None, :], A) for one in columns]
+        rows = [xp.matmul(column[..., None, :], A) for column in columns]
         gram = xp.concatenate(rows, axis=-2) if rows else xp.zeros((0, 0))
         gram = gram / size[..., None, :]
     return size, gram + xp.eye(n) * (given["l2"] / size**2)[..., None, :]
@@ -75,9 +75,9 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
 def inverse_of_free(gram: Array, free: Array, row: Array | None) -> Array:
     """The inverse of the free rows and columns; 0 elsewhere, NaN if it is singular.
 
-    If `row` is given, it is that on the plane ``row x = constant``. The square of the
-    row may then be added to the matrix: it changes nothing, but the matrix may be
-    singular along the row.
+    If `row` is given, it is the inverse on the plane ``row x = constant``. The square
+    of the row may then be added to the matrix: the result stays the same, but a matrix
+    that is singular along the row becomes regular.
     """
     xp, n = namespace(gram), gram.shape[-1]
     if row is not None:

@@ -48,14 +48,14 @@ GRAM_RUN = StructType("GramRun", "const double* root_l2; int has_gram, at_once;"
 """See ``cpu/nnls_gram.cpp``."""
 
 Used = tuple[Problem, Sequence[Array]]
-"""The arrays that a call reads and writes; the last one has the counters."""
+"""The arrays that a call reads and writes; the last array has the counters."""
 
 Call = Callable[..., int]
 """A function of the object; its result is not 0 if there was too little memory."""
 
 
 def nnls(problem: Problem, method: str) -> Solution:
-    """Solve every system of the batch; `method` is that of ``gpusolve.nnls``."""
+    """Solve every system of the batch; `method` is as for ``gpusolve.nnls``."""
     if method in COMPARED:
         from ..studies._compared.solve import solve_batch
 
@@ -70,7 +70,7 @@ def nnls(problem: Problem, method: str) -> Solution:
     arrays[-1][:] = 0
     if problem.start is not None:
         arrays[0][...] = problem.start
-    if method != "auto":
+    if method != "auto":  # a null list: no system is left to QR
         written[LISTED] = 0
     systems = prepared.pack(problem, written)
     solve(prepared, (problem, arrays), systems, method, library)
@@ -84,9 +84,10 @@ def solve(
     method: str,
     library: ctypes.CDLL,
 ) -> None:
-    """Solve by the Gram method, and by QR what it leaves; or by one of them."""
+    """Solve by the Gram method, then what it leaves by QR; or by one method alone."""
     by_gram, by_qr = solvers(library, prepared.dtype)
     if method == "qr" or not prepared.work:
+        # With a null list, QR solves all systems.
         ADDRESS.pack_into(systems, LISTED_OFFSET, 0)
         run(prepared, used, by_qr, systems)
         return
@@ -94,6 +95,7 @@ def solve(
     counters = used[1][-1]
     if method == "auto" and counters[1]:
         counters[0] = 0
+        # QR starts from the x of the Gram method.
         FLAG.pack_into(systems, WARM_OFFSET, True)
         run(prepared, used, by_qr, systems)
 
@@ -107,7 +109,7 @@ def solvers(library: ctypes.CDLL, dtype: np.dtype[Any]) -> tuple[Call, Call]:
 
 
 class Prepared(NamedTuple):
-    """What the object needs to know of a batch, but for the addresses of some arrays.
+    """A batch as the object reads it, without the addresses of some arrays.
 
     Attributes
     ----------
@@ -125,7 +127,7 @@ class Prepared(NamedTuple):
     work : float
         An estimate of the multiplications.
     A, b : array or None
-        None: those of the problem that is solved.
+        None: the arrays of the problem that is solved.
     kept : tuple
         Keeps the other arrays to whose addresses the bytes refer.
     """
@@ -184,7 +186,7 @@ _prepared: dict[Any, Prepared] = {}
 
 
 def prepare(problem: Problem) -> Prepared:
-    """Prepare a batch, or find what was prepared for another one of the same kind.
+    """Prepare a batch, or find what was prepared for a batch of the same kind.
 
     Batches are of one kind if they have the same shapes and the same numbers, A and b
     are contiguous, all options are numbers, and no array is needed to tell where a
@@ -227,8 +229,8 @@ def run(
 ) -> None:
     """Call a function of the object: here, or on a thread for each core.
 
-    An interrupt stops all threads after the step that they are at. They keep the arrays
-    until then: an interrupt while a thread starts, or a second one, does not wait.
+    An interrupt stops all threads after their current step. They keep the arrays until
+    then: an interrupt while a thread starts, or a second interrupt, does not wait.
     """
     arguments = list(map(bytes, structs))
     if prepared.work < ENOUGH_FOR_THREADS:
@@ -244,7 +246,7 @@ def run(
         except BaseException:
             counters[0] = STOP
             raise
-    check_memory(prepared, [one.result() for one in running])
+    check_memory(prepared, [thread.result() for thread in running])
 
 
 def call_keeping(_kept: Any, call: Call, arguments: Sequence[bytes]) -> int:

@@ -1,7 +1,7 @@
-"""A batch of dask arrays, of which each chunk is solved by one task.
+"""A batch of dask arrays; each chunk is solved by one task.
 
 Chunks divide the axes of the batch only: a system is in one chunk. Arrays of the caller
-that are not Dask's are sent along; what all systems share has one chunk, which Dask
+that are not Dask's are sent along; a shared array is one chunk, which Dask
 sends to each worker once.
 """
 
@@ -58,7 +58,7 @@ def solve_chunks(method: str, batch: Batch) -> Solution:
 
 
 def as_dask(name: str, batch: Batch) -> Any:
-    """An argument as a dask array, with the chunks that others have on its axes."""
+    """An argument as a dask array, with the chunks of the other arguments."""
     array = batch.arrays[name]
     if is_dask(array):
         return array
@@ -80,7 +80,7 @@ def chunks_of_axis(batch: Batch, length: int, from_end: int) -> Any:
 
 def meta_of(batch: Batch, axes: int, dtype: np.dtype[Any]) -> Array:
     """An array without elements, of the kind that the chunks of the results have."""
-    metas = [one._meta for one in batch.arrays.values() if is_dask(one)]
+    metas = [array._meta for array in batch.arrays.values() if is_dask(array)]
     found = next(filter(is_cupy, metas), metas[0])
     with current_device(found):
         return namespace(found).empty((0,) * axes, dtype)

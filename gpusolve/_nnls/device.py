@@ -1,4 +1,4 @@
-"""NNLS on a device: by the Gram method, then by QR for systems that are not settled."""
+"""NNLS on a device: by the Gram method, then by QR for unsettled systems."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ WIDE = 2
 """Matrices with more columns than this number times their rows are solved by QR: most
 of ``A^T A`` would not be used."""
 
-REPAIR_BLOCKS = 132
+REPAIR_BLOCKS = 132  # the multiprocessors of an H200
 """The most blocks that solve again what the Gram method does not settle. They have
 memory even if there is nothing to solve."""
 
 
 def nnls(problem: Problem, device: Device, method: str) -> Solution:
-    """Solve every system of the batch; `method` is that of ``gpusolve.nnls``.
+    """Solve every system of the batch; `method` is as for ``gpusolve.nnls``.
 
-    There is one launch of each kernel. There are several if the device has a watchdog,
+    Each kernel is launched once, or several times if the device has a watchdog
     or if the Gram matrices of all systems do not fit into memory.
     """
     solution, inputs = empty_solution(problem, device.empty), Inputs.of(problem)
@@ -49,6 +49,7 @@ def nnls(problem: Problem, device: Device, method: str) -> Solution:
             solve(systems, device, method)
             first = part.stop
         except MemoryError:
+            # Fewer systems need fewer matrices, unless systems share them.
             if systems.total > 1 and not shares:
                 most = ceil_div(systems.total, 2)
             elif method == "auto":
@@ -59,7 +60,7 @@ def nnls(problem: Problem, device: Device, method: str) -> Solution:
 
 
 def solve(systems: Systems, device: Device, method: str) -> None:
-    """Launch the kernels for the systems. A MemoryError comes before the first one."""
+    """Launch the kernels for the systems. MemoryError comes before the first launch."""
     m, n = systems.problem.shape
     if method in COMPARED:
         from ..studies._nnls_mgs_kernel import nnls_mgs

@@ -3,7 +3,7 @@
 Plain non-negative least squares is a loop over ``scipy.optimize.nnls``, with our
 certificate. SciPy gives x alone, so the counts are the fewest that lead to x: each
 passive variable entered once, and none left. Everything else, and what SciPy does not
-solve, is solved by the specifications, one system after another.
+solve, is solved by the specifications, system by system.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from .chunks import solve_in_chunks, starting_points
 from .inputs import Problem
 
 CHUNK_ENTRIES = 2**20
-"""Limit on the matrix entries of one chunk, in which a shared matrix counts for each of
+"""Limit on the matrix entries of a chunk, in which a shared matrix counts for each of
 its systems. Between chunks the progress bar moves."""
 
 
 def solve(problem: Problem, method: str) -> Solution:
     """Solve every system of the batch by ``"auto"``, ``"gram"`` or ``"qr"``."""
-    by_loop = method == "auto" and is_plain(problem)
+    uses_scipy = method == "auto" and is_plain(problem)
 
     def solve_finite(system: ScaledSystem, start: Array) -> Solution:
-        if by_loop:
-            return by_scipy(problem, system)
-        return by_reference(problem, system, start, method)
+        if uses_scipy:
+            return solve_by_scipy(problem, system)
+        return solve_by_reference(problem, system, start, method)
 
     number = BY_QR if method == "qr" else BY_GRAM
     return solve_in_chunks(problem, solve_finite, number, CHUNK_ENTRIES, threads=1)
@@ -55,7 +55,7 @@ def is_plain(problem: Problem) -> bool:
 # ---- SciPy ---------------------------------------------------------------------------
 
 
-def by_scipy(problem: Problem, system: ScaledSystem) -> Solution:
+def solve_by_scipy(problem: Problem, system: ScaledSystem) -> Solution:
     """Solve plain systems by SciPy; what is not certified, by the specifications."""
     tol = problem.cpu_tolerance
     x = loop_over_scipy(system, problem.iteration_limit)
@@ -66,9 +66,9 @@ def by_scipy(problem: Problem, system: ScaledSystem) -> Solution:
         again, settled[at] = certified(some, *corrected(some, x[at]), tol)
         solution.put(at, again)
     for k in np.flatnonzero(~settled):
-        one = system.take(np.array(k))
-        found = solve_one(problem, one, one.rest, "auto")
-        if is_better(one, found, Solution(*[field[k] for field in solution])):
+        single = system.take(np.array(k))
+        found = solve_one(problem, single, single.rest, "auto")
+        if is_better(single, found, Solution(*[field[k] for field in solution])):
             solution.put(k, found)
         solution.repaired[k] = True
     return solution
@@ -91,7 +91,7 @@ def loop_over_scipy(system: ScaledSystem, maxiter: int) -> Array:
 def certified(
     system: ScaledSystem, x: Array, witness: Array, tol: float
 ) -> tuple[Solution, Mask]:
-    """Solutions of the points x, and which of them no other method could improve."""
+    """Solutions of the points x, and a mask: no other method could improve these x."""
     x = system.rounded(x)
     certificate = certify(system, x, witness)
     passive = np.count_nonzero(x, axis=1).astype(np.int32)
@@ -134,15 +134,15 @@ def moved(x: Array, change: Array) -> Array:
 # ---- the specifications --------------------------------------------------------------
 
 
-def by_reference(
+def solve_by_reference(
     problem: Problem, system: ScaledSystem, start: Array, method: str
 ) -> Solution:
-    """Solve one system after another by the specifications."""
+    """Solve system by system by the specifications."""
     n = system.A.shape[-1]
     solution = Solution.blank((len(system.b),), n, system.b.dtype)
     for k, guess in enumerate(start):
-        one = system.take(np.array(k))
-        solution.put(k, solve_one(problem, one, guess, method))
+        single = system.take(np.array(k))
+        solution.put(k, solve_one(problem, single, guess, method))
     return solution
 
 
@@ -152,7 +152,7 @@ def solve_one(
     """Solve one scaled system by the specification of a method.
 
     ``"auto"`` is ``"gram"``, and ``"qr"`` if the certificate is not convincing. The
-    better one of both solutions is returned.
+    better solution is returned.
     """
     limits = tol, _ = problem.cpu_tolerance, problem.iteration_limit
     if method == "qr" or problem.shape[1] == 0:
@@ -173,10 +173,10 @@ def has_convinced(system: ScaledSystem, found: Solution, tol: float) -> bool:
     return bool(is_convincing(system, found.x, certificate, tol))
 
 
-def is_better(system: ScaledSystem, one: Solution, other: Solution) -> bool:
-    """Whether a solution of a system is better than another one."""
+def is_better(system: ScaledSystem, new: Solution, old: Solution) -> bool:
+    """Whether the new solution of a system is better than the old."""
     scores = [
         score(system, found.x, found.rnorm, found.status == CONVERGED)
-        for found in (one, other)
+        for found in (new, old)
     ]
     return bool(scores[0] < scores[1])

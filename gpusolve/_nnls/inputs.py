@@ -29,7 +29,7 @@ Option = float | Array
 """The same number for all systems, or an array."""
 
 NUMBERS = float, int, numbers.Real, np.bool_
-"""Types of numbers; the first ones are found at once."""
+"""Types of numbers. The common types are first: `isinstance` finds them sooner."""
 
 
 class Problem(NamedTuple):
@@ -38,13 +38,13 @@ class Problem(NamedTuple):
     Attributes
     ----------
     A, b : array
-        Of one floating dtype.
+        Of the same floating dtype.
     batch : tuple of int
         The batch axes, to which the leading axes of all arrays broadcast.
     start : (..., n) array or None
         The warm start.
     bounds : pair of float or (..., n) array
-        The lower and the upper ones.
+        The lower and the upper bounds.
     l1, l2 : float or (..., n) array
         Arrays of options are float64. Their values are rounded to the dtype of A.
     sum_to : float, (...,) array or None
@@ -115,7 +115,7 @@ class Problem(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows of each matrix, with those of a fixed sum and of the l2 penalty."""
+        """Rows of each matrix, of the fixed sum and of the l2 penalty."""
         m, n = self.shape
         return m + self.has_sum + n * self.has_ridge
 
@@ -150,7 +150,7 @@ class Problem(NamedTuple):
 
     @property
     def infeasible(self) -> Array | None:
-        """Mask of the systems that have no solution, or None if all may have one.
+        """Mask of the systems without a solution, or None if all may have a solution.
 
         Their bounds contradict each other or the sum, or all their weights are zero.
         A mask on a GPU is not read.
@@ -171,7 +171,7 @@ class Problem(NamedTuple):
             return None
         return xp.broadcast_to(xp.asarray(mask), self.batch)
 
-    def without_common_penalty(self) -> Problem:
+    def drop_common_penalty(self) -> Problem:
         """The same problem without the part of `l1` that all variables have.
 
         If the sum of x is fixed, this part is a constant. Next to a small residual, its
@@ -212,7 +212,7 @@ def own_axes(array: Array, core: int) -> tuple[int, ...]:
 
 
 def pair(bounds: Any) -> tuple[Any, Any]:
-    """The lower and the upper bounds; ValueError if they are no pair."""
+    """The lower and the upper bounds; ValueError unless `bounds` is a pair."""
     try:
         lower, upper = bounds
     except (TypeError, ValueError):
@@ -264,9 +264,9 @@ def validate(
         "weights": weights,
     }
     shapes = {
-        name: one.shape
-        for name, one in named.items()
-        if not (one is None or isinstance(one, float))
+        name: option.shape
+        for name, option in named.items()
+        if not (option is None or isinstance(option, float))
     }
     return Problem(
         A,
@@ -286,9 +286,9 @@ def validate(
 def batch_of(
     shapes: dict[str, tuple[int, ...]], names: tuple[str, str] = ("A", "b")
 ) -> tuple[int, ...]:
-    """The batch axes to which those of all arguments broadcast.
+    """The batch axes to which the batch axes of all arguments broadcast.
 
-    `names` are those of A and b in the message of an error.
+    Messages call A and b by `names`.
     """
     batches = [batch_axes(name, shape) for name, shape in shapes.items()]
     try:
@@ -302,7 +302,7 @@ def batch_of(
 def _check_shapes(
     A: Array, b: Array, start: Array | None, names: Sequence[str]
 ) -> None:
-    """ValueError unless A, b and the warm start fit to each other."""
+    """ValueError unless the shapes of A, b and the warm start match."""
     of_A, of_b = names
     if A.ndim < 2:
         raise ValueError(f"{of_A} must have shape (..., m, n), got {A.shape}")
@@ -314,7 +314,7 @@ def _check_shapes(
             f"{of_b} must have shape (..., {m}) for {of_A} of shape {A.shape}, "
             f"got {b.shape}"
         )
-    if m + n >= 2**31:
+    if m + n >= 2**31:  # kernels number rows and columns by int
         raise ValueError(f"{of_A} must have m + n < 2**31, got shape {A.shape}")
     if start is not None and start.shape[-1:] != (n,):
         raise ValueError(
@@ -336,7 +336,7 @@ def _option(A: Array, value: Any, name: str) -> Option:
     return found.astype(A.dtype, copy=False).astype(np.float64, copy=False)
 
 
-def _per_variable(A: Array, value: Any, name: str) -> Option:
+def _variable_option(A: Array, value: Any, name: str) -> Option:
     option, n = _option(A, value, name), A.shape[-1]
     if isinstance(option, float):
         return option
@@ -351,7 +351,7 @@ def _per_variable(A: Array, value: Any, name: str) -> Option:
 
 
 def _bounds(A: Array, lower: Any, upper: Any) -> tuple[Option, Option]:
-    found = _per_variable(A, lower, "lower"), _per_variable(A, upper, "upper")
+    found = _variable_option(A, lower, "lower"), _variable_option(A, upper, "upper")
     least, most = found
     if not (isinstance(least, float) and isinstance(most, float)):
         return found
@@ -364,7 +364,7 @@ def _bounds(A: Array, lower: Any, upper: Any) -> tuple[Option, Option]:
 
 
 def _penalty(A: Array, value: Any, name: str) -> Option:
-    option = _per_variable(A, value, name)
+    option = _variable_option(A, value, name)
     if isinstance(option, float):
         return _nonnegative(option, name)
     return namespace(A).where(option >= 0, option, math.nan)

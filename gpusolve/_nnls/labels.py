@@ -1,8 +1,8 @@
 """Labels of pandas and xarray: read from the arguments, put on the results.
 
-Axes have names. An axis of an xarray object keeps its name. Those of pandas objects are
+Axes have names. An axis of an xarray object keeps its name. Axes of pandas objects are
 ``system``, ``row`` and ``variable``. Arguments that name the same axis must have the
-same labels there. Neither package is imported unless such an object came in.
+same labels there. Neither package is imported without such an object.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Labels(TypedDict):
     row, variable : str
         The names of the other axes.
     indexes : dict
-        The pandas index of an axis, if it has one.
+        The pandas index of each axis with labels.
     coordinates : dict
         Further coordinates of xarray.
     """
@@ -73,25 +73,25 @@ def plain(value: Any) -> Any:
 def read(given: dict[str, Any]) -> tuple[dict[str, Any], Labels | None]:
     """The arguments as plain arrays, and the labels; None if A and b have none."""
     both = given["A"], given["b"]
-    if not any(is_pandas(one) or is_xarray(one) for one in both):
+    if not any(is_pandas(value) or is_xarray(value) for value in both):
         return given, None
     row, variable = core_names(given)
     named = {
-        name: one
+        name: array
         for name, value in given.items()
         if name in AXES
-        and (one := as_named(value, core_of(name, row, variable))) is not None
+        and (array := as_named(value, core_of(name, row, variable))) is not None
     }
     indexes = common_indexes(named)
     batch = dict.fromkeys(
         axis
-        for one in named.values()
-        for axis in one.axes
+        for array in named.values()
+        for axis in array.axes
         if axis not in (row, variable)
     )
     arrays = {
-        name: arranged(name, one, list(batch), core_of(name, row, variable))
-        for name, one in named.items()
+        name: arranged(name, array, list(batch), core_of(name, row, variable))
+        for name, array in named.items()
     }
     return {**given, **arrays}, Labels(
         package="xarray" if any(map(is_xarray, both)) else "pandas",
@@ -101,10 +101,10 @@ def read(given: dict[str, Any]) -> tuple[dict[str, Any], Labels | None]:
         indexes=indexes,
         coordinates={
             name: coordinate.variable
-            for one in both
-            if is_xarray(one)
-            for name, coordinate in one.coords.items()
-            if name not in one.indexes
+            for value in both
+            if is_xarray(value)
+            for name, coordinate in value.coords.items()
+            if name not in value.indexes
         },
     )
 
@@ -118,8 +118,8 @@ def core_of(name: str, row: str, variable: str) -> tuple[str, ...]:
 def core_names(given: dict[str, Any]) -> tuple[str, str]:
     """The names of the axes of rows and variables.
 
-    They are the last ones of A. If A is no xarray object, rows are the last axis of b,
-    and variables that of an option, unless b has it.
+    They are the last axes of A. If A is not an xarray object, rows are the last axis of
+    b, and variables the last axis of an option, unless b has this axis.
     """
     A, b = given["A"], given["b"]
     if is_xarray(A):
@@ -148,8 +148,8 @@ def as_named(value: Any, core: tuple[str, ...]) -> Named | None:
 def common_indexes(named: dict[str, Named]) -> dict[str, Any]:
     """The labels of each axis. ValueError if arguments differ in them."""
     found: dict[str, tuple[str, Any]] = {}
-    for name, one in named.items():
-        for axis, index in one.indexes.items():
+    for name, array in named.items():
+        for axis, index in array.indexes.items():
             first, expected = found.setdefault(axis, (name, index))
             if not index.equals(expected):
                 raise ValueError(
@@ -159,17 +159,17 @@ def common_indexes(named: dict[str, Named]) -> dict[str, Any]:
     return {axis: index for axis, (_, index) in found.items()}
 
 
-def arranged(name: str, one: Named, batch: list[str], core: tuple[str, ...]) -> Array:
+def arranged(name: str, array: Named, batch: list[str], core: tuple[str, ...]) -> Array:
     """The array with its axes in the order of the batch and the core.
 
-    Axes that it does not have get the length 1.
+    Missing axes get the length 1.
     """
-    if name in ("A", "b") and not set(core) <= set(one.axes):
-        raise ValueError(f"{name} must have the axes {core}, got {one.axes}")
+    if name in ("A", "b") and not set(core) <= set(array.axes):
+        raise ValueError(f"{name} must have the axes {core}, got {array.axes}")
     wanted = (*batch, *core)
-    order = [one.axes.index(axis) for axis in wanted if axis in one.axes]
-    places = tuple(slice(None) if axis in one.axes else None for axis in wanted)
-    return one.values.transpose(order)[places]
+    order = [array.axes.index(axis) for axis in wanted if axis in array.axes]
+    places = tuple(slice(None) if axis in array.axes else None for axis in wanted)
+    return array.values.transpose(order)[places]
 
 
 def label(labels: Labels | None, array: Any, name: str) -> Any:

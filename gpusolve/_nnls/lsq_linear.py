@@ -84,7 +84,7 @@ def lsq_linear(
     warm_start : (..., n) array_like, optional
         An initial guess of x. Entries beyond a bound start at the bound.
     l1, l2 : float or (..., n) array_like
-        Weights of the penalties, non-negative. The first one is that of x, not of
+        Weights of the penalties, non-negative. `l1` multiplies x, not
         ``|x|``; the two agree where the lower bound is not negative.
     tol, maxiter, devices, out
         As for :func:`gpusolve.nnls`.
@@ -124,7 +124,7 @@ def lsq_linear(
     >>> x.round(12)
     array([-2.,  1.])
 
-    Abundances between 0 and 1 that add up to one:
+    Abundances between 0 and 1 that add up to 1:
 
     >>> A = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     >>> gpusolve.lsq_linear(A, [0.9, 0.3, 1.0], (0, 1), sum_to=1).x.round(12)

@@ -1,6 +1,6 @@
 """The methods of the literature that ``nnls`` offers for comparison, by name.
 
-They are in ``gpusolve/studies``, and are imported when one is asked for.
+They are in ``gpusolve/studies``, and are imported at their first use.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Method(NamedTuple):
 
 
 def passive_sets(n: int) -> int:
-    """The default limit of methods that make one solve for each passive set."""
+    """The default limit of methods that solve once per passive set."""
     return 10 * n
 
 

@@ -80,8 +80,8 @@ def nnls(
         weights that differ between systems, weighted matrices are made for a part of
         the batch at a time.
     sum_to : float or (...,) array_like, optional
-        The sum of x, if it is fixed, as for abundances that add up to one. A system
-        with a negative sum has no solution, and so status 4.
+        The sum of x, if it is fixed, as for abundances that add up to 1. A system
+        with a negative sum is infeasible and gets status 4.
     warm_start : (..., n) array_like, optional
         An initial guess of x. The passive set starts with its positive, finite entries.
     l1, l2 : float or (..., n) array_like
@@ -119,12 +119,12 @@ def nnls(
         tolerance is negative or not finite, the method is unknown, a compared method
         does not take an argument, or the chunks of a dask array divide a system.
     MemoryError
-        If memory does not suffice for one system.
+        If memory does not suffice for a single system.
 
     Notes
     -----
     The method is Lawson & Hanson's [1]_; ``"qr"`` is the form of Luo & Duraiswami [2]_.
-    The entering variable is the one of steepest descent per unit of column norm, so
+    The variable of steepest descent per unit of column norm enters the passive set, so
     scaling the columns of A changes nothing but the scale of x. On a GPU, ``"gram"``
     lets up to 16 variables enter at once. A thread, a warp, a block or all blocks solve
     one system together, by its size. Columns and right-hand sides are scaled by powers
@@ -132,7 +132,7 @@ def nnls(
 
     For ``"qr"``, a column is dependent on the passive columns if its part orthogonal to
     them has a norm of at most ``4 eps (|a_j| + sum_k |a_k c_k|)``, where c are the
-    coefficients of its projection. A part that small may be pure rounding error. For
+    coefficients of its projection. Such a small part may be pure rounding error. For
     ``"gram"``, the limit is ``1e-6 |a_j|``. Where a penalty falls along a dependence of
     columns, x moves along it to a bound.
 
@@ -151,7 +151,7 @@ def nnls(
     a chunk counts as a call.
 
     With `devices` or `out`, integers and other dtypes are converted block by block, and
-    the next block is read and copied to a GPU while this one is solved. After Ctrl-C,
+    the next block is read and copied to a GPU while this block is solved. After Ctrl-C,
     or an error, `out` keeps the blocks that are finished; systems with a status of
     -1 in ``out["status"]`` are not solved. All fields without an array in `out`
     are allocated in memory.
@@ -159,12 +159,12 @@ def nnls(
     If an argument is a dask array, so are all fields of the result: nothing is computed
     yet, and ``dask.compute(result)`` is a result of NumPy arrays, each chunk solved
     once. A chunk has whole systems, and is solved by one task: on one core, or on the
-    GPU of its CuPy arrays. Arguments that are NumPy arrays go with the tasks; those
+    GPU of its CuPy arrays. Arguments that are NumPy arrays go with the tasks; arrays
     that all systems share are sent to each worker once.
 
     The compared methods, ``"lsqnonneg"``, ``"fnnls"``, ``"fcnnls"``,
     ``"block_pivoting"``, ``"pqn"``, ``"cd"``, ``"interior_point"``, ``"newton_like"``
-    and ``"mgs"``, are those of the literature, and get the same certificate:
+    and ``"mgs"``, are taken from the literature, and get the same certificate:
     :doc:`/docs/compared-methods`. ``"mgs"`` is the solver of [2]_ as published, on the
     CPU or a GPU.
 

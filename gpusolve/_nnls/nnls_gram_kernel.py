@@ -34,11 +34,11 @@ GRID_VARIABLES, GRID_SYSTEMS = 1024, 4
 """The least variables, and the most systems, for the grid to solve a system."""
 
 BLOCK_THREADS = 384
-"""The most threads of a block that solves one system at a time."""
+"""The most threads of a block that solves a single system at a time."""
 GRAM_TOLERANCE = default_tolerance(np.dtype(np.float64))
 """The default tolerance; it does not depend on the dtype of the inputs."""
 ALIGNMENT = 16
-"""Alignment in bytes of the arrays of a team; the bytes of one value of a reduction."""
+"""Alignment in bytes of the arrays of a team; also the bytes of a reduction's value."""
 STATIC_SHARED_MEMORY = 2048
 """Upper bound on the bytes of the kernel's static shared memory."""
 SCALED_COLUMNS = 8
@@ -96,12 +96,12 @@ class Size(NamedTuple):
 
     @property
     def height(self) -> int:
-        """Rows of the matrix, with that of a fixed sum."""
+        """Rows of the matrix, with the row of a fixed sum."""
         return self.m + bool(self.kind & SUM)
 
     @property
     def rows(self) -> int:
-        """Rows of the matrix, with those of a fixed sum and of the l2 penalty."""
+        """Rows of the matrix, of the fixed sum and of the l2 penalty."""
         return self.height + self.n * bool(self.kind & RIDGE)
 
     @property
@@ -118,7 +118,7 @@ class Layout(NamedTuple):
     matrix : int
         Shared memory for the matrix, if all teams of the block have the same.
     vectors : int
-        The vectors of a team, and its matrix if it scales one itself.
+        The vectors of a team, and its matrix if the team scales it.
     in_shared : bool
         Whether the vectors are in shared memory.
     near : int
@@ -184,16 +184,19 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
     matrix = 0
     if team.is_small:
         n = size.n
+        # The stride of rows is odd: neighbouring rows start in different banks.
         sizes = [8 * count for count in ((n | 1) * size.height, n * n, n, n)]
-        matrix = sum(round_up(one, ALIGNMENT) for one in sizes)
+        matrix = sum(round_up(length, ALIGNMENT) for length in sizes)
     matrix_bytes = matrix * scales_once
-    vectors = sum(round_up(one, ALIGNMENT) for one in arrays) + matrix - matrix_bytes
+    vectors = (
+        sum(round_up(length, ALIGNMENT) for length in arrays) + matrix - matrix_bytes
+    )
     if team.is_small:
         vectors = spread_over_banks(vectors, team)
     entries = 0 if team.is_small else size.capacity * (size.capacity + 1) // 2
     share = (limit - matrix_bytes) // team.teams
     if team.is_grid:
-        share = 0
+        share = 0  # all blocks need the vectors, so they are in global memory
     in_shared = vectors <= share
     left = max(0, share - in_shared * vectors)
     near = min(entries, left // 8)
@@ -215,7 +218,7 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
 def choose(
     size: Size, few: bool, shared_matrix: bool, limit: int
 ) -> tuple[Team, Layout]:
-    """The first team whose memory fits; a small one needs shared memory only."""
+    """The first team whose memory fits; a small team uses shared memory only."""
     for team in teams_for(size, few):
         layout = layout_of(team, size, shared_matrix, limit)
         if not (team.is_small and (layout.workspace or layout.shared > limit)):
@@ -224,7 +227,7 @@ def choose(
 
 
 class ScaledMatrices(NamedTuple):
-    """Scaled matrices, one after another, and the index of each system's matrix.
+    """Scaled matrices in an array, and the index of each system's matrix.
 
     Attributes
     ----------
@@ -233,7 +236,7 @@ class ScaledMatrices(NamedTuple):
         ``A^T A``, without the l2 penalty.
     norm, column_scale : (matrices, n) array
     which : (systems,) int64 array or None
-        The index of each system's matrix. If None, it is the system's times `stride`.
+        The index of each system's matrix. If None, the system's index times `stride`.
     stride : int
     """
 
@@ -281,7 +284,7 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
 
 
 def rows_in_shared_memory(limit: int) -> int:
-    """The most rows that a block of ``scale_columns`` holds: some for each lane."""
+    """The most rows that a block of ``scale_columns`` holds: a multiple of `WARP`."""
     rows = limit // (8 * SCALED_COLUMNS) - 2
     return min(HELD_ROWS, max(WARP, rows // WARP * WARP))
 
@@ -313,7 +316,7 @@ def add_sum_row(columns: Array, norm: Array, column_scale: Array) -> None:
 
 
 def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> None:
-    """Solve the systems on the current stream, and list those that are unsettled."""
+    """Solve the systems on the current stream, and list the unsettled systems."""
     problem, inputs = systems.problem, systems.inputs
     (m, n), dtype, count = problem.shape, problem.dtype, systems.total
     size = Size(m, n, systems.kind)

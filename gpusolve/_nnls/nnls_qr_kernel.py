@@ -51,6 +51,7 @@ def region_bytes(
     reals = 2 * rows + 4 * n + 3 * capacity + (capacity + 2)
     integers = n + 2 * capacity
     vectors = round_up(reals * itemsize + integers * 4, ALIGNMENT)
+    # R has two more columns: Q^T b and the shift.
     R = round_up(capacity * (capacity + 2) * itemsize, ALIGNMENT)
     return vectors, R, round_up(rows * capacity * itemsize, ALIGNMENT)
 
@@ -100,13 +101,13 @@ class BlockShape(NamedTuple):
 
 @functools.lru_cache(CACHED)
 def block_of(rows: int, n: int, itemsize: int, limit: int) -> BlockShape:
-    """The block for systems of this size; `limit` is that of dynamic shared memory."""
+    """The block for systems of this size; `limit` limits the dynamic shared memory."""
     regions = region_bytes(rows, n, itemsize, min(rows, n))
     return shape_of(block_threads(rows, n), regions, regions_that_fit(regions, limit))
 
 
 def shape_of(threads: int, regions: tuple[int, int, int], in_shared: int) -> BlockShape:
-    """The block with these regions, of which the first ones are in shared memory."""
+    """The block with these regions; the first `in_shared` are in shared memory."""
     _, R, Q = region_begins(regions, in_shared)
     return BlockShape(
         threads,
@@ -124,8 +125,8 @@ def allocate_workspace(
     """Allocate memory for up to `blocks` blocks; return it and the number of blocks.
 
     The number is halved until the allocation succeeds. Fewer blocks each solve more
-    systems, so the size of a batch is not limited by the workspace. MemoryError if one
-    block does not fit.
+    systems, so the size of a batch is not limited by the workspace. MemoryError if a
+    single block does not fit.
     """
     while blocks > 1:
         with contextlib.suppress(MemoryError):
@@ -157,9 +158,9 @@ def nnls_qr(
     memory: tuple[Array, int],
     listed: Array | None = None,
 ) -> None:
-    """Solve the systems, or those that are listed, on the current stream.
+    """Solve all systems, or the listed systems, on the current stream.
 
-    The host does not read how many are listed.
+    The host does not read the number of listed systems.
 
     Parameters
     ----------
@@ -205,7 +206,7 @@ def is_general(problem: Problem) -> bool:
 
 
 def instance(dtype: np.dtype[Any], general: bool) -> str:
-    """The kernel for problems of a dtype; a simpler one unless they are general."""
+    """The kernel for problems of a dtype; a simpler kernel unless they are general."""
     return f"nnls_qr<{CUDA_TYPES[dtype]}, {str(general).lower()}>"
 
 

@@ -41,7 +41,7 @@ def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Arr
 
 
 class Part(NamedTuple):
-    """The arrays of a chunk; those that all systems share have no batch axis."""
+    """The arrays of a chunk; arrays that all systems share have no batch axis."""
 
     A: Array
     b: Array
@@ -80,8 +80,8 @@ class Part(NamedTuple):
         """Select systems; what all systems share stays shared."""
         return Part(
             *[
-                one if one is None or one.ndim <= axes else one[systems]
-                for one, axes in zip(self, CORE_AXES, strict=True)
+                array if array is None or array.ndim <= axes else array[systems]
+                for array, axes in zip(self, CORE_AXES, strict=True)
             ]
         )
 

@@ -10,7 +10,7 @@ from .batch import Batch, Given
 from .labels import read
 from .methods import COMPARED
 from .result import NNLSResult
-from .solve import METHODS, as_result, check_compared, check_method, least_squares
+from .solve import METHODS, check_compared, check_method, least_squares, make_result
 
 
 def solve_anywhere(
@@ -23,7 +23,7 @@ def solve_anywhere(
 ) -> NNLSResult[Any]:
     """Solve every system where its arrays are, or on `devices`.
 
-    The parameters are those of ``nnls`` and ``lsq_linear``.
+    The parameters are as for ``nnls`` and ``lsq_linear``.
     """
     check_method(method, methods)
     labels, lazy = None, False
@@ -36,20 +36,20 @@ def solve_anywhere(
     if method in COMPARED:
         check_compared(method, batch.arrays["A"], given)
     if lazy:
-        solution = by_dask(method, batch, devices, out)
+        solution = solve_by_dask(method, batch, devices, out)
     else:
-        solution = in_blocks(method, batch, devices, out)
-    return as_result(solution, Given(batch), labels)
+        solution = solve_in_blocks(method, batch, devices, out)
+    return make_result(solution, Given(batch), labels)
 
 
-def in_blocks(method: str, batch: Batch, devices: Any, out: Any) -> Solution:
+def solve_in_blocks(method: str, batch: Batch, devices: Any, out: Any) -> Solution:
     """Solve a batch in host memory or in files."""
     from .stream import solve_blocks
 
     return solve_blocks(method, batch, devices, out)
 
 
-def by_dask(method: str, batch: Batch, devices: Any, out: Any) -> Solution:
+def solve_by_dask(method: str, batch: Batch, devices: Any, out: Any) -> Solution:
     """Describe how Dask solves a batch."""
     if devices is not None or out is not None:
         raise ValueError(

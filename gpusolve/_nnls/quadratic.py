@@ -33,13 +33,13 @@ class Quadratic(NamedTuple):
         The diagonal is in [0.5, 2). A variable without curvature has a row of zeros.
     c : (..., n) array
     scale : (..., n) array
-        Powers of two: the given variables are these numbers times the scaled ones.
+        Powers of two: the given variables are the scaled variables times `scale`.
     values, vectors : (..., n), (..., n, n) array
         Eigenvalues and eigenvectors of G.
     least : (..., 1) array
         The largest eigenvalue that counts as zero.
     usable : (...,) array
-        Whether G is finite and has no negative eigenvalue beyond rounding.
+        Whether G is finite, and no eigenvalue is negative beyond rounding.
     dtype : dtype
         The dtype of G, c and x as they were given.
     """
@@ -85,10 +85,10 @@ class Quadratic(NamedTuple):
 
     @property
     def curved(self) -> Array:
-        """Whether G has more than zeros in the row of a variable."""
+        """Mask of the variables whose row of G is not zero."""
         return self.norm > 0
 
-    def per_norm(self, v: Array) -> Array:
+    def divide_by_norm(self, v: Array) -> Array:
         """v, divided by `norm`; 0 for variables without curvature."""
         xp, curved = namespace(v), self.curved
         return xp.where(curved, v / xp.where(curved, self.norm, 1), 0)
@@ -158,11 +158,11 @@ def certify(
 
         ``f(x) - f(x') <= v (x' - x) - (x' - x) G (x' - x) / 2 <= v G^-1 v / 2``.
 
-    `kkt` is the larger one of two numbers. The first is the largest v_j, relative to
+    `kkt` is the larger of two numbers. The first is the largest v_j, relative to
     S = ``|c_j| + |w_j| + sum_k |G_jk z_k|`` for the feasible z next to 0, where v_j and
-    S are divided by the root of G_jj, and S is the largest one. The second is the bound
-    of ``f(x) - f(x')``, relative to ``x G x / 2 + |c x| + eps S^2``. It leaves out
-    rounding errors of v, and raises eigenvalues to `least`. Neither S nor the terms
+    S are divided by the root of G_jj, and S is the largest over j. The second is the
+    bound of ``f(x) - f(x')``, relative to ``x G x / 2 + |c x| + eps S^2``. It leaves
+    out rounding errors of v, and raises eigenvalues to `least`. Neither S nor the terms
     of f grow with an x whose terms cancel.
     """
     xp, scale = namespace(x), objective.scale
@@ -180,7 +180,7 @@ def certify(
         w, terms = w - shift, terms + xp.abs(shift)
         feasible = feasible & has_sum(objective, x, total)
     v = xp.where((rises & (w > 0)) | (falls & (w < 0)), xp.abs(w), 0)
-    slope = objective.per_norm(v).max(axis=-1)
+    slope = objective.divide_by_norm(v).max(axis=-1)
     flat = ~objective.curved & (v > ROUNDED * EPS * terms)
     kkt = xp.maximum(
         ratio(slope, magnitude),
@@ -193,10 +193,10 @@ def certify(
 def size_of_slopes(
     objective: Quadratic, w: Array, rest: Array, total: Option | None
 ) -> Array:
-    """S of `certify`; `rest` is z. A fixed sum is what x has more than z."""
+    """S of `certify`; `rest` is z. With a fixed sum, x - z adds to it."""
     xp, scale = namespace(w), objective.scale
     _, at_rest = remainder(objective.c, objective.G, rest)
-    magnitude = objective.per_norm(xp.abs(w) + at_rest).max(axis=-1)
+    magnitude = objective.divide_by_norm(xp.abs(w) + at_rest).max(axis=-1)
     if total is not None:
         left = xp.abs(xp.asarray(total) - (rest * scale).sum(axis=-1))
         magnitude = magnitude + left * (objective.norm / scale).min(axis=-1)
@@ -216,7 +216,7 @@ def decrease(objective: Quadratic, v: Array, magnitude: Array) -> Array:
 def remainder(c: Array, G: Array, x: Array) -> tuple[Array, Array]:
     """``c - G x`` in twice the working precision, and the sum of its terms' magnitudes.
 
-    One column of G at a time: so only vectors need memory.
+    The loop takes a column of G at a time, so that only vectors need memory.
     """
     low = 0 * (c + x[..., :1])
     high, terms = c + low, namespace(x).abs(c) + low
@@ -239,8 +239,8 @@ def has_sum(objective: Quadratic, x: Array, total: Option) -> Array:
 def multiplier(objective: Quadratic, w: Array, rises: Array, falls: Array) -> Array:
     """The multiplier of a fixed sum, for a gradient w in scaled variables.
 
-    In the given variables, w is the multiplier where a variable is free, and one
-    without curvature determines it. At bounds, w is on one side of it.
+    In the given variables, w is the multiplier where a variable is free. A free
+    variable without curvature determines it. At a bound, w bounds it from one side.
     """
     xp = namespace(w)
     w, norm = w / objective.scale, objective.norm / objective.scale
@@ -250,9 +250,9 @@ def multiplier(objective: Quadratic, w: Array, rises: Array, falls: Array) -> Ar
     least = xp.where(chosen, norm, math.inf).min(axis=-1, keepdims=True)
     weight = xp.where(chosen, xp.where(flat, 1, least / norm) ** 2, 0)
     mean = (weight * w).sum(axis=-1) / weight.sum(axis=-1)
-    one = xp.where(rises, w, -math.inf).max(axis=-1)
-    other = xp.where(falls, w, math.inf).min(axis=-1)
-    low, high = xp.minimum(one, other), xp.maximum(one, other)
+    up = xp.where(rises, w, -math.inf).max(axis=-1)
+    down = xp.where(falls, w, math.inf).min(axis=-1)
+    low, high = xp.minimum(up, down), xp.maximum(up, down)
     bound = xp.where(xp.isfinite(low), low, xp.where(xp.isfinite(high), high, 0))
     mean = xp.where(free.any(axis=-1), mean, bound)
     return xp.minimum(xp.maximum(mean, low), high)

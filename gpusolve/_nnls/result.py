@@ -29,7 +29,7 @@ class NNLSResult(Generic[ArrayT]):
     It is returned by `nnls`, `lsq_linear` and `bounded_qp`. The arrays are on the
     device of the inputs; for dask arrays they are dask arrays, and
     ``dask.compute(result)`` has NumPy's. ``...`` stands for the batch axes. A and b are
-    the given ones, with rows multiplied by the square roots of the weights.
+    the given arrays, with rows multiplied by the square roots of the weights.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class NNLSResult(Generic[ArrayT]):
         `kkt` of a few eps, or more where x is so large that rounding x changes ``A x``:
         by up to ``eps sum_k |a_k x_k|``.
     nit : (...,) int32 array
-        Number of least-squares solutions that were computed, one for each passive set.
+        Number of least-squares solutions that were computed: one per passive set.
     status : (...,) int32 array
         0: converged and certified. `kkt` is at most 1e-10 (float32: 1e-4), or at most
         `tol` if that is larger. Rounding in x may add up to
@@ -69,8 +69,8 @@ class NNLSResult(Generic[ArrayT]):
         3: not certified; x is the best point found. Either `kkt` shows how far x may
         be from the optimum; or x is so large that rounding it changes ``b - A x`` by
         more than 1e-6 B (float32: 1e-3), as with nearly dependent columns.
-        4: there is no solution: the bounds contradict each other or the sum, or all
-        weights are zero. All floating-point fields are NaN.
+        4: infeasible: the bounds contradict each other or the sum; or all weights are
+        zero. All floating-point fields are NaN.
         -1: not solved; in the caller's array, after an interrupt.
     n_updates, n_downdates : (...,) int32 array
         Number of columns that entered and that left the passive set.
@@ -108,15 +108,15 @@ class NNLSResult(Generic[ArrayT]):
     def _asdict(self) -> dict[str, ArrayT | Any]:
         """The arrays by name, as for a named tuple."""
         return {
-            one.name: getattr(self, one.name) for one in fields(self) if one.compare
+            item.name: getattr(self, item.name) for item in fields(self) if item.compare
         }
 
     @property
     def residual(self) -> ArrayT:
         """``b - A x``, a (..., m) array; with `bounded_qp` ``c - G x``.
 
-        It is computed when it is asked for, from the given A and b: they must not have
-        changed since. Weights have no effect on it: it has rows of weight 0, too.
+        Each access computes it from the given A and b, which must not have changed
+        since. Weights have no effect on it: it has rows of weight 0, too.
         """
         x = computed(plain(self.x))
         A, b = self._given["A"], self._given["b"]
@@ -153,8 +153,8 @@ class NNLSResult(Generic[ArrayT]):
 
             ``variance (A_F^T W A_F + diag(l2)_F)^-1``,
 
-        and with a fixed sum the same on the plane of that sum. The inverse is that of
-        the Gram matrix: its relative error is about eps times the square of the
+        and with a fixed sum the same on the plane of this sum. The Gram matrix is
+        inverted: the relative error is about eps times the square of the
         condition number of ``A_F``, with columns of unit norm.
 
         Parameters
@@ -168,9 +168,9 @@ class NNLSResult(Generic[ArrayT]):
         Returns
         -------
         (..., n, n) array
-            It is 0 for variables at a bound. It is NaN for a system that has no
-            solution, or of which the matrix is singular, or, without a variance, of
-            which ``m - p`` is not positive.
+            It is 0 for variables at a bound. It is NaN for an infeasible system,
+            for a singular matrix, and, without a variance, unless ``m - p`` is
+            positive.
 
         Examples
         --------
@@ -191,7 +191,7 @@ def computed(x: Array) -> Array:
     """The array. TypeError for a dask array."""
     if is_dask(x):
         raise TypeError(
-            "residual and covariance must be those of computed results, got dask "
+            "residual and covariance need a result of NumPy or CuPy arrays, got dask "
             "arrays: call dask.compute(result) first"
         )
     return x

@@ -24,7 +24,7 @@ NNLS_METHODS = (*METHODS, *COMPARED)
 
 
 def check_method(method: str, methods: tuple[str, ...] = METHODS) -> None:
-    """Raise ValueError if the method is none of `methods`."""
+    """Raise ValueError if the method is not in `methods`."""
     if method not in methods:
         raise ValueError(f"method must be one of {methods}, got {method!r}")
 
@@ -32,7 +32,7 @@ def check_method(method: str, methods: tuple[str, ...] = METHODS) -> None:
 def check_compared(method: str, A: Array, given: dict[str, Any]) -> None:
     """Raise ValueError if a compared method does not take what is given."""
     if is_cupy(A) and not COMPARED[method].on_devices:
-        on_devices = (one for one in COMPARED if COMPARED[one].on_devices)
+        on_devices = (name for name in COMPARED if COMPARED[name].on_devices)
         raise ValueError(
             f"method must be one of {(*METHODS, *on_devices)} for arrays on a GPU, "
             f"got {method!r}"
@@ -40,7 +40,7 @@ def check_compared(method: str, A: Array, given: dict[str, Any]) -> None:
     if given["sum_to"] is not None:
         raise ValueError(f"method must be one of {METHODS} with sum_to, got {method!r}")
     if given["warm_start"] is not None and not COMPARED[method].starts:
-        starting = (one for one in COMPARED if COMPARED[one].starts)
+        starting = (name for name in COMPARED if COMPARED[name].starts)
         others = (*METHODS, *starting)
         raise ValueError(
             f"method must be one of {others} with warm_start, got {method!r}"
@@ -67,30 +67,31 @@ def solve(
 ) -> NNLSResult[Any]:
     """Solve every system on the current device, or on the CPU if `target` is None."""
     given = problem
+    # Without variables, `infeasible` alone decides whether the sum is possible.
     if problem.has_sum and not problem.shape[1]:
         given = problem._replace(sum_to=None)
     if problem.sum_to is not None:
-        given = given.without_common_penalty()
+        given = given.drop_common_penalty()
     if target is None:
         solution = cpu.nnls(given, method)
     else:
         solution = device.nnls(given, target, method)
-    solution = without_infeasible(problem, solution)
-    return as_result(solution, problem._asdict(), labels)
+    solution = replace_infeasible(problem, solution)
+    return make_result(solution, problem._asdict(), labels)
 
 
-def as_result(
+def make_result(
     solution: Solution, given: dict[str, Any], labels: Labels | None
 ) -> NNLSResult[Any]:
-    """The result with the fields of a solution, which get the labels."""
+    """The result of a solution, with labels on its fields."""
     fields = dict(zip(solution._fields, map(unwrapped, solution), strict=True))
     if labels is not None:
         fields = {name: label(labels, field, name) for name, field in fields.items()}
     return NNLSResult(**fields, _given=given, _labels=labels)
 
 
-def without_infeasible(problem: Problem, solution: Solution) -> Solution:
-    """Replace the results of systems that have no solution."""
+def replace_infeasible(problem: Problem, solution: Solution) -> Solution:
+    """Replace the results of infeasible systems."""
     mask = problem.infeasible
     if mask is None:
         return solution

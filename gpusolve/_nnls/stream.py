@@ -1,8 +1,9 @@
 """A batch in host memory or in files, solved block by block by GPUs or by the CPU.
 
-On a GPU, two threads solve blocks, each on a stream of its own: while the block of one
-is solved, that of the other is read and copied. Copies go through pinned memory.
-Results are written to arrays in host memory or to memory-mapped files, block by block.
+On a GPU, two threads solve blocks, each on a stream of its own: while a thread's block
+is solved, the other thread reads and copies the next block. Copies go through pinned
+memory. Results are written to arrays in host memory or to memory-mapped files, block by
+block.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ BLOCK_BYTES = 2**27
 copies them in a few milliseconds, and a CPU solves them in a second."""
 
 THREADS_PER_GPU = 2
-"""One block is copied while another one is solved."""
+"""A block is copied while another block is solved."""
 
 BLOCKS_PER_THREAD = 4
 """The least number of blocks of a thread, so that all devices end at about the same
@@ -61,7 +62,7 @@ def solve_blocks(
         def finish(block: Block, found: Solution) -> None:
             solution.put(block, found)
             with lock:
-                bar.update(math.prod(one.stop - one.start for one in block))
+                bar.update(math.prod(part.stop - part.start for part in block))
 
         run_blocks(solvers, blocks(batch.shape, most), finish)
     return solution
@@ -74,7 +75,7 @@ def run_blocks(
 ) -> None:
     """Solve all blocks, each by the next solver that is free; finish each.
 
-    After an error or an interrupt no further block begins. Those that have begun are
+    After an error or an interrupt no further block begins. Blocks that have begun are
     finished before the error is raised.
     """
     lock, stopped = threading.Lock(), threading.Event()
@@ -89,8 +90,8 @@ def run_blocks(
 
     with ThreadPoolExecutor(len(solvers)) as pool:
         try:
-            for one in as_completed([pool.submit(run, solve) for solve in solvers]):
-                one.result()
+            for done in as_completed([pool.submit(run, solve) for solve in solvers]):
+                done.result()
         finally:
             stopped.set()
 
@@ -186,7 +187,7 @@ def check_host(batch: Batch) -> None:
 
 
 def allocated(batch: Batch, out: dict[str, Array] | None) -> Solution:
-    """Arrays for the results: those of `out`, and new ones for the other fields."""
+    """Arrays for the results: from `out`, and new arrays for the other fields."""
     given, fields = dict(out or {}), {}
     for name, blank in batch.blank._asdict().items():
         shape = (*batch.shape, *blank.shape[1:])

@@ -1,4 +1,4 @@
-"""The inputs of the NNLS kernels on a device, and the systems of one launch."""
+"""The inputs of the NNLS kernels on a device, and the systems of a launch."""
 
 from __future__ import annotations
 
@@ -100,19 +100,19 @@ class Options(NamedTuple):
         xp, n = namespace(problem.A), problem.shape[1]
         total: Option = 0.0 if problem.sum_to is None else problem.sum_to
         variables = problem.lower, problem.upper, problem.l1, problem.l2
-        if all(isinstance(one, float) for one in (*variables, total)):
+        if all(isinstance(option, float) for option in (*variables, total)):
             *numbers, l2 = map(float, variables)
             same = (*numbers, math.sqrt(l2), float(total))
             return cls(None, AT_ONCE, same, True)
-        parts = [xp.asarray(one, np.float64) for one in variables]
+        parts = [xp.asarray(option, np.float64) for option in variables]
         parts[3] = xp.sqrt(parts[3])
         parts.append(xp.asarray(total, np.float64)[..., None])
-        leading = broadcast_shapes(*[one.shape[:-1] for one in parts])
+        leading = broadcast_shapes(*[part.shape[:-1] for part in parts])
         same_l2 = math.prod(parts[3].shape[:-1]) == 1
         lengths = (n, n, n, n, 1)
         of_all = [
-            xp.broadcast_to(one, (*leading, length))
-            for one, length in zip(parts, lengths, strict=True)
+            xp.broadcast_to(part, (*leading, length))
+            for part, length in zip(parts, lengths, strict=True)
         ]
         of_each = contiguous(xp.concatenate(of_all, axis=-1))
         offset = batch_offsets(of_each, 1, problem.batch)
@@ -136,7 +136,7 @@ class Inputs(NamedTuple):
     Attributes
     ----------
     A, b : array
-        A matrix that systems share is there once.
+        A shared matrix is stored once.
     root_weight : (..., m) array or None
         The square roots of the weights.
     options : Options
@@ -156,12 +156,12 @@ class Inputs(NamedTuple):
     def of(cls, problem: Problem) -> Inputs:
         """Prepare the arrays of a problem; none is copied."""
         batch = problem.batch
-        A, b = without_copies(strided(problem.A), 2), strided(problem.b)
+        A, b = drop_repeats(strided(problem.A), 2), strided(problem.b)
         root_weight, weight_offset = None, AT_ONCE
         if problem.weights is not None:
             xp = namespace(problem.A)
             with np.errstate(invalid="ignore"):
-                root_weight = xp.sqrt(without_copies(problem.weights, 1))
+                root_weight = xp.sqrt(drop_repeats(problem.weights, 1))
             weight_offset = batch_offsets(root_weight, 1, batch)
         return cls(
             A,
@@ -181,7 +181,7 @@ class Inputs(NamedTuple):
 
 
 class Systems(NamedTuple):
-    """Systems that are solved by one launch.
+    """The systems that a launch solves.
 
     Attributes
     ----------
@@ -229,7 +229,7 @@ class Systems(NamedTuple):
     ) -> Struct:
         """The first argument of every kernel that solves these systems.
 
-        `listed` are the systems for another method; ``ListedSystem`` of ``batch.cuh``.
+        `listed` gets the systems for another method; ``ListedSystem`` of ``batch.cuh``.
         `written` may be the addresses of the solution's fields, `listed` and counters.
         """
         problem, inputs, (m, n) = self.problem, self.inputs, self.problem.shape
@@ -274,14 +274,14 @@ def written_layout(
     wanted += [(batch, np.bool_), (batch, np.uint8)]
     wanted += [((math.prod(batch), 2), np.int64), ((2,), np.uint64)]
     layout, end = [], 0
-    for shape, one in wanted:
-        layout.append((shape, np.dtype(one), end))
-        end += round_up(math.prod(shape) * np.dtype(one).itemsize, ALIGNMENT)
+    for shape, kind in wanted:
+        layout.append((shape, np.dtype(kind), end))
+        end += round_up(math.prod(shape) * np.dtype(kind).itemsize, ALIGNMENT)
     return tuple(layout), end
 
 
 def empty_solution(problem: Problem, empty: Callable[..., Array]) -> Solution:
-    """Allocate the solution; its x holds the warm start, if there is one."""
+    """Allocate the solution; its x holds the warm start, if given."""
     n, dtype, batch = problem.shape[1], problem.dtype, problem.batch
     x = empty((*batch, n), dtype)
     if problem.start is not None:
@@ -302,11 +302,11 @@ def empty_solution(problem: Problem, empty: Callable[..., Array]) -> Solution:
 
 def strides(array: Array, core: int) -> tuple[int, ...]:
     """The strides of the last `core` axes, in elements."""
-    return tuple([one // array.itemsize for one in array.strides[-core:]])
+    return tuple([stride // array.itemsize for stride in array.strides[-core:]])
 
 
-def without_copies(array: Array, core: int) -> Array:
-    """A view of each system once, if a leading axis of the batch repeats it."""
+def drop_repeats(array: Array, core: int) -> Array:
+    """A view of the array in which axes that repeat it have the length 1."""
     leading = array.ndim - core
     if not leading:
         return array

@@ -4,7 +4,7 @@ A *witness* y proves a lower bound. For every feasible x', with w = A^T y,
 
     |b - A x'| |y| >= y (b - A x') = y (b - A p) - sum_k (x'_k - p_k) w_k.
 
-Here p_k is the bound next to x_k, or x_k itself if that is free. If w points out of the
+Here p_k is the bound next to x_k, or x_k itself if x_k is free. If w points out of the
 interval at each p_k that is a bound, and is 0 where x is free, then every residual is
 at least ``y (b - A p) / |y|``. For x >= 0 that is ``b y / |y|``, if y makes no acute
 angle with any column.
@@ -162,7 +162,7 @@ def certify(
     slope = ratio(violation(system, x, w), system.norm)
     length, magnitude = data_norm(system, witness), system.magnitude
     limit = ratio(np.hypot(length, np.sqrt(2 * room(system, x))), magnitude)
-    gap = np.abs(np.sum(from_bound(system, x) * w, axis=-1))
+    gap = np.abs(np.sum(bound_distance(system, x) * w, axis=-1))
     gap = ratio(ratio(gap, length), magnitude)
     by_x = ratio(data_norm(system, r - witness), magnitude) + np.fmin(gap, limit)
     angle = np.minimum(ratio(np.max(slope, axis=-1, initial=0), length), limit)
@@ -176,14 +176,14 @@ def certify(
 
 
 def data_norm(system: ScaledSystem, vectors: Array) -> Array:
-    """2-norms over all rows but that of a fixed sum."""
+    """2-norms over all rows except the row of a fixed sum."""
     if system.has_sum:
         vectors = np.delete(vectors, system.data_rows, axis=-1)
     return norm(vectors)
 
 
 def keeps_sum(system: ScaledSystem, x: Array) -> NDArray[np.bool_]:
-    """Whether the sum of x is the fixed one, as far as a certified x is accurate.
+    """Whether x has the fixed sum, to the accuracy of a certified x.
 
     Where all terms are 0 up to rounding, rounding is relative to `magnitude`.
     """
@@ -221,8 +221,8 @@ def room(system: ScaledSystem, x: Array) -> Array:
     return np.asarray(np.sum(np.where(p != 0, p * x - least, 0), axis=-1))
 
 
-def from_bound(system: ScaledSystem, x: Array) -> Array:
-    """``x - p``, where p is the nearest bound; 0 if there is no finite one."""
+def bound_distance(system: ScaledSystem, x: Array) -> Array:
+    """``x - p``, where p is the nearest bound; 0 unless a bound is finite."""
     above, below = x - system.lower, x - system.upper
     least = np.where(above <= -below, above, below)
     return np.asarray(np.where(np.isfinite(least), least, 0))
@@ -315,9 +315,9 @@ def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
 def score(system: ScaledSystem, x: Array, rnorm: Array, certified: Any) -> Array:
     """What another solution must be below to be better.
 
-    It is the misfit. A certified x may be slightly worse than another one; else
-    rounding errors of x count, and those of the matrix if it has any. It is infinite if
-    x does not have the fixed sum.
+    It is the misfit. A certified x may be slightly worse than an uncertified x. To the
+    misfit of an uncertified x, rounding errors of x and of the matrix are added. The
+    score is infinite if x does not have the fixed sum.
     """
     slack = CERTIFIED[system.dtype] * system.magnitude
     units = ROUNDED if system.rounded_matrix else 1.0

@@ -38,7 +38,7 @@ def split(a: Array) -> tuple[Array, Array]:
 def two_product(a: Array, b: Array) -> tuple[Array, Array]:
     """The rounded product and its rounding error.
 
-    Together they are exact unless one of them overflows or underflows. Factors up to
+    Together they are exact unless either overflows or underflows. Factors up to
     the square root of the largest finite value do not overflow.
 
     Examples

@@ -45,7 +45,7 @@ class ScaledSystem(NamedTuple):
     has_sum, has_ridge : bool
         Whether the sum is fixed, and whether there may be an l2 penalty.
     dtype : dtype
-        The dtype of returned solutions, which may be less precise than that of `A`.
+        The dtype of returned solutions, which may be less precise than `A`.
     rounded_matrix : bool
         Whether A was computed, so that its elements have rounding errors.
     """
@@ -72,12 +72,12 @@ class ScaledSystem(NamedTuple):
 
     @property
     def data_rows(self) -> int:
-        """The number of rows of A, without that of a fixed sum."""
+        """The number of rows of A, without the row of a fixed sum."""
         return int(self.A.shape[-2]) - self.has_sum
 
     @property
     def rest(self) -> Array:
-        """The feasible values next to 0; of columns of zeros, those that cost least."""
+        """The feasible values next to 0; for columns of zeros, the cheapest values."""
         idle = np.where(self.norm == 0, self.penalty, 0)
         cheap = np.where(idle > 0, self.lower, np.where(idle < 0, self.upper, 0.0))
         cheap = np.where(np.isfinite(cheap), cheap, 0.0)
@@ -110,7 +110,7 @@ class ScaledSystem(NamedTuple):
             return self.rescale(self.unscale(x).astype(self.dtype).astype(x.dtype))
 
     def rescaled_bound(self, bound: Array) -> Array:
-        """A bound in the scaled variables; one that is 0 or infinite stays shared."""
+        """A bound in the scaled variables; zeros and infinities stay shared."""
         if bool(np.all((bound == 0) | np.isinf(bound))):
             return np.asarray(bound + np.zeros(self.A.shape[-1:], bound.dtype))
         return self.rescale(bound)
@@ -149,9 +149,10 @@ def shifted(x: Array, exponent: NDArray[np.intc]) -> Array:
 def inverse_power_of_two(magnitude: Array) -> Array:
     """Powers of two that scale a finite `magnitude` into [0.5, 1); 1 for zero.
 
-    Multiplication by them is exact, so the scaled system has the same solution as the
-    original one to the last bit.
+    Multiplication by them is exact, so the solution of the scaled system is the
+    solution of the original system to the last bit.
     """
+    # 2**limit and 2**-limit are normal numbers.
     limit = np.finfo(magnitude.dtype).maxexp - 2
     exponent = np.clip(np.frexp(magnitude)[1], -limit, limit)
     return np.asarray(np.ldexp(np.ones_like(magnitude), -exponent))
@@ -160,8 +161,8 @@ def inverse_power_of_two(magnitude: Array) -> Array:
 def weighted(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
     """A and b with rows multiplied by the square roots of the weights.
 
-    A row of weight 0 becomes 0, also if it has NaN or infinity. Those of other rows,
-    and of the weights, stay; the root of a negative weight is NaN.
+    A row of weight 0 becomes 0, also if it has NaN or infinity. NaN and infinity in
+    other rows, and in the weights, stay; the root of a negative weight is NaN.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         root = np.sqrt(weights)
@@ -190,7 +191,7 @@ def scale(
     l1, l2 : (..., n) array_like or float
         Weights of the penalties ``sum(l1 x)`` and ``sum(l2 x**2) / 2``.
     dtype : dtype, optional
-        The dtype of returned solutions. Default: that of `A`.
+        The dtype of returned solutions. Default: the dtype of `A`.
     bounds : tuple of (..., n) array_like or float
         The lower and upper bounds.
     sum_to : (...,) array_like, optional
@@ -208,7 +209,7 @@ def scale(
         penalty = np.asarray(l1, A.dtype) * b_scale[..., None] * column_scale
         limit = real(np.finfo(A.dtype).max / 16)
         if sum_to is not None:
-            A, b = with_sum(A, b, column_scale, np.asarray(sum_to, A.dtype) * b_scale)
+            A, b = append_sum(A, b, column_scale, np.asarray(sum_to, A.dtype) * b_scale)
     squares = np.einsum("...ij,...ij->...j", A, A)
     system = ScaledSystem(
         A=A,
@@ -233,12 +234,12 @@ def scale(
     return system._replace(magnitude=system.magnitude + at_rest)
 
 
-def with_sum(
+def append_sum(
     A: Array, b: Array, coefficients: Array, total: Array
 ) -> tuple[Array, Array]:
     """Append the row ``coefficients x = total``, scaled so that its largest entry is 1.
 
-    The sum of the original variables is ``coefficients x`` in the scaled ones.
+    The sum of the original variables is ``coefficients x`` in scaled variables.
     """
     largest = np.max(coefficients, axis=-1, initial=0, keepdims=True)
     scale = 1 / np.where(largest > 0, largest, 1)

@@ -1,4 +1,4 @@
-"""The boosted additive model, computed by its definition, one learner after another.
+"""The boosted additive model, computed by its definition, learner by learner.
 
 The *learner* of a covariate is a penalised least-squares fit of a B-spline basis,
 ``b = (B'WB + lambda K)^-1 B'W u``. Every step fits all learners to the residual u, and

@@ -35,7 +35,7 @@ def coo_multiply(A: Entries, B: Entries, shape: tuple[int, int]) -> Entries:
     -------
     tuple of three (k,) arrays
         The nonzero entries of the product, sorted by row, then by column. NaN counts as
-        nonzero. NaN or infinity in one matrix gives NaN where the other has no entry.
+        nonzero. NaN or infinity in a matrix gives NaN where the other has none.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def coo_multiply(A: Entries, B: Entries, shape: tuple[int, int]) -> Entries:
     (array([0, 1]), array([2, 1]), array([ 2., 20.]))
     """
     a, b = sums_by_key(*keyed(A, shape)), sums_by_key(*keyed(B, shape))
-    (a_keys, a_values), (b_keys, b_values) = with_zeros(a, b), with_zeros(b, a)
+    (a_keys, a_values), (b_keys, b_values) = add_zeros(a, b), add_zeros(b, a)
     in_a, in_b = matches(a_keys, b_keys)
     with np.errstate(all="ignore"):
         products = a_values[in_a] * b_values[in_b]
@@ -81,14 +81,14 @@ def sums_by_key(keys: Keys, values: Array) -> Keyed:
     return keys[starts], sums
 
 
-def with_zeros(entries: Keyed, others: Keyed) -> Keyed:
+def add_zeros(entries: Keyed, others: Keyed) -> Keyed:
     """The entries, plus a zero at the position of each non-finite entry of `others`.
 
     Examples
     --------
     >>> import numpy as np
     >>> ones = np.array([3, 7]), np.array([1.0, 1.0])
-    >>> with_zeros(ones, (np.array([3, 5, 6]), np.array([np.inf, np.inf, 2.0])))
+    >>> add_zeros(ones, (np.array([3, 5, 6]), np.array([np.inf, np.inf, 2.0])))
     (array([3, 5, 7]), array([1., 0., 1.]))
     """
     keys, values = entries

@@ -1,7 +1,7 @@
 """Map, zip and unzip.
 
-``map : (a -> b) -> [n]a -> [n]b``, of work n and depth 1, for functions of one element
-or of several; ``zip : [n]a -> [n]a -> [n](a, a)`` and its inverse.
+``map : (a -> b) -> [n]a -> [n]b``, of work n and depth 1, for functions of an element
+or of several elements; ``zip : [n]a -> [n]a -> [n](a, a)`` and its inverse.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def map(f: Map, *arrays: Array) -> Array:
     ----------
     f : Map
     *arrays : (...) array
-        One for each parameter of `f`, of one shape.
+        An array for each parameter of `f`, with equal shapes.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
 The method is Lawson & Hanson's, and with upper bounds Stark & Parker's, on
 ``G = A^T A`` and the inverse H of its passive part, which is updated by matrices of
-rank one. Several variables enter at once. The Gram matrix squares the condition number;
+rank 1. Several variables enter at once. The Gram matrix squares the condition number;
 to make up for that, x is corrected by the residual ``b - A x``, and certified by it.
 ``cuda_src/nnls_gram.cu`` computes the same, and uses the same names for the steps.
 
@@ -12,8 +12,8 @@ interval. It leaves for the bound that it reaches.
 
 If the sum of x is fixed, every step keeps it: the multiplier of the constraint is
 chosen for this, and is subtracted from the gradient. The first variable enters because
-some variable has to make up the sum. The constraint is also a row of A, so that passive
-columns may be as many as the rank of A and one more.
+some variable has to make up the sum. The constraint is also a row of A, so that there
+may be rank(A) + 1 passive columns.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ MOST_ENTERING = 16
 """Limit on the variables that enter at once."""
 
 STEEP = 0.3
-"""Variables enter together with the steepest one if their slope is at least this part
-of its slope."""
+"""Variables enter together with the steepest variable if their slope is at least this
+part of its slope."""
 
 ALIKE = 0.9
 """Columns do not enter together if the cosine of their angle exceeds this number."""
@@ -111,7 +111,7 @@ class PassiveInverse:
         self.length = last + 1
 
     def remove(self, position: int) -> None:
-        """Remove the variable at `position`; the last one takes its position."""
+        """Remove the variable at `position`; the last variable takes its position."""
         last = self.length - 1
         H = self.H[: last + 1, : last + 1]
         v = H[position].copy()
@@ -124,7 +124,7 @@ class PassiveInverse:
 
 
 class GramActiveSet:
-    """The active-set method for one scaled system.
+    """The active-set method for a scaled system.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class GramActiveSet:
     Attributes
     ----------
     rest : (n,) array
-        The values of the variables that are not passive; 0 for those that are.
+        The values of the variables that are not passive; 0 for passive variables.
     x, passive_w : (length,) array
         Values and gradients of the passive variables, by position.
     c, w : (n,) array
@@ -188,9 +188,9 @@ class GramActiveSet:
 
     def all_x(self) -> Array:
         """X by variable."""
-        return self.rest + self.by_variable(self.x)
+        return self.rest + self.spread(self.x)
 
-    def by_variable(self, values: Array) -> Array:
+    def spread(self, values: Array) -> Array:
         """The passive values at their variables, and 0 elsewhere."""
         x = np.zeros_like(self.c)
         x[self.inverse.passive] = values
@@ -241,8 +241,8 @@ class GramActiveSet:
     def make_sum(self) -> None:
         """Let variables rest elsewhere, the cheapest first, until x has its sum.
 
-        The last one is passive. If all bounds together do not allow the sum, no
-        variable is.
+        The last of them is passive. If all bounds together do not allow the sum, none
+        is.
         """
         row, total = self.sum_row, float(self.system.b[-1])
         missing = total - float(row @ self.rest)
@@ -269,7 +269,7 @@ class GramActiveSet:
     def enter(self, most: int, fresh: bool) -> bool:
         """Append the steepest variables, at most `most`; False if none is appended.
 
-        Once a variable entered, the first one that is refused ends the search. Slopes
+        Once a variable entered, the first refused variable ends the search. Slopes
         must exceed rounding errors of the terms that cancel in ``b - A x``.
         """
         G, norms = self.G, self.system.norm
@@ -301,13 +301,13 @@ class GramActiveSet:
         if not self.system.has_sum:
             return 0.0
         total = self.system.b[-1]
-        x = self.rest + self.by_variable(x)
+        x = self.rest + self.spread(x)
         return float(missing_in_sum(self.sum_row, total, x))
 
     def exchange(self, j: int) -> bool:
-        """Move along a dependence of column j on the passive ones, if a penalty falls.
+        """Move along a dependence of column j on passive columns, if a penalty falls.
 
-        A x does not change, so that only a bound ends the move: that of j, or of a
+        A x does not change, so that only a bound ends the move: of j, or of a
         passive variable, which j replaces. False if nothing moves.
         """
         inverse, penalty = (
@@ -445,7 +445,7 @@ class GramActiveSet:
             d = np.where(np.isfinite(d), d, 0)
             change += d
             self.multiplier += shift
-            witness = witness - fitted(system, self.by_variable(d))
+            witness = witness - fitted(system, self.spread(d))
             if system.has_sum:
                 witness[system.data_rows] = -self.multiplier
         lower, upper = self.lower[passive], self.upper[passive]
@@ -519,10 +519,10 @@ def fitted(system: ScaledSystem, x: Array) -> Array:
 
 
 def nnls_gram(A: Array, b: Array, **options: Unpack[NNLSOptions]) -> Solution:
-    """Solve a batch of least-squares problems within bounds, one after another.
+    """Solve a batch of least-squares problems within bounds, system by system.
 
-    The parameters are those of :func:`gpusolve.lsq_linear`; the default bounds are
-    those of :func:`gpusolve.nnls`. Arrays are NumPy arrays of one floating
+    The parameters are as for :func:`gpusolve.lsq_linear`; the default bounds are 0 and
+    infinity. Arrays are NumPy arrays of the same floating
     dtype. The batch axes of `A` and `b` broadcast. All computation is in float64.
 
     Examples
@@ -538,7 +538,7 @@ def nnls_gram(A: Array, b: Array, **options: Unpack[NNLSOptions]) -> Solution:
 def solve_gram_system(
     system: ScaledSystem, start: Array, tol: float, maxiter: int
 ) -> Solution:
-    """Solve one scaled system; the solution is in the scaled variables."""
+    """Solve a scaled system; the solution is in the scaled variables."""
     with np.errstate(all="ignore"):
         run = GramActiveSet(system, tol)
         x, found = run.solve(start if (start != system.rest).any() else None, maxiter)

@@ -1,6 +1,6 @@
 """Least squares within bounds by an updated QR factorisation: the specification.
 
-It solves one system after another in plain NumPy. ``cuda_src/nnls_qr.cu`` computes the
+It solves system by system in plain NumPy. ``cuda_src/nnls_qr.cu`` computes the
 same with one thread block per system, and uses the same names for the steps.
 
 The method is Lawson & Hanson's, and with upper bounds Stark & Parker's. A variable that
@@ -50,7 +50,7 @@ orthogonal to the passive columns."""
 
 DEPENDENT = 4.0
 """Threshold for dependent columns, in units of eps times the sum of the terms that
-cancel. The part of a dependent column orthogonal to the passive ones is below it."""
+cancel. A column depends on the passive columns if its orthogonal part is below it."""
 
 SIGNIFICANT = 512.0
 """Threshold for a difference of penalties, in units of eps times the sum of the terms
@@ -72,7 +72,7 @@ class PassiveQR:
 
     The columns of Q and the rows and columns of R are stored in *slots* and never move:
     position p of the factorisation is in slot ``slots[p]``, and a removal shifts only
-    this list. Free slots follow the occupied ones. R has two more columns, to which all
+    this list. Free slots follow occupied slots. R has two more columns, to which all
     rotations are applied as well. One is ``Q^T b``, where b does not contain what the
     resting variables fit. The other is the s of ``R^T s = penalty``.
 
@@ -146,7 +146,7 @@ class PassiveQR:
         return True
 
     def project(self, column: Array, dependent: float) -> tuple[Array, Array, Any]:
-        """Split a column into a part along the passive columns and an orthogonal one.
+        """Split a column into a part along the passive columns and an orthogonal part.
 
         Returns the coefficients of the first part, the second part, and its norm; 0 if
         the column is dependent.
@@ -175,7 +175,7 @@ class PassiveQR:
         """Subtract from `vector` its projection onto the passive columns.
 
         By classical Gram-Schmidt, repeated if the norm falls much. If `shifted`, the
-        products with the passive columns become those of the penalty, not 0.
+        products with the passive columns become the penalty's products, not 0.
         Returns the coefficients of the projection, by position, and the new norm.
         """
         used = self.used
@@ -199,7 +199,7 @@ class PassiveQR:
         """Remove the column at `position` by Givens rotations (Algorithm 3).
 
         Its variable rests at `value`. The row of R in the removed slot is rotated with
-        each later row in turn. Each rotation makes one of its entries zero. The same
+        each later row in turn. Each rotation makes an entry of it zero. The same
         rotations are applied to Q.
         """
         self.add_column(position, -value)
@@ -261,14 +261,14 @@ class PassiveQR:
 
 
 class QRActiveSet:
-    """The active-set method (Algorithm 1) for one scaled system.
+    """The active-set method (Algorithm 1) for a scaled system.
 
     Parameters
     ----------
     system : ScaledSystem
     guess : (n,) array
         The starting point. Its finite entries between the bounds start in the passive
-        set, unless they are those of ``system.rest``.
+        set, unless they equal ``system.rest``.
     tol : float
         A column may enter if the cosine of its angle to the residual exceeds `tol`.
     caution : float
@@ -301,10 +301,10 @@ class QRActiveSet:
         self.start(np.where(np.isfinite(guess), guess, self.x))
 
     def start(self, guess: Array) -> None:
-        """Let variables rest, and append those that are between their bounds.
+        """Let variables rest, and append the variables between their bounds.
 
-        Variables rest at the bound that the guess reaches. With a fixed sum, those that
-        enter start where they rest, and one of them makes up the sum.
+        Variables rest at the bound that the guess reaches. With a fixed sum,
+        entering variables start where they rest, and one of them makes up the sum.
         """
         has_sum = self.system.has_sum
         guess = np.clip(guess, self.lower, self.upper)
@@ -403,9 +403,9 @@ class QRActiveSet:
         return False
 
     def exchange(self, j: int, sign: float) -> bool:
-        """Move along a dependence of column j on the passive ones, if a penalty falls.
+        """Move along a dependence of column j on passive columns, if a penalty falls.
 
-        A x does not change, so that only a bound ends the move: that of j, or of a
+        A x does not change, so that only a bound ends the move: of j, or of a
         passive variable, which j replaces. False if nothing moves.
         """
         factors, passive, penalty = (
@@ -549,7 +549,7 @@ def cheapest(
 
 
 class NNLSOptions(TypedDict, total=False):
-    """Options of the specifications: those of :func:`gpusolve.nnls`."""
+    """Options of the specifications, as for :func:`gpusolve.nnls`."""
 
     bounds: tuple[ArrayLike, ArrayLike]
     weights: ArrayLike | None
@@ -562,9 +562,9 @@ class NNLSOptions(TypedDict, total=False):
 
 
 def nnls_qr(A: Array, b: Array, **options: Unpack[NNLSOptions]) -> Solution:
-    """Solve a batch of non-negative least-squares problems, one after another.
+    """Solve a batch of non-negative least-squares problems, system by system.
 
-    The parameters are those of :func:`gpusolve.nnls`, as NumPy arrays of one floating
+    The parameters are as for :func:`gpusolve.nnls`: NumPy arrays of the same floating
     dtype. The batch axes of `A` and `b` broadcast.
 
     Examples
@@ -593,7 +593,7 @@ def solve_each(
     tol: float | None = None,
     maxiter: int | None = None,
 ) -> Solution:
-    """Solve one scaled system of a batch after another, in the dtype `computed`."""
+    """Solve the scaled systems of a batch in order, in the dtype `computed`."""
     m, n = A.shape[-2:]
     batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-1])
     given = {
@@ -618,19 +618,19 @@ def solve_each(
     solution = Solution.blank(batch, n, A.dtype)
     solution.method[...] = method
     for k in np.ndindex(batch):
-        one = {name: array[k] for name, array in of_all.items()}
-        one["A"], one["b"] = weighted(one["A"], one["b"], one["weights"])
-        if not is_finite(one):
+        own = {name: array[k] for name, array in of_all.items()}
+        own["A"], own["b"] = weighted(own["A"], own["b"], own["weights"])
+        if not is_finite(own):
             solution.status[k] = NOT_FINITE
             continue
         system = scale(
-            one["A"],
-            one["b"],
-            one["l1"],
-            one["l2"],
+            own["A"],
+            own["b"],
+            own["l1"],
+            own["l2"],
             A.dtype,
-            bounds=(one["lower"], one["upper"]),
-            sum_to=None if sum_to is None else one["sum_to"],
+            bounds=(own["lower"], own["upper"]),
+            sum_to=None if sum_to is None else own["sum_to"],
         )
         guess = system.rest if start is None else system.rescale(start[k])
         found = solve(system, guess, tol, maxiter)
@@ -654,7 +654,7 @@ def is_finite(numbers: dict[str, Array]) -> bool:
 def solve_qr_system(
     system: ScaledSystem, start: Array, tol: float, maxiter: int
 ) -> Solution:
-    """Solve one scaled system; the solution is in the scaled variables.
+    """Solve a scaled system; the solution is in the scaled variables.
 
     If the solution is not certified, a passive column may consist of rounding noise.
     Then the system is solved again with the next factor of `CAUTIONS`. The best of all

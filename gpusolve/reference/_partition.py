@@ -21,8 +21,8 @@ def scatter(target: Array, indices: NDArray[np.integer[Any]], values: Array) -> 
     ----------
     target : (m, ...) array
     indices : (n,) array of integers
-        Indices out of range, negative ones included, are ignored. The last one of
-        equal indices wins.
+        Indices out of range, also negative indices, are ignored. The last of equal
+        indices wins.
     values : (n, ...) array
 
     Returns

@@ -1,4 +1,4 @@
-"""Reduction: all elements combined to one.
+"""Reduction: all elements combined to a single element.
 
 ``reduce : (a -> a -> a) -> a -> [n]a -> a``, for an associative operator and its
 identity. The order of the elements is kept; they may be grouped in any way.
@@ -29,7 +29,7 @@ def converted(x: Array, op: Monoid, map: Map | None = None) -> Array:
 
 
 def flatten(x: Array, axes: list[int]) -> Array:
-    """Merge some axes, in C order, to one axis at the front."""
+    """Merge some axes, in C order, to an axis at the front."""
     if axes == [0]:
         return x
     others = [axis for axis in range(x.ndim) if axis not in axes]
@@ -74,7 +74,7 @@ def reduce(
         With `map`, an array of numbers.
     op : str or Monoid
     axis : int or tuple of int, optional
-        The axes to reduce, not counting those of an element. Default: all. Elements
+        The axes to reduce, not counting the axes of an element. Default: all. Elements
         along several axes are combined in C order.
     map : Map, optional
         Applied to each number first.
@@ -97,7 +97,7 @@ def reduce(
     x = converted(x, op, map)
     every = range(x.ndim - len(op.element_shape))
     axes = every if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    x = flatten(x, sorted(every[one] for one in axes))
+    x = flatten(x, sorted(every[number] for number in axes))
     ufunc = ufunc_of(op, x.dtype)
     if ufunc is None:
         return fold(x, op)[()]
@@ -128,7 +128,7 @@ def all_by_division(
     predicate: Map | None = None,
     split: Callable[[int], int] = lambda n: n // 2,
 ) -> bool:
-    """`all` of one axis by divide and conquer; every split gives the same result.
+    """`all` along an axis by divide and conquer; every split gives the same result.
 
     ``all(p, []) = True``, ``all(p, [a]) = p(a)``,
     ``all(p, x ++ y) = all(p, x) and all(p, y)``.
@@ -176,7 +176,7 @@ def maximum_segment_sum(x: Array) -> Any:
 
     Each row is cut into chunks. Kadane's algorithm walks along all chunks at once, and
     the monoid ``mssp`` combines their results. Integer sums wrap. A row with NaN gives
-    NaN; one with infinities of both signs gives NaN or infinity.
+    NaN; a row with infinities of both signs gives NaN or infinity.
 
     Parameters
     ----------

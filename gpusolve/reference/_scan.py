@@ -63,7 +63,7 @@ def accumulate(x: Array, op: Monoid) -> Array:
 
 
 def shift(prefixes: Array, identity: Array) -> Array:
-    """Shift the prefixes by one along the first axis; the identity comes first."""
+    """Shift the prefixes by 1 along the first axis; the identity comes first."""
     shifted = np.empty_like(prefixes)
     shifted[:1] = identity
     shifted[1:] = prefixes[:-1]
@@ -83,7 +83,7 @@ def scan(
         Whether a prefix ends before its element. The first prefix is then empty, and
         the result is the identity.
     axis : int
-        The axis to scan, not counting those of an element.
+        The axis to scan, not counting the axes of an element.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def segmented_scan(
     ----------
     x : (..., n, *element) array
         Rows of segments. The first segment of a row starts at the first element.
-    flags : (..., n) array, or one that broadcasts to it
+    flags : (..., n) array, or an array that broadcasts to it
         Nonzero where a segment starts.
     op : str or Monoid
     exclusive : bool

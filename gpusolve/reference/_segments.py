@@ -1,8 +1,8 @@
-"""Segments of different lengths in one array: their flags and their reductions.
+"""Segments of different lengths in an array: their flags and their reductions.
 
 The *lengths* of the segments may be 0. The *offsets* are the indices at which the
-segments begin, followed by the end of the last one. *Flags* mark the first element of
-each segment; an empty segment has no flag.
+segments begin, followed by the end of the last. *Flags* mark the first element of
+each segment; an empty segment gets no flag.
 """
 
 from __future__ import annotations

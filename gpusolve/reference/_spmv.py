@@ -38,7 +38,7 @@ def spmv(
     add : str or Monoid
         A monoid of numbers. It combines the products of a row in their order.
     multiply : str or Monoid
-        A monoid of numbers. Its first operand is an entry, its second one is from `x`.
+        A monoid of numbers. Its first operand is an entry, its second is from `x`.
 
     Returns
     -------

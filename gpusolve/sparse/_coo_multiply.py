@@ -31,14 +31,14 @@ def multiply(
     method : {"auto", "merge", "gallop", "linear", "binary", "scratchpad", "even"}
         How a device finds the places that both operands store. "merge" merges the
         entries of both; every thread has the same work, for any matches.
-        "gallop" searches the longer operand for each entry of the shorter one. "auto"
+        "gallop" searches the longer operand for each entry of the shorter. "auto"
         is "gallop" if one operand has more than 256 times the entries of the other (a
         ratio derived from the bytes moved, not measured on a GPU yet), else "merge".
-        The others are those of the document [1]_, for comparison: all search B for each
-        entry of A. "linear" (version 1) and "binary" (version 2) search once to count
-        and once to multiply. "scratchpad" (the first attempt) and "even" (what the
-        document proposes at its end) search once. A CPU uses SciPy for all, and NumPy
-        for float16 and for matrices with far more rows than entries.
+        The others are methods of the document [1]_, for comparison: all search B for
+        each entry of A. "linear" (version 1) and "binary" (version 2) search once to
+        count and once to multiply. "scratchpad" (the first attempt) and "even" (what
+        the document proposes at its end) search once. A CPU uses SciPy for all, and
+        NumPy for float16 and for matrices with far more rows than entries.
     blocks : int, optional
         Blocks of each launch, for the methods of the document only: its tiles. Each has
         an equal part of A; for "even", of the multiplications. All blocks of

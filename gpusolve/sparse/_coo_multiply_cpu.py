@@ -22,7 +22,7 @@ def coo_multiply(A: Container, B: Container) -> Coordinates:
 
 def _suits_scipy(A: Container, B: Container) -> bool:
     """Whether SciPy supports the dtypes, and CSR takes little memory."""
-    supported = all(one.dtype.newbyteorder("=") != np.float16 for one in (A, B))
+    supported = all(matrix.dtype.newbyteorder("=") != np.float16 for matrix in (A, B))
     return supported and A.shape[0] <= ROWS_PER_ENTRY * (A.nnz + B.nnz)
 
 

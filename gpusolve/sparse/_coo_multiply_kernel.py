@@ -90,17 +90,17 @@ def best_method(a_count: int, b_count: int) -> str:
 # ---- operands ------------------------------------------------------------------------
 
 
-def of_common_dtypes(A: Coordinates, B: Coordinates) -> tuple[Coordinates, Coordinates]:
-    """Both operands as contiguous arrays, of one dtype of indices and one of values."""
+def to_common_dtypes(A: Coordinates, B: Coordinates) -> tuple[Coordinates, Coordinates]:
+    """Both operands as contiguous arrays, with common dtypes of indices and values."""
     index, dtype = _common(A.rows, B.rows), _common(A.values, B.values)
     a, b = (
         Coordinates(
-            contiguous(one.rows, index),
-            contiguous(one.columns, index),
-            contiguous(one.values, dtype),
-            one.shape,
+            contiguous(matrix.rows, index),
+            contiguous(matrix.columns, index),
+            contiguous(matrix.values, dtype),
+            matrix.shape,
         )
-        for one in (A, B)
+        for matrix in (A, B)
     )
     return a, b
 
@@ -113,12 +113,12 @@ def _common(a: Array, b: Array) -> np.dtype[Any]:
 def completed(
     A: Coordinates, B: Coordinates, device: Device
 ) -> tuple[Coordinates, Coordinates]:
-    """Both operands sorted, with zeros where the other one is not finite."""
+    """Both operands sorted, with zeros where the other operand is not finite."""
     a, b = sorted_entries(A, device), sorted_entries(B, device)
     index = _common(A.rows, B.rows)
     return (
-        with_coordinates(with_zeros(a, b, device), A.shape, index),
-        with_coordinates(with_zeros(b, a, device), A.shape, index),
+        to_coordinates(add_zeros(a, b, device), A.shape, index),
+        to_coordinates(add_zeros(b, a, device), A.shape, index),
     )
 
 
@@ -133,7 +133,7 @@ def sorted_entries(operand: Coordinates, device: Device) -> Entries:
     return _sums_by_key(keys, operand.values, device)
 
 
-def with_zeros(entries: Entries, others: Entries, device: Device) -> Entries:
+def add_zeros(entries: Entries, others: Entries, device: Device) -> Entries:
     """Add a zero at each key of the others whose value is not finite."""
     if others.values.dtype.kind not in "fc":
         return entries
@@ -177,7 +177,7 @@ def _sums_by_key(keys: Array, values: Array, device: Device) -> Entries:
     return Entries(keys[offsets[:-1]], sums)
 
 
-def with_coordinates(
+def to_coordinates(
     entries: Entries, shape: tuple[int, int], index: np.dtype[Any]
 ) -> Coordinates:
     """The entries, with row and column instead of the key."""
@@ -209,7 +209,7 @@ def _attempt(
 
     Reading the report is the only synchronisation.
     """
-    a, b = of_common_dtypes(A, B)
+    a, b = to_common_dtypes(A, B)
     places = min(len(a.values), len(b.values))
     product = allocate(places, a, device)
     if len(a.values) + len(b.values) == 0:
@@ -259,7 +259,7 @@ def _merge_numbers(
 def multiply_by_gallop(
     a: Coordinates, b: Coordinates, product: Coordinates, device: Device
 ) -> Array:
-    """Launch the search of the longer operand for each key of the shorter one."""
+    """Launch the search of the longer operand for each key of the shorter operand."""
     swapped = len(a.values) > len(b.values)
     few, many = (b, a) if swapped else (a, b)
     sizes = np.int64(len(few.values)), np.int64(len(many.values))

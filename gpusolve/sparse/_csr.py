@@ -19,7 +19,7 @@ class CompressedRows(NamedTuple):
     Attributes
     ----------
     offsets : (m + 1,) array of int32 or int64
-        Where each row begins, and where the last one ends.
+        Where each row begins, and where the last row ends.
     columns : (nnz,) array of the dtype of `offsets`
     values : (nnz,) array
         In native byte order.
@@ -53,14 +53,14 @@ def compressed_rows(container: Container, *, in_order: bool) -> CompressedRows:
         For a dtype that kernels do not support.
     """
     if library_of(container) == "scipy.sparse":
-        csr = _by_rows(container)
-        return _of_csr(_in_order(csr) if in_order else csr)
+        csr = _to_csr(container)
+        return _compressed_rows(_sort_columns(csr) if in_order else csr)
     if container.format == "csr" and (not in_order or container.has_sorted_indices):
-        return _of_csr(container)  # CuPy checks the order of all entries
+        return _compressed_rows(container)  # CuPy checks the order of all entries
     return sorted_rows(coordinates(container), in_order=in_order)
 
 
-def _by_rows(container: Container) -> Container:
+def _to_csr(container: Container) -> Container:
     """SciPy's CSR with the entries of a row in stored order, in linear time."""
     if container.format != "coo":
         return container.tocsr()
@@ -73,12 +73,12 @@ def _by_rows(container: Container) -> Container:
     return coo.tocsr()
 
 
-def _in_order(csr: Container) -> Container:
+def _sort_columns(csr: Container) -> Container:
     """SciPy's CSR with sorted columns. Each of the two conversions is stable."""
     return csr if csr.has_sorted_indices else csr.tocsc().tocsr()
 
 
-def _of_csr(container: Container) -> CompressedRows:
+def _compressed_rows(container: Container) -> CompressedRows:
     offsets, columns = container.indptr, container.indices
     small = offsets.dtype == np.int32 and columns.dtype == np.int32
     index = np.int32 if small else np.int64

@@ -1,6 +1,6 @@
 """Sparse inputs: validation, conversion to coordinates, and the result's container.
 
-The containers are those of ``scipy.sparse`` and ``cupyx.scipy.sparse``. Public
+The containers are from ``scipy.sparse`` and ``cupyx.scipy.sparse``. Public
 functions pass their inputs through here once; the code below them does not check them
 again.
 """
@@ -33,7 +33,7 @@ class Coordinates(NamedTuple):
     Attributes
     ----------
     rows, columns : (n,) array of int32 or int64
-        Of one dtype.
+        Of the same dtype.
     values : (n,) array
         In native byte order.
     shape : tuple of int
@@ -82,7 +82,7 @@ def device_of(container: Container) -> Device | None:
 
 
 def _data_of(container: Container) -> Array | None:
-    """An array of the container, if its format has one."""
+    """The data array of the container, if its format has it."""
     return getattr(container, "data", None)
 
 
@@ -99,7 +99,9 @@ def multiply_inputs(A: object, B: object) -> tuple[Container, Container]:
     """
     left, right = check_container(A, "A"), check_container(B, "B")
     operands = {"A": left, "B": right}
-    check_gpus({k: gpu_of(_data_of(one)) for k, one in operands.items()}, "operands")
+    check_gpus(
+        {k: gpu_of(_data_of(matrix)) for k, matrix in operands.items()}, "operands"
+    )
     if left.shape != right.shape:
         raise ValueError(
             f"A and B must have the same shape, got {left.shape} and {right.shape}"
@@ -120,7 +122,7 @@ def coordinates(container: Container) -> Coordinates:
     The arrays may belong to the container: do not write to them.
     """
     if container.format in ("csr", "csc") and len(container.data) > container.nnz:
-        container = _without_rest(container)
+        container = _trim(container)
     coo = container.tocoo()
     rows, columns = coo.row, coo.col
     if rows.dtype != np.int32 or columns.dtype != np.int32:
@@ -130,7 +132,7 @@ def coordinates(container: Container) -> Coordinates:
     return Coordinates(rows, columns, values, (int(coo.shape[0]), int(coo.shape[1])))
 
 
-def _without_rest(container: Container) -> Container:
+def _trim(container: Container) -> Container:
     """CSR or CSC without the elements of its arrays beyond the last entry."""
     data, indices = container.data[: container.nnz], container.indices[: container.nnz]
     kind = type(container)

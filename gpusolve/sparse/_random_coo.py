@@ -59,7 +59,7 @@ def random_coo(
     Notes
     -----
     Time and memory grow with the number of entries, not of places: duplicate places are
-    drawn again. If the density is above one half, the empty places are drawn instead.
+    drawn again. If the density is above 1/2, the empty places are drawn instead.
 
     References
     ----------
@@ -87,7 +87,7 @@ def random_coo(
     keys = _distinct(places, count, generator)
     sparse = importlib.import_module("scipy.sparse")
     index = np.int32 if max(rows, columns) < 2**31 else np.int64
-    positions = tuple(one.astype(index) for one in np.divmod(keys, columns))
+    positions = tuple(numbers.astype(index) for numbers in np.divmod(keys, columns))
     values = _values(count, kind, generator)
     result = sparse.coo_array((values, positions), shape=(rows, columns))
     result.has_canonical_format = True

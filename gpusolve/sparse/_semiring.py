@@ -42,7 +42,7 @@ def _definitions(of: Semiring) -> str:
     return sum.definitions + product.definitions
 
 
-def of_numbers(op: str | Monoid, name: str) -> Monoid:
+def number_operator(op: str | Monoid, name: str) -> Monoid:
     """The operator; TypeError or ValueError unless its elements are numbers."""
     monoid = as_monoid(op)
     if monoid.element_shape:

@@ -14,7 +14,7 @@ from ..monoid import Monoid, OperatorName
 from . import _spmv_cpu, _spmv_kernel
 from ._csr import compressed_rows
 from ._inputs import Container, check_container, device_of
-from ._semiring import Semiring, of_numbers, semiring
+from ._semiring import Semiring, number_operator, semiring
 
 Method = Literal["auto", "fused", "segmented_scan"]
 
@@ -77,9 +77,9 @@ def spmv(
     -------
     (..., m) array
         On the device of `A`. The identity of `add` for a row without entries. The
-        dtype is ``numpy.result_type(A, x)``, to which both are converted, or that of
-        the operators, such as bool for logical ones. Integers wrap, and sums of bool
-        are bool.
+        dtype is ``numpy.result_type(A, x)``, to which both are converted, or the
+        dtype of the operators, such as bool for "logical_or". Integers wrap, and sums
+        of bool are bool.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def spmv(
     >>> gpusolve.sparse.spmv(A, np.array([1, 2, 3, 4]))
     array([ 0,  0, 12])
 
-    Shortest paths with one more edge:
+    Shortest paths with a further edge:
 
     >>> edges = scipy.sparse.coo_array(([5.0, 2.0], ([1, 2], [0, 1])), shape=(3, 3))
     >>> gpusolve.sparse.spmv(edges, np.array([0, 4, np.inf]), add="min", multiply="add")
@@ -190,8 +190,8 @@ class SpMVPlan:
         multiply: OperatorName | Monoid = "mul",
         method: Method = "auto",
     ) -> None:
-        self._add = of_numbers(add, "add")
-        self._multiply = of_numbers(multiply, "multiply")
+        self._add = number_operator(add, "add")
+        self._multiply = number_operator(multiply, "multiply")
         if method not in ("auto", *METHODS):
             raise ValueError(
                 f"method must be one of {('auto', *METHODS)}, got {method!r}"
@@ -209,7 +209,7 @@ class SpMVPlan:
                 )
 
     def __call__(self, x: object) -> Array:
-        """Multiply by one vector, or by each of several.
+        """Multiply by a vector, or by each of several vectors.
 
         Parameters
         ----------

@@ -14,7 +14,7 @@ from ._semiring import Semiring
 def spmv(matrix: CompressedRows, x: Array, semiring: Semiring) -> Array:
     """(..., n) -> (..., m)."""
     if _suits_scipy(semiring):
-        return _by_scipy(matrix, x)
+        return _multiply_by_scipy(matrix, x)
     offsets, columns, values, _ = matrix
     add, multiply = semiring.add, semiring.multiply
     return reference.spmv(offsets, columns, values, x, add=add, multiply=multiply)
@@ -27,7 +27,7 @@ def _suits_scipy(semiring: Semiring) -> bool:
     return usual and factor.kind in "iufc" and factor.char != "e"
 
 
-def _by_scipy(matrix: CompressedRows, x: Array) -> Array:
+def _multiply_by_scipy(matrix: CompressedRows, x: Array) -> Array:
     offsets, columns, values, shape = matrix
     sparse = importlib.import_module("scipy.sparse")
     csr = sparse.csr_array((values, columns, offsets), shape=shape)

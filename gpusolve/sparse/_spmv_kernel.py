@@ -32,7 +32,7 @@ threads that read shared memory with this stride have no bank conflicts."""
 
 def tile_for(*dtypes: np.dtype[Any]) -> Tile:
     """The tile for entries and results of these dtypes."""
-    largest = max(one.itemsize for one in dtypes)
+    largest = max(dtype.itemsize for dtype in dtypes)
     return Tile(THREADS, next(ITEMS[most] for most in ITEMS if largest <= most))
 
 
@@ -70,7 +70,7 @@ def fused(
 ) -> Array:
     """(..., n) -> (..., m), in one pass over the entries.
 
-    Results that are larger than those of the path need smaller tiles.
+    Results that are larger than the merge path's tiles allow need smaller tiles.
     """
     if path.tile != tile_for(matrix.values.dtype, semiring.result):
         path = merge_path(matrix, semiring.result, device)

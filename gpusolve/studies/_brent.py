@@ -1,12 +1,13 @@
 """Work, depth and Brent's theorem: how long the blocks take on P processors.
 
 The *work* W of an algorithm is the number of its operations, the *depth* D the longest
-chain in which each operation needs the result of the one before. On P processors that
-perform one operation each in a step, there is a schedule of T steps with ::
+chain in which each operation needs the result of the previous operation. On P
+processors that perform one operation each in a step, there is a schedule of T steps
+with ::
 
     W / P <= T <= W / P + D
 
-The algorithms are those of this package: they run on elements that record what is done
+The algorithms are this package's own: they run on elements that record what is done
 to them.
 
 References
@@ -71,13 +72,13 @@ class Operations:
     def apply(self, *elements: Ids) -> Ids:
         """Record an operation for the elements at each index; the results."""
         given = np.broadcast_arrays(*elements)
-        flat = zip(*(one.ravel().tolist() for one in given), strict=True)
-        results = [self._record(one) for one in flat]
+        flat = zip(*(array.ravel().tolist() for array in given), strict=True)
+        results = [self._record(operands) for operands in flat]
         return np.array(results, np.int64).reshape(given[0].shape)
 
     def _record(self, operands: tuple[int, ...]) -> int:
         self.operands.append(operands)
-        self.depths.append(1 + max(self.depths[one] for one in operands))
+        self.depths.append(1 + max(self.depths[operand] for operand in operands))
         return len(self.depths) - 1
 
     def _combine(self, a: Ids, b: Ids) -> Ids:
@@ -105,18 +106,18 @@ def segmented(operations: Operations) -> None:
 
 
 BLOCKS: dict[str, Callable[[Operations], object]] = {
-    "map": lambda one: one.apply(one.inputs),
-    "reduce": lambda one: reduce(one.inputs, one.monoid),
-    "scan": lambda one: scan(one.inputs, one.monoid),
+    "map": lambda run: run.apply(run.inputs),
+    "reduce": lambda run: reduce(run.inputs, run.monoid),
+    "scan": lambda run: scan(run.inputs, run.monoid),
     "segmented_scan": segmented,
-    "scatter": lambda one: one.apply(one.inputs),
+    "scatter": lambda run: run.apply(run.inputs),
     "partition": partition,
 }
 """Each block, on the elements of `Operations`. A scatter writes each element once."""
 
 
 def operations_of(block: str, n: int) -> Operations:
-    """The operations of a block of n elements, at least one.
+    """The operations of a block of n elements, at least 1.
 
     Examples
     --------

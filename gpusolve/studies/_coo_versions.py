@@ -83,8 +83,8 @@ def coo_versions(
         Number of tiles, each of which has an equal part of A.
     method : {"linear", "scratchpad", "binary", "even"}
         Version 1; the first attempt, which searches once; version 2, which sorts B; or
-        what section 5.3 proposes: one search, which stores the matches, of which each
-        tile multiplies an equal part.
+        what section 5.3 proposes: one search, which stores the matches; each tile
+        multiplies an equal part of them.
     places : int, optional
         Products that the scratchpad of a tile can hold. By default any number.
 

@@ -19,15 +19,15 @@ from ..sparse._coo_multiply_kernel import (
     allocate,
     completed,
     make_keys,
-    of_common_dtypes,
     sorted_entries,
     tile_states,
-    with_coordinates,
+    to_common_dtypes,
+    to_coordinates,
 )
 from ..sparse._inputs import Container, Coordinates, coordinates
 
 SCRATCHPAD_BYTES = 4096
-"""Shared memory of a block for its results: that of a tile of HammerBlade."""
+"""Shared memory of a block for its results, as large as a HammerBlade tile's."""
 
 Version = Callable[[Coordinates, Coordinates, int | None, Device], Coordinates]
 """Launches kernels that multiply two operands; the products are in the order of A."""
@@ -47,12 +47,12 @@ def coo_versions(
     if not (_can_be_multiplied(a, device) and _can_be_multiplied(b, device)):
         a, b = completed(a, b, device)
     if method in ("binary", "even"):
-        b = with_coordinates(sorted_entries(b, device), b.shape, b.rows.dtype)
-    a, b = of_common_dtypes(a, b)
+        b = to_coordinates(sorted_entries(b, device), b.shape, b.rows.dtype)
+    a, b = to_common_dtypes(a, b)
     if len(a.values) == 0 or len(b.values) == 0:
         return allocate(0, a, device)
     product = VERSIONS[method](a, b, blocks, device)
-    return _in_order(_take(product, product.values != 0), device)
+    return _sort_by_key(_take(product, product.values != 0), device)
 
 
 def _can_be_multiplied(operand: Coordinates, device: Device) -> bool:
@@ -66,7 +66,7 @@ def _can_be_multiplied(operand: Coordinates, device: Device) -> bool:
     return values.dtype.kind not in "fc" or bool(xp.isfinite(values).all())
 
 
-def _in_order(product: Coordinates, device: Device) -> Coordinates:
+def _sort_by_key(product: Coordinates, device: Device) -> Coordinates:
     """The entries sorted by key."""
     keys, increasing = make_keys(product, device)
     return product if increasing else _take(product, namespace(keys).argsort(keys))
@@ -115,7 +115,7 @@ def multiply_found(
     instances = search_instances(search, a.values.dtype, a.rows.dtype)
     _, multiply = device.kernels("coo_versions", instances)
     product = allocate(int(counts.sum()), a, device)
-    left, right = ((*one[:3], np.int64(len(one.values))) for one in (a, b))
+    left, right = ((*entries[:3], np.int64(len(entries.values))) for entries in (a, b))
     multiply(
         (len(counts),),
         (THREADS,),
@@ -149,7 +149,7 @@ def multiply_in_scratchpad(
     counts = device.empty((blocks,), np.int64)
     product = allocate(min(len(a.values), len(b.values)), a, device)
     arrived = device.zeros((1,), np.uint64)
-    left, right = ((*one[:3], np.int64(len(one.values))) for one in (a, b))
+    left, right = ((*entries[:3], np.int64(len(entries.values))) for entries in (a, b))
     numbers = np.int64(a.shape[1]), np.int64(places)
     multiply(
         (blocks,),

@@ -18,7 +18,7 @@ from .._nnls.nnls_qr_kernel import (
 from .._nnls.systems import Systems
 
 THREADS = 512
-"""Of a block: one for each row, up to 512 rows."""
+"""Of a block: a thread for each row, up to 512 rows."""
 
 STATIC_SHARED_MEMORY = 12 * 1024
 """Upper bound on the bytes of the kernel's static shared memory."""
@@ -43,5 +43,5 @@ def nnls_mgs(systems: Systems, device: Device) -> None:
 
 
 def instance(dtype: np.dtype[Any], general: bool) -> str:
-    """The kernel for problems of a dtype; a simpler one unless they are general."""
+    """The kernel for problems of a dtype; a simpler kernel unless they are general."""
     return f"nnls_mgs<{CUDA_TYPES[dtype]}, {str(general).lower()}>"

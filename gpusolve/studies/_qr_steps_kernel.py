@@ -43,7 +43,7 @@ def qr_steps(
     printed: bool = False,
     apart: int = ROWS,
 ) -> tuple[QRSteps, Array]:
-    """Launch one block that changes a factorisation.
+    """Launch a block that changes a factorisation.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def qr_steps(
     given : QRSteps
     device : Device
     change : {UPDATE, DOWNDATE}
-        An update appends the last column of A; a downdate removes one.
+        An update appends the last column of A; a downdate removes a column.
     steps : {0, 1}
         How often the change is made.
     position : int
@@ -59,7 +59,7 @@ def qr_steps(
     printed : bool
         Whether an update takes R from products with the column itself, as printed.
     apart : int
-        The distance between two arrays for sums; 0 is the listing's one array.
+        The distance between two arrays for sums; 0 is the listing's single array.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def qr_steps(
     b = device.zeros((ROWS,), A.dtype)
     b[...] = 1
     order = device.zeros((n,), np.int32)
-    columns, columns_of_A = (xp.array(one.T, order="C") for one in (Q, A))
+    columns, columns_of_A = (xp.array(matrix.T, order="C") for matrix in (Q, A))
     numbers = [np.int32(value) for value in (n, change, steps, position)]
     if name == "as_published":
         stored = R.copy()

@@ -13,8 +13,8 @@ entry here, unless R is made as `printed`. Equation (3.2) lacks the factor ``A^T
 before ``s``. Algorithm 3 is missing from the text; section 3.4 describes it.
 
 ``_compared/mgs.py`` solves with `GramSchmidtQR`. The study assumes independent columns.
-``PassiveQR`` of ``_nnls_qr.py``, which the package solves with, refuses dependent ones,
-and orthogonalises twice where it must.
+``PassiveQR`` of ``_nnls_qr.py``, which the package solves with, refuses dependent
+columns and orthogonalises twice where it must.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Counted:
         self.flops: int = 0
 
     def read(self, row: Any, column: Any) -> Array:
-        """A copy of a column, a row, or a part of one."""
+        """A copy of a column, a row, or a part of them."""
         part: Array = self.values[row, column].copy()
         self.accesses += part.size > 0
         return part
@@ -137,7 +137,7 @@ class ChangingQR(ABC):
     Attributes
     ----------
     passive : list of int
-        The variables by position: the reordered list, or a sorted one.
+        The variables by position: the reordered list, or a sorted list.
     complete : bool
         Whether Q is square, so that a column that leaves the factorisation is kept.
     """
@@ -160,7 +160,7 @@ class ChangingQR(ABC):
     def costs(self) -> Costs:
         """What all changes have cost together."""
         stored = (self.Q, self.R, self.A)
-        accesses = sum(one.accesses for one in stored)
+        accesses = sum(matrix.accesses for matrix in stored)
         return Costs(accesses, self.Q.flops, self.R.flops + self.A.flops)
 
     def factors(self) -> tuple[Array, Array]:
@@ -258,8 +258,8 @@ class GramSchmidtQR(ChangingQR):
         moved = self.passive[position:]
         del self.passive[position:]
         self.append(variable, self.A.values[:, variable])
-        for one in moved:
-            self.append(one, self.A.column(one))
+        for later in moved:
+            self.append(later, self.A.column(later))
 
     def append(self, variable: int, a: Array) -> None:
         """The MGS update (Algorithm 2) of a column `a`."""

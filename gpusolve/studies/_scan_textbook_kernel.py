@@ -9,7 +9,7 @@ import numpy as np
 from .._blocks.inputs import Elements, SegmentFlags
 from .._blocks.map_kernel import map_elements
 from .._blocks.operators import Operators, operators_of
-from .._blocks.scan_kernel import by_rows, tile_for
+from .._blocks.scan_kernel import scan_along_axis, tile_for
 from .._device.arrays import Array
 from .._device.kernels import Device
 from .._device.launch import THREADS, WARP, blocks_for, ceil_div, round_up
@@ -32,12 +32,12 @@ KERNELS = {
 def scan(
     given: Elements, device: Device, out: Array | None, variant: str, *, exclusive: bool
 ) -> Array:
-    """Scan along one axis, by a variant in several launches."""
+    """Scan along an axis, by a variant in several launches."""
 
     def scan_elements(x: Array, y: Array) -> None:
         scan_rows(x, operators_of(given), y, device, variant, exclusive=exclusive)
 
-    return by_mapped_rows(given, device, out, scan_elements)
+    return scan_mapped_elements(given, device, out, scan_elements)
 
 
 def segmented_scan(
@@ -55,10 +55,10 @@ def segmented_scan(
         textbook = Textbook(operators_of(given), "segmented_sweep", device)
         textbook.sweep(x, y, exclusive, flags.reshape(x.shape[:2]))
 
-    return by_mapped_rows(given, device, out, scan_elements)
+    return scan_mapped_elements(given, device, out, scan_elements)
 
 
-def by_mapped_rows(
+def scan_mapped_elements(
     given: Elements,
     device: Device,
     out: Array | None,
@@ -75,7 +75,7 @@ def by_mapped_rows(
             shape = x.shape[:2] + ops.element_shape
             scan_elements(map_elements(x, ops, device, more), y.reshape(shape))
 
-    return by_rows(given, device, out, scan_into)
+    return scan_along_axis(given, device, out, scan_into)
 
 
 def scan_rows(
@@ -104,7 +104,7 @@ def textbook_instance(name: str, ops: Operators) -> str:
 
 
 class Textbook:
-    """The launches of a variant, for one monoid on one device.
+    """The launches of a variant, for a monoid on a device.
 
     All arrays are (rows, length, *element).
     """
@@ -131,7 +131,7 @@ class Textbook:
     def sweep(
         self, x: Array, y: Array, exclusive: bool, flags: Array | None = None
     ) -> None:
-        """Up-sweep and down-sweep over a binary tree, one launch for each level.
+        """Up-sweep and down-sweep over a binary tree, a launch for each level.
 
         `flags`, (rows, length) of bool, mark where segments begin.
         """
@@ -161,7 +161,7 @@ class Textbook:
             self._each("add_elements", size, tree, padded, x, rows, length, y)
 
     def hierarchical(self, x: Array, y: Array) -> None:
-        """Inclusive, in six steps; one tile holds the totals of all chunks."""
+        """Inclusive, in six steps; a single tile holds the totals of all chunks."""
         rows, length = x.shape[:2]
         tile = tile_for(self.ops.element_bytes).size
         tiles = ceil_div(length, tile)
@@ -173,7 +173,7 @@ class Textbook:
             self._add_prefixes(totals, chunk, y)
 
     def shift(self, x: Array, y: Array) -> None:
-        """The exclusive scan y of the inclusive one x."""
+        """The exclusive scan y of the inclusive scan x."""
         rows, length = x.shape[:2]
         self._each("shift", rows * length, x, rows, length, y)
 
@@ -197,7 +197,7 @@ class Textbook:
         self._each("add_prefixes", rows * length, prefixes, rows, length, chunk, y)
 
     def _each(self, name: str, count: int, *arguments: Array | int) -> None:
-        """Launch a kernel with one thread for each of `count` elements."""
+        """Launch a kernel with a thread for each of `count` elements."""
         self._launch(name, blocks_for(count), THREADS, *arguments)
 
     def _launch(

@@ -315,7 +315,7 @@ def test_a_profile_counts_by_field() -> None:
 def test_cupy_passes_the_bytes() -> None:
     """CuPy passes an array of size 1 by value, from this address."""
     struct = copy_of(None, None, source=5)
-    array = struct.by_value()
+    array = struct.packed_array()
     assert isinstance(array, np.ndarray)
     assert array.size == 1
     address = array.__array_interface__["data"][0]
@@ -332,18 +332,18 @@ def launch_on_stand_in(cupy: Any, argument: Any) -> None:
 def test_structs_on_the_stand_in() -> None:
     with cupy_stand_in.installed(2) as cupy:
         x, y = cupy.asarray(np.arange(5.0)), cupy.zeros(5)
-        launch_on_stand_in(cupy, copy_of(x, y, source=3, target=2).by_value())
+        launch_on_stand_in(cupy, copy_of(x, y, source=3, target=2).packed_array())
         np.testing.assert_array_equal(y.get(), [0, 0, 3, 0, 0])
         with cupy.cuda.Device(1):
             foreign = cupy.zeros(5)
         with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="IllegalAddress"):
-            launch_on_stand_in(cupy, copy_of(foreign, y).by_value())
+            launch_on_stand_in(cupy, copy_of(foreign, y).packed_array())
 
 
 @needs_compiler
 def test_stand_in_refuses_other_bytes() -> None:
     with cupy_stand_in.installed(1) as cupy:
-        packed = copy_of(cupy.zeros(5), cupy.zeros(5)).by_value()
+        packed = copy_of(cupy.zeros(5), cupy.zeros(5)).packed_array()
         with pytest.raises(TypeError, match="a struct that gpusolve has packed"):
             launch_on_stand_in(cupy, packed.view(np.ndarray))
         packed.struct = packed.struct.replace(x=cupy.zeros(5))

@@ -585,7 +585,7 @@ def auto_shape(
     length = m if transpose else n
     x = view(memory, (1, length), (length * itemsize, itemsize))
     operands = gemv_kernel.operands_of(A, x, (systems,))
-    by_dots = gemv_kernel.by_dots(operands)
+    by_dots = gemv_kernel.uses_dots(operands)
     return (gemv_kernel.dots_of if by_dots else gemv_kernel.axpys_of)(operands)
 
 

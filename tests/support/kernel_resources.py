@@ -30,10 +30,10 @@ from gpusolve._gemv.gemv_kernel import (
     Operands,
     axpys_instance,
     axpys_of,
-    by_dots,
     dots_instance,
     dots_of,
     operands_of,
+    uses_dots,
 )
 from gpusolve._nnls import nnls_qr_kernel
 from gpusolve._nnls.nnls_gram_kernel import Size, teams_for
@@ -343,7 +343,7 @@ def _gemv_operands(dtype: np.dtype[Any]) -> Iterator[Operands]:
 def _gemv_instance(operands: Operands) -> str:
     """The instance that the launcher chooses; chunks are summed by another kernel."""
     given = operands.dtype
-    if by_dots(operands):
+    if uses_dots(operands):
         dots = dots_of(operands)
         return dots_instance(given, _sums(operands, dots.chunks), dots)
     axpys = axpys_of(operands)

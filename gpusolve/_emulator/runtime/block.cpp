@@ -184,7 +184,7 @@ void BlockRunner::exit_thread() {
     __builtin_unreachable();
 }
 
-/// The main function of a fiber. It runs one thread of every block that its runner runs.
+/// The main function of a fiber. It runs a thread of every block that its runner runs.
 void BlockRunner::thread_main() {
     BlockRunner& self = *runner;
     for (;;) {
@@ -353,7 +353,7 @@ unsigned long long BlockRunner::exchange(Operation operation, unsigned mask,
 }
 
 /// Called when all lanes of the mask have arrived. All their values are copied first: a lane
-/// that continues may call again with a new value before a slower lane reads the old one.
+/// that continues may call again with a new value before a slower lane reads the old value.
 void BlockRunner::complete_exchange(Warp& warp, Thread* lanes, unsigned mask) {
     unsigned long long values[warpSize];
     unsigned votes = 0;

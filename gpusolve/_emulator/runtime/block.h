@@ -5,7 +5,7 @@
 // after another, in the order of the schedule. A kernel that lacks a barrier therefore reads
 // values that are not written yet, or already overwritten.
 //
-// In forward and reverse order a warp runs as far as it can before the next one starts. In
+// In forward and reverse order a warp runs as far as it can before the next warp starts. In
 // random order the scheduler chooses another warp after every step. worker_scheduler.h
 // interleaves the blocks.
 

@@ -15,7 +15,7 @@ void for_each_lane(unsigned lanes, Visit visit) {
     for (; lanes != 0; lanes &= lanes - 1) visit(static_cast<unsigned>(__builtin_ctz(lanes)));
 }
 
-/// An access by one instruction, made by some lanes of a warp at the same logical time.
+/// An access by an instruction, made by some lanes of a warp at the same logical time.
 struct Event {
     std::uint64_t block;
     std::uint64_t instruction;
@@ -40,7 +40,7 @@ struct Event {
     }
 };
 
-/// The vector clock of one block's threads: all accesses of a thread up to its time are
+/// The vector clock of a block's threads: all accesses of a thread up to its time are
 /// ordered before.
 ///
 /// A barrier sets all threads to the same time, so one number usually represents all of them.

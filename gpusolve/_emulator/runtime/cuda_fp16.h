@@ -1,7 +1,7 @@
 // CUDA's half precision: conversions, arithmetic and comparisons.
 //
 // Conversions use integer operations, because few C++ compilers have a half type. Arithmetic
-// is computed in float and then rounded to half. This equals one rounding of the exact result,
+// is computed in float and then rounded to half. This equals a single rounding of the exact result,
 // because float has more than twice the digits (Figueroa, "When is double rounding
 // innocuous?", 1995).
 

@@ -13,7 +13,7 @@
 namespace emulator {
 
 /// Allocation granularity of shared memory, as on a GPU. Each thread-local variable of the
-/// emulator takes one unit.
+/// emulator takes a unit.
 constexpr int shared_unit_bytes = 128;
 
 /// Guard between the `__shared__` variables and the dynamic shared memory.
@@ -66,7 +66,7 @@ unsigned long long warp_shuffle(Operation operation, unsigned mask, unsigned lon
 /// Wait for the lanes of `mask`. Returns a bit mask of the lanes whose predicate is true.
 unsigned warp_vote(Operation operation, unsigned mask, bool predicate, Site site);
 
-/// Let the other threads run before this one continues.
+/// Let the other threads run before this thread continues.
 void yield();
 
 /// Called by each operation in which a thread may be waiting in a loop. Yields after some calls.
@@ -75,7 +75,7 @@ void maybe_yield();
 /// The threads for which a fence orders accesses.
 enum class Scope { block, device };
 
-/// Order the thread's earlier accesses before its later ones. May yield.
+/// Order the thread's earlier accesses before its later accesses. May yield.
 void fence(Scope scope);
 
 /// End the launch with an error of the running thread.

@@ -15,7 +15,7 @@ constexpr int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 constexpr int signal_count = sizeof(signals) / sizeof(signals[0]);
 struct sigaction previous[signal_count];
 
-/// The signal that interrupts a worker. It is one of the fault signals, whose handler is
+/// The signal that interrupts a worker. It is a fault signal, whose handler is
 /// installed anyway, so that no other signal handler of the process is replaced.
 constexpr int interruption = SIGSEGV;
 std::atomic<bool> interrupting;
@@ -46,7 +46,7 @@ std::uint64_t stack_of(const ucontext_t& context) {
     return context.uc_mcontext.sp;
 }
 
-/// The operating system appends records to the context; one holds the syndrome register.
+/// The operating system appends records to the context; a record holds the syndrome register.
 Access access_of(const ucontext_t& context) {
     struct Record {
         std::uint32_t magic, bytes;

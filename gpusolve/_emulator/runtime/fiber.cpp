@@ -77,7 +77,7 @@ emulator_switch:
 )");
 
 namespace {
-// Twelve general registers, of which x30 is the target of `ret`, and eight floating-point ones.
+// Twelve general registers, of which x30 is the target of `ret`, and eight for floating point.
 constexpr std::size_t frame_words = 20;
 constexpr std::size_t entry_word = 11;
 }  // namespace

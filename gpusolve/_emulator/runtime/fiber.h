@@ -1,4 +1,4 @@
-// Fibers: separate stacks, and the switch from one to another.
+// Fibers: separate stacks, and the switch between them.
 //
 // The switch is written in assembly because swapcontext makes a system call at every switch,
 // and musl does not have it. It saves the callee-saved registers of the calling convention.

@@ -65,7 +65,7 @@ struct Entry<void (*)(Parameters...)> {
     }
 };
 
-/// Run one thread of the kernel.
+/// Run a thread of the kernel.
 void call_kernel(void* const* arguments);
 
 /// The dynamic shared memory of this block.

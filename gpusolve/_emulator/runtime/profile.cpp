@@ -140,10 +140,10 @@ void BlockProfile::begin() {
 
 void BlockProfile::end() {
     for (Warp& warp : warps_) flush(warp);
-    for (const CodeCount& one : code_) {
-        if (!one.executions) continue;
-        profile_.add_code(one.address, one.executions);
-        count(Counter::instructions, one.executions * profile_.instructions_after(one.address));
+    for (const CodeCount& code : code_) {
+        if (!code.executions) continue;
+        profile_.add_code(code.address, code.executions);
+        count(Counter::instructions, code.executions * profile_.instructions_after(code.address));
     }
     profile_.add_block(counts_);
 }
@@ -244,15 +244,15 @@ void BlockProfile::finish(Request& request) {
     AccessRow row{
         request.instruction, request.memory, static_cast<int>(request.type), 1, 0, 0, 0, 0, 0};
     row.lanes = request.lanes.size();
-    for (const LaneAccess& one : request.lanes) row.bytes += one.bytes;
+    for (const LaneAccess& lane : request.lanes) row.bytes += lane.bytes;
     if (request.memory == Profile::shared_memory) {
         std::sort(request.lanes.begin(), request.lanes.end(),
                   [](const LaneAccess& a, const LaneAccess& b) { return a.lane < b.lane; });
         std::map<std::uint32_t, std::array<std::set<std::uint64_t>, banks>> passes;
-        for (const LaneAccess& one : request.lanes) {
-            auto& words = passes[one.lane / lanes_per_pass(one.bytes)];
-            const std::uint64_t last = (one.offset + one.bytes - 1) / bank_bytes;
-            for (std::uint64_t word = one.offset / bank_bytes; word <= last; ++word)
+        for (const LaneAccess& access : request.lanes) {
+            auto& words = passes[access.lane / lanes_per_pass(access.bytes)];
+            const std::uint64_t last = (access.offset + access.bytes - 1) / bank_bytes;
+            for (std::uint64_t word = access.offset / bank_bytes; word <= last; ++word)
                 words[word % banks].insert(word);
         }
         for (const auto& [pass, words] : passes) {
@@ -266,13 +266,14 @@ void BlockProfile::finish(Request& request) {
         std::sort(request.lanes.begin(), request.lanes.end(),
                   [](const LaneAccess& a, const LaneAccess& b) { return a.offset < b.offset; });
         std::uint64_t distinct = 0, end = 0;
-        for (const LaneAccess& one : request.lanes) {
-            const std::uint64_t last = one.offset + one.bytes;
-            for (std::uint64_t s = one.offset / sector_bytes; s <= (last - 1) / sector_bytes; ++s)
+        for (const LaneAccess& access : request.lanes) {
+            const std::uint64_t last = access.offset + access.bytes;
+            for (std::uint64_t s = access.offset / sector_bytes; s <= (last - 1) / sector_bytes;
+                 ++s)
                 sectors.insert(s);
-            if (last > end) distinct += last - std::max(end, one.offset);
+            if (last > end) distinct += last - std::max(end, access.offset);
             end = std::max(end, last);
-            profile_.add_bytes(request.memory, one.offset, one.bytes);
+            profile_.add_bytes(request.memory, access.offset, access.bytes);
         }
         row.sectors = sectors.size();
         row.fewest_sectors = (distinct + sector_bytes - 1) / sector_bytes;

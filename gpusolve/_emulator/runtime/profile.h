@@ -1,6 +1,6 @@
 // Counts what a launch costs: memory requests, barriers, warp operations, executed code.
 //
-// A request is one memory instruction of a warp. The emulator runs the lanes of a warp one
+// A request is a memory instruction of a warp. The emulator runs the lanes of a warp one
 // after another, so their accesses are combined afterwards: accesses of different lanes belong
 // to one request if they are the same execution of the same instruction, counted since the
 // lane's last barrier or warp operation. Lanes that reach an instruction in different iterations
@@ -42,7 +42,7 @@ enum class Counter : int {
     load_intervals,     // between barriers of the block, with a load from global memory
     global_loads,       // by a thread
     global_stores,      // by a thread
-    instructions,       // by a thread: accesses to memory, and those of the executed code
+    instructions,       // by a thread: accesses to memory, and the executed code's
     count_of_counters,
 };
 
@@ -52,7 +52,7 @@ using BlockCounts = std::array<std::uint64_t, counters>;
 
 enum class AccessType : int { read, write, atomic };
 
-/// The requests of one instruction to one array, or to shared memory. _profile.py reads it.
+/// The requests of an instruction to an array, or to shared memory. _profile.py reads it.
 struct AccessRow {
     std::uint64_t instruction;  // offset in the object's file
     std::int32_t array;         // index of the argument's memory; -1 for shared memory

@@ -4,16 +4,16 @@ namespace emulator {
 
 namespace {
 
-SharedClock joined_clocks(const SharedClock& one, const SharedClock& other) {
-    if (!one || one == other) return other;
-    if (!other) return one;
-    auto joined = std::make_shared<VectorClock>(*one);
+SharedClock joined_clocks(const SharedClock& first, const SharedClock& other) {
+    if (!first || first == other) return other;
+    if (!other) return first;
+    auto joined = std::make_shared<VectorClock>(*first);
     joined->join(*other);
     return joined;
 }
 
-/// The clocks that an atomic update publishes: those of the value that it replaces, joined with
-/// those of its own thread.
+/// The clocks that an atomic update publishes: the clocks of the value that it replaces, joined
+/// with the clocks of its own thread.
 std::shared_ptr<const PublishedClocks> forwarded(
     const std::shared_ptr<const PublishedClocks>& before,
     const std::shared_ptr<const PublishedClocks>& own) {
@@ -115,7 +115,7 @@ void RaceDetector::find_cells(BlockRaceState& block, std::uintptr_t address, std
         if (shadow.span().contains(address)) shadow.find(address, bytes, cells_);
 }
 
-/// The lanes of an earlier event whose accesses are not ordered before this one.
+/// The lanes of an earlier event whose accesses are not ordered before this access.
 std::uint32_t RaceDetector::CurrentAccess::unordered(const Event& earlier) const {
     const std::uint32_t own = earlier.is_of_warp(event) ? event.lanes : 0;
     const std::uint32_t others = earlier.lanes & ~own;
@@ -141,7 +141,7 @@ std::optional<Race> RaceDetector::find_conflict(const CellRef& ref, const Curren
     return {};
 }
 
-/// A strong read of a value whose parts come from different writes, one of which is not ordered
+/// A strong read of a value whose parts come from different writes, some of which are not ordered
 /// before the read, so the read could have returned a mixture of old and new parts.
 std::optional<Race> RaceDetector::find_torn_read(const CurrentAccess& current) const {
     const bool is_whole = std::all_of(cells_.begin(), cells_.end(), [&](const CellRef& ref) {
@@ -174,7 +174,7 @@ void RaceDetector::record(const CurrentAccess& current) {
 }
 
 /// Add an access to a cell's events. Earlier events that it covers are removed: every later
-/// access that conflicts with one of those conflicts with this access, too.
+/// access that conflicts with a removed event conflicts with this access, too.
 void RaceDetector::record_event(std::vector<Event>& events, const CurrentAccess& current) {
     Event* same = nullptr;
     std::size_t kept = 0;

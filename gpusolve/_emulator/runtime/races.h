@@ -2,8 +2,8 @@
 //
 // It implements the happens-before order of CUDA's memory model with vector clocks (Flanagan &
 // Freund, "FastTrack", PLDI 2009). Each thread has a clock. Two accesses of different threads
-// conflict if they share a byte, one of them writes, one of them is weak, and the earlier one
-// is not ordered before the later one. An access is ordered before
+// conflict if they share a byte, at least one writes, at least one is weak, and the earlier
+// is not ordered before the later. An access is ordered before
 //
 // - the accesses of its block that follow the next __syncthreads();
 // - the accesses of the mask's lanes that follow the next __syncwarp(mask);
@@ -38,7 +38,7 @@ struct AccessKind {
     bool reads, writes, is_strong;
 };
 
-/// A race of the current access with an earlier one. Torn: the current access reads a value as a
+/// A race of the current access with an earlier access. Torn: the current access reads a value as a
 /// whole that was written in parts.
 struct Race {
     std::uintptr_t address;
@@ -74,7 +74,7 @@ class BlockRaceState {
 
     struct Thread {
         std::uint32_t time;
-        SharedClock known;                                 // accesses ordered before the next one
+        SharedClock known;                                 // accesses ordered before the next
         SharedClock pending_in_block, pending_on_device;   // joined at a fence of that scope
         std::shared_ptr<const PublishedClocks> published;  // for the next strong write
     };

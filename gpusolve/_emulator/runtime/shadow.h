@@ -1,4 +1,4 @@
-// Shadow memory: for each word of memory, the accesses that a later one can conflict with.
+// Shadow memory: for each word of memory, the accesses that a later access can conflict with.
 
 #pragma once
 
@@ -18,14 +18,14 @@ struct MemorySpan {
     bool contains(std::uintptr_t address) const { return address - start < bytes; }
 };
 
-/// The clocks that a strong write publishes: those of its thread at its last fences.
+/// The clocks that a strong write publishes: its thread's at its last fences.
 struct PublishedClocks {
     std::uint64_t block;
     SharedClock for_block;   // at the last fence of any scope
     SharedClock for_device;  // at the last __threadfence()
 };
 
-/// The accesses to a word, or to one byte, that a later access can conflict with.
+/// The accesses to a word, or to a byte, that a later access can conflict with.
 struct Cell {
     std::vector<Event> events;
     std::shared_ptr<const PublishedClocks> published;  // of the last write
@@ -38,7 +38,7 @@ struct CellRef {
     Cell* cell;
 };
 
-/// The cells of a memory region: one for each word of a page. After the first access to a part
+/// The cells of a memory region: a cell for each word of a page. After the first access to a part
 /// of a word, the page has one cell for each byte.
 class Shadow {
   public:

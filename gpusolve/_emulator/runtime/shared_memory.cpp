@@ -13,7 +13,7 @@ namespace emulator {
 
 namespace {
 
-/// A variable whose address identifies this object among those of the process.
+/// A variable whose address identifies this object in the process.
 const char marker = 0;
 
 bool contains(const dl_phdr_info& object, const ElfW(Phdr) & segment, const void* address) {
@@ -67,7 +67,7 @@ const unsigned char* find_overrun(std::size_t shared_bytes) {
                     dynamic_shared_bytes - shared_bytes};
     for (const Span& span : {guard, rest}) {
         const auto* start = static_cast<const unsigned char*>(span.start);
-        // Compares every byte with the next one; memcmp is much faster than a loop.
+        // Compares every byte with the next; memcmp is much faster than a loop.
         if (*start == poison && std::memcmp(start, start + 1, span.bytes - 1) == 0) continue;
         return std::find_if(start, start + span.bytes,
                             [](unsigned char byte) { return byte != poison; });

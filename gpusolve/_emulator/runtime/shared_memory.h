@@ -20,7 +20,7 @@ struct Span {
 /// All thread-local variables of this object: the kernel's and the emulator's.
 Span thread_local_variables();
 
-/// Size of the kernel's `__shared__` variables without the dynamic ones, rounded up to units.
+/// Size of the kernel's `__shared__` variables without dynamic memory, rounded up to units.
 std::size_t static_shared_bytes();
 
 /// Fill the shared memory with poison, except `kept`.

@@ -117,7 +117,7 @@ __attribute__((always_inline)) inline emulator::Promoted<T> __shfl_down_sync(uns
                              from > emulator::last_lane(width) ? lane : from, {file, line});
 }
 
-/// With a width below 32, lanes of an earlier segment may be read, lanes of a later one not.
+/// With a width below 32, lanes of an earlier segment may be read, lanes of a later segment not.
 template <class T>
 __attribute__((always_inline)) inline emulator::Promoted<T> __shfl_xor_sync(unsigned mask, T value,
                                                                             int lane_mask,

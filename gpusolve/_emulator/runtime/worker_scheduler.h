@@ -4,7 +4,7 @@
 // alone determines how blocks interleave, and the same seed repeats a launch exactly.
 //
 // The emulator does not see one kind of communication: a plain loop on a volatile variable. If
-// a worker runs too long without a switch, another one is started and runs concurrently. Then
+// a worker runs too long without a switch, another is started and runs concurrently. Then
 // the launch ends, but the seed does not repeat it.
 
 #pragma once
@@ -27,7 +27,7 @@ class WorkerScheduler {
     /// Whether the worker must call `switch_from`. Called at operations that communicate.
     bool should_switch(int worker);
 
-    /// Choose the next worker, possibly the same one, and wait until this one is chosen again.
+    /// Choose the next worker, possibly the same, and wait until this worker is chosen again.
     /// False if the launch must end instead.
     bool switch_from(int worker);
 

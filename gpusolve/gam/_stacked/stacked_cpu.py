@@ -79,7 +79,7 @@ class SizeGroup(NamedTuple):
 
     Attributes
     ----------
-    members : (m,) array
+    members : (m,) array or slice
         The indices of the learners, ascending.
     functions : (m * k,) array or slice
         Their functions, among those of all learners.
@@ -87,7 +87,7 @@ class SizeGroup(NamedTuple):
         See `PreparedLearners.gain`.
     """
 
-    members: NDArray[np.intp]
+    members: NDArray[np.intp] | slice
     functions: NDArray[np.intp] | slice
     gain: Floats
 
@@ -99,10 +99,10 @@ def groups_of(problem: PreparedLearners, begins: NDArray[np.intp]) -> list[SizeG
     groups = []
     for k in np.unique(sizes[free]):
         members = np.flatnonzero(free & (sizes == k))
-        functions: Any = slice(None)
-        if len(members) < len(sizes):
-            functions = (begins[members, None] + np.arange(k)).reshape(-1)
         gain = np.stack([problem.gain(int(j)) for j in members], axis=1)
+        if len(members) == len(sizes):
+            return [SizeGroup(slice(None), slice(None), gain)]
+        functions = (begins[members, None] + np.arange(k)).reshape(-1)
         groups.append(SizeGroup(members, functions, gain))
     return groups
 

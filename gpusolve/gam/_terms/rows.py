@@ -213,11 +213,13 @@ def cross_products(
         weighted = weighted * weights[:, None]
     vectors = np.broadcast_to(weighted, (m, rows, len(other.offsets)))
     vectors = vectors.reshape(m * rows, -1)
-    place = part.first * np.int32(cells) + other.first
-    place += np.arange(m, dtype=np.int32)[:, None] * np.int32(count)
-    columns = np.empty((m * rows, width), np.int32)
-    for k, offset in enumerate(part.offsets.tolist()):
-        np.add(place.reshape(-1), np.int32(offset * cells), out=columns[:, k])
+    columns = np.empty((m, rows, width), np.int32)
+    begins = np.arange(m, dtype=np.int32)[:, None] * np.int32(count)
+    np.multiply(part.first, np.int32(cells), out=columns[..., 0])
+    columns[..., 0] += other.first + begins
+    for k, offset in enumerate(part.offsets[1:].tolist(), 1):
+        np.add(columns[..., 0], np.int32(offset * cells), out=columns[..., k])
+    columns = columns.reshape(-1, width)
     values = part.values.astype(np.float64, copy=False).reshape(-1, width)
     design = sparse_rows(values, columns, m * count)
     product = np.zeros((m, functions, others))

@@ -1,1 +1,1 @@
-"""The methods that Luo & Duraiswami compare theirs with, in NumPy: one file each."""
+"""The methods with which Luo & Duraiswami compare, in NumPy: a file for each."""

@@ -26,7 +26,7 @@ NONE = -1
 
 
 class ActiveSetBatch:
-    """The state of all systems; every pass solves once for each unfinished one.
+    """The state of all systems; every pass solves each unfinished system once.
 
     Attributes
     ----------

@@ -3,11 +3,10 @@
 L. F. Portugal, J. J. Judice and L. N. Vicente, *A comparison of block pivoting and
 interior-point algorithms for linear least squares problems with nonnegative variables*,
 Mathematics of Computation 63(208), 1994. A passive variable is infeasible if it is
-negative, another one if its dual is positive. All of them change sides. If their number
-does not fall below its least value in `PATIENCE` exchanges, only the one with the
+negative, another variable if its dual is positive. All of them change sides. If their
+number does not fall below its least value in `PATIENCE` exchanges, only the variable of
 largest index does (Murty's rule), until the number falls: so the method is finite if
-the columns are independent. Right-hand sides of one matrix are grouped as by
-``fcnnls``.
+the columns are independent. Right-hand sides of a matrix are grouped as by ``fcnnls``.
 
 x is feasible only at the end. Passive variables whose columns depend on others are left
 out, which keeps the method going, but without a guarantee.
@@ -18,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..._numerics.scaling import Array, Indices, ScaledSystem
-from .found import Found, in_units
+from .found import Found, remove_units
 from .normal_equations import NormalEquations
 
 PATIENCE = 3
@@ -83,7 +82,9 @@ class BlockPivoting:
         self.found.n_updates[at] += entered.sum(axis=1, dtype=np.int32)
         self.found.n_downdates[at] += left.sum(axis=1, dtype=np.int32)
         self.found.x[at], self.last[at] = y, passive
-        value, slope = in_units(self.system.take(at), y, self.equations.gradient(at, y))
+        value, slope = remove_units(
+            self.system.take(at), y, self.equations.gradient(at, y)
+        )
         self.infeasible[at] = np.where(passive, value < -self.tol, slope > self.tol)
         self.busy[at] = self.infeasible[at].any(axis=1)
 

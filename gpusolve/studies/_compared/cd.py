@@ -3,7 +3,7 @@
 V. Franc, V. Hlavac and M. Navara, *Sequential coordinate-wise algorithm for the
 non-negative least squares problem*, Computer Analysis of Images and Patterns, 2005. One
 variable after another takes its best value while the others stay; the gradient is
-updated by a column of G. A sweep over all variables is one iteration and costs at most
+updated by a column of G. A sweep over all variables is an iteration and costs at most
 ``n^2`` multiplications. Convergence is linear, and slow if columns are nearly
 dependent. All systems of a batch change the same variable at once.
 """

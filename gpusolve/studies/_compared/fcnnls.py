@@ -2,10 +2,10 @@
 
 M. H. van Benthem and M. R. Keenan, *Fast algorithm for the solution of large-scale
 non-negativity-constrained least squares problems*, Journal of Chemometrics 18, 2004.
-Right-hand sides of one matrix that have the same passive set at a step share one
+Right-hand sides of a matrix that have the same passive set at a step share a
 factorisation. Passive sets start as the positive entries of the unconstrained solution,
-so the groups are large from the beginning. Systems with matrices of their own are
-groups of one.
+so the groups are large from the beginning. A system with a matrix of its own is
+a group.
 """
 
 from __future__ import annotations

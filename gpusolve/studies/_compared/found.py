@@ -43,7 +43,7 @@ def extent(system: ScaledSystem, x: Array) -> Array:
     return np.asarray((system.magnitude + size(system, x))[:, None])
 
 
-def in_units(system: ScaledSystem, x: Array, w: Array) -> tuple[Array, Array]:
+def remove_units(system: ScaledSystem, x: Array, w: Array) -> tuple[Array, Array]:
     """Scale x and its negative gradient w to have no units.
 
     They are ``x_j |a_j|`` and ``w_j / |a_j|``, divided by `extent`: scaling A, b or a
@@ -64,12 +64,12 @@ def distance(system: ScaledSystem, x: Array, w: Array) -> Array:
     x and w are scaled to have no units. At the optimum x and -w are not negative, and
     one of them is 0.
     """
-    value, slope = in_units(system, x, w)
+    value, slope = remove_units(system, x, w)
     return np.asarray(np.max(np.abs(np.minimum(value, -slope)), axis=1, initial=0))
 
 
-def at_bound(system: ScaledSystem, x: Array, w: Array, tol: float) -> Array:
+def clear_tiny(system: ScaledSystem, x: Array, w: Array, tol: float) -> Array:
     """x, but 0 where it is at most `tol` or eps and less than ``-w``, without units."""
-    value, slope = in_units(system, x, w)
+    value, slope = remove_units(system, x, w)
     tiny = value <= max(tol, float(np.finfo(x.dtype).eps))
     return np.where(tiny & (value < -slope), 0, x)

@@ -8,12 +8,12 @@ import numpy as np
 
 from ..._numerics.certificate import gradient, residual
 from ..._numerics.scaling import Array, ScaledSystem
-from .found import Found, at_bound, distance
+from .found import Found, clear_tiny, distance
 from .normal_equations import NormalEquations
 
 Step = Callable[..., tuple[Array, ...]]
 """``step(system, equations, w, x, *others)``: the next x and others, from the current
-ones and the negative gradient w at x."""
+x and others and the negative gradient w at x."""
 
 
 def iterate(
@@ -39,14 +39,14 @@ def iterate(
         optimal = distance(system, x, w) <= tol
         ended = optimal | (nit == maxiter)
         if ended.any():
-            found.x[at] = at_bound(system, x, w, tol)
+            found.x[at] = clear_tiny(system, x, w, tol)
             found.nit[at], found.limited[at] = nit, ~optimal
             go = np.flatnonzero(~ended)
             if not go.size:
                 break
             at, w = at[go], w[go]
             system, equations = system.take(go), equations.take(go)
-            state = tuple(one[go] for one in state)
+            state = tuple(array[go] for array in state)
         before = state[0] > 0
         state = step(system, equations, w, *state)
         after = state[0] > 0

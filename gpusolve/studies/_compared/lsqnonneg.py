@@ -41,7 +41,7 @@ def lsqnonneg(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> F
 
 
 def passive_solution(system: ScaledSystem, variables: Indices) -> Array:
-    """The solution of one system on some variables; NaN if a column depends."""
+    """The solution of a system on some variables; NaN if a column depends."""
     from scipy.linalg import solve_triangular
 
     columns, b = system.A[:, variables], system.b

@@ -18,11 +18,11 @@ from .active_set import ActiveSetBatch
 from .found import Found, extent, relative
 
 DEPENDENT = 4.0
-"""A column depends on the passive ones if what Algorithm 2 leaves of it is at most this
+"""A column depends on passive columns if what Algorithm 2 leaves of it is at most this
 number times ``rows eps`` of its norm."""
 
 LEAST = float(np.finfo(np.float64).smallest_subnormal)
-"""A gradient that underflows in the original units may still enter, as the last one."""
+"""A gradient that underflows in the original units may still enter, as the last."""
 
 
 def mgs(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
@@ -45,7 +45,7 @@ def mgs(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
 
 
 class PassiveSolution:
-    """The least-squares solutions of one system, for one passive set after another."""
+    """The least-squares solutions of a system, for its passive sets in order."""
 
     def __init__(self, system: ScaledSystem) -> None:
         A, self.b = system.A, system.b

@@ -13,7 +13,7 @@ so convergence is fast also if both are 0 at the solution. The step is projected
 shortened to stay inside. It is taken if the model ``p (G + E / D) p / 2 + g p``
 decreases by `SUFFICIENT` times what it does along ``-D g``. Otherwise e_j is g_j for
 similar sizes, too; and if that does not suffice, the minimum between this step and the
-one along ``-D g`` is taken. (The paper takes, at once, the point between both steps at
+step along ``-D g`` is taken. (The paper takes, at once, the point between both steps at
 which the decrease just suffices. That is much slower if columns are nearly dependent.)
 
 x and g are without units here, as ``x_j |a_j| / |b|``, so that the 1 has a meaning.
@@ -33,10 +33,10 @@ from .iterate import iterate
 from .normal_equations import NormalEquations, newton_step
 
 POWER = 2.0
-"""x_j and g_j are of similar size if neither is below this power of the other one."""
+"""x_j and g_j are of similar size if neither is below this power of the other."""
 
 SHORT = 0.995
-"""The least part of a step that is taken, if a longer one would leave the interior."""
+"""The least part of a step that is taken, if a longer step would leave the interior."""
 
 SUFFICIENT = 0.3
 """The part of the decrease along ``-D g`` that a step must reach."""
@@ -59,7 +59,7 @@ class QuadraticModel(NamedTuple):
 
     def take(self, systems: Indices) -> QuadraticModel:
         """Select systems."""
-        return QuadraticModel(*(one[systems] for one in self))
+        return QuadraticModel(*(array[systems] for array in self))
 
     def times(self, p: Array) -> Array:
         """``(G + E / D) p``."""
@@ -93,7 +93,7 @@ class QuadraticModel(NamedTuple):
         return np.asarray(self.change(p) <= SUFFICIENT * self.change(self.descent()))
 
     def sufficient(self) -> Array:
-        """The Newton-like step, or one that decreases the model sufficiently."""
+        """The Newton-like step, or a step that decreases the model sufficiently."""
         p = self.newton()
         return np.where(self.suffices(p)[:, None], p, self.between(p))
 
@@ -115,7 +115,7 @@ def newton_like(system: ScaledSystem, start: Array, tol: float, maxiter: int) ->
 def step(
     system: ScaledSystem, equations: NormalEquations, w: Array, x: Array
 ) -> tuple[Array, ...]:
-    """A Newton-like step, or one between it and the step along ``-D g``."""
+    """A Newton-like step, or a step between it and the step along ``-D g``."""
     norm = np.where(system.norm > 0, system.norm, 1)
     unit = system.magnitude[:, None] / norm
     x, g = np.maximum(x / unit, LEAST), -w / (norm * system.magnitude[:, None])

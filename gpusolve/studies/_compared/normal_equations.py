@@ -61,7 +61,7 @@ class NormalEquations(NamedTuple):
         """The solutions on the passive variables, (len(at), n); 0 for the others.
 
         NaN where the passive part of G is singular. If `grouped`, systems that share G
-        and the passive set share one factorisation. Each right-hand side is multiplied
+        and the passive set share a factorisation. Each right-hand side is multiplied
         by itself, so no solution depends on the others.
         """
         y = np.zeros(passive.shape)
@@ -89,7 +89,7 @@ class NormalEquations(NamedTuple):
         return kept
 
     def part(self, system: int, variables: Indices) -> Array:
-        """The part of G of one system that belongs to some variables."""
+        """The part of a system's G that belongs to some variables."""
         G = self.G if self.G.ndim == 2 else self.G[system]
         return G[np.ix_(variables, variables)]
 

@@ -8,8 +8,8 @@ the inverse of G, by the BFGS formula. Variables at 0 whose gradient is positive
 which ``S`` times the gradient would make negative, are fixed. The others move along the
 projection arc ``max(0, x - beta S g)`` to the first beta of sufficient decrease
 (Armijo's rule), and then to the minimum on the line to this point. S learns from the
-change of the gradient on the variables that are not 0 afterwards. Where the arc has no
-descent, S starts again as a diagonal matrix.
+change of the gradient on the variables that are not 0 afterwards. Where the arc does
+not descend, S starts again as a diagonal matrix.
 
 A step costs a few times ``n^2`` multiplications. S takes ``n^2`` numbers per system.
 """
@@ -105,5 +105,5 @@ def update(S: Array, s: Array, y: Array) -> None:
 
 
 def product(matrices: Array, vectors: Array) -> Array:
-    """The products of symmetric matrices with one vector each."""
+    """The products of symmetric matrices with a vector each."""
     return np.asarray(np.matmul(vectors[:, None], matrices)[:, 0])

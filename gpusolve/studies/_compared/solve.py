@@ -26,7 +26,7 @@ Solve = Callable[[ScaledSystem, Array, float, int], Found]
 
 
 CHUNK_ENTRIES = 2**22
-"""Limit on the matrix entries of one chunk."""
+"""Limit on the matrix entries of a chunk."""
 
 
 def solve_batch(problem: Problem, name: str) -> Solution:
@@ -75,19 +75,19 @@ def solver(name: str) -> Solve:
 def certificate(
     system: ScaledSystem, x: Array, rounded: Array, tol: float
 ) -> Certificate:
-    """The certificates of the rounded x: the better one of two witnesses.
+    """The certificates of the rounded x: from the better of two witnesses.
 
     They are the residual of x, and its part orthogonal to the columns of positive
-    variables. One that certifies x is better than one that does not.
+    variables. A witness that certifies x is better than a witness that does not.
     """
     r = residual(system, x)
     found = [certify(system, rounded, y) for y in (r, orthogonal_part(system, x, r))]
-    good, other = (is_certified(system, rounded, one, tol) for one in found)
+    good, other = (is_certified(system, rounded, each, tol) for each in found)
     choose = np.where(good == other, found[1].kkt < found[0].kkt, other)
     return Certificate(
         *[
-            np.where(choose[(...,) + (None,) * (one.ndim - 1)], second, one)
-            for one, second in zip(*found, strict=True)
+            np.where(choose[(...,) + (None,) * (first.ndim - 1)], second, first)
+            for first, second in zip(*found, strict=True)
         ]
     )
 
@@ -109,14 +109,14 @@ def orthogonal_part(system: ScaledSystem, x: Array, r: Array) -> Array:
 def orthogonal_to(system: ScaledSystem, variables: Indices, r: Array) -> Array:
     """The part of r orthogonal to the columns `variables`, a (lanes, k) array.
 
-    The products with these columns become those of the penalty, not 0.
+    The products with these columns become the penalty's products, not 0.
     """
     lanes, n = np.arange(len(variables))[:, None], system.A.shape[-1]
     columns = np.swapaxes(system.A, -1, -2)
     columns = columns[variables] if columns.ndim == 2 else columns[lanes, variables]
     norm, damping, penalty = (
-        np.broadcast_to(one, (len(variables), n))[lanes, variables]
-        for one in (system.norm, system.damping, system.penalty)
+        np.broadcast_to(values, (len(variables), n))[lanes, variables]
+        for values in (system.norm, system.damping, system.penalty)
     )
     if system.has_ridge:
         ridge = damping[..., None] * (variables[..., None] == np.arange(n))
