@@ -726,7 +726,7 @@ def nnls_in_regions(regions: int, settings: Settings) -> Call:
     index = settings.xp.cuda.Device().id
     limit = CudaDevice(index).shared_memory_per_block - STATIC_SHARED_MEMORY
     m, n = shape_in_regions(regions, limit)
-    found = regions_that_fit(region_bytes(m, n, 8), limit)
+    found = regions_that_fit(region_bytes(m, n, 8, min(m, n)), limit)
     assert found == regions, f"{m} x {n} has {found} regions in shared memory"
     return Call(solved, systems_of(2, m, n), {"method": "qr"}, None, 1e-8)
 

@@ -360,7 +360,9 @@ def test_shapes_fill_the_number_of_regions(limit: int) -> None:
     available = limit * 1024 - gpu_smoke.STATIC_SHARED_MEMORY
     for regions in range(4):
         m, n = gpu_smoke.shape_in_regions(regions, available)
-        fit = gpu_smoke.regions_that_fit(gpu_smoke.region_bytes(m, n, 8), available)
+        fit = gpu_smoke.regions_that_fit(
+            gpu_smoke.region_bytes(m, n, 8, min(m, n)), available
+        )
         assert fit == regions
 
 

@@ -58,13 +58,14 @@ def copied(folder: Path) -> Path:
 
 
 def first_failure(mutation: Mutation, tree: Path) -> str:
-    """The test of the short suite that fails first, or "survives"."""
+    """The doctest or quick test of the room that fails first, or "survives"."""
     path = tree / mutation.file
     text = path.read_text()
     path.write_text(text.replace(mutation.old, mutation.new))
+    doctests = [mutation.file] if path.suffix == ".py" else []
     options = ["-q", "-x", "-m", "not slow and not gpu", "-p", "no:cacheprovider"]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, f"tests/{mutation.room}"],
+        [sys.executable, "-m", "pytest", *options, *doctests, f"tests/{mutation.room}"],
         cwd=tree,
         env={**os.environ, "XDG_CACHE_HOME": str(tree / "cache")},
         capture_output=True,
