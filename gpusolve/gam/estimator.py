@@ -66,7 +66,8 @@ class BoostedGAM(AdditiveModel):
         finds a good number.
     method : {"auto", "direct", "stacked", "gram"}, optional
         The algorithm, see `gpusolve.gam.boost`. All give the same model. Only "stacked"
-        has families other than the Gaussian, and learners of different kinds.
+        has families other than the Gaussian, learners other than splines with the same
+        knots, constraints, and early stopping.
     device : {"auto", "cpu", "cuda"}, optional
         The device to fit on; "auto" is the device of `X`.
     outside : {"linear", "clamp", "error"}, optional

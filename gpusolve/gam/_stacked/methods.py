@@ -71,8 +71,8 @@ def choose_method(problem: PreparedLearners, steps: int, device: Device | None) 
 
     Examples
     --------
-    >>> from gpusolve.gam.basis import BSplines
-    >>> from gpusolve.gam.learners import make_learners
+    >>> import numpy as np
+    >>> from gpusolve.gam import BSplines, make_learners
     >>> X = np.random.default_rng(0).random((50, 3))
     >>> basis = BSplines.spanning(X, n_basis=8).evaluate(X)
     >>> learners = make_learners(basis, 8)
