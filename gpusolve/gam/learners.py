@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +63,7 @@ class Learners:
 
     @property
     def gram(self) -> Array:
-        return namespace(self.lambda_).concatenate(self.problem.gram)
+        return joined(self.problem.gram)
 
     @property
     def lambda_(self) -> Array:
@@ -70,7 +71,7 @@ class Learners:
 
     @property
     def inverse(self) -> Array:
-        return namespace(self.lambda_).concatenate(self.problem.inverse)
+        return joined(self.problem.inverse)
 
     @property
     def weights(self) -> Array | None:
@@ -85,6 +86,12 @@ class Learners:
     def dense(self) -> Array:
         """The dense design matrices, (K, n, k) of float64."""
         return self.basis.dense(self.n_basis).astype(np.float64, copy=False)
+
+
+def joined(matrices: Sequence[Array]) -> Array:
+    """The matrices of all groups of learners, on their device."""
+    with current_device(matrices[0]):
+        return namespace(matrices[0]).concatenate(matrices)
 
 
 def checked_basis(basis: CompactBasis, n_basis: int) -> CompactBasis:

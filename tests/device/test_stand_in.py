@@ -575,8 +575,8 @@ def test_learners_are_made_on_the_device(
 
 @pytest.mark.paper(
     "Sieminski, 5",
-    "2 steps cost the host what 9 steps cost: 1 launch, the same copies, and at most 4 "
-    "reads of the results",
+    "2 steps cost the host what 9 steps cost: 1 launch, the same copies, and at most 5 "
+    "reads: of the first model, and of the results",
 )
 @pytest.mark.parametrize("method", ["stacked", "gram"])
 def test_boosting_steps_stay_on_the_device(second: SecondDevice, method: str) -> None:
@@ -590,7 +590,7 @@ def test_boosting_steps_stay_on_the_device(second: SecondDevice, method: str) ->
         costs.append(replace(report.host, seconds=0.0))
     assert costs[0] == costs[1]
     assert costs[0].launches == 1
-    assert costs[0].synchronizations <= 4
+    assert costs[0].synchronizations <= 5
 
 
 def test_a_dry_run_launches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

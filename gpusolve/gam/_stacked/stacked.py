@@ -122,10 +122,10 @@ def boost_family(
         made = stacked_kernel.boost(
             problem, family, y, start, learning_rate, steps, out_of_bag, device=device
         )
-    family.check_risk(made.risk)
     found: dict[str, Any] = made._asdict()
     for name, array in found.items():
         found[name] = None if array is None else on_host(array)
+    family.check_risk(found["risk"])
     return Path(0.0, method=method, **found)
 
 
