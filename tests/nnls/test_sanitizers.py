@@ -38,7 +38,7 @@ SEPARATE = {
         "vector.first = reinterpret_cast<T*>(next);",
         "vector.first = static_cast<T*>(malloc(count * sizeof(T)));",
     ),
-    "nnls_qr.cu": (
+    "certified_system.cuh": (
         "T* piece = next;",
         "T* piece = static_cast<T*>(malloc(count * sizeof(T)));",
     ),
