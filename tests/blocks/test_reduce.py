@@ -10,6 +10,7 @@ import numpy as np
 import oracles
 import pytest
 from backends import numpy_only, without_gpu
+from device_views import STRIDED_VIEWS
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import (
@@ -171,17 +172,7 @@ def test_axes_of_matrices(backend: Any, rng: np.random.Generator) -> None:
         same(found[k], product)
 
 
-@together(
-    "view",
-    [
-        lambda x: x.T,
-        lambda x: x[::-1],
-        lambda x: x[:, ::-2],
-        lambda x: x[1:, 3:],
-        lambda x: x.T[::3].T,
-        lambda x: x[:, None, :],
-    ],
-)
+@together("view", STRIDED_VIEWS)
 @together("axis", [None, 0, -1])
 def test_strided_views(
     backend: Any, view: Any, axis: Any, rng: np.random.Generator

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from backends import both_kinds, numpy_only, without_gpu
+from device_views import STRIDED_VIEWS
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import (
@@ -196,17 +197,7 @@ def test_axes_of_matrices(backend: Any, axis: int, rng: np.random.Generator) -> 
     same(found, np.moveaxis(np.stack(expected), 0, axis % 2), strict=True)
 
 
-@together(
-    "view",
-    [
-        lambda x: x.T,
-        lambda x: x[::-1],
-        lambda x: x[:, ::-2],
-        lambda x: x[1:, 3:],
-        lambda x: x.T[::3].T,
-        lambda x: x[:, None, :],
-    ],
-)
+@together("view", STRIDED_VIEWS)
 @together("axis", [0, -1])
 def test_strided_views(
     backend: Any, view: Any, axis: int, rng: np.random.Generator

@@ -1,4 +1,4 @@
-"""Copies NumPy arrays to a device with their strides and alignment.
+"""Strided views, and copies of NumPy arrays to a device with strides and alignment.
 
 `cupy.asarray` makes a contiguous copy instead.
 """
@@ -10,6 +10,16 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
+
+STRIDED_VIEWS = [
+    lambda x: x.T,
+    lambda x: x[::-1],
+    lambda x: x[:, ::-2],
+    lambda x: x[1:, 3:],
+    lambda x: x.T[::3].T,
+    lambda x: x[:, None, :],
+]
+"""Views of an array with two axes."""
 
 
 def on_device(cupy: Any, array: np.ndarray[Any, Any]) -> Any:
