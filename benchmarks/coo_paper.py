@@ -335,10 +335,10 @@ DIFFERENCES = """\
   it would be 7.2, because the collisions are all at the top.
 - Barriers: the document's tiles wait twice, after they count and at the end. Versions 1
   and 2 have two launches instead; their barriers are those of scans within a block.
-- Keys have 64 bits: those of the document overflow from 46341 x 46341 on. Its host
+- Keys have 64 bits: the document's keys overflow from 46341 x 46341 on. Its host
   sorts B by insertion, ours by a library.
-- The blocks of "scratchpad" must be resident, so their number is the emulator's choice;
-  so is that of "merge"."""
+- The blocks of "scratchpad" must be resident, so the emulator chooses their number;
+  it also chooses the number of blocks of "merge"."""
 
 ABOUT_STATISTICS = """\
 At {side} x {side}, with 128 tiles. "accesses each" is the accesses to global memory for

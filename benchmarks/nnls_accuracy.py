@@ -16,8 +16,8 @@ which a heavy row makes large. "Below the reference" counts systems whose excess
 than minus the limit.
 
 The excess of a quadratic program is relative to the terms of its objective. Its
-reference is that of ``tests/support/quadratic_programs.py``: the best x of all sets of
-free variables.
+reference is computed by ``tests/support/quadratic_programs.py``: the best x of all
+sets of free variables.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Ratio(NamedTuple):
     low, high : float
         Between these the factor is as stated: to the last digit of it.
     tables : tuple of str
-        Those that the text speaks of.
+        The tables that the text speaks of.
     systems : tuple of int
         The numbers of systems that the text speaks of.
     """

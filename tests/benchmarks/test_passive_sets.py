@@ -105,7 +105,7 @@ def test_a_dependent_column_is_refused() -> None:
     "pulses are cut at 1.41 deviations; cut at 2 they have 18 downdates",
 )
 def test_counts_of_table_7_1() -> None:
-    """The cut is no result: it was chosen so that the counts agree."""
+    """The cut was chosen so that the counts agree."""
     assert [round(count, 1) for count in PAPER_COUNTS["deconvolution"]] == [62.8, 9.6]
     pulse = next(waveforms(1)).pulse
     assert 1.25 < np.sqrt(-2 * np.log(pulse[0])) <= 1.4143

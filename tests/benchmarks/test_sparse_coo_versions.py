@@ -522,8 +522,8 @@ def test_mean_of_232() -> None:
 
 @pytest.mark.paper(
     "Cupp, 2.2, random matrices",
-    "A place that is taken becomes the first free one: the mean number of places in "
-    "common is that of all 729 draws of 3 of 9 places",
+    "A place that is taken becomes the first free place: the mean number of places "
+    "in common equals the mean of all 729 draws of 3 of 9 places",
 )
 def test_all_draws_of_a_small_matrix() -> None:
     drawn = []

@@ -78,7 +78,7 @@ def paper_model(**options: Any) -> BoostedGAM:
 def test_a_prediction_is_the_sum_of_bases_times_coefficients(
     backend: Any, X: Arrays, y: Arrays, B: Arrays, rng: Any, tmp_path: Path
 ) -> None:
-    """The fit is that of the reference on patsy's matrices, in every stored form."""
+    """The fit equals the reference on patsy's matrices, in every stored form."""
     steps = 8 if backend.emulated else 40
     model = paper_model(max_iter=steps).fit(backend.array(X), backend.array(y))
     lambda_ = np.array(

@@ -243,7 +243,7 @@ def test_splines_within_boundary_knots_span_those_of_patsy(
 def test_repeated_end_knots_are_those_of_patsy(
     backend: Any, data: dict[str, Any], degree: int, functions: int, dtype: Any
 ) -> None:
-    """Also at the knots and at both ends; `dtype` is that of x and of the values."""
+    """Also at the knots and at both ends; x and the values have the `dtype`."""
     interior = np.linspace(-2, 3, functions - degree + 1)[1:-1]
     x = np.concatenate([data["x"], interior]).astype(dtype)
     frame = Frame.of({"x": backend.array(x)})

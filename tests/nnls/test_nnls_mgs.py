@@ -69,7 +69,7 @@ def test_line_10(backend: Any) -> None:
 
 
 def test_the_largest_gradient_enters(backend: Any) -> None:
-    """Per column norm, it is that of the second variable."""
+    """Per column norm, the second variable has the largest gradient."""
     A, b = np.array([[9.0, 1], [0, 1]]), np.array([1.0, 3])
     first = backend.nnls(A, b, method="mgs", maxiter=1)
     assert first.n_updates == 1
