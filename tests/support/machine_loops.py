@@ -13,7 +13,7 @@ from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
-from control_codes import NONE, Control, decode
+from control_codes import NONE, SCOREBOARDS, Control, decode
 from kernel_code import LIBRARY, Instruction, Listing
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
@@ -33,6 +33,8 @@ SLOW_PATH = re.compile(r"slowpath|mediumpath|_f64_full")
 
 ENDS = {"EXIT", "RET"}
 
+LOADS = {"LDG", "LD"}
+
 PREDICATE = re.compile(r"U?P(\d|T)$")
 
 Edge = tuple[int, int]
@@ -44,12 +46,12 @@ Cases = dict[Case, Clocks]
 
 
 class Loop(NamedTuple):
-    """The first instruction of a trip, all instructions, and whether no loop is inside.
-
-    A function that is called in a loop is inside.
+    """The first and the last instruction of a trip, all instructions, and whether no
+    loop is inside. A function that is called in a loop is inside.
     """
 
     head: int
+    last: int
     members: frozenset[int]
     is_innermost: bool
 
@@ -126,7 +128,8 @@ def find_loops(edges: list[Edge], nodes: int) -> Iterator[Loop]:
             )
             inner = [(i, j) for i, j in inside if j != head]
             is_innermost = not any(True for _ in components(inner, nodes))
-            yield Loop(head, members, is_innermost)
+            last = max(i for i, j in inside if j == head)
+            yield Loop(head, last, members, is_innermost)
             left.append(inner)
 
 
@@ -195,6 +198,18 @@ class Walk:
         half = TRIPS // 2
         return (times[-1] - times[-1 - half]) / half
 
+    def bytes_in_flight(self, loop: Loop) -> int:
+        """The most bytes that a thread has loaded and not waited for, on all paths."""
+        most, loaded = 0, [0] * SCOREBOARDS
+        for i in 2 * sorted(loop.members, key=lambda i: self.graph.rank[i]):
+            control = self.controls[i]
+            for scoreboard in control.waits_for():
+                loaded[scoreboard] = 0
+            if self.code[i].opcode.split(".")[0] in LOADS:
+                loaded[control.written] += loaded_bytes(self.code[i].opcode)
+                most = max(most, sum(loaded))
+        return most
+
     def follow(
         self, start: int, cases: Cases, end: int, members: frozenset[int] | None
     ) -> Cases:
@@ -261,6 +276,14 @@ class Walk:
             if (name, not value) in case or (is_known and not value):
                 continue
             yield value == on, case | {(name, value)} if decides else case
+
+
+def loaded_bytes(opcode: str) -> int:
+    """The bytes that a thread loads."""
+    for part in opcode.split("."):
+        if found := re.fullmatch(r"[US]?(8|16|64|128)", part):
+            return int(found[1]) // 8
+    return 4
 
 
 def has_effect(one: Instruction, control: Control) -> bool:

@@ -28,12 +28,14 @@ LATENCIES = {
     "REDUX": 30,
     "MUFU": 30,
     "FCHK": 30,
+    "FRND": 20,
     "F2F": 20,
     "F2I": 20,
     "I2F": 20,
     "POPC": 20,
     "FLO": 20,
     "BREV": 20,
+    "B2R": 30,
     "S2R": 30,
     "S2UR": 30,
 }
@@ -56,9 +58,10 @@ OPERANDS_READ = 12
 """Clocks until a memory instruction has read its registers (9 to 20 in Huerta et al.,
 Analyzing modern NVIDIA GPU cores, 2025)."""
 
-BLOCKED = {"BAR": 30, "MEMBAR": 600, "NANOSLEEP": 40}
+BLOCKED = {"BAR": 30, "MEMBAR": 600, "NANOSLEEP": 60}
 """Clocks until the next instruction, after those that stop the warp. The barrier finds
-all other warps waiting, and the fence a store that is on its way to L2."""
+all other warps waiting, the fence a store that is on its way to L2; the sleep is the 32
+nanoseconds of `grid.cuh`, at 1.8 GHz. All three are estimates."""
 
 
 class Clocks(NamedTuple):
