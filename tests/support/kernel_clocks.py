@@ -67,8 +67,9 @@ class TripClocks(NamedTuple):
 
     Attributes
     ----------
-    function, place : str, Place
-        Where the loop is in the source.
+    function : str
+    places : tuple of Place
+        The line of the loop, and the lines that it is inlined at.
     instructions : int
     least, most : float
         Clocks on the shortest and on the longest path.
@@ -80,7 +81,7 @@ class TripClocks(NamedTuple):
     """
 
     function: str
-    place: Place
+    places: tuple[Place, ...]
     instructions: int
     least: float
     most: float
@@ -120,25 +121,25 @@ def _clocks_of_loop(loop: Loop, shortest: Walk, longest: Walk) -> TripClocks | N
     return TripClocks(*home, len(loop.members), least, most, in_flight, spent)
 
 
-def home_of(one: Instruction) -> tuple[str, Place]:
-    """The function and the line of a loop, from the jump that closes it.
+def home_of(one: Instruction) -> tuple[str, tuple[Place, ...]]:
+    """The function and the lines of a loop, from the jump that closes it.
 
     A loop that calls a function of its caller belongs to the line of the caller. The
     code of its condition may be that of another function.
     """
     calls_a_body = False
-    for place in one.places:
+    for level, place in enumerate(one.places):
         is_called = calls_a_body
         name, calls_a_body = function_at(place)
         if not calls_a_body and (is_called or KEYWORD.search(text_at(place))):
-            return name, place
-    return function_at(one.places[0])[0], one.places[0]
+            return name, one.places[level:]
+    return function_at(one.places[0])[0], one.places
 
 
 def function_at(place: Place) -> tuple[str, bool]:
     """The function at a line, and whether it calls a function of its callers."""
     found = ("", False)
-    for line, name, calls_a_body in functions_of(place.file):
+    for line, name, calls_a_body in functions_of(place.path):
         if line > place.line:
             break
         found = name, calls_a_body
@@ -146,9 +147,9 @@ def function_at(place: Place) -> tuple[str, bool]:
 
 
 @functools.cache
-def functions_of(file: str) -> list[tuple[int, str, bool]]:
+def functions_of(path: str) -> list[tuple[int, str, bool]]:
     """The functions of a file, by the lines that they begin at."""
-    text = "\n".join(text_of(file))
+    text = "\n".join(text_of(path))
     return [
         (
             text.count("\n", 0, found.start()) + 1,
@@ -161,15 +162,15 @@ def functions_of(file: str) -> list[tuple[int, str, bool]]:
 
 def text_at(place: Place) -> str:
     """The line of source at a place."""
-    lines = text_of(place.file)
+    lines = text_of(place.path)
     return lines[place.line - 1].strip() if place.line <= len(lines) else ""
 
 
 @functools.cache
-def text_of(file: str) -> list[str]:
-    """The lines of a source; a header of CUDA has none."""
-    path = Path(source_directory()) / file
-    return path.read_text().splitlines() if path.exists() else []
+def text_of(path: str) -> list[str]:
+    """The lines of a source; the compiler has no path of a file of `cuda_src`."""
+    file = source_directory() / Path(path).name
+    return (file if file.exists() else Path(path)).read_text().splitlines()
 
 
 # ---- the table -----------------------------------------------------------------------
@@ -192,7 +193,7 @@ def rows_of(source: Source) -> dict[Row, list[int]]:
     rows: dict[Row, list[int]] = {}
     for instance, listing in listings_of(source).items():
         for trip in clocks_of(listing):
-            place = f"{trip.place.file} {trip.function}"
+            place = f"{trip.places[0].file} {trip.function}"
             row = rows.setdefault((source.operators, instance, place), [])
             row.append(round(trip.most))
     return {row: sorted(clocks, reverse=True) for row, clocks in rows.items()}
@@ -240,7 +241,8 @@ def changes(written: list[int], found: list[int]) -> list[str]:
         FALL * old <= new <= GROWTH * old
         for old, new in zip(written, found, strict=True)
     )
-    return [] if same else [f"from {write_clocks(written)} to {write_clocks(found)}"]
+    both = (write_clocks(one) or "none" for one in (written, found))
+    return [] if same else ["from {} to {}".format(*both)]
 
 
 def table() -> str:
@@ -282,10 +284,10 @@ def report(file: str, words: list[str]) -> Iterator[str]:
 
 
 def _report_of(trip: TripClocks) -> Iterator[str]:
-    place = f"{trip.function}, {trip.place.file}:{trip.place.line}"
+    lines = " < ".join(f"{place.file}:{place.line}" for place in trip.places)
     clocks = f"{trip.least:.0f} to {trip.most:.0f} clocks"
     counts = f"{trip.instructions} instructions, {trip.bytes_in_flight} bytes in flight"
-    yield f"  {clocks}, {counts}: {place}"
+    yield f"  {clocks}, {counts}: {trip.function}, {lines}"
     for place, clocks in sorted(trip.spent.items(), key=lambda item: -item[1]):
         yield f"    {clocks:5}  {place.file}:{place.line}  {text_at(place)}"
 

@@ -51,7 +51,7 @@ SIZES = ("instructions", "bytes")
 WITH_WORDS_AND_PLACES = ("--print-instruction-encoding", "--print-line-info-inline")
 
 LABEL = re.compile(r"(\S+):$")
-PLACE = re.compile(r'\s+//## File "(?:.*/)?([^"/]+)", line (\d+)')
+PLACE = re.compile(r'\s+//## File "([^"]+)", line (\d+)')
 INSTRUCTION = re.compile(
     r"\s+/\*\w+\*/\s+(@\S+ )?\s*([^\s;]+) *(.*?) *;(?:\s+/\* 0x(\w+) \*/)?"
 )
@@ -69,10 +69,14 @@ class Code(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A line of a source."""
+    """A line of a source, whose path is that of the compiler."""
 
-    file: str
+    path: str
     line: int
+
+    @property
+    def file(self) -> str:
+        return Path(self.path).name
 
 
 class Instruction(NamedTuple):

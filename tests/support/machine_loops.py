@@ -78,7 +78,7 @@ def graph_of(listing: Listing) -> Graph:
     edges = [
         (i, i + 1)
         for i, one in enumerate(code[:-1])
-        if not one.is_last and not is_slow_path(one)
+        if not one.is_last and (one.predicate or not is_slow_path(one))
     ]
     edges += [
         (i, labels[one.target])
