@@ -101,7 +101,7 @@ def paper() -> Iterator[str]:
     """The limits on paper."""
     yield "Bytes of a system of 64 x 16 in float32:\n"
     yield from table_head("A", "received", "returned")
-    for shared, name in ((True, "one for all"), (False, "one for each system")):
+    for shared, name in ((True, "shared"), (False, "own")):
         yield row(name, *traffic(shared))
     yield "\nSeconds, if each GPU has the links for itself:\n"
     links = list(paper_seconds(1, True, 1))
@@ -110,7 +110,7 @@ def paper() -> Iterator[str]:
         for shared in (True, False):
             seconds = paper_seconds(systems, shared, gpus)
             cells = [three_digits(one) for one in seconds.values()]
-            kind = "one for all" if shared else "own"
+            kind = "shared" if shared else "own"
             yield row(power(int(systems)), kind, gpus, *cells)
     yield "\nThe least chunk with which one scheduler keeps all GPUs busy:\n"
     yield from table_head("GPUs", "A", "systems", "bytes received, GB", words=2)
@@ -118,7 +118,7 @@ def paper() -> Iterator[str]:
         for shared in (True, False):
             systems = least_chunk(gpus, shared)
             size = systems * traffic(shared).received / 1e9
-            kind = "one for all" if shared else "own"
+            kind = "shared" if shared else "own"
             yield row(gpus, kind, three_digits(systems), three_digits(size))
 
 
