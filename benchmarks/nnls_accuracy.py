@@ -6,9 +6,9 @@
     python benchmarks/nnls_accuracy.py --bounds     # with bounds and all other options
     python benchmarks/nnls_accuracy.py --qp         # quadratic programs, G singular
 
-The excess is ``|b - A x|`` minus that of the reference, over ``|b|``. The reference is
-the better one of SciPy and, up to 8 columns, of all supports. A system fails if its
-excess is above the limit (1e-9, for float32 1e-4) plus the allowance for a large x.
+The excess is ``|b - A x|`` minus the reference's ``|b - A x|``, over ``|b|``. The
+reference is the better x of SciPy and, up to 8 columns, of all supports. A system fails
+if its excess is above the limit (1e-9, for float32 1e-4) plus an allowance for large x.
 ``tests/support/degenerate_systems.py`` makes and judges the systems.
 
 "Lossy" is a stricter test: the limit is relative to the least residual, not to ``|b|``,
@@ -96,7 +96,7 @@ class Solver(NamedTuple):
         if self.machine == "cuda":
             import cupy
 
-            given = [None if one is None else cupy.asarray(one) for one in given]
+            given = [None if value is None else cupy.asarray(value) for value in given]
         G, c, lower, upper, sum_to = given
         return gpusolve.bounded_qp(
             G, c, (lower, upper), sum_to=sum_to, method=self.method
@@ -111,8 +111,8 @@ class Solver(NamedTuple):
 
             A, b, *bounds = map(cupy.asarray, (A, b, *bounds))
             options = {
-                name: None if one is None else cupy.asarray(one)
-                for name, one in options.items()
+                name: None if value is None else cupy.asarray(value)
+                for name, value in options.items()
             }
         result = gpusolve.lsq_linear(A, b, bounds, method=self.method, **options)
         return to_host(result.x), to_host(result.kkt), to_host(result.status)
@@ -148,7 +148,7 @@ class Tally:
     worst_kkt: float = -np.inf
 
     def add(self, other: Tally) -> None:
-        for name in (one.name for one in fields(self)):
+        for name in (entry.name for entry in fields(self)):
             mine, its = getattr(self, name), getattr(other, name)
             largest = name.startswith("worst")
             setattr(self, name, max(mine, its) if largest else mine + its)
