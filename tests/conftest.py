@@ -82,8 +82,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tests with every value of each parameter, but not with every combination.
 
     Each backend has every value, because it has its own code. The other combinations
-    are slow tests; those of kernels are exhaustive tests, too. Of the monoids, kernels
-    are tested with a few.
+    are slow tests; if they run kernels, also exhaustive tests. Kernels are tested with
+    a few of the monoids.
     """
     quick = defaultdict(list)
     for item in items:

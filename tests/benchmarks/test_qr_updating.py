@@ -255,11 +255,11 @@ def test_printed_formulas_differ_by_what_the_reasons_say(
     second = 2 * m * length, 2 * m * (length + i - 1) * (right + 2) // 2
     assert apart("MGS/up/reorder", end) == (0, second[0], 0)
     assert apart("MGS/up/unorder", i).flops_of_q == second[1]
-    # The column at position p is charged l reads instead of p - 1; those of A are not.
+    # A column at position p is charged l reads, not p - 1; reads of A are not charged.
     unneeded = sum(length - (p - 1) for p in range(i, length + 2))
     assert apart("MGS/up/unorder", i).accesses == unneeded - (right + 1)
     assert unneeded - (right + 1) == right * (right + 1) // 2
-    # The product, the shared column and the new one; 2 operations per rotation.
+    # The product, the shared column and the new column; 2 operations per rotation.
     assert apart("Rot/up/reorder", end) == (-(m + 3), 0, 2 * (m - end))
     pairs = -2 * 6 * (right + 1)
     assert apart("Rot/up/unorder", i).flops_of_r == 2 * (m - i) + pairs
@@ -332,7 +332,7 @@ def test_curves_and_plot() -> None:
 
 @pytest.mark.slow
 def test_results_are_those_of_the_report() -> None:
-    """Those of the errors depend on the rounding of the machine."""
+    """The errors depend on the rounding of the machine."""
     written = (Path(study.__file__).parent / "results/qr_updating.md").read_text()
     found = "\n".join(study.report(study.curves()))
     heading = "## Errors"

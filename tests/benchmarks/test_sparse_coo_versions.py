@@ -1,7 +1,7 @@
 """The kernels, the example and the statistics of M. Cupp's document.
 
 "Element-Wise Multiplication Kernel", 2020. Its figures are numbered as there. Accesses
-to memory and multiplications are exact; other instructions are those of the CPU's
+to memory and multiplications are exact; other instructions come from the CPU's
 compiler, so their ratios have a tolerance.
 """
 
@@ -185,17 +185,16 @@ def multiplied(version: str, a: Any, b: Any, blocks: int) -> Any:
 
 @pytest.mark.paper(
     "Cupp, 2.4, Figure 3",
-    "Each tile writes its products next to those of the tile before it, in the order "
-    "of A, so no place of the result is wasted",
+    "Each tile writes its products next to the products of the tile before it, in the "
+    "order of A, so no place of the result is wasted",
 )
 @pytest.mark.paper(
     "Cupp, 3",
-    "The products, their order and the keys that are read are those of the "
-    "specification",
+    "The products, their order and the keys that are read agree with the specification",
 )
 @pytest.mark.paper(
     "Cupp, 5.3, even multiplications",
-    "The products, their order and the multiplications of each tile are those of the "
+    "The products, their order and the multiplications of each tile agree with the "
     "specification",
 )
 @every_version

@@ -218,7 +218,7 @@ def test_scan_with_a_map_along_the_first_axis(
     x = rng.integers(-9, 9, (70, 30), np.int32)
     found = backend.call(gpusolve.scan, x, axis=0, map=is_positive @ plus_one)
     same(found, np.logical_or.accumulate(x >= 0, axis=0), strict=True)
-    counted = Map("one if positive", "x > 0", lambda x: x > 0, dtype=np.int64)
+    counted = Map("1 if positive", "x > 0", lambda x: x > 0, dtype=np.int64)
     found = backend.call(gpusolve.scan, x, axis=0, map=counted)
     same(found, (x > 0).cumsum(axis=0), strict=True)
 

@@ -166,7 +166,7 @@ def test_sparse_arrays_have_cupys_methods(cupy: Any, name: str) -> None:
 
 @pytest.fixture
 def arrays() -> Iterator[tuple[Any, Any]]:
-    """An array on the current device, and one on another device."""
+    """An array on the current device, and an array on another device."""
     with cupy_stand_in.installed() as cupy:
         here = cupy.ones(3)
         with cupy.cuda.Device(1):

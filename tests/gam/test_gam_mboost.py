@@ -233,9 +233,9 @@ def test_the_offset_is_that_of_mboost(name: str) -> None:
     sorted(set(FAMILIES) - {*SAME_OFFSET, "huber_adaptive", "gaussian_offset"}),
 )
 def test_the_offset_has_the_least_risk(name: str) -> None:
-    """mboost's minimiser is rough, or its offset is the one of another family.
+    """mboost's minimiser is rough, or its offset is the offset of another family.
 
-    The risk is convex: a minimum near the offset is the only one.
+    The risk is convex: a minimum near the offset is the only minimum.
     """
     made = boosted(name)
     family, y, w = made.fit.family, response_of(made.fit), weights_of(made.fit)

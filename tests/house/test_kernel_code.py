@@ -1,4 +1,4 @@
-"""The counts of machine code are those of small kernels that were counted by hand."""
+"""The counts of machine code agree with small kernels that were counted by hand."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The wheel contains the kernels and the objects, and runs without the source tree.
 
-A wheel that is built without a compiler has no objects, and runs, too.
+A wheel that is built without a compiler lacks the objects, and runs, too.
 """
 
 from __future__ import annotations

@@ -379,7 +379,7 @@ def test_adjacent_duplicates_are_summed(backend: Any) -> None:
 @every_method
 @together("dtype", ["float64", "complex128", "bool", "int8"])
 def test_duplicates_are_summed(backend: Any, dtype: str, method: str) -> None:
-    """In the dtype of the operand, also int8; duplicates that cancel are no entry."""
+    """In the dtype of the operand, also int8; duplicates may cancel to 0."""
     values = np.array([100, 3, 100, -3, 7, 1, 1], int).astype(dtype)
     A = coo([2, 0, 2, 0, 1, 1, 0], [1, 1, 1, 1, 0, 0, 2], values, (3, 3))
     ones = np.ones((3, 3))
@@ -776,7 +776,7 @@ def test_all_containers_of_cupy_13_are_matrices(monkeypatch: Any) -> None:
     kind = type("coo_matrix", (), {})
     library = SimpleNamespace(issparse=lambda value: isinstance(value, kind))
     monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", library)
-    assert _inputs.is_matrix(kind())  # it has no sparse arrays
+    assert _inputs.is_matrix(kind())  # the library lacks sparse arrays
 
 
 def test_device_of_the_operands_is_current(monkeypatch: Any) -> None:

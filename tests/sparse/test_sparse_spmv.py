@@ -195,7 +195,7 @@ STRUCTURES: dict[str, list[int]] = {
     "last rows empty": [2, 3, 0, 0],
     "every other row empty": [0, 1] * 2000,
     "one entry in each row": [1] * 3000,
-    "one dense row among empty ones": [0] * 2000 + [5000] + [0] * 2000,
+    "one dense row among empty rows": [0] * 2000 + [5000] + [0] * 2000,
     "dense rows at both ends": [5000] + [0] * 100 + [5000],
     "many tiles of one row": [1, 70 * TILE, 1],
     "power law": [round(4000 / k) for k in range(1, 1500)],
@@ -521,7 +521,7 @@ def test_sorted_rows_agree_with_scipy(
     rng: np.random.Generator,
     monkeypatch: Any,
 ) -> None:
-    """For shapes whose places fit int64 keys, and for larger ones."""
+    """For shapes whose places fit int64 keys, and for larger shapes."""
     monkeypatch.setattr(_csr, "MAX_PLACES", max_places)
     A = shuffled(rng, random_csr(rng, lengths, 10))
     A.data = np.arange(1.0, A.nnz + 1)

@@ -328,7 +328,7 @@ OPTIONS: list[dict[str, bool]] = [
 def random_bounds(
     rng: Generator, kind: str, shape: tuple[int, ...]
 ) -> tuple[Array, Array]:
-    """Bounds of one kind; all kinds but "box" and "tight" have infinite ones."""
+    """Bounds of one kind; all kinds but "box" and "tight" have infinite bounds."""
     lower = 0.5 * rng.normal(size=shape)
     upper = lower + rng.random(shape) * (0.1 if kind == "tight" else 1)
     if kind == "free":
@@ -437,7 +437,7 @@ def by_slsqp(given: Bounded) -> Array:
 
 
 def excess(given: Bounded, x: Array) -> Array:
-    """How far the objective is above that of brute force, as a part of its terms.
+    """How far the objective is above the brute-force optimum, as a part of its terms.
 
     It is infinite where x is not finite or not feasible.
     """

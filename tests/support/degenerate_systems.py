@@ -363,7 +363,7 @@ def reference(A: Array, b: Array, dtype: Any = np.float64) -> Reference:
 
     SciPy's tolerance is absolute. It misses fewer optima if columns have norm 1, so it
     solves the original and the normalised system. All computation is in float64;
-    `dtype` is that of the solver to be judged, and determines `attainable`.
+    `dtype` belongs to the solver to be judged, and determines `attainable`.
     """
     eps = float(np.finfo(dtype).eps)
     A, b = A.astype(np.float64), b.astype(np.float64)

@@ -6,7 +6,7 @@ Counted are
 - generic accesses: loads, stores and atomics whose address space the compiler does not
   know (``LD``, ``ST``, ``ATOM``, ``RED``; not ``LDG``, ``LDS``, ...);
 - divisions and square roots in loops, each where it is in the code: a loop that is
-  unrolled four times has four. Every one, also of integers, begins with an approximate
+  unrolled four times has four. Each, also of integers, begins with an approximate
   ``MUFU.RCP`` or ``MUFU.RSQ``, and ends with corrections or a call of a slow path,
   which is not counted again. Divisions by a constant are multiplications.
 
@@ -84,7 +84,7 @@ class Instruction(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether the next instruction is never executed after this one."""
+        """Whether the next instruction is never executed after this instruction."""
         always = self.opcode == "BRA" and self.operands.startswith("`")
         ends = self.opcode.startswith(("EXIT", "RET"))
         return (always or ends) and not self.predicate

@@ -58,7 +58,7 @@ class LateHuber(Huber):
 
 
 def as_mboost(family: Family) -> Family:
-    """The family, or the one that computes its parameter as mboost does."""
+    """The family, or a family that computes its parameter as mboost does."""
     if isinstance(family, Gamma):
         return RoughGamma()
     if isinstance(family, Huber) and family.adaptive:

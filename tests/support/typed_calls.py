@@ -1,4 +1,4 @@
-"""What a type checker knows of a call. `make lint` checks this file; nothing runs it.
+"""The types that mypy infers for calls. `make lint` checks this file; nothing runs it.
 
 An ignored error that is not found is an error, too: see `warn_unused_ignores`.
 """
