@@ -59,10 +59,10 @@ from degenerate_systems import (
     BATCH,
     allowance,
     batch,
-    by_scipy,
     excess,
     loss,
     reference,
+    solve_by_scipy,
 )
 
 Array = NDArray[Any]
@@ -165,7 +165,7 @@ def measure(index: int, seed: int, solver: Solver) -> tuple[str, Tally, list[Fai
     with one_blas_thread():
         best = reference(A, b, solver.dtype)
         over, allowed = excess(A, b, x, best), allowance(b, best)
-        scipy = excess(A, b, by_scipy(A, b), best)
+        scipy = excess(A, b, solve_by_scipy(A, b), best)
     failed = over > solver.limit + allowed
     tally = Tally(
         systems=len(b),
@@ -199,7 +199,7 @@ def measure_bounded(
         over = bounded_systems.excess(given, x.astype(np.float64))
         scipy = np.zeros(len(b))
         if given.sum_to is None and not given.l1.any():
-            scipy = bounded_systems.excess(given, bounded_systems.by_bvls(given))
+            scipy = bounded_systems.excess(given, bounded_systems.solve_by_bvls(given))
     failed = over > solver.limit
     tally = Tally(
         systems=len(b),

@@ -299,15 +299,15 @@ def test_segmented_scan_is_a_scan_of_zipped_flags_and_values(
 ) -> None:
     """sgmScan of the slides: zip, scan with the lifted operator, unzip."""
 
-    def by_pairs(flags: Any, values: Any) -> Any:
+    def scan_pairs(flags: Any, values: Any) -> Any:
         scanned = gpusolve.scan(gpusolve.zip(flags, values), segmented_add)
         return gpusolve.unzip(scanned)[1]
 
     flags = np.array([1, 0, 0, 1, 0, 0, 0, 0, 1, 0])
-    found = backend.call(by_pairs, flags, np.arange(1, 11))
+    found = backend.call(scan_pairs, flags, np.arange(1, 11))
     same(found, np.array([1, 3, 6, 4, 9, 15, 22, 30, 9, 19]), strict=True)
     flags, values = rng.integers(0, 9, 3000) // 8, rng.integers(-99, 99, 3000)
-    found = backend.call(by_pairs, flags, values)
+    found = backend.call(scan_pairs, flags, values)
     case = Case("add", values.dtype)
     same(found, case.segmented_prefixes(values, flags), strict=True)
 

@@ -15,7 +15,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 import scipy.sparse
-from device_views import on_device
+from device_views import copy_to_device
 from monoids import is_positive, square
 from together import together
 
@@ -38,7 +38,7 @@ class SecondDevice:
         """Copy NumPy's and SciPy's arrays, with strides. Other values are unchanged."""
         with self.device:
             if isinstance(value, np.ndarray):
-                return on_device(self.cupy, value)
+                return copy_to_device(self.cupy, value)
             if scipy.sparse.issparse(value):
                 kind = getattr(self.cupy.sparse, type(value).__name__)
                 return kind(value)

@@ -432,7 +432,7 @@ def test_families_have_names() -> None:
 # ---- CuPy ----------------------------------------------------------------------------
 
 
-def on_host(value: Any) -> Any:
+def copy_to_host(value: Any) -> Any:
     return value.get() if hasattr(value, "get") else value
 
 
@@ -454,7 +454,7 @@ def test_cupy_arrays_give_what_numpy_arrays_give(
             assert family.offset(on_gpu[0], None) == family.offset(y, None)
         s = family.nuisance(y, f, w)
         t = family.nuisance(*on_gpu)
-        np.testing.assert_array_equal(on_host(t), s)
+        np.testing.assert_array_equal(copy_to_host(t), s)
         for method in ("gradient", "loss"):
             found = getattr(family, method)(on_gpu[0], on_gpu[1], t).get()
             np.testing.assert_array_equal(found, getattr(family, method)(y, f, s))

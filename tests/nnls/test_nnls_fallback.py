@@ -19,7 +19,7 @@ from gpusolve import reference
 from gpusolve._nnls import fallback
 from gpusolve._numerics.scaling import scale
 
-pytestmark = pytest.mark.usefixtures("without_object")
+pytestmark = pytest.mark.usefixtures("hidden_object")
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Systems = tuple[Array, Array]

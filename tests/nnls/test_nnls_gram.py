@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bounded_systems import Bounded, by_bvls, objective
+from bounded_systems import Bounded, objective, solve_by_bvls
 from numpy.typing import NDArray
 from oracles import scipy_rnorm, violation
 from together import together
@@ -542,7 +542,7 @@ def test_bounded_kernel_against_scipy(
     assert (found.status == 0).all()
     options.pop("warm_start", None)
     given = Bounded.of(A, b, **{"bounds": (0.0, np.inf), **options})
-    least = objective(given, by_bvls(given))
+    least = objective(given, solve_by_bvls(given))
     assert (found.rnorm**2 / 2 <= least * (1 + 1e-12)).all()
 
 

@@ -394,7 +394,7 @@ def starting_point(rng: Generator, kind: str, given: Bounded, solution: Array) -
     }[kind]
 
 
-def by_bvls(given: Bounded) -> Array:
+def solve_by_bvls(given: Bounded) -> Array:
     """SciPy's x of each system, by bounded-variable least squares; NaN if it fails.
 
     It is that without `l1` and `sum_to`, which SciPy does not have.
@@ -419,7 +419,7 @@ def by_bvls(given: Bounded) -> Array:
     return found
 
 
-def by_slsqp(given: Bounded) -> Array:
+def solve_by_slsqp(given: Bounded) -> Array:
     """SciPy's least objective of each system, by sequential quadratic programming."""
     found = np.zeros(len(given.b))
     for k in range(len(found)):

@@ -132,7 +132,7 @@ def read_listing(text: str) -> dict[str, Listing]:
     return kernels
 
 
-def in_loops(listing: Listing) -> Any:
+def loop_mask(listing: Listing) -> Any:
     """Whether each instruction is in a loop."""
     code, labels = listing
     calls = [(i, labels[one.target]) for i, one in enumerate(code) if one.is_call]
@@ -160,7 +160,7 @@ def code_of_listing(listing: Listing) -> Code:
         sum(one.opcode != "NOP" for one in listing.code),
         INSTRUCTION_BYTES * len(listing.code),
         sum(one.opcode.split(".")[0] in GENERIC for one in listing.code),
-        int(np.sum(in_loops(listing) & divisions)),
+        int(np.sum(loop_mask(listing) & divisions)),
     )
 
 

@@ -57,7 +57,7 @@ class LateHuber(Huber):
         return super().gradient(y, f, self.bounds[-2])
 
 
-def as_mboost(family: Family) -> Family:
+def mboost_family(family: Family) -> Family:
     """The family, or a family that computes its parameter as mboost does."""
     if isinstance(family, Gamma):
         return RoughGamma()

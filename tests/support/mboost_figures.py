@@ -88,7 +88,7 @@ def mixed(n: int = 300, seed: int = 20240611) -> dict[str, NDArray[Any]]:
     }
 
 
-def with_derived(columns: dict[str, Any]) -> pd.DataFrame:
+def add_derived(columns: dict[str, Any]) -> pd.DataFrame:
     """The columns, and those made from them that some of the calls use."""
     data = pd.DataFrame(columns)
     if "y" in data:  # not for new rows: the data give the means
@@ -157,7 +157,7 @@ class Fit:
 @cache
 def data() -> pd.DataFrame:
     """The columns behind every figure, and those made from them."""
-    return with_derived(mixed())
+    return add_derived(mixed())
 
 
 def column(name: str) -> Vector:
