@@ -36,7 +36,7 @@ Floats = np.ndarray
 
 
 class Example(NamedTuple):
-    """Learners of several kinds: two dense ones, a factor, and a product of two."""
+    """Learners of several kinds: two dense learners, a factor, and a product."""
 
     rows: list[Rows]
     inverse: list[Floats]

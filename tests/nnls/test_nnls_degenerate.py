@@ -35,7 +35,7 @@ def check(
     method: str = "auto",
     systems: int = BATCH,
 ) -> None:
-    """Solve one batch and compare each residual with the least known one."""
+    """Solve one batch and compare each residual with the least known residual."""
     family, A, b = batch(index)
     A, b = A[:systems].astype(dtype), b[:systems].astype(dtype)
     result = backend.nnls(A, b, method=method)

@@ -6,7 +6,7 @@ Counted are
 - generic accesses: loads, stores and atomics whose address space the compiler does not
   know (``LD``, ``ST``, ``ATOM``, ``RED``; not ``LDG``, ``LDS``, ...);
 - divisions and square roots in loops, each where it is in the code: a loop that is
-  unrolled four times has four. Every one, also of integers, begins with an approximate
+  unrolled four times has four. Each, also of integers, begins with an approximate
   ``MUFU.RCP`` or ``MUFU.RSQ``, and ends with corrections or a call of a slow path,
   which is not counted again. Divisions by a constant are multiplications.
 
@@ -111,7 +111,7 @@ class Instruction(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether the next instruction is never executed after this one."""
+        """Whether the next instruction is never executed after this instruction."""
         always = self.opcode == "BRA" and self.operands.startswith("`")
         ends = self.opcode.startswith(("EXIT", "RET"))
         return (always or ends) and not self.predicate
@@ -174,7 +174,7 @@ def read_listing(text: str) -> dict[str, Listing]:
     return kernels
 
 
-def in_loops(listing: Listing) -> Any:
+def loop_mask(listing: Listing) -> Any:
     """Whether each instruction is in a loop."""
     code, labels = listing
     calls = [(i, labels[one.target]) for i, one in enumerate(code) if one.is_call]
@@ -202,7 +202,7 @@ def code_of_listing(listing: Listing) -> Code:
         sum(one.opcode != "NOP" for one in listing.code),
         INSTRUCTION_BYTES * len(listing.code),
         sum(one.opcode.split(".")[0] in GENERIC for one in listing.code),
-        int(np.sum(in_loops(listing) & divisions)),
+        int(np.sum(loop_mask(listing) & divisions)),
     )
 
 
