@@ -25,7 +25,7 @@ struct LearnerPlace {
 };
 
 /// All fits of a launch. The fields are those of `STACKED_FITS` in
-/// gpusolve/gam/_stacked/stacked_kernel.py, in the same order. The launch makes the steps from
+/// gpusolve/gam/_boosting/stacked_kernel.py, in the same order. The launch makes the steps from
 /// `begin` to `end` - 1, out of 0 (the gradient at the start) to `steps`.
 template <class T>
 struct StackedFits {

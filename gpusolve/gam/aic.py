@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from .._device.arrays import namespace, on_host
 from .._device.kernels import current
+from ._boosting.batch import Settings, Training, make_ready
+from ._boosting.path import Path
 from ._model.model import AdditiveModel
 from ._selection.hat_matrix import degrees_of_freedom, models
-from ._stacked.batch import Settings, Training, make_ready
-from ._stacked.path import Path
 from ._terms.rows import DesignPart, Rows
 from .cv import training_of
 from .families import Binomial, Family

@@ -7,10 +7,10 @@ import numpy as np
 from .._device.arrays import Array, namespace, on_one_device
 from .._device.kernels import current, device_of
 from .._gemv.gemv import VARIANTS, Variant
+from ._boosting.methods import METHODS, Method
+from ._boosting.path import Path, joined_paths
+from ._boosting.stacked import advanced, boost_family, check_continued
 from ._families.location import weighted_mean
-from ._stacked.methods import METHODS, Method
-from ._stacked.path import Path, joined_paths
-from ._stacked.stacked import advanced, boost_family, check_continued
 from .families import Gaussian
 from .learners import Learners
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from .._device.arrays import on_host
 from .._device.kernels import current
+from ._boosting.folds import make_folds
 from ._model.model import AdditiveModel
-from ._stacked.folds import make_folds
 from .cv import by_fold, fit_folds, training_of
 
 Floats = NDArray[np.float64]

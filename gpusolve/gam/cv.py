@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from .._device.arrays import namespace, on_host
 from .._device.kernels import current
+from ._boosting.batch import Settings, Training, fit_batch
+from ._boosting.folds import Folds, make_folds
+from ._boosting.path import Path
+from ._boosting.tasks import fit_tasks
 from ._model.model import AdditiveModel
-from ._stacked.batch import Settings, Training, fit_batch
-from ._stacked.folds import Folds, make_folds
-from ._stacked.path import Path
-from ._stacked.tasks import fit_tasks
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, contiguous, floating, namespace, on_one_device
 from .._device.kernels import current_device
-from ._stacked.problem import PreparedLearners, prepared
-from ._stacked.smoothing import check_df
+from ._boosting.problem import PreparedLearners, prepared
+from ._boosting.smoothing import check_df
 from ._terms.spline import Spline, penalty_options
 from .basis import CompactBasis
 from .penalty import penalty_matrix

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from .._device.arrays import as_array, namespace, on_host
 from .._device.kernels import current
+from ._boosting.batch import Settings, Training, fit_batch
+from ._boosting.folds import make_folds
+from ._boosting.tasks import fit_tasks
 from ._inputs import whole_or_scaled
 from ._model.model import AdditiveModel
 from ._selection import stability_bounds as bounds
-from ._stacked.batch import Settings, Training, fit_batch
-from ._stacked.folds import make_folds
-from ._stacked.tasks import fit_tasks
 from .cv import training_of
 
 Floats = NDArray[np.float64]

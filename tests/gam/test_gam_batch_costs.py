@@ -10,9 +10,9 @@ from gpusolve._emulator._costs import KernelCosts
 from gpusolve._emulator._profile import SECTOR_BYTES
 from gpusolve.emulator import profile
 from gpusolve.gam import BSplines
-from gpusolve.gam._stacked.folds import Folds, make_folds
-from gpusolve.gam._stacked.problem import PreparedLearners
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting.folds import Folds, make_folds
+from gpusolve.gam._boosting.problem import PreparedLearners
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.rows import compact_rows
 from gpusolve.gam.families import Family, Gaussian, Poisson
 

@@ -12,8 +12,8 @@ from together import together
 from gpusolve import _emulator, reference
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.gam import Path
-from gpusolve.gam._stacked import methods
-from gpusolve.gam._stacked.methods import choose_method
+from gpusolve.gam._boosting import methods
+from gpusolve.gam._boosting.methods import choose_method
 from gpusolve.gam.basis import BSplines
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.families import Gaussian

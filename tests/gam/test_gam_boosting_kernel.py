@@ -14,7 +14,7 @@ from gpusolve._device.launch import ceil_div
 from gpusolve._gemv.gemv import VARIANTS
 from gpusolve.emulator import profile
 from gpusolve.gam import BSplines, Learners, boost, make_learners
-from gpusolve.gam._stacked import boosting_kernel, gram_kernel, stacked_kernel
+from gpusolve.gam._boosting import boosting_kernel, gram_kernel, stacked_kernel
 
 
 @pytest.fixture(autouse=True)

@@ -29,9 +29,13 @@ from mboost_figures import (
 )
 from together import together
 
-from gpusolve.gam._stacked.path import Path
-from gpusolve.gam._stacked.problem import PreparedLearners, column_coefficients, prepare
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting.path import Path
+from gpusolve.gam._boosting.problem import (
+    PreparedLearners,
+    column_coefficients,
+    prepare,
+)
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Gamma
 

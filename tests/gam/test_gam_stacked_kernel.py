@@ -18,9 +18,9 @@ from together import together
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.emulator import profile
-from gpusolve.gam._stacked import stacked_cpu, stacked_kernel
-from gpusolve.gam._stacked.problem import Cone, PreparedLearners, prepare
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting import stacked_cpu, stacked_kernel
+from gpusolve.gam._boosting.problem import Cone, PreparedLearners, prepare
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam._terms.rows import (
     DesignPart,

@@ -30,8 +30,8 @@ from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._emulator._costs import KernelCosts
 from gpusolve._emulator._profile import SECTOR_BYTES, Report
 from gpusolve.gam import BSplines, boost, make_learners
-from gpusolve.gam._stacked.problem import prepare
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Gamma, Huber, Poisson
 from gpusolve.gam.learners import Learners

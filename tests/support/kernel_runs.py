@@ -26,9 +26,9 @@ from gpusolve._nnls import nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team
 from gpusolve.gam import BSplines, bbs, bmono, boost, brandom, make_learners
 from gpusolve.gam import Path as Steps
-from gpusolve.gam._stacked import gram_kernel, stacked_kernel
-from gpusolve.gam._stacked.problem import prepare
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting import gram_kernel, stacked_kernel
+from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import family_of
 from gpusolve.sparse import multiply, spmv

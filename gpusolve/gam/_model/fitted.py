@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, CudaArray, as_array, namespace
 from ..._device.kernels import current_device
 from .. import _inputs
+from .._boosting.path import Path
+from .._boosting.problem import column_coefficients
 from .._conventions import Estimator, check_integer
-from .._stacked.path import Path
-from .._stacked.problem import column_coefficients
 from .._terms.frame import Frame, Name
 from .._terms.rows import Rows
 from .._terms.term import Term

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.kernels import current, device_of
 from .. import _inputs
+from .._boosting.batch import Ready, Settings, Training, make_ready
+from .._boosting.methods import Method
+from .._boosting.path import Path, joined_paths
+from .._boosting.patience import fit_patiently
 from .._conventions import TakesWeights
-from .._stacked.batch import Ready, Settings, Training, make_ready
-from .._stacked.methods import Method
-from .._stacked.path import Path, joined_paths
-from .._stacked.patience import fit_patiently
 from .._terms.frame import Factor, Frame, Name
 from .._terms.term import Term
 from ..families import Family, FamilyName

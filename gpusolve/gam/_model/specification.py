@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import _inputs
+from .._boosting.methods import METHODS
+from .._boosting.smoothing import check_df
 from .._conventions import check_integer, check_number
-from .._stacked.methods import METHODS
-from .._stacked.smoothing import check_df
 from .._terms.frame import Frame
 from .._terms.spline import penalty_options
 from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Term
