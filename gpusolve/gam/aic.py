@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .._device.arrays import namespace, on_host
 from .._device.kernels import current
-from ._boosting.batch import Settings, Training, make_ready
+from ._boosting.batch import Settings, Training, make_fits
 from ._boosting.path import Path
 from ._model.model import AdditiveModel
 from ._selection.hat_matrix import degrees_of_freedom, models
@@ -171,14 +171,14 @@ def df_of_path(settings: Settings, data: Training, path: Path) -> Floats:
     """The degrees of freedom after each step of a path."""
     used, selected = np.unique(path.selected, return_inverse=True)
     terms = tuple(settings.terms[j] for j in used.tolist())
-    ready = make_ready(replace(settings, terms=terms), data, data.weights)
-    rows = [rows_on_host(design) for design in ready.problem.rows]
+    fits = make_fits(replace(settings, terms=terms), data, data.weights)
+    rows = [rows_on_host(design) for design in fits.problem.rows]
     curvature = curvature_of(settings.family)
-    start = np.broadcast_to(on_host(ready.start)[0], data.rows)
+    start = np.broadcast_to(on_host(fits.start)[0], data.rows)
     f = models(rows, selected, path.updates, start)
     return degrees_of_freedom(
         rows,
-        [on_host(inverse[0]) for inverse in ready.problem.inverse],
+        [on_host(inverse[0]) for inverse in fits.problem.inverse],
         None if data.weights is None else on_host(data.weights),
         selected,
         settings.learning_rate,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from .._device.arrays import Array, namespace, on_one_device
-from .._device.kernels import current, device_of
+from .._device.kernels import current_device
 from .._gemv.gemv import VARIANTS, Variant
+from ._boosting.batch import Fits
 from ._boosting.methods import METHODS, Method
 from ._boosting.path import Path, joined_paths
-from ._boosting.stacked import advanced, boost_family, check_continued
+from ._boosting.stacked import boost_family
 from ._families.location import weighted_mean
 from .families import Gaussian
 from .learners import Learners
@@ -102,24 +103,21 @@ def boost(
     if method not in METHODS:
         raise ValueError(f"method must be one of {METHODS}, got {method!r}")
     check_variant(gemv_variant, method)
-    device, problem = device_of(y), learners.problem
-    with current(device):
+    with current_device(y):
         y = y.astype(np.float64, copy=False)
         offset = start.offset if start else float(weighted_mean(y, learners.weights))
-        f = namespace(y).full((1, 1), offset)
-        before = None if start is None else joined_paths([start])
         made = boost_family(
-            problem,
-            Gaussian(),
-            y,
-            f if before is None else advanced(problem, f, before),
-            learning_rate=learning_rate,
-            steps=steps,
-            device=device,
+            Fits(
+                learners.problem,
+                Gaussian(),
+                y,
+                start=namespace(y).full((1, 1), offset),
+                learning_rate=learning_rate,
+                offset=offset,
+            ),
+            steps,
+            before=None if start is None else joined_paths([start]),
             method=method,
             gemv_variant=gemv_variant,
         )
-        if before is not None:
-            check_continued(before, made)
-            made = before.followed_by(made)
-        return made.each([offset])[0]
+        return made.each()[0]

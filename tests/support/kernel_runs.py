@@ -21,12 +21,12 @@ from monoids import square
 import gpusolve
 from gpusolve import _emulator, reference
 from gpusolve._device import kernels
-from gpusolve._device.kernels import device_of
 from gpusolve._nnls import nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team
 from gpusolve.gam import BSplines, bbs, bmono, boost, brandom, make_learners
 from gpusolve.gam import Path as Steps
 from gpusolve.gam._boosting import gram_kernel, stacked_kernel
+from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.problem import prepare
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
@@ -249,14 +249,10 @@ def boosted_family(family: str, rows: int, fits: int = 2) -> Steps:
         cone and cone._replace(constraint=generator.standard_normal((18, 13)))
         for cone in problem.cones
     ]
+    start = np.linspace(0.1, 0.4, fits)[:, None]
+    problem = replace(problem, cones=tuple(cones))
     return boost_family(
-        replace(problem, cones=tuple(cones)),
-        family_of(family),
-        y,
-        np.linspace(0.1, 0.4, fits)[:, None],
-        steps=4,
-        out_of_bag=weights,
-        device=device_of(frame.numeric("x")),
+        Fits(problem, family_of(family), y, start, out_of_bag=weights), steps=4
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from ..._device.arrays import Array
 from ..._device.kernels import Device
 from ..._device.launch import LAUNCH_SECONDS, THREADS, pieces
+from .batch import Fits
 from .gram_kernel import (
     STATIC_SHARED_MEMORY,
     flatten_matrices,
@@ -18,8 +19,7 @@ from .gram_kernel import (
     moment_sums,
     shared_bytes,
 )
-from .path import Steps
-from .problem import PreparedLearners
+from .path import Path
 
 READ_SPEED = 2e10
 """Lower limit of a device's memory bandwidth, in bytes per second. Assumed, not
@@ -33,27 +33,13 @@ def steps_of_launch(device: Device, bytes_of_step: int) -> int:
     return max(1, int(LAUNCH_SECONDS * READ_SPEED / bytes_of_step))
 
 
-def boost(
-    problem: PreparedLearners,
-    residual: Array,
-    learning_rate: float,
-    steps: int,
-    device: Device,
-) -> Steps:
-    """Make the steps of one fit to squared errors, on the current stream.
+def boost(fits: Fits, steps: int, device: Device) -> Path:
+    """Make the steps of a fit to squared errors, on the current stream.
 
-    One launch makes all of them; on a device with a watchdog, several short launches.
-
-    Parameters
-    ----------
-    problem : PreparedLearners
-        K learners with equal bases of k functions, on the device. Their sums must fit:
-        see `gram_fits`.
-    residual : (n,) array
-        The residual before the first step.
-    learning_rate : float
-    steps : int
+    One launch makes all steps; on a device with a watchdog, several short launches. The
+    learners are equal bases, whose sums must fit: see `gram_fits`.
     """
+    problem = fits.problem
     assert problem.basis is not None
     first, values = problem.basis
     count, rows, width = values.shape
@@ -71,10 +57,14 @@ def boost(
     def doubles(*shape: int) -> Array:
         return device.empty(shape, np.float64)
 
-    u = residual.astype(np.float64)
+    u = fits.y - fits.start[0]
     weights = None if problem.weights is None else problem.weights[0]
-    made = Steps(
-        device.empty((1, steps), np.int32), doubles(1, steps, k), doubles(1, steps + 1)
+    made = Path(
+        fits.offset,
+        device.empty((1, steps), np.int32),
+        doubles(1, steps, k),
+        doubles(1, steps + 1),
+        method="gram",
     )
     made.risk[0, :1] = (u * u if weights is None else weights * u * u).sum()
     if steps == 0:
@@ -90,10 +80,11 @@ def boost(
         np.int32(k),
         np.int32(chunks),
         np.int32(pitch),
-        np.float64(learning_rate),
+        np.float64(fits.learning_rate),
     )
     slots = device.zeros((count,), np.int32)
     slots -= 1
+    results = made.selected, made.updates, made.risk
     work = (
         doubles(chunks, count, k * k if chunks > 1 else k),
         doubles(2, count, k),
@@ -113,7 +104,7 @@ def boost(
         kernel(
             (blocks,),
             (THREADS,),
-            (*matrices, *limits, u, *work, *made[:3], arrived[index:]),
+            (*matrices, *limits, u, *work, *results, arrived[index:]),
             shared_mem=needed,
             cooperative=True,
         )

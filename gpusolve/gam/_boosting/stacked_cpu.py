@@ -25,8 +25,8 @@ from .._terms.rows import (
     cross_products,
     side_by_side,
 )
-from ..families import Family
-from .path import Steps
+from .batch import Fits
+from .path import Path
 from .problem import Cone, PreparedLearners
 
 Floats = NDArray[np.float64]
@@ -110,22 +110,15 @@ def groups_of(problem: PreparedLearners, begins: NDArray[np.intp]) -> list[SizeG
 class Passes:
     """F fits whose products c are computed from the gradients in every step."""
 
-    def __init__(
-        self,
-        problem: PreparedLearners,
-        family: Family,
-        y: Floats,
-        start: Floats,
-        out_of_bag: Floats | None,
-        made: Steps,
-    ) -> None:
-        self.problem = problem
-        self.family = family
-        self.out_of_bag = out_of_bag
+    def __init__(self, fits: Fits, made: Path) -> None:
+        self.problem = problem = fits.problem
+        self.family = fits.family
+        self.out_of_bag = fits.out_of_bag
+        self.rate = fits.learning_rate
         self.made = made
         shape = problem.fits, len(problem.rows[0])
-        self.y = y
-        self.f = np.array(np.broadcast_to(start, shape), np.float64)
+        self.y = fits.y
+        self.f = np.array(np.broadcast_to(fits.start, shape), np.float64)
         ends = np.cumsum([0, *(design.functions for design in problem.rows)])
         self.groups = groups_of(problem, ends[:-1])
         self.constrained = [j for j, one in enumerate(problem.cones) if one is not None]
@@ -192,11 +185,11 @@ class Passes:
         coef: Floats = self.problem.inverse[learner][fit] @ c
         return coef
 
-    def step(self, step: int, learning_rate: float, run: Run) -> None:
+    def step(self, step: int, run: Run) -> None:
         """Make one step of all fits."""
         self.project(run)
         for fit, j in enumerate(self.scores().argmax(axis=1).tolist()):
-            update = learning_rate * self.fitted(fit, j)
+            update = self.rate * self.fitted(fit, j)
             self.made.selected[fit, step] = j
             self.made.updates[fit, step, : len(update)] = update
             self.advance(fit, j, update, run)
@@ -311,30 +304,22 @@ def risk(losses: Floats, weights: Floats | None) -> Floats:
     return total
 
 
-def boost(
-    problem: PreparedLearners,
-    family: Family,
-    y: Floats,
-    start: Floats,
-    learning_rate: float,
-    steps: int,
-    out_of_bag: Floats | None,
-    method: str = "stacked",
-) -> Steps:
+def boost(fits: Fits, steps: int, method: str = "stacked") -> Path:
     """`boost_family` on the host."""
     from tqdm import tqdm
 
-    fits, has_passes = problem.fits, method == "stacked"
-    made = Steps(
-        np.zeros((fits, steps), np.int32),
-        np.zeros((fits, steps, problem.functions)),
-        np.zeros((fits, steps + 1)),
-        None if out_of_bag is None else np.zeros((fits, steps + 1)),
-        np.zeros((fits, steps + 1)) if has_passes else None,
+    count, has_passes = fits.problem.fits, method == "stacked"
+    made = Path(
+        fits.offset,
+        np.zeros((count, steps), np.int32),
+        np.zeros((count, steps, fits.problem.functions)),
+        np.zeros((count, steps + 1)),
+        method,
+        np.zeros((count, steps + 1)) if has_passes else None,
+        None if fits.out_of_bag is None else np.zeros((count, steps + 1)),
     )
-    kind = Passes if has_passes else Blocks
     with one_blas_thread():
-        state = kind(problem, family, y, start, out_of_bag, made)
+        state = Passes(fits, made) if has_passes else Blocks(fits, made)
     with workers(state.items, state.rows_of_item) as run:
         state.record(0)
         for step in tqdm(
@@ -344,7 +329,7 @@ def boost(
             disable=is_part() or None,
             leave=False,
         ):
-            state.step(step, learning_rate, run)
+            state.step(step, run)
             state.record(step + 1)
         state.finish()
     return made

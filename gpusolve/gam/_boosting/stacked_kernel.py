@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..._device.launch import THREADS, WARP, pieces
 from ..._device.structs import StructType
 from .._terms.rows import Rows
 from ..basis import CompactBasis
-from ..families import Family
+from .batch import Fits
 from .boosting_kernel import steps_of_launch
 from .gram_kernel import (
     DOUBLE,
@@ -24,7 +25,7 @@ from .gram_kernel import (
     moment_pitch,
     moment_sums,
 )
-from .path import Steps
+from .path import Path
 from .problem import PreparedLearners
 
 STATIC_SHARED_MEMORY = 4 * 1024
@@ -310,19 +311,10 @@ def doubles_of(array: Array | None) -> Array | None:
     return None if array is None else contiguous(array, np.float64)
 
 
-def boost(
-    problem: PreparedLearners,
-    family: Family,
-    y: Array,
-    start: Array,
-    learning_rate: float,
-    steps: int,
-    out_of_bag: Array | None,
-    *,
-    device: Device,
-) -> Steps:
+def boost(fits: Fits, steps: int, device: Device) -> Path:
     """`boost_family` on a device, in one launch unless there is a watchdog."""
-    xp, cuda = namespace(y), family.cuda
+    problem, y, cuda = fits.problem, fits.y, fits.family.cuda
+    xp = namespace(y)
     count, rows = problem.fits, len(problem.rows[0])
     designs = designs_of(problem.rows, problem.basis)
     free = free_shared_memory(device)
@@ -346,10 +338,12 @@ def boost(
     def stride(array: Array | None) -> int:
         return 0 if array is None or array.size == rows else rows
 
-    made = Steps(
+    made = Path(
+        fits.offset,
         device.empty((count, steps), np.int32),
         doubles(count, steps, problem.functions),
         doubles(count, steps + 1),
+        "stacked",
         doubles(count, steps + 1),
         doubles(count, steps + 1),
     )
@@ -365,8 +359,8 @@ def boost(
         "cones": cones_of(problem),
         "y": contiguous(y, np.float64),
         "weights": doubles_of(problem.weights),
-        "held_out": doubles_of(out_of_bag),
-        "f": xp.zeros((count, rows)) + start,
+        "held_out": doubles_of(fits.out_of_bag),
+        "f": xp.zeros((count, rows)) + fits.start,
         "u": doubles(count, rows),
         "sums": doubles(count * int((places["functions"] * places["chunks"]).sum())),
         "coefficients": doubles(count, columns),
@@ -382,7 +376,7 @@ def boost(
         "y_stride": stride(y),
         "weight_stride": stride(problem.weights),
         "parameter": float(cuda.parameter),
-        "rate": float(learning_rate),
+        "rate": float(fits.learning_rate),
         "count": len(places),
         "fits": count,
         "columns": columns,
@@ -405,4 +399,4 @@ def boost(
             shared_mem=needed,
             cooperative=True,
         )
-    return made if out_of_bag is not None else made._replace(out_of_bag=None)
+    return made if fits.out_of_bag is not None else replace(made, out_of_bag=None)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.kernels import current, device_of
+from ..._device.kernels import current
 from ..._device.threads import part_of_batch
 from .batch import Settings, Training
 
@@ -41,6 +40,5 @@ def fit_tasks(
 def fit_task(part: Any, shared: tuple[Fit, Training, Settings, int]) -> NDArray[Any]:
     """Fit on one core, or on the worker's own GPU."""
     fit, data, settings, steps = shared
-    data = replace(data, device=device_of(data.y))
     with part_of_batch(cores=1), current(data.device):
         return fit(data, settings, part, steps)
