@@ -32,7 +32,7 @@ CRITERIA: dict[str, tuple[str, ...]] = {
     "binomial": ("aic",),
     "poisson": ("aic",),
 }
-"""The criteria by family; the first one is the default."""
+"""The criteria by family; the first criterion is the default."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
 
 
 def checked_criterion(criterion: str | None, family: str) -> str:
-    """The criterion, by default that of the family; ValueError if it has no such."""
+    """The criterion, by default the family's; ValueError unless the family has it."""
     if family not in CRITERIA:
         raise ValueError(
             f"the family must be one of {tuple(CRITERIA)} for a criterion, got "
@@ -250,9 +250,8 @@ def classical_aic(df: Floats, risk: Floats) -> Criterion:
 
     Parameters
     ----------
-    df : (steps,) array
-    risk : (steps,) array
-        The risk after each step.
+    df, risk : (steps,) array
+        After each step.
     """
     return Criterion(df, 2 * risk + 2 * df)
 

@@ -86,9 +86,8 @@ def gram_warps(learners: int, functions: int, limit: int) -> int:
     `learners` is the number of learners for which shared memory holds an integer.
     """
     fixed = shared_bytes(functions, 0, learners) + STATIC_SHARED_MEMORY
-    return min(
-        THREADS // WARP, max(0, limit - fixed) // (DOUBLE * gram_sums(functions))
-    )
+    bytes_of_warp = DOUBLE * gram_sums(functions)
+    return min(THREADS // WARP, max(0, limit - fixed) // bytes_of_warp)
 
 
 def gram_fits(learners: int, functions: int, device: Device | None) -> bool:
@@ -111,8 +110,8 @@ def launch_shape(
 def balanced_chunks(learners: int, blocks: int, most: int) -> int:
     """Into how many chunks the rows of each learner are divided.
 
-    The fewest with which blocks are busy for `BALANCE` of the time; if there is no such
-    number, the one with the highest fraction.
+    The smallest number with which blocks are busy for `BALANCE` of the time; without
+    such a number, the number with the highest fraction.
 
     Examples
     --------
@@ -177,6 +176,6 @@ def gram_matrices(
 
 
 def flatten_matrices(matrices: Sequence[Array]) -> Array:
-    """The matrices of all learners, one after the other."""
+    """The elements of the matrices of all learners, learner by learner."""
     xp = namespace(matrices[0])
-    return xp.concatenate([one.reshape(-1) for one in matrices])
+    return xp.concatenate([matrix.reshape(-1) for matrix in matrices])

@@ -1,8 +1,8 @@
 """Componentwise boosting on a CPU, with two ways to update ``c = X'Wu``.
 
-`Passes` computes c of all learners from the gradient u in every step, in one pass over
-the rows.
-`Blocks` does so once, for one fit to squared errors. After a step of the learner j, it
+`Passes` computes c of all learners from the gradient u in every step, in a single pass
+over the rows.
+`Blocks` does so once, for a fit to squared errors. After a step of the learner j, it
 subtracts ``X'W X_j`` times the update. This block of columns is computed when j is
 first selected, and kept. The cost of a step then does not depend on the number of rows.
 """
@@ -40,10 +40,10 @@ CHUNK_WIDTH = 32
 
 
 class Chunk(NamedTuple):
-    """Some learners, as one sparse matrix: a pass over the rows reads u once for all.
+    """Some learners, as a sparse matrix: a pass over the rows reads u once for all.
 
-    Neighbouring values of a row are then added to different sums, so that one addition
-    does not wait for another.
+    Neighbouring values of a row are then added to different sums, so that an addition
+    does not wait for the previous addition.
 
     Attributes
     ----------
@@ -117,11 +117,13 @@ class Passes:
         self.rate = fits.learning_rate
         self.made = made
         shape = problem.fits, len(problem.rows[0])
-        self.y = fits.y
+        self.y, self.responses = fits.y, np.broadcast_to(fits.y, shape)
+        weights = problem.weights
+        self.weights = [None] * problem.fits if weights is None else weights
         self.f = np.array(np.broadcast_to(fits.start, shape), np.float64)
         ends = np.cumsum([0, *(design.functions for design in problem.rows)])
         self.groups = groups_of(problem, ends[:-1])
-        self.constrained = [j for j, one in enumerate(problem.cones) if one is not None]
+        self.constrained = [j for j, cone in enumerate(problem.cones) if cone]
         self.joined = np.empty((int(ends[-1]), problem.fits))
         self.moments: list[Floats] = [
             self.joined[slice(*pair)].T for pair in pairwise(ends.tolist())
@@ -136,16 +138,11 @@ class Passes:
         count = len(self.chunks)
         return count, rows * fits * len(self.problem) // count
 
-    def weights_of(self, fit: int) -> Floats | None:
-        """The weights of one fit."""
-        weights: Floats | None = self.problem.weights
-        return None if weights is None else weights[fit]
-
     def update_nuisance(self) -> None:
         """Compute the adaptive parameter of each fit at its model."""
-        for fit, f in enumerate(self.f):
-            y = self.y if self.y.ndim == 1 else self.y[fit]
-            self.nuisance[fit] = self.family.nuisance(y, f, self.weights_of(fit))
+        rows = zip(self.responses, self.f, self.weights, strict=True)
+        for fit, (y, f, w) in enumerate(rows):
+            self.nuisance[fit] = self.family.nuisance(y, f, w)
 
     def gradient(self) -> Floats:
         """``Wu`` of all fits, (F, n)."""
@@ -186,7 +183,7 @@ class Passes:
         return coef
 
     def step(self, step: int, run: Run) -> None:
-        """Make one step of all fits."""
+        """Make a step of all fits."""
         self.project(run)
         for fit, j in enumerate(self.scores().argmax(axis=1).tolist()):
             update = self.rate * self.fitted(fit, j)
@@ -195,7 +192,7 @@ class Passes:
             self.advance(fit, j, update, run)
 
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
-        """Add the update of a learner to the model of one fit."""
+        """Add the update of a learner to the model of a fit."""
         self.f[fit] += self.problem.rows[learner].csr @ update
 
     def record(self, step: int) -> None:
@@ -211,11 +208,11 @@ class Passes:
             self.made.out_of_bag[:, step] = risk(losses, self.out_of_bag)
 
     def finish(self) -> None:
-        """Complete what was made, after the last step."""
+        """Complete the path after the last step."""
 
 
 class Blocks(Passes):
-    """One fit to squared errors whose c follow from those before the step."""
+    """A fit to squared errors, whose c are updated from step to step."""
 
     def prepare(self, fits: int, rows: int) -> tuple[int, int]:
         assert self.problem.basis is not None
@@ -247,11 +244,11 @@ class Blocks(Passes):
         self.c -= self.block(learner, run) @ update
 
     def block(self, learner: int, run: Run) -> Floats:
-        """``X_i' W X_j`` of all learners i and one learner j, (K, k, k)."""
+        """``X_i' W X_j`` of all learners i and a learner j, (K, k, k)."""
         if learner not in self.blocks:
             k = self.c.shape[1]
             block = np.empty((*self.c.shape, k))
-            own, w = self.bases.some(learner), self.weights_of(0)
+            own, w = self.bases.some(learner), self.weights[0]
 
             def write(some: slice) -> None:
                 block[some] = cross_products(self.bases.some(some), own, w, k, k)
@@ -261,17 +258,17 @@ class Blocks(Passes):
         return self.blocks[learner]
 
     def record(self, step: int) -> None:
-        """The risks are those of `finish`."""
+        """Nothing: `finish` computes the risks."""
 
     def finish(self) -> None:
-        """Compute the risks from the last one and the decrement of each step.
+        """Compute all risks from the last risk and the decrement of each step.
 
         The sum runs backwards, from small to large numbers, so that no digits cancel.
         """
         residual = self.y - self.f[0]
         for j in self.blocks:
             residual = residual - self.problem.rows[j].multiply(self.coef[j])
-        w = self.weights_of(0)
+        w = self.weights[0]
         last = residual @ (residual if w is None else w * residual)
         risks = np.cumsum([last, *self.decrements[::-1]])
         self.made.risk[0] = risks[::-1]

@@ -17,10 +17,9 @@ from .._boosting.patience import fit_patiently
 from .._boosting.stacked import boost_family
 from .._conventions import TakesWeights
 from .._terms.frame import Factor, Frame, Name
-from .._terms.term import Term
 from ..families import Family, FamilyName
 from .insight import Insight
-from .specification import bound, default_terms
+from .specification import bind_learners, default_terms
 
 RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
@@ -30,13 +29,6 @@ class AdditiveModel(TakesWeights, Insight):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
     default_family: str
-    columns_: list[Name]
-    family_: Family
-    lambda_: NDArray[np.float64]
-    n_features_in_: int
-    n_rows_: int
-    rug_: dict[Name, NDArray[Any]]
-    terms_: list[Term]
     validation_risk_: NDArray[np.float64]
 
     def __init__(
@@ -119,7 +111,7 @@ class AdditiveModel(TakesWeights, Insight):
         terms = (
             default_terms(self, frame)
             if self.learners is None
-            else bound(self.learners)
+            else bind_learners(self.learners)
         )
         return Settings(
             tuple(term.learn(frame) for term in terms),
@@ -182,7 +174,7 @@ class AdditiveModel(TakesWeights, Insight):
 
 
 def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:
-    """Some of the rows, on the host, for plots; levels instead of codes."""
+    """Some rows, on the host, for plots; levels instead of codes."""
     rows = np.linspace(0, frame.rows - 1, min(RUG, frame.rows)).astype(np.intp)
     some = frame.take(namespace(frame.like).asarray(rows))
     return {name: values_on_host(some[name]) for name in some.names}

@@ -88,16 +88,16 @@ def default_terms(model: Any, frame: Frame) -> list[Term]:
     ]
 
 
-def bound(learners: Any) -> list[Term]:
+def bind_learners(learners: Any) -> list[Term]:
     """The learners as a list of terms that know their covariates.
 
     Raises
     ------
     TypeError
-        If they are no terms.
+        If they are not terms.
     ValueError
-        If there are none, one has no covariates or others than its key, or two have the
-        same name.
+        For an empty list, a term without covariates or with others than its key, or two
+        terms of the same name.
     """
     if isinstance(learners, Term):
         return [learners]
@@ -131,7 +131,7 @@ def features_of(key: Any) -> tuple[str | int, ...]:
 
 
 def check_term(term: Any, key: Any) -> Term:
-    """The term itself; TypeError if it is none."""
+    """The term itself; TypeError for another object."""
     if not isinstance(term, Term):
         raise TypeError(
             f"learners must be terms such as bbs(), got {term!r} for {key!r}"
