@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import namespace, on_host
+from .._device.arrays import on_host
 from .._device.kernels import current
 from ._boosting.batch import Settings, Training, make_fits
-from ._boosting.path import Path
 from ._model.model import AdditiveModel
-from ._selection.hat_matrix import degrees_of_freedom, models
+from ._selection.hat_matrix import degrees_of_freedom
 from ._terms.rows import DesignPart, Rows
 from .cv import training_of
 from .families import Binomial, Family
@@ -115,18 +114,16 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
     family = settings.family
     criterion = checked_criterion(criterion, family.name)
     check_linear(model, data)
-    path = model.paths_[0]
     with current(data.device):
-        df = df_of_path(settings, data, path)
+        df, risk = df_of_model(model, settings, data), model.paths_[0].risk[1:]
         if criterion == "aic":
-            return classical_aic(df, path.risk[1:])
-        y = data.y
-        weights = namespace(y).ones(len(y)) if data.weights is None else data.weights
+            return classical_aic(df, risk)
+        weights = data.row_weights
         total = float(weights.sum())
         if criterion == "aicc":
-            return corrected_aic(df, path.risk[1:], total)
-        squares = float((weights * y**2).sum())
-        return minimum_description_length(df, path.risk[1:], total, squares)
+            return corrected_aic(df, risk, total)
+        squares = float((weights * data.y**2).sum())
+        return minimum_description_length(df, risk, total, squares)
 
 
 def checked_criterion(criterion: str | None, family: str) -> str:
@@ -167,22 +164,22 @@ def check_linear(model: AdditiveModel, data: Training) -> None:
 # ---- degrees of freedom --------------------------------------------------------------
 
 
-def df_of_path(settings: Settings, data: Training, path: Path) -> Floats:
-    """The degrees of freedom after each step of a path."""
-    used, selected = np.unique(path.selected, return_inverse=True)
+def df_of_model(model: AdditiveModel, settings: Settings, data: Training) -> Floats:
+    """The degrees of freedom after each step."""
+    used, selected = np.unique(model.paths_[0].selected, return_inverse=True)
     terms = tuple(settings.terms[j] for j in used.tolist())
     fits = make_fits(replace(settings, terms=terms), data, data.weights)
     rows = [rows_on_host(design) for design in fits.problem.rows]
+    start = np.zeros((1, data.rows)) + on_host(fits.start)
+    models = model._advance(start, dict(zip(used.tolist(), rows, strict=True)))
     curvature = curvature_of(settings.family)
-    start = np.broadcast_to(on_host(fits.start)[0], data.rows)
-    f = models(rows, selected, path.updates, start)
     return degrees_of_freedom(
         rows,
         [on_host(inverse[0]) for inverse in fits.problem.inverse],
         None if data.weights is None else on_host(data.weights),
         selected,
         settings.learning_rate,
-        None if curvature is None else map(curvature, f),
+        None if curvature is None else (curvature(f) for (f,) in models),
     )
 
 

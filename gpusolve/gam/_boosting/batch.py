@@ -44,6 +44,12 @@ class Training:
         return int(self.y.shape[-1])
 
     @property
+    def row_weights(self) -> Array:
+        """The weights of the rows, (n,), ones if they are None."""
+        given = self.weights
+        return namespace(self.y).ones(self.rows) if given is None else given
+
+    @property
     def device(self) -> Device | None:
         """The device of all arrays; None for the host."""
         return device_of(self.frame.like)

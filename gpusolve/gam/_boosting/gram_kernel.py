@@ -12,6 +12,7 @@ import numpy as np
 from ..._device.arrays import Array, namespace
 from ..._device.kernels import CUDA_TYPES, Device, Kernel
 from ..._device.launch import THREADS, WARP, ceil_div
+from ..basis import CompactBasis
 
 DOUBLE = 8
 """Bytes of a float64."""
@@ -28,18 +29,8 @@ ROWS_OF_A_WARP = 256
 """Minimum number of rows for each warp. It limits the number of chunks."""
 
 
-def shared_bytes(functions: int, sums: int, integers: int = 0) -> int:
-    """Shared memory for ``Vectors`` in the kernel and the sums of its warps, in bytes.
-
-    Parameters
-    ----------
-    functions : int
-        Number k of basis functions.
-    sums : int
-        Number of float64 sums of all warps.
-    integers : int, optional
-        Number of 32-bit integers.
-    """
+def shared_bytes(functions: int, sums: int, integers: int) -> int:
+    """Bytes of shared memory for ``Vectors``, sums in float64, and 32-bit integers."""
     return DOUBLE * (3 * functions + ceil_div(integers, 2) + sums)
 
 
@@ -59,14 +50,7 @@ def moment_sums(functions: int, width: int, pitch: int) -> int:
 def moment_pitch(functions: int, width: int, limit: int) -> int:
     """The pitch of ``MomentSums``; 32 if the copies fit in `limit` bytes.
 
-    Parameters
-    ----------
-    functions : int
-        Number k of basis functions.
-    width : int
-        Number of functions that are not zero in a row.
-    limit : int
-        Shared memory for the moments, in bytes.
+    `width` is the number of functions that are not zero in a row.
 
     Examples
     --------
@@ -133,22 +117,10 @@ def instance(name: str, values: Array) -> str:
 
 
 def gram_matrices(
-    first: Array, values: Array, weights: Array | None, n_basis: int, device: Device
+    basis: CompactBasis, weights: Array | None, n_basis: int, device: Device
 ) -> Array:
-    """``X' W X`` of each learner, which must fit: see `gram_fits`.
-
-    Parameters
-    ----------
-    first : (K, n) int32 array
-    values : (K, n, degree + 1) array
-    weights : (n,) float64 array or None
-    n_basis : int
-        Number k of basis functions.
-
-    Returns
-    -------
-    (K, k, k) float64 array
-    """
+    """``X' W X`` of each learner, (K, k, k), which must fit: see `gram_fits`."""
+    first, values = basis
     count, rows = first.shape
     warps = gram_warps(0, n_basis, device.shared_memory_per_block)
     needed = DOUBLE * warps * gram_sums(n_basis)

@@ -86,9 +86,8 @@ def fit_patiently(
     """
     xp = namespace(data.y)
     mask = xp.asarray(held_out(data.rows, fraction, random_state))
-    weights = xp.ones(data.rows) if data.weights is None else data.weights
-    second = xp.where(mask, weights, 0.0)
-    fits = make_fits(settings, data, xp.where(mask, 0.0, weights), second)
+    second = xp.where(mask, data.row_weights, 0.0)
+    fits = make_fits(settings, data, xp.where(mask, 0.0, data.row_weights), second)
     total, piece = float(second.sum()), max(PIECE, patience)
 
     def mean_loss(path: Path) -> NDArray[np.float64]:

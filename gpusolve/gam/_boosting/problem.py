@@ -222,7 +222,7 @@ def gram_matrices(
     device, k = device_of(designs[0].parts[0].values), designs[0].functions
     each = [None] if weights is None else weights
     if device and basis and gram_kernel.gram_fits(0, k, device):
-        made = [gram_kernel.gram_matrices(*basis, w, k, device) for w in each]
+        made = [gram_kernel.gram_matrices(basis, w, k, device) for w in each]
         return tuple(namespace(made[0]).stack(made, axis=1))
     if device:
         return tuple(design.gram(weights) for design in designs)

@@ -292,11 +292,8 @@ def inverses(
 
     Parameters
     ----------
-    gram : (K, k, k) array
-        ``X'WX`` of the learners.
-    penalty : (k, k) array on the host
-    null_dimension : int
-        The dimension of the null space of the penalty.
+    gram, penalty, null_dimension
+        As for `smoothing_parameters`.
     lambda_ : (K,) array
 
     Returns

@@ -116,13 +116,3 @@ def degrees_of_freedom(
             U += learning_rate * products @ R
             increments.append(learning_rate * float((R * products.T).sum()))
     return np.cumsum(increments)
-
-
-def models(
-    rows: Sequence[Rows], selected: NDArray[Any], updates: Floats, start: Floats
-) -> Iterator[Floats]:
-    """The model after each step of a path, (n,), from `start` before the first step."""
-    f = np.array(start)
-    for j, update in zip(selected.tolist(), updates, strict=True):
-        f += rows[j].multiply(update[: rows[j].functions])
-        yield f
