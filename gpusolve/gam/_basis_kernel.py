@@ -55,11 +55,8 @@ def evaluate_basis(
         In any memory layout. Copied only if its dtype is neither float32 nor
         float64, or its strides are not multiples of its elements.
     lower, upper : (K,) float64 array
-    cells, degree : int
-    outside : {"linear", "clamp", "error"}
     dtype : dtype
         float32 or float64, for the values.
-    device : Device
 
     Returns
     -------

@@ -216,11 +216,6 @@ def dense_array(value: object, name: str) -> Array:
     return array
 
 
-def covariates(X: object, device: str, *, missing: bool = False) -> Array:
-    """The covariates, (n, K) of float32 or float64, on the chosen device."""
-    return to_device(checked_matrix(real_array(X, "X", missing=missing)), device)
-
-
 def checked_matrix(array: Array) -> Array:
     """The array; ValueError unless it has two dimensions and is not empty."""
     if array.ndim != 2:

@@ -89,8 +89,8 @@ class BSplines:
 
     Notes
     -----
-    The knots are those of mboost: equidistant, and continued beyond the range instead
-    of repeated at its ends.
+    The knots are mboost's: equidistant, and continued beyond the range instead of
+    repeated at its ends.
 
     References
     ----------
@@ -114,13 +114,7 @@ class BSplines:
     degree: int = 3
 
     def __post_init__(self) -> None:
-        if not 0 <= self.degree <= MAX_DEGREE:
-            raise ValueError(f"degree must be 0 to {MAX_DEGREE}, got {self.degree}")
-        if self.n_basis <= self.degree:
-            raise ValueError(
-                f"n_basis must be at least degree + 1 = {self.degree + 1}, got "
-                f"{self.n_basis}"
-            )
+        check_degree(self.degree, self.n_basis)
         with np.errstate(over="ignore"):
             width = on_host(self.upper) - on_host(self.lower)
         if not (np.isfinite(width) & (width >= 0)).all():
@@ -163,7 +157,7 @@ class BSplines:
             If `outside` is unknown, if it is "error" and a value is outside the range,
             or if `X` is on another GPU.
         TypeError
-            If one of `X` and the ranges is on the CPU and the other on a GPU.
+            If `X` or the ranges, but not both, are on a GPU.
         """
         if outside not in OUTSIDE:
             raise ValueError(f"outside must be one of {OUTSIDE}, got {outside!r}")
@@ -224,6 +218,16 @@ class BSplines:
         for k, (spline, slope) in enumerate(zip(splines, slopes, strict=True)):
             value = spline + slope * excess if beyond else spline
             values[..., k] = value * varies
+
+
+def check_degree(degree: int, n_basis: int) -> None:
+    """ValueError for a degree out of range, or too few functions for the degree."""
+    if not 0 <= degree <= MAX_DEGREE:
+        raise ValueError(f"degree must be 0 to {MAX_DEGREE}, got {degree}")
+    if n_basis <= degree:
+        raise ValueError(
+            f"n_basis must be at least degree + 1 = {degree + 1}, got {n_basis}"
+        )
 
 
 def nonzero_splines(u: Array, degree: int) -> tuple[list[Array], list[Array]]:

@@ -17,7 +17,7 @@ from .learners import Learners
 
 
 def check_variant(gemv_variant: str, method: str) -> None:
-    """ValueError if the method has no such products."""
+    """ValueError if the method does not have the products."""
     allowed = ("auto", *VARIANTS) if method == "direct" else ("auto",)
     if gemv_variant not in allowed:
         raise ValueError(
@@ -46,10 +46,10 @@ def boost(
     learning_rate : float, optional
         The fraction of the best learner's fit that each step adds to the model.
     steps : int, optional
-        Number of steps to make, after those of `start`.
+        Number of steps to make, after the steps of `start`.
     method : {"auto", "direct", "stacked", "gram"}, optional
         "direct" is the algorithm as in the paper, with dense design matrices.
-        "stacked" makes one pass over their nonzeros in each step. "gram" computes
+        "stacked" makes a pass over their nonzeros in each step. "gram" computes
         blocks of their cross products and then no longer needs the rows. All make the
         same steps. "auto" chooses "stacked" or "gram" by their expected cost.
     start : Path, optional
@@ -61,16 +61,16 @@ def boost(
     Returns
     -------
     Path
-        All steps, those of `start` included.
+        All steps, including the steps of `start`.
 
     Raises
     ------
     TypeError
-        If one of y and the learners is on the CPU and the other on a GPU.
+        If y or the learners, but not both, are on a GPU.
     ValueError
-        If the method is unknown or does not fit on the device, if it has no such
-        `gemv_variant`, if y has another shape or is on another GPU, or if y and the
-        learners are not those of `start`.
+        If the method is unknown or does not fit on the device, if it does not have the
+        `gemv_variant`, if y has another shape or is on another GPU, or if `start` was
+        made with another y or other learners.
 
     Notes
     -----

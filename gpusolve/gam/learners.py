@@ -1,4 +1,4 @@
-"""Base learners: one penalised B-spline of each covariate, prepared for many fits."""
+"""Base learners: a penalised B-spline of each covariate, prepared for many fits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Learners:
         The learners as `boost` reads them.
     penalty : (q, q) array
         The matrix P of the penalty. It has k columns, or fewer for a cyclic penalty:
-        functions a period apart then have one coefficient.
+        functions a period apart then share a coefficient.
     n_basis : int
         The number k of functions.
     basis : CompactBasis
@@ -146,7 +146,7 @@ def make_learners(
         Number of functions of each learner.
     penalty, penalty_order
         As for `penalty_matrix`. "cyclic" makes the effects periodic: functions a
-        period apart have one coefficient.
+        period apart share a coefficient.
     df, df_definition
         As for `smoothing_parameters`.
     lambda_ : (K,) array on the host, optional
@@ -161,7 +161,7 @@ def make_learners(
     Raises
     ------
     TypeError
-        If one of the weights and the basis is on the CPU and the other on a GPU.
+        If the weights or the basis, but not both, are on a GPU.
     ValueError
         If the basis has functions beyond `n_basis`, or weights have another shape or
         are on another GPU; and as `penalty_matrix` and `smoothing_parameters` do.

@@ -18,7 +18,7 @@ from together import together
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.emulator import profile
-from gpusolve.gam._boosting import stacked_cpu, stacked_kernel
+from gpusolve.gam._boosting import boosting_kernel, stacked_cpu, stacked_kernel
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.path import AXES, Path
 from gpusolve.gam._boosting.problem import Cone, PreparedLearners, prepare
@@ -389,7 +389,7 @@ def test_a_watchdog_changes_only_the_number_of_launches(
     family = FAMILIES[name]
     problem, y, start, held_out = three_fits(family, rng, n=60)
     expected = on_device(problem, family, y, start, 4, held_out)
-    monkeypatch.setattr(stacked_kernel, "steps_of_launch", lambda *_: 2)
+    monkeypatch.setattr(boosting_kernel, "steps_of_launch", lambda *_: 2)
     with profile() as report:
         found = on_device(problem, family, y, start, 4, held_out)
     assert [one.launches for one in report.kernels] == [3]

@@ -25,7 +25,7 @@ from gpusolve._nnls import nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team
 from gpusolve.gam import BSplines, bbs, bmono, boost, brandom, make_learners
 from gpusolve.gam import Path as Steps
-from gpusolve.gam._boosting import gram_kernel, stacked_kernel
+from gpusolve.gam._boosting import gram_kernel
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.problem import prepare
 from gpusolve.gam._boosting.stacked import boost_family
@@ -260,7 +260,7 @@ def boosting_family(*problem: Any) -> Callable[[], None]:
     """Several blocks share the rows of a learner."""
 
     def run() -> None:
-        with mock.patch.object(stacked_kernel, "ROWS_OF_A_WARP", 8):
+        with mock.patch.object(gram_kernel, "ROWS_OF_A_WARP", 8):
             found = on_emulator(boosted_family, *problem)
         expected = boosted_family(*problem)
         assert_equal(found.selected, expected.selected)

@@ -1,1 +1,1 @@
-"""Boosting of learners of any kind, any family, and several fits as one batch."""
+"""Boosting of learners of any kind, any family, and several fits as a batch."""

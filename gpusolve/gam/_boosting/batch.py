@@ -1,4 +1,4 @@
-"""Several fits to the same rows, with different weights or responses, as one batch."""
+"""Several fits to the same rows, with different weights or responses, as a batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .problem import PreparedLearners, prepare
 
 @dataclass(frozen=True)
 class Training:
-    """The checked data of a fit, on one device.
+    """The checked data of a fit, on a single device.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Settings:
 
 
 class Fits(NamedTuple):
-    """F fits before their first step, which one loop makes together.
+    """F fits before their first step, which a single loop makes together.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ def make_fits(
     ----------
     weights : (n,) or (F, n) array or None
         The weights, which replace the weights of the data. If `data.y` has several
-        responses, the fits of all of them have the same weights.
+        responses, all fits have the same weights.
     out_of_bag : (n,) or (F, n) array, optional
         See `Fits`; equal weights of all fits may be given once.
     """
@@ -168,7 +168,7 @@ def make_fits(
 
 
 def is_vector(offset: Any) -> bool:
-    """Whether the model starts with one number for each row."""
+    """Whether the model starts with a number for each row."""
     return getattr(offset, "ndim", 0) == 1
 
 

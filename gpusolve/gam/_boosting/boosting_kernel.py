@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..._device.arrays import Array
@@ -27,10 +29,20 @@ measured."""
 
 
 def steps_of_launch(device: Device, bytes_of_step: int) -> int:
-    """The most steps of one launch: few enough for a watchdog, if there is one."""
+    """The most steps of a launch: few enough for the watchdog of a device."""
     if not device.has_watchdog:
         return 2**31 - 1
     return max(1, int(LAUNCH_SECONDS * READ_SPEED / bytes_of_step))
+
+
+def launches_of(
+    device: Device, steps: int, bytes_of_step: int
+) -> Iterator[tuple[slice, Array]]:
+    """The steps of each launch, and the counter of its grid barrier."""
+    parts = list(pieces(steps, steps_of_launch(device, bytes_of_step)))
+    arrived = device.zeros((len(parts),), np.uint64)
+    for index, part in enumerate(parts):
+        yield part, arrived[index:]
 
 
 def boost(fits: Fits, steps: int, device: Device) -> Path:
@@ -52,7 +64,7 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
     needed = shared_bytes(k, sums, count)
     instances = (instance("boost_gram", values),)
     (kernel,) = device.kernels("boosting", instances)
-    blocks, chunks = launch_shape(kernel, count, rows, needed)
+    blocks, (chunks, *_) = launch_shape(kernel, np.ones(count), rows, needed)
 
     def doubles(*shape: int) -> Array:
         return device.empty(shape, np.float64)
@@ -96,15 +108,12 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         slots,
         np.int32(warps),
     )
-    bytes_read = values.nbytes + first.nbytes
-    launches = list(pieces(steps, steps_of_launch(device, bytes_read)))
-    arrived = device.zeros((len(launches),), np.uint64)
-    for index, part in enumerate(launches):
+    for part, arrived in launches_of(device, steps, values.nbytes + first.nbytes):
         limits = map(np.int32, (part.start, part.stop, steps))
         kernel(
             (blocks,),
             (THREADS,),
-            (*matrices, *limits, u, *work, *results, arrived[index:]),
+            (*matrices, *limits, u, *work, *results, arrived),
             shared_mem=needed,
             cooperative=True,
         )

@@ -6,8 +6,10 @@ The launch shapes serve ``cuda_src/boosting.cu`` too, which also passes over the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
 from ..._device.kernels import CUDA_TYPES, Device, Kernel
@@ -82,13 +84,17 @@ def gram_fits(learners: int, functions: int, device: Device | None) -> bool:
 
 
 def launch_shape(
-    kernel: Kernel, learners: int, rows: int, bytes_needed: int
-) -> tuple[int, int]:
-    """The blocks, all resident, and the chunks of the rows of each learner."""
+    kernel: Kernel, costs: NDArray[Any], rows: int, bytes_needed: int, fits: int = 1
+) -> tuple[int, NDArray[np.int64]]:
+    """The blocks, all resident, and the chunks of the rows of each learner.
+
+    The chunks are in proportion to the cost of a learner, what it reads of a row.
+    """
     resident = kernel.resident_blocks(THREADS, bytes_needed)
     most = max(1, rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
-    chunks = balanced_chunks(learners, resident, most)
-    return min(resident, learners * chunks), chunks
+    chunks = balanced_chunks(len(costs) * fits, resident, most)
+    own = np.rint(chunks * costs / costs.mean()).clip(1, most).astype(np.int64)
+    return min(resident, fits * int(own.sum())), own
 
 
 def balanced_chunks(learners: int, blocks: int, most: int) -> int:
@@ -126,7 +132,7 @@ def gram_matrices(
     needed = DOUBLE * warps * gram_sums(n_basis)
     instances = (instance("gram_matrices", values),)
     (kernel,) = device.kernels("gram", instances)
-    _, chunks = launch_shape(kernel, count, rows, needed)
+    chunks = int(launch_shape(kernel, np.ones(count), rows, needed)[1][0])
     parts = device.empty((chunks, count, n_basis, n_basis), np.float64)
     kernel(
         (chunks * count,),

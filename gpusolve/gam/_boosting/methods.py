@@ -19,7 +19,8 @@ BLOCK_BYTES = 2**31
 """Memory limit for the blocks of ``B'B``, in bytes, for "auto" to choose "gram"."""
 
 ENTRY_COST = 25
-"""Cost of computing one entry of a block on a host, in nonzeros that a pass reads."""
+"""Cost of computing an entry of a block on a host, in nonzeros that a pass reads.
+Measured: see `passes_of_a_block`."""
 
 
 def resolved(method: str, fits: Fits, steps: int, device: Device | None) -> str:
@@ -54,7 +55,7 @@ def choose_method(problem: PreparedLearners, steps: int, device: Device | None) 
     """The method that "auto" stands for.
 
     "gram" is chosen if its blocks of ``B'B`` fit in `BLOCK_BYTES`, and are expected to
-    cost less than the passes over the rows that "stacked" makes, one in each step. The
+    cost less than the passes over the rows that "stacked" makes in the steps. The
     number of learners that will be selected is unknown; it is estimated as twice the
     square root of the number of steps.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 STATES = ("risk", "nuisance", "out_of_bag")
-"""The fields of a path with one value more than there are steps."""
+"""The fields of a path with a value before the first step and after each."""
 
 AXES = {"selected": -1, "updates": -2} | dict.fromkeys(STATES, -1)
 """The arrays of a path, and their axes of the steps."""
@@ -20,7 +20,7 @@ AXES = {"selected": -1, "updates": -2} | dict.fromkeys(STATES, -1)
 class Path:
     """The steps of a fit, as arrays on the host.
 
-    Fits that were made as one batch have a first axis in all arrays, also in `offset`.
+    Fits that were made as a batch have a first axis in all arrays, also in `offset`.
 
     Attributes
     ----------
@@ -30,12 +30,12 @@ class Path:
         The learner that each step selected.
     updates : (steps, k) float64 array
         The change of that learner's coefficients; padded with zeros if other learners
-        have more of them.
+        have more coefficients.
     risk : (steps + 1,) float64 array
         The weighted sum of losses before the first step and after each: of the squared
         residuals for the Gaussian family.
     method : str
-        The method that made the steps, or the last of them.
+        The method that made the steps, or the last steps.
     nuisance : (steps + 1,) float64 array or None
         The adaptive parameter of the family before the first step and after each; zeros
         or None if it has none.
@@ -112,7 +112,7 @@ class Path:
 
 
 def joined_paths(paths: list[Path]) -> Path:
-    """Several fits with equal numbers of steps as one batch."""
+    """Several fits with equal numbers of steps as a batch."""
 
     def stacked(name: str, array: NDArray[Any]) -> NDArray[Any]:
         return np.stack([getattr(path, name) for path in paths])

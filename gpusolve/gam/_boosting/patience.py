@@ -17,13 +17,7 @@ PIECE = 50
 
 
 def held_out(rows: int, fraction: float, random_state: Any) -> NDArray[np.bool_]:
-    """A mask of the rows that are held out: at least one, and not all.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two rows.
-    """
+    """A mask of the rows that are held out: at least 1, and not all."""
     if rows < 2:
         raise ValueError(f"early_stopping needs at least 2 rows, got n_samples={rows}")
     count = min(max(1, round(fraction * rows)), rows - 1)

@@ -308,7 +308,7 @@ class LearnerGroup:
         return found.reshape(self.gram.shape)
 
     def cone(self, inverse: Array) -> Cone | None:
-        """The constraint of a learner, if it has one; from its inverses, (F, q, q)."""
+        """The constraint of a learner, from its inverses, (F, q, q), or None."""
         C = self.term.constraint()
         if C is None:
             return None
@@ -330,9 +330,9 @@ def congruent(A: Array, T: Matrix | None, *, transposed: bool = False) -> Array:
 def column_coefficients(
     transform: Matrix | None, coef: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """The coefficients of the columns from those of the functions, (..., k), on a host.
+    """The coefficients of the columns from the coefficients of the functions, (..., k).
 
-    The inverse of ``T b``; T has full column rank.
+    On the host. The inverse of ``T b``; T has full column rank.
     """
     if transform is None:
         return coef

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.threads import Work, is_part, one_blas_thread, workers
-from .._families.location import apply_weights
+from .._families.location import apply_weights, weighted_sum
 from .._terms.rows import (
     DesignPart,
     Rows,
@@ -50,7 +50,7 @@ class Chunk(NamedTuple):
     design : csr_array
         (n, functions of all members).
     functions : slice
-        Their functions, among those of all learners.
+        Their functions, counted over all learners.
     """
 
     design: Any
@@ -82,7 +82,7 @@ class SizeGroup(NamedTuple):
     members : (m,) array or slice
         The indices of the learners, ascending.
     functions : (m * k,) array or slice
-        Their functions, among those of all learners.
+        Their functions, counted over all learners.
     gain : (F, m, k, k) array
         See `PreparedLearners.gain`.
     """
@@ -133,7 +133,7 @@ class Passes:
         self.items, self.rows_of_item = self.prepare(*shape)
 
     def prepare(self, fits: int, rows: int) -> tuple[int, int]:
-        """Prepare `project`: the number of its items, and the rows of each of them."""
+        """Prepare `project`: the number of its items, and the rows of each item."""
         self.chunks = chunks_of(self.problem.rows)
         count = len(self.chunks)
         return count, rows * fits * len(self.problem) // count
@@ -201,11 +201,11 @@ class Passes:
             self.update_nuisance()
         losses = self.family.loss(self.y, self.f, self.nuisance)
         losses = np.broadcast_to(losses, self.f.shape)
-        self.made.risk[:, step] = risk(losses, self.problem.weights)
+        self.made.risk[:, step] = weighted_sum(losses, self.problem.weights)[:, 0]
         assert self.made.nuisance is not None
         self.made.nuisance[:, step] = self.nuisance[:, 0]
         if self.made.out_of_bag is not None:
-            self.made.out_of_bag[:, step] = risk(losses, self.out_of_bag)
+            self.made.out_of_bag[:, step] = weighted_sum(losses, self.out_of_bag)[:, 0]
 
     def finish(self) -> None:
         """Complete the path after the last step."""
@@ -292,13 +292,6 @@ def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
     multipliers, _ = nnls(root.T @ cone.constraint.T, -free)
     b: Floats = root @ (free + root.T @ (multipliers @ cone.constraint))
     return b if T is None else T @ b
-
-
-def risk(losses: Floats, weights: Floats | None) -> Floats:
-    """The weighted sums of losses, (F, n) to (F,)."""
-    own = losses if weights is None else apply_weights(losses, weights)
-    total: Floats = own.sum(axis=1)
-    return total
 
 
 def boost(fits: Fits, steps: int, method: str = "stacked") -> Path:

@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, contiguous, namespace
 from ..._device.kernels import CUDA_TYPES, Device
-from ..._device.launch import THREADS, WARP, pieces
+from ..._device.launch import THREADS, WARP
 from ..._device.structs import StructType
 from .._terms.rows import Rows
 from ..basis import CompactBasis
 from .batch import Fits
-from .boosting_kernel import steps_of_launch
+from .boosting_kernel import launches_of
 from .gram_kernel import (
     DOUBLE,
-    ROWS_OF_A_WARP,
-    balanced_chunks,
     flatten_matrices,
+    launch_shape,
     moment_pitch,
     moment_sums,
 )
@@ -136,7 +135,7 @@ class Designs(NamedTuple):
 
 
 def designs_of(rows: Sequence[Rows], basis: CompactBasis | None) -> Designs:
-    """The arrays of design matrices in parts; those of a basis as they are."""
+    """The arrays of design matrices in parts; the arrays of a basis as they are."""
     parts = [part for design in rows for part in design.parts]
     first = Pool([part.first for part in parts])
     values = Pool([part.values for part in parts])
@@ -207,33 +206,6 @@ def first_too_large(problem: PreparedLearners, device: Device) -> int | None:
     """The first learner whose vectors do not fit in shared memory; None if all fit."""
     free = free_shared_memory(device)
     return next((j for j, size in enumerate(vectors_of(problem)) if size > free), None)
-
-
-class Shape(NamedTuple):
-    """How the blocks of a launch share the rows.
-
-    Attributes
-    ----------
-    blocks : int
-        All are resident.
-    chunks : (K,) array
-        Into how many chunks the rows of each learner are divided.
-    row_chunks : int
-        Into how many chunks the rows of each fit are divided.
-    """
-
-    blocks: int
-    chunks: Numbers
-    row_chunks: int
-
-
-def shape_of(costs: Numbers, rows: int, fits: int, resident: int) -> Shape:
-    """The chunks, in proportion to what a learner reads of a row."""
-    most = max(1, rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
-    chunks = balanced_chunks(len(costs) * fits, resident, most)
-    own = np.rint(chunks * costs / costs.mean()).clip(1, most).astype(np.int64)
-    blocks = min(resident, fits * int(own.sum()))
-    return Shape(blocks, own, max(1, blocks // fits))
 
 
 def places_of(
@@ -308,7 +280,7 @@ def doubles_of(array: Array | None) -> Array | None:
 
 
 def boost(fits: Fits, steps: int, device: Device) -> Path:
-    """`boost_family` on a device, in one launch unless there is a watchdog."""
+    """`boost_family` on a device, in a single launch unless it has a watchdog."""
     problem, y, cuda = fits.problem, fits.y, fits.family.cuda
     xp = namespace(y)
     count, rows = problem.fits, len(problem.rows[0])
@@ -321,10 +293,10 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
     needed = max(*vectors_of(problem), *(own.bytes for own in sums))
     name = instance(designs.values.dtype, cuda.type)
     (kernel,) = device.kernels("stacked", (name,), cuda.definitions)
-    resident = kernel.resident_blocks(THREADS, needed)
-    shape = shape_of(designs.row_bytes, rows, count, resident)
-    places = places_of(problem, sums, shape.chunks)
-    pairs = pairs_of(shape.chunks)
+    blocks, chunks = launch_shape(kernel, designs.row_bytes, rows, needed, count)
+    row_chunks = max(1, blocks // count)
+    places = places_of(problem, sums, chunks)
+    pairs = pairs_of(chunks)
     columns = int(places["functions"].sum())
 
     def doubles(*shape: int) -> Array:
@@ -360,7 +332,7 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "sums": doubles(count * int((places["functions"] * places["chunks"]).sum())),
         "coefficients": doubles(count, columns),
         "scores": doubles(count, len(places)),
-        "partial": doubles(count, shape.row_chunks, SUMS_OF_A_PASS),
+        "partial": doubles(count, row_chunks, SUMS_OF_A_PASS),
         "searches": doubles(count, SEARCH_SIZE),
         "selected": made.selected,
         "updates": made.updates,
@@ -377,18 +349,15 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "columns": columns,
         "pair_count": len(pairs),
         "systems": len(problem.gram[0]),
-        "row_chunks": shape.row_chunks,
+        "row_chunks": row_chunks,
         "steps": steps,
         "functions": problem.functions,
     }
     bytes_read = count * rows * int(designs.row_bytes.sum())
-    limit = steps_of_launch(device, bytes_read)
-    launches = list(pieces(steps + 1, limit))
-    arrived = device.zeros((len(launches),), np.uint64)
-    for index, part in enumerate(launches):
-        values |= {"arrived": arrived[index:], "begin": part.start, "end": part.stop}
+    for part, arrived in launches_of(device, steps + 1, bytes_read):
+        values |= {"arrived": arrived, "begin": part.start, "end": part.stop}
         kernel(
-            (shape.blocks,),
+            (blocks,),
             (THREADS,),
             (STACKED_FITS(designs.values.dtype, **values),),
             shared_mem=needed,

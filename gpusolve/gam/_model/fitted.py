@@ -97,7 +97,7 @@ class FittedModel(Estimator):
         return np.array([path.offset for path in self.paths_])
 
     def _columns(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The coefficients of the columns, from those of the functions: (K, k)."""
+        """The coefficients of the columns, from (K, k) coefficients of functions."""
         found = [
             column_coefficients(term.transform(), row[: term.functions])
             for term, row in zip(self.terms_, coef, strict=True)
@@ -124,9 +124,9 @@ class FittedModel(Estimator):
             return Frame.of(X, device, read)
         if has_own_columns(X):
             return Frame.of(X, device)
-        array = _inputs.covariates(X, device, missing=self.missing != "error")
-        names = _inputs.column_labels(X)
-        return Frame({name: array[:, j] for j, name in enumerate(names)})
+        array = _inputs.real_array(X, "X", missing=self.missing != "error")
+        array = _inputs.to_device(_inputs.checked_matrix(array), device)
+        return Frame(dict(zip(_inputs.column_labels(X), array.T, strict=True)))
 
     def _covariates(self, X: Any) -> Frame:
         """The columns for a prediction, with the features of the fit."""
@@ -200,7 +200,7 @@ class FittedModel(Estimator):
         return self._advance(f, designs)
 
     def _advance(self, f: Array, designs: dict[int, Rows]) -> Iterator[Array]:
-        """The predictors after each iteration, from those before the first."""
+        """The predictors after each iteration, from the predictors before the first."""
         for step in range(self.n_iter_):
             with current_device(f):
                 f = f.copy()

@@ -122,7 +122,7 @@ class AdditiveModel(TakesWeights, Insight):
         )
 
     def _steps(self, settings: Settings, data: Training) -> tuple[Fits, Path]:
-        """Make the steps, after those of the last fit for a warm start."""
+        """Make the steps; for a warm start, after the steps of the last fit."""
         if self.early_stopping:
             fits, path, self.validation_risk_ = fit_patiently(
                 settings,

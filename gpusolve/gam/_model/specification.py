@@ -14,7 +14,7 @@ from .._conventions import check_integer, check_number
 from .._terms.frame import Frame
 from .._terms.spline import penalty_options
 from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Term
-from ..basis import MAX_DEGREE, OUTSIDE
+from ..basis import OUTSIDE, check_degree
 from ..penalty import PENALTIES
 from ..terms import bbs, bols, names_of
 
@@ -52,13 +52,7 @@ def check_parameters(model: Any) -> None:
             raise ValueError(
                 f"{name} must be {least} or more, got {getattr(model, name)}"
             )
-    if not 0 <= model.degree <= MAX_DEGREE:
-        raise ValueError(f"degree must be 0 to {MAX_DEGREE}, got {model.degree}")
-    if model.n_basis <= model.degree:
-        raise ValueError(
-            f"n_basis must be at least degree + 1 = {model.degree + 1}, got "
-            f"{model.n_basis}"
-        )
+    check_degree(model.degree, model.n_basis)
     if not (model.learning_rate > 0 and np.isfinite(model.learning_rate)):
         raise ValueError(
             f"learning_rate must be positive and finite, got {model.learning_rate}"
@@ -108,7 +102,9 @@ def bind_learners(learners: Any) -> list[Term]:
         )
     if isinstance(learners, Mapping):
         terms = [
-            check_term(term, key).with_covariates(features_of(key))
+            check_term(term, key).with_covariates(
+                names_of("a learner", key if isinstance(key, tuple) else (key,))
+            )
             for key, term in learners.items()
         ]
     else:
@@ -123,11 +119,6 @@ def bind_learners(learners: Any) -> list[Term]:
         if labels.count(label) > 1:
             raise ValueError(f"learners must be different, got {label} twice")
     return terms
-
-
-def features_of(key: Any) -> tuple[str | int, ...]:
-    """The features that a key of a dict names."""
-    return names_of("a learner", key if isinstance(key, tuple) else (key,))
 
 
 def check_term(term: Any, key: Any) -> Term:
