@@ -9,7 +9,7 @@ from .._device.kernels import current_device
 from .._gemv.gemv import VARIANTS, Variant
 from ._boosting.batch import Fits
 from ._boosting.methods import METHODS, Method
-from ._boosting.path import Path, joined_paths
+from ._boosting.path import Path, join_paths
 from ._boosting.stacked import boost_family
 from ._families.location import weighted_mean
 from .families import Gaussian
@@ -116,7 +116,7 @@ def boost(
                 offset=offset,
             ),
             steps,
-            before=None if start is None else joined_paths([start]),
+            before=None if start is None else join_paths([start]),
             method=method,
             gemv_variant=gemv_variant,
         )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, contiguous, floating, namespace, on_one_device
 from .._device.kernels import current_device
-from ._boosting.problem import PreparedLearners, prepared
+from ._boosting.problem import PreparedLearners, prepare_designs
 from ._boosting.smoothing import check_df
 from ._terms.spline import Spline, penalty_options
 from .basis import CompactBasis
@@ -63,7 +63,7 @@ class Learners:
 
     @property
     def gram(self) -> Array:
-        return joined(self.problem.gram)
+        return join_matrices(self.problem.gram)
 
     @property
     def lambda_(self) -> Array:
@@ -71,7 +71,7 @@ class Learners:
 
     @property
     def inverse(self) -> Array:
-        return joined(self.problem.inverse)
+        return join_matrices(self.problem.inverse)
 
     @property
     def weights(self) -> Array | None:
@@ -88,7 +88,7 @@ class Learners:
         return self.basis.dense(self.n_basis).astype(np.float64, copy=False)
 
 
-def joined(matrices: Sequence[Array]) -> Array:
+def join_matrices(matrices: Sequence[Array]) -> Array:
     """The matrices of all groups of learners, on their device."""
     with current_device(matrices[0]):
         return namespace(matrices[0]).concatenate(matrices)
@@ -192,5 +192,5 @@ def make_learners(
             **penalty_options(penalty, penalty_order, df),
         )
         terms = [term] * len(basis.first)
-        problem = prepared(terms, basis, weights, lambda_, df_definition)
+        problem = prepare_designs(terms, basis, weights, lambda_, df_definition)
         return Learners(problem, namespace(basis.values).asarray(matrix))

@@ -420,6 +420,6 @@ def test_gram_that_does_not_fit_raises(rng: np.random.Generator) -> None:
     problem = learners_of(rng.random((20, 2))).problem
     fits = Fits(problem, Gaussian(), np.zeros(20), np.zeros((1, 1)))
     given: Any = fits, 1000, SmallDevice()
-    assert methods.resolved("auto", *given) == "stacked"
+    assert methods.resolve_method("auto", *given) == "stacked"
     with pytest.raises(ValueError, match="method must be 'stacked' for 10 basis"):
-        methods.resolved("gram", *given)
+        methods.resolve_method("gram", *given)

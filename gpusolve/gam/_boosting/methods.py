@@ -23,7 +23,7 @@ ENTRY_COST = 25
 Measured: see `passes_of_a_block`."""
 
 
-def resolved(method: str, fits: Fits, steps: int, device: Device | None) -> str:
+def resolve_method(method: str, fits: Fits, steps: int, device: Device | None) -> str:
     """The method that makes the steps; for "auto", the chosen method.
 
     Raises

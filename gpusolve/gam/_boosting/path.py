@@ -111,7 +111,7 @@ class Path:
         return replace(self, **given)
 
 
-def joined_paths(paths: list[Path]) -> Path:
+def join_paths(paths: list[Path]) -> Path:
     """Several fits with equal numbers of steps as a batch."""
 
     def stacked(name: str, array: NDArray[Any]) -> NDArray[Any]:

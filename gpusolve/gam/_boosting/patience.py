@@ -16,7 +16,7 @@ PIECE = 50
 """The fewest steps that are made before the risk is looked at."""
 
 
-def held_out(rows: int, fraction: float, random_state: Any) -> NDArray[np.bool_]:
+def choose_held_out(rows: int, fraction: float, random_state: Any) -> NDArray[np.bool_]:
     """A mask of the rows that are held out: at least 1, and not all."""
     if rows < 2:
         raise ValueError(f"early_stopping needs at least 2 rows, got n_samples={rows}")
@@ -79,7 +79,7 @@ def fit_patiently(
         each; at most `patience` steps longer than the model.
     """
     xp = namespace(data.y)
-    mask = xp.asarray(held_out(data.rows, fraction, random_state))
+    mask = xp.asarray(choose_held_out(data.rows, fraction, random_state))
     second = xp.where(mask, data.row_weights, 0.0)
     fits = make_fits(settings, data, xp.where(mask, 0.0, data.row_weights), second)
     total, piece = float(second.sum()), max(PIECE, patience)

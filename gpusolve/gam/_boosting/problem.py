@@ -161,10 +161,10 @@ def prepare(
     designs: Any = basis
     if basis is None:
         designs = [term.rows(frame, missing=missing, dtype=dtype) for term in terms]
-    return prepared(terms, designs, weights, lambda_, df_definition)
+    return prepare_designs(terms, designs, weights, lambda_, df_definition)
 
 
-def prepared(
+def prepare_designs(
     terms: Sequence[Term],
     designs: CompactBasis | Sequence[Rows],
     weights: Array | None,
@@ -190,7 +190,7 @@ def prepared(
     inverse: list[Any] = [None] * count
     cones: list[Cone | None] = [None] * count
     with one_blas_thread():
-        for members in alike(terms):
+        for members in group_terms(terms):
             matrices = [gram[j] for j in members], [plain[j] for j in members]
             group = LearnerGroup(terms[members[0]], *matrices)
             if given is None:
@@ -241,7 +241,7 @@ def gram_matrices(
     return tuple(found)
 
 
-def alike(terms: Sequence[Term]) -> list[list[int]]:
+def group_terms(terms: Sequence[Term]) -> list[list[int]]:
     """The terms in groups of the same transform, penalty and degrees of freedom."""
     kinds = {key: kind_of(term) for key, term in {id(t): t for t in terms}.items()}
     groups: dict[Any, list[int]] = {}

@@ -9,7 +9,7 @@ from ..._device.kernels import Device, device_of
 from ..._device.threads import one_blas_thread
 from . import boosting_kernel, stacked_cpu, stacked_kernel
 from .batch import Fits
-from .methods import resolved
+from .methods import resolve_method
 from .path import Path
 from .problem import PreparedLearners
 
@@ -36,7 +36,7 @@ def boost_family(
     before : Path, optional
         The steps that the fits have made; the new steps are appended.
     method : {"stacked", "gram", "direct", "auto"}
-        How the steps are made; see `resolved`.
+        How the steps are made; see `resolve_method`.
     gemv_variant : str
         For "direct".
 
@@ -62,7 +62,7 @@ def boost_family(
     device = device_of(fits.y)
     if before is not None:
         fits = fits.after(before)
-    method = resolved(method, fits, steps, device)
+    method = resolve_method(method, fits, steps, device)
     if method == "direct":
         made = direct_steps(fits, steps, gemv_variant)
     elif device is None:

@@ -12,7 +12,7 @@ from ..._device.kernels import current
 from .. import _inputs
 from .._boosting.batch import Fits, Settings, Training, make_fits
 from .._boosting.methods import Method
-from .._boosting.path import Path, joined_paths
+from .._boosting.path import Path, join_paths
 from .._boosting.patience import fit_patiently
 from .._boosting.stacked import boost_family
 from .._conventions import TakesWeights
@@ -137,7 +137,7 @@ class AdditiveModel(TakesWeights, Insight):
         fits, before, steps = make_fits(settings, data, data.weights), None, 0
         if self.warm_start and hasattr(self, "paths_"):
             self._check_warm(fits)
-            before, steps = joined_paths(self.paths_), self.n_iter_
+            before, steps = join_paths(self.paths_), self.n_iter_
         more = self.max_iter - steps
         return fits, boost_family(fits, more, before=before, method=self.method)
 

@@ -45,7 +45,7 @@ class SelectedDesigns:
 
     def __init__(self, rows: Sequence[Rows], weights: Floats | None, run: Run) -> None:
         self.designs = [design.csr for design in rows]
-        self.weighted = [scaled(X, weights).T for X in self.designs]
+        self.weighted = [scale_rows(X, weights).T for X in self.designs]
         ends = np.cumsum([0, *(design.functions for design in rows)]).tolist()
         self.functions = ends[-1]
         self.blocks = [slice(*pair) for pair in pairwise(ends)]
@@ -53,7 +53,7 @@ class SelectedDesigns:
 
     def products(self, learner: int, curvature: Floats | None) -> Floats:
         """``Z'WVX`` of a learner, (D, k)."""
-        X = scaled(self.designs[learner], curvature)
+        X = scale_rows(self.designs[learner], curvature)
         products = np.empty((self.functions, X.shape[1]))
         is_dense = math.prod(X.shape) <= SPARSE_COST * X.nnz
         if is_dense:
@@ -69,7 +69,7 @@ class SelectedDesigns:
         return products
 
 
-def scaled(X: Any, factor: Floats | None) -> Any:
+def scale_rows(X: Any, factor: Floats | None) -> Any:
     """A sparse matrix with each row multiplied by a factor."""
     return X if factor is None else X.multiply(factor[:, None]).tocsr()
 
