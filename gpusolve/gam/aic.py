@@ -200,20 +200,13 @@ def curvature_of(family: Family) -> Callable[[Floats], Floats] | None:
 
 
 # ---- criteria ------------------------------------------------------------------------
+# `df`, `squares` and `risk` are (steps,) arrays after each step: the degrees of
+# freedom, the weighted sum of squared residuals, the negative log-likelihood. N is the
+# sum of the weights.
 
 
-def corrected_aic(df: Floats, squares: Floats, total_weight: float) -> Criterion:
-    """The corrected AIC of Hurvich, Simonoff and Tsai, for the Gaussian family.
-
-    Parameters
-    ----------
-    df : (steps,) array
-    squares : (steps,) array
-        The weighted sum of squared residuals after each step.
-    total_weight : float
-        The sum N of the weights. The criterion is defined for ``df < N - 2``.
-    """
-    N = total_weight
+def corrected_aic(df: Floats, squares: Floats, N: float) -> Criterion:
+    """The corrected AIC of Hurvich, Simonoff and Tsai; defined for ``df < N - 2``."""
     left = 1 - (df + 2) / N
     penalty = np.full(len(df), math.inf)
     np.divide(1 + df / N, left, out=penalty, where=left > 0)
@@ -221,35 +214,24 @@ def corrected_aic(df: Floats, squares: Floats, total_weight: float) -> Criterion
 
 
 def minimum_description_length(
-    df: Floats, squares: Floats, total_weight: float, total_squares: float
+    df: Floats, squares: Floats, N: float, total_squares: float
 ) -> Criterion:
-    """The criterion gMDL of Hansen and Yu, for the Gaussian family.
+    """The criterion gMDL of Hansen and Yu; defined for ``df < N``.
 
-    Parameters
-    ----------
-    df, squares, total_weight
-        As for `corrected_aic`. The criterion is defined for ``df < N``.
-    total_squares : float
-        The weighted sum of squares of y, which must exceed `squares`.
+    `total_squares` is the weighted sum of squares of y, which must exceed `squares`.
     """
-    left = total_weight - df
+    left = N - df
     explained = total_squares - squares
     values = np.full(len(df), math.inf)
     defined = (left > 0) & (explained > 0)
     variance = squares[defined] / left[defined]
     ratio = explained[defined] / (df[defined] * variance)
-    values[defined] = np.log(variance) + df[defined] / total_weight * np.log(ratio)
+    values[defined] = np.log(variance) + df[defined] / N * np.log(ratio)
     return Criterion(df, values)
 
 
 def classical_aic(df: Floats, risk: Floats) -> Criterion:
-    """``2 risk + 2 df``, for a risk that is a negative log-likelihood.
-
-    Parameters
-    ----------
-    df, risk : (steps,) array
-        After each step.
-    """
+    """``2 risk + 2 df``."""
     return Criterion(df, 2 * risk + 2 * df)
 
 

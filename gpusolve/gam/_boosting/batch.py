@@ -151,7 +151,6 @@ def make_fits(
         weights,
         df_definition=settings.df_definition,
         missing=settings.missing,
-        dtype=data.frame.dtype,
     )
     if data.y.ndim == 2 and problem.fits == 1:
         problem = problem.repeated(len(data.y))

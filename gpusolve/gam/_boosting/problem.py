@@ -130,7 +130,6 @@ def prepare(
     lambda_: Any = None,
     df_definition: str = "2S-SS",
     missing: str = "error",
-    dtype: Any = np.float64,
 ) -> PreparedLearners:
     """Compute designs, smoothing parameters and inverses, on the device of the frame.
 
@@ -148,14 +147,13 @@ def prepare(
         As for `smoothing_parameters`.
     missing : {"error", "zero"}
         What a missing value is: an error, or a row of zeros in its learner.
-    dtype : dtype
-        The dtype of the values of the designs.
 
     Raises
     ------
     ValueError
         If a learner cannot have so few degrees of freedom; and as `Term.rows` does.
     """
+    dtype = frame.dtype
     with frame.current():
         basis = equal_bases(terms, Reading(frame, "linear", "error", missing, dtype))
     designs: Any = basis
@@ -183,12 +181,9 @@ def prepare_designs(
     plain = gram
     if weights is not None and (fits > 1 or not bool(weights.all())):
         plain = gram_matrices(rows, None, basis)  # rows of weight 0 count for the rank
-    count = len(rows)
     xp = namespace(gram[0])
-    given = None if lambda_ is None else np.broadcast_to(lambda_, (fits, count))
-    lambdas: list[Any] = [None] * count
-    inverse: list[Any] = [None] * count
-    cones: list[Cone | None] = [None] * count
+    given = None if lambda_ is None else np.broadcast_to(lambda_, (fits, len(rows)))
+    made: dict[int, tuple[Array, Array, Cone | None]] = {}
     with one_blas_thread():
         for members in group_terms(terms):
             matrices = [gram[j] for j in members], [plain[j] for j in members]
@@ -200,19 +195,12 @@ def prepare_designs(
             H = group.inverses(found)
             of_functions = congruent(H, group.transform, transposed=True)
             for index, j in enumerate(members):
-                lambdas[j] = found[:, index]
-                inverse[j] = xp.ascontiguousarray(of_functions[:, index])
-                cones[j] = group.cone(H[:, index])
-    return PreparedLearners(
-        tuple(terms),
-        tuple(rows),
-        gram,
-        tuple(inverse),
-        xp.stack(lambdas, axis=1),
-        weights,
-        tuple(cones),
-        basis,
-    )
+                own = xp.ascontiguousarray(of_functions[:, index])
+                made[j] = found[:, index], own, group.cone(H[:, index])
+    lambdas, inverse, cones = zip(*(made[j] for j in range(len(rows))), strict=True)
+    lambda_ = xp.stack(lambdas, axis=1)
+    learners = tuple(terms), tuple(rows), gram, inverse, lambda_
+    return PreparedLearners(*learners, weights, cones, basis)
 
 
 def gram_matrices(
