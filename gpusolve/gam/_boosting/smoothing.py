@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
 from ..._device.threads import workers
@@ -264,21 +265,18 @@ def rough_spectrum(A: Array, penalty: Matrix, null_dimension: int) -> Array:
 
     They give the order of magnitude of a smoothing parameter.
     """
-    strength, V = penalty_eigenvectors(penalty, null_dimension, A)
-    return strength / (namespace(A).matmul(A, V) * V).sum(axis=1)
+    xp = namespace(A)
+    strength, V = map(xp.asarray, penalty_eigenvectors(penalty, null_dimension))
+    return strength / (xp.matmul(A, V) * V).sum(axis=1)
 
 
 def penalty_eigenvectors(
-    penalty: Matrix, null_dimension: int, like: Array
-) -> tuple[Array, Array]:
-    """The eigenvalues, exactly 0 in the null space, and the eigenvectors of a penalty.
-
-    On the device of `like`.
-    """
+    penalty: Matrix, null_dimension: int
+) -> tuple[NDArray[np.float64], Matrix]:
+    """The eigenvalues, exactly 0 in the null space, and the eigenvectors."""
     strength, vectors = np.linalg.eigh(penalty)
     strength[:null_dimension] = 0
-    xp = namespace(like)
-    return xp.asarray(strength), xp.asarray(vectors)
+    return strength, vectors
 
 
 def inverses(
@@ -321,9 +319,10 @@ def penalised_inverses(
     eigenvectors. A large lambda then costs no accuracy in the penalty's null space.
     """
     xp = namespace(gram)
-    strength, V = penalty_eigenvectors(penalty, null_dimension, gram)
+    strength, vectors = penalty_eigenvectors(penalty, null_dimension)
+    V = xp.asarray(vectors)
     A = xp.matmul(xp.matmul(V.T, gram), V)
-    A = A + lambda_[:, None, None] * xp.diag(strength)
+    A = A + lambda_[:, None, None] * xp.asarray(np.diag(strength))
     scale = unit_scale(A)
     W = V * scale
     pseudo = pseudo_inverses(scale.swapaxes(1, 2) * A * scale, ROUNDING)
