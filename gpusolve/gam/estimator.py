@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
+from ._boosting.path import Path
 from ._model.fitted import CudaColumns
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
-from ._stacked.path import Path
 from .families import family_of
 
 ROUNDING = 1e-13

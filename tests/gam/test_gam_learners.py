@@ -12,9 +12,9 @@ from together import together
 from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
 from gpusolve.gam import BoostedGAM, bbs
-from gpusolve.gam._stacked import smoothing
-from gpusolve.gam._stacked.problem import prepare
-from gpusolve.gam._stacked.smoothing import (
+from gpusolve.gam._boosting import smoothing
+from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.smoothing import (
     shrunken,
     smoothing_parameters,
     solve_lambda,
