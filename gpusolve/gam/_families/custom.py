@@ -81,12 +81,14 @@ class Custom(Family):
     ) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"name must be a string, got {name!r}")
-        for what, one in (("gradient", gradient), ("loss", loss)):
-            if not callable(one):
-                raise TypeError(f"{what} of {name} must be a function, got {one!r}")
-        for what, other in (("response", response), ("check", check)):
-            if other is not None and not callable(other):
-                raise TypeError(f"{what} of {name} must be a function, got {other!r}")
+        required = {"gradient": gradient, "loss": loss}
+        optional = {"response": response, "check": check}
+        for what, function in (required | optional).items():
+            is_left_out = function is None and what in optional
+            if not (is_left_out or callable(function)):
+                raise TypeError(
+                    f"{what} of {name} must be a function, got {function!r}"
+                )
         self.name = name
         self._gradient, self._loss, self._offset = gradient, loss, offset
         self._response, self._check = response, check
@@ -121,9 +123,6 @@ class Custom(Family):
                 "loss as CUDA expressions, for a fit on a GPU"
             )
         return CudaFamily(FAMILIES_IN_CUDA + _source(self._cuda), "UserFamily", 0.0)
-
-    def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        return np.float64(0)
 
     def _least_risk(self, y: Array, w: Array | None) -> float:
         """The constant of least risk; where the gradient is 0, if it changes its sign.
