@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -36,6 +37,12 @@ def check_number(name: str, value: object) -> None:
     """TypeError for a parameter that is not a real number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
+
+
+def check_choice(name: str, value: object, allowed: Collection[object]) -> None:
+    """ValueError for a parameter that is not one of the allowed values."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
 
 
 class Estimator:

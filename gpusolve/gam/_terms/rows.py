@@ -26,7 +26,7 @@ BLOCK_VALUES = 2**24
 
 
 class DesignPart(NamedTuple):
-    """Some of the values of each row: ``values[r, j]`` is that of one function.
+    """Some values of each row; ``values[r, j]`` is the value of one function.
 
     Attributes
     ----------
@@ -273,18 +273,14 @@ def compact_rows(basis: CompactBasis, learner: int, functions: int) -> Rows:
 
 def dense_rows(X: Array) -> Rows:
     """The parts of a dense matrix, (n, functions)."""
-    xp = namespace(X)
     rows, functions = X.shape
-    parts = []
-    for begin in range(0, functions, MAX_WIDTH):
-        values = xp.ascontiguousarray(X[:, begin : begin + MAX_WIDTH])
-        offsets = np.arange(values.shape[1], dtype=np.int32)
-        parts.append(DesignPart(xp.full(rows, begin, np.int32), offsets, values))
-    return Rows(functions, tuple(parts))
+    first = namespace(X).zeros(rows, np.int32)
+    part = DesignPart(first, np.arange(functions, dtype=np.int32), X)
+    return Rows(functions, tuple(divided(part)))
 
 
 def side_by_side(*designs: Rows) -> Rows:
-    """The designs next to each other: the functions of the first one come first."""
+    """The designs next to each other: the functions of the first design come first."""
     parts: list[DesignPart] = []
     functions = 0
     for design in designs:
@@ -294,7 +290,7 @@ def side_by_side(*designs: Rows) -> Rows:
 
 
 def kronecker(a: Rows, b: Rows) -> Rows:
-    """The row-wise Kronecker product: a's functions are the slow index."""
+    """The row-wise Kronecker product: the functions of `a` are the slow index."""
     parts = []
     for p in a.parts:
         for q in b.parts:
@@ -308,9 +304,8 @@ def kronecker(a: Rows, b: Rows) -> Rows:
 def divided(part: DesignPart) -> list[DesignPart]:
     """The part, or several parts of at most `MAX_WIDTH` values of each row."""
     xp = namespace(part.values)
-    width = len(part.offsets)
     parts = []
-    for begin in range(0, width, MAX_WIDTH):
+    for begin in range(0, len(part.offsets), MAX_WIDTH):
         some = slice(begin, begin + MAX_WIDTH)
         offsets = part.offsets[some]
         first = part.first + offsets[0]
