@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -38,7 +39,7 @@ MISSING = -1
 """The code of a missing value."""
 
 UNKNOWN = -2
-"""The code of a level that is not among those asked for."""
+"""The code of a level that is not among the levels asked for."""
 
 SHOWN = 5
 """The most levels that a message lists."""
@@ -72,7 +73,10 @@ class Factor:
         table = namespace(self.codes).asarray(by_code)
         return table[self.codes]
 
-    def take(self, rows: Any) -> Factor:
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> Factor:
         """The factor of some rows, with all levels."""
         return replace(self, codes=self.codes[rows])
 
@@ -111,8 +115,8 @@ class Frame:
         device : {"auto", "cpu", "cuda"}, optional
             "auto" is the device of the numeric columns. Codes of factors follow them.
         columns : iterable of names, optional
-            The columns that are read; all by default. An integer that is no name is a
-            position.
+            The columns that are read; all by default. An integer that is not a name is
+            a position.
 
         Raises
         ------
@@ -144,13 +148,14 @@ class Frame:
     @property
     def like(self) -> Array:
         """An array on the device of the columns, with their rows."""
-        return values_of(next(iter(self.columns.values())))
+        column = next(iter(self.columns.values()))
+        return column.codes if isinstance(column, Factor) else column
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """float32 if all numeric columns are float32, else float64."""
         numeric = [c.dtype for c in self.columns.values() if not isinstance(c, Factor)]
-        single = bool(numeric) and all(one == np.float32 for one in numeric)
+        single = bool(numeric) and all(dtype == np.float32 for dtype in numeric)
         return np.dtype(np.float32 if single else np.float64)
 
     def current(self) -> AbstractContextManager[object]:
@@ -184,7 +189,7 @@ class Frame:
             return x
 
     def factor(self, name: Name) -> Factor:
-        """A column as a factor; the levels of a numeric one are its sorted values."""
+        """A column as a factor; the levels of numbers are their sorted values."""
         column = self[name]
         if isinstance(column, Factor):
             return column
@@ -199,14 +204,7 @@ class Frame:
     def take(self, rows: Any) -> Frame:
         """Some rows, by a slice, an index or a mask on the device of the columns."""
         with self.current():
-            return Frame(
-                {
-                    name: column.take(rows)
-                    if isinstance(column, Factor)
-                    else column[rows]
-                    for name, column in self.columns.items()
-                }
-            )
+            return Frame({name: own[rows] for name, own in self.columns.items()})
 
 
 # ---- reading -------------------------------------------------------------------------
@@ -218,7 +216,7 @@ def columns_of(X: Any) -> Mapping[Name, Any]:
     Raises
     ------
     TypeError, ValueError
-        If there are two columns of one name, or a matrix is not one of real numbers.
+        If two columns have the same name, or a matrix has values that are not real.
     """
     if isinstance(X, Mapping):
         return X
@@ -244,11 +242,6 @@ def listed(values: tuple[Any, ...]) -> str:
     """The first few values for a message."""
     text = ", ".join(repr(value) for value in values[:SHOWN])
     return f"({text}{', ..' if len(values) > SHOWN else ''})"
-
-
-def values_of(column: Array | Factor) -> Array:
-    """The numbers or the codes of a column."""
-    return column.codes if isinstance(column, Factor) else column
 
 
 def column_of(column: Any, name: str) -> Array | Factor:
@@ -294,7 +287,7 @@ def plain_array(column: Any, name: str) -> Array:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value is None, NaN, or missing by the word of pandas."""
+    """Whether a value is None, NaN, or pandas' NA or NaT."""
     return (
         value is None
         or type(value).__name__ in ("NAType", "NaTType")
@@ -325,7 +318,7 @@ def factor_of(array: NDArray[Any], name: str) -> Factor:
 
 def check_lengths(columns: dict[Name, Array | Factor]) -> None:
     """ValueError unless the columns have one length, and at least one row."""
-    lengths = {name: len(values_of(column)) for name, column in columns.items()}
+    lengths = {name: len(column) for name, column in columns.items()}
     if not lengths:
         raise ValueError("X must have at least one column")
     if len(set(lengths.values())) > 1:
@@ -351,12 +344,8 @@ def on_device(
     }
     if device == "auto":
         check_gpus({name: gpu_of(array) for name, array in numeric.items()}, "columns")
-    like = next(iter(numeric.values()), np.empty(0))
-
-    def moved(array: Array) -> Array:
-        return _inputs.to_device_of(like, _inputs.to_device(array, device))
-
-    like = _inputs.to_device(like, device)
+    like = _inputs.to_device(next(iter(numeric.values()), np.empty(0)), device)
+    moved = partial(_inputs.to_device_of, like)
     return {
         name: replace(column, codes=moved(column.codes))
         if isinstance(column, Factor)

@@ -490,10 +490,11 @@ class Pair(Term):
         left, right = self.left.transform(), self.right.transform()
         if left is None and right is None:
             return None
-        return self._combine.transforms(
+        T = self._combine.transforms(
             np.eye(self.left.functions) if left is None else left,
             np.eye(self.right.functions) if right is None else right,
         )
+        return np.asarray(T, np.float64)
 
     def penalty(self) -> Matrix:
         """The combination of both penalties, times given smoothing parameters."""
