@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Literal
 
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
-from ._model.fitted import CudaColumns
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
+from ._model.typed import typed_by_device
 from ._stacked.path import Path
 from .families import family_of
 
@@ -233,24 +230,7 @@ class BoostedGAM(AdditiveModel):
         """All iterations."""
         return self.paths_[0]
 
-    @overload
-    def predict(
-        self,
-        X: CudaColumns,
-        *,
-        iteration: int | None = None,
-        kind: Literal["response", "link"] = "response",
-        offset: Any = None,
-    ) -> Any: ...
-    @overload
-    def predict(
-        self,
-        X: Any,
-        *,
-        iteration: int | None = None,
-        kind: Literal["response", "link"] = "response",
-        offset: Any = None,
-    ) -> NDArray[np.float64]: ...
+    @typed_by_device
     def predict(
         self,
         X: Any,
