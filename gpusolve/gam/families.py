@@ -20,6 +20,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from .._device.arrays import Array, namespace
+from ._conventions import check_choice
 from ._families.custom import Custom, CustomCuda
 from ._families.dispersion import gamma_shape, negative_binomial_theta
 from ._families.family import AdaptiveFamily, CudaFamily, Family
@@ -237,10 +238,7 @@ class Binomial(Family):
     }
 
     def __post_init__(self) -> None:
-        if self.link not in self.TYPES:
-            raise ValueError(
-                f"link must be one of {list(self.TYPES)}, got {self.link!r}"
-            )
+        check_choice("link", self.link, list(self.TYPES))
 
     def check(self, y: Array) -> None:
         if not bool(((y == 0) | (y == 1)).all()):
@@ -439,8 +437,7 @@ def family_of(family: str | Family) -> Family:
         return family
     if not isinstance(family, str):
         raise TypeError(f"family must be a name or a Family, got {family!r}")
-    if family not in FAMILIES:
-        raise ValueError(f"family must be one of {list(FAMILIES)}, got {family!r}")
+    check_choice("family", family, list(FAMILIES))
     return FAMILIES[family]()
 
 

@@ -21,9 +21,8 @@ FORMAT = "gpusolve.gam"
 VERSION = 1
 """The version of the format. A file of a later version cannot be read."""
 
-ARRAY_KINDS = "biufU"
-"""Booleans, integers, floating-point numbers and strings."""
-
+ARRAY_KINDS = "biufUO"
+"""Booleans, integers, floating-point numbers, strings and objects."""
 
 LONG = np.dtype(np.longdouble)
 """Numbers more precise than Python's, such as patsy's sums, are written as strings."""
@@ -115,7 +114,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def to_plain(value: Any, where: str) -> Any:
-    """A value as JSON has them; `where` names it in errors.
+    """A value in the types of JSON; `where` names it in errors.
 
     Lists are lists. Whatever else JSON lacks becomes an object whose "class" names it.
     """
@@ -129,8 +128,8 @@ def to_plain(value: Any, where: str) -> Any:
         return _items(value, where)
     if isinstance(value, dict):
         pairs = [
-            [to_plain(key, where), to_plain(one, f"{where}[{key!r}]")]
-            for key, one in value.items()
+            [to_plain(key, where), to_plain(item, f"{where}[{key!r}]")]
+            for key, item in value.items()
         ]
         return _tagged("dict", items=pairs)
     if isinstance(value, np.ndarray):
@@ -155,7 +154,7 @@ def to_plain(value: Any, where: str) -> Any:
 def from_plain(plain: Any) -> Any:
     """The value of which `to_plain` made this."""
     if isinstance(plain, list):
-        return [from_plain(one) for one in plain]
+        return list(map(from_plain, plain))
     if not isinstance(plain, dict):
         return plain
     fields = dict(plain)
@@ -163,22 +162,16 @@ def from_plain(plain: Any) -> Any:
     if name in BUILDERS:
         return BUILDERS[name](**fields)
     cls = _class_of(name)
-    if issubclass(cls, Estimator):
-        return _estimator(cls, **fields)
-    return cls(**_values(fields))
-
-
-def _estimator(
-    cls: type[Estimator], parameters: dict[str, Any], fitted: dict[str, Any]
-) -> Estimator:
-    estimator = cls(**_values(parameters))
-    vars(estimator).update(_values(fitted))
+    if not issubclass(cls, Estimator):
+        return cls(**_values(fields))
+    estimator = cls(**_values(fields["parameters"]))
+    vars(estimator).update(_values(fields["fitted"]))
     return estimator
 
 
 def _array_to_plain(array: NDArray[Any], where: str) -> dict[str, Any]:
     """The elements of an array in a row, its shape and its dtype."""
-    if array.dtype.kind not in ARRAY_KINDS + "O":
+    if array.dtype.kind not in ARRAY_KINDS:
         raise TypeError(
             f"{where} must be plain data to be saved as JSON, got an array of "
             f"{array.dtype}; a pickle can contain it"
@@ -203,9 +196,8 @@ def _elements(array: NDArray[Any], where: str) -> list[Any]:
 
 
 def _array(dtype: str, shape: list[int], items: list[Any]) -> NDArray[Any]:
-    values = (
-        list(map(np.longdouble, items)) if dtype == "longdouble" else from_plain(items)
-    )
+    is_long = dtype == "longdouble"
+    values = list(map(np.longdouble, items)) if is_long else from_plain(items)
     array = np.empty(len(values), dtype)
     array[:] = values
     return array.reshape(shape)
@@ -213,7 +205,7 @@ def _array(dtype: str, shape: list[int], items: list[Any]) -> NDArray[Any]:
 
 BUILDERS: dict[str, Callable[..., Any]] = {
     "array": _array,
-    "dict": lambda items: {from_plain(key): from_plain(one) for key, one in items},
+    "dict": lambda items: dict(from_plain(items)),
     "float": lambda value: float(value),
     "tuple": lambda items: tuple(from_plain(items)),
 }
@@ -225,15 +217,15 @@ def _tagged(name: str, /, **fields: Any) -> dict[str, Any]:
 
 
 def _items(values: Any, where: str) -> list[Any]:
-    return [to_plain(one, f"{where}[{index}]") for index, one in enumerate(values)]
+    return [to_plain(item, f"{where}[{index}]") for index, item in enumerate(values)]
 
 
 def _attributes(values: dict[str, Any], where: str) -> dict[str, Any]:
-    return {name: to_plain(one, f"{where}.{name}") for name, one in values.items()}
+    return {name: to_plain(value, f"{where}.{name}") for name, value in values.items()}
 
 
 def _values(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: from_plain(one) for name, one in fields.items()}
+    return {name: from_plain(plain) for name, plain in fields.items()}
 
 
 def _fitted(estimator: Estimator) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._conventions import check_choice
 from .._terms.frame import Factor, Frame
 from ..terms import Term, bbs, bmono, bols, brandom, bspatial, buser
 from .expression import FUNCTIONS, Expression, column_names, names_in, quoted_name
@@ -77,27 +78,12 @@ def read_formula(
 ) -> Formula:
     """Read a formula, and learn from the data the transformations in it.
 
-    Parameters
-    ----------
-    text : str
-        As for `gamboost`.
-    data : data frame or mapping of columns
-    env : patsy.EvalEnvironment
-        Where names are found that are not columns.
-    baselearner : {"bbs", "bols"}, optional
-        What a numeric column without a learner becomes.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the formula is not valid, or cannot be computed from the data.
+    The arguments and the errors are those of `gamboost`; `env` has the names that are
+    not columns.
     """
     if not isinstance(text, str):
         raise TypeError(f"formula must be a string, got {text!r}")
-    if baselearner not in BASE_LEARNERS:
-        raise ValueError(
-            f"baselearner must be one of {BASE_LEARNERS}, got {baselearner!r}"
-        )
+    check_choice("baselearner", baselearner, BASE_LEARNERS)
     response, products = _sides(text, column_names(data))
     reader = _Reader(data, env, baselearner)
     offsets = [reader.offset(codes) for codes in products if _has_offset(codes)]
