@@ -104,19 +104,11 @@ class Frame:
     def of(
         cls, X: Any, device: str = "auto", columns: Iterable[Name] | None = None
     ) -> Frame:
-        """The columns of a data frame, a mapping or a matrix.
+        """The columns of a data frame, a mapping or a matrix, as in `BoostedGAM.fit`.
 
-        Parameters
-        ----------
-        X : DataFrame, mapping of names to columns, or (n, K) array_like
-            NumPy, CuPy, pandas, or any object that supports
-            ``__cuda_array_interface__`` or DLPack. The columns of a matrix have the
-            names 0, 1, ..
-        device : {"auto", "cpu", "cuda"}, optional
-            "auto" is the device of the numeric columns. Codes of factors follow them.
-        columns : iterable of names, optional
-            The columns that are read; all by default. An integer that is not a name is
-            a position.
+        The columns of a matrix have the names 0, 1, .. `columns` are the columns that
+        are read, by default all; an integer that is not a name is a position. The codes
+        of factors are on the device of the numeric columns.
 
         Raises
         ------
@@ -169,12 +161,7 @@ class Frame:
     def numeric(self, name: Name) -> Array:
         """A numeric column, (n,) of float32 or float64; NaN is a missing value.
 
-        Raises
-        ------
-        TypeError
-            If the column is a factor.
-        ValueError
-            If it contains infinity.
+        TypeError for a factor, ValueError for infinity.
         """
         column = self[name]
         if isinstance(column, Factor):
@@ -213,10 +200,8 @@ class Frame:
 def columns_of(X: Any) -> Mapping[Name, Any]:
     """The columns of a data frame, a mapping or a matrix by name.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If two columns have the same name, or a matrix has values that are not real.
+    ValueError if two columns have the same name; TypeError or ValueError for a matrix
+    that is not real.
     """
     if isinstance(X, Mapping):
         return X
@@ -247,12 +232,8 @@ def listed(values: tuple[Any, ...]) -> str:
 def column_of(column: Any, name: str) -> Array | Factor:
     """A column as a numeric array or a factor, where its data are.
 
-    Raises
-    ------
-    TypeError
-        If its values are complex or times, or have no order.
-    ValueError
-        If it has more than one dimension.
+    TypeError for complex numbers, times, and values without an order; ValueError for
+    more than one dimension.
     """
     if isinstance(column, Factor):
         return column
@@ -332,10 +313,7 @@ def on_device(
 ) -> dict[Name, Array | Factor]:
     """The columns on one device; "auto" is the device of the numeric columns.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If numeric columns are on different devices and `device` is "auto".
+    TypeError or ValueError if their devices differ and `device` is "auto".
     """
     numeric = {
         str(name): column

@@ -28,10 +28,10 @@ class Knots:
     degree : int
         Degree of the polynomials, 0 to 5.
     cyclic : bool
-        Whether the knots beyond the range repeat those within it with the range as
+        Whether the knots beyond the range repeat the inner knots, with the range as
         period.
     repeated : bool
-        Whether they repeat the ends of the range, as those of patsy and R. Otherwise
+        Whether the knots beyond the range repeat its ends, as in patsy and R. Otherwise
         they continue at steps of the mean distance.
 
     Examples
@@ -114,11 +114,10 @@ class Knots:
         return cell, xp.stack(values, axis=1)
 
     def slope_matrix(self) -> Matrix:
-        """Multiples of the derivative's coefficients, by those of the function.
+        """The matrix from coefficients to multiples of the derivative's coefficients.
 
-        For uniform knots they are differences of neighbours; for others, divided
-        by the distances of the functions' centres. They have the signs of the
-        derivative's coefficients, and the same differences up to a factor.
+        The differences of neighbours; for unequal knots, divided by the distances of
+        the functions' centres.
         """
         D = differences(self.functions, 1)
         if self.are_uniform:
@@ -135,35 +134,17 @@ class Knots:
         """The matrix that adds the functions a period apart; None unless cyclic."""
         if not self.cyclic:
             return None
-        fold = np.zeros((self.functions, self.cells))
-        function = np.arange(self.functions)
-        fold[function, function % self.cells] = 1
-        return fold
+        return np.eye(self.cells)[np.arange(self.functions) % self.cells]
 
 
 def unequal_splines(
     x: Array, cell: Array, t: Array, degree: int
 ) -> tuple[list[Array], list[Array]]:
-    """The values and slopes of the functions that are not zero in a cell.
+    """The values and slopes of the degree + 1 functions that are not zero in a cell.
 
-    Parameters
-    ----------
-    x : (n,) array
-        Within the range of the knots.
-    cell : (n,) integer array
-        The cell of each x, ``t[cell + degree] <= x <= t[cell + degree + 1]``.
-    t : array
-        The knots, ascending within the range; those beyond it may repeat its ends.
-    degree : int
-
-    Returns
-    -------
-    (list of degree + 1 arrays, list of degree + 1 arrays)
-        In the order of their knots; the slopes are derivatives with respect to x.
-
-    Notes
-    -----
-    The recursion of Cox and de Boor.
+    The recursion of Cox and de Boor, at x, (n,), within the range of the knots t:
+    ``t[cell + degree] <= x <= t[cell + degree + 1]``. Knots beyond the range may repeat
+    its ends. The slopes are derivatives with respect to x.
     """
     zero = namespace(x).zeros_like(x)
     knot = [t[cell + i] for i in range(2 * degree + 2)]
@@ -172,8 +153,8 @@ def unequal_splines(
         # With t the knots of the cell, function k starts at t[start + k].
         start = degree - d
         inner = [
-            one / (knot[start + k + d] - knot[start + k])
-            for k, one in enumerate(splines, 1)
+            spline / (knot[start + k + d] - knot[start + k])
+            for k, spline in enumerate(splines, 1)
         ]
         ratios = [zero, *inner, zero]
         splines = [

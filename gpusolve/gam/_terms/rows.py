@@ -167,14 +167,9 @@ class Rows:
         return Rows(self.functions, tuple(parts))
 
     def in_blocks(self, block: Array, blocks: int) -> Rows:
-        """Each row in one of several blocks of functions, of zeros in all others.
+        """Each row in its block of functions, (n,), of zeros in all other blocks.
 
-        Parameters
-        ----------
-        block : (n,) integer array
-            The block of each row; -1 for a row of zeros.
-        blocks : int
-            The number of blocks.
+        Block -1 is a row of zeros.
         """
         xp = namespace(block)
         kept = self.scaled((block >= 0).astype(np.float64))
@@ -195,15 +190,9 @@ def cross_products(
     The rows with the same function of X and the same first function of Y are summed
     first; then the sums of these few cells are added to the functions of Y.
 
-    Parameters
-    ----------
-    part : DesignPart
-        The designs X, with arrays (m, n) and (m, n, width).
-    other : DesignPart
-        The designs Y; m of them, or one for all.
-    weights : (n,) array or None
-    functions, others : int
-        The number of functions of X, and of Y.
+    `part` has the designs X, with arrays (m, n) and (m, n, width); `other` has m
+    designs Y, or a single design for all X. W is the diagonal matrix of the weights,
+    (n,).
     """
     m, rows, width = part.values.shape
     cells = others - int(other.offsets[-1])
@@ -234,16 +223,6 @@ def cross_products(
 
 def sparse_rows(values: Array, columns: NDArray[np.int32], count: int) -> Any:
     """The sparse matrix with ``values[r, j]`` in column ``columns[r, j]`` of row r.
-
-    Parameters
-    ----------
-    values, columns : (n, width) array
-    count : int
-        The number of columns of the matrix.
-
-    Returns
-    -------
-    scipy.sparse.csr_array
 
     Examples
     --------

@@ -255,7 +255,7 @@ def equal_bases(terms: Sequence[Term], data: Reading) -> CompactBasis | None:
         spline._read(spline.covariates[0], knots, data)
         for spline, knots in zip(splines, margins, strict=True)
     ]
-    if data.has_missing:
+    if data.present is not None:
         return None
     lower, upper = np.array([(knots.lower, knots.upper) for knots in margins]).T.copy()
     basis = BSplines(lower, upper, margins[0].functions, margins[0].degree)

@@ -38,7 +38,8 @@ def learned(default: Any = None) -> Any:
 class Reading:
     """The columns of a frame as learned terms read them; options as of `Term.rows`.
 
-    Rows with a missing value are remembered; they get a row of zeros in the end.
+    `present` is 0 in the rows with a missing value that was read and 1 in others, (n,);
+    None if no value was missing.
     """
 
     frame: Frame
@@ -46,7 +47,7 @@ class Reading:
     unknown: str = "error"
     missing: str = "error"
     dtype: Any = np.float64
-    _present: Array | None = field(default=None, init=False)
+    present: Array | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         check_choice("outside", self.outside, OUTSIDE)
@@ -75,17 +76,8 @@ class Reading:
             )
         return codes
 
-    @property
-    def has_missing(self) -> bool:
-        """Whether a row had a missing value."""
-        return self._present is not None
-
-    def without_missing(self, rows: Rows) -> Rows:
-        """The design with zeros in the rows that have a missing value."""
-        return rows if self._present is None else rows.scaled(self._present)
-
     def _note(self, name: Name, is_missing: Array) -> bool:
-        """Remember the rows with missing values, and return whether there are some."""
+        """Note the rows with missing values, and return whether there are such rows."""
         if not bool(is_missing.any()):
             return False
         if self.missing == "error":
@@ -94,7 +86,7 @@ class Reading:
                 "missing='zero' leaves these rows out of the learner"
             )
         present = (~is_missing).astype(np.float64)
-        self._present = present if self._present is None else present * self._present
+        self.present = present if self.present is None else present * self.present
         return True
 
 
@@ -208,24 +200,20 @@ class Term(ABC):
         Parameters
         ----------
         frame : Frame
-        outside : {"linear", "clamp", "error"}, optional
-            Outside the range of a spline, follow the tangent at its end, keep the value
-            at its end, or raise. Values outside a cyclic range are always an error.
-        unknown : {"error", "zero"}, optional
-            Whether a level that was not learned is an error, or has no effect.
-        missing : {"error", "zero"}, optional
-            Whether a missing value is an error, or the term has no effect in this row.
+        outside, unknown, missing : str, optional
+            As for `BoostedGAM`; values outside a cyclic range are always an error.
         dtype : dtype, optional
             float32 or float64, for the values.
 
         Raises
         ------
         KeyError, TypeError, ValueError
-            If a column does not exist or has such values. The message names the column.
+            As `learn`; and for values that the options do not allow.
         """
         data = Reading(frame, outside, unknown, missing, dtype)
         with frame.current():
-            return data.without_missing(self._rows(data))
+            rows = self._rows(data)
+            return rows if data.present is None else rows.scaled(data.present)
 
     @property
     def fixed_lambda(self) -> float | None:
