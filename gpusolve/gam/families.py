@@ -1,9 +1,9 @@
 """Families of boosted models: losses, their gradients, offsets and responses.
 
 A family says what is minimised: the weighted sum of ``loss(y, f)``, with f the additive
-predictor. The definitions are those of R's mboost, except where its rule is an accident
-of its implementation; each class names the difference. Given mboost's offset, and its
-parameter where that is adaptive, the path is mboost's.
+predictor. The definitions are the same as in R's mboost, except where its rule is an
+accident of its implementation; each class names the difference. Given mboost's offset,
+and its adaptive parameter, the path is mboost's.
 
 Every function takes NumPy or CuPy arrays. `gradient`, `loss` and `response` work
 elementwise: y, f and s broadcast, so that F fits to n rows have f of shape (F, n) and s
@@ -71,8 +71,8 @@ class Gaussian(Family):
 class Laplace(Family):
     """Absolute error ``|y - f|``: the median of y.
 
-    The offset is the weighted median, the midpoint of all minimisers. mboost's is that
-    of a search which stops at a distance of 1e-4.
+    The offset is the weighted median, the midpoint of all minimisers. mboost's search
+    for it stops at a distance of 1e-4.
     """
 
     name = "laplace"
@@ -106,8 +106,9 @@ class _Asymmetric(Family):
 class Quantile(_Asymmetric):
     """Quantile regression: ``tau (y - f)``, or ``(1 - tau) (f - y)`` where y < f.
 
-    The offset is the weighted quantile of y, for any weights; mboost's is the median
-    whatever tau is, and it needs integer weights. The response is f; mboost has none.
+    The offset is the weighted quantile of y, for any weights. mboost's offset is the
+    median, whatever tau is, and needs integer weights. The response is f; mboost does
+    not define it.
 
     Parameters
     ----------
@@ -131,8 +132,8 @@ class Quantile(_Asymmetric):
 class Expectile(_Asymmetric):
     """Asymmetric squared error: ``tau (y - f)^2``, or with ``1 - tau`` where y <= f.
 
-    The offset is the weighted expectile of y; mboost's is the mean of the rows of
-    weight 1, whatever tau is. The response is f; mboost has none.
+    The offset is the weighted expectile of y. mboost's offset is the mean of the rows
+    of weight 1, whatever tau is. The response is f; mboost does not define it.
 
     Parameters
     ----------
@@ -218,8 +219,8 @@ class Binomial(Family):
     With the half logit, mboost's default, ``P(y = 1) = 1 / (1 + exp(-2 f))``, and the
     gradient is divided by log 2, unlike the loss. With the logit, mboost's type "glm",
     ``P(y = 1) = 1 / (1 + exp(-f))``. The offset is the (half) logit of the weighted
-    mean. mboost's offset for the logit is that of the mean of ``(y + 1/2) / 2``, which
-    ignores the weights.
+    mean. mboost's offset for the logit is the logit of the mean of ``(y + 1/2) / 2``,
+    which ignores the weights.
 
     If all rows with weight are of one class, the mean is taken to be half a row away
     from it, so that a fold without one class has a finite offset.
@@ -306,7 +307,7 @@ class _Counts(_LogLink):
 class Poisson(_Counts):
     """The negative log likelihood of counts with mean ``exp(f)``. As in mboost.
 
-    If all rows with weight are 0, the offset is that of half a count in all.
+    If all rows with weight are 0, half a count in all is assumed for the offset.
     """
 
     name = "poisson"
@@ -322,12 +323,12 @@ class Poisson(_Counts):
 class NegativeBinomial(AdaptiveFamily, _Counts):
     """The negative log likelihood of counts with variance ``mu + mu^2 / theta``.
 
-    ``mu = exp(f)``. An adaptive theta is that of maximum likelihood at the present f,
-    with the weights. If the counts do not vary more than Poisson's, the sum of
-    ``w ((y - mu)^2 - y)`` not being positive, theta is 1e8, its largest value; the
-    smallest is 1e-8. mboost's NBinomial searches between 0 and 100, up to 1e-4, and the
-    same way for the offset; here that is the log of the weighted mean, whatever theta
-    is. If all rows with weight are 0, it is that of half a count in all.
+    ``mu = exp(f)``. An adaptive theta maximises the weighted likelihood at the present
+    f. If the counts do not vary more than Poisson's, the sum of ``w ((y - mu)^2 - y)``
+    not being positive, theta is 1e8, its largest value; the smallest is 1e-8. mboost's
+    NBinomial searches between 0 and 100, up to 1e-4, and the same way for the offset.
+    Here the offset is the log of the weighted mean, whatever theta is, and as for
+    `Poisson` if all rows with weight are 0.
 
     Parameters
     ----------
@@ -359,17 +360,17 @@ class NegativeBinomial(AdaptiveFamily, _Counts):
 class Gamma(AdaptiveFamily, _LogLink):
     """The negative log likelihood of positive numbers with mean ``exp(f)``.
 
-    The loss leaves out ``log y``, as mboost does. An adaptive shape is that of maximum
-    likelihood at the present f, with the weights, within 1e-8 and 1e8. mboost searches
-    between 0 and 100, up to 1e-4, and uses the shape of the step before in the risk, 1
-    in the first.
+    The loss leaves out ``log y``, as mboost does. An adaptive shape maximises the
+    weighted likelihood at the present f, within 1e-8 and 1e8. mboost searches between 0
+    and 100, up to 1e-4, and computes the risk with the shape of the previous step, and
+    with 1 in the first step.
     The offset is the log of the weighted mean, whatever the shape is; mboost searches
     for it between 0 and the square of the largest y, so that it is about 0 if the mean
     is below 1.
 
-    The gradient is proportional to the shape. Where that is large, because y is nearly
-    determined, steps are stable only if ``learning_rate * shape`` is below 2; or the
-    shape is given as 1.
+    The gradient is proportional to the shape. If the shape is large, because y is
+    nearly determined, steps are stable only if ``learning_rate * shape`` is below 2:
+    give a shape of 1.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ class Custom(Family):
     offset : float or callable, optional
         The start of the predictor, or the function ``offset(y, w)`` that finds it; w is
         None if all weights are 1. Default: the constant of least weighted loss, found
-        numerically. A loss with several minima needs its own.
+        numerically. A loss with several minima needs an offset.
     response : callable, optional
         The response for a predictor, ``response(f)``. Default: f.
     check : callable, optional
@@ -140,7 +140,7 @@ class Custom(Family):
         with np.errstate(over="ignore", invalid="ignore"):
             try:
                 found = minimize_scalar(risk)
-            except RuntimeError:  # there is no minimum downhill
+            except RuntimeError:  # the risk decreases without a minimum
                 found = None
             if found is None or not math.isfinite(found.fun):
                 raise ValueError(

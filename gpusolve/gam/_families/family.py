@@ -24,7 +24,7 @@ class CudaFamily(NamedTuple):
     type : str
         The name of the type.
     parameter : float
-        Tau, delta, shape or theta; 0 if the family has none, or finds it itself.
+        See `Family.parameter`; 0 if the kernel finds it.
     """
 
     definitions: str
@@ -40,7 +40,7 @@ class Family(ABC):
 
     @property
     def parameter(self) -> float | None:
-        """Tau, delta, shape or theta; 0 if there is none, None if it is adaptive."""
+        """Tau, delta, shape or theta; 0 without a parameter, None if it is adaptive."""
         return 0.0
 
     @property

@@ -72,6 +72,6 @@ def _joined(x: Array, low: Array, high: Array) -> Array:
 def _series(coefficients: Sequence[float], x: Array) -> Array:
     """The polynomial of ``1 / x^2``, by Horner's rule."""
     t, total = 1 / (x * x), coefficients[-1]
-    for one in coefficients[-2::-1]:
-        total = total * t + one
+    for coefficient in coefficients[-2::-1]:
+        total = total * t + coefficient
     return total

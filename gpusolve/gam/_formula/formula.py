@@ -78,8 +78,8 @@ def read_formula(
 ) -> Formula:
     """Read a formula, and learn from the data the transformations in it.
 
-    The arguments and the errors are those of `gamboost`; `env` has the names that are
-    not columns.
+    The arguments and the errors are as for `gamboost`; `env` has the names that are not
+    columns.
     """
     if not isinstance(text, str):
         raise TypeError(f"formula must be a string, got {text!r}")
@@ -163,7 +163,7 @@ class _Reader:
         """The argument of ``offset(...)``."""
         code = ":".join(codes)
         with _naming(code):
-            match [ast.parse(one, mode="eval").body for one in codes]:
+            match [ast.parse(factor, mode="eval").body for factor in codes]:
                 case [ast.Call(args=[argument], keywords=[])]:
                     return Expression.learn(ast.unparse(argument), self.data, self.env)
             raise ValueError("offset must have one argument and stand alone")
@@ -183,10 +183,12 @@ class _Reader:
 
     def learner(self, name: str, call: ast.Call) -> Term:
         """A learner that is written as a call."""
-        covariates = [self.column(one) for one in call.args]
+        covariates = map(self.column, call.args)
         options = {
-            str(one.arg): (self.column if one.arg == "by" else self.value)(one.value)
-            for one in call.keywords
+            str(option.arg): self.column(option.value)
+            if option.arg == "by"
+            else self.value(option.value)
+            for option in call.keywords
         }
         return LEARNERS[name](*covariates, **options)
 
@@ -195,7 +197,7 @@ class _Reader:
         return self.env.with_outer_namespace(FUNCTIONS).eval(ast.unparse(node))
 
     def bare(self, node: ast.expr) -> Term:
-        """The learner of a column that has none."""
+        """The default learner of a column without a learner."""
         if found := _learners_in(node):
             raise ValueError(
                 f"{found[0]} must be joined by + or * or stand alone, "
@@ -222,11 +224,11 @@ class _Reader:
 def _learners_in(node: ast.AST) -> list[str]:
     """The learners that are called in an expression."""
     return [
-        one.func.id
-        for one in ast.walk(node)
-        if isinstance(one, ast.Call)
-        and isinstance(one.func, ast.Name)
-        and one.func.id in LEARNERS
+        call.func.id
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id in LEARNERS
     ]
 
 

@@ -20,7 +20,7 @@ MAX_EFFECTS = 24
 """The most effects that are drawn, beginning with the largest reduction of the risk."""
 
 SHARED = 5
-"""Effects share a scale unless one is more than this many times as high as another."""
+"""Effects share a scale if their heights differ by at most this factor."""
 
 MARGIN = 0.05
 """The margin of a scale, as a share of its height."""
@@ -58,7 +58,7 @@ class Risks(Protocol):
     def best_iteration(self) -> int: ...
 
 
-# ---- one effect ----------------------------------------------------------------------
+# ---- the effect of a learner ---------------------------------------------------------
 
 
 def draw_effect(axis: Any, effect: Effect, limits: Limits) -> None:

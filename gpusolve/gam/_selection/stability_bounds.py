@@ -158,7 +158,7 @@ def pfer_of(cutoff: float, q: int, p: int, B: int, assumption: str) -> float:
 
 
 def cutoff_of(q: int, pfer: float, p: int, B: int, assumption: str) -> float:
-    """The least cutoff whose bound is less than `pfer`; 1 if there is none.
+    """The least cutoff whose bound is less than `pfer`, or 1.
 
     With an assumption it is a multiple of ``1 / (2 B)``, at least 1/2. Without
     assumption the bound equals `pfer`.

@@ -16,7 +16,7 @@ from .rows import DesignPart, Rows, compact_rows
 
 @dataclass(frozen=True)
 class Knots:
-    """The knots of a basis on a range: some within it, and `degree` beyond each end.
+    """The knots of a basis: some within a range, and `degree` beyond each of its ends.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Knots:
 
     @property
     def functions(self) -> int:
-        """The number of basis functions, before cyclic ones are folded."""
+        """The number of basis functions, before `fold`."""
         return self.cells + self.degree
 
     @property

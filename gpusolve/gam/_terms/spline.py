@@ -39,8 +39,9 @@ STRETCHED = 0.2
 class Spline(Single):
     """A P-spline of one or two covariates, see `bbs` and `bspatial`.
 
-    The functions are B-splines, or all products of those of two covariates. `ends` and
-    `interior` are learned: the ranges, and the numbers of knots or their positions.
+    The functions are B-splines, or all products of the B-splines of two covariates.
+    `ends` and `interior` are learned: the ranges, and the numbers of knots or their
+    positions.
     """
 
     function: str = "bbs"
@@ -287,7 +288,8 @@ def difference_columns(D: Matrix) -> Matrix:
 def spectral_columns(D: list[Matrix], null_dimension: int) -> Matrix:
     """``V diag(e^-1/2)`` of the eigenvectors V of the penalty, without its null space.
 
-    The eigenvectors of ``Ka (x) I + I (x) Kb`` are products of those of Ka and Kb.
+    The eigenvectors of ``Ka (x) I + I (x) Kb`` are products of eigenvectors of Ka and
+    of Kb.
     """
     values, vectors = zip(*[np.linalg.eigh(own.T @ own) for own in D], strict=True)
     strength = functools.reduce(np.add.outer, values).ravel()
@@ -335,7 +337,7 @@ def quantile_knots(
 def warn_if_stretched(name: Name, x: Array, cells: int, width: float) -> None:
     """Warn if a few outliers stretch equidistant knots.
 
-    They do if the middle 98 % of the rows, at most all but the least and the greatest,
+    They do if the middle 98 % of the rows, without at least the least and the greatest,
     are within a fifth of the range, and have more different values than there are
     cells: few functions then describe most of the data. Of long data, some evenly
     spaced rows are examined.

@@ -253,7 +253,7 @@ class Single(Term):
     """A term that does not combine others.
 
     With ``by=`` a numeric column, each row is multiplied by its value. With a factor,
-    there is one block of functions for each level but the first.
+    there is a block of functions for each level but the first.
     """
 
     function: str
@@ -433,7 +433,7 @@ class Pair(Term):
         return different(name for part in self.parts for name in part.covariates)
 
     def with_covariates(self, names: Name | Sequence[Name]) -> Self:
-        """The combination whose terms without columns have the given ones."""
+        """The combination, with these columns in its terms that have no columns."""
 
         def named(term: Term) -> Term:
             bare = isinstance(term, Pair) or not term.covariates
