@@ -15,36 +15,15 @@ if TYPE_CHECKING:
 
 @overload
 def gamboost(
-    formula: str,
-    data: Any,
-    *,
-    family: Literal["binomial"] | Binomial,
-    baselearner: Literal["bbs", "bols"] = "bbs",
-    sample_weight: Any = None,
-    eval_env: int | EvalEnvironment = 0,
-    **parameters: Any,
+    formula: str, data: Any, *, family: Literal["binomial"] | Binomial, **options: Any
 ) -> BoostedGAMClassifier: ...
 @overload
 def gamboost(
-    formula: str,
-    data: Any,
-    *,
-    family: OtherName = "gaussian",
-    baselearner: Literal["bbs", "bols"] = "bbs",
-    sample_weight: Any = None,
-    eval_env: int | EvalEnvironment = 0,
-    **parameters: Any,
+    formula: str, data: Any, *, family: OtherName = "gaussian", **options: Any
 ) -> BoostedGAM: ...
 @overload
 def gamboost(
-    formula: str,
-    data: Any,
-    *,
-    family: Family,
-    baselearner: Literal["bbs", "bols"] = "bbs",
-    sample_weight: Any = None,
-    eval_env: int | EvalEnvironment = 0,
-    **parameters: Any,
+    formula: str, data: Any, *, family: Family, **options: Any
 ) -> BoostedGAM | BoostedGAMClassifier: ...
 def gamboost(
     formula: str,

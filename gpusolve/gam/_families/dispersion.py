@@ -6,7 +6,6 @@ The steps are those of ``families.cuh``, which has the sources.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,27 +44,6 @@ def _shape(target: np.float64) -> float:
     return float(1 / t)
 
 
-@dataclass
-class _ThetaSearch:
-    """The maximum over log theta, by Newton's method within a shrinking interval."""
-
-    log_theta: float
-    lower: float = math.log(LEAST)
-    upper: float = math.log(MOST)
-
-    def update(self, first: float, second: float) -> bool:
-        """Move by the two derivatives, and return whether the search is finished."""
-        here = self.log_theta
-        if first > 0:
-            self.lower = here
-        else:
-            self.upper = here
-        newton = here - first / second if second < 0 else math.nan
-        inside = self.lower < newton < self.upper
-        self.log_theta = newton if inside else 0.5 * (self.lower + self.upper)
-        return abs(self.log_theta - here) <= THETA_TOLERANCE
-
-
 def negative_binomial_theta(y: Array, f: Array, w: Array | None) -> Array:
     """Theta of maximum likelihood: a number, or (F, 1) for f of shape (F, n)."""
     xp = namespace(y)
@@ -79,7 +57,11 @@ def negative_binomial_theta(y: Array, f: Array, w: Array | None) -> Array:
 
 
 def _theta(y: Array, f: Array, w: Array | None) -> float:
-    """Theta by Newton's method; `MOST` unless the variance exceeds Poisson's."""
+    """Theta of one fit; `MOST` unless the variance exceeds Poisson's.
+
+    Newton's method in log theta, within an interval that shrinks; a step beyond it is
+    replaced by its midpoint.
+    """
     with np.errstate(over="ignore", invalid="ignore"):  # the search needs no exp
         mean = namespace(f).exp(f)
         excess = float(weighted_sum((y - mean) ** 2 - y, w))
@@ -87,13 +69,18 @@ def _theta(y: Array, f: Array, w: Array | None) -> float:
     if excess <= 0:
         return MOST
     moments = square / excess
-    search = _ThetaSearch(math.log(moments) if LEAST < moments < MOST else 0.0)
     distinct, place = namespace(y).unique(y, return_inverse=True)
+    new = math.log(moments) if LEAST < moments < MOST else 0.0
+    lower, upper = math.log(LEAST), math.log(MOST)
     for _ in range(THETA_STEPS):
-        theta = math.exp(search.log_theta)
-        if search.update(*_derivatives(distinct, place, f, w, theta)):
+        old = new
+        first, second = _derivatives(distinct, place, f, w, math.exp(old))
+        lower, upper = (old, upper) if first > 0 else (lower, old)
+        newton = old - first / second if second < 0 else math.nan
+        new = newton if lower < newton < upper else 0.5 * (lower + upper)
+        if abs(new - old) <= THETA_TOLERANCE:
             break
-    return math.exp(search.log_theta)
+    return math.exp(new)
 
 
 def _derivatives(

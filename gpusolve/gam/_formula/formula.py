@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import add, mul
 from typing import TYPE_CHECKING, Any
@@ -45,9 +45,9 @@ class Formula:
     terms : tuple of Term
         The learners.
     covariates : dict of Expression
-        What the learners read, by name.
+        The columns that the learners read, by name.
     offsets : tuple of Expression
-        What is added to the start of the boosting.
+        Their sum is the start of the boosting.
     """
 
     text: str
@@ -141,14 +141,14 @@ def _has_offset(codes: list[str]) -> bool:
     return any(code.startswith("offset(") for code in codes)
 
 
+@dataclass
 class _Reader:
     """Makes learners of the factors of a formula, and learns the columns they read."""
 
-    def __init__(self, data: Any, env: patsy.EvalEnvironment, baselearner: str) -> None:
-        self.data = data
-        self.env = env
-        self.baselearner = baselearner
-        self.covariates: dict[str, Expression] = {}
+    data: Any
+    env: patsy.EvalEnvironment
+    baselearner: str
+    covariates: dict[str, Expression] = field(default_factory=dict)
 
     def product(self, codes: list[str]) -> Term:
         """The learner of factors that are joined by colons."""
@@ -183,7 +183,7 @@ class _Reader:
 
     def learner(self, name: str, call: ast.Call) -> Term:
         """A learner that is written as a call."""
-        covariates = map(self.column, call.args)
+        covariates = [*map(self.column, call.args)]
         options = {
             str(option.arg): self.column(option.value)
             if option.arg == "by"

@@ -78,18 +78,13 @@ def draw_curves(axis: Any, effect: Effect) -> None:
     """Draw a curve, or a curve for each level, with bounds and a rug of the data."""
     x, *groups = effect.axes
     levels = groups[0].points if groups else [None]
-    colors = [f"C{j % 10}" for j in range(len(levels))]
-    curves = effect.values.reshape(len(x.points), -1).T
-    for color, level, curve in zip(colors, levels, curves, strict=True):
-        axis.plot(x.points, curve, color=color, label=level)
+    shape = len(x.points), len(levels)
+    for j, curve in enumerate(effect.values.reshape(shape).T):
+        axis.plot(x.points, curve, color=f"C{j % 10}", label=levels[j])
     if effect.lower is not None and effect.upper is not None:
-        bounds = zip(
-            effect.lower.reshape(curves.T.shape).T,
-            effect.upper.reshape(curves.T.shape).T,
-            strict=True,
-        )
-        for color, (lower, upper) in zip(colors, bounds, strict=True):
-            axis.fill_between(x.points, lower, upper, color=color, alpha=0.2, lw=0)
+        lower, upper = effect.lower.reshape(shape), effect.upper.reshape(shape)
+        for j, bounds in enumerate(zip(lower.T, upper.T, strict=True)):
+            axis.fill_between(x.points, *bounds, color=f"C{j % 10}", alpha=0.2, lw=0)
     axis.plot(
         x.rug, np.zeros_like(x.rug), "|", color="0.4", ms=6, mew=0.4,
         transform=axis.get_xaxis_transform(), clip_on=False,
@@ -224,12 +219,6 @@ def draw_folds(axis: Any, risks: Risks) -> None:
     axis.set_xlabel("iteration")
 
 
-def draw_importances(axis: Any, names: Sequence[str], reductions: Floats) -> None:
-    """Draw by how much each learner reduced the risk, for each row."""
-    draw_bars(axis, names, reductions, "0.6", height=120)
-    axis.set_title("reduction of the risk", fontsize=10)
-
-
 def draw_bars(
     axis: Any, names: Sequence[str], lengths: Floats, colors: Any, height: float
 ) -> None:
@@ -272,7 +261,8 @@ def plot(
     draw_risk(below[0], path.risk)
     if cv is not None:
         draw_folds(below[1], cv)
-    draw_importances(below[-1], titles, reductions[chosen])
+    draw_bars(below[-1], titles, reductions[chosen], "0.6", height=120)
+    below[-1].set_title("reduction of the risk", fontsize=10)
     return figure
 
 

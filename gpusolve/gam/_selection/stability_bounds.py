@@ -34,17 +34,7 @@ SHIFTS, ZOOMS = 400, 6
 
 
 class Setting(NamedTuple):
-    """The numbers of a stability selection.
-
-    Attributes
-    ----------
-    q : int
-        How many learners each subsample selects.
-    cutoff : float
-        The proportion of subsamples from which a learner is selected.
-    pfer : float
-        An upper bound on the expected number of false selections.
-    """
+    """The numbers of a stability selection, as in `StabilitySelection`."""
 
     q: int
     cutoff: float
