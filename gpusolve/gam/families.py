@@ -144,10 +144,7 @@ class Expectile(_Asymmetric):
     name = "expectile"
 
     def offset(self, y: Array, w: Array | None) -> float:
-        def score(f: float) -> float:
-            return float(weighted_sum(self.gradient(y, f, 0.0), w))
-
-        return zero_of(score, y)
+        return _stationary(self, y, w, 0.0, y)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         return 2 * self._factor(y - f) * (y - f)
@@ -191,11 +188,8 @@ class Huber(AdaptiveFamily):
                     f"their median distance from the median {median} is 0"
                 )
             return median
-
-        def score(f: float) -> float:
-            return float(weighted_sum(self.gradient(y, f, delta), w))
-
-        return zero_of(score, namespace(y).concatenate([y - delta, y + delta]))
+        breakpoints = namespace(y).concatenate([y - delta, y + delta])
+        return _stationary(self, y, w, delta, breakpoints)
 
     def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
         return weighted_quantile(abs(y - f), w)
@@ -443,6 +437,15 @@ def family_of(family: str | Family) -> Family:
 
 
 # ---- parts ---------------------------------------------------------------------------
+
+
+def _stationary(
+    family: Family, y: Array, w: Array | None, s: float, breakpoints: Array
+) -> float:
+    """The constant at which the weighted gradient is 0."""
+    return zero_of(
+        lambda f: float(weighted_sum(family.gradient(y, f, s), w)), breakpoints
+    )
 
 
 def _at_least_half_a_row(y: Array, w: Array | None) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
@@ -64,9 +65,7 @@ class StabilitySelection:
     @property
     def selected(self) -> list[str]:
         """The names of the selected learners."""
-        return [
-            name for name, is_in in zip(self.names, self.support, strict=True) if is_in
-        ]
+        return [*compress(self.names, self.support)]
 
     def __repr__(self) -> str:
         return (

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import on_host
-from .._terms.frame import Level, Name
+from .._terms.frame import Level, Name, are_present
 from .._terms.linear import Linear
 from .._terms.spline import Spline
 from .._terms.term import Term, different
@@ -139,12 +139,8 @@ def axis_of(term: Term, name: Name, rug: NDArray[Any], count: int) -> Axis:
 
 
 def known_rows(rug: Columns) -> Columns:
-    """The rows without missing values, which are None or NaN."""
-    known = [
-        np.array([value is not None and value == value for value in column.tolist()])
-        for column in rug.values()
-    ]
-    kept = np.logical_and.reduce(known)
+    """The rows without missing values."""
+    kept = np.logical_and.reduce([*map(are_present, rug.values())])
     return {name: column[kept] for name, column in rug.items()}
 
 

@@ -276,6 +276,11 @@ def is_missing(value: object) -> bool:
     )
 
 
+def are_present(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values are not missing, (n,)."""
+    return np.array([not is_missing(value) for value in array.tolist()], bool)
+
+
 def numbers_of(array: NDArray[Any]) -> NDArray[np.float64] | None:
     """Objects as numbers, NaN for missing values; None if not all are numbers."""
     values = [np.nan if is_missing(value) else value for value in array.tolist()]
@@ -286,7 +291,7 @@ def numbers_of(array: NDArray[Any]) -> NDArray[np.float64] | None:
 
 def factor_of(array: NDArray[Any], name: str) -> Factor:
     """A factor with the sorted values as levels; TypeError if these have no order."""
-    present = np.array([not is_missing(value) for value in array.tolist()], bool)
+    present = are_present(array)
     codes = np.full(len(array), MISSING, np.int32)
     try:
         levels, codes[present] = np.unique(array[present], return_inverse=True)
@@ -295,6 +300,14 @@ def factor_of(array: NDArray[Any], name: str) -> Factor:
             f"{name} must have levels that can be sorted, got values of different types"
         ) from error
     return Factor(codes, tuple(levels.tolist()))
+
+
+def check_levels(name: Name, levels: tuple[Level, ...], least: int) -> None:
+    """ValueError unless a factor has enough levels."""
+    if len(levels) < least:
+        raise ValueError(
+            f"{name} must have at least {least} levels, got {listed(levels)}"
+        )
 
 
 def check_lengths(columns: dict[Name, Array | Factor]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from ..._device.arrays import namespace
 from .._conventions import check_choice
 from ..penalty import Matrix, differences
-from .frame import Frame, Level, listed
+from .frame import Frame, Level, check_levels, listed
 from .rows import DesignPart, Rows, dense_rows
 from .term import Reading, Single, learned
 
@@ -84,10 +84,7 @@ class Linear(Single):
                 f"{name} must have the levels {listed(levels)}, got {listed(unknown)}"
             )
         least = 1 if self.intercept or self.contrasts == "dummy" else 2
-        if len(levels) < least:
-            raise ValueError(
-                f"{name} must have at least {least} levels, got {listed(levels)}"
-            )
+        check_levels(name, levels, least)
         return {"found_levels": levels, "ordered": factor.ordered}
 
     @property
@@ -95,10 +92,6 @@ class Linear(Single):
         if self.found_levels is None:
             return len(self.covariates) + self.intercept
         return len(self.found_levels)
-
-    @property
-    def _null_dimension(self) -> int:
-        return 0
 
     def _plain_rows(self, data: Reading) -> Rows:
         if self.found_levels is not None:

@@ -187,12 +187,8 @@ class Spline(Single):
     @property
     def _differences(self) -> list[Matrix]:
         """The matrices D of the penalties D'D, one for each covariate."""
-        return [
-            differences(knots.cells, self.differences, cyclic=True)
-            if self.cyclic
-            else differences(knots.functions, self.differences)
-            for knots in self._margins
-        ]
+        sizes = [k.cells if self.cyclic else k.functions for k in self._margins]
+        return [differences(k, self.differences, cyclic=self.cyclic) for k in sizes]
 
     @property
     def _margin_null_dimension(self) -> int:

@@ -19,7 +19,7 @@ from ..._device.arrays import Array, namespace
 from .._conventions import check_choice
 from ..basis import OUTSIDE
 from ..penalty import Matrix, kronecker_sum
-from .frame import MISSING, UNKNOWN, Frame, Level, Name, listed
+from .frame import MISSING, UNKNOWN, Frame, Level, Name, check_levels, listed
 from .rows import Rows, kronecker, side_by_side
 
 MISSING_VALUES = ("error", "zero")
@@ -364,8 +364,8 @@ class Single(Term):
     def _functions(self) -> int: ...
 
     @property
-    @abstractmethod
-    def _null_dimension(self) -> int: ...
+    def _null_dimension(self) -> int:
+        return 0
 
     @abstractmethod
     def _plain_rows(self, data: Reading) -> Rows: ...
@@ -386,8 +386,7 @@ def levels_of_by(name: Name, frame: Frame) -> tuple[Level, ...] | None:
         frame.numeric(name)
         return None
     levels = frame.factor(name).levels
-    if len(levels) < 2:
-        raise ValueError(f"{name} must have at least 2 levels, got {listed(levels)}")
+    check_levels(name, levels, 2)
     return levels
 
 
