@@ -12,7 +12,7 @@ from ..._device.arrays import namespace
 from .._conventions import check_choice
 from ..penalty import Matrix, differences
 from .frame import Frame, Level, check_levels, listed
-from .rows import DesignPart, Rows, dense_rows
+from .rows import Rows, dense_rows, indicator_rows
 from .term import Reading, Single, learned
 
 
@@ -97,12 +97,7 @@ class Linear(Single):
         if self.found_levels is not None:
             (name,) = self.covariates
             codes = data.codes(name, self.found_levels)
-            xp = namespace(codes)
-            first = xp.maximum(codes, 0).astype(np.int32)
-            values = (codes >= 0).astype(data.dtype)[:, None]
-            return Rows(
-                self._functions, (DesignPart(first, np.zeros(1, np.int32), values),)
-            )
+            return indicator_rows(codes, self._functions, data.dtype)
         columns = [data.numeric(name) for name in self.covariates]
         xp = namespace(columns[0])
         if self.intercept:

@@ -166,17 +166,6 @@ class Rows:
         )
         return Rows(self.functions, tuple(parts))
 
-    def in_blocks(self, block: Array, blocks: int) -> Rows:
-        """Each row in its block of functions, (n,), of zeros in all other blocks.
-
-        Block -1 is a row of zeros.
-        """
-        xp = namespace(block)
-        kept = self.scaled((block >= 0).astype(np.float64))
-        shift = (xp.maximum(block, 0) * self.functions).astype(np.int32)
-        parts = (DesignPart(p.first + shift, p.offsets, p.values) for p in kept.parts)
-        return Rows(self.functions * blocks, tuple(parts))
-
 
 def cross_products(
     part: DesignPart,
@@ -258,6 +247,13 @@ def dense_rows(X: Array) -> Rows:
     return Rows(functions, tuple(divided(part)))
 
 
+def indicator_rows(codes: Array, functions: int, dtype: Any) -> Rows:
+    """A 1 at the function of each code, (n,); negative codes are rows of zeros."""
+    first = namespace(codes).maximum(codes, 0).astype(np.int32)
+    values = (codes >= 0).astype(dtype)[:, None]
+    return Rows(functions, (DesignPart(first, np.zeros(1, np.int32), values),))
+
+
 def side_by_side(*designs: Rows) -> Rows:
     """The designs next to each other: the functions of the first design come first."""
     parts: list[DesignPart] = []
@@ -269,13 +265,17 @@ def side_by_side(*designs: Rows) -> Rows:
 
 
 def kronecker(a: Rows, b: Rows) -> Rows:
-    """The row-wise Kronecker product: the functions of `a` are the slow index."""
+    """The row-wise Kronecker product: the functions of `a` are the slow index.
+
+    The values have the dtype of `b`.
+    """
     parts = []
     for p in a.parts:
         for q in b.parts:
             first = (p.first * np.int32(b.functions) + q.first).astype(np.int32)
             offsets = (p.offsets[:, None] * b.functions + q.offsets).reshape(-1)
             values = (p.values[:, :, None] * q.values[:, None]).reshape(len(first), -1)
+            values = values.astype(q.values.dtype, copy=False)
             parts += divided(DesignPart(first, offsets.astype(np.int32), values))
     return Rows(a.functions * b.functions, tuple(parts))
 

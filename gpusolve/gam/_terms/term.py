@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -20,7 +20,7 @@ from .._conventions import check_choice
 from ..basis import OUTSIDE
 from ..penalty import Matrix, kronecker_sum
 from .frame import MISSING, UNKNOWN, Frame, Level, Name, check_levels, listed
-from .rows import Rows, kronecker, side_by_side
+from .rows import Rows, dense_rows, indicator_rows, kronecker, side_by_side
 
 MISSING_VALUES = ("error", "zero")
 UNKNOWN_LEVELS = ("error", "zero")
@@ -329,29 +329,29 @@ class Single(Term):
 
     def _rows(self, data: Reading) -> Rows:
         rows = self._plain_rows(data)
-        if self.by is None:
-            return rows
+        return (
+            rows if self.by is None else kronecker(self._by_rows(self.by, data), rows)
+        )
+
+    def _by_rows(self, by: Name, data: Reading) -> Rows:
+        """The values of ``by``, or the indicators of its levels but the first."""
         if self.by_levels is None:
-            return rows.scaled(data.numeric(self.by))
-        codes = data.codes(self.by, self.by_levels)
-        return rows.in_blocks(namespace(codes).maximum(codes, 0) - 1, self._blocks)
+            return dense_rows(data.numeric(by)[:, None])
+        codes = data.codes(by, self.by_levels)
+        return indicator_rows(codes - 1, self._blocks, np.float64)
 
     def _written(self, name: Callable[[Name], str]) -> str:
-        given = [
-            f"{key}={name(value) if key == 'by' else format_value(value)}"
-            for key, value in self._changed()
-        ]
-        return f"{self.function}({', '.join([*map(name, self.covariates), *given])})"
-
-    def _changed(self) -> Iterator[tuple[str, Any]]:
-        """The arguments that differ from the defaults."""
+        """The function, its columns, and the arguments that are not the defaults."""
+        given = [*map(name, self.covariates)]
         defaults = self._defaults.get(self.function, {})
-        for argument in fields(self):
-            name, value = argument.name, getattr(self, argument.name)
-            if name in ("function", "covariates") or argument.metadata.get("learned"):
+        for own in fields(self):
+            key, value = own.name, getattr(self, own.name)
+            if key in ("function", "covariates") or own.metadata.get("learned"):
                 continue
-            if value != defaults.get(name, argument.default):
-                yield argument.metadata.get("argument", name), value
+            if value != defaults.get(key, own.default):
+                text = name(value) if key == "by" else format_value(value)
+                given.append(f"{own.metadata.get('argument', key)}={text}")
+        return f"{self.function}({', '.join(given)})"
 
     # Of the term without `by`:
 
