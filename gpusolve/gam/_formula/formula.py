@@ -152,12 +152,11 @@ class _Reader:
 
     def product(self, codes: list[str]) -> Term:
         """The learner of factors that are joined by colons."""
-        return reduce(mul, map(self.factor, codes))
-
-    def factor(self, code: str) -> Term:
-        """The learner of one factor."""
-        with _naming(code):
-            return self.term(ast.parse(code, mode="eval").body)
+        learners = []
+        for code in codes:
+            with _naming(code):
+                learners.append(self.term(ast.parse(code, mode="eval").body))
+        return reduce(mul, learners)
 
     def offset(self, codes: list[str]) -> Expression:
         """The argument of ``offset(...)``."""

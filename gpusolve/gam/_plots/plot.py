@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -154,12 +155,11 @@ def title_of(effect: Effect) -> str:
     shown = [name_of(axis.name) for axis in effect.axes]
     first = ", ".join(shown) if is_surface(effect) else " by ".join(shown)
     title = " by ".join([first, *map(name_of, effect.multipliers)])
-    values = {
-        name_of(name): f"{value:.3g}" if isinstance(value, float) else str(value)
+    fixed = [
+        f"{name_of(name)} = {value:{'.3g' if isinstance(value, float) else ''}}"
         for name, value in effect.fixed.items()
-    }
-    held = ", ".join(f"{name} = {value}" for name, value in values.items())
-    return f"{title} ({held})" if held else title
+    ]
+    return f"{title} ({', '.join(fixed)})" if fixed else title
 
 
 def name_of(name: str | int) -> str:
@@ -292,9 +292,7 @@ def draw_effects(
     surface = np.array([is_surface(effect) for effect in effects], bool)
     limits = np.empty((len(effects), 2))
     for kind in (surface, ~surface):
-        limits[kind] = shared_limits(
-            [effects[j] for j in np.flatnonzero(kind).tolist()]
-        )
+        limits[kind] = shared_limits([*compress(effects, kind)])
     for j, effect in enumerate(effects):
         axis = figure.add_subplot(cells[j])
         draw_effect(axis, effect, (limits[j, 0], limits[j, 1]))

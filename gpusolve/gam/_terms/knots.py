@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, contiguous, namespace
-from ..basis import BSplines
+from ..basis import BSplines, CompactBasis
 from ..penalty import Matrix, differences
-from .rows import DesignPart, Rows, compact_rows
+from .rows import Rows, compact_rows
 
 
 @dataclass(frozen=True)
@@ -91,15 +91,13 @@ class Knots:
         """The basis at `x`, (n,); uniform knots on a device by a kernel."""
         if self.are_uniform:
             ends = np.array([self.lower]), np.array([self.upper])
-            basis = BSplines(*ends, self.functions, self.degree)
-            values = basis._evaluate(x[:, None], outside, dtype)
-            return compact_rows(values, 0, self.functions)
-        first, values = self._evaluate(x.astype(np.float64, copy=False), outside)
-        offsets = np.arange(self.degree + 1, dtype=np.int32)
-        part = DesignPart(first, offsets, contiguous(values, dtype))
-        return Rows(self.functions, (part,))
+            splines = BSplines(*ends, self.functions, self.degree)
+            basis = splines._evaluate(x[:, None], outside, dtype)
+        else:
+            basis = self._evaluate(x.astype(np.float64, copy=False), outside, dtype)
+        return compact_rows(basis, 0, self.functions)
 
-    def _evaluate(self, x: Array, outside: str) -> tuple[Array, Array]:
+    def _evaluate(self, x: Array, outside: str, dtype: Any) -> CompactBasis:
         """The cells of `x`, (n,), and the values of their functions."""
         xp = namespace(x)
         t = xp.asarray(self.positions())
@@ -111,7 +109,9 @@ class Knots:
         splines, slopes = unequal_splines(inside, cell, t, self.degree)
         excess = (x - inside) * (outside == "linear")
         values = [s + slope * excess for s, slope in zip(splines, slopes, strict=True)]
-        return cell, xp.stack(values, axis=1)
+        return CompactBasis(
+            cell[None], contiguous(xp.stack(values, axis=1), dtype)[None]
+        )
 
     def slope_matrix(self) -> Matrix:
         """The matrix from coefficients to multiples of the derivative's coefficients.

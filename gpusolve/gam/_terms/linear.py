@@ -69,13 +69,12 @@ class Linear(Single):
             raise ValueError(f"levels must be different, got {listed(self.levels)}")
 
     def _learn(self, frame: Frame) -> dict[str, Any]:
+        name, *others = self.covariates
         needs_levels = self.levels is not None or self.function == "brandom"
-        is_factor = needs_levels or frame.is_factor(self.covariates[0])
-        if not is_factor or len(self.covariates) > 1:
-            for name in self.covariates:
-                frame.numeric(name)
+        if others or not (needs_levels or frame.is_factor(name)):
+            for numeric in self.covariates:
+                frame.numeric(numeric)
             return {"found_levels": None, "ordered": False}
-        (name,) = self.covariates
         factor = frame.factor(name)
         levels = factor.levels if self.levels is None else self.levels
         unknown = tuple(level for level in factor.levels if level not in levels)

@@ -197,18 +197,8 @@ class Term(ABC):
     ) -> Rows:
         """The functions of a learned term at every row, before `transform`.
 
-        Parameters
-        ----------
-        frame : Frame
-        outside, unknown, missing : str, optional
-            As for `BoostedGAM`; values outside a cyclic range are always an error.
-        dtype : dtype, optional
-            float32 or float64, for the values.
-
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            As `learn`; and for values that the options do not allow.
+        The options are as for `BoostedGAM`; values outside a cyclic range are always an
+        error. The errors are as for `learn`, and name the column, too.
         """
         data = Reading(frame, outside, unknown, missing, dtype)
         with frame.current():
