@@ -84,8 +84,7 @@ class Custom(Family):
         required = {"gradient": gradient, "loss": loss}
         optional = {"response": response, "check": check}
         for what, function in (required | optional).items():
-            is_left_out = function is None and what in optional
-            if not (is_left_out or callable(function)):
+            if not callable(function) and (what in required or function is not None):
                 raise TypeError(
                     f"{what} of {name} must be a function, got {function!r}"
                 )
@@ -131,12 +130,10 @@ class Custom(Family):
         """
         from scipy.optimize import brentq, minimize_scalar
 
-        def risk(f: float) -> float:
-            return float(weighted_sum(self._loss(y, y * 0 + f), w))
+        def total(rows: Callable[[Array, Array], Array]) -> Callable[[float], float]:
+            return lambda f: float(weighted_sum(rows(y, y * 0 + f), w))
 
-        def score(f: float) -> float:
-            return float(weighted_sum(self._gradient(y, y * 0 + f), w))
-
+        risk, score = total(self._loss), total(self._gradient)
         with np.errstate(over="ignore", invalid="ignore"):
             try:
                 found = minimize_scalar(risk)

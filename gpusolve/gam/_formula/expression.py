@@ -127,7 +127,10 @@ def _factor(expression: Expression) -> tuple[patsy.EvalFactor, dict[str, Any], i
 
 def _separate(found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """The caller's values and modules, without the names that every expression has."""
-    own = {name: value for name, value in found.items() if value is not _known(name)}
+    import patsy
+
+    known = vars(patsy.builtins) | FUNCTIONS
+    own = {name: value for name, value in found.items() if value is not known.get(name)}
     modules = {
         name: value.__name__
         for name, value in own.items()
@@ -135,12 +138,6 @@ def _separate(found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]
     }
     values = {name: value for name, value in own.items() if name not in modules}
     return values, modules
-
-
-def _known(name: str) -> Any:
-    import patsy
-
-    return FUNCTIONS.get(name, getattr(patsy.builtins, name, None))
 
 
 def _listed(columns: Iterable[Any]) -> str:

@@ -131,9 +131,7 @@ def axis_of(term: Term, name: Name, rug: NDArray[Any], count: int) -> Axis:
     """The range of a feature in `count` points, or all levels."""
     levels = known_levels(term).get(name)
     if levels is not None:
-        points = np.empty(len(levels), object)
-        points[:] = levels
-        return Axis(name, points, rug, True)
+        return Axis(name, np.array(levels, object), rug, True)
     lower, upper = known_ranges(term).get(name, (rug.min(), rug.max()))
     return Axis(name, np.linspace(lower, upper, count), rug, False)
 

@@ -109,9 +109,8 @@ class Knots:
         splines, slopes = unequal_splines(inside, cell, t, self.degree)
         excess = (x - inside) * (outside == "linear")
         values = [s + slope * excess for s, slope in zip(splines, slopes, strict=True)]
-        return CompactBasis(
-            cell[None], contiguous(xp.stack(values, axis=1), dtype)[None]
-        )
+        stacked = contiguous(xp.stack(values, axis=1), dtype)
+        return CompactBasis(cell[None], stacked[None])
 
     def slope_matrix(self) -> Matrix:
         """The matrix from coefficients to multiples of the derivative's coefficients.

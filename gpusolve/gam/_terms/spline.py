@@ -21,10 +21,6 @@ from .knots import Knots
 from .rows import Rows, kronecker
 from .term import Reading, Single, Term, learned
 
-CENTERS = (False, True, "spectral")
-KNOTS_AT = ("equidistant", "quantiles")
-END_KNOTS = ("continued", "repeated")
-
 TAIL = 0.01
 """The share of the rows on each side that `warn_if_stretched` leaves out."""
 
@@ -62,9 +58,9 @@ class Spline(Single):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("center", self.center, CENTERS)
-        check_choice("knots_at", self.knots_at, KNOTS_AT)
-        check_choice("end_knots", self.end_knots, END_KNOTS)
+        check_choice("center", self.center, (False, True, "spectral"))
+        check_choice("knots_at", self.knots_at, ("equidistant", "quantiles"))
+        check_choice("end_knots", self.end_knots, ("continued", "repeated"))
         check_choice("constraint", self.shape, (None, *CONSTRAINTS))
         for name, most in (("degree", MAX_DEGREE), ("differences", 3)):
             if not 0 <= getattr(self, name) <= most:
