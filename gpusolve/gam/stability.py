@@ -205,9 +205,7 @@ def stability_selection(
         parts = (own[None] for own in weights)
         selected = fit_tasks(client, selected_by_fits, data, settings, parts, steps)
     paths = probabilities(selected, learners, setting.q)
-    return StabilitySelection(
-        model.names_, paths, setting.q, setting.cutoff, setting.pfer
-    )
+    return StabilitySelection(model.names_, paths, *setting)
 
 
 # ---- subsamples ----------------------------------------------------------------------

@@ -45,14 +45,8 @@ class Samples(Protocol):
 class Axis:
     """A feature along which an effect is shown.
 
-    Attributes
-    ----------
-    name : str or int
-    points : (p,) array
-        Numbers, or the levels of a factor.
-    rug : (r,) array
-        Its values in some rows of the training data.
-    is_factor : bool
+    The points are numbers, or the levels of a factor, (p,); the rug has the values of
+    the feature in some rows of the training data, (r,).
     """
 
     name: Name

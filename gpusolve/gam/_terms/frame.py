@@ -110,12 +110,8 @@ class Frame:
         are read, by default all; an integer that is not a name is a position. The codes
         of factors are on the device of the numeric columns.
 
-        Raises
-        ------
-        KeyError
-            If a column does not exist.
-        TypeError, ValueError
-            If a column cannot be read, columns differ in length, or there are none.
+        KeyError if a column does not exist; TypeError or ValueError if a column cannot
+        be read, or the columns differ in length.
         """
         if isinstance(X, cls):
             return X

@@ -158,14 +158,6 @@ class Rows:
                 product += cross_products(part, other, weights, k, k)[0]
         return (product + product.T) / 2
 
-    def scaled(self, factor: Array) -> Rows:
-        """Each row multiplied by a factor, (n,)."""
-        parts = (
-            p._replace(values=(p.values * factor[:, None]).astype(p.values.dtype))
-            for p in self.parts
-        )
-        return Rows(self.functions, tuple(parts))
-
 
 def cross_products(
     part: DesignPart,

@@ -209,7 +209,8 @@ class Spline(Single):
             return fold
         D = self._differences
         if self.center is True and len(D) == 1 and not self.cyclic:
-            return difference_columns(D[0])
+            # D'(DD')^-1: columns whose coefficients are the differences D b
+            return np.asarray(np.linalg.solve(D[0] @ D[0].T, D[0]).T, np.float64)
         columns = spectral_columns(D, self._margin_null_dimension)
         return columns if fold is None else fold @ columns
 
@@ -270,11 +271,6 @@ CONSTRAINTS: dict[str, Callable[[Knots], Matrix]] = {
     "negative": lambda knots: -np.eye(knots.functions),
 }
 """C of the constraints ``C b >= 0`` by their names."""
-
-
-def difference_columns(D: Matrix) -> Matrix:
-    """``D'(DD')^-1``: columns whose coefficients are the differences D b."""
-    return np.asarray(np.linalg.solve(D @ D.T, D).T, np.float64)
 
 
 def spectral_columns(D: list[Matrix], null_dimension: int) -> Matrix:

@@ -36,10 +36,12 @@ def learned(default: Any = None) -> Any:
 
 @dataclass
 class Reading:
-    """The columns of a frame as learned terms read them; options as of `Term.rows`.
+    """The columns of a frame as learned terms read them.
 
-    `present` is 0 in the rows with a missing value that was read and 1 in others, (n,);
-    None if no value was missing.
+    `outside`, `unknown` and `missing` are as for `BoostedGAM`; values outside a cyclic
+    range are always an error. The designs have the dtype, float32 or float64. `present`
+    is 0 in the rows with a missing value that was read and 1 in others, (n,); None if
+    no value was missing.
     """
 
     frame: Frame
@@ -147,11 +149,8 @@ class Term(ABC):
     def learn(self, frame: Frame) -> Self:
         """The term with the ranges, knots and levels of all rows.
 
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If a column does not exist, is not of the kind that the term reads, or has
-            values that it does not accept. The message names the column.
+        KeyError, TypeError or ValueError if a column does not exist, is not of the kind
+        that the term reads, or has values that it does not accept.
         """
 
     @abstractmethod
@@ -186,24 +185,18 @@ class Term(ABC):
     def __repr__(self) -> str:
         return self._written(repr)
 
-    def rows(
-        self,
-        frame: Frame,
-        *,
-        outside: str = "linear",
-        unknown: str = "error",
-        missing: str = "error",
-        dtype: Any = np.float64,
-    ) -> Rows:
+    def rows(self, frame: Frame, **options: Any) -> Rows:
         """The functions of a learned term at every row, before `transform`.
 
-        The options are as for `BoostedGAM`; values outside a cyclic range are always an
-        error. The errors are as for `learn`, and name the column, too.
+        The options are fields of `Reading`. The errors are as for `learn`, and also
+        name the column.
         """
-        data = Reading(frame, outside, unknown, missing, dtype)
+        data = Reading(frame, **options)
         with frame.current():
             rows = self._rows(data)
-            return rows if data.present is None else rows.scaled(data.present)
+            if data.present is None:
+                return rows
+            return kronecker(dense_rows(data.present[:, None]), rows)
 
     @property
     def fixed_lambda(self) -> float | None:
