@@ -247,7 +247,7 @@ class Single(Term):
     by_levels: tuple[Level, ...] | None = learned()
 
     _defaults: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Of functions whose defaults differ from the fields' defaults."""
+    """By function, the defaults that differ from the defaults of the fields."""
 
     def __post_init__(self) -> None:
         if self.df is not None and not self.df > 0:
