@@ -85,7 +85,9 @@ def boosted(name: str, given: bool = True) -> Boosted:
     problem = prepare(terms, frame(), w, lambda_=found["lambda"] if given else None)
     offset = found["offset"]
     start = np.full((1, 1), offset) if fit.offset is None else column(fit.offset)[None]
-    fits = Fits(problem, mboost_family(fit.family), response_of(fit), start, found["nu"])
+    fits = Fits(
+        problem, mboost_family(fit.family), response_of(fit), start, found["nu"]
+    )
     path = boost_family(fits, found["mstop"])
     return Boosted(fit, found, problem, start, path)
 
