@@ -109,6 +109,7 @@ class Device:
             // _emulator.multiprocessors,
             "MultiProcessorCount": _emulator.multiprocessors,
             "KernelExecTimeout": 0,
+            "SingleToDoublePrecisionPerfRatio": 2,
         }
 
     def synchronize(self) -> None:
