@@ -30,8 +30,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 ARCHITECTURE = 90
+"""Machine code is read for sm_90: H100 and H200."""
 
 INSTRUCTION_BYTES = 16
+"""Of an instruction since Volta."""
 
 TABLE = Path(__file__).with_suffix(".md")
 
