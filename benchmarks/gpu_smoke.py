@@ -54,11 +54,15 @@ Result = dict[str, Any]
 LAUNCHES = 300
 """Launches of a kernel in a stress check."""
 FEW_LAUNCHES = 3
+"""Launches in small runs, on the emulator."""
 NO_GPU = 3
 """The exit status without a GPU."""
 OCCUPYING_BYTES = 2**28
+"""An array that four additions read and write: 0.5 ms at 4 TB/s, to delay inputs."""
 MOST_TILES_IF_SMALL = 16
+"""Limit on tiles in small runs, on the emulator."""
 TRACEBACK_LINES = 15
+"""The last lines of a traceback: the report of a failed check stays short."""
 
 
 class Settings(NamedTuple):

@@ -292,6 +292,7 @@ def edited(changed: ChangingQR, edits: int, seed: int = 0) -> Errors:
 # ---- the report ----------------------------------------------------------------------
 
 EDITS = 300
+"""Random changes: every variable enters and leaves several times."""
 ROWS, PASSIVE = 128, 48
 """The size at which costs are compared with the position."""
 

@@ -119,7 +119,7 @@ def stand_in(request: pytest.FixtureRequest) -> Iterator[None]:
 def each(move: Callable[[Any], Any], value: Any) -> Any:
     """Apply `move` to the value, or to each element of a tuple."""
     if isinstance(value, tuple):
-        return tuple(each(move, one) for one in value)
+        return tuple(each(move, item) for item in value)
     return move(value)
 
 
@@ -165,7 +165,7 @@ class Backend:
     ) -> gpusolve.NNLSResult:
         """Call a solver of least squares; the arrays of its result are NumPy's."""
         result = self.call(function, *args, **options)
-        arrays = {name: self.numpy(one) for name, one in result._asdict().items()}
+        arrays = {name: self.numpy(array) for name, array in result._asdict().items()}
         return replace(result, **arrays)
 
 

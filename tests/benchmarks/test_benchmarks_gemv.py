@@ -20,7 +20,7 @@ FIGURE_4 = "gemv_figure4.py"
 RESULTS = Path(gemv_figure4.__file__).parent / "results"
 VARIANTS = ["version 1", "version 2", "auto"]
 GPUS = ["MX550", "H200"]
-PREDICTED = [f"{gpu} {one}, predicted" for gpu in GPUS for one in VARIANTS]
+PREDICTED = [f"{gpu} {kind}, predicted" for gpu in GPUS for kind in VARIANTS]
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_versions_differ_by_their_launches_for_small_matrices() -> None:
     """The paper says that the difference was small."""
     seconds = gemv_figure4.predicted(1000, 16)
     for gpu in GPUS:
-        first, second = (seconds[f"{gpu} {one}, predicted"] for one in VARIANTS[:2])
+        first, second = (seconds[f"{gpu} {kind}, predicted"] for kind in VARIANTS[:2])
         assert 1e6 * first == pytest.approx(12)
         assert 1e6 * second == pytest.approx(24)
         assert second - first == pytest.approx((6 - 3) * LAUNCH_SECONDS)
@@ -113,7 +113,9 @@ def test_version_2_is_faster_for_large_matrices_on_one_of_two_gpus() -> None:
         assert 1e6 * seconds == pytest.approx(stored[name], rel=5e-3)
     expected = {"H200": (65.2, 25.9), "MX550": (142, 305)}
     for gpu, times in expected.items():
-        assert tuple(stored[f"{gpu} {one}, predicted"] for one in VARIANTS[:2]) == times
+        assert (
+            tuple(stored[f"{gpu} {kind}, predicted"] for kind in VARIANTS[:2]) == times
+        )
 
 
 def test_a_wrong_product_is_reported() -> None:

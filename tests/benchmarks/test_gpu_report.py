@@ -76,7 +76,7 @@ def report(folder: Path, *options: str, minutes: float = 5) -> tuple[int, Any, s
 
 
 def statuses(contents: Any) -> dict[str, str]:
-    return {one["name"]: one["status"] for one in contents["checks"]}
+    return {check["name"]: check["status"] for check in contents["checks"]}
 
 
 # ---- complete reports ----------------------------------------------------------------
@@ -85,7 +85,7 @@ def statuses(contents: Any) -> dict[str, str]:
 @pytest.mark.slow
 def test_every_check_passes(tmp_path: Path) -> None:
     status, contents, page = report(tmp_path)
-    failed = [one for one in contents["checks"] if one["status"] == "failed"]
+    failed = [check for check in contents["checks"] if check["status"] == "failed"]
     assert not failed, failed[0]["error"]
     assert status == 0
     assert contents["finished"]
@@ -129,7 +129,7 @@ def test_some_checks_and_a_benchmark(
     assert (shown["status"], missing["status"]) == ("passed", "failed")
     assert "usage: gemv.py" in shown["output"]
     assert "usage: gemv.py" in page
-    timed = {one["name"]: one for one in contents["checks"]}
+    timed = {check["name"]: check for check in contents["checks"]}
     assert timed["scan, hierarchical"]["second"] > 0
     assert timed["grid barrier, gram"]["launches"] == gpu_smoke.FEW_LAUNCHES
 
@@ -149,7 +149,7 @@ def test_a_failure_ends_one_check_only(
     assert status == 1
     assert contents["finished"]
     assert not contents["passed"]
-    errors = {one["name"]: one.get("error", "") for one in contents["checks"]}
+    errors = {check["name"]: check.get("error", "") for check in contents["checks"]}
     assert statuses(contents) == {
         "passes": "passed",
         "gives a wrong result": "failed",
@@ -243,10 +243,12 @@ gpusolve.gam.BoostedGAM(n_basis=6, max_iter=3).fit(X, X[:, 1])
 
 
 def test_benchmarks_accept_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    for one in (*gpu_report.BENCHMARKS, *gpu_report.REHEARSED):
-        assert (gpu_report.HERE / one.file).is_file()
-        module = importlib.import_module(f"benchmarks.{one.file.removesuffix('.py')}")
-        monkeypatch.setattr(sys, "argv", [one.file, *one.arguments])
+    for script in (*gpu_report.BENCHMARKS, *gpu_report.REHEARSED):
+        assert (gpu_report.HERE / script.file).is_file()
+        module = importlib.import_module(
+            f"benchmarks.{script.file.removesuffix('.py')}"
+        )
+        monkeypatch.setattr(sys, "argv", [script.file, *script.arguments])
         module.arguments()
 
 
@@ -305,7 +307,7 @@ def test_errors_of_the_sanitizer_fail_a_check(
     monkeypatch.setattr(gpu_report, "sanitizer", lambda: str(program))
     results = gpu_report.Report(tmp_path, 1)
     gpu_report.sanitize(["scan, warp"], results, tmp_path, gpu_report.Clock(1))
-    assert [(one["name"], one["status"]) for one in results.checks] == [
+    assert [(check["name"], check["status"]) for check in results.checks] == [
         ("memcheck", status),
         ("racecheck", status),
     ]
@@ -332,7 +334,7 @@ def test_a_hanging_sanitizer_is_stopped(
     monkeypatch.setattr(gpu_report, "SANITIZER_SECONDS", 1)
     results = gpu_report.Report(tmp_path, 1)
     gpu_report.sanitize(["scan, warp"], results, tmp_path, gpu_report.Clock(1))
-    assert [one["status"] for one in results.checks] == [status] * 2
+    assert [check["status"] for check in results.checks] == [status] * 2
 
 
 # ---- the checks ----------------------------------------------------------------------

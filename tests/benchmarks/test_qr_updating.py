@@ -119,7 +119,7 @@ def test_the_correction_of_the_semi_normal_equations_needs_the_transpose() -> No
     s = a - A @ z
     with pytest.raises(ValueError, match="mismatch"):
         solve(s)
-    before, after = (np.linalg.norm(one - expected) for one in (z, z + solve(A.T @ s)))
+    before, after = (np.linalg.norm(x - expected) for x in (z, z + solve(A.T @ s)))
     assert 5 * after < before
 
 
@@ -183,9 +183,9 @@ def test_the_operations_of_the_second_row_are_those_of_algorithm_2(
     for i in range(1, length + 1):
         again = [cost_of_algorithm_2(m, p - 1) for p in range(i, length + 2)]
         printed = TABLE["MGS/up/unorder"].printed.at(m, length, i)
-        assert printed.flops_of_q == sum(one.flops_of_q for one in again)
+        assert printed.flops_of_q == sum(step.flops_of_q for step in again)
         read_of_A = length - i + 1
-        accesses = sum(one.accesses for one in again) + read_of_A
+        accesses = sum(step.accesses for step in again) + read_of_A
         assert accesses == TABLE["MGS/up/unorder"].correct.at(m, length, i).accesses
         assert printed.accesses - accesses == (length - i) * (length - i + 1) // 2
 
@@ -306,8 +306,8 @@ def test_gram_schmidt_costs_least_only_for_few_columns() -> None:
             for name in names
         }
         costs = {
-            name: study.operations(one.at(m, length, length + 1))
-            for name, one in formulas.items()
+            name: study.operations(formula.at(m, length, length + 1))
+            for name, formula in formulas.items()
         }
         return min(costs, key=lambda name: costs[name])
 
@@ -321,8 +321,8 @@ def test_gram_schmidt_costs_least_only_for_few_columns() -> None:
 
 def test_curves_and_plot() -> None:
     found = study.curves(m=12, length=5)
-    assert [len(one) for one in found.values()] == [1, 5, 1, 5, 1, 5, 4]
-    falling = [study.operations(one) for one in found["MGS/up/unorder"].values()]
+    assert [len(curve) for curve in found.values()] == [1, 5, 1, 5, 1, 5, 4]
+    falling = [study.operations(costs) for costs in found["MGS/up/unorder"].values()]
     assert falling == sorted(falling, reverse=True)
     left, right = study.draw(found).axes
     assert len(left.lines) == len(right.lines) == len(TABLE)

@@ -75,7 +75,7 @@ def costs_of(A: Any, B: Any, method: str, blocks: int | None = None) -> dict[str
     """The costs of each kernel by its name, without template arguments."""
     with emulator.profile() as report:
         check(multiply(A, B, method=method, blocks=blocks), A, B)
-    return {one.name.partition("<")[0]: one for one in report.kernels}
+    return {kernel.name.partition("<")[0]: kernel for kernel in report.kernels}
 
 
 # ---- the example of figures 4 to 8 ---------------------------------------------------
@@ -126,7 +126,7 @@ def test_the_example_of_the_document(search: Any) -> None:
 def test_the_example_by_the_kernels(search: str) -> None:
     a, b = map(coordinates, example())
     if search == "binary":
-        a, b = (coordinates(one.tocsr().tocoo()) for one in example())
+        a, b = (coordinates(matrix.tocsr().tocoo()) for matrix in example())
     device, name = EmulatedDevice(), _coo_versions_kernel.SEARCHES[search]
     counts = _coo_versions_kernel.count_found(name, a, b, TILES, device)
     assert counts.tolist() == COUNTS
@@ -210,8 +210,8 @@ def test_kernels_agree_with_the_specification(version: Any, blocks: int) -> None
     if version in SORT_B:
         b = sorted_by_key(b)
     product, kernels = multiplied(version, a, b, blocks)
-    for one, other in zip(product[:3], expected.product, strict=True):
-        same(one, other)
+    for values, right in zip(product[:3], expected.product, strict=True):
+        same(values, right)
     assert coo_paper.keys_read(kernels) == expected.reads.sum()
     stores = 3 * expected.counts + (version == "scratchpad")  # its count
     assert kernels[-1].per_block["global_stores"] == spread(stores)
@@ -410,7 +410,7 @@ GROUPS = [4, 8, 16, 32, 64, 128]  # of 2 x 2 to 16 x 8 tiles
 
 def busiest_loads(kernels: Any) -> float:
     """The loads of the tile with the most, in each kernel."""
-    return sum(one.per_block["global_loads"].most for one in kernels)
+    return sum(kernel.per_block["global_loads"].most for kernel in kernels)
 
 
 @pytest.mark.paper(
@@ -439,7 +439,7 @@ def test_tiles_of_the_rectangle() -> None:
 @pytest.fixture(scope="module")
 def operands_of_232() -> coo_paper.Pair:
     operands = coo_paper.pair_of_232()
-    assert [one.nnz for one in operands] == [1638, 1638]
+    assert [matrix.nnz for matrix in operands] == [1638, 1638]
     assert scipy_product(*operands).nnz == 232
     return operands
 
@@ -451,10 +451,12 @@ def operands_of_232() -> coo_paper.Pair:
 )
 def test_each_tile_executes_instructions(operands_of_232: Any) -> None:
     tile_counts = [
-        one.per_block["instructions"] for one in counted(operands_of_232, "binary", 128)
+        kernel.per_block["instructions"]
+        for kernel in counted(operands_of_232, "binary", 128)
     ]
     least, most = (
-        sum(getattr(one, name) for one in tile_counts) for name in ("least", "most")
+        sum(getattr(counts, name) for counts in tile_counts)
+        for name in ("least", "most")
     )
     assert 0 < least < most < 1.02 * least
     document = 2581, 2429, 2433, 2422
@@ -496,7 +498,9 @@ def test_one_multiplication_for_each_match(
     tiles = GROUPS if method in ("binary", "even") else [None]
     for blocks in tiles:
         found = costs_of(*operands_of_232, method, blocks)
-        operations = [one.arithmetic for one in found.values() if one.arithmetic]
+        operations = [
+            kernel.arithmetic for kernel in found.values() if kernel.arithmetic
+        ]
         assert operations == [{"float32 multiply": 232}]
     assert round(1 - 120 / 232, 2) == 0.48
 
@@ -534,7 +538,7 @@ def test_all_draws_of_a_small_matrix() -> None:
         found = (3 * A.row + A.col).tolist()
         expected: list[int] = []
         for place in places:
-            free = [one for one in range(9) if one not in expected]
+            free = [place for place in range(9) if place not in expected]
             expected.append(place if place in free else free[0])
         assert found == expected  # in the order of drawing
         drawn.append(np.isin(range(9), found))
@@ -664,7 +668,8 @@ def test_largest_tile_of_many_pairs() -> None:
     ratios = []
     for seed in range(300):
         drawn, other = (
-            128 * one.row + one.col for one in random_pair((128, 128), 0.1, seed)
+            128 * matrix.row + matrix.col
+            for matrix in random_pair((128, 128), 0.1, seed)
         )
         for keys in (drawn, np.sort(drawn)):
             before = np.append(0, np.cumsum(np.isin(keys, other)))
@@ -704,11 +709,13 @@ def test_even_multiplications_differ_by_one(emulated: None) -> None:
 )
 def test_even_searches_once(emulated: None) -> None:
     A, B = random_pair((40, 40), 0.75)
-    keys = [coo_paper.keys_read(counted((A, B), one)) for one in ("binary", "even")]
+    keys = [
+        coo_paper.keys_read(counted((A, B), method)) for method in ("binary", "even")
+    ]
     assert keys == [27_112, 13_556]
-    twice, once = (costs_of(A, B, one) for one in ("binary", "even"))
+    twice, once = (costs_of(A, B, method) for method in ("binary", "even"))
     searches = twice["count_found"], twice["multiply_found"], once["find_matches"]
-    assert len({one.arrays["b_rows"].lanes for one in searches}) == 1
+    assert len({kernel.arrays["b_rows"].lanes for kernel in searches}) == 1
     assert "b_rows" not in once["multiply_matches"].arrays
 
 

@@ -41,7 +41,7 @@ def bytes_moved(call: Callable[[], object]) -> int:
         call()
         with emulator.profile() as report:
             call()
-    return sum(one.bytes for k in report.kernels for one in k.arrays.values())
+    return sum(array.bytes for k in report.kernels for array in k.arrays.values())
 
 
 # ---- map ----
@@ -261,11 +261,11 @@ def test_unzip_inverts_zip(
     same(zipped, reference.zip(*arrays), strict=True)
     apart = backend.call(gpusolve.unzip, zipped)
     assert len(apart) == count
-    for found, specified, one in zip(
+    for found, specified, wanted in zip(
         apart, reference.unzip(zipped), arrays, strict=True
     ):
-        same(found, one, strict=True)
-        same(specified, one, strict=True)
+        same(found, wanted, strict=True)
+        same(specified, wanted, strict=True)
         assert found.flags.c_contiguous
 
 
@@ -400,6 +400,6 @@ def test_rounding_of_a_fused_dot_product_is_bounded(
 ) -> None:
     x, y = rng.standard_normal((2, 10007))
     found = float(backend.call(gpusolve.reduce, (x, y), map=times))
-    terms = [float(one) for one in x * y]
+    terms = [float(term) for term in x * y]
     error = abs(found - math.fsum(terms))
     assert error <= len(x) * np.finfo(x.dtype).eps / 2 * math.fsum(map(abs, terms))

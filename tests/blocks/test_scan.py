@@ -110,8 +110,8 @@ def test_two_sweeps_have_twice_the_work_and_depth_of_a_tree(monkeypatch: Any) ->
     same(found, np.arange(1_024))
     # An operation reads two elements.
     costs = {
-        one.name.partition("<")[0]: (one.global_loads / 2, one.launches)
-        for one in report.kernels
+        kernel.name.partition("<")[0]: (kernel.global_loads / 2, kernel.launches)
+        for kernel in report.kernels
     }
     assert costs["up_sweep"] == costs["down_sweep"] == (1_023, 10)
 

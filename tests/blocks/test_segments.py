@@ -88,7 +88,7 @@ def reductions(case: Case) -> list[tuple[Any, Any, Any]]:
     limits = ((2, 70), (40, 70), (3000, 12))
     drawn = (rng.integers(0, limit, count) for limit, count in limits)
     found = []
-    for lengths in (*(np.array(one, np.int64) for one in given), *drawn):
+    for lengths in (*(np.array(rows, np.int64) for rows in given), *drawn):
         offsets = offsets_of(lengths)
         x = frozen(case.sample(rng, offsets[-1]))
         expected = np.empty((len(lengths), *case.element_shape), case.dtype)
@@ -347,7 +347,7 @@ def test_segmented_sweeps_have_the_depth_of_sweeps(
     x, flags = np.ones(1_024, np.float32), rng.random(1_024) < 0.1
     with emulator.profile() as report:
         gpusolve.segmented_scan(x, flags, exclusive=True, variant="sweep")
-    sweeps = {one.name.partition("<")[0]: one for one in report.kernels}
+    sweeps = {kernel.name.partition("<")[0]: kernel for kernel in report.kernels}
     up, down = sweeps["segmented_up_sweep"], sweeps["segmented_down_sweep"]
     assert up.launches == down.launches == 10
     # A node of the down-sweep writes both children; a node of the up-sweep reads two

@@ -69,12 +69,12 @@ def parameters(function: Any) -> Parameters:
         return documented_parameters(function.__doc__)
     listed = [
         (
-            "*" * (one.kind is one.VAR_POSITIONAL)
-            + "**" * (one.kind is one.VAR_KEYWORD)
-            + one.name,
-            "" if one.default is one.empty else repr(one.default),
+            "*" * (parameter.kind is parameter.VAR_POSITIONAL)
+            + "**" * (parameter.kind is parameter.VAR_KEYWORD)
+            + parameter.name,
+            "" if parameter.default is parameter.empty else repr(parameter.default),
         )
-        for one in signature.parameters.values()
+        for parameter in signature.parameters.values()
     ]
     return drop_self(listed)
 
@@ -87,7 +87,9 @@ def documented_parameters(text: str) -> Parameters:
     text = re.sub(r"\[.*?\]", "", text)
     listed = re.match(r"[\w.]+\((.*?)\)(?: ->|\n|$)", text)
     assert listed, f"no signature in {text[:80]!r}"
-    pairs = (one.strip().partition("=") for one in listed[1].split(",") if one.strip())
+    pairs = (
+        part.strip().partition("=") for part in listed[1].split(",") if part.strip()
+    )
     named = [
         (name.split()[-1].replace("\\", ""), default) for name, _, default in pairs
     ]
@@ -115,7 +117,7 @@ def test_functions_have_cupys_signatures(cupy: Any, path: str) -> None:
 
 @together("name", METHODS)
 def test_methods_have_cupys_signatures(cupy: Any, name: str) -> None:
-    ours, real = (getattr(one.ndarray, name) for one in (cupy_stand_in, cupy))
+    ours, real = (getattr(library.ndarray, name) for library in (cupy_stand_in, cupy))
     assert parameters(ours) == parameters(real)
 
 

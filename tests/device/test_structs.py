@@ -80,7 +80,7 @@ def ctypes_struct(declared: list[tuple[str, str]]) -> type[ctypes.Structure]:
 def test_bytes_are_those_of_ctypes(count: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     declared = [
-        (str(one), f"f{k}") for k, one in enumerate(rng.choice([*C_TYPES], count))
+        (str(kind), f"f{k}") for k, kind in enumerate(rng.choice([*C_TYPES], count))
     ]
     found = StructType("Any", " ".join(f"{type} {name};" for type, name in declared))
     same = ctypes_struct(declared)
@@ -119,8 +119,10 @@ def test_replaced_fields() -> None:
 
 
 def test_numbers_may_be_numpys_and_bool() -> None:
-    one = copy_of(None, None, source=np.int64(3), target=True, factor=np.float32(0.5))
-    assert one.packed() == copy_of(None, None, source=3, target=1, factor=0.5).packed()
+    found = copy_of(None, None, source=np.int64(3), target=True, factor=np.float32(0.5))
+    assert (
+        found.packed() == copy_of(None, None, source=3, target=1, factor=0.5).packed()
+    )
 
 
 def test_a_pointer_may_be_an_address() -> None:
@@ -291,7 +293,10 @@ def test_only_targets_of_pointers_to_const_are_not_written() -> None:
     parameter = Parameter("copy", False, "s", COPY.bytes)
     copy = copy_of(np.zeros(3), np.zeros(3))
     arrays = named_arrays([parameter], [copy])
-    assert [(one.name, one.is_written) for one in arrays] == [("x", False), ("y", True)]
+    assert [(array.name, array.is_written) for array in arrays] == [
+        ("x", False),
+        ("y", True),
+    ]
 
 
 @needs_compiler
@@ -302,7 +307,7 @@ def test_a_profile_counts_by_field() -> None:
         kernel("copy_rank<double>")((1,), (32,), (copy, more, np.int32(0)))
     (found,) = report.kernels
     assert {
-        name: one.requests for name, one in found.arrays.items() if one.requests
+        name: array.requests for name, array in found.arrays.items() if array.requests
     } == {
         "y": 1,
         "more": 1,

@@ -33,7 +33,7 @@ def ridge_problem(weights: np.ndarray) -> PreparedLearners:
     basis = BSplines.spanning(X, FUNCTIONS).evaluate(X)
     designs = tuple(compact_rows(basis, j, FUNCTIONS) for j in range(LEARNERS))
     gram = tuple(design.gram(weights) for design in designs)
-    inverse = tuple(np.linalg.inv(one + np.eye(FUNCTIONS)) for one in gram)
+    inverse = tuple(np.linalg.inv(G + np.eye(FUNCTIONS)) for G in gram)
     lambdas = np.ones((len(weights), LEARNERS))
     nothing = (None,) * LEARNERS
     return PreparedLearners((), designs, gram, inverse, lambdas, weights, nothing)

@@ -108,7 +108,7 @@ def test_a_watchdog_allows_fewer_steps_for_more_bytes(
     device = EmulatedDevice()
     assert boosting_kernel.steps_of_launch(device, many) >= 2**31 - 1
     monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
-    steps = [boosting_kernel.steps_of_launch(device, one) for one in (few, many)]
+    steps = [boosting_kernel.steps_of_launch(device, shape) for shape in (few, many)]
     assert 1 <= steps[1] < steps[0] < 2**31 - 1
 
 

@@ -384,7 +384,7 @@ def test_functions_beyond_n_basis_raise(backend: Any, n_basis: int) -> None:
     basis = BSplines.spanning(np.linspace(0, 1, 50)[:, None], 8).evaluate(
         np.linspace(0, 1, 50)[:, None]
     )
-    basis = CompactBasis(*(backend.array(one) for one in basis))
+    basis = CompactBasis(*(backend.array(array) for array in basis))
     with pytest.raises(ValueError, match=rf"functions 0 to {n_basis - 1}"):
         make_learners(basis, n_basis)
     negative = CompactBasis(basis.first - 1, basis.values)

@@ -602,7 +602,8 @@ def test_few_rows(family: Family, rows: int) -> None:
 
 def test_a_pickle_has_no_training_data(counts: Data) -> None:
     X, y = (
-        np.tile(one, (20, 1)) if one.ndim == 2 else np.tile(one, 20) for one in counts
+        np.tile(count, (20, 1)) if count.ndim == 2 else np.tile(count, 20)
+        for count in counts
     )
     model = fit(max_iter=3).fit(X, y)
     assert model._data[0].frame.rows == 4000

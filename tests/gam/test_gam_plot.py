@@ -90,26 +90,26 @@ def test_effects_of_every_kind(kind: str) -> None:
     model = fitted(term)
     effect = effect_of(model, 0)
     d = data()
-    assert [one.name for one in effect.axes] == axes
+    assert [axis.name for axis in effect.axes] == axes
     assert list(effect.multipliers) == multipliers
     assert set(effect.fixed) == set(fixed)
     for name, value in effect.fixed.items():
         assert value == (np.median(d[name]) if fixed[name] is None else fixed[name])
-    for one in effect.axes:
-        values = d[one.name]
-        if one.is_factor:
-            assert one.points.tolist() == sorted(set(values.tolist()))
+    for axis in effect.axes:
+        values = d[axis.name]
+        if axis.is_factor:
+            assert axis.points.tolist() == sorted(set(values.tolist()))
         else:
             np.testing.assert_array_equal(
-                one.points[[0, -1]], [values.min(), values.max()]
+                axis.points[[0, -1]], [values.min(), values.max()]
             )
-        np.testing.assert_array_equal(one.rug, values)
+        np.testing.assert_array_equal(axis.rug, values)
     mean = 0.0 if multipliers else model.partial_effect(0, d).mean()
-    place = tuple(2 if len(one.points) > 2 else 1 for one in effect.axes)
+    place = tuple(2 if len(axis.points) > 2 else 1 for axis in effect.axes)
     at = {a.name: a.points[[j]] for a, j in zip(effect.axes, place, strict=True)}
     at |= {name: np.ones(1) for name in multipliers}
     at |= {name: np.array([value]) for name, value in effect.fixed.items()}
-    assert effect.values.shape == tuple(len(one.points) for one in effect.axes)
+    assert effect.values.shape == tuple(len(axis.points) for axis in effect.axes)
     np.testing.assert_allclose(
         effect.values[place], model.partial_effect(0, at)[0] - mean, atol=1e-12
     )
@@ -164,13 +164,13 @@ def test_missing_values_are_not_in_the_rug() -> None:
 def make_effect(lower: float, upper: float, *bounds: float) -> Effect:
     axis = Axis("x", np.array([0.0, 1.0]), np.zeros(1), False)
     values = np.array([lower, upper])
-    drawn = [np.full(2, one) for one in bounds]
+    drawn = [np.full(2, bound) for bound in bounds]
     return Effect("bbs(x)", (axis,), (), {}, values, *drawn)
 
 
 def test_effects_of_similar_heights_share_a_scale() -> None:
     extents = [(-1, 1), (-0.1, 0.2), (0, 0.4), (0, 0.39), (5, 5.01), (0, 0)]
-    limits = shared_limits([make_effect(*one) for one in extents])
+    limits = shared_limits([make_effect(*extent) for extent in extents])
     # Heights: 2, 0.3, 0.4, 0.39, 0.01, 0. A fifth of 2 is 0.4.
     high, middle, low = 2 * MARGIN, 0.49 * MARGIN, 0.01 * MARGIN
     expected = [
@@ -238,7 +238,7 @@ def test_the_figure_of_a_model() -> None:
 
     np.testing.assert_array_equal(axes["risk"].lines[0].get_ydata(), model.risk_)
     widths = [bar.get_width() for bar in axes["reduction of the risk"].patches]
-    importance = [one for one in model.importance().values() if one]
+    importance = [part for part in model.importance().values() if part]
     np.testing.assert_allclose(widths, importance)
     named = [t.get_text() for t in axes["reduction of the risk"].get_yticklabels()]
     assert [title for title in axes if title][: len(named)] == named
@@ -263,10 +263,10 @@ def test_maps_share_their_colours() -> None:
     model = fitted(bspatial("lon", "lat", knots=4), bspatial("x", "z", knots=4))
     axes = axes_by_title(model.plot())
     maps = [axes[name].collections[0] for name in ("lon, lat", "x, z")]
-    limits = [one.get_clim() for one in maps]
+    limits = [drawn.get_clim() for drawn in maps]
     assert limits[0] == limits[1]
-    for one in maps:
-        assert one.levels[0] == -one.levels[-1]
+    for drawn in maps:
+        assert drawn.levels[0] == -drawn.levels[-1]
 
 
 def test_learners_of_the_same_features_have_their_own_titles() -> None:
@@ -309,7 +309,7 @@ def test_folds_are_drawn_with_their_mean_and_the_stop() -> None:
     cv = CrossValidation(risk)
     (axis,) = cv.plot().axes
     *folds, mean, stop = axis.lines
-    np.testing.assert_array_equal([one.get_ydata() for one in folds], risk)
+    np.testing.assert_array_equal([line.get_ydata() for line in folds], risk)
     np.testing.assert_array_equal(mean.get_ydata(), [4, 1.5, 1, 2.5])
     assert stop.get_xdata() == [2, 2]
     assert "least after 2" in axis.get_title()

@@ -74,7 +74,7 @@ def learn(term: Term, data: Any) -> Any:
 
 
 def kronecker_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.array([np.kron(one, other) for one, other in zip(a, b, strict=True)])
+    return np.array([np.kron(p, q) for p, q in zip(a, b, strict=True)])
 
 
 def smoother(X: np.ndarray, K: np.ndarray, lambda_: float) -> np.ndarray:
@@ -132,7 +132,7 @@ TERMS = [
 ]
 
 
-@together(("term", "columns", "null"), TERMS, ids=lambda one: str(one))
+@together(("term", "columns", "null"), TERMS, ids=lambda value: str(value))
 def test_columns_and_null_space(
     data: dict[str, Any], term: Term, columns: int, null: int
 ) -> None:
@@ -822,7 +822,7 @@ def test_rows_on_a_device_equal_those_on_the_host(
     new["x"] = new["x"] * 1.5
     labels = {"g": np.where(np.arange(ROWS) % 9 == 5, "new", data["g"])}
     labels |= {"ordered": labels["g"], "id": data["id"]}
-    there = {name: device_backend.array(one) for name, one in new.items()}
+    there = {name: device_backend.array(column) for name, column in new.items()}
     for term, *_ in TERMS:
         expected = columns_at(learn(term, data), new | labels, **LENIENT)
         frame = Frame.of(
@@ -852,10 +852,10 @@ def test_terms_are_values(data: dict[str, Any], term: Term) -> None:
         return
     assert eval(repr(term)) == term
     assert hash(learned) == hash(pickle.loads(pickle.dumps(learned)))
-    for one in (term, learned):
-        loaded = stored(one)
-        assert loaded == one
-        assert loaded.label == one.label
+    for given in (term, learned):
+        loaded = stored(given)
+        assert loaded == given
+        assert loaded.label == given.label
     np.testing.assert_array_equal(columns_at(loaded, data), columns_at(learned, data))
     assert learned.learn(Frame.of(data)) == learned
 

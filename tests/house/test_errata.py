@@ -39,11 +39,15 @@ KINDS = (
 
 def example(name: str) -> Any:
     """A function of the page's examples."""
-    statements = (one for text in EXAMPLE.findall(PAGE) for one in ast.parse(text).body)
+    statements = (
+        statement
+        for text in EXAMPLE.findall(PAGE)
+        for statement in ast.parse(text).body
+    )
     (function,) = (
-        one
-        for one in statements
-        if isinstance(one, ast.FunctionDef) and one.name == name
+        statement
+        for statement in statements
+        if isinstance(statement, ast.FunctionDef) and statement.name == name
     )
     names = {"np": np}
     exec(ast.unparse(function), names)

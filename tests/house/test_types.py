@@ -62,13 +62,13 @@ def test_overloaded():
 @together("function", OVERLOADED, ids=lambda f: f.__name__)
 def test_defaults_of_overloads(function):
     whole = {
-        name: one.default
-        for name, one in inspect.signature(function).parameters.items()
+        name: parameter.default
+        for name, parameter in inspect.signature(function).parameters.items()
     }
     for overload in get_overloads(function):
-        for name, one in inspect.signature(overload).parameters.items():
-            if one.default is not one.empty:
-                assert whole[name] == one.default
+        for name, parameter in inspect.signature(overload).parameters.items():
+            if parameter.default is not parameter.empty:
+                assert whole[name] == parameter.default
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,9 @@ def test_wheel_contains_kernels_and_runtime(wheel: Path) -> None:
 def metadata_of(wheel: Path, name: str) -> str:
     """A file of the metadata in a wheel."""
     archive = zipfile.ZipFile(wheel)
-    (found,) = (one for one in archive.namelist() if one.endswith(f".dist-info/{name}"))
+    (found,) = (
+        path for path in archive.namelist() if path.endswith(f".dist-info/{name}")
+    )
     return archive.read(found).decode()
 
 

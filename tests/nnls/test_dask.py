@@ -179,7 +179,7 @@ def test_a_shared_matrix_is_sent_once_to_each_worker(
 
     def received(dask_worker: Any) -> list[int]:
         logs = dask_worker.transfer_incoming_log
-        sizes = [list(one["keys"].values()) for one in logs]
+        sizes = [list(log["keys"].values()) for log in logs]
         return [size for some in sizes for size in some if size == A.nbytes]
 
     counts = [len(sizes) for sizes in client.run(received).values()]

@@ -429,12 +429,12 @@ def test_weights_of_a_shared_matrix(
 ) -> None:
     A, b = rng.standard_normal((12, 5)), rng.standard_normal((6, 12))
     weights = rng.random((6, 12))
-    for one in (weights, weights[0], weights.reshape(2, 3, 12)):
-        data = b.reshape(2, 3, 12) if one.ndim == 3 else b
+    for w in (weights, weights[0], weights.reshape(2, 3, 12)):
+        data = b.reshape(2, 3, 12) if w.ndim == 3 else b
         result = backend.solve(
-            gpusolve.lsq_linear, A, data, (-0.1, 0.1), weights=one, method=method
+            gpusolve.lsq_linear, A, data, (-0.1, 0.1), weights=w, method=method
         )
-        given = Bounded.of(A, b, (-0.1, 0.1), weights=one.reshape(-1, 12))
+        given = Bounded.of(A, b, (-0.1, 0.1), weights=w.reshape(-1, 12))
         flat = result.x.reshape(6, 5)
         assert (result.status == 0).all()
         assert violation(given, flat).max() <= CERTIFIED
@@ -702,13 +702,13 @@ def test_every_argument_broadcasts(
     every = call(each)
     assert every.x.shape == (2, 3, 4)
     for name in shapes:
-        values = {key: one[0, 0] for key, one in each.items()} | {name: each[name]}
+        values = {key: value[0, 0] for key, value in each.items()} | {name: each[name]}
         result = call(values)
         assert result.x.shape == every.x.shape
         np.testing.assert_allclose(result.x[0, 0], every.x[0, 0], atol=1e-12)
         column = {**each, name: each[name][:, :1]}
         np.testing.assert_allclose(call(column).x[:, 0], every.x[:, 0], atol=1e-12)
-    alone = call({key: one[1, 2] for key, one in each.items()})
+    alone = call({key: value[1, 2] for key, value in each.items()})
     assert alone.x.shape == (4,)
     assert np.ndim(alone.rnorm) == np.ndim(alone.status) == 0
     np.testing.assert_allclose(alone.x, every.x[1, 2], atol=1e-12)
@@ -749,7 +749,7 @@ def spoiled(given: Bounded, what: str, system: int) -> Bounded:
         other.weights[system] = 0
     elif value is not None:
         words = what.split()
-        name = next(one for one in (*words, "weights") if one in (*given._fields,))
+        name = next(word for word in (*words, "weights") if word in (*given._fields,))
         name = "weights" if "weight" in words else "sum_to" if "sum" in words else name
         entry = (system,) if name == "sum_to" else (system, 1)
         getattr(other, name)[entry] = value

@@ -191,10 +191,10 @@ def test_options_broadcast(device_backend: Any, rng: np.random.Generator) -> Non
     found = device_backend.solve(gpusolve.lsq_linear, A, b, **options)
     assert found.x.shape == (2, 3, 7)
     for i, j in np.ndindex(2, 3):
-        one = Bounded.of(A, b[i], (lower[j], 0.3), weights=weights[i])
-        expected = solve(device_backend, one)
+        given = Bounded.of(A, b[i], (lower[j], 0.3), weights=weights[i])
+        expected = solve(device_backend, given)
         np.testing.assert_array_equal(found.x[i, j], expected.x[0])
-        check_optimal(one, expected)
+        check_optimal(given, expected)
 
 
 @pytest.mark.parametrize("limit", [6_000, 20_000, 60_000])

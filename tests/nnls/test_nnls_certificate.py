@@ -103,7 +103,7 @@ def fit_error(A: np.ndarray, b: np.ndarray, x: np.ndarray, best: np.ndarray) -> 
 
 
 def test_a_correct_solution_is_accepted(backend: Any, systems: list[System]) -> None:
-    A, b = (np.stack(one) for one in zip(*systems, strict=True))
+    A, b = (np.stack(arrays) for arrays in zip(*systems, strict=True))
     result = backend.nnls(A, b)
     assert (result.status == 0).all()
     for k, (A_k, b_k) in enumerate(systems):

@@ -226,15 +226,15 @@ def part(of: Options, at: Any) -> Options:
         for name, value in of.items()
         if name != "bounds" and value.ndim > axes.get(name, 1)
     }
-    bounds = tuple(one[at] if np.ndim(one) > 1 else one for one in of["bounds"])
+    bounds = tuple(bound[at] if np.ndim(bound) > 1 else bound for bound in of["bounds"])
     return {**of, **some, "bounds": bounds}
 
 
 def check_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
     """Compare the bits of a result with some systems of another result."""
-    for name, one in found._asdict().items():
+    for name, values in found._asdict().items():
         other = getattr(expected, name)[systems]
-        np.testing.assert_array_equal(one, other, err_msg=name)
+        np.testing.assert_array_equal(values, other, err_msg=name)
 
 
 @together("share", [None, 0.4])
@@ -261,9 +261,9 @@ def test_a_system_without_solution_changes_no_other(method: str) -> None:
     of["sum_to"][5], of["A"][6, 1, 2] = np.nan, np.inf
     found = solve(method, **of)
     assert found.status[:7].tolist() == 5 * [INFEASIBLE] + 2 * [NOT_FINITE]
-    for name, one in found._asdict().items():
+    for name, values in found._asdict().items():
         other = getattr(expected, name)[7:]
-        np.testing.assert_array_equal(one[7:], other, err_msg=name)
+        np.testing.assert_array_equal(values[7:], other, err_msg=name)
 
 
 # ---- starting points ----
@@ -324,7 +324,7 @@ def test_solutions_in_float32(method: str, kind: str, share: float | None) -> No
     """The solutions are the solutions in float64, rounded. Sums of bounds are exact."""
     of = problem(kind, (7, 5), share=share)
     single = {name: of[name].astype(np.float32) for name in ("A", "b")}
-    double = {name: one.astype(np.float64) for name, one in single.items()}
+    double = {name: array.astype(np.float64) for name, array in single.items()}
     bounds = tuple(np.round(1024 * bound) / 1024 for bound in of["bounds"])
     options = {**of, "bounds": bounds}
     if share is not None:

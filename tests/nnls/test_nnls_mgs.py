@@ -39,13 +39,13 @@ def both(
     return found
 
 
-def check_agreement(one: gpusolve.NNLSResult, other: gpusolve.NNLSResult) -> None:
+def check_agreement(found: gpusolve.NNLSResult, expected: gpusolve.NNLSResult) -> None:
     """Equal counts and passive sets, and the same x up to rounding."""
     for name in COUNTS:
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    np.testing.assert_array_equal(one.x > 0, other.x > 0)
-    np.testing.assert_allclose(one.x, other.x, rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(one.dual, other.dual, atol=1e-12)
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    np.testing.assert_array_equal(found.x > 0, expected.x > 0)
+    np.testing.assert_allclose(found.x, expected.x, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(found.dual, expected.dual, atol=1e-12)
 
 
 # ---- Algorithm 1 ---------------------------------------------------------------------

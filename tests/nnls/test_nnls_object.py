@@ -46,8 +46,8 @@ every_method = pytest.mark.parametrize("method", METHODS)
 def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
     """Compare the bits of a result with some systems of another result."""
     for name in FIELDS:
-        one, other = getattr(found, name), getattr(expected, name)[systems]
-        np.testing.assert_array_equal(one, other, err_msg=name)
+        values, other = getattr(found, name), getattr(expected, name)[systems]
+        np.testing.assert_array_equal(values, other, err_msg=name)
 
 
 # ---- instruction sets ----------------------------------------------------------------
@@ -105,11 +105,11 @@ def test_instruction_sets_agree(
     for path in OBJECTS:
         monkeypatch.setenv("GPUSOLVE_OBJECT", str(path))
         found.append(gpusolve.lsq_linear(method=method, **of))
-    for one in found[1:]:
-        np.testing.assert_array_equal(one.status, found[0].status)
-        np.testing.assert_array_equal(one.x == 0, found[0].x == 0)
-        np.testing.assert_allclose(one.x, found[0].x, rtol=1e-11, atol=1e-12)
-        np.testing.assert_allclose(one.rnorm, found[0].rnorm, rtol=1e-13)
+    for result in found[1:]:
+        np.testing.assert_array_equal(result.status, found[0].status)
+        np.testing.assert_array_equal(result.x == 0, found[0].x == 0)
+        np.testing.assert_allclose(result.x, found[0].x, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(result.rnorm, found[0].rnorm, rtol=1e-13)
 
 
 # ---- threads and processes -----------------------------------------------------------
@@ -176,8 +176,8 @@ def test_a_bad_system_changes_no_bit_of_others(
     bad = np.isin(np.arange(40), [5, 9, 17])
     np.testing.assert_array_equal(result.status == NOT_FINITE, bad)
     for name in FIELDS:
-        one, other = getattr(result, name), getattr(expected, name)
-        np.testing.assert_array_equal(one[~bad], other[~bad], err_msg=name)
+        values, other = getattr(result, name), getattr(expected, name)
+        np.testing.assert_array_equal(values[~bad], other[~bad], err_msg=name)
 
 
 def test_calls_from_eight_threads(
@@ -186,7 +186,7 @@ def test_calls_from_eight_threads(
     """All call at the same time, and each call starts threads of its own."""
     monkeypatch.setattr(cpu, "ENOUGH_FOR_THREADS", 0)
     problems = [hard_batch(rng, bool(k % 2)) for k in range(8)]
-    expected = [gpusolve.nnls(*one) for one in problems]
+    expected = [gpusolve.nnls(*given) for given in problems]
     together = threading.Barrier(8)
 
     def solve(k: int) -> list[Any]:
@@ -217,8 +217,8 @@ def test_a_forked_process_solves(
     expected = solved(A, b)
     with multiprocessing.get_context("fork").Pool(2) as pool:
         waiting = [pool.apply_async(solved, (A, b)) for _ in range(4)]
-        for one in waiting:
-            np.testing.assert_array_equal(one.get(timeout=300), expected)
+        for task in waiting:
+            np.testing.assert_array_equal(task.get(timeout=300), expected)
     np.testing.assert_array_equal(solved(A, b), expected)
 
 
@@ -379,9 +379,9 @@ def test_what_is_prepared_for_later_calls_refers_to_no_array() -> None:
     cases = [(A, b), (A[0, 0], b), (A[:, 0], b[:, :1].swapaxes(0, 1).copy())]
     cpu._prepared.clear()
     for _ in range(3):
-        for one, other in cases:
-            expected = gpusolve.nnls(np.asfortranarray(one), other)
-            found = gpusolve.nnls(one, other)
+        for matrix, rhs in cases:
+            expected = gpusolve.nnls(np.asfortranarray(matrix), rhs)
+            found = gpusolve.nnls(matrix, rhs)
             np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
     for prepared in cpu._prepared.values():
         assert (prepared.A, prepared.b, prepared.kept) == (None, None, ())

@@ -259,7 +259,7 @@ def test_results_larger_than_entries_have_smaller_tiles(
     same(found, scipy_product(A, x), strict=True)
     tile = tile_for(A.dtype, x.dtype)
     assert tile == tile_for(x.dtype) != tile_for(A.dtype)
-    (multiply,) = (one for one in report.kernels if "multiply<" in one.name)
+    (multiply,) = (kernel for kernel in report.kernels if "multiply<" in kernel.name)
     assert f"{tile.threads}, {tile.items}>" in multiply.name
     assert multiply.blocks == -(-3001 // tile.size)
 

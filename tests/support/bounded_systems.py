@@ -71,7 +71,7 @@ class Bounded(NamedTuple):
         return cls(per(A, m, n), b, *each, per(weights, m), per(sum_to))
 
     def take(self, systems: Any) -> Bounded:
-        return Bounded(*[None if one is None else one[systems] for one in self])
+        return Bounded(*[None if array is None else array[systems] for array in self])
 
     @classmethod
     def joined(cls, parts: list[Bounded]) -> Bounded:
@@ -85,10 +85,12 @@ class Bounded(NamedTuple):
 
     def copy(self) -> Bounded:
         """The systems in arrays that may be changed."""
-        return Bounded(*[None if one is None else one.copy() for one in self])
+        return Bounded(*[None if array is None else array.copy() for array in self])
 
     def astype(self, dtype: Any) -> Bounded:
-        return Bounded(*[None if one is None else one.astype(dtype) for one in self])
+        return Bounded(
+            *[None if array is None else array.astype(dtype) for array in self]
+        )
 
     def rounded(self, dtype: Any) -> Bounded:
         """The systems as a solver of this dtype reads them, in float64."""
@@ -423,14 +425,14 @@ def solve_by_slsqp(given: Bounded) -> Array:
     """SciPy's least objective of each system, by sequential quadratic programming."""
     found = np.zeros(len(given.b))
     for k in range(len(found)):
-        one = given.take([k])
-        assert one.sum_to is not None
+        system = given.take([k])
+        assert system.sum_to is not None
         found[k] = scipy.optimize.minimize(
-            lambda x, one=one: objective(one, x[None])[0],
-            np.clip(0.0, one.lower[0], one.upper[0]),
+            lambda x, system=system: objective(system, x[None])[0],
+            np.clip(0.0, system.lower[0], system.upper[0]),
             method="SLSQP",
-            bounds=list(zip(one.lower[0], one.upper[0], strict=True)),
-            constraints={"type": "eq", "fun": lambda x, to=one.sum_to: x.sum() - to},
+            bounds=list(zip(system.lower[0], system.upper[0], strict=True)),
+            constraints={"type": "eq", "fun": lambda x, to=system.sum_to: x.sum() - to},
             options={"ftol": 1e-14, "maxiter": 1000},
         ).fun
     return found

@@ -347,12 +347,12 @@ def judge(A: Array, b: Array, x: Array, eps: float) -> Reference:
     return Reference(rnorm, magnitude, rnorm + UNITS * eps * magnitude)
 
 
-def better(one: Reference, other: Reference) -> Reference:
-    first = one.rnorm <= other.rnorm
+def better(a: Reference, b: Reference) -> Reference:
+    first = a.rnorm <= b.rnorm
     return Reference(
-        np.where(first, one.rnorm, other.rnorm),
-        np.where(first, one.magnitude, other.magnitude),
-        np.minimum(one.attainable, other.attainable),
+        np.where(first, a.rnorm, b.rnorm),
+        np.where(first, a.magnitude, b.magnitude),
+        np.minimum(a.attainable, b.attainable),
     )
 
 

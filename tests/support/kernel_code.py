@@ -30,8 +30,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 ARCHITECTURE = 90
+"""Machine code is read for sm_90: H100 and H200."""
 
 INSTRUCTION_BYTES = 16
+"""Of an instruction since Volta."""
 
 TABLE = Path(__file__).with_suffix(".md")
 
@@ -177,9 +179,9 @@ def read_listing(text: str) -> dict[str, Listing]:
 def loop_mask(listing: Listing) -> Any:
     """Whether each instruction is in a loop."""
     code, labels = listing
-    calls = [(i, labels[one.target]) for i, one in enumerate(code) if one.is_call]
-    jumps = [(i, labels[one.target]) for i, one in enumerate(code) if one.is_jump]
-    steps = [(i, i + 1) for i, one in enumerate(code[:-1]) if not one.is_last] + jumps
+    calls = [(i, labels[step.target]) for i, step in enumerate(code) if step.is_call]
+    jumps = [(i, labels[step.target]) for i, step in enumerate(code) if step.is_jump]
+    steps = [(i, i + 1) for i, step in enumerate(code[:-1]) if not step.is_last] + jumps
     _, component = connected_components(_graph(steps, len(code)), connection="strong")
     inside = np.bincount(component)[component] > 1
     graph = _graph(steps + calls, len(code))
@@ -195,13 +197,13 @@ def _graph(edges: list[tuple[int, int]], nodes: int) -> Any:
 
 def code_of_listing(listing: Listing) -> Code:
     divisions = [
-        one.opcode.startswith(APPROXIMATIONS) and not one.function.startswith(LIBRARY)
-        for one in listing.code
+        step.opcode.startswith(APPROXIMATIONS) and not step.function.startswith(LIBRARY)
+        for step in listing.code
     ]
     return Code(
-        sum(one.opcode != "NOP" for one in listing.code),
+        sum(step.opcode != "NOP" for step in listing.code),
         INSTRUCTION_BYTES * len(listing.code),
-        sum(one.opcode.split(".")[0] in GENERIC for one in listing.code),
+        sum(step.opcode.split(".")[0] in GENERIC for step in listing.code),
         int(np.sum(loop_mask(listing) & divisions)),
     )
 

@@ -89,7 +89,7 @@ def wrapping(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
     def wrap(value: Any) -> Any:
         if isinstance(value, int):
             return (value - least) % count + least
-        return [wrap(one) for one in value]
+        return [wrap(item) for item in value]
 
     return wrap
 

@@ -168,7 +168,11 @@ def filled(page: str, found: list[Marker]) -> str:
 def filled_row(document: str, line: str, found: list[Marker]) -> str:
     """A row with the claims of its markers; a row without markers is kept."""
     row = Row(document, cells_of(line))
-    claims = [f"{one.claim} (`{one.test}`)" for one in found if one.row == row.name]
+    claims = [
+        f"{marker.claim} (`{marker.test}`)"
+        for marker in found
+        if marker.row == row.name
+    ]
     if not claims:
         return line
     cells = list(row.cells)

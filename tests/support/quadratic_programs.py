@@ -41,10 +41,12 @@ class Program(NamedTuple):
     scale: Array
 
     def take(self, systems: Any) -> Program:
-        return Program(*[None if one is None else one[systems] for one in self])
+        return Program(*[None if array is None else array[systems] for array in self])
 
     def astype(self, dtype: Any) -> Program:
-        return Program(*[None if one is None else one.astype(dtype) for one in self])
+        return Program(
+            *[None if array is None else array.astype(dtype) for array in self]
+        )
 
     def solve(self, solver: Callable[..., Any], **options: Any) -> Any:
         """The result of ``bounded_qp``, or of a function with its arguments."""
@@ -218,8 +220,8 @@ def integers(rng: Generator, systems: int, n: int) -> Array:
 
 
 FAMILIES: dict[str, Factors] = {
-    one.__name__: one
-    for one in (
+    family.__name__: family
+    for family in (
         *(normal, positive, deficient, zeros, duplicates, nearly, graded, integers),
     )
 }

@@ -25,7 +25,7 @@ SHAPES = (*itertools.product(SIZES, SIZES), (70, 33), (9, 70))
 def separate(layout: Any, _size: int) -> Any:
     """``empty_together``, with an allocation for each array."""
     arrays = [np.empty(shape, dtype) for shape, dtype, _ in layout]
-    return arrays, [address_of(one) for one in arrays]
+    return arrays, [address_of(array) for array in arrays]
 
 
 def main() -> None:

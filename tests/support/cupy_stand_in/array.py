@@ -298,10 +298,10 @@ class ndarray:  # noqa: N801
         key, advanced = _key(slices)
         if advanced:
             check_device(self)
-            if any(getattr(one, "dtype", None) in (bool,) for one in key):
+            if any(getattr(index, "dtype", None) in (bool,) for index in key):
                 count_copy_to_host()  # the number of elements is read
             return from_host(self._host[key])
-        if not any(one is Ellipsis for one in key):
+        if not any(index is Ellipsis for index in key):
             key = (*key, Ellipsis)  # otherwise NumPy returns scalars
         return view_of(self, self._host[key])
 
@@ -383,10 +383,12 @@ class ndarray:  # noqa: N801
 def _key(slices: Any) -> tuple[tuple[Any, ...], bool]:
     """An index for NumPy, and whether it contains arrays."""
     listed = slices if isinstance(slices, tuple) else (slices,)
-    advanced = any(isinstance(one, ndarray) for one in listed)
+    advanced = any(isinstance(index, ndarray) for index in listed)
     plain = (int, np.integer, slice, type(None), type(Ellipsis))
-    for one in listed:
-        if not isinstance(one, (ndarray, *plain)):
-            raise IndexError(f"an index of {type(one)} for an array on a GPU")
-    key = tuple(host_value(one) if isinstance(one, ndarray) else one for one in listed)
+    for index in listed:
+        if not isinstance(index, (ndarray, *plain)):
+            raise IndexError(f"an index of {type(index)} for an array on a GPU")
+    key = tuple(
+        host_value(index) if isinstance(index, ndarray) else index for index in listed
+    )
     return key, advanced
