@@ -113,6 +113,24 @@ def test_a_watchdog_allows_fewer_steps_for_more_bytes(
     assert 1 <= steps[1] < steps[0] < 2**31 - 1
 
 
+@pytest.mark.parametrize("method", ["stacked", "gram"])
+def test_a_watchdog_counts_all_bytes_of_a_step(
+    method: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row of 3 cubic learners has 4 doubles and an integer."""
+    learners, y = some_learners(rng, 700), rng.standard_normal(700)
+    counted = []
+
+    def steps_of_launch(device: EmulatedDevice, bytes_of_step: int) -> int:
+        counted.append(bytes_of_step)
+        return 100
+
+    for module in (boosting_kernel, stacked_kernel):
+        monkeypatch.setattr(module, "steps_of_launch", steps_of_launch)
+    boost(learners, y, method=method, steps=1)
+    assert counted == [3 * 700 * (4 * 8 + 4)]
+
+
 @together("degree", [0, 2, 3, 5])
 @together("limit", [0, 3000, 2**20])
 def test_numbers_of_copies_of_the_moments(

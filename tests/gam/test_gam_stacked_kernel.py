@@ -319,6 +319,18 @@ def test_equal_learners_tie_to_the_first(rng: np.random.Generator) -> None:
     assert set(found.selected[0].tolist()) == {1}
 
 
+def test_a_design_of_several_learners_is_stored_once(rng: np.random.Generator) -> None:
+    factor, spline = local_rows(rng, 80, 5, 1), local_rows(rng, 80, 9, 4)
+    designs = stacked_kernel.designs_of((factor, spline, factor), None)
+    np.testing.assert_array_equal(designs.parts[:, :2], [[0, 0], [80, 80], [0, 0]])
+    np.testing.assert_array_equal(
+        designs.values, np.append(factor.parts[0].values, spline.parts[0].values)
+    )
+    np.testing.assert_array_equal(
+        designs.first, np.append(factor.parts[0].first, spline.parts[0].first)
+    )
+
+
 # ---- medians -------------------------------------------------------------------------
 
 
@@ -408,6 +420,22 @@ def test_a_watchdog_changes_only_the_number_of_launches(
         found = on_device(problem, family, y, start, 4, held_out)
     assert [one.launches for one in report.kernels] == [3]
     assert_same_bits(found, expected)
+
+
+def test_a_watchdog_counts_the_bytes_of_all_fits(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, y, start, _ = three_fits(Gaussian(), rng, n=60)
+    counted = []
+
+    def steps_of_launch(device: EmulatedDevice, bytes_of_step: int) -> int:
+        counted.append(bytes_of_step)
+        return 100
+
+    monkeypatch.setattr(stacked_kernel, "steps_of_launch", steps_of_launch)
+    on_device(problem, Gaussian(), y, start, 1)
+    parts = [part for design in problem.rows for part in design.parts]
+    assert counted == [3 * sum(one.first.nbytes + one.values.nbytes for one in parts)]
 
 
 @pytest.fixture
