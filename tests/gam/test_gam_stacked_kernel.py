@@ -17,8 +17,9 @@ from together import together
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
+from gpusolve._device.launch import LAUNCH_SECONDS
 from gpusolve.emulator import profile
-from gpusolve.gam._stacked import stacked_cpu, stacked_kernel
+from gpusolve.gam._stacked import boosting_kernel, stacked_cpu, stacked_kernel
 from gpusolve.gam._stacked.problem import Cone, PreparedLearners, prepare
 from gpusolve.gam._stacked.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
@@ -425,17 +426,19 @@ def test_a_watchdog_changes_only_the_number_of_launches(
 def test_a_watchdog_counts_the_bytes_of_all_fits(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The start and 3 steps fit in a launch."""
     problem, y, start, _ = three_fits(Gaussian(), rng, n=60)
-    counted = []
-
-    def steps_of_launch(device: EmulatedDevice, bytes_of_step: int) -> int:
-        counted.append(bytes_of_step)
-        return 100
-
-    monkeypatch.setattr(stacked_kernel, "steps_of_launch", steps_of_launch)
-    on_device(problem, Gaussian(), y, start, 1)
     parts = [part for design in problem.rows for part in design.parts]
-    assert counted == [3 * sum(one.first.nbytes + one.values.nbytes for one in parts)]
+    bytes_of_step = 3 * sum(one.first.nbytes + one.values.nbytes for one in parts)
+    monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
+    speed = 4.5 * bytes_of_step / LAUNCH_SECONDS
+    monkeypatch.setattr(boosting_kernel, "READ_SPEED", speed)
+    launches = []
+    for steps in (3, 4):
+        with profile() as report:
+            on_device(problem, Gaussian(), y, start, steps)
+        launches.append(report.kernels[-1].launches)
+    assert launches == [1, 2]
 
 
 @pytest.fixture
