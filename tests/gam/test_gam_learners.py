@@ -147,6 +147,23 @@ def test_lambda_does_not_depend_on_the_first_guess(
     np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
+def test_learners_are_prepared_with_one_blas_thread(
+    X: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their sums do not depend on the number of cores."""
+    found = set()
+
+    def ranks(*args: Any) -> Any:
+        info = threads.blas().info()
+        found.update(one["num_threads"] for one in info if one["user_api"] == "blas")
+        return smoothing.ranks(*args)
+
+    monkeypatch.setattr(f"{prepare.__module__}.ranks", ranks)
+    with threads.blas().limit(limits=2, user_api="blas"):
+        make_learners(basis_of(X, 20), 20)
+    assert found == {1}
+
+
 def test_smoothing_parameters_are_solved_to_rounding() -> None:
     d = np.sort(np.exp(np.random.default_rng(1).uniform(-15, 30, (50, 12))))
     d[:, 0] = 0

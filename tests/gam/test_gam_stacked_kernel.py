@@ -17,6 +17,7 @@ from together import together
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
+from gpusolve._device.launch import LAUNCH_SECONDS
 from gpusolve.emulator import profile
 from gpusolve.gam._boosting import boosting_kernel, stacked_cpu, stacked_kernel
 from gpusolve.gam._boosting.batch import Fits
@@ -308,6 +309,18 @@ def test_equal_learners_tie_to_the_first(rng: np.random.Generator) -> None:
     assert set(found.selected[0].tolist()) == {1}
 
 
+def test_a_design_of_several_learners_is_stored_once(rng: np.random.Generator) -> None:
+    factor, spline = local_rows(rng, 80, 5, 1), local_rows(rng, 80, 9, 4)
+    designs = stacked_kernel.designs_of((factor, spline, factor), None)
+    np.testing.assert_array_equal(designs.parts[:, :2], [[0, 0], [80, 80], [0, 0]])
+    np.testing.assert_array_equal(
+        designs.values, np.append(factor.parts[0].values, spline.parts[0].values)
+    )
+    np.testing.assert_array_equal(
+        designs.first, np.append(factor.parts[0].first, spline.parts[0].first)
+    )
+
+
 # ---- medians -------------------------------------------------------------------------
 
 
@@ -394,6 +407,24 @@ def test_a_watchdog_changes_only_the_number_of_launches(
         found = on_device(problem, family, y, start, 4, held_out)
     assert [one.launches for one in report.kernels] == [3]
     assert_same_bits(found, expected)
+
+
+def test_a_watchdog_counts_the_bytes_of_all_fits(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start and 3 steps fit in a launch."""
+    problem, y, start, _ = three_fits(Gaussian(), rng, n=60)
+    parts = [part for design in problem.rows for part in design.parts]
+    bytes_of_step = 3 * sum(one.first.nbytes + one.values.nbytes for one in parts)
+    monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
+    speed = 4.5 * bytes_of_step / LAUNCH_SECONDS
+    monkeypatch.setattr(boosting_kernel, "READ_SPEED", speed)
+    launches = []
+    for steps in (3, 4):
+        with profile() as report:
+            on_device(problem, Gaussian(), y, start, steps)
+        launches.append(report.kernels[-1].launches)
+    assert launches == [1, 2]
 
 
 @pytest.fixture
