@@ -142,9 +142,8 @@ class Frame:
     @property
     def dtype(self) -> np.dtype[Any]:
         """float32 if all numeric columns are float32, else float64."""
-        numeric = [c.dtype for c in self.columns.values() if not isinstance(c, Factor)]
-        single = bool(numeric) and all(dtype == np.float32 for dtype in numeric)
-        return np.dtype(np.float32 if single else np.float64)
+        numeric = {c.dtype for c in self.columns.values() if not isinstance(c, Factor)}
+        return np.dtype(np.float32 if numeric == {np.dtype("f4")} else np.float64)
 
     def current(self) -> AbstractContextManager[object]:
         """Make the device of the columns current."""
