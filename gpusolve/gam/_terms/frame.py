@@ -186,7 +186,7 @@ class Frame:
     def take(self, rows: Any) -> Frame:
         """Some rows, by a slice, an index or a mask on the device of the columns."""
         with self.current():
-            return Frame({name: own[rows] for name, own in self.columns.items()})
+            return Frame({name: self.columns[name][rows] for name in self.columns})
 
 
 # ---- reading -------------------------------------------------------------------------
