@@ -19,10 +19,10 @@ from ..._device.arrays import Array, namespace
 from ..basis import CompactBasis
 
 MAX_WIDTH = 32
-"""The most values of a row in one part; wider parts are divided."""
+"""The most values of a row in a part: the kernel has a table of 32 offsets for each."""
 
 BLOCK_VALUES = 2**24
-"""The most values of a dense block of rows."""
+"""The most values of a dense block of rows: 128 MiB of float64."""
 
 
 class DesignPart(NamedTuple):
