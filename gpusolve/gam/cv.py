@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from .._device.arrays import namespace, on_host
 from .._device.kernels import current
+from ._boosting.batch import Settings, Training, make_fits
+from ._boosting.folds import Folds, make_folds
+from ._boosting.path import Path
+from ._boosting.stacked import boost_family
+from ._boosting.tasks import fit_tasks
 from ._model.model import AdditiveModel
-from ._stacked.batch import Settings, Training, fit_batch
-from ._stacked.folds import Folds, make_folds
-from ._stacked.path import Path
-from ._stacked.tasks import fit_tasks
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ def fit_folds(data: Training, settings: Settings, folds: Folds, steps: int) -> P
         data = replace(data, y=xp.tile(data.y, (len(weights), 1)))
         weights = xp.repeat(weights, several, axis=0)
         out_of_bag = xp.repeat(out_of_bag, several, axis=0)
-    return fit_batch(settings, data, weights, steps, out_of_bag)
+    return boost_family(make_fits(settings, data, weights, out_of_bag), steps)
 
 
 def risk_of_folds(

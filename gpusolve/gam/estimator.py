@@ -9,10 +9,10 @@ from typing import Any, Literal
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
+from ._boosting.path import Path
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.typed import typed_by_device
-from ._stacked.path import Path
 from .families import family_of
 
 ROUNDING = 1e-13

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from .._device.arrays import as_array, namespace, on_host
 from .._device.kernels import current
+from ._boosting.batch import Settings, Training, make_fits
+from ._boosting.folds import make_folds
+from ._boosting.stacked import boost_family
+from ._boosting.tasks import fit_tasks
 from ._inputs import whole_or_scaled
 from ._model.model import AdditiveModel
 from ._selection import stability_bounds as bounds
-from ._stacked.batch import Settings, Training, fit_batch
-from ._stacked.folds import make_folds
-from ._stacked.tasks import fit_tasks
 from .cv import training_of
 
 Floats = NDArray[np.float64]
@@ -246,7 +247,7 @@ def selected_by_fits(
 ) -> NDArray[Any]:
     """The learner that each step of each fit selects, (F, steps)."""
     there = namespace(data.y).asarray(weights)
-    return fit_batch(settings, data, there, steps).selected
+    return boost_family(make_fits(settings, data, there), steps).selected
 
 
 # ---- probabilities -------------------------------------------------------------------

@@ -22,7 +22,7 @@ from gpusolve._emulator._kernel import named_arrays
 from gpusolve._nnls.nnls_gram_kernel import GRAM_MEMORY
 from gpusolve._nnls.nnls_qr_kernel import QR_MEMORY
 from gpusolve._nnls.systems import NNLS_SYSTEMS
-from gpusolve.gam._stacked.stacked_kernel import LEARNER_PLACE, STACKED_FITS
+from gpusolve.gam._boosting.stacked_kernel import LEARNER_PLACE, STACKED_FITS
 
 TESTS = Path(__file__).parents[1]
 KERNELS = TESTS / "faulty_kernels"
@@ -70,7 +70,7 @@ C_TYPES = {
 }
 
 
-def as_ctypes(declared: list[tuple[str, str]]) -> type[ctypes.Structure]:
+def ctypes_struct(declared: list[tuple[str, str]]) -> type[ctypes.Structure]:
     fields = [(name, C_TYPES[type]) for type, name in declared]
     return type("Same", (ctypes.Structure,), {"_fields_": fields})
 
@@ -83,7 +83,7 @@ def test_bytes_are_those_of_ctypes(count: int, seed: int) -> None:
         (str(one), f"f{k}") for k, one in enumerate(rng.choice([*C_TYPES], count))
     ]
     found = StructType("Any", " ".join(f"{type} {name};" for type, name in declared))
-    same = as_ctypes(declared)
+    same = ctypes_struct(declared)
     assert found.bytes == ctypes.sizeof(same)
     for name in found.names:
         assert found.offset(name) == getattr(same, name).offset

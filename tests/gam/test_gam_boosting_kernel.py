@@ -14,7 +14,7 @@ from gpusolve._device.launch import ceil_div
 from gpusolve._gemv.gemv import VARIANTS
 from gpusolve.emulator import profile
 from gpusolve.gam import BSplines, Learners, boost, make_learners
-from gpusolve.gam._stacked import boosting_kernel, gram_kernel, stacked_kernel
+from gpusolve.gam._boosting import boosting_kernel, gram_kernel
 
 
 @pytest.fixture(autouse=True)
@@ -94,8 +94,7 @@ def test_a_watchdog_changes_only_the_number_of_launches(
     learners, y = some_learners(rng, 700), rng.standard_normal(700)
     expected = boost(learners, y, method=method, steps=7)
     monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
-    for module in (boosting_kernel, stacked_kernel):
-        monkeypatch.setattr(module, "steps_of_launch", lambda *_: steps)
+    monkeypatch.setattr(boosting_kernel, "steps_of_launch", lambda *_: steps)
     path = boost(learners, y, method=method, steps=7)
     np.testing.assert_array_equal(path.selected, expected.selected)
     np.testing.assert_array_equal(path.updates, expected.updates)

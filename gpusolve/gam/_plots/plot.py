@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .._boosting.path import Path
 from .._selection.importance import risk_reductions
-from .._stacked.path import Path
 from .effects import Axis, Effect, HasEffects, Samples, effect_of
 
 COLUMNS = 4
