@@ -121,7 +121,7 @@ class Frame:
             name: column_of(source[key_of(source, name)], str(name)) for name in names
         }
         check_lengths(read)
-        return cls(on_device(read, device))
+        return cls(move_columns(read, device))
 
     @property
     def names(self) -> tuple[Name, ...]:
@@ -316,7 +316,7 @@ def check_lengths(columns: dict[Name, Array | Factor]) -> None:
         raise ValueError("X must have at least one row")
 
 
-def on_device(
+def move_columns(
     columns: dict[Name, Array | Factor], device: str
 ) -> dict[Name, Array | Factor]:
     """The columns on one device; "auto" is the device of the numeric columns.

@@ -116,12 +116,9 @@ class Rows:
         """The matrix on the host, as a ``scipy.sparse.csr_array`` of float64."""
         columns = np.empty((len(self), self.width), np.int32)
         values = np.empty(columns.shape)
-        end = 0
-        for part in self.parts:
-            begin, end = end, end + len(part.offsets)
-            values[:, begin:end] = part.values
-            for k, offset in enumerate(part.offsets, begin):
-                np.add(part.first, offset, out=columns[:, k])
+        for k, (first, offset, column) in enumerate(self.columns()):
+            np.add(first, offset, out=columns[:, k])
+            values[:, k] = column
         return sparse_rows(values, columns, self.functions)
 
     def gram(self, weights: Array | None) -> Array:
