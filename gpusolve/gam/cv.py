@@ -141,14 +141,13 @@ def cv_stop(
 def training_of(model: AdditiveModel) -> tuple[Training, Settings]:
     """The data and the settings of the last fit; ValueError for a loaded model."""
     model._check_is_fitted()
-    found = getattr(model, "_data", None)
+    found: tuple[Training, Settings] | None = getattr(model, "_data", None)
     if found is None:
         raise ValueError(
             "the model must have its training data: fit it again, a model that was "
             "loaded from a file does not keep them"
         )
-    data, settings = found
-    return data, settings
+    return found
 
 
 def response_of(data: Training) -> NDArray[Any]:

@@ -203,7 +203,7 @@ def stability_selection(
         with current(data.device):
             selected = selected_by_fits(data, settings, weights, steps)
     else:
-        parts = (own[None] for own in weights)
+        parts = (row[None] for row in weights)
         selected = fit_tasks(client, selected_by_fits, data, settings, parts, steps)
     paths = probabilities(selected, learners, setting.q)
     return StabilitySelection(model.names_, paths, *setting)
