@@ -39,7 +39,7 @@ class CompactBasis(NamedTuple):
     first : (K, n) int32 array
         The first function that is not zero in the row.
     values : (K, n, degree + 1) array
-        The values of this function and the following ones.
+        The values of this function and of the next functions.
     """
 
     first: Array

@@ -104,8 +104,8 @@ def bootstrap_effects(
 
     Notes
     -----
-    Boosting shrinks effects, and the intervals do not contain what the shrinkage costs:
-    they show the spread of the fitted effects, not their distance from the truth.
+    Boosting shrinks effects, and the intervals do not include the bias of this: they
+    show the spread of the fitted effects, not their distance from the truth.
 
     References
     ----------

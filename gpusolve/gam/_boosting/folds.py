@@ -27,7 +27,7 @@ class Folds(NamedTuple):
     weights : (B, n) array
         The weights of the rows in the fit, which include the weights of the data.
     out_of_bag : (B, n) array
-        The weights of the data for the rows that are left out, zero for the others.
+        The weights of the data for the rows that are left out, zero for all other rows.
     """
 
     weights: Floats

@@ -1,4 +1,4 @@
-"""What a model is asked to be: its parameters, and its learners before the data."""
+"""The specification of a model: its parameters, and its learners before the data."""
 
 from __future__ import annotations
 
