@@ -313,8 +313,8 @@ earlier call has compiled.
 ABOUT_THE_SLIDES = """
 The four reductions of C. Oancea and T. Henriksen, *Basic Blocks of Data-Parallel
 Programming* (2019), in microseconds: the sum of int32, and what they print for it on a
-GPU that they do not name. Their atomics are one for each element, `atomic_each`;
-`atomic` has one for each warp. `reduce512` is the reduction of Y. Luo and R. Duraiswami
+GPU that they do not name. They use an atomic for each element, `atomic_each`; `atomic`
+has an atomic for each warp. `reduce512` is the reduction of Y. Luo and R. Duraiswami
 (2011) in shared memory, where `group` uses shuffles. The maximum segment sum needs the
 order of the elements, which the last three do not keep.
 """

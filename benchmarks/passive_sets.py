@@ -37,7 +37,7 @@ from gpusolve.studies.experiments import (
 Floats = NDArray[np.floating[Any]]
 
 TOLERANCE = 1e-10
-"""Gradients up to this end the method. Those of the experiments begin at 1 or more."""
+"""Gradients up to this end the method. In the experiments they begin at 1 or more."""
 
 
 # ---- Algorithm 1 ---------------------------------------------------------------------
@@ -135,7 +135,7 @@ def follow_each(
     A, b = systems
     every = np.broadcast_to(A, (len(b), *A.shape[-2:]))
     with one_blas_thread():
-        return [follow(*one, rule, tol) for one in zip(every, b, strict=True)]
+        return [follow(*system, rule, tol) for system in zip(every, b, strict=True)]
 
 
 # ---- how many enter, and how many leave ----------------------------------------------
@@ -151,7 +151,7 @@ class Means(NamedTuple):
 
 def each_count(runs: Iterable[Run]) -> NDArray[np.float64]:
     """The numbers of `Means` for each system."""
-    entered = [(sum(one.enters for one in run), len(run)) for run in runs]
+    entered = [(sum(change.enters for change in run), len(run)) for run in runs]
     return np.array([(up, all_ - up, 2 * up - all_) for up, all_ in entered], float)
 
 
@@ -183,9 +183,9 @@ class Variation(NamedTuple):
     change : callable
         Of A and b.
     options : dict
-        Those of `shifted_gaussians`.
+        Options of `shifted_gaussians`.
     rule, tol
-        Those of `follow`.
+        Arguments of `follow`.
     """
 
     change: Callable[[Floats, Floats], tuple[Floats, Floats]] = lambda A, b: (A, b)
@@ -199,7 +199,7 @@ def single(A: Floats, b: Floats) -> tuple[Floats, Floats]:
 
 
 def half_normal(A: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Uniform b become magnitudes of normal ones."""
+    """Uniform numbers b become magnitudes of normal numbers."""
     return A, ndtri((1 + b) / 2)
 
 
@@ -243,10 +243,10 @@ VARIATIONS = {
 """From top to bottom: the rule, the end, the vectors, the means, the sizes."""
 
 
-def varied(systems: int, one: Variation) -> list[Run]:
+def varied(systems: int, variation: Variation) -> list[Run]:
     """The changes of some systems of another experiment than in Table 7.2."""
-    made = one.change(*shifted_gaussians(systems, **one.options))
-    return follow_each(made, one.rule, one.tol)
+    made = variation.change(*shifted_gaussians(systems, **variation.options))
+    return follow_each(made, variation.rule, variation.tol)
 
 
 # ---- where columns leave -------------------------------------------------------------
@@ -254,9 +254,9 @@ def varied(systems: int, one: Variation) -> list[Run]:
 
 def parts(runs: Iterable[Run], reordered: bool = True) -> NDArray[np.float64]:
     """For each removed column, the part of the list before its middle: from 0 to 1."""
-    removed = [one for run in runs for one in run if not one.enters]
-    places = [one.reordered if reordered else one.ordered for one in removed]
-    lengths = [one.length for one in removed]
+    removed = [change for run in runs for change in run if not change.enters]
+    places = [change.reordered if reordered else change.ordered for change in removed]
+    lengths = [change.length for change in removed]
     return (np.array(places) - 0.5) / lengths
 
 
@@ -271,20 +271,20 @@ def spent(run: Run, rows: int, method: str, reordered: bool) -> tuple[Costs, Cos
     rows : int
         Of A.
     method, reordered
-        Those of ``gpusolve.studies.qr_updating``.
+        Arguments of ``gpusolve.studies.qr_updating``.
     """
     updates, downdates = Costs(0, 0, 0), Costs(0, 0, 0)
-    for one in run:
-        at = rows, one.length, one.reordered if reordered else one.ordered
-        if one.enters:
+    for change in run:
+        at = rows, change.length, change.reordered if reordered else change.ordered
+        if change.enters:
             updates = added(updates, insertion(method, *at))
         else:
             downdates = added(downdates, removal(method, *at))
     return updates, downdates
 
 
-def added(one: Costs, other: Costs) -> Costs:
-    return Costs(*map(sum, zip(one, other, strict=True)))
+def added(first: Costs, second: Costs) -> Costs:
+    return Costs(*map(sum, zip(first, second, strict=True)))
 
 
 def insertion(method: str, m: int, length: int, i: int) -> Costs:
@@ -293,11 +293,13 @@ def insertion(method: str, m: int, length: int, i: int) -> Costs:
 
 
 def removal(method: str, m: int, length: int, i: int) -> Costs:
-    """The Givens downdate: of a square Q, of one with l columns, or of R alone."""
+    """The Givens downdate: of a square Q, of a Q with l columns, or of R alone."""
     if i == length:
         return Costs(0, 0, 0)
     change = TABLE["Rot/down/NA"]
-    found, printed = (one.at(m, length, i) for one in (change.correct, change.printed))
+    found, printed = (
+        formulas.at(m, length, i) for formulas in (change.correct, change.printed)
+    )
     if method == "CSNE":
         return Costs(found.accesses // 2, 0, found.flops_of_r)
     return found._replace(accesses=printed.accesses) if method == "Rot" else found
@@ -326,8 +328,8 @@ ABOUT_SIGMA = f"""\
 
 With sigma = {SIGMA}, as the paper says, there are 9 % more updates than in its table,
 and 16 % more positive variables at the end. The number of positive variables depends on
-A and b alone if the method reaches the solution. In each row one thing is changed. The
-means are those of {{systems}} systems.
+A and b alone if the method reaches the solution. In each row a single property is
+changed. The means are over {{systems}} systems.
 
 Only the last row agrees with all three numbers: sigma = 5.12. That is 1 % of the 512
 samples, and {SIGMA} is 1 % of the 432 samples of Table 7.1. So the experiment was
@@ -340,10 +342,10 @@ ABOUT_PLACES = """\
 
 Removed columns by their place in the list: the part of them whose middle is in the last
 half, in the last quarter and in the first quarter. "reordered" is the list to whose end
-columns are appended, the other one has the order of A.
+columns are appended, "as in A" the list in the order of A.
 
 Columns leave from everywhere, and rather early than late: few from the last quarter of
-the reordered list. Those of random matrices are mostly the very first.
+the reordered list. For random matrices, mostly the very first columns leave.
 """
 
 ABOUT_COSTS = """\
@@ -374,8 +376,8 @@ def rule_table(found: Mapping[str, Mapping[str, list[Run]]]) -> Iterator[str]:
 def variation_table(systems: int) -> Iterator[str]:
     yield from table_head("", *Means._fields)
     yield row("the paper's counts", *paper_cells(PAPER_COUNTS["shifted_gaussians"]))
-    for name, one in VARIATIONS.items():
-        yield row(name, *count_cells(varied(systems, one)))
+    for name, variation in VARIATIONS.items():
+        yield row(name, *count_cells(varied(systems, variation)))
 
 
 def place_table(found: Mapping[str, list[Run]]) -> Iterator[str]:
@@ -419,13 +421,13 @@ def cost_row(
 
 def worst(run: Run) -> Run:
     """The same changes, if each removed column were the first of the list."""
-    return [one if one.enters else one._replace(reordered=1) for one in run]
+    return [change if change.enters else change._replace(reordered=1) for change in run]
 
 
 def cost_cells(each: list[tuple[Costs, Costs]]) -> tuple[str, str]:
     """Mean accesses and millions of operations; the part of the downdates."""
-    accesses = np.mean([[one.accesses for one in pair] for pair in each], axis=0)
-    flops = np.mean([[operations(one) for one in pair] for pair in each], axis=0)
+    accesses = np.mean([[costs.accesses for costs in pair] for pair in each], axis=0)
+    flops = np.mean([[operations(costs) for costs in pair] for pair in each], axis=0)
     share = [values[1] / values.sum() for values in (accesses, flops)]
     return (
         f"{accesses.sum():,.0f} ({share[0]:.0%})",

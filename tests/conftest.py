@@ -18,7 +18,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 from backends import CUDA
-from device_views import on_device
+from device_views import copy_to_device
 from gpus import STAND_IN, why_no_cuda
 from hypothesis import HealthCheck, settings
 from monoids import FEW, Case
@@ -82,8 +82,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tests with every value of each parameter, but not with every combination.
 
     Each backend has every value, because it has its own code. The other combinations
-    are slow tests; those of kernels are exhaustive tests, too. Of the monoids, kernels
-    are tested with a few.
+    are slow tests; if they run kernels, also exhaustive tests. Kernels are tested with
+    a few of the monoids.
     """
     quick = defaultdict(list)
     for item in items:
@@ -141,7 +141,7 @@ class Backend:
         import cupy
 
         if isinstance(value, np.ndarray):
-            return on_device(cupy, value)
+            return copy_to_device(cupy, value)
         return cupy.asarray(value)
 
     def numpy(self, value: Any) -> Any:
@@ -203,7 +203,7 @@ def numpy_backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
 
 
 @pytest.fixture
-def without_object(monkeypatch: pytest.MonkeyPatch) -> None:
+def hidden_object(monkeypatch: pytest.MonkeyPatch) -> None:
     """Solve least-squares problems on the CPU as if nothing had been compiled."""
     monkeypatch.setenv("GPUSOLVE_OBJECT", "none")
 

@@ -5,8 +5,8 @@
 #include "../gram_matrix.cuh"
 #include "serial_team.cuh"
 
-/// Columns are in order. G is there if so few columns belong to each system that most of
-/// its elements are needed.
+/// Columns are in order. G is computed if the columns for each system are so few that most
+/// elements of G are needed.
 template <>
 struct GramMatrix<SerialTeam> {
     Vector<double> entries;
@@ -94,8 +94,8 @@ __forceinline__ void multiply_tile(const GramMatrix<SerialTeam>& at, int height,
         }
 }
 
-/// Scale a matrix, and compute the norms of its columns and, if it is there, G. The scales take
-/// account of the l2 penalty: of `root_l2`, or of the system if it is null.
+/// Scale a matrix, and compute the norms of its columns and, if needed, G. The scales include the
+/// l2 penalty: `root_l2`, or the penalty of the system if `root_l2` is null.
 template <class T>
 inline void scale_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at,
                          const GramOptions& options, const GivenMatrix<T>& given,

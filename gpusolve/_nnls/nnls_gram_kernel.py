@@ -254,7 +254,7 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     Matrices that several systems share are scaled once for all of them.
     """
     problem, inputs = systems.problem, systems.inputs
-    (m, n), batch, xp = problem.shape, problem.batch, namespace(inputs.A)
+    (m, n), batch = problem.shape, problem.batch
     shape, height = problem.matrices, problem.shape[0] + problem.has_sum
     matrices, which = math.prod(shape), None
     own = matrices == math.prod(batch) > 1
@@ -279,8 +279,20 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     )
     if problem.has_sum:
         add_sum_row(columns, norm, column_scale)
-    G = xp.matmul(columns, columns.swapaxes(-1, -2))
+    G = multiply_by_transpose(columns, device)
     return ScaledMatrices(columns, G, norm, column_scale, which, int(own))
+
+
+def multiply_by_transpose(columns: Array, device: Device) -> Array:
+    """The Gram matrices, by float32 on a device whose float64 is slow.
+
+    Rounding errors of G cost steps, or a repair, but not a certificate: the kernel
+    corrects x by the residual b - A x, in twice the precision of float64.
+    """
+    if device.has_slow_float64:
+        columns = columns.astype(np.float32)
+    G = namespace(columns).matmul(columns, columns.swapaxes(-1, -2))
+    return G.astype(np.float64, copy=False)
 
 
 def rows_in_shared_memory(limit: int) -> int:

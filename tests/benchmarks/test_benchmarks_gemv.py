@@ -118,10 +118,10 @@ def test_version_2_is_faster_for_large_matrices_on_one_of_two_gpus() -> None:
 
 def test_a_wrong_product_is_reported() -> None:
     step = gemv_figure4.make(np, 50, 8)
-    gemv_figure4.check(step, gemv_figure4.by_numpy(step), "numpy")
+    gemv_figure4.check(step, gemv_figure4.numpy_call(step), "numpy")
     wrong = step._replace(residual=step.residual[::-1])
     with pytest.raises(RuntimeError, match=r"wrong is wrong for \(50, 8\)"):
-        gemv_figure4.check(step, gemv_figure4.by_numpy(wrong), "wrong")
+        gemv_figure4.check(step, gemv_figure4.numpy_call(wrong), "wrong")
 
 
 def test_cublas_multiplies_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_cublas_multiplies_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "cupy.cublas", SimpleNamespace(gemv=gemv))
     step = gemv_figure4.make(np, 50, 8)
-    gemv_figure4.check(step, gemv_figure4.by_cublas(step), "cuBLAS")
+    gemv_figure4.check(step, gemv_figure4.cublas_call(step), "cuBLAS")
 
 
 @pytest.mark.parametrize("where", ["--emulate", "--cpu"])
@@ -158,6 +158,6 @@ def test_benchmark_notices_a_wrong_answer(monkeypatch: Any) -> None:
     problem = benchmark.make(np, benchmark.Shape(30, 16, transpose=True))
     benchmark.check(machine, problem, ("auto",))
     wrong = problem._replace(x=problem.x + 1)
-    monkeypatch.setattr(benchmark, "by_gpusolve", lambda *_: lambda: wrong.x)
+    monkeypatch.setattr(benchmark, "gpusolve_call", lambda *_: lambda: wrong.x)
     with pytest.raises(RuntimeError, match="auto is wrong for"):
         benchmark.check(machine, problem, ("auto",))

@@ -84,8 +84,8 @@ def test_without_noise_a_narrow_pulse_is_inverted(
 
 @pytest.mark.paper(
     "Luo, 6",
-    "More than 20 % of what linear ways find is negative, and their errors are 1.5 "
-    "times those of NNLS or more",
+    "More than 20 % of what linear ways find is negative, and their errors are at "
+    "least 1.5 times the errors of NNLS",
 )
 @together("name", WAYS)
 def test_linear_ways_go_negative_where_nnls_does_not(name: str) -> None:
@@ -134,7 +134,7 @@ def flown() -> tuple[Any, list[Any]]:
 def test_a_stream_solves_each_block(
     backend: Any, flown: tuple[Any, list[Any]], warm: bool
 ) -> None:
-    """The last one is smaller."""
+    """The last block is smaller."""
     A, blocks = flown[0], [flown[1][0][:3], flown[1][1][:3], flown[1][2][:2]]
 
     def solve(A: Any, *blocks: Any) -> tuple[Any, ...]:

@@ -28,7 +28,8 @@ import cupy_stand_in, gpu_smoke
 from gpu_smoke import Check
 
 def gives_a_wrong_result(settings):
-    gpu_smoke.compare(gpu_smoke.on_host(settings.xp.ones(3)), np.arange(1.0, 4.0), 0)
+    ones = gpu_smoke.copy_to_host(settings.xp.ones(3))
+    gpu_smoke.compare(ones, np.arange(1.0, 4.0), 0)
 
 def passes(settings):
     return {"first": 0.002, "second": 0.001}
@@ -385,9 +386,9 @@ def test_a_wrong_result_on_another_stream_is_reported() -> None:
 
 def test_strides_are_kept_on_the_gpu() -> None:
     x = gpu_smoke.whole((4, 6))
-    layouts = gpu_smoke.strided(x), gpu_smoke.in_fortran_order(x[None]), x
+    layouts = gpu_smoke.strided(x), gpu_smoke.fortran_ordered(x[None]), x
     with cupy_stand_in.installed(1) as cupy:
         for array in layouts:
-            there = gpu_smoke.on_gpu(cupy, array)
+            there = gpu_smoke.copy_to_gpu(cupy, array)
             assert there.strides == array.strides
             assert (there.get() == array).all()

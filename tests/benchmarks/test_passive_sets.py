@@ -170,8 +170,8 @@ LAST_PARTS = {
 }
 """Removals from the last half and the last quarter of the list; a tolerance.
 
-There are 250 and 550, which scatter by 3 and 2 %, and by more as those of a system are
-alike."""
+There are 250 and 550 removals, which scatter by 3 and 2 %, and by more as the removals
+of a system are alike."""
 
 
 @pytest.mark.paper(
@@ -210,7 +210,7 @@ def test_most_exchanges_are_insertions(experiment: str, part: float) -> None:
 def test_costs_are_those_that_are_counted(method: str, reordered: bool) -> None:
     """The changes are made by `qr_updating`, which counts as it computes.
 
-    But for the first one: the formulas are for a factorisation that has columns.
+    But for the first change: the formulas are for a factorisation that has columns.
     """
     A, b = shifted_gaussians(1, size=40)
     (first, *run), made = follow(A, b[0]), qr_updating(A, method, reordered=reordered)

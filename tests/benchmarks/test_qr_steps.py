@@ -86,7 +86,7 @@ def test_the_update_that_is_used_keeps_q_orthogonal() -> None:
 
 @pytest.mark.paper(
     "Luo, 3.4, Algorithm 3",
-    "Of 40 columns the one at position 0, 20 or 39 leaves, and the others keep their "
+    "Of 40 columns the column at position 0, 20 or 39 leaves, and the rest keep their "
     "order, an orthogonal Q and QR = A",
 )
 @pytest.mark.parametrize("name", THREADS)
@@ -191,7 +191,7 @@ def test_update_has_five_barriers(length: int) -> None:
 def test_update_needs_51_requests_to_shared_memory_for_each_column() -> None:
     """Of 512 rows: terms, slot, product, coefficient; product and slot by rows."""
     few, many = (counted("as_solved", UPDATE, k).counts.shared for k in (32, 64))
-    # One more warp has coefficients of R: 4 requests for them and their slots.
+    # A further warp has coefficients of R: 4 requests for them and their slots.
     assert many - few == 32 * (WARPS + 1 + 2 + 2 * WARPS) + 4
 
 

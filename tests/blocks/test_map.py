@@ -218,7 +218,7 @@ def test_scan_with_a_map_along_the_first_axis(
     x = rng.integers(-9, 9, (70, 30), np.int32)
     found = backend.call(gpusolve.scan, x, axis=0, map=is_positive @ plus_one)
     same(found, np.logical_or.accumulate(x >= 0, axis=0), strict=True)
-    counted = Map("one if positive", "x > 0", lambda x: x > 0, dtype=np.int64)
+    counted = Map("1 if positive", "x > 0", lambda x: x > 0, dtype=np.int64)
     found = backend.call(gpusolve.scan, x, axis=0, map=counted)
     same(found, (x > 0).cumsum(axis=0), strict=True)
 
@@ -299,15 +299,15 @@ def test_segmented_scan_is_a_scan_of_zipped_flags_and_values(
 ) -> None:
     """sgmScan of the slides: zip, scan with the lifted operator, unzip."""
 
-    def by_pairs(flags: Any, values: Any) -> Any:
+    def scan_pairs(flags: Any, values: Any) -> Any:
         scanned = gpusolve.scan(gpusolve.zip(flags, values), segmented_add)
         return gpusolve.unzip(scanned)[1]
 
     flags = np.array([1, 0, 0, 1, 0, 0, 0, 0, 1, 0])
-    found = backend.call(by_pairs, flags, np.arange(1, 11))
+    found = backend.call(scan_pairs, flags, np.arange(1, 11))
     same(found, np.array([1, 3, 6, 4, 9, 15, 22, 30, 9, 19]), strict=True)
     flags, values = rng.integers(0, 9, 3000) // 8, rng.integers(-99, 99, 3000)
-    found = backend.call(by_pairs, flags, values)
+    found = backend.call(scan_pairs, flags, values)
     case = Case("add", values.dtype)
     same(found, case.segmented_prefixes(values, flags), strict=True)
 

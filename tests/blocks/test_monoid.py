@@ -345,7 +345,7 @@ def test_check_rejects_elements_of_another_shape() -> None:
 
 
 def test_examples_of_check_run() -> None:
-    # pytest finds the examples of the class in `gpusolve`, but not those of methods.
+    # pytest finds the examples of the class in `gpusolve`, but not of its methods.
     (examples,) = doctest.DocTestFinder(recurse=False).find(
         gpusolve.Monoid.check, globs={}
     )

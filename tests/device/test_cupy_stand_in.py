@@ -76,7 +76,7 @@ def parameters(function: Any) -> Parameters:
         )
         for one in signature.parameters.values()
     ]
-    return without_self(listed)
+    return drop_self(listed)
 
 
 def documented_parameters(text: str) -> Parameters:
@@ -91,10 +91,10 @@ def documented_parameters(text: str) -> Parameters:
     named = [
         (name.split()[-1].replace("\\", ""), default) for name, _, default in pairs
     ]
-    return without_self([pair for pair in named if pair[0] not in ("*", "/")])
+    return drop_self([pair for pair in named if pair[0] not in ("*", "/")])
 
 
-def without_self(listed: Parameters) -> Parameters:
+def drop_self(listed: Parameters) -> Parameters:
     names = {"float": "<class 'float'>"}
     return [
         (name, names.get(default, default).replace('"', "'"))
@@ -166,7 +166,7 @@ def test_sparse_arrays_have_cupys_methods(cupy: Any, name: str) -> None:
 
 @pytest.fixture
 def arrays() -> Iterator[tuple[Any, Any]]:
-    """An array on the current device, and one on another device."""
+    """An array on the current device, and an array on another device."""
     with cupy_stand_in.installed() as cupy:
         here = cupy.ones(3)
         with cupy.cuda.Device(1):

@@ -1,7 +1,7 @@
 """What the host does in a call, as counts: no test measures time.
 
-The devices are those of `cupy_stand_in`; the arrays are on the second one. Calls of
-NumPy arrays are on the CPU, where the counts are Python functions of the package.
+`cupy_stand_in` has two devices; the arrays are on the second device. Calls of NumPy
+arrays are on the CPU, where the counts are Python functions of the package.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Every public function, by each of its code paths, on the second of two devices.
 
-The devices are those of `cupy_stand_in`. The first one is current, and the arrays are
-on the second one. A computation on the wrong device is an error, and so is a call that
-changes the current device. Results are compared with those of the NumPy path.
+`cupy_stand_in` has two devices. The first device is current, and the arrays are on the
+second device. A computation on the wrong device is an error, and so is a call that
+changes the current device. Results are compared with the results of the NumPy path.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 import scipy.sparse
-from device_views import on_device
+from device_views import copy_to_device
 from monoids import is_positive, square
 from together import together
 
@@ -38,7 +38,7 @@ class SecondDevice:
         """Copy NumPy's and SciPy's arrays, with strides. Other values are unchanged."""
         with self.device:
             if isinstance(value, np.ndarray):
-                return on_device(self.cupy, value)
+                return copy_to_device(self.cupy, value)
             if scipy.sparse.issparse(value):
                 kind = getattr(self.cupy.sparse, type(value).__name__)
                 return kind(value)
@@ -66,7 +66,7 @@ def second(monkeypatch: pytest.MonkeyPatch) -> Iterator[SecondDevice]:
 
 
 def check(second: SecondDevice, function: Any, *args: Any, **options: Any) -> None:
-    """Compare the result on the second device with that of the NumPy path."""
+    """Compare the result on the second device with the result of the NumPy path."""
     expected = function(*args, **options)
     found = second(function, *args, **options)
     for one, other in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True):

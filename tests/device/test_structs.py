@@ -70,7 +70,7 @@ C_TYPES = {
 }
 
 
-def as_ctypes(declared: list[tuple[str, str]]) -> type[ctypes.Structure]:
+def ctypes_struct(declared: list[tuple[str, str]]) -> type[ctypes.Structure]:
     fields = [(name, C_TYPES[type]) for type, name in declared]
     return type("Same", (ctypes.Structure,), {"_fields_": fields})
 
@@ -83,7 +83,7 @@ def test_bytes_are_those_of_ctypes(count: int, seed: int) -> None:
         (str(one), f"f{k}") for k, one in enumerate(rng.choice([*C_TYPES], count))
     ]
     found = StructType("Any", " ".join(f"{type} {name};" for type, name in declared))
-    same = as_ctypes(declared)
+    same = ctypes_struct(declared)
     assert found.bytes == ctypes.sizeof(same)
     for name in found.names:
         assert found.offset(name) == getattr(same, name).offset

@@ -1,4 +1,4 @@
-"""The emulator on small kernels: faulty ones are reported, correct ones run."""
+"""The emulator reports faulty kernels and runs correct kernels."""
 
 from __future__ import annotations
 
@@ -772,7 +772,7 @@ print(*x)
         for _ in range(4)
     ]
     assert [process.communicate()[0] for process in processes] == ["3 2 1 0\n"] * 4
-    # One object and no lock remain. Clang has no prelude.
+    # An object remains and no lock. Clang does without a prelude.
     assert [name for name in objects(tmp_path) if name != "prelude"] == [
         "fill",
         "runtime",

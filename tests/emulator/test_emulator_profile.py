@@ -307,7 +307,7 @@ def test_warp_operations_atomics_and_fences(costs: Any) -> None:
 
 
 def test_operations_of_parts_of_a_warp_are_combined() -> None:
-    """Both halves shuffle in the first iterations, one half in the others."""
+    """Both halves shuffle in the first iterations, one half in the later iterations."""
     y, lanes = np.zeros(WARP), np.arange(WARP)
     with profile() as report:
         Kernel(SOURCE, "halves")((1,), (WARP,), (np.array([3, 5], np.int32), y))

@@ -21,7 +21,7 @@ from gpusolve.gam import (
 )
 from gpusolve.gam._selection.hat_matrix import degrees_of_freedom
 from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam._terms.rows import Rows, dense_rows, kronecker
+from gpusolve.gam._terms.rows import Rows, dense_rows, indicator_rows, kronecker
 from gpusolve.gam.aic import (
     bernoulli_curvature,
     classical_aic,
@@ -36,7 +36,7 @@ Floats = np.ndarray
 
 
 class Example(NamedTuple):
-    """Learners of several kinds: two dense ones, a factor, and a product of two."""
+    """Learners of several kinds: two dense learners, a factor, and a product."""
 
     rows: list[Rows]
     inverse: list[Floats]
@@ -114,9 +114,8 @@ def test_degrees_of_freedom_are_the_traces_of_the_hat_matrices(
 
 def test_designs_with_many_functions_are_multiplied_as_sparse_matrices() -> None:
     rng = np.random.default_rng(4)
-    many = dense_rows(rng.normal(size=(300, 2))).in_blocks(
-        rng.integers(0, 20, 300), blocks=20
-    )
+    lines = dense_rows(rng.normal(size=(300, 2)))
+    many = kronecker(indicator_rows(rng.integers(0, 20, 300), 20, np.float64), lines)
     assert many.functions > 16 * many.width
     X = many.dense()
     one = Example(

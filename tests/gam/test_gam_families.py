@@ -189,7 +189,7 @@ def test_each_fit_of_a_batch_is_that_fit_alone(
 
 
 def risk_of(family: Family, y: np.ndarray, w: np.ndarray | None) -> Callable[..., Any]:
-    """The weighted risk of a constant; the parameter stays that of the offset."""
+    """The weighted risk of a constant, with the parameter of the offset."""
     if family == Huber():
         median = families.Laplace().offset(y, w)
         family = Huber(float(family.nuisance(y, np.float64(median), w)))
@@ -327,7 +327,7 @@ def test_theta_of_slight_overdispersion_is_large_but_found(
 
 @pytest.mark.parametrize("f", [-500.0, 500.0])
 def test_theta_does_not_overflow(f: float) -> None:
-    """All counts differ so much from exp(f) that theta is at a limit or finite."""
+    """All counts are far from exp(f), so theta is at a limit or finite."""
     y, predictors = np.array([0.0, 2, 7, 1]), np.array([f, 0.5, 1.0, 0.7])
     theta, passes = np.zeros(1), np.zeros(1, np.int32)
     plain_kernel("find_theta")(
@@ -432,7 +432,7 @@ def test_families_have_names() -> None:
 # ---- CuPy ----------------------------------------------------------------------------
 
 
-def on_host(value: Any) -> Any:
+def copy_to_host(value: Any) -> Any:
     return value.get() if hasattr(value, "get") else value
 
 
@@ -454,7 +454,7 @@ def test_cupy_arrays_give_what_numpy_arrays_give(
             assert family.offset(on_gpu[0], None) == family.offset(y, None)
         s = family.nuisance(y, f, w)
         t = family.nuisance(*on_gpu)
-        np.testing.assert_array_equal(on_host(t), s)
+        np.testing.assert_array_equal(copy_to_host(t), s)
         for method in ("gradient", "loss"):
             found = getattr(family, method)(on_gpu[0], on_gpu[1], t).get()
             np.testing.assert_array_equal(found, getattr(family, method)(y, f, s))

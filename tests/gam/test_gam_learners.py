@@ -189,7 +189,7 @@ def test_unknown_definition_of_degrees_of_freedom_raises(X: np.ndarray) -> None:
 
 
 def test_a_cyclic_penalty_makes_the_effect_periodic(X: np.ndarray) -> None:
-    """The learners have one coefficient for each cell, as those of `BoostedGAM`."""
+    """The learners have one coefficient for each cell, as in `BoostedGAM`."""
     y = np.sin(5 * X[:, 0]) + X[:, 1]
     bases = BSplines.spanning(X, 12)
     learners = make_learners(bases.evaluate(X), 12, penalty="cyclic")
@@ -302,7 +302,7 @@ def test_nearly_singular_matrices_are_shrunk_as_by_mboost(
 
 
 def test_few_levels_are_joined_smoothly(rng: np.random.Generator) -> None:
-    """There are no data between two levels, and a straight line has no penalty."""
+    """Data are missing between two levels, and a straight line costs nothing there."""
     x = rng.integers(0, 2, 60).astype(float)[:, None]
     splines = BSplines.spanning(x, 10)
     learners = make_learners(splines.evaluate(x), 10)

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from mboost_accidents import as_mboost
+from mboost_accidents import mboost_family
 from mboost_figures import (
     FITS,
     SAME_OFFSET,
     Vector,
+    add_derived,
     column,
     data,
     folds,
     load,
     response_of,
     weights_of,
-    with_derived,
 )
 from together import together
 
@@ -60,7 +60,7 @@ def fit(name: str, family: Family, **parameters: Any) -> BoostedGAM:
 def fitted(name: str, steps: int | None = None) -> BoostedGAM:
     """The model, with as many steps as mboost's or as given."""
     steps = steps or load(name)["mstop"]
-    return fit(name, as_mboost(FITS[name].family), max_iter=steps)
+    return fit(name, mboost_family(FITS[name].family), max_iter=steps)
 
 
 @together(
@@ -103,7 +103,7 @@ def test_kernels_follow_the_path_of_mboost(device_backend: Any, name: str) -> No
 
 
 def new_rows(found: dict[str, Any]) -> pd.DataFrame:
-    return with_derived(found["newdata"])
+    return add_derived(found["newdata"])
 
 
 def test_predictions_of_new_rows_are_those_of_mboost() -> None:

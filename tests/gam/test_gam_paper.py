@@ -166,7 +166,7 @@ def test_algorithm_1_prepares_lambda_inverse_and_mean(B: Arrays, y: Arrays) -> N
 
 @pytest.mark.paper(
     "Sieminski, Algorithm 2",
-    "The steps are those of the algorithm as written, with 3 products for each learner "
+    "The steps agree with the algorithm as written, with 3 products for each learner "
     "in each step: the residual sum of squares needs the fit of every learner",
 )
 @pytest.mark.parametrize("variant", ["naive", "threads_per_dot", "threads_per_row"])

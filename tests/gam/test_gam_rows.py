@@ -1,4 +1,4 @@
-"""Products of designs, against those of their dense matrices."""
+"""Products of designs, against products of their dense matrices."""
 
 from __future__ import annotations
 

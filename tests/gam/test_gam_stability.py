@@ -47,7 +47,7 @@ def test_each_fit_is_that_of_the_rows_of_a_half(sampling: str, weighted: bool) -
     expected = np.zeros((151, 6))
     for half in all_halves.T:
         weights = half if w is None else half * w
-        # The knots are those of all rows: fit with weights of zero.
+        # All rows give the knots: so rows outside get the weight 0.
         path = path_of_weights(X, y, weights)
         different = list(dict.fromkeys(path.tolist()))[:3]
         for learner in different:

@@ -1,7 +1,7 @@
 """The boosting loop of mixed learners and any family, as one kernel.
 
 The oracle is a loop over dense matrices, written here. Gradients, losses and adaptive
-parameters are those of the families in NumPy.
+parameters come from the families in NumPy.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def local_rows(rng: np.random.Generator, n: int, functions: int, width: int) -> 
 
 
 def mixed_rows(rng: np.random.Generator, n: int) -> tuple[Rows, ...]:
-    """Designs of 1, 2, 3, 4, 6 and 40 values in each row, in one or more parts."""
+    """Designs of 1, 2, 3, 4, 6 and 40 values in each row, in some parts."""
     spline, factor = local_rows(rng, n, 9, 4), local_rows(rng, n, 5, 1)
     surface = kronecker(local_rows(rng, n, 7, 4), local_rows(rng, n, 12, 10))
     line = dense_rows(np.stack([np.ones(n), rng.standard_normal(n)], axis=1))
@@ -169,7 +169,7 @@ def assert_same_bits(found: Path, expected: Path) -> None:
 
 
 SLOW = pytest.mark.slow
-"""A kernel is compiled for each family: some are variants of one that is tested."""
+"""A kernel is compiled for each family: some are variants of a tested family."""
 
 FAMILIES = {
     "gaussian": Gaussian(),
@@ -317,7 +317,7 @@ MEDIANS = {
     "ties": [2.0, 2.0, 2.0, 5.0],
     "between": [1.0, 1.0, 2.0, 2.0],
     "zeros": [0.0, 0.0, 0.0, 7.0],
-    "one": [5.0],
+    "single": [5.0],
     "scales": [1e-300, 1e-10, 1.0, 1e300],
     "tiny": [0.0, 5e-324, 5e-324, 1.0],
     "neighbours": [1.0, float(np.nextafter(1, 2)), float(np.nextafter(1, 0)), 1.0],

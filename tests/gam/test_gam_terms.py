@@ -233,7 +233,7 @@ def test_splines_within_boundary_knots_span_those_of_patsy(
 
 @pytest.mark.paper(
     "Sieminski, 4.1 basis",
-    "Splines with repeated end knots are those of patsy to 8 degree eps, for 16, 32 "
+    "Splines with repeated end knots equal patsy's splines to 8 degree eps, for 16, 32 "
     "and 64 functions and for degrees 0 to 5",
 )
 @together("dtype", [np.float32, np.float64])
@@ -283,7 +283,7 @@ def test_the_penalty_leaves_free_a_line_or_a_curve() -> None:
 def test_the_effect_outside_is_the_tangent_or_the_end(
     data: dict[str, Any], degree: int, end_knots: str, knots: Any
 ) -> None:
-    """patsy has no effect outside: `patsy.bs` raises."""
+    """The oracle is SciPy: outside the knots `patsy.bs` raises."""
     given = bbs("x", knots=knots, degree=degree, end_knots=end_knots)
     term = learn(given, data)
     coef = np.cos(np.arange(term.functions))
@@ -317,7 +317,7 @@ def test_the_basis_of_a_constant_is_zero(at: str, ends: str) -> None:
 
 
 def test_a_range_may_be_narrower_than_its_knots() -> None:
-    """The interior knots round to four numbers, of which one is the upper end."""
+    """The interior knots round to four numbers; the last number is the upper end."""
     x = 1 + np.arange(4) * np.finfo(np.float64).eps
     found = design(bbs("x", knots=20, end_knots="repeated"), {"x": x})
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-15)

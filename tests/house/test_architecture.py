@@ -206,9 +206,9 @@ def test_folders_import_each_other_in_no_circle(package: str) -> None:
 
 
 def test_every_constant_is_used() -> None:
-    """By its own module, or by one that imports it or its module.
+    """By its own module, or by a module that imports it or its module.
 
-    Those of studies are for benchmarks and tests, too.
+    Constants of studies are for benchmarks and tests, too.
     """
     trees = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
     used = {one for name, tree in trees.items() for one in names_used(name, tree)}

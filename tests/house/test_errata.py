@@ -149,7 +149,7 @@ def test_line_4_of_algorithm_2() -> None:
     "Luo, 5.3", "A downdate rotates elements of Q^T b, so threads exchange them"
 )
 def test_a_downdate_mixes_q_t_b() -> None:
-    """No new element is a function of the old one at its place alone."""
+    """No new element is a function of the old element at its place alone."""
     random = np.random.default_rng(2)
     b = random.random(9)
     factorisation = qr_updating(random.random((9, 4)), "MGS")
@@ -179,7 +179,7 @@ def last_six_additions(sums: list[int], in_lockstep: bool) -> int:
 
 @pytest.mark.paper(
     "Luo, Algorithm 4",
-    "Threads of a warp that run one after another sum 512 ones to 56",
+    "If the threads of a warp run one after another, the sum of 512 times 1 is 56",
 )
 def test_a_warp_that_does_not_run_in_lockstep() -> None:
     """The barriers before leave 64 sums of 8."""
@@ -288,7 +288,7 @@ def test_halving_needs_a_power_of_two() -> None:
     "Sieminski, 4.1", "bs of patsy has its 4 inner knots at quantiles if it has df = 8"
 )
 def test_knots_of_patsy_are_quantiles() -> None:
-    """Four functions are those of a cubic without inner knots."""
+    """Four of the functions make a cubic without inner knots."""
     patsy = pytest.importorskip("patsy")
     x = np.random.default_rng(4).random(300) ** 3
 
@@ -312,8 +312,8 @@ def test_knots_of_patsy_are_quantiles() -> None:
 
 @pytest.mark.paper(
     "Cupp, 5.1, absolute index",
-    "row n + col exceeds 31 bits from 46341 x 46341 on, and 32 bits give 2 places one "
-    "index from 65537 x 65537 on",
+    "row n + col exceeds 31 bits from 46341 x 46341 on, and 32 bits give 2 places the "
+    "same index from 65537 x 65537 on",
 )
 def test_32_bits_are_too_few_for_the_absolute_index() -> None:
     largest = {n: (n - 1) * n + n - 1 for n in (46340, 46341, 65536, 65537)}
@@ -351,7 +351,7 @@ def test_accesses_of_a_multiplication() -> None:
 @pytest.mark.paper(
     "Cupp, 2.2, random matrices",
     "Matrices of 128 x 128 drawn as described have over 220 places in common, uniform "
-    "ones 164",
+    "matrices 164",
 )
 def test_the_matrices_of_the_document_have_more_in_common() -> None:
     """Means of 60 pairs; a pair of either kind scatters by 12."""
@@ -408,8 +408,8 @@ def scan_of_a_wave(x: list[int], reads_first: bool) -> list[int]:
 
 @pytest.mark.paper(
     "Oancea, Exercise 2",
-    "In place it needs all reads before a write: 4 ones, one after another, end in "
-    "[1, 2, 4, 6]",
+    "In place it needs all reads before a write: [1, 1, 1, 1] becomes [1, 2, 4, 6] if "
+    "the 4 threads run one after another",
 )
 def test_scan_of_a_wave_reads_before_it_writes() -> None:
     assert scan_of_a_wave([1, 1, 1, 1], reads_first=False) == [1, 2, 4, 6]

@@ -252,7 +252,7 @@ def test_columns_of_zeros_do_not_matter(
 def test_equal_columns_have_certified_solutions(
     backend: Any, method: str, seed: int
 ) -> None:
-    """x with large terms that cancel is not taken for a better one."""
+    """x with large terms that cancel is not taken for a better x."""
     rng = np.random.default_rng(seed)
     A = rng.random((16, 8)) if rng.random() < 0.5 else rng.normal(size=(16, 8))
     A[:, 1] = A[:, 2] = A[:, 0]

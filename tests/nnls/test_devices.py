@@ -180,7 +180,7 @@ def test_both_gpus_solve_blocks_on_two_streams_each(
     matrices: set[int] = set()
 
     def counted(method: str, values: dict[str, Any]) -> Any:
-        if len(found) < 4:  # all four have a block before one has a second
+        if len(found) < 4:  # all four threads get a block before a second block
             found.append((values["b"].device.id, len(values["b"])))
             ready.wait()
         matrices.add(values["A"].data.ptr)

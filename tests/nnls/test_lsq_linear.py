@@ -516,7 +516,7 @@ def penalised(
 ) -> Bounded:
     """Penalties on dependent columns, some of them equal.
 
-    Some b are fitted exactly, by a column with a penalty or by one without.
+    Some b are fitted exactly, by a column with a penalty or without a penalty.
     """
     n = shape[1]
     A = rng.standard_normal((systems, *shape))
@@ -676,7 +676,7 @@ def test_iteration_limit(backend: Any, rng: np.random.Generator, method: str) ->
 def test_every_argument_broadcasts(
     backend: Any, rng: np.random.Generator, method: str
 ) -> None:
-    """The batch (2, 3) comes from each argument in turn, alone and with the others."""
+    """The batch (2, 3) comes from each argument in turn, and from all arguments."""
     shapes = {
         "A": (7, 4),
         "b": (7,),

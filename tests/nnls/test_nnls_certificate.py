@@ -1,4 +1,4 @@
-"""The certificate accepts every correct solution and no incorrect one."""
+"""The certificate accepts every correct solution and no incorrect solution."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_solutions_made_of_rounding_noise_are_refused() -> None:
     "optimal or not",
 )
 def test_kkt_bounds_the_distance_to_the_minimum(systems: list[System]) -> None:
-    """The bound holds for any x with any witness, not only for optimal ones."""
+    """The bound holds for any x with any witness, not only for an optimal x."""
     rng = np.random.default_rng(7)
     for A, b in systems:
         system = scale(A, b)

@@ -10,11 +10,11 @@ import pytest
 from bounded_systems import (
     Bounded,
     brute_force,
-    by_bvls,
-    by_slsqp,
     check_optimal,
     objective,
     residual_norm,
+    solve_by_bvls,
+    solve_by_slsqp,
 )
 from numpy.typing import NDArray
 from together import together
@@ -100,8 +100,8 @@ def with_weights(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
 def penalised(rng: np.random.Generator, N: int, m: int, n: int) -> Options:
     """The penalties differ by column and system; the matrix is shared.
 
-    Every other system has no l2 penalty. Such a system has no l1 penalty either if it
-    has dependent columns, between which only that penalty would choose.
+    Every second system is without an l2 penalty. If such a system has dependent
+    columns, it is without an l1 penalty, too, which alone would choose between them.
     """
     of = normal(rng, N, m, n)
     l1, l2 = rng.random((2, N, n))
@@ -143,7 +143,7 @@ SHAPES = [(7, 5), (4, 9), (12, 12)]
 def problem(
     kind: str, shape: tuple[int, int], seed: int = 0, share: float | None = None
 ) -> Options:
-    """Thirty systems. `share` fixes the sum: 0 is the least one, 1 the largest."""
+    """Thirty systems. `share` fixes the sum: 0 is the least sum, 1 the largest."""
     rng = np.random.default_rng([seed, *shape])
     of = KINDS[kind](rng, 30, *shape)
     if share is None:
@@ -188,7 +188,7 @@ def test_the_methods_agree_with_the_specification(
 def test_the_methods_agree_with_scipy(method: str, kind: str) -> None:
     of = problem(kind, (7, 5), seed=2)
     given, found = Bounded.of(**of), solve(method, **of)
-    expected = residual_norm(given, by_bvls(given))
+    expected = residual_norm(given, solve_by_bvls(given))
     np.testing.assert_allclose(found.rnorm, expected, atol=1e-12)
 
 
@@ -210,7 +210,9 @@ def test_fixed_sums_agree_with_slsqp(method: str) -> None:
     of = problem("normal", (7, 5), seed=4, share=0.5)
     found = solve(method, **of)
     few = Bounded.of(**of).take(slice(6))
-    np.testing.assert_allclose(objective(few, found.x[:6]), by_slsqp(few), atol=1e-7)
+    np.testing.assert_allclose(
+        objective(few, found.x[:6]), solve_by_slsqp(few), atol=1e-7
+    )
 
 
 # ---- one batch ----
@@ -229,7 +231,7 @@ def part(of: Options, at: Any) -> Options:
 
 
 def check_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
-    """Compare the bits of a result with those of some systems of another one."""
+    """Compare the bits of a result with some systems of another result."""
     for name, one in found._asdict().items():
         other = getattr(expected, name)[systems]
         np.testing.assert_array_equal(one, other, err_msg=name)
@@ -319,7 +321,7 @@ def test_a_power_of_two_scales_the_solution_exactly(
 @pytest.mark.parametrize("kind", ["normal", "without_data"])
 @pytest.mark.parametrize("method", METHODS)
 def test_solutions_in_float32(method: str, kind: str, share: float | None) -> None:
-    """Those of the same numbers in float64, rounded. Sums of bounds are exact."""
+    """The solutions are the solutions in float64, rounded. Sums of bounds are exact."""
     of = problem(kind, (7, 5), share=share)
     single = {name: of[name].astype(np.float32) for name in ("A", "b")}
     double = {name: one.astype(np.float64) for name, one in single.items()}

@@ -19,7 +19,7 @@ from gpusolve import reference
 from gpusolve._nnls import fallback
 from gpusolve._numerics.scaling import scale
 
-pytestmark = pytest.mark.usefixtures("without_object")
+pytestmark = pytest.mark.usefixtures("hidden_object")
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Systems = tuple[Array, Array]
@@ -54,7 +54,7 @@ def scipy_calls(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[int]]:
 
 
 def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
-    """Compare the bits of a result with those of some systems of another one."""
+    """Compare the bits of a result with some systems of another result."""
     for name in FIELDS:
         one, other = getattr(found, name), getattr(expected, name)[systems]
         np.testing.assert_array_equal(one, other, err_msg=name)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bounded_systems import Bounded, by_bvls, objective
+from bounded_systems import Bounded, objective, solve_by_bvls
 from numpy.typing import NDArray
 from oracles import scipy_rnorm, violation
 from together import together
@@ -225,7 +225,7 @@ def test_a_nonfinite_system_changes_no_other(
 def test_float32_with_a_small_residual(
     noise: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    """Everything is computed in float64, so a small residual is no obstacle."""
+    """Everything is computed in float64, so small residuals are solved, too."""
     A = rng.random((16, 40, 20)).astype(np.float32)
     x = np.maximum(rng.standard_normal((16, 20)), 0)
     b = np.einsum("kij,kj->ki", A, x) + noise * rng.standard_normal((16, 40))
@@ -542,7 +542,7 @@ def test_bounded_kernel_against_scipy(
     assert (found.status == 0).all()
     options.pop("warm_start", None)
     given = Bounded.of(A, b, **{"bounds": (0.0, np.inf), **options})
-    least = objective(given, by_bvls(given))
+    least = objective(given, solve_by_bvls(given))
     assert (found.rnorm**2 / 2 <= least * (1 + 1e-12)).all()
 
 
@@ -550,7 +550,7 @@ def test_bounded_kernel_against_scipy(
 def test_a_variable_at_a_bound_has_its_value_to_the_last_bit(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    """The bounds are no dyadic numbers, and the columns are scaled."""
+    """The bounds are not dyadic numbers, and the columns are scaled."""
     use(team, monkeypatch)
     A = rng.standard_normal((SYSTEMS, *SMALL)) * [1e-3, 7.0, 1e5]
     b = rng.standard_normal((SYSTEMS, SMALL[0]))
@@ -649,7 +649,7 @@ def test_useless_warm_starts_within_bounds(
 def test_two_variables_reach_their_bounds_in_one_step(
     team: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first one leaves, and the other one has a step of length 0 to its bound."""
+    """The first variable leaves; the second has a step of length 0 to its bound."""
     use(team, monkeypatch)
     A, b = np.eye(3)[:, :2], np.array([1.0, 1.0, 0.0])
     found = solve(A, b, bounds=(1.0, 2.0), warm_start=np.array([1.5, 1.5]))
@@ -718,7 +718,7 @@ def test_a_shared_matrix_stays_shared(
 def test_less_memory_for_weighted_matrices_changes_no_bit(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    """One A with the weights of each system: a few scaled matrices fit into memory."""
+    """A shared A, and weights of each system: a few scaled matrices fit into memory."""
     A, b = rng.random((40, 33)), rng.random((9, 40))
     options = {"weights": rng.random((9, 40)), "l2": rng.random((9, 33))}
     options["sum_to"] = rng.random(9)
@@ -788,7 +788,7 @@ def test_a_tiny_column_does_not_disturb_an_l2_penalty_of_each_system(
 def test_systems_without_a_solution_end(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    """Bounds contradict each other or the sum, or there are no weights."""
+    """Bounds contradict each other or the sum, or all weights are 0."""
     use(team, monkeypatch)
     A, b = rng.standard_normal(SMALL), rng.standard_normal((4, SMALL[0]))
     good = np.ones((4, 3))

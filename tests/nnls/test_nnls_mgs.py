@@ -240,8 +240,8 @@ FAILING = {"nearly dependent, exact", "Hilbert", "Gaussians"}
 
 @pytest.mark.paper(
     "Luo, 3.1, Algorithm 2",
-    "Where columns are nearly dependent, such as those of a Hilbert matrix, status 3 "
-    "says that modified Gram-Schmidt does not suffice; status 0 is never wrong",
+    "Where columns are nearly dependent, such as in a Hilbert matrix, status 3 says "
+    "that modified Gram-Schmidt does not suffice; status 0 is never wrong",
 )
 @pytest.mark.parametrize("family", ILL_CONDITIONED)
 def test_status_0_is_never_wrong(backend: Any, family: str) -> None:

@@ -39,12 +39,12 @@ def usable_objects() -> list[Path]:
 
 OBJECTS = usable_objects()
 
-pytestmark = pytest.mark.skipif(not OBJECTS, reason="there is no compiled object")
+pytestmark = pytest.mark.skipif(not OBJECTS, reason="the compiled object is missing")
 every_method = pytest.mark.parametrize("method", METHODS)
 
 
 def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
-    """Compare the bits of a result with those of some systems of another one."""
+    """Compare the bits of a result with some systems of another result."""
     for name in FIELDS:
         one, other = getattr(found, name), getattr(expected, name)[systems]
         np.testing.assert_array_equal(one, other, err_msg=name)
@@ -56,7 +56,7 @@ SHAPES = {"1 x 1": (1, 1), "4 x 3": (4, 3), "17 x 5": (17, 5), "45 x 33": (45, 3
 
 
 def tolerance(of: Options) -> Array:
-    """How far x may be off, by rounding: that of float64, and of x itself.
+    """How far x may be off, by rounding in float64 and by rounding of x itself.
 
     A relative error of eps in A changes x by about ``cond**2``.
     """
@@ -204,7 +204,8 @@ def solved(A: Array, b: Array) -> Array:
 
 
 @pytest.mark.skipif(
-    "fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork"
+    "fork" not in multiprocessing.get_all_start_methods(),
+    reason="fork is missing",
 )
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_solves(

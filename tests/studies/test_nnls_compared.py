@@ -456,13 +456,13 @@ def test_the_columns_of_the_textbook_enter_and_leave(
 @pytest.mark.paper(
     "Luo, Algorithm 1",
     "As published, the same columns enter and leave as in a loop that solves for each "
-    "passive set by LAPACK: those of the largest gradient",
+    "passive set by LAPACK, and takes the column of the largest gradient",
 )
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_the_columns_of_algorithm_1_enter_and_leave(
     backend: Any, experiment: str
 ) -> None:
-    """The gradients are those of columns with units, which decide what enters first."""
+    """The columns have units, so their gradients decide which column enters first."""
     A, b = EXPERIMENTS[experiment](2, size=48)
     A = np.broadcast_to(A, (2, 48, 48)) * np.linspace(1, 3, 48)
     result = backend.nnls(A, b, method="mgs")

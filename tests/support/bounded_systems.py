@@ -328,7 +328,7 @@ OPTIONS: list[dict[str, bool]] = [
 def random_bounds(
     rng: Generator, kind: str, shape: tuple[int, ...]
 ) -> tuple[Array, Array]:
-    """Bounds of one kind; all kinds but "box" and "tight" have infinite ones."""
+    """Bounds of one kind; all kinds but "box" and "tight" have infinite bounds."""
     lower = 0.5 * rng.normal(size=shape)
     upper = lower + rng.random(shape) * (0.1 if kind == "tight" else 1)
     if kind == "free":
@@ -394,7 +394,7 @@ def starting_point(rng: Generator, kind: str, given: Bounded, solution: Array) -
     }[kind]
 
 
-def by_bvls(given: Bounded) -> Array:
+def solve_by_bvls(given: Bounded) -> Array:
     """SciPy's x of each system, by bounded-variable least squares; NaN if it fails.
 
     It is that without `l1` and `sum_to`, which SciPy does not have.
@@ -419,7 +419,7 @@ def by_bvls(given: Bounded) -> Array:
     return found
 
 
-def by_slsqp(given: Bounded) -> Array:
+def solve_by_slsqp(given: Bounded) -> Array:
     """SciPy's least objective of each system, by sequential quadratic programming."""
     found = np.zeros(len(given.b))
     for k in range(len(found)):
@@ -437,7 +437,7 @@ def by_slsqp(given: Bounded) -> Array:
 
 
 def excess(given: Bounded, x: Array) -> Array:
-    """How far the objective is above that of brute force, as a part of its terms.
+    """How far the objective is above the brute-force optimum, as a part of its terms.
 
     It is infinite where x is not finite or not feasible.
     """

@@ -21,7 +21,7 @@ What the first call of a kernel takes to compile it for sm_90 with NVRTC 12.9, i
 seconds of the time of one CPU core, on a virtual machine with AMD EPYC. CuPy then keeps
 the kernel on disk. Measured by `tests/support/compile_seconds.py`; not tested, as it
 depends on the machine. Each time is the lesser of two. A kernel with several instances
-has the time of the slowest one, among those for one dtype or operator.
+has the time of the slowest instance, among the instances for one dtype or operator.
 
 | file | kernel | seconds |
 | --- | --- | ---: |

@@ -6,7 +6,7 @@ Counted are
 - generic accesses: loads, stores and atomics whose address space the compiler does not
   know (``LD``, ``ST``, ``ATOM``, ``RED``; not ``LDG``, ``LDS``, ...);
 - divisions and square roots in loops, each where it is in the code: a loop that is
-  unrolled four times has four. Every one, also of integers, begins with an approximate
+  unrolled four times has four. Each, also of integers, begins with an approximate
   ``MUFU.RCP`` or ``MUFU.RSQ``, and ends with corrections or a call of a slow path,
   which is not counted again. Divisions by a constant are multiplications.
 
@@ -48,6 +48,16 @@ HEADINGS = ("instructions", "bytes", "generic accesses", "divisions in loops")
 
 SIZES = ("instructions", "bytes")
 
+WITH_WORDS_AND_PLACES = ("--print-instruction-encoding", "--print-line-info-inline")
+
+LABEL = re.compile(r"(\S+):$")
+PLACE = re.compile(r'\s+//## File "([^"]+)", line (\d+)')
+INSTRUCTION = re.compile(
+    r"\s+/\*\w+\*/\s+(@\S+ )?\s*([^\s;]+) *(.*?) *;(?:\s+/\* 0x(\w+) \*/)?"
+)
+HIGH_HALF = re.compile(r"\s+/\* 0x(\w+) \*/")
+"""The lines of a listing."""
+
 
 class Code(NamedTuple):
     """What is counted of a kernel, in the order of `HEADINGS`."""
@@ -58,13 +68,30 @@ class Code(NamedTuple):
     divisions_in_loops: int
 
 
+class Place(NamedTuple):
+    """A line of a source, whose path is that of the compiler."""
+
+    path: str
+    line: int
+
+    @property
+    def file(self) -> str:
+        return Path(self.path).name
+
+
 class Instruction(NamedTuple):
-    """A line of the disassembly, and the function that it is in."""
+    """A line of the disassembly, and the function that it is in.
+
+    With the options `WITH_WORDS_AND_PLACES` of `disassemble`, also its 128 bits, and
+    its line of source, followed by the lines that the code is inlined at.
+    """
 
     function: str
     predicate: str
     opcode: str
     operands: str
+    word: int = 0
+    places: tuple[Place, ...] = ()
 
     @property
     def target(self) -> str:
@@ -84,7 +111,7 @@ class Instruction(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether the next instruction is never executed after this one."""
+        """Whether the next instruction is never executed after this instruction."""
         always = self.opcode == "BRA" and self.operands.startswith("`")
         ends = self.opcode.startswith(("EXIT", "RET"))
         return (always or ends) and not self.predicate
@@ -101,14 +128,14 @@ def has_disassembler() -> bool:
     return any(metadata.distributions(name="nvidia-cuda-nvdisasm"))
 
 
-def disassemble(cubin: bytes) -> str:
+def disassemble(cubin: bytes, *options: str) -> str:
     """The listing of nvdisasm, of all kernels."""
     files = metadata.files("nvidia-cuda-nvdisasm") or []
     program = next(file.locate() for file in files if file.name == "nvdisasm")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        command = [str(program), "--print-code", file.name]
+        command = [str(program), "--print-code", *options, file.name]
         return subprocess.run(
             command, check=True, capture_output=True, text=True
         ).stdout
@@ -117,8 +144,10 @@ def disassemble(cubin: bytes) -> str:
 def read_listing(text: str) -> dict[str, Listing]:
     """The kernels of a listing, by their symbols."""
     kernels = {}
+    places: tuple[Place, ...] = ()
+    is_new = True
     for line in text.splitlines():
-        if label := re.match(r"(\S+):$", line):
+        if label := LABEL.match(line):
             name = label.group(1)
             if name.startswith(".text."):
                 listing = Listing([], {})
@@ -127,12 +156,25 @@ def read_listing(text: str) -> dict[str, Listing]:
             elif name.startswith("$"):
                 function = name
             listing.labels[name] = len(listing.code)
-        elif found := re.match(r"\s+/\*\w+\*/\s+(@\S+ )?\s*([^\s;]+) *(.*?) *;", line):
-            listing.code.append(Instruction(function, *found.groups("")))
+        elif found := PLACE.match(line):
+            place = Place(found[1], int(found[2]))
+            places = (place,) if is_new else (*places, place)
+            is_new = False
+        elif found := INSTRUCTION.match(line):
+            predicate, opcode, operands, low = found.groups("")
+            word = int(low or "0", 16)
+            listing.code.append(
+                Instruction(function, predicate, opcode, operands, word, places)
+            )
+            is_new = True
+        elif found := HIGH_HALF.match(line):
+            last = listing.code.pop()
+            word = last.word | int(found[1], 16) << 64
+            listing.code.append(last._replace(word=word))
     return kernels
 
 
-def in_loops(listing: Listing) -> Any:
+def loop_mask(listing: Listing) -> Any:
     """Whether each instruction is in a loop."""
     code, labels = listing
     calls = [(i, labels[one.target]) for i, one in enumerate(code) if one.is_call]
@@ -160,7 +202,7 @@ def code_of_listing(listing: Listing) -> Code:
         sum(one.opcode != "NOP" for one in listing.code),
         INSTRUCTION_BYTES * len(listing.code),
         sum(one.opcode.split(".")[0] in GENERIC for one in listing.code),
-        int(np.sum(in_loops(listing) & divisions)),
+        int(np.sum(loop_mask(listing) & divisions)),
     )
 
 

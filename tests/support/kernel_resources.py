@@ -1,7 +1,6 @@
 """Registers, shared memory and spills of every kernel, from NVRTC without a GPU.
 
-Instances and block sizes are those of the launchers. ``make resources`` writes the
-table.
+The launchers determine instances and block sizes. ``make resources`` writes the table.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ from gpusolve.studies._qr_steps_kernel import instance as qr_steps_instance
 
 ARCHITECTURES = (75, 80, 90, 100)
 CUPY_OPTIONS = ("--device-as-default-execution-space", "-ftz=true")
-"""Options that CuPy appends to those of a kernel."""
+"""Options that CuPy appends to the options of a kernel."""
 
 TABLE = Path(__file__).with_suffix(".md")
 
@@ -174,7 +173,7 @@ def all_sources() -> list[Source]:
 
 
 def _sources_of_nnls_gram() -> Iterator[Source]:
-    """The kernels for each team: one or few large systems, and many small ones."""
+    """The kernels for each team: few large systems, and many small systems."""
     numbers = [CUDA_TYPES[one] for one in REALS]
     few, many = Size(2000, 2000), Size(3, 3)
     for team in dict.fromkeys(
@@ -367,7 +366,7 @@ def _sources_of_boosting() -> Iterator[Source]:
 
 
 def _sources_of_stacked() -> Iterator[Source]:
-    """One program for each family, as it is compiled; one for each kind of nuisance."""
+    """A program for each family, as it is compiled, and for each kind of nuisance."""
     families = (
         "Gaussian",
         "Poisson",
@@ -406,6 +405,7 @@ def compile_source(source: Source, architecture: int) -> Compiled:
         *CUPY_OPTIONS,
         f"--gpu-architecture=sm_{architecture}",
         "--ptxas-options=-v",
+        "--generate-line-info",
     )
     try:
         nvrtc.compileProgram(program, options)

@@ -302,7 +302,7 @@ def nnls(
 
 
 def nnls_mgs(m: int, n: int, **options: Any) -> Callable[[], None]:
-    """Systems that remove variables, and one with NaN."""
+    """Systems that remove variables, and a system with NaN."""
 
     def run() -> None:
         generator = rng()
@@ -322,7 +322,7 @@ def nnls_mgs(m: int, n: int, **options: Any) -> Callable[[], None]:
 def nnls_within_bounds(
     m: int, n: int, *, has_sum: bool = False, warm: bool = False, **options: Any
 ) -> Callable[[], None]:
-    """Systems with bounds, weights and penalties of their own; one has NaN."""
+    """Systems with their own bounds, weights and penalties; one system has NaN."""
 
     def run() -> None:
         generator = rng()
@@ -390,7 +390,7 @@ def nnls_gram(
     warm: bool = False,
     **options: Any,
 ) -> Callable[[], None]:
-    """Systems that remove variables, and one with NaN."""
+    """Systems that remove variables, and a system with NaN."""
 
     def run() -> None:
         generator = rng()

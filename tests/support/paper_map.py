@@ -111,10 +111,10 @@ def literals(tree: ast.AST, deep: bool = True) -> Iterator[float]:
             case ast.Constant(value=int() | float() as value):
                 yield float(value)
             case ast.Constant(value=str() as text):
-                yield from map(as_float, NUMBER.findall(text))
+                yield from map(parse_float, NUMBER.findall(text))
 
 
-def as_float(text: str) -> float:
+def parse_float(text: str) -> float:
     """The number that a text means; a comma separates thousands."""
     return float(text.replace(",", ""))
 
@@ -130,7 +130,7 @@ def missing_numbers(marker: Marker) -> list[str]:
         )
 
     return [
-        text for text in NUMBER.findall(marker.claim) if not is_named(as_float(text))
+        text for text in NUMBER.findall(marker.claim) if not is_named(parse_float(text))
     ]
 
 

@@ -1,4 +1,4 @@
-"""Convex quadratic programs within bounds, singular ones most of all, and their optima.
+"""Convex quadratic programs within bounds, mostly singular, and their optima.
 
 All functions take batches. Nothing here uses the package: optima are found on every set
 of variables that may be free, by eigenvalues, and refined and judged in extended
@@ -146,7 +146,7 @@ def candidates(given: Program, rest: Array, free: Array) -> list[Array]:
 
 
 def excess(given: Program, x: Array, best_x: Array, best: Array) -> Array:
-    """How far the objective of x is above the best one, relative to its terms."""
+    """How far the objective of x is above the optimum, relative to its terms."""
     above = objective(given, x) - rounding(given, x) - best
     slope = np.abs(given.c * given.scale).max(axis=-1)
     terms = natural(given, best_x) + UNITS * np.finfo(np.float64).eps * slope**2
@@ -154,7 +154,7 @@ def excess(given: Program, x: Array, best_x: Array, best: Array) -> Array:
 
 
 def lack(given: Program, x: Array) -> Array:
-    """The fixed sum minus that of x, in extended precision."""
+    """The fixed sum minus the sum of x, in extended precision."""
     return np.asarray(given.sum_to - x.astype(np.longdouble).sum(axis=-1))
 
 

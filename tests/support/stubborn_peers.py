@@ -1,7 +1,7 @@
 """Libraries for NNLS that fail in all ways, for the tests of `nnls_peer_process.py`.
 
-Each function has the form of those in `nnls_peers.py`. They solve the first batch, with
-one system, except the one that cannot even be imported.
+Each function has the form of a function in `nnls_peers.py`. They solve the first batch,
+with one system, except the peer that cannot even be imported.
 """
 
 from __future__ import annotations

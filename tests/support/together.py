@@ -30,7 +30,7 @@ def together(
 ) -> Callable[[Test], Any]:
     """Run a test with each of the values, as one test.
 
-    The arguments are those of `pytest.mark.parametrize`. With several tables
+    The arguments are the same as in `pytest.mark.parametrize`. With several tables
     `make test` has every row of each table, and a slow test has all combinations.
     """
     keys = (

@@ -1,4 +1,4 @@
-"""Arrays on a device, which must be the current one for every operation."""
+"""Arrays on a device, which must be the current device for every operation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DTYPES = "?bhilqBHILQefdFD"
 
 
 class Flags:
-    """CuPy's flags of a memory layout. There is no `aligned`."""
+    """CuPy's flags of a memory layout, which lack `aligned`."""
 
     def __init__(self, flags: Any, owndata: bool) -> None:
         self.c_contiguous = bool(flags.c_contiguous)
@@ -37,7 +37,7 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def check_device(array: ndarray) -> None:
-    """Raise CuPy's ValueError unless the array's device is the current one."""
+    """Raise CuPy's ValueError unless the array's device is current."""
     device, current = array.data.device_id, devices.current()
     if device != current:
         raise ValueError(
@@ -81,7 +81,7 @@ def compute(function: Callable[..., Any], *values: Any, **options: Any) -> ndarr
 
 
 def view_of(array: ndarray, host_view: Host) -> ndarray:
-    """An array on part of another one's memory. Runs nothing on the device."""
+    """An array on part of another array's memory. Runs nothing on the device."""
     found = object.__new__(ndarray)
     begin = array._host.ctypes.data if array.size else 0
     offset = host_view.ctypes.data - begin if host_view.size and begin else 0

@@ -21,7 +21,7 @@ CACHES = kernels._cuda_device, kernels._cuda_kernels, kernels._cuda_module
 
 @contextmanager
 def installed(count: int = 2, error: str | None = None, **limits: Any) -> Iterator[Any]:
-    """Install the stand-in as ``cupy``; the first device is the current one.
+    """Install the stand-in as ``cupy``; the first device is current.
 
     Parameters
     ----------
