@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
 from ..._device.threads import workers
+from .._conventions import check_choice
 from ..penalty import Matrix
 
 DEFINITIONS = ("2S-SS", "trace")
@@ -187,10 +188,7 @@ def solve_lambda(d: Array, df: float, definition: str) -> Array:
 
 def check_df(df: float, definition: str) -> None:
     """ValueError if the definition is unknown or `df` is not positive."""
-    if definition not in DEFINITIONS:
-        raise ValueError(
-            f"df_definition must be one of {DEFINITIONS}, got {definition!r}"
-        )
+    check_choice("df_definition", definition, DEFINITIONS)
     if not df > 0:
         raise ValueError(f"df must be positive, got {df}")
 
