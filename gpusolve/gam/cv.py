@@ -125,7 +125,7 @@ def cv_stop(
     """
     data, settings = training_of(model)
     steps = model.max_iter if max_iter is None else max_iter
-    weights = np.ones(data.rows) if data.weights is None else on_host(data.weights)
+    weights = data.weights_on_host
     made = make_folds(folds, weights, response_of(data), n_folds, random_state)
     if client is None:
         with current(data.device):

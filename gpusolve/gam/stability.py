@@ -233,7 +233,7 @@ def half_weights(
     random_state: Any,
 ) -> Floats:
     """The weights of all fits: B subsamples, then the other rows of each subsample."""
-    weights = np.ones(data.rows) if data.weights is None else on_host(data.weights)
+    weights = data.weights_on_host
     given = "subsampling" if subsamples is None else subsamples * weights[:, None]
     halves = make_folds(given, weights, None, B, random_state)
     if not with_complements:
