@@ -102,6 +102,11 @@ class Instruction(NamedTuple):
         return found.group(1)
 
     @property
+    def name(self) -> str:
+        """The first part of its opcode."""
+        return self.opcode.split(".")[0]
+
+    @property
     def is_call(self) -> bool:
         return self.opcode.startswith("CALL")
 
@@ -201,7 +206,7 @@ def code_of_listing(listing: Listing) -> Code:
     return Code(
         sum(one.opcode != "NOP" for one in listing.code),
         INSTRUCTION_BYTES * len(listing.code),
-        sum(one.opcode.split(".")[0] in GENERIC for one in listing.code),
+        sum(one.name in GENERIC for one in listing.code),
         int(np.sum(in_loops(listing) & divisions)),
     )
 
