@@ -148,6 +148,27 @@ OPPOSITE = """
     EXIT  | 5
 """
 
+REWRITTEN = """
+.loop:
+    ISETP.GE.AND P1, PT, R0, R1, PT | 6
+    @P1 LDS R2, [R0] | 1 w1
+    FFMA R3, R2, R2, R3 | 4 x1
+    IADD3 R0, P1, R0, 0x4, RZ | 6
+    @!P1 LDS R2, [R0] | 1 w1
+    FFMA R3, R2, R2, R3 | 4 x1
+    @!P0 BRA `(.loop) | 5
+    EXIT  | 5
+"""
+
+LAST_RELEASES = """
+.loop:
+    LDG.E R2, desc[UR4][R0.64] | 2 w1
+    LDS R4, [R0] | 1 w1
+    FFMA R3, R2, R4, R3 | 4 x1
+    @!P0 BRA `(.loop) | 5
+    EXIT  | 5
+"""
+
 CALLS = """
 .loop:
     CALL.REL.NOINC `($called) | 5
@@ -178,9 +199,12 @@ NESTED = """
     @!P0 BRA `(.inner) | 5
     @!P1 BRA `(.outer) | 5
 .calling:
-    CALL.REL.NOINC `($called) | 5
+    CALL.REL.NOINC `($between) | 5
     @!P2 BRA `(.calling) | 5
     EXIT  | 5
+$between:
+    CALL.REL.NOINC `($called) | 5
+    RET.REL.NODEC R4 `(kernel) | 5
 $called:
     IADD3 R2, R2, 0x1, RZ | 7
     @!P3 BRA `($called) | 5
@@ -197,6 +221,8 @@ $called:
         (STORE, OPERANDS_READ + 3 + 5, OPERANDS_READ + 3 + 5),
         (BRANCHES, 5 + SHARED + 4 + 5, 5 + GLOBAL + 4 + 5),
         (OPPOSITE, 6 + 1 + 1 + 4 + SHARED + 4 + 5, 6 + GLOBAL + 1 + 4 + 1 + 4 + 5),
+        (REWRITTEN, 6 + 5 + 6 + 5 + 5, 6 + SHARED + 4 + 6 + SHARED + 4 + 5),
+        (LAST_RELEASES, GLOBAL + 4 + 5, GLOBAL + 4 + 5),
         (CALLS, *2 * (5 + SHARED + 5 + 5 + 5 + BLOCKED["BAR"] + 5,)),
     ],
 )
