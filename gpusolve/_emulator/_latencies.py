@@ -1,10 +1,10 @@
-"""Latencies of a GPU's instructions, for predictions: clocks until a result can be used.
+"""Latencies of a GPU's instructions: clocks until a result can be used.
 
 They hold within about 15 % from Ampere to Hopper. Sources:
 
-- memory: Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture",
-  arXiv:2402.13499 (A100 and H100: first-level cache 38 to 41, shared memory 29, L2 cache
-  262, device memory 466 to 479; RTX 4090: 43, 30, 273, 542);
+- memory: Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
+  Architecture", arXiv:2402.13499 (A100 and H100: first-level cache 38 to 41, shared
+  memory 29, L2 cache 262, device memory 466 to 479; RTX 4090: 43, 30, 273, 542);
 - arithmetic: Abdelkhalik et al., "Demystifying the Nvidia Ampere Architecture through
   Microbenchmarking and Instruction-level Analysis", arXiv:2208.11174;
 - the others: stall counts and scoreboards of machine code for sm_90, read by nvdisasm.
