@@ -20,9 +20,9 @@ from ._costs import (
     SharedCosts,
     Spread,
 )
+from ._gpu import Device
 from ._instructions import FLOATING_POINT, PARTS, gpu_blocks, instructions
 from ._lines import source_lines
-from ._gpu import Device
 from ._predict import Prediction, predict
 from ._registers import KernelSource
 
