@@ -25,9 +25,10 @@ the same. So a launch needs
 
 where waves is the number of blocks of a multiprocessor over those at a time. `low` has
 the boost clock, and the latencies of an idle memory; `high` has the base clock, and
-twice the latency of device memory, that of a busy memory. `seconds` is the middle.
-Neither end is a bound: instructions are an estimate from the CPU's code, and a GPU has
-more rules than the model.
+twice the latency of device memory, that of a busy memory. In `low`, the atomics of a
+warp on one address are merged. `seconds` is the middle. Neither end is a bound:
+instructions are an estimate from the CPU's code, and a GPU has more rules than the
+model.
 """
 
 from __future__ import annotations
@@ -235,7 +236,8 @@ class _Launch:
         alone = self._alone_clocks() / device.clock
         waits = self._wait_clocks(LOADED_MEMORY) / base_clock
         hidden = max(*self._resources(device.clock).values(), alone)
-        added = max(self._resources(base_clock).values()) + waits
+        atomics = self.costs.atomic_lanes / base_clock
+        added = max(*self._resources(base_clock).values(), atomics) + waits
         return low + overhead + hidden, high + overhead + max(hidden, added)
 
     def parts(self) -> dict[str, float]:

@@ -305,6 +305,14 @@ def test_atomics_on_one_address_follow_each_other() -> None:
     assert found.parts["atomics"] == pytest.approx(20 / H200.clock)
 
 
+def test_atomics_that_are_not_merged_follow_each_other() -> None:
+    report = copy(1, 32)
+    report.launched[0].atomic_lanes = 10**9
+    (found,) = report.predict("H200").kernels
+    assert H200.base_clock is not None
+    assert found.high == pytest.approx(1e9 / H200.base_clock, rel=1e-3)
+
+
 def test_neighbouring_words_of_an_unrolled_loop_are_one_request() -> None:
     y = np.zeros(32, np.float32)
     (costs,) = costs_of("add_row", 1, 32, floats(32), y).kernels
