@@ -3,6 +3,8 @@
 `instructions` has what the CPU executes. `gpu_blocks` estimates from the same code what
 a GPU executes:
 
+- The emulator's code of barriers, warp operations and atomics is left out: a GPU has
+  an instruction for each, which is counted when it happens.
 - A multiplication and an addition of a basic block are one fused operation.
 - Divisions, roots and functions are the instructions that a GPU's compiler writes.
 - A GPU's compiler unrolls loops, and folds addresses into the loads: a loop with a
@@ -43,6 +45,10 @@ FLOATING_POINT = tuple(sorted(set(_TYPES.values())))
 
 _FUNCTION = re.compile(r"[0-9a-f]+ <.*>:")
 _INSTRUCTION = re.compile(r"\s*([0-9a-f]+):\s+(.*)")
+_SOURCE_LINE = re.compile(r"(?:.*/)?([\w.]+):\d+( \(discriminator \d+\))?$")
+_OPERATIONS = ("atomics.h", "cooperative_groups.h", "device.h", "synchronize.h")
+"""Files of the runtime that emulate what is one instruction of a GPU."""
+
 _START = "<__sanitizer_cov_trace_pc"
 _ACCESS = "<__tsan_"
 _X86 = re.compile(r"v?(add|sub|mul|div|sqrt)(ss|sd)\s")
@@ -89,7 +95,7 @@ PARTS = 16
 
 _EXPANDED = {
     "integer divide": {"integer": 14, "special": 3},
-    "long divide": {"integer": 75, "special": 3, "branch": 4},
+    "long divide": {"integer": 18, "special": 3, "compare": 1, "branch": 2},
     "float32 divide": {"float32": 6, "special": 1, "branch": 1},
     "float64 divide": {"float64": 9, "special": 1, "compare": 1, "branch": 1},
     "float32 square root": {"float32": 5, "special": 1, "branch": 1},
@@ -97,7 +103,8 @@ _EXPANDED = {
     "float32 function": {"float32": 6, "special": 1, "integer": 1},
     "float64 function": {"float64": 17, "integer": 10, "branch": 1},
 }
-"""Instructions for sm_80 on the usual path, from NVRTC 12.9: of the functions, exp."""
+"""Instructions for sm_80 on the usual path, from NVRTC 12.9: of the functions, exp; of a
+division of 64 bits, that of numbers below 2**32."""
 
 
 @dataclass
@@ -122,10 +129,14 @@ class GpuBlock:
 
 @dataclass
 class _Block:
-    """The CPU's instructions of a basic block, with their addresses."""
+    """The CPU's instructions of a basic block, with their addresses.
+
+    `operations` has the addresses of those that emulate a warp operation or an atomic.
+    """
 
     address: int
     instructions: list[tuple[int, str]] = field(default_factory=list)
+    operations: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -196,16 +207,18 @@ def _functions(compiled: Path) -> list[list[_Block]]:
     program = shutil.which("objdump") or shutil.which("llvm-objdump")
     if program is None:
         return []
-    command = [program, "-d", "--no-show-raw-insn", str(compiled)]
+    command = [program, "-d", "-l", "--no-show-raw-insn", str(compiled)]
     text = subprocess.run(command, capture_output=True, text=True).stdout
     functions: list[list[_Block]] = []
-    starts = False
+    starts = is_operation = False
     for line in text.splitlines():
         match = _INSTRUCTION.match(line)
         if not match:
             if _FUNCTION.match(line):
                 functions.append([])
                 starts = False
+            if source := _SOURCE_LINE.match(line):
+                is_operation = source[1] in _OPERATIONS
             continue
         address, instruction = int(match[1], 16), match[2]
         if starts:
@@ -213,6 +226,8 @@ def _functions(compiled: Path) -> list[list[_Block]]:
         starts = _START in instruction
         if functions and functions[-1] and not starts:
             functions[-1][-1].instructions.append((address, instruction))
+            if is_operation:
+                functions[-1][-1].operations.add(address)
     return functions
 
 
@@ -320,6 +335,8 @@ def _gpu_block(block: _Block, loops: list[_Loop]) -> GpuBlock:
     ends = {address for loop in loops for address in loop.ends}
     is_end = any(address in ends for address, _ in block.instructions)
     for i, (address, text) in enumerate(block.instructions):
+        if address in block.operations:
+            continue
         share = _share(loops, address)
         name = _expanded_name(text) or _operation(text) or _kind(text)
         if name in _EXPANDED:
@@ -338,9 +355,9 @@ def _gpu_block(block: _Block, loops: list[_Loop]) -> GpuBlock:
     if kinds:
         found.waits = found.trips * (
             LATENCY_CLOCKS["arithmetic"]
-            + LATENCY_CLOCKS["branch"] * min(1.0, kinds["branch"])
-            + LATENCY_CLOCKS["special"] * kinds["special"]
-            + LATENCY_CLOCKS["float64"] / 2 * kinds["float64"]
+            + LATENCY_CLOCKS["branch"] * min(1.0, kinds.get("branch", 0))
+            + LATENCY_CLOCKS["special"] * kinds.get("special", 0)
+            + LATENCY_CLOCKS["float64"] / 2 * kinds.get("float64", 0)
         )
     return found
 
