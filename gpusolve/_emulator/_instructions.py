@@ -103,8 +103,8 @@ _EXPANDED = {
     "float32 function": {"float32": 6, "special": 1, "integer": 1},
     "float64 function": {"float64": 17, "integer": 10, "branch": 1},
 }
-"""Instructions for sm_80 on the usual path, from NVRTC 12.9: of the functions, exp; of a
-division of 64 bits, that of numbers below 2**32."""
+"""Instructions for sm_80 on the usual path, from NVRTC 12.9: of the functions, exp; of
+divisions of 64 bits, those of numbers below 2**32."""
 
 
 @dataclass
