@@ -209,7 +209,7 @@ def code_of_listing(listing: Listing) -> Code:
         sum(step.opcode != "NOP" for step in listing.code),
         INSTRUCTION_BYTES * len(listing.code),
         sum(step.name in GENERIC for step in listing.code),
-        int(np.sum(in_loops(listing) & divisions)),
+        int(np.sum(loop_mask(listing) & divisions)),
     )
 
 
