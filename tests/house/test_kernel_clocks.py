@@ -4,6 +4,8 @@ table.
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from kernel_clocks import (
     clocks_of,
     listings_of,
     read_clocks,
+    report,
     rows_of,
     watched_sources,
     write_clocks,
@@ -282,6 +285,25 @@ def test_clocks_of_compiled_loops() -> None:
         if instance.startswith("chain")
     )
     assert changes(sixteen, eighteen) == [f"from {sixteen[0]} to {eighteen[0]}"]
+
+
+@needs_compiler
+def test_the_report_begins_with_the_slowest_loop() -> None:
+    """A loop without a branch has the clocks of its lines."""
+    pytest.importorskip("cupy", reason="NVRTC is reached through CuPy")
+    instance, *lines = report("gram", ["float", " 4,"])
+    assert instance == "gram_matrices<float, 4, 256>"
+    trips = [
+        (*map(int, re.findall(r"^  (\d+) to (\d+) clocks", line)[0]), i)
+        for i, line in enumerate(lines)
+        if " clocks, " in line
+    ]
+    most = [longest for _, longest, _ in trips]
+    assert most == sorted(most, reverse=True)
+    for (least, longest, i), (*_, end) in pairwise([*trips, (0, 0, len(lines))]):
+        if least == longest:
+            spent = sum(int(line.split()[0]) for line in lines[i + 1 : end])
+            assert spent == longest
 
 
 # ---- the table -----------------------------------------------------------------------

@@ -63,12 +63,3 @@ def decode(word: int) -> Control:
         fields.append(code & ((1 << width) - 1))
         code >>= width
     return Control(*fields)
-
-
-def encode(control: Control) -> int:
-    """The bits of a control code, in an instruction that is 0 elsewhere."""
-    word, shift = 0, FIRST_BIT
-    for field, width in zip(control, WIDTHS, strict=True):
-        word |= field << shift
-        shift += width
-    return word

@@ -78,7 +78,8 @@ class TripClocks(NamedTuple):
         The most bytes that a thread has loaded from global memory, or from a generic
         address, and not waited for.
     spent : dict
-        The clocks of each line on the longest path, and of the functions called.
+        The clocks of each line, also in the functions called, for the longest path.
+        Lines of all branches are counted.
     """
 
     function: str
@@ -101,11 +102,11 @@ def listings_of(source: Source) -> dict[str, Listing]:
 def clocks_of(listing: Listing) -> list[TripClocks]:
     """The clocks of the innermost loops of a kernel."""
     graph = graph_of(listing)
-    walks = WarpPaths(listing, graph, min), WarpPaths(listing, graph, max)
+    paths = WarpPaths(listing, graph, min), WarpPaths(listing, graph, max)
     return [
         clocks
         for loop in graph.loops
-        if loop.is_innermost and (clocks := _clocks_of_loop(loop, *walks)) is not None
+        if loop.is_innermost and (clocks := _clocks_of_loop(loop, *paths)) is not None
     ]
 
 
@@ -275,31 +276,32 @@ def table() -> str:
 def report(file: str, words: list[str]) -> Iterator[str]:
     """The loops of the instances of a source that have all words in their names."""
     for source in all_sources():
-        chosen = [one for one in source.instances if all(word in one for word in words)]
-        if source.file != file or not chosen:
+        names = [name for name in source.instances if all(one in name for one in words)]
+        if source.file != file or not names:
             continue
-        for instance, listing in listings_of(
-            source._replace(instances=tuple(chosen))
-        ).items():
+        chosen = source._replace(instances=tuple(names))
+        for instance, listing in listings_of(chosen).items():
             yield f"{source.operators} {instance}".strip()
-            for trip in sorted(clocks_of(listing), key=lambda one: -one.most):
+            for trip in sorted(clocks_of(listing), key=lambda trip: -trip.most):
                 yield from _report_of(trip)
 
 
 def _report_of(trip: TripClocks) -> Iterator[str]:
     lines = " < ".join(f"{place.file}:{place.line}" for place in trip.places)
-    clocks = f"{trip.least:.0f} to {trip.most:.0f} clocks"
+    path = f"{trip.least:.0f} to {trip.most:.0f} clocks"
     counts = f"{trip.instructions} instructions, {trip.bytes_in_flight} bytes in flight"
-    yield f"  {clocks}, {counts}: {trip.function}, {lines}"
+    yield f"  {path}, {counts}: {trip.function}, {lines}"
     for place, clocks in sorted(trip.spent.items(), key=lambda item: -item[1]):
         yield f"    {clocks:5}  {place.file}:{place.line}  {text_at(place)}"
 
 
 if __name__ == "__main__":
-    latencies = dict(word.split("=") for word in sys.argv if "=" in word)
-    LATENCIES.update({name: int(clocks) for name, clocks in latencies.items()})
-    file, *words = [word for word in sys.argv[1:] if "=" not in word] or [""]
-    if file:
-        print("\n".join(report(file, words)))
+    for word in sys.argv[1:]:
+        name, _, latency = word.partition("=")
+        if latency:
+            LATENCIES[name] = int(latency)
+    names = [word for word in sys.argv[1:] if "=" not in word]
+    if names:
+        print("\n".join(report(names[0], names[1:])))
     else:
         TABLE.write_text(table())
