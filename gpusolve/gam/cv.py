@@ -86,7 +86,7 @@ def cv_stop(
     model : BoostedGAM or BoostedGAMClassifier
         Fitted; it refers to its training data, but not after it was pickled.
     folds : {"bootstrap", "kfold", "subsampling"}, (n, B) array, splitter or iterable
-        The kind of random folds; weights that replace those of the rows, 0 for rows
+        The kind of random folds; weights instead of the rows' weights, 0 for rows
         that are left out; an object with a method ``split``, as in scikit-learn; or
         pairs of the indices, or masks, of training rows and test rows, such as
         ``GroupKFold(5).split(X, y, groups)``. Rows of weight 0 are not in the data.

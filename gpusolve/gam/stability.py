@@ -151,7 +151,7 @@ def stability_selection(
     ------
     ValueError
         If the model has no training data or several responses, if an argument is out of
-        its range, or if there is no third number for two of `q`, `pfer` and `cutoff`.
+        its range, or if no third number fits two of `q`, `pfer` and `cutoff`.
 
     Notes
     -----

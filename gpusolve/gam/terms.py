@@ -205,7 +205,7 @@ def bols(
     intercept : bool, optional
         Whether there is a column of ones. It is penalised, too, if there is a penalty.
     df : float, optional
-        Degrees of freedom; without them and `lambda_` there is no penalty.
+        Degrees of freedom; without them and `lambda_` nothing is penalised.
     lambda_ : float, optional
         The smoothing parameter of the ridge; given this, `df` is ignored.
     contrasts : {"treatment", "sum", "helmert", "dummy"}, optional

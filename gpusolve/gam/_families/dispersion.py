@@ -1,6 +1,6 @@
 """Maximum-likelihood dispersion of the gamma and the negative binomial distribution.
 
-The steps are those of ``families.cuh``, which has the sources.
+The same steps as in ``families.cuh``, which has the sources.
 """
 
 from __future__ import annotations
