@@ -314,7 +314,7 @@ def test_a_pickled_result_names_only_public_modules() -> None:
 
 
 def test_tests_import_helpers_only() -> None:
-    """No test imports another test; those in tests/benchmarks may import benchmarks."""
+    """No test imports another test; only tests/benchmarks may import benchmarks."""
     tests = Path(__file__).parents[1]
     scripts = {path.stem for path in (tests.parent / "benchmarks").glob("*.py")}
     for path in tests.rglob("test_*.py"):

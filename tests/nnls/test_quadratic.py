@@ -37,7 +37,7 @@ def test_a_small_violation_may_be_far_from_the_minimum() -> None:
 
 @pytest.mark.parametrize("difference", [1e-3, 1e-4])
 def test_the_part_of_c_outside_the_range_is_complete(difference: float) -> None:
-    """A small eigenvalue turns the eigenvectors of 0; what they have of c matters."""
+    """A small eigenvalue turns the eigenvectors of 0, and their part of c matters."""
     rng = np.random.default_rng(3)
     for _ in range(50):
         A = rng.normal(size=(8, 4))
