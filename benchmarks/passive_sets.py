@@ -25,7 +25,9 @@ from qr_updating import TABLE, operations
 from scipy.special import ndtri
 
 from gpusolve._device.threads import one_blas_thread
-from gpusolve.reference._nnls_qr import DEPENDENT, PassiveQR
+from gpusolve._numerics.scaling import Indices, Mask, scale
+from gpusolve.studies._compared.active_set import ActiveSetBatch
+from gpusolve.studies._compared.lsqnonneg import passive_solution
 from gpusolve.studies._qr_updating import METHODS, Costs
 from gpusolve.studies.experiments import (
     EXPERIMENTS,
@@ -82,50 +84,66 @@ RULES: dict[str, Rule] = {
 }
 
 
-def follow(
-    A: Floats, b: Floats, rule: Rule = gradient, tol: float = TOLERANCE
-) -> list[Change]:
+Run = list[Change]
+"""All changes of one system."""
+
+UNLIMITED = np.iinfo(np.int32).max
+
+
+class Followed(ActiveSetBatch):
+    """Algorithm 1 on a single system, and the changes of its passive set.
+
+    Attributes
+    ----------
+    run : list of Change
+    order : list of int
+        The passive variables, in the list to whose end columns are appended.
+    """
+
+    def __init__(self, A: Floats, b: Floats, rule: Rule, tol: float) -> None:
+        self.run: Run = []
+        self.order: list[int] = []
+        system, norm = scale(A, b), np.linalg.norm(A, axis=0)
+
+        def solve(at: Indices, passive: Mask) -> Floats:
+            y = np.zeros(passive.shape, A.dtype)
+            for values, variables in zip(y, map(np.flatnonzero, passive), strict=True):
+                values[variables] = passive_solution(system, variables)
+            return y
+
+        def slope(at: Indices, x: Floats) -> Floats:
+            w = system.unscale_dual((system.b - x @ system.A.T) @ system.A)
+            return np.where(w > tol, rule(w, norm), 0)
+
+        start = np.zeros((1, len(norm)), A.dtype)
+        super().__init__(system, start, solve, slope, tol=0.0)
+
+    def make_pass(self, at: Indices) -> None:
+        super().make_pass(at)
+        passive = {*np.flatnonzero(self.passive[0]).tolist()} - {*self.tried.tolist()}
+        for variable in passive.difference(self.order):
+            self.note(True, variable, len(self.order))
+            self.order.append(variable)
+        for variable in [one for one in self.order[::-1] if one not in passive]:
+            self.note(False, variable, self.order.index(variable))
+            self.order.remove(variable)
+
+    def note(self, enters: bool, variable: int, position: int) -> None:
+        before = sum(one < variable for one in self.order)
+        length = len(self.order)
+        self.run.append(Change(enters, variable, length, position + 1, before + 1))
+
+
+def follow(A: Floats, b: Floats, rule: Rule = gradient, tol: float = TOLERANCE) -> Run:
     """The changes of the passive set when Algorithm 1 solves a system.
 
     With two corrections of line 10: no minus, and only variables whose y is not
-    positive. `tol` stands for the 0 of line 3.
+    positive. `tol` stands for the 0 of line 3. A variable that enters must become
+    positive, which Lawson and Hanson ask for.
     """
-    norm, n = np.linalg.norm(A, axis=0), A.shape[1]
-    factors = PassiveQR(min(A.shape), b, norm)
-    dependent = DEPENDENT * float(np.finfo(A.dtype).eps)
-    x, changes = np.zeros(n, A.dtype), []
-
-    def note(enters: bool, position: int, variable: int) -> None:
-        before = 1 + int((factors.passive < variable).sum())
-        changes.append(Change(enters, variable, factors.length, position + 1, before))
-
-    while True:
-        w = A.T @ (b - A @ x)
-        w[factors.passive] = 0
-        if not w.max() > tol:
-            return changes
-        j = int(np.argmax(rule(w, norm)))
-        note(True, factors.length, j)
-        if not factors.append(j, 0.0, A[:, j], 0.0, dependent, 1.0, -np.inf):
-            raise ValueError(f"column {j} depends on the passive columns")
-        while True:
-            y, passive = factors.solve(factors.rhs[factors.used]), factors.passive
-            low = np.flatnonzero(y <= 0)
-            if not len(low):
-                break
-            before = x[passive]
-            steps = before[low] / (before[low] - y[low])
-            x[passive] = np.maximum(before + steps.min() * (y - before), 0)
-            x[passive[low[np.argmin(steps)]]] = 0
-            for p in map(int, low[x[passive[low]] == 0][::-1]):
-                note(False, p, int(factors.passive[p]))
-                factors.remove(p, 0.0)
-        x[:] = 0
-        x[factors.passive] = y
-
-
-Run = list[Change]
-"""All changes of one system."""
+    followed = Followed(A, b, rule, tol)
+    followed.solve(UNLIMITED)
+    return followed.run
 
 
 def follow_each(
@@ -309,7 +327,7 @@ def removal(method: str, m: int, length: int, i: int) -> Costs:
 
 ABOUT = """\
 {systems} systems of each kind; ± is a standard error over the systems. The method is
-Algorithm 1 of the paper, on a factorisation that orthogonalises twice.
+Algorithm 1 of the paper; each passive set is factorised by Householder reflections.
 
 ## Which column enters
 

@@ -1,18 +1,18 @@
 // Learners of a boosted additive model, and sums over their rows.
 //
-// A learner is a basis X_i of n rows and k functions, of which only `width` neighbouring ones
-// are not zero in a row: each row stores the first of them and their values.
+// A learner is a basis X_i of n rows and k functions, of which only `width` neighbouring functions
+// are not zero in a row: each row stores the first of these functions and their values.
 //
 // Mapping. A sum over rows is cut into `chunks` for each learner, so that few learners too
-// fill the device, and a chunk into parts, one for each warp. While a warp adds 32 rows, it
-// reads the next ones, with neighbouring lanes on neighbouring values.
+// fill the device, and a chunk into parts, a part for each warp. While a warp adds 32 rows, it
+// reads the next 32 rows, with neighbouring lanes on neighbouring values.
 //
 //   accumulate_moments  A warp adds several rows at once, each to its own copy of the k sums.
-//   accumulate_gram     width^2 lanes add a row; for up to 16 of them, two rows are read at
-//                       once, and added one after the other, because they share sums.
+//   accumulate_gram     width^2 lanes add a row; with up to 16 lanes, two rows are read at once,
+//                       and added in turn, because they share sums.
 //
-// Then the copies and the parts are added in their order. There are no atomics: on one device
-// a sum has the same bits in every run.
+// Then the copies and the parts are added in their order. No sum uses atomics: on the same device
+// it has the same bits in every run.
 //
 // Shared memory. Sums of each warp: copies of k doubles, or k * k; the rows that each warp is
 // adding to k * k sums. The layouts avoid bank conflicts.
@@ -51,8 +51,8 @@ struct RowRange {
     }
 };
 
-/// 32 rows of a learner, as a warp reads them: the index of one row in each lane, and every
-/// 32nd of their values. Zeros after the last row.
+/// 32 rows of a learner, as a warp reads them: the index of a row in each lane, and every 32nd of
+/// their values. Zeros after the last row.
 template <class T, int width>
 struct Rows {
     int first = 0;
@@ -73,8 +73,7 @@ struct Rows {
 /// 32 rows in shared memory, for all lanes of a warp to read.
 template <int width>
 struct Batch {
-    /// The lanes that read the values of a row, and those of neighbouring rows, use different
-    /// banks.
+    /// The lanes that read the values of a row and of neighbouring rows use different banks.
     static constexpr int pitch = warp_threads + 16 / width;
 
     int first[warp_threads];
@@ -142,7 +141,7 @@ struct MomentSums {
     }
 };
 
-/// One value of a row, to be added to a moment.
+/// A value of a row, to be added to a moment.
 template <class T>
 struct Summand {
     int function;
@@ -150,7 +149,7 @@ struct Summand {
     double weight, residual;
 };
 
-/// result = X_i' W u over one chunk of the rows. `sums`: MomentSums for each warp.
+/// result = X_i' W u over a chunk of the rows. `sums`: MomentSums for each warp.
 template <class T, int width>
 __device__ void accumulate_moments(const Learners<T>& learners, int learner, int chunk,
                                    const double* residual, int pitch, double* sums,
@@ -206,8 +205,8 @@ __device__ __forceinline__ int gram_stride(int functions) {
     return (functions + 3) / 8 * 8 + 4;
 }
 
-/// result = X_i' W X_s over one chunk of the rows, for i = `learner` and s = `partner`. `sums`:
-/// k rows of `gram_stride` doubles for each of `parts` warps, the ones that add.
+/// result = X_i' W X_s over a chunk of the rows, for i = `learner` and s = `partner`. `sums`:
+/// k rows of `gram_stride` doubles for each of the `parts` warps that add.
 template <class T, int width>
 __device__ void accumulate_gram(const Learners<T>& learners, int learner, int partner, int chunk,
                                 Batch<width>& batch, Batch<width>& partners, double* sums,

@@ -7,7 +7,7 @@ bases, `make_learners` prepares the penalised fits, `boost` makes the steps.
 """
 
 from . import families
-from ._stacked.path import Path
+from ._boosting.path import Path
 from .aic import Criterion, aic_stop
 from .basis import BSplines, CompactBasis
 from .boosting import boost

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from .._device.arrays import namespace, on_host
 from .._device.kernels import current
+from ._boosting.batch import Settings, Training, make_fits
+from ._boosting.folds import Folds, make_folds
+from ._boosting.path import Path
+from ._boosting.stacked import boost_family
+from ._boosting.tasks import fit_tasks
 from ._model.model import AdditiveModel
-from ._stacked.batch import Settings, Training, fit_batch
-from ._stacked.folds import Folds, make_folds
-from ._stacked.path import Path
-from ._stacked.tasks import fit_tasks
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def cv_stop(
 
     The folds are fitted as one batch: on a GPU by one launch, on a CPU by one pass over
     the rows in each iteration. Offsets and smoothing parameters are computed for every
-    fold; ranges, knots and levels are those of the model. This is mboost's ``cvrisk``.
+    fold; ranges, knots and levels are the model's. This is mboost's ``cvrisk``.
 
     Parameters
     ----------
@@ -92,7 +93,7 @@ def cv_stop(
     n_folds : int, optional
         The number of random folds: by default 25, or 10 for "kfold".
     max_iter : int, optional
-        The number of iterations; that of the model by default.
+        The number of iterations; by default the model's `max_iter`.
     random_state : int, Generator or RandomState, optional
         For random folds.
     client : distributed.Client, optional
@@ -131,20 +132,14 @@ def cv_stop(
             risk = risk_of_folds(data, settings, made, steps)
     else:
         parts = (
-            Folds(*(one[k : k + 1] for one in made)) for k in range(len(made.weights))
+            Folds(*(rows[k : k + 1] for rows in made)) for k in range(len(made.weights))
         )
         risk = fit_tasks(client, risk_of_folds, data, settings, parts, steps)
     return CrossValidation(risk / made.out_of_bag.sum(axis=1)[:, None])
 
 
 def training_of(model: AdditiveModel) -> tuple[Training, Settings]:
-    """The data and the settings of the last fit.
-
-    Raises
-    ------
-    ValueError
-        If the model does not have them, because it was loaded from a file.
-    """
+    """The data and the settings of the last fit; ValueError for a loaded model."""
     model._check_is_fitted()
     found = getattr(model, "_data", None)
     if found is None:
@@ -165,13 +160,13 @@ def response_of(data: Training) -> NDArray[Any]:
 def fit_folds(data: Training, settings: Settings, folds: Folds, steps: int) -> Path:
     """Fit all folds as one batch; all responses of a fold, if there are several."""
     xp = namespace(data.y)
-    weights, out_of_bag = (xp.asarray(one) for one in folds)
+    weights, out_of_bag = map(xp.asarray, folds)
     if data.y.ndim == 2:
         several = len(data.y)
         data = replace(data, y=xp.tile(data.y, (len(weights), 1)))
         weights = xp.repeat(weights, several, axis=0)
         out_of_bag = xp.repeat(out_of_bag, several, axis=0)
-    return fit_batch(settings, data, weights, steps, out_of_bag)
+    return boost_family(make_fits(settings, data, weights, out_of_bag), steps)
 
 
 def risk_of_folds(

@@ -11,20 +11,10 @@ PENALTIES = ("difference", "ridge", "cyclic", None)
 
 
 def differences(n_basis: int, order: int, *, cyclic: bool = False) -> Matrix:
-    """The matrix that takes differences of neighbouring coefficients.
+    """The matrix that takes differences of neighbouring coefficients, `order` times.
 
-    Parameters
-    ----------
-    n_basis : int
-        Number of coefficients.
-    order : int
-        Number of times that differences are taken; 0 gives the identity.
-    cyclic : bool, optional
-        Whether the last coefficient is a neighbour of the first.
-
-    Returns
-    -------
-    (n_basis - order, n_basis) or, if cyclic, (n_basis, n_basis) array
+    It has `order` rows less than columns; if cyclic, the last coefficient is a
+    neighbour of the first, and the matrix is square.
 
     Examples
     --------

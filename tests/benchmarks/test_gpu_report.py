@@ -19,7 +19,8 @@ from together import together
 import gpusolve
 from gpusolve import sparse
 
-ON_STAND_IN = Path(__file__).parents[1] / "support" / "gpu_smoke_on_stand_in.py"
+PYTHON, *SMOKE = gpu_report.SMOKE
+ON_STAND_IN = [PYTHON, "-m", "cupy_stand_in", *SMOKE]
 
 FAULTY_CHECKS = """\
 import os, sys, time
@@ -54,10 +55,9 @@ with cupy_stand_in.installed(1):
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the checks' processes on the stand-in, with the import path of the tests."""
-    paths = [str(ON_STAND_IN.parent), *filter(None, sys.path)]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
-    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(ON_STAND_IN)])
+    monkeypatch.setattr(gpu_report, "SMOKE", ON_STAND_IN)
     monkeypatch.setattr(gpu_report, "REHEARSED", [])
     monkeypatch.setattr(gpu_report, "sanitizer", lambda: None)
     monkeypatch.setattr(gpu_report, "LEAST_SECONDS", dict.fromkeys(gpu_report.PARTS, 0))

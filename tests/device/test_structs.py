@@ -22,7 +22,7 @@ from gpusolve._emulator._kernel import named_arrays
 from gpusolve._nnls.nnls_gram_kernel import GRAM_MEMORY
 from gpusolve._nnls.nnls_qr_kernel import QR_MEMORY
 from gpusolve._nnls.systems import NNLS_SYSTEMS
-from gpusolve.gam._stacked.stacked_kernel import LEARNER_PLACE, STACKED_FITS
+from gpusolve.gam._boosting.stacked_kernel import LEARNER_PLACE, STACKED_FITS
 
 TESTS = Path(__file__).parents[1]
 KERNELS = TESTS / "faulty_kernels"

@@ -12,8 +12,9 @@ from together import together
 from gpusolve import _emulator, reference
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.gam import Path
-from gpusolve.gam._stacked import methods
-from gpusolve.gam._stacked.methods import choose_method
+from gpusolve.gam._boosting import methods
+from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.methods import choose_method
 from gpusolve.gam.basis import BSplines
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.families import Gaussian
@@ -416,7 +417,8 @@ def test_gram_that_does_not_fit_raises(rng: np.random.Generator) -> None:
         shared_memory_per_block = 33 * 1024
 
     problem = learners_of(rng.random((20, 2))).problem
-    given: Any = problem, Gaussian(), 1000, SmallDevice()
-    assert methods.resolved("auto", *given) == "stacked"
+    fits = Fits(problem, Gaussian(), np.zeros(20), np.zeros((1, 1)))
+    given: Any = fits, 1000, SmallDevice()
+    assert methods.resolve_method("auto", *given) == "stacked"
     with pytest.raises(ValueError, match="method must be 'stacked' for 10 basis"):
-        methods.resolved("gram", *given)
+        methods.resolve_method("gram", *given)

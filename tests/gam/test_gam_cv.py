@@ -17,7 +17,7 @@ from gpusolve.gam import (
     bootstrap_effects,
     cv_stop,
 )
-from gpusolve.gam._stacked.folds import make_folds
+from gpusolve.gam._boosting.folds import make_folds
 
 Data = tuple[np.ndarray, np.ndarray]
 

@@ -12,9 +12,9 @@ from together import together
 from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
 from gpusolve.gam import BoostedGAM, bbs
-from gpusolve.gam._stacked import smoothing
-from gpusolve.gam._stacked.problem import prepare
-from gpusolve.gam._stacked.smoothing import (
+from gpusolve.gam._boosting import smoothing
+from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.smoothing import (
     shrunken,
     smoothing_parameters,
     solve_lambda,
@@ -145,6 +145,23 @@ def test_lambda_does_not_depend_on_the_first_guess(
     monkeypatch.setattr(smoothing, "rough_spectrum", lambda *a: rough(*a) * factor)
     found = smoothing_parameters(gram, P, 2, df=4.0)
     np.testing.assert_allclose(found, expected, rtol=1e-11)
+
+
+def test_learners_are_prepared_with_one_blas_thread(
+    X: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their sums do not depend on the number of cores."""
+    found = set()
+
+    def ranks(*args: Any) -> Any:
+        info = threads.blas().info()
+        found.update(one["num_threads"] for one in info if one["user_api"] == "blas")
+        return smoothing.ranks(*args)
+
+    monkeypatch.setattr(f"{prepare.__module__}.ranks", ranks)
+    with threads.blas().limit(limits=2, user_api="blas"):
+        make_learners(basis_of(X, 20), 20)
+    assert found == {1}
 
 
 def test_smoothing_parameters_are_solved_to_rounding() -> None:

@@ -29,9 +29,14 @@ from mboost_figures import (
 )
 from together import together
 
-from gpusolve.gam._stacked.path import Path
-from gpusolve.gam._stacked.problem import PreparedLearners, column_coefficients, prepare
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.path import Path
+from gpusolve.gam._boosting.problem import (
+    PreparedLearners,
+    column_coefficients,
+    prepare,
+)
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Gamma
 
@@ -80,14 +85,10 @@ def boosted(name: str, given: bool = True) -> Boosted:
     problem = prepare(terms, frame(), w, lambda_=found["lambda"] if given else None)
     offset = found["offset"]
     start = np.full((1, 1), offset) if fit.offset is None else column(fit.offset)[None]
-    path = boost_family(
-        problem,
-        mboost_family(fit.family),
-        response_of(fit),
-        start,
-        learning_rate=found["nu"],
-        steps=found["mstop"],
+    fits = Fits(
+        problem, mboost_family(fit.family), response_of(fit), start, found["nu"]
     )
+    path = boost_family(fits, found["mstop"])
     return Boosted(fit, found, problem, start, path)
 
 

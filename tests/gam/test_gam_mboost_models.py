@@ -34,8 +34,9 @@ from gpusolve.gam import (
     cv_stop,
     gamboost,
 )
-from gpusolve.gam._stacked.problem import prepare
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Family
 
@@ -227,14 +228,14 @@ def test_the_risks_of_folds_with_other_offsets_are_those_of_mboost(
         "expectreg_0.8": lambda w: y[w == 1].mean(),
     }
     left_out = (weights == 0) * 1.0
-    path = boost_family(
+    fits = Fits(
         prepare([term.learn(frame) for term in asked.terms], frame, weights),
         asked.family,
         y,
         np.array([[rules[name](w)] for w in weights]),
-        steps=60,
         out_of_bag=left_out,
     )
+    path = boost_family(fits, 60)
     assert path.out_of_bag is not None
     risks = path.out_of_bag / left_out.sum(axis=1)[:, None]
     np.testing.assert_allclose(risks, expected, rtol=1e-9)

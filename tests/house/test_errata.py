@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gpusolve
-from gpusolve.gam._stacked.smoothing import smoothing_parameters
+from gpusolve.gam._boosting.smoothing import smoothing_parameters
 from gpusolve.reference._boosting import degrees_of_freedom
 from gpusolve.studies import qr_updating
 from gpusolve.studies.experiments import gaussian_columns

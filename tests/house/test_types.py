@@ -17,8 +17,8 @@ from gpusolve._nnls.options import (
     QuadraticOptions,
 )
 from gpusolve._nnls.solve import NNLS_METHODS
+from gpusolve.gam._boosting.smoothing import DEFINITIONS
 from gpusolve.gam._model.specification import ALLOWED
-from gpusolve.gam._stacked.smoothing import DEFINITIONS
 from gpusolve.gam._terms.spline import CONSTRAINTS
 from gpusolve.gam.families import FAMILIES, FamilyName
 from gpusolve.gam.terms import Constraint

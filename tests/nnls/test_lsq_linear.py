@@ -586,6 +586,19 @@ def test_no_move_along_a_dependence_lowers_the_penalty(
         assert found <= least_penalty(made, x, k) + 1e3 * eps * (made.l1[k] @ abs(x[k]))
 
 
+def test_rounding_of_a_penalty_moves_nothing(
+    backend: Any, rng: np.random.Generator, method: str
+) -> None:
+    """Moves along dependences do not change a penalty ``y A``, except by rounding."""
+    A = rng.random((10, 8, 3)) @ rng.random((10, 3, 6))
+    b, y = rng.random((2, 10, 8))
+    given = Bounded.of(A, b, (-1e4, 1e4), (y[:, None] @ A)[:, 0])
+    result = solve(backend, given, method=method)
+    assert (result.status == 0).all()
+    best = np.linalg.pinv(A, rcond=1e-10) @ (b - y)[..., None]
+    np.testing.assert_allclose(A @ result.x[..., None], A @ best, atol=1e-10)
+
+
 def test_many_more_columns_than_rows_with_the_same_penalty(
     backend: Any, rng: np.random.Generator, method: str
 ) -> None:

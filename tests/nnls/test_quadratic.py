@@ -13,9 +13,9 @@ from gpusolve._nnls.quadratic import Certificate, Quadratic, certify
 INF = np.inf
 
 
-def certificate(G: Any, c: Any, x: Any) -> Certificate:
+def certificate(G: Any, c: Any, x: Any, lower: float = -INF) -> Certificate:
     objective = Quadratic.of(np.asarray(G, float), np.asarray(c, float))
-    return certify(objective, np.asarray(x, float), -INF, INF, None)
+    return certify(objective, np.asarray(x, float), lower, INF, None)
 
 
 def test_a_violation_is_relative_to_the_gradient() -> None:
@@ -33,6 +33,13 @@ def test_a_small_violation_may_be_far_from_the_minimum() -> None:
     found = certificate(G, G @ x, far)
     assert found.kkt == pytest.approx(above / terms, rel=1e-2)
     assert not found.accepts(None, np.dtype(np.float64))
+
+
+def test_a_violation_at_zero_is_relative_to_the_slopes() -> None:
+    """The objective is 0 at 0, and falls by 5e-25; the largest slope is 1, twice."""
+    found = certificate(np.eye(2), [1e-12, -1], [0, 0], lower=0.0)
+    above, terms = 5e-25, np.finfo(float).eps * 2**2
+    assert found.kkt == pytest.approx(above / terms, rel=0.02)
 
 
 @pytest.mark.parametrize("difference", [1e-3, 1e-4])

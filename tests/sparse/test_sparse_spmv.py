@@ -533,6 +533,17 @@ def test_sorted_rows_agree_with_scipy(
             same(found_array, expected_array)
 
 
+def test_rows_are_sorted_where_places_overflow_32_bits() -> None:
+    """The last place is 46341^2 - 1, which is more than 2^31."""
+    n = 46341
+    ends = np.array([n - 1, 0], np.int32)
+    A = sparse.coo_array(([1.0, 2.0], (ends, ends)), shape=(n, n))
+    found, expected = sorted_rows(coordinates(A), in_order=True), A.tocsr()
+    same(found.columns, expected.indices)
+    same(found.values, expected.data)
+    same(found.offsets, expected.indptr)
+
+
 def test_sorted_entries_are_not_sorted_again(rng: np.random.Generator) -> None:
     A = random_csr(rng, [0, 3, 1, 0, 40], 10).tocoo()
     found = sorted_rows(coordinates(A), in_order=True)

@@ -26,12 +26,12 @@ import scipy.sparse
 
 import gpusolve
 from gpusolve import _emulator, sparse
-from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._emulator._costs import KernelCosts
 from gpusolve._emulator._profile import SECTOR_BYTES, Report
 from gpusolve.gam import BSplines, boost, make_learners
-from gpusolve.gam._stacked.problem import prepare
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Gamma, Huber, Poisson
 from gpusolve.gam.learners import Learners
@@ -353,9 +353,8 @@ def _folds() -> Iterator[Call]:
     size = rows * len(terms) * len(folds) * steps
     families = {"poisson": Poisson(), "huber": Huber(), "gamma": Gamma()}
     for name, family in families.items():
-        options = {"steps": steps, "device": EmulatedDevice()}
-        given = problem, family, y, start
-        yield _call(f"boost folds {name}", size, boost_family, *given, **options)
+        fits = Fits(problem, family, y, start)
+        yield _call(f"boost folds {name}", size, boost_family, fits, steps)
 
 
 # ---- counting ------------------------------------------------------------------------

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from nnls_peers import Array, Call
+
+Array = Any
+Call = Callable[[], Array]
 
 SECONDS = 0.01
 """Time that `slow` takes for each system."""
