@@ -71,7 +71,7 @@ class Code(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A line of a source, whose path is that of the compiler."""
+    """A line of a source, with the path that the compiler names."""
 
     path: str
     line: int

@@ -1,7 +1,7 @@
 """Loops of machine code, and the clocks of their trips.
 
 A loop is a set of instructions that reach each other; its head is the instruction where
-it is entered. Inner loops are those that remain without the jumps to the head.
+it is entered. Inner loops are the loops that remain without the jumps to the head.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ def forget(case: Case, one: Instruction) -> Case:
 
 
 def written_predicates(one: Instruction) -> Iterator[str]:
-    """Those in front of the first operand that is read, and sometimes one that is."""
+    """The leading predicates; in a few instructions also a predicate that is read."""
     for position, operand in enumerate(one.operands.split(", ")):
         if PREDICATE.match(operand):
             yield operand
