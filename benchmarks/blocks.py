@@ -52,7 +52,7 @@ BYTES_PER_NUMBER = 64
 
 
 class Peer(NamedTuple):
-    """A library's call; if not `same`, it does less, as its name says."""
+    """A library's call; unless it is the `same`, it computes less, as its name says."""
 
     name: str
     call: Call
@@ -212,7 +212,7 @@ def compute_sum(
 def check(xp: Any, operation: Operation) -> None:
     """Raise RuntimeError if a library that does the same gives another result.
 
-    A library that fails gives none: its cell of the table says so.
+    A library that fails gives no result; its cell of the table says so.
     """
     peer = operation.library
     if peer is None or not peer.same:

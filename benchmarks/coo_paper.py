@@ -97,12 +97,12 @@ def mean_matches(places: int, entries: int) -> float:
     """The mean number of places in both matrices of a pair, drawn as in the document.
 
     Collisions take the first free places, so these are likely in both: 231 of 128 x 128
-    places at 10 %. Of uniform matrices, 164 would be.
+    places at 10 %. Uniform matrices would have 164.
     """
     before = np.arange(places)  # the free places before a place
     stays_free = np.ones(places)
     for taken in reversed(range(entries)):
-        moves = (taken + before) / places  # a draw takes one of those before, if any
+        moves = (taken + before) / places  # a draw takes a place before, if any
         later = stays_free
         stays_free = later * (1 - moves - 1 / places)
         stays_free[1:] += later[:-1] * moves[1:]

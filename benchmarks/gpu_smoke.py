@@ -584,7 +584,7 @@ def multiply(method: str, settings: Settings) -> Call:
 
 
 def heavy_row(settings: Settings) -> Any:
-    """A CSR matrix with empty and short rows, and one of many tiles."""
+    """A CSR matrix with empty and short rows, and a row of many tiles."""
     rng = random()
     counts = rng.integers(0, 9, 300)
     counts[7] = settings.size(1_000_000, 9000)
@@ -1000,7 +1000,7 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
 
 
 def main(given: list[str] | None = None) -> int:
-    """Return 0 if all checks passed, 1 if one failed, `NO_GPU` without a GPU."""
+    """Return 0 if all checks passed, 1 if a check failed, `NO_GPU` without a GPU."""
     options = arguments(given)
     os.environ.pop("GPUSOLVE_EMULATE", None)
     written = sys.stdout

@@ -1,7 +1,7 @@
 """What the benchmarks share: timing, the machine, Markdown tables, the command line.
 
 All calls are timed in one way. The first call, which may compile, is reported apart;
-the median of the later calls is kept. On a GPU a time is that between two CUDA events,
+the median of the later calls is kept. A time on a GPU is taken between two CUDA events,
 and the L2 cache is flushed before each call. The host prepares the call while the
 device is still flushing, so Python's overhead counts only if it takes longer than the
 flush. On the host a time is wall time, with the caches as they are.
@@ -135,7 +135,7 @@ class Machine(NamedTuple):
         return 2 * int(source.nbytes) / self.timing(copy).median
 
     def peer_cell(self, call: Call | None, on_host: bool = False) -> str:
-        """Microseconds of another library's call; empty if there is none to time.
+        """Microseconds of another library's call; empty without a call to time.
 
         A library that fails, for instance for lack of memory, costs no more than its
         own cell of the table.

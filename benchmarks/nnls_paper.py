@@ -266,7 +266,7 @@ def table(
 def crossings(
     name: str, found: Mapping[str, Column], numbers: Sequence[int]
 ) -> Iterator[str]:
-    """From how many systems a GPU is faster: the paper's, and the one measured."""
+    """The number of systems from which a GPU is faster: in the paper, and measured."""
     found_at = since(paper_crossing(name))
     yield f"By interpolation in the paper's table, its GPU is faster {found_at}."
     if GPU_WAY in found:

@@ -60,7 +60,7 @@ def scipy_loop(A: Array, b: Array) -> Call:
 
 
 def fnnls_eigen(A: Array, b: Array) -> Call:
-    """It keeps ``A^T A`` between the systems if they share the matrix."""
+    """fnnlsEigen keeps ``A^T A`` between the systems if they share the matrix."""
     from fnnlsEigen import CachePreComputeNNLS, fnnls
 
     def solve_all() -> Array:

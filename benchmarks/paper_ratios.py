@@ -37,7 +37,7 @@ class Ratio(NamedTuple):
     stated : str
         The factor in the text.
     low, high : float
-        Between these the factor is as stated: to the last digit of it.
+        Between these the factor is as stated, to its last digit.
     tables : tuple of str
         The tables that the text speaks of.
     systems : tuple of int
@@ -130,6 +130,6 @@ def ratio_table(measured: Seconds) -> Iterator[str]:
 
 
 def span(factors: list[float]) -> str:
-    """The least and the largest factor; empty if there is none."""
+    """The least and the largest factor; empty without factors."""
     ends = (min(factors), max(factors)) if factors else ()
     return " to ".join(dict.fromkeys(f"{end:.2f}" for end in ends))

@@ -349,7 +349,7 @@ def shown(formula: str) -> str:
 
 
 def reasons(field: str) -> Iterator[str]:
-    """The faults or the choices of each row that has some."""
+    """The faults or the choices of the rows that have any."""
     for name, change in TABLE.items():
         if texts := getattr(change, field):
             yield f"\n{name}:\n"

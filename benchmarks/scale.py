@@ -167,7 +167,7 @@ class Spent(NamedTuple):
 
 
 def spent(call: Callable[[], object], client: Any, repeats: int) -> Spent:
-    """The least times of some calls; the first, which may compile, does not count."""
+    """The least times of some calls; the first call, which may compile, is left out."""
 
     def cpu() -> float:
         workers = client.run(time.process_time).values() if client else ()

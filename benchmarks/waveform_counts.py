@@ -37,18 +37,18 @@ NOISE = 0.01
 
 
 def digitise(waveform: Waveform, levels: float) -> Waveform:
-    """In whole counts, as LVIS stores it: `levels` of them for the maximum."""
+    """In whole counts, as LVIS stores waveforms; the maximum becomes `levels`."""
     unit = waveform.b.max() / levels
     return waveform._replace(b=np.rint(waveform.b / unit) * unit)
 
 
 def apply_threshold(waveform: Waveform, deviations: float) -> Waveform:
-    """Zero where it is below some standard deviations of the noise."""
+    """Zero where the waveform is below some standard deviations of the noise."""
     return waveform._replace(b=np.where(waveform.b < deviations * NOISE, 0, waveform.b))
 
 
 def roughen_pulse(waveform: Waveform, noise: float) -> Waveform:
-    """Deconvolved with a pulse that is recorded with noise."""
+    """The pulse of the deconvolution is recorded with noise."""
     rng = np.random.default_rng(0)
     seen = np.maximum(
         waveform.pulse + noise * rng.standard_normal(len(waveform.pulse)), 0

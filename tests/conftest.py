@@ -43,7 +43,7 @@ SCHEDULES = ("forward", "reverse", "random")
 
 
 def values_of(item: pytest.Item) -> set[Any]:
-    """What the test is given: a value of each fixture and of each `parametrize`."""
+    """The values that a test gets: of each fixture and of each `parametrize`."""
     params = dict(item.callspec.params)
     marks = [mark.args[0] for mark in item.iter_markers("parametrize")]
     together = [mark.split(",") if isinstance(mark, str) else mark for mark in marks]
@@ -55,7 +55,7 @@ def values_of(item: pytest.Item) -> set[Any]:
 
 
 def redundant(items: list[pytest.Item]) -> Iterable[pytest.Item]:
-    """Items of one test of which the others have every value."""
+    """Items of one test whose values all occur in the other items."""
     values = {item: values_of(item) for item in items}
     needed = set().union(*values.values())
     while needed:

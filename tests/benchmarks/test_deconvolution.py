@@ -38,7 +38,7 @@ def whole_convolution(sent: Any, size: int) -> Any:
 @pytest.mark.parametrize("l2", [0.0, 0.1])
 @pytest.mark.parametrize("width", [5, 15])
 def test_toeplitz_least_squares_is_that_of_lapack(width: int, l2: float) -> None:
-    """To what Levinson's recursion loses: the condition number of the products."""
+    """Up to the loss of Levinson's recursion: the condition number of the products."""
     sent, b = pulse(width), SEEN[0].b
     T = whole_convolution(sent, SIZE)
     tall = np.vstack([T, np.sqrt(l2) * np.eye(SIZE)])

@@ -253,7 +253,7 @@ def test_benchmarks_accept_their_arguments(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_report_runs_without_other_packages() -> None:
-    """It must be written even if NumPy or CuPy cannot be imported."""
+    """The report must be written even if NumPy or CuPy cannot be imported."""
     command = [sys.executable, "-I", "-S", gpu_report.__file__, "--help"]
     subprocess.run(command, check=True, capture_output=True)
 

@@ -69,7 +69,7 @@ def test_update_is_right(name: str, printed: bool) -> None:
     "them in float32, by the published update more than 1e-6",
 )
 def test_the_update_that_is_used_keeps_q_orthogonal() -> None:
-    """Both have QR = A: orthogonality is what a second projection gives."""
+    """Both have QR = A: a second projection gives orthogonality."""
     A = np.random.default_rng(0).standard_normal((ROWS, 9))
     A[:, 8] = A[:, :8].sum(axis=1) / 3 + 1e-3 * A[:, 8]
     Q, R = np.linalg.qr(A[:, :8])
@@ -118,7 +118,7 @@ def test_no_step_changes_nothing(name: str, change: int) -> None:
 def test_published_update_has_the_printed_accesses_to_global_memory(
     length: int,
 ) -> None:
-    """l columns of Q are read, and one of Q and one of R are written."""
+    """l columns of Q are read, and a column of Q and a column of R are written."""
     counts = counted("as_published", UPDATE, length, printed=True).counts
     columns_of_r = counts.elements_of_r / (length + 1)
     assert counts.columns_of_q + columns_of_r == length + 2
@@ -148,7 +148,7 @@ def test_published_update_has_more_accesses_to_shared_memory(
 
 @pytest.mark.parametrize("apart", [ROWS, 0])
 def test_one_array_for_all_sums_is_a_race(apart: int) -> None:
-    """A thread writes its next term while others still read the last sum."""
+    """A thread writes its next term while other threads still read the last sum."""
     race = contextlib.nullcontext() if apart else pytest.raises(KernelError)
     with race, _emulator.races():
         qr_steps(

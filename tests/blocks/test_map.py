@@ -132,7 +132,7 @@ def test_composition_is_associative_and_converts_between_maps(backend: Any) -> N
     "Oancea, Map fusion", "Two maps move 4 n elements in 2 launches, f o g 2 n in 1"
 )
 def test_fusion_halves_the_bytes() -> None:
-    """Two maps read and write n elements each; their composition does so once."""
+    """Two maps read and write n elements each; their composition reads them once."""
     x = np.arange(2048, dtype=np.float32)
     apart = bytes_moved(
         lambda: gpusolve.map(square, gpusolve.map(plus_one, x))  # 2 launches

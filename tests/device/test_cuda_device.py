@@ -105,7 +105,7 @@ def test_launch_refuses_shared_memory_beyond_the_limit() -> None:
 def test_threads_do_not_lower_each_others_shared_memory_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One thread starts to set a small limit; another sets a large one meanwhile."""
+    """A thread starts to set a small limit; another sets a large limit meanwhile."""
     small, large = 20 * KIBI, 40 * KIBI
     raw = cupy_stand_in.RawKernel
     limit = raw.max_dynamic_shared_size_bytes

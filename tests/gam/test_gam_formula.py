@@ -1,4 +1,4 @@
-"""Formulas: the transformations are patsy's, the learners are those written out."""
+"""Formulas: transformations agree with patsy, learners with learners written out."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ ORACLES = [
 
 @together("code", ORACLES)
 def test_expressions_are_patsy_s(code: str) -> None:
-    """Also with new data, for which the transforms keep what they learned."""
+    """Also with new data: the transforms keep what they learned before."""
     shift = 7.5
     env = EvalEnvironment.capture(0)
     expression = Expression.learn(code, data(), env)

@@ -589,7 +589,7 @@ def test_on_a_device(backend: Any, monkeypatch: pytest.MonkeyPatch, way: str) ->
 @together("family", EVERY_FAMILY, ids=str)
 @together("rows", [1, 2, 5])
 def test_few_rows(family: Family, rows: int) -> None:
-    """A fit is finite, or an error says why there is none."""
+    """A fit is finite, or an error says why it fails."""
     X, y = sample(family, 20)
     X, y = X[:rows], y[:rows]
     try:

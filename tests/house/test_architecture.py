@@ -314,7 +314,7 @@ def test_a_pickled_result_names_only_public_modules() -> None:
 
 
 def test_tests_import_helpers_only() -> None:
-    """Tests and helpers import helpers; those in tests/benchmarks, benchmarks too."""
+    """Tests and helpers import helpers; only tests/benchmarks imports benchmarks."""
     tests = Path(__file__).parents[1]
     scripts = {path.stem for path in (tests.parent / "benchmarks").glob("*.py")}
     for path in tests.rglob("*.py"):

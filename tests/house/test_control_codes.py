@@ -38,8 +38,8 @@ def test_the_scoreboards_of_a_mask() -> None:
 
 
 def first_uses(listing: Listing) -> Iterator[tuple[Instruction, list[Instruction]]]:
-    """Each instruction that releases a scoreboard with its result, and those up to the
-    first that names its register, without a jump or a label between them.
+    """Each instruction that releases a scoreboard with its result, and the instructions
+    up to the first that names its register, without a jump or a label between them.
     """
     code, labels = listing
     for i, one in enumerate(code):

@@ -107,7 +107,7 @@ def test_the_step_of_algorithm_1() -> None:
 
 
 def test_the_restricted_step_ends_at_the_boundary() -> None:
-    """For any feasible x and any y that has a component below 0; the others do not."""
+    """For any feasible x and any y with a component below 0; other steps do not."""
     random = np.random.default_rng(0)
     outside = np.zeros(2)
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""The clocks of loops are those of loops that were counted by hand, and agree with the
+"""The clocks of loops agree with loops that were counted by hand, and with the
 table.
 """
 

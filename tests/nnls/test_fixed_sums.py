@@ -113,7 +113,7 @@ def test_norms_of_columns_span_many_orders(
 def test_sums_of_any_size(
     rng: np.random.Generator, specification: Callable[..., Any], exponent: int
 ) -> None:
-    """From what the largest columns fit to what the smallest cannot make up."""
+    """From sums that the largest columns fit to sums beyond the smallest columns."""
     A, b = systems(rng, 25, 9, 6)
     total = 3.7 * 10.0**exponent
     found = specification(A, b, sum_to=total)

@@ -46,7 +46,7 @@ def solve(backend: Any, given: Bounded, **options: Any) -> Any:
 def random(
     rng: np.random.Generator, m: int, n: int, systems: int = 4, **options: Any
 ) -> Bounded:
-    """Systems that some bounds hold; own bounds for every variable."""
+    """Systems with active bounds; own bounds for every variable."""
     A = rng.standard_normal((systems, m, n))
     b = rng.standard_normal((systems, m))
     size = np.sqrt(n / m)
@@ -222,7 +222,7 @@ def test_the_least_and_the_greatest_sum(
 def test_a_fixed_sum_of_columns_of_very_different_norms(
     backend: Any, rng: np.random.Generator, method: str, exponent: int
 ) -> None:
-    """A column of no influence makes up the sum, and the sum is kept to rounding.
+    """A column without influence makes up the sum, and the sum is kept to rounding.
 
     Norms that differ by 2**60 leave good solutions without a certificate.
     """
@@ -399,7 +399,7 @@ def test_bounds_of_any_magnitude(
 def test_bounds_far_from_the_data(
     backend: Any, rng: np.random.Generator, method: str
 ) -> None:
-    """All variables rest at bounds of 1e8: what cancels is that large."""
+    """All variables rest at bounds of 1e8, so terms of this size cancel."""
     A, b = rng.random((4, 9, 3)), rng.random((4, 9))
     result = backend.solve(gpusolve.lsq_linear, A, b, (1e8, 2e8), method=method)
     assert (result.status == 0).all()
@@ -452,7 +452,7 @@ def test_a_row_of_weight_zero_is_a_row_of_zeros(
     m: int,
     n: int,
 ) -> None:
-    """The same bits, whatever the row has, for every team of the Gram kernel."""
+    """The same bits for any row of weight 0, for every team of the Gram kernel."""
     given = random(rng, m, n, 3, weights=rng.random((3, m)))
     A = given.A[0] if shared else given.A
     given.weights[:, 2] = given.weights[1, :4] = 0

@@ -1,6 +1,6 @@
 """Thousands of degenerate systems, compared with SciPy and brute force.
 
-They are a tenth of the systems that ``benchmarks/nnls_accuracy.py`` solves.
+``benchmarks/nnls_accuracy.py`` solves ten times as many systems.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SlowFloat64(kernels.EmulatedDevice):
 
 @pytest.mark.parametrize("part", range(5))
 def test_gram_matrices_in_float32(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounding errors of Gram matrices spoil no answer: QR repairs what they spoil."""
+    """Rounding errors of Gram matrices do not spoil answers: QR repairs them."""
     monkeypatch.setattr(nnls_gram_kernel, "teams_for", lambda *_: [BLOCK])
     monkeypatch.setattr(nnls_gram_kernel, "choose", choose.__wrapped__)
     for index in range(part, 50, 5):

@@ -146,7 +146,7 @@ def test_bits_do_not_depend_on_the_batch(
 
 
 def test_scipy_may_take_as_many_iterations_as_the_other_methods() -> None:
-    """By itself it gives up after 3 n, which are too few for wide pulses."""
+    """By itself SciPy gives up after 3 n steps, too few for wide pulses."""
     rng, t = np.random.default_rng(0), np.arange(100)
     A = np.exp(-0.5 * ((t[:, None] - t) / 3) ** 2)
     b = np.maximum(rng.standard_normal((10, 100)), 0) @ A.T
@@ -176,7 +176,7 @@ def give_up(_: Array) -> Array:
 def test_a_system_that_scipy_does_not_solve(
     wrong: Callable[[Array], Array], systems: Systems, scipy_calls: Any
 ) -> None:
-    """It is solved by a specification, and no other system changes."""
+    """A specification solves this system, and no other system changes."""
     A, b = systems
     expected = gpusolve.nnls(A, b)
     scipy_calls(lambda call, x: wrong(x) if call == 7 else x)

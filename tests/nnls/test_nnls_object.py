@@ -55,21 +55,21 @@ def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
 SHAPES = {"1 x 1": (1, 1), "4 x 3": (4, 3), "17 x 5": (17, 5), "45 x 33": (45, 33)}
 
 
-def tolerance(of: Options) -> Array:
+def tolerance(batch: Options) -> Array:
     """How far x may be off, by rounding in float64 and by rounding of x itself.
 
     A relative error of eps in A changes x by about ``cond**2``.
     """
-    A = np.asarray(of["A"], np.float64)
+    A = np.asarray(batch["A"], np.float64)
     finite = np.where(np.isfinite(A), A, 1.0)
     return 64 * np.finfo(np.float64).eps * np.linalg.cond(finite) ** 2
 
 
-def specification(method: str, of: Options) -> Any:
+def specification(method: str, batch: Options) -> Any:
     """The solution of the reference in float64, from the same numbers."""
     double = {
         name: value.astype(np.float64) if isinstance(value, np.ndarray) else value
-        for name, value in of.items()
+        for name, value in batch.items()
     }
     return (reference.nnls_qr if method == "qr" else reference.nnls_gram)(**double)
 
@@ -83,12 +83,12 @@ def test_every_instruction_set_agrees_with_the_specification(
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_OBJECT", str(path))
     for shape in SHAPES.values():
-        of = problem(kind, shape, dtype)
-        found = gpusolve.lsq_linear(method=method, **of)
-        expected = specification(method, of)
+        batch = problem(kind, shape, dtype)
+        found = gpusolve.lsq_linear(method=method, **batch)
+        expected = specification(method, batch)
         assert found.x.dtype == dtype
         np.testing.assert_array_equal(found.status, expected.status)
-        close = tolerance(of)[..., None] * (1 + np.nanmax(np.abs(expected.x)))
+        close = tolerance(batch)[..., None] * (1 + np.nanmax(np.abs(expected.x)))
         close = close + 2 * np.finfo(dtype).eps * np.abs(expected.x)
         solved = found.status == CONVERGED
         assert (np.abs(found.x - expected.x) <= close)[solved].all(), shape
@@ -101,10 +101,10 @@ def test_every_instruction_set_agrees_with_the_specification(
 def test_instruction_sets_agree(
     method: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of, found = problem(kind, (45, 33), np.float64), []
+    batch, found = problem(kind, (45, 33), np.float64), []
     for path in OBJECTS:
         monkeypatch.setenv("GPUSOLVE_OBJECT", str(path))
-        found.append(gpusolve.lsq_linear(method=method, **of))
+        found.append(gpusolve.lsq_linear(method=method, **batch))
     for result in found[1:]:
         np.testing.assert_array_equal(result.status, found[0].status)
         np.testing.assert_array_equal(result.x == 0, found[0].x == 0)

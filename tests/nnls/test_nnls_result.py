@@ -1,4 +1,4 @@
-"""What a result computes when it is asked: residual, covariance, counts."""
+"""The properties that a result computes: residual, covariance, counts."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_a_violation_at_zero_is_relative_to_the_slopes() -> None:
 
 @pytest.mark.parametrize("difference", [1e-3, 1e-4])
 def test_the_part_of_c_outside_the_range_is_complete(difference: float) -> None:
-    """A small eigenvalue turns the eigenvectors of 0; what they have of c matters."""
+    """A small eigenvalue turns the eigenvectors of 0, and their part of c matters."""
     rng = np.random.default_rng(3)
     for _ in range(50):
         A = rng.normal(size=(8, 4))

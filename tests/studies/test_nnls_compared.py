@@ -1,4 +1,4 @@
-"""The compared methods of gpusolve.nnls: optimal, or they say that they are not."""
+"""The compared methods of gpusolve.nnls: a solution is optimal, or has a status."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Bounded(NamedTuple):
 
 
 def objective(given: Bounded, x: Array) -> Array:
-    """What is minimised, in extended precision."""
+    """The objective, in extended precision."""
     A, b = given.weighted(np.longdouble)
     r = b - np.einsum("kmn,kn->km", A, x)
     found = (r * r).sum(axis=-1) / 2
@@ -130,7 +130,7 @@ def residual_norm(given: Bounded, x: Array) -> Array:
 
 
 def magnitude(given: Bounded, x: Array) -> Array:
-    """``|b| + sum_k |a_k x_k|`` with the weights; what rounding is relative to."""
+    """``|b| + sum_k |a_k x_k|`` with the weights: the unit of rounding errors."""
     A, b = given.weighted(np.longdouble)
     size = np.sqrt((A * A).sum(axis=-2) + given.l2)
     return np.asarray(np.sqrt((b * b).sum(axis=-1)) + (size * np.abs(x)).sum(axis=-1))
@@ -160,7 +160,7 @@ def violation(given: Bounded, x: Array) -> Array:
     """The largest violation of the optimality conditions.
 
     The gradient must not point into the interval, from any bound. With a fixed sum, no
-    variable may rise while another one falls: the multiplier is eliminated. Violations
+    variable may rise while another falls: the multiplier is eliminated. Violations
     are relative to the terms that cancel in a gradient, and to rounding of the largest
     variable, which need not change A x.
     """
@@ -399,7 +399,7 @@ def starting_point(rng: Generator, kind: str, given: Bounded, solution: Array) -
 def solve_by_bvls(given: Bounded) -> Array:
     """SciPy's x of each system, by bounded-variable least squares; NaN if it fails.
 
-    It is that without `l1` and `sum_to`, which SciPy does not have.
+    `l1` and `sum_to` are left out, because SciPy lacks them.
     """
     A, b = given.weighted()
     rows = np.sqrt(given.l2)[..., None] * np.eye(A.shape[-1])

@@ -127,7 +127,7 @@ def signed(rng: Generator, systems: int, k: int, count: int) -> Array:
 
 
 def any_of(rng: Generator, systems: int, k: int, count: int) -> Array:
-    """Each column by a random one of the rules above."""
+    """Each column by a random rule of the rules above."""
     rules = (copies, opposites, powers_of_two, real_factors, sums, nonnegative, signed)
     made = np.stack([rule(rng, systems, k, count) for rule in rules])
     kind = rng.integers(len(rules), size=(1, systems, 1, count))

@@ -6,8 +6,8 @@ that it calls. An unrolled loop computes several elements in a trip.
 
 ``python tests/support/kernel_clocks.py nnls_gram`` prints the loops of a source, the
 slowest first, with the clocks of their lines. More words choose the instances whose
-names have them all: ``nnls_gram double GridTeam LD=270`` takes generic loads for global
-ones. ``make resources`` writes the table, of the longest paths of some instances.
+names have them all: ``nnls_gram double GridTeam LD=270`` counts generic loads as global
+loads. ``make resources`` writes the table, of the longest paths of some instances.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def home_of(one: Instruction) -> tuple[str, tuple[Place, ...]]:
     """The function and the lines of a loop, from the jump that closes it.
 
     A loop that calls a function of its caller belongs to the line of the caller. The
-    code of its condition may be that of another function.
+    code of its condition may belong to another function.
     """
     calls_a_body = False
     for level, place in enumerate(one.places):

@@ -62,7 +62,7 @@ HIGH_HALF = re.compile(r"\s+/\* 0x(\w+) \*/")
 
 
 class Code(NamedTuple):
-    """What is counted of a kernel, in the order of `HEADINGS`."""
+    """The counts of a kernel, in the order of `HEADINGS`."""
 
     instructions: int
     bytes: int
@@ -71,7 +71,7 @@ class Code(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A line of a source, whose path is that of the compiler."""
+    """A line of a source, with the path that the compiler names."""
 
     path: str
     line: int
@@ -97,7 +97,7 @@ class Instruction(NamedTuple):
 
     @property
     def target(self) -> str:
-        """The label that it jumps to or calls; an indirect jump has none and raises."""
+        """The label that it jumps to or calls; an indirect jump raises."""
         found = re.match(r"[^`]*`\((\S+)\)", self.operands)
         if found is None:
             raise ValueError(f"the target must be a label, got {self}")

@@ -1,7 +1,7 @@
 """Loops of machine code, and the order of its instructions.
 
 A loop is a set of instructions that reach each other; its head is the instruction where
-it is entered. Inner loops are those that remain without the jumps to the head.
+it is entered. Inner loops are the loops that remain without the jumps to the head.
 """
 
 from __future__ import annotations

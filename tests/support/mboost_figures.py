@@ -89,7 +89,7 @@ def mixed(n: int = 300, seed: int = 20240611) -> dict[str, NDArray[Any]]:
 
 
 def add_derived(columns: dict[str, Any]) -> pd.DataFrame:
-    """The columns, and those made from them that some of the calls use."""
+    """The columns, and derived columns that some of the calls use."""
     data = pd.DataFrame(columns)
     if "y" in data:  # not for new rows: the data give the means
         for name in ("x1", "x2", "x3"):
@@ -156,7 +156,7 @@ class Fit:
 
 @cache
 def data() -> pd.DataFrame:
-    """The columns behind every figure, and those made from them."""
+    """The columns behind every figure, and derived columns."""
     return add_derived(mixed())
 
 

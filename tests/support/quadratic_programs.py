@@ -203,7 +203,7 @@ def duplicates(rng: Generator, systems: int, n: int) -> Array:
 
 
 def nearly(rng: Generator, systems: int, n: int) -> Array:
-    """Columns that differ by little from others."""
+    """Columns that differ by little from other columns."""
     noise = 10 ** rng.uniform(-9, -3, (systems, 1, 1))
     return duplicates(rng, systems, n) + noise * rng.normal(size=(systems, 1, n))
 

@@ -33,7 +33,7 @@ def slow(A: Array, b: Array) -> Call:
 
 
 def hangs(A: Array, b: Array) -> Call:
-    """It solves five systems at most."""
+    """This peer solves five systems at most."""
 
     def solve_all() -> Array:
         while len(b) > 5:

@@ -103,7 +103,7 @@ def _borrowed(description: dict[str, Any]) -> ndarray:
 
 
 def from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> ndarray:
-    """The array that another library exports, which must be one of the stand-in."""
+    """The array that another library exports; it must be an array of the stand-in."""
     refuse_options(device=device is None, copy=copy is None)
     found = array.__dlpack__()
     return view_of(found, found._host)

@@ -65,7 +65,7 @@ def installed(count: int = 2, error: str | None = None, **limits: Any) -> Iterat
 
 
 def empty_pinned(shape: Any, dtype: Any = float) -> np.ndarray[Any, Any]:
-    """An array in pinned memory, which here is as any other."""
+    """An array in pinned memory, which is ordinary memory here."""
     return np.empty(shape, dtype)
 
 
