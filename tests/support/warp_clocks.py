@@ -14,19 +14,21 @@ from typing import NamedTuple
 
 from control_codes import NONE, SCOREBOARDS, Control
 
+from gpusolve._emulator._latencies import LATENCY_CLOCKS
+
 LATENCIES = {
-    "LDS": 30,
+    "LDS": LATENCY_CLOCKS["shared"],
+    "LD": LATENCY_CLOCKS["shared generic"],
+    "LDL": LATENCY_CLOCKS["l1"],
+    "LDG": LATENCY_CLOCKS["l2"],
+    "ATOM": LATENCY_CLOCKS["atomic"],
+    "ATOMG": LATENCY_CLOCKS["atomic"],
+    "SHFL": LATENCY_CLOCKS["shuffle"],
+    "MUFU": LATENCY_CLOCKS["special"],
     "ATOMS": 60,
-    "LDL": 40,
-    "LD": 35,
     "LDC": 30,
-    "LDG": 270,
-    "ATOM": 600,
-    "ATOMG": 600,
-    "SHFL": 25,
     "MATCH": 30,
     "REDUX": 30,
-    "MUFU": 30,
     "FCHK": 30,
     "FRND": 20,
     "F2F": 20,
@@ -41,18 +43,9 @@ LATENCIES = {
 }
 """Clocks from the issue of an instruction to the release of its scoreboard.
 
-For an H100, rounded; an opcode is known by its first part.
-
-- Loads: of shared memory 29 to 30, of L1 40, of L2 about 270 (Luo et al., Benchmarking
-  and dissecting the Nvidia Hopper GPU architecture through microbenchmarking, 2024). A
-  global load is assumed to find its line in L2. A generic load is assumed to find
-  shared memory, for 5 more clocks. A local load is a hit in L1.
-- Shuffles 23 to 25, special functions and conversions 18 to 40, and global atomics (Jia
-  et al., Dissecting the NVIDIA Volta GPU architecture via microbenchmarking, 2018, and
-  Abdelkhalik et al., Demystifying the NVIDIA Ampere architecture through
-  microbenchmarking and instruction-level analysis, 2022).
-- Matches, reductions of a warp and special registers are estimates.
-"""
+An opcode is known by its first part. A global load is assumed to find its line in L2, a
+generic load to find shared memory, a local load the first-level cache. The numbers are
+estimates."""
 
 OPERANDS_READ = 12
 """Clocks until a memory instruction has read its registers (9 to 20 in Huerta et al.,
