@@ -33,10 +33,10 @@ M, N, SYSTEMS = 6, 3, 40
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    """A client of two worker processes of one thread each."""
+    """A client of two worker processes of one thread each, at any free port."""
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None
+            n_workers=2, threads_per_worker=1, dashboard_address="localhost:0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
