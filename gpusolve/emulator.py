@@ -14,6 +14,7 @@ from pathlib import Path
 from . import _emulator
 from ._emulator import (
     CompileError,
+    Device,
     KernelError,
     cache_directory,
     profile,
@@ -21,7 +22,15 @@ from ._emulator import (
     schedule,
 )
 
-__all__ = ["CompileError", "Kernel", "KernelError", "profile", "races", "schedule"]
+__all__ = [
+    "CompileError",
+    "Device",
+    "Kernel",
+    "KernelError",
+    "profile",
+    "races",
+    "schedule",
+]
 
 
 class Kernel(_emulator.Kernel):

@@ -16,6 +16,7 @@ from ._allocate import empty, zeros
 from ._compiler import cache_directory, compiler
 from ._device import multiprocessors, shared_memory_per_block
 from ._errors import CompileError, KernelError
+from ._gpu import Device
 from ._kernel import Kernel
 from ._profile import count_copy_to_device, count_copy_to_host, profile
 from ._races import races
@@ -23,6 +24,7 @@ from ._schedule import schedule
 
 __all__ = [
     "CompileError",
+    "Device",
     "Kernel",
     "KernelError",
     "cache_directory",

@@ -72,11 +72,16 @@ _INSTRUMENTATION = {
 """Insert calls at each memory access, defined in ``runtime/instrumentation.cpp``."""
 
 _COVERAGE = {
-    "GCC": ("-fsanitize-coverage=trace-pc", "-fno-tree-sra"),
+    "GCC": (
+        "-fsanitize-coverage=trace-pc",
+        "-fno-tree-sra",
+        "-fno-ivopts",
+        "-fno-tree-loop-ivcanon",
+    ),
     "Clang": ("-fsanitize-coverage=bb,trace-pc",),
 }
 """Insert a call in each basic block, and keep an access to a structure of 16 bytes
-whole, which GCC would split into its members."""
+whole, which GCC would split into its members, and the counters of loops as written."""
 
 Variant = Literal["plain", "races", "profile"]
 """How a kernel is compiled: without instrumentation, for races, or for a profile."""

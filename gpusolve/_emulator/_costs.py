@@ -7,7 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from ._registers import KernelSource
 
 SECTOR_BYTES = 32
 """Bytes of a sector, the unit in which global memory moves."""
@@ -37,9 +39,15 @@ class ArrayCosts:
         Sectors of 32 bytes that moved.
     fewest_sectors : int
         Sectors that would have moved if each request were contiguous and aligned.
+    stored_sectors : int
+        Sectors of the requests that write, atomics included.
+    lines : int
+        Lines of 128 bytes: the first-level cache looks up a line per clock.
     distinct_bytes, distinct_sectors : int
         Bytes that were accessed at least once, and sectors that have such a byte, added
         over the launches. With perfect caches, only these sectors move.
+    loaded_sectors, written_sectors : int
+        Distinct sectors with a byte that was loaded, and that was written.
     """
 
     requests: int = 0
@@ -47,8 +55,12 @@ class ArrayCosts:
     bytes: int = 0
     sectors: int = 0
     fewest_sectors: int = 0
+    stored_sectors: int = 0
+    lines: int = 0
     distinct_bytes: int = 0
     distinct_sectors: int = 0
+    loaded_sectors: int = 0
+    written_sectors: int = 0
 
 
 @dataclass
@@ -112,6 +124,29 @@ class KernelCosts:
         "branch" as in the CPU's code. So they depend on the CPU and its compiler: they
         compare kernels; a GPU's counts differ. Moves, conversions and barriers are
         not among them; of a shuffle, a vote or an atomic, its code in the emulator.
+    warp_instructions : Counter
+        An estimate of what the warps of a GPU execute, without accesses to memory and
+        operations of warps: "float32", "float64", "integer", "compare", "branch" and
+        "special". A multiplication and an addition of a basic block count once; a warp
+        whose lanes take both sides of a branch counts both; loops are unrolled as a
+        GPU's compiler would.
+    reuse : Counter
+        Sectors that a block loads again, by the number of sectors that it accessed
+        since: below 2**k for key k. So it tells how many a cache of this size answers.
+    first_loads : int
+        Sectors that a block loads first.
+    merged_requests, merged_wavefronts : int
+        Requests to shared memory that a GPU's compiler merges with another request,
+        because their loop is unrolled and their words are neighbours, and the
+        wavefronts of these.
+    atomic_requests, atomic_lanes : int
+        Atomics of warps, and of threads, on the address that has the most.
+    shared_bytes : int
+        Shared memory of a block in the last launch, static and dynamic.
+    sampled : int
+        Blocks that ran; fewer than `blocks` if a sample was profiled.
+    source : KernelSource or None
+        What names the kernel.
     """
 
     name: str
@@ -133,6 +168,16 @@ class KernelCosts:
     shared: dict[str, SharedCosts] = field(default_factory=dict)
     arithmetic: Counter[str] = field(default_factory=Counter)
     instructions: Counter[str] = field(default_factory=Counter)
+    warp_instructions: Counter[str] = field(default_factory=Counter)
+    reuse: Counter[int] = field(default_factory=Counter)
+    first_loads: int = 0
+    merged_requests: int = 0
+    merged_wavefronts: int = 0
+    atomic_requests: int = 0
+    atomic_lanes: int = 0
+    shared_bytes: int = 0
+    sampled: int = 0
+    source: KernelSource | None = None
 
     @property
     def global_bytes(self) -> int:
@@ -165,6 +210,26 @@ class KernelCosts:
         return sum(array.distinct_sectors for array in self.arrays.values())
 
     @property
+    def stored_sectors(self) -> int:
+        """Sectors of the requests that write to global memory."""
+        return sum(array.stored_sectors for array in self.arrays.values())
+
+    @property
+    def loaded_sectors(self) -> int:
+        """Distinct sectors of global memory that were loaded, per launch."""
+        return sum(array.loaded_sectors for array in self.arrays.values())
+
+    @property
+    def written_sectors(self) -> int:
+        """Distinct sectors of global memory that were written, per launch."""
+        return sum(array.written_sectors for array in self.arrays.values())
+
+    @property
+    def lines(self) -> int:
+        """Lines of 128 bytes of all requests to global memory."""
+        return sum(array.lines for array in self.arrays.values())
+
+    @property
     def shared_requests(self) -> int:
         """Memory instructions of warps, to shared memory."""
         return sum(line.requests for line in self.shared.values())
@@ -191,6 +256,31 @@ class KernelCosts:
         work = self.per_block["work"]
         return work.most / work.mean if work.mean else 1.0
 
+    def extrapolate(self, blocks: int, sizes: dict[str, int]) -> None:
+        """Multiply the counts of the blocks that ran, as if `blocks` had run.
+
+        Parameters
+        ----------
+        blocks : int
+        sizes : dict of str to int
+            Bytes of the arrays, of which no more can be distinct.
+        """
+        self.sampled = self.blocks
+        factor = blocks / self.blocks
+        if factor == 1:
+            return
+        for record in (self, *self.arrays.values(), *self.shared.values()):
+            _multiply_integers(record, factor)
+        self.launches, self.sampled = 1, round(self.sampled / factor)
+        for counter in (self.arithmetic, self.instructions, self.warp_instructions):
+            _multiply_counts(counter, factor)
+        _multiply_counts(self.reuse, factor)
+        for name, array in self.arrays.items():
+            array.distinct_bytes = min(array.distinct_bytes, sizes[name])
+            sectors = -(-sizes[name] // SECTOR_BYTES)
+            for key in ("distinct_sectors", "loaded_sectors", "written_sectors"):
+                setattr(array, key, min(getattr(array, key), sectors))
+
     def add(self, launch: KernelCosts) -> None:
         """Add the counts of the next launch."""
         _add_integers(self, launch)
@@ -200,14 +290,29 @@ class KernelCosts:
             _add_integers(self.shared.setdefault(line, SharedCosts()), shared)
         self.arithmetic.update(launch.arithmetic)
         self.instructions.update(launch.instructions)
+        self.warp_instructions.update(launch.warp_instructions)
+        self.reuse.update(launch.reuse)
+        self.shared_bytes = launch.shared_bytes
+        self.source = launch.source
         self.per_block = launch.per_block
 
 
 def _add_integers(total: object, more: object) -> None:
     """Add the integers of a record to another record of its class."""
     for name, value in vars(more).items():
-        if isinstance(value, int):
+        if isinstance(value, int) and name != "shared_bytes":
             setattr(total, name, getattr(total, name) + value)
+
+
+def _multiply_counts(counter: Counter[Any], factor: float) -> None:
+    for key in counter:
+        counter[key] = round(factor * counter[key])
+
+
+def _multiply_integers(record: object, factor: float) -> None:
+    for name, value in vars(record).items():
+        if isinstance(value, int) and name != "shared_bytes":
+            setattr(record, name, round(factor * value))
 
 
 @dataclass

@@ -16,9 +16,10 @@ from ._arguments import Array, Parameter, Struct, Value, check_arguments
 from ._compiler import Variant, build
 from ._errors import KernelError
 from ._memory import DeviceMemory, NamedArray
-from ._profile import Report, active_report, costs_of_launch
+from ._profile import LaunchShape, Report, active_report, costs_of_launch
 from ._program import Program, Request
 from ._races import watching
+from ._registers import KernelSource
 from ._report import explain
 from ._schedule import ORDERS, current_schedule
 from ._signature import parameter_names
@@ -50,6 +51,7 @@ class Kernel:
         self, source: Path, instance: str, include: Path, definitions: str = ""
     ) -> None:
         self.instance = instance
+        self._source = KernelSource(source, instance, include, definitions)
         self._compile = functools.partial(build, source, instance, include, definitions)
         self._programs: dict[Variant, Program] = {}
         self._parameters = self._read_parameters(source)
@@ -121,13 +123,17 @@ class Kernel:
                     f"blocks, which the device can run at the same time, got "
                     f"{math.prod(blocks)}"
                 )
+            running = math.prod(blocks)
+            if report is not None and report.sample is not None and not cooperative:
+                running = min(running, report.sample)
             request = Request(
                 grid=blocks,
                 block=threads,
                 shared_bytes=shared_mem,
                 seed=schedule.seed % 2**64,
                 order=ORDERS.index(schedule.order),
-                workers=min(resident, math.prod(blocks)),
+                workers=min(resident, running),
+                sampled=running,
                 arguments=(ctypes.c_void_p * len(addresses))(*addresses),
                 stack_stride=STRIDE,
             )
@@ -165,9 +171,10 @@ class Kernel:
             request.profile = profile
             yield
             counts = program.summary(profile)
-            launch = costs_of_launch(
-                self.instance, threads, list(spans), counts, program.path
-            )
+            shared_bytes = self._static_shared_memory() + request.shared_bytes
+            shape = LaunchShape(math.prod(request.grid), threads, shared_bytes)
+            sizes = {name: size for name, (_, size) in spans.items()}
+            launch = costs_of_launch(self._source, shape, sizes, counts, program.path)
             report.add(launch)
 
     @property

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,9 +20,11 @@ from ._costs import (
     SharedCosts,
     Spread,
 )
-from ._instructions import FLOATING_POINT, instructions
+from ._gpu import Device
+from ._instructions import FLOATING_POINT, PARTS, gpu_blocks, instructions
 from ._lines import source_lines
-from ._predict import WORK_CLOCKS, Prediction, predict
+from ._predict import Prediction, predict
+from ._registers import KernelSource
 
 PER_BLOCK = (
     "barriers",
@@ -36,12 +39,48 @@ PER_BLOCK = (
     "global_loads",
     "global_stores",
     "instructions",
+    "merged_requests",
+    "merged_wavefronts",
+    "chain_issued",
+    "chain_waits",
+    "chain_shuffles",
+    "chain_votes",
+    "chain_global_trips",
+    "chain_global_intervals",
+    "chain_shared_trips",
+    "chain_shared_intervals",
 )
 """In the order of ``enum class Counter`` in ``runtime/profile.h``."""
 
+WORK_CLOCKS = {
+    "global_sectors": SECTOR_BYTES / 64,
+    "shared_wavefronts": 1.0,
+    "shuffles": 1.0,
+    "votes": 1.0,
+}
+"""Clocks of a multiprocessor for each unit of a block's work. Shared memory sends one
+wavefront per clock, and it shuffles 4 bytes of 32 lanes, as in NVIDIA's programming
+guide. That the L2 cache sends it 64 bytes, and that votes take as long as shuffles, is
+assumed."""
+
+IN_PARTS = (
+    "chain_issued",
+    "chain_waits",
+    "chain_global_trips",
+    "chain_shared_trips",
+)
+"""Those that the runtime counts in parts."""
+
 OTHERWISE_SUMMED = ("global_sectors", "shared_wavefronts", "instructions")
-SUMS = [key for key in PER_BLOCK if key not in OTHERWISE_SUMMED]
+SUMS = [
+    key
+    for key in PER_BLOCK
+    if key not in OTHERWISE_SUMMED and not key.startswith("chain_")
+]
 """Those that `KernelCosts` does not add up from its arrays, lines and code."""
+
+DISTANCE_BINS = 40
+"""``distance_bins`` in ``runtime/profile.h``."""
 
 SHARED_MEMORY = -1
 GRID_BARRIER_FILE = "grid.cuh"
@@ -64,13 +103,30 @@ class AccessRow(ctypes.Structure):
         ("sectors", ctypes.c_uint64),
         ("fewest_sectors", ctypes.c_uint64),
         ("wavefronts", ctypes.c_uint64),
+        ("lines", ctypes.c_uint64),
+    ]
+
+
+class BasicBlock(ctypes.Structure):
+    """``BasicBlock`` in ``runtime/profile.h``."""
+
+    _fields_ = [
+        ("address", ctypes.c_uint64),
+        ("instructions", ctypes.c_uint64),
+        ("issued", ctypes.c_uint64),
+        ("waits", ctypes.c_uint64),
+        ("trips", ctypes.c_uint64),
     ]
 
 
 class CodeRow(ctypes.Structure):
     """``CodeRow`` in ``runtime/profile.h``."""
 
-    _fields_ = [("address", ctypes.c_uint64), ("count", ctypes.c_uint64)]
+    _fields_ = [
+        ("address", ctypes.c_uint64),
+        ("threads", ctypes.c_uint64),
+        ("warps", ctypes.c_uint64),
+    ]
 
 
 class ProfileSummary(ctypes.Structure):
@@ -85,6 +141,12 @@ class ProfileSummary(ctypes.Structure):
         ("code", ctypes.POINTER(CodeRow)),
         ("distinct_bytes", ctypes.POINTER(ctypes.c_uint64)),
         ("distinct_sectors", ctypes.POINTER(ctypes.c_uint64)),
+        ("loaded_sectors", ctypes.POINTER(ctypes.c_uint64)),
+        ("written_sectors", ctypes.POINTER(ctypes.c_uint64)),
+        ("distances", ctypes.POINTER(ctypes.c_uint64)),
+        ("first_loads", ctypes.c_uint64),
+        ("atomic_requests", ctypes.c_uint64),
+        ("atomic_lanes", ctypes.c_uint64),
     ]
 
 
@@ -100,10 +162,13 @@ class Report:
     host : HostCosts
     runs_kernels : bool
         Whether kernels run; otherwise launches only count.
+    sample : int or None
+        Blocks that run of each launch; None for all.
     """
 
-    def __init__(self, *, runs_kernels: bool = True) -> None:
+    def __init__(self, *, runs_kernels: bool = True, sample: int | None = None) -> None:
         self.runs_kernels = runs_kernels
+        self.sample = sample
         self.kernels: list[KernelCosts] = []
         self.launched: list[KernelCosts] = []
         self.host = HostCosts()
@@ -120,25 +185,29 @@ class Report:
         ]
         return "\n".join([*lines, str(self.host)])
 
-    def predict(self, device: str) -> Prediction:
+    def predict(self, device: Device | str) -> Prediction:
         """Predict the time of all launches on a device. It is not a measurement.
 
         Parameters
         ----------
-        device : {"H200", "A100", "RTX 4090", "MX550"}
+        device : Device or {"H200", "A100", "RTX 4090", "MX550"}
 
         Returns
         -------
         Prediction
-            For each kernel the time that each resource needs at least, of which the
-            largest is its bound; and how well its blocks fill the device.
+            For each kernel a range of seconds, the time that each resource needs, of
+            which the largest is its bound, and how well its blocks fill the device.
 
         Notes
         -----
         The prediction is for the launches that were counted: kernels whose grid depends
-        on the device launch fewer blocks on the emulated device. Sectors that are moved
-        more than once count as traffic of the L2 cache, though a multiprocessor may
-        have them in its own cache.
+        on the device launch fewer blocks on the emulated device. Array operations of
+        the host are not in it: a product by ``matmul``, which is one of cuBLAS on a
+        GPU, a copy of a strided array, or a sum of CuPy.
+
+        Registers, which limit the blocks of a multiprocessor, are those of NVRTC if
+        CuPy is installed; else 32 for each thread are assumed. The table of published
+        times in ``benchmarks/predictions.py`` says how far predictions are off.
         """
         return predict(self.launched, device)
 
@@ -189,7 +258,7 @@ def _cells(kernel: KernelCosts) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def profile(*, run_kernels: bool = True) -> Iterator[Report]:
+def profile(*, run_kernels: bool = True, sample: int | None = None) -> Iterator[Report]:
     """Count the costs of kernels that are launched in this `with` statement.
 
     Parameters
@@ -197,6 +266,11 @@ def profile(*, run_kernels: bool = True) -> Iterator[Report]:
     run_kernels : bool, optional
         If False, launches do nothing and results are undefined. ``report.host`` then
         has the host's part of a call: its launches, allocations and Python time.
+    sample : int, optional
+        If given, only this number of blocks of each launch runs, at equal distances in
+        the grid, and the counts are multiplied. Results are then undefined. Cooperative
+        launches run completely. A kernel whose blocks wait for other blocks, without
+        taking a ticket, does not end.
 
     Yields
     ------
@@ -233,7 +307,9 @@ def profile(*, run_kernels: bool = True) -> Iterator[Report]:
     >>> kernel.launches, kernel.arrays["A"].distinct_bytes
     (1, 8192)
     """
-    report = Report(runs_kernels=run_kernels)
+    if sample is not None and sample < 1:
+        raise ValueError(f"sample must be >= 1, got {sample}")
+    report = Report(runs_kernels=run_kernels, sample=sample)
     token = _active.set(report)
     start = time.perf_counter()
     try:
@@ -261,10 +337,18 @@ def count_copy_to_host() -> None:
         report.host.synchronizations += 1
 
 
+class LaunchShape(NamedTuple):
+    """Blocks of a launch; threads and bytes of shared memory of each."""
+
+    blocks: int
+    threads: int
+    shared_bytes: int
+
+
 def costs_of_launch(
-    name: str,
-    threads: int,
-    arrays: list[str],
+    source: KernelSource,
+    shape: LaunchShape,
+    sizes: dict[str, int],
     summary: ProfileSummary,
     compiled: Path,
 ) -> KernelCosts:
@@ -272,20 +356,27 @@ def costs_of_launch(
 
     Parameters
     ----------
-    name : str
-        The kernel instance.
-    threads : int
-        Number of threads per block.
-    arrays : list of str
-        Names of the counted arrays, by index.
+    source : KernelSource
+    shape : LaunchShape
+    sizes : dict of str to int
+        Bytes of the counted arrays, in the order of their indices.
     summary : ProfileSummary
     compiled : Path
         The kernel's object.
     """
-    grid = summary.block_rows
-    counts = np.ctypeslib.as_array(summary.blocks, (grid, len(PER_BLOCK)))
+    sampled = summary.block_rows
+    counts = np.ctypeslib.as_array(summary.blocks, (sampled, len(PER_BLOCK)))
     by_name = dict(zip(PER_BLOCK, counts.T, strict=True))
-    costs = KernelCosts(name, launches=1, blocks=grid, threads=grid * threads)
+    for key in IN_PARTS:
+        by_name[key] = by_name[key] / PARTS
+    costs = KernelCosts(
+        source.instance,
+        launches=1,
+        blocks=sampled,
+        threads=sampled * shape.threads,
+        shared_bytes=shape.shared_bytes,
+        source=source,
+    )
     for key in SUMS:
         setattr(costs, key, int(by_name[key].sum()))
     work = sum(clocks * by_name[key] for key, clocks in WORK_CLOCKS.items())
@@ -293,8 +384,9 @@ def costs_of_launch(
         key: Spread(values.min().item(), values.mean().item(), values.max().item())
         for key, values in {**by_name, "work": np.asarray(work)}.items()
     }
-    _add_memory(costs, arrays, summary, compiled)
+    _add_memory(costs, list(sizes), summary, compiled)
     _add_code(costs, summary, compiled)
+    costs.extrapolate(shape.blocks, sizes)
     return costs
 
 
@@ -320,6 +412,9 @@ def _add_memory(
         array.bytes += row.bytes
         array.sectors += row.sectors
         array.fewest_sectors += row.fewest_sectors
+        array.lines += row.lines
+        if access != "load":
+            array.stored_sectors += row.sectors
         if access == "atomic" and line.startswith(f"{GRID_BARRIER_FILE}:"):
             arrivals += row.lanes
     costs.grid_barriers = arrivals // costs.blocks
@@ -327,13 +422,23 @@ def _add_memory(
         if name in costs.arrays:
             costs.arrays[name].distinct_bytes = summary.distinct_bytes[index]
             costs.arrays[name].distinct_sectors = summary.distinct_sectors[index]
+            costs.arrays[name].loaded_sectors = summary.loaded_sectors[index]
+            costs.arrays[name].written_sectors = summary.written_sectors[index]
+    costs.reuse.update(
+        {bin: n for bin in range(DISTANCE_BINS) if (n := summary.distances[bin])}
+    )
+    costs.first_loads = summary.first_loads
+    costs.atomic_requests = summary.atomic_requests
+    costs.atomic_lanes = summary.atomic_lanes
 
 
 def _add_code(costs: KernelCosts, summary: ProfileSummary, compiled: Path) -> None:
-    table = instructions(compiled)
+    table, on_gpu = instructions(compiled), gpu_blocks(compiled)
     for code in summary.code[: summary.code_rows]:
+        for kind, count in on_gpu[code.address].kinds.items():
+            costs.warp_instructions[kind] += round(count * code.warps)
         for name, count in table.get(code.address, {}).items():
-            executions = count * code.count
+            executions = count * code.threads
             if name.startswith(FLOATING_POINT):
                 costs.arithmetic[name] += executions
                 name = "float"

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ._compiler import Variant
-from ._instructions import instruction_counts
-from ._profile import CodeRow, ProfileSummary
+from ._instructions import basic_blocks
+from ._profile import BasicBlock, ProfileSummary
 from ._report import FaultReport
 from ._stacks import stacks
 
@@ -53,6 +53,7 @@ class Request(ctypes.Structure):
         ("watched", ctypes.POINTER(Span)),
         ("watched_count", ctypes.c_uint64),
         ("profile", ctypes.c_void_p),
+        ("sampled", ctypes.c_uint64),
     ]
 
 
@@ -86,15 +87,15 @@ class Program:
         return types[:count]
 
     @functools.cached_property
-    def _instruction_counts(self) -> ctypes.Array[CodeRow]:
-        rows = [CodeRow(*row) for row in instruction_counts(self.path)]
-        return (CodeRow * len(rows))(*rows)
+    def _code(self) -> ctypes.Array[BasicBlock]:
+        rows = [BasicBlock(*row) for row in basic_blocks(self.path)]
+        return (BasicBlock * len(rows))(*rows)
 
     @contextlib.contextmanager
     def profile(self, spans: Sequence[tuple[int, int]]) -> Iterator[ctypes.c_void_p]:
         """A profile that counts accesses to the memory at these addresses and sizes."""
         arrays = (Span * len(spans))(*(Span(*span) for span in spans))
-        code = self._instruction_counts
+        code = self._code
         profile = self._object.emulator_new_profile(
             arrays, ctypes.c_uint64(len(arrays)), code, ctypes.c_uint64(len(code))
         )

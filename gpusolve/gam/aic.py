@@ -93,9 +93,9 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
     Raises
     ------
     ValueError
-        If the family has no such criterion, or the model no training data, no
-        iteration, several responses, early stopping or a selected learner with a
-        constraint.
+        If the family does not have the criterion, if the model was loaded from a file,
+        has 0 iterations, several responses or early stopping, or if a selected learner
+        has a constraint.
 
     Examples
     --------

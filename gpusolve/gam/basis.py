@@ -19,6 +19,7 @@ from .._device.kernels import Device, current_device, device_of
 from .._device.launch import within
 from .._device.threads import workers
 from . import _basis_kernel as basis_kernel
+from ._conventions import check_choice
 
 OUTSIDE = ("linear", "clamp", "error")
 """Ways to evaluate an effect outside the range of the knots."""
@@ -39,7 +40,7 @@ class CompactBasis(NamedTuple):
     first : (K, n) int32 array
         The first function that is not zero in the row.
     values : (K, n, degree + 1) array
-        The values of this function and the following ones.
+        The values of this function and of the next functions.
     """
 
     first: Array
@@ -159,8 +160,7 @@ class BSplines:
         TypeError
             If `X` or the ranges, but not both, are on a GPU.
         """
-        if outside not in OUTSIDE:
-            raise ValueError(f"outside must be one of {OUTSIDE}, got {outside!r}")
+        check_choice("outside", outside, OUTSIDE)
         X = on_one_device({"lower": self.lower, "upper": self.upper, "X": X})["X"]
         with current_device(X):
             return self._evaluate(X, outside, dtype)

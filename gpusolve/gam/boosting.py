@@ -11,6 +11,7 @@ from ._boosting.batch import Fits
 from ._boosting.methods import METHODS, Method
 from ._boosting.path import Path, join_paths
 from ._boosting.stacked import boost_family
+from ._conventions import check_choice
 from ._families.location import weighted_mean
 from .families import Gaussian
 from .learners import Learners
@@ -100,8 +101,7 @@ def boost(
     y = on_one_device({"the learners": learners.basis.values, "y": y})["y"]
     if y.shape != (learners.rows,):
         raise ValueError(f"y must have shape ({learners.rows},), got {y.shape}")
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+    check_choice("method", method, METHODS)
     check_variant(gemv_variant, method)
     with current_device(y):
         y = y.astype(np.float64, copy=False)

@@ -104,8 +104,8 @@ def bootstrap_effects(
 
     Notes
     -----
-    Boosting shrinks effects, and the intervals do not contain what the shrinkage costs:
-    they show the spread of the fitted effects, not their distance from the truth.
+    Boosting shrinks effects, and the intervals do not include the bias of this: they
+    show the spread of the fitted effects, not their distance from the truth.
 
     References
     ----------
@@ -128,9 +128,9 @@ def bootstrap_effects(
     """
     data, settings = training_of(model)
     steps = model.n_iter_ if max_iter is None else max_iter
+    weights = data.weights_on_host
+    folds = make_folds("bootstrap", weights, None, n_samples, random_state)
     with current(data.device):
-        weights = on_host(data.row_weights)
-        folds = make_folds("bootstrap", weights, None, n_samples, random_state)
         path = fit_folds(data, settings, folds, steps)
     coef = path.coef(len(settings.terms))
     return EffectBootstrap(

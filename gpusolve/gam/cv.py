@@ -125,7 +125,7 @@ def cv_stop(
     """
     data, settings = training_of(model)
     steps = model.max_iter if max_iter is None else max_iter
-    weights = np.ones(data.rows) if data.weights is None else on_host(data.weights)
+    weights = data.weights_on_host
     made = make_folds(folds, weights, response_of(data), n_folds, random_state)
     if client is None:
         with current(data.device):
@@ -141,14 +141,13 @@ def cv_stop(
 def training_of(model: AdditiveModel) -> tuple[Training, Settings]:
     """The data and the settings of the last fit; ValueError for a loaded model."""
     model._check_is_fitted()
-    found = getattr(model, "_data", None)
+    found: tuple[Training, Settings] | None = getattr(model, "_data", None)
     if found is None:
         raise ValueError(
             "the model must have its training data: fit it again, a model that was "
             "loaded from a file does not keep them"
         )
-    data, settings = found
-    return data, settings
+    return found
 
 
 def response_of(data: Training) -> NDArray[Any]:

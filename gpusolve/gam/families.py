@@ -144,7 +144,7 @@ class Expectile(_Asymmetric):
     name = "expectile"
 
     def offset(self, y: Array, w: Array | None) -> float:
-        return _stationary(self, y, w, 0.0, y)
+        return _stationary_point(self, y, w, 0.0, y)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         return 2 * self._factor(y - f) * (y - f)
@@ -189,7 +189,7 @@ class Huber(AdaptiveFamily):
                 )
             return median
         breakpoints = namespace(y).concatenate([y - delta, y + delta])
-        return _stationary(self, y, w, delta, breakpoints)
+        return _stationary_point(self, y, w, delta, breakpoints)
 
     def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
         return weighted_quantile(abs(y - f), w)
@@ -439,7 +439,7 @@ def family_of(family: str | Family) -> Family:
 # ---- parts ---------------------------------------------------------------------------
 
 
-def _stationary(
+def _stationary_point(
     family: Family, y: Array, w: Array | None, s: float, breakpoints: Array
 ) -> float:
     """The constant at which the weighted gradient is 0."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ._conventions import check_choice
+
 Matrix = NDArray[np.float64]
 
 PENALTIES = ("difference", "ridge", "cyclic", None)
@@ -63,8 +65,7 @@ def penalty_matrix(n_basis: int, kind: str | None, order: int = 2) -> Matrix:
            [-1.,  2., -1.],
            [ 0., -1.,  1.]])
     """
-    if kind not in PENALTIES:
-        raise ValueError(f"penalty must be one of {PENALTIES}, got {kind!r}")
+    check_choice("penalty", kind, PENALTIES)
     if kind is None:
         return np.zeros((n_basis, n_basis))
     if kind == "ridge":

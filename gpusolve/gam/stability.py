@@ -203,7 +203,7 @@ def stability_selection(
         with current(data.device):
             selected = selected_by_fits(data, settings, weights, steps)
     else:
-        parts = (own[None] for own in weights)
+        parts = (row[None] for row in weights)
         selected = fit_tasks(client, selected_by_fits, data, settings, parts, steps)
     paths = probabilities(selected, learners, setting.q)
     return StabilitySelection(model.names_, paths, *setting)
@@ -233,7 +233,7 @@ def half_weights(
     random_state: Any,
 ) -> Floats:
     """The weights of all fits: B subsamples, then the other rows of each subsample."""
-    weights = np.ones(data.rows) if data.weights is None else on_host(data.weights)
+    weights = data.weights_on_host
     given = "subsampling" if subsamples is None else subsamples * weights[:, None]
     halves = make_folds(given, weights, None, B, random_state)
     if not with_complements:

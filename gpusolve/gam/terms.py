@@ -291,7 +291,7 @@ def make(
     kind: type[AnyTerm], function: str, x: tuple[Any, ...], **arguments: Any
 ) -> AnyTerm:
     """The term that a function makes of its arguments."""
-    names = {own.metadata.get("argument", own.name): own.name for own in fields(kind)}
+    names = {f.metadata.get("argument", f.name): f.name for f in fields(kind)}
     plain = {
         names[name]: CONVERTERS[name](value) if name in CONVERTERS else value
         for name, value in arguments.items()

@@ -320,8 +320,6 @@ def test_operations_of_parts_of_a_warp_are_combined() -> None:
     assert found.warp_barriers == 1
     assert found.shared_requests == 1 + 5
     assert found.shared_wavefronts == 2 + 2 * 3 + 2
-    (predicted,) = report.predict("H200").kernels
-    assert predicted.bounds["shared memory"] == pytest.approx((10 + 10) / CLOCK)
 
 
 def test_intervals_with_a_load(costs: Any) -> None:
@@ -484,123 +482,6 @@ def test_the_paper_s_dot_products_beat_the_naive_kernel(
     # Lanes of a warp have different rows: each element is in a sector of its own.
     assert naive.sectors == A.size
     assert dots.sectors == dots.fewest_sectors == A.size * FLOAT // SECTOR
-
-
-def test_predictions_name_their_bound() -> None:
-    n = 1 << 16
-    kernel = Kernel(SOURCE, "copy")
-    with profile() as report:
-        kernel((n // 128,), (128,), (floats(n), np.zeros(n, np.float32), np.int32(n)))
-    (predicted,) = report.predict("H200").kernels
-    assert predicted.bounds["device memory"] == pytest.approx(2 * FLOAT * n / 4.8e12)
-    assert predicted.bounds["L2"] == pytest.approx(2 * FLOAT * n / 5.5e12)
-    assert predicted.bound == "launches"
-    assert report.predict("A100").seconds == predicted.seconds
-    assert "not a measurement" in str(report.predict("RTX 4090"))
-    with pytest.raises(ValueError, match=r"device must be one of .*got 'GTX 680'"):
-        report.predict("GTX 680")
-
-
-CLOCK = 1.98e9
-"""Of an H200."""
-
-
-@pytest.mark.parametrize(
-    ("device", "multiprocessors"),
-    [("H200", 132), ("A100", 108), ("RTX 4090", 128), ("MX550", 16)],
-)
-def test_blocks_over_multiprocessors(device: str, multiprocessors: int) -> None:
-    kernel = Kernel(SOURCE, "copy")
-    n = multiprocessors * WARP
-    x, y = floats(2 * n), np.zeros(2 * n, np.float32)
-    with profile() as report:
-        kernel((multiprocessors,), (WARP,), (x, y, np.int32(n)))
-    (found,) = report.predict(device).kernels
-    assert (found.rounds, found.filled, found.balance) == (1, 1, 1)
-    with profile() as report:
-        for blocks in (multiprocessors + 1, 1):
-            kernel((blocks,), (WARP,), (x, y, np.int32(n + WARP)))
-    (found,) = report.predict(device).kernels
-    assert found.rounds == 2 + 1
-    assert found.filled == pytest.approx((multiprocessors + 2) / 3 / multiprocessors)
-    assert "   3 " in str(report.predict(device)).splitlines()[-1]
-
-
-def test_the_largest_block_bounds_the_time() -> None:
-    kernel = Kernel(SOURCE, "unequal_blocks")
-    with profile() as report:
-        kernel((4,), (32,), (floats(4 * 32), np.zeros(4 * 32, np.float32)))
-    (found,) = report.predict("H200").kernels
-    assert found.balance == 20 / 14
-    # A multiprocessor gets 64 bytes per clock from the L2 cache: two sectors.
-    assert found.bounds["L2"] == pytest.approx(20 / 2 / CLOCK)
-
-
-def test_one_block_cannot_use_the_whole_device() -> None:
-    n = 1 << 14
-    kernel = Kernel(SOURCE, "loop")
-    with profile() as report:
-        kernel((1,), (64,), (floats(n), np.zeros(64, np.float32), np.int32(n)))
-    (found,) = report.predict("H200").kernels
-    sectors = (n + 64) * FLOAT // SECTOR
-    assert found.bounds["L2"] == pytest.approx(sectors / 2 / CLOCK)
-    assert found.bounds["float32"] == pytest.approx(n / 128 / CLOCK)
-
-
-def test_issue_of_a_reduction() -> None:
-    blocks, rounds = 133, 2
-    kernel = Kernel(SOURCE, "sum")
-    x, y = floats(256 * blocks), np.zeros(blocks, np.float32)
-    with profile() as report:
-        kernel((blocks,), (256,), (x, y))
-    (found,) = report.predict("H200").kernels
-    shared = 8 + 3 * 12 + 1  # as in test_a_reduction_in_shared_memory
-    barriers = 9 * 8  # each by 8 warps
-    instructions = 8 + 1 + shared + barriers + 255 / WARP
-    assert found.bounds["issue"] == pytest.approx(rounds * instructions / 4 / CLOCK)
-    assert found.bounds["shared memory"] == pytest.approx(rounds * shared / CLOCK)
-    # All blocks are resident at the same time, so their latencies overlap.
-    assert found.bounds["latency"] == pytest.approx((9 * 80 + 270) / CLOCK)
-
-
-def test_issue_of_warp_operations() -> None:
-    kernel = Kernel(SOURCE, "operations")
-    counts, result = np.zeros(2, np.int32), np.zeros(64, np.int32)
-    with profile() as report:
-        kernel((1,), (64,), (counts, result))
-    (found,) = report.predict("H200").kernels
-    # Two shuffles, a vote, a barrier of the warp, two atomics and a store.
-    assert found.bounds["issue"] == pytest.approx(2 * 7 / 4 / CLOCK)
-
-
-@pytest.mark.parametrize(
-    ("device", "clock", "threads", "resident"),
-    [("H200", CLOCK, 1, 132 * 32), ("RTX 4090", 2.5e9, 1024, 128)],
-)
-def test_latencies_of_blocks_that_are_not_resident_add_up(
-    device: str, clock: float, threads: int, resident: int
-) -> None:
-    kernel = Kernel(SOURCE, "copy")
-    for blocks, waves in ((resident, 1), (resident + 1, 2)):
-        n = blocks * threads
-        with profile() as report:
-            kernel(
-                (blocks,), (threads,), (floats(n), np.zeros(n, np.float32), np.int32(n))
-            )
-        (found,) = report.predict(device).kernels
-        assert found.bounds["latency"] == pytest.approx(waves * 270 / clock)
-
-
-def test_a_chain_of_loads_is_bound_by_latency() -> None:
-    steps = 1000
-    kernel = Kernel(SOURCE, "follow")
-    following = np.arange(1, steps + 2, dtype=np.int32)
-    last = np.zeros(1, np.int32)
-    with profile() as report:
-        kernel((1,), (32,), (following, last, np.int32(steps)))
-    (found,) = report.predict("H200").kernels
-    assert found.bound == "latency"
-    assert found.seconds == pytest.approx(((1 + 2 * steps) * 80 + steps * 270) / CLOCK)
 
 
 def test_launches_are_also_listed_one_by_one() -> None:

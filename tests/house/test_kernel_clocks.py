@@ -20,9 +20,10 @@ from kernel_clocks import (
 )
 from kernel_code import Instruction, Listing, has_disassembler
 from kernel_resources import Source
-from machine_loops import Walk, graph_of
+from machine_loops import graph_of
 from together import together
 from warp_clocks import BLOCKED, LATENCIES, OPERANDS_READ
+from warp_paths import WarpPaths
 
 needs_compiler = pytest.mark.skipif(
     not has_disassembler(), reason="needs nvdisasm, from nvidia-cuda-nvdisasm"
@@ -79,7 +80,7 @@ def clocks(text: str) -> list[tuple[float | None, ...]]:
     """The least and the most clocks of each innermost loop."""
     listing = listing_of(text)
     graph = graph_of(listing)
-    walks = [Walk(listing, graph, choose) for choose in (min, max)]
+    walks = [WarpPaths(listing, graph, choose) for choose in (min, max)]
     return [
         tuple(walk.clocks(loop) for walk in walks)
         for loop in graph.loops
@@ -139,9 +140,31 @@ OPPOSITE = """
 .loop:
     ISETP.GE.AND P1, PT, R0, R1, PT | 6
     @P1 LDG.E R2, desc[UR4][R0.64] | 1 w1
-    NOP  | 1 x1
+    @P1 IADD3 R4, R4, 0x1, RZ | 1 x1
+    @!P1 IADD3 R0, R0, 0x4, RZ | 4
     @!P1 LDS R2, [R0] | 1 w1
     FFMA R3, R2, R2, R3 | 4 x1
+    @!P0 BRA `(.loop) | 5
+    EXIT  | 5
+"""
+
+REWRITTEN = """
+.loop:
+    ISETP.GE.AND P1, PT, R0, R1, PT | 6
+    @P1 LDS R2, [R0] | 1 w1
+    FFMA R3, R2, R2, R3 | 4 x1
+    IADD3 R0, P1, R0, 0x4, RZ | 6
+    @!P1 LDS R2, [R0] | 1 w1
+    FFMA R3, R2, R2, R3 | 4 x1
+    @!P0 BRA `(.loop) | 5
+    EXIT  | 5
+"""
+
+LAST_RELEASES = """
+.loop:
+    LDG.E R2, desc[UR4][R0.64] | 2 w1
+    LDS R4, [R0] | 1 w1
+    FFMA R3, R2, R4, R3 | 4 x1
     @!P0 BRA `(.loop) | 5
     EXIT  | 5
 """
@@ -176,9 +199,12 @@ NESTED = """
     @!P0 BRA `(.inner) | 5
     @!P1 BRA `(.outer) | 5
 .calling:
-    CALL.REL.NOINC `($called) | 5
+    CALL.REL.NOINC `($between) | 5
     @!P2 BRA `(.calling) | 5
     EXIT  | 5
+$between:
+    CALL.REL.NOINC `($called) | 5
+    RET.REL.NODEC R4 `(kernel) | 5
 $called:
     IADD3 R2, R2, 0x1, RZ | 7
     @!P3 BRA `($called) | 5
@@ -194,7 +220,9 @@ $called:
         (PIPELINED, SHARED + 6, SHARED + 6),
         (STORE, OPERANDS_READ + 3 + 5, OPERANDS_READ + 3 + 5),
         (BRANCHES, 5 + SHARED + 4 + 5, 5 + GLOBAL + 4 + 5),
-        (OPPOSITE, 6 + 1 + 1 + SHARED + 4 + 5, 6 + GLOBAL + 1 + 1 + 4 + 5),
+        (OPPOSITE, 6 + 1 + 1 + 4 + SHARED + 4 + 5, 6 + GLOBAL + 1 + 4 + 1 + 4 + 5),
+        (REWRITTEN, 6 + 5 + 6 + 5 + 5, 6 + SHARED + 4 + 6 + SHARED + 4 + 5),
+        (LAST_RELEASES, GLOBAL + 4 + 5, GLOBAL + 4 + 5),
         (CALLS, *2 * (5 + SHARED + 5 + 5 + 5 + BLOCKED["BAR"] + 5,)),
     ],
 )
@@ -221,7 +249,7 @@ def test_loads_that_are_not_waited_for_are_in_flight() -> None:
     """
     )
     graph = graph_of(listing)
-    assert Walk(listing, graph, max).bytes_in_flight(graph.loops[0]) == 8 + 16
+    assert WarpPaths(listing, graph, max).bytes_in_flight(graph.loops[0]) == 8 + 16
 
 
 # ---- compiled loops ------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Clocks per trip of the loops of every kernel for sm_90, from the machine code.
 
-`warp_clocks` has the model and the agreed latencies, `machine_loops` the paths. The
+`warp_clocks` has the model and the agreed latencies, `warp_paths` the paths. The
 shortest and the longest path around an innermost loop are counted, with the functions
 that it calls. An unrolled loop computes several elements in a trip.
 
@@ -37,8 +37,9 @@ from kernel_resources import (
     first_of_each_kernel,
     written_cells,
 )
-from machine_loops import Loop, Walk, graph_of
+from machine_loops import Loop, graph_of
 from warp_clocks import LATENCIES
+from warp_paths import WarpPaths
 
 from gpusolve._device.kernels import source_directory
 
@@ -100,7 +101,7 @@ def listings_of(source: Source) -> dict[str, Listing]:
 def clocks_of(listing: Listing) -> list[TripClocks]:
     """The clocks of the innermost loops of a kernel."""
     graph = graph_of(listing)
-    walks = Walk(listing, graph, min), Walk(listing, graph, max)
+    walks = WarpPaths(listing, graph, min), WarpPaths(listing, graph, max)
     return [
         clocks
         for loop in graph.loops
@@ -108,7 +109,9 @@ def clocks_of(listing: Listing) -> list[TripClocks]:
     ]
 
 
-def _clocks_of_loop(loop: Loop, shortest: Walk, longest: Walk) -> TripClocks | None:
+def _clocks_of_loop(
+    loop: Loop, shortest: WarpPaths, longest: WarpPaths
+) -> TripClocks | None:
     least, most = shortest.clocks(loop), longest.clocks(loop)
     if least is None or most is None:
         return None

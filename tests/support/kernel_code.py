@@ -104,6 +104,11 @@ class Instruction(NamedTuple):
         return found.group(1)
 
     @property
+    def name(self) -> str:
+        """The first part of its opcode."""
+        return self.opcode.split(".")[0]
+
+    @property
     def is_call(self) -> bool:
         return self.opcode.startswith("CALL")
 
@@ -203,7 +208,7 @@ def code_of_listing(listing: Listing) -> Code:
     return Code(
         sum(step.opcode != "NOP" for step in listing.code),
         INSTRUCTION_BYTES * len(listing.code),
-        sum(step.opcode.split(".")[0] in GENERIC for step in listing.code),
+        sum(step.name in GENERIC for step in listing.code),
         int(np.sum(loop_mask(listing) & divisions)),
     )
 

@@ -79,11 +79,10 @@ def issue(now: Clocks, control: Control) -> int:
     return max([now.ready, *(now.released[i] for i in control.waits_for())])
 
 
-def advance(now: Clocks, opcode: str, control: Control, is_on: bool = True) -> Clocks:
+def advance(now: Clocks, name: str, control: Control, is_on: bool) -> Clocks:
     """The clocks after an instruction; if it is off, its predicate is false."""
     clock = issue(now, control)
-    name = opcode.split(".")[0]
-    stall = max(control.stall, 1)
+    stall = max(control.stall, 1)  # without a stall: an instruction for each clock
     if not is_on:
         return Clocks(clock + stall, now.released)
     released = list(now.released)

@@ -253,7 +253,8 @@ void BlockRunner::count_atomic(const volatile void* address, std::size_t bytes, 
 }
 
 void BlockRunner::count_code(void* caller) {
-    if (profile_) profile_->count_code(reinterpret_cast<std::uintptr_t>(caller));
+    if (profile_ && running_)
+        profile_->count_code(number_of(*running_), reinterpret_cast<std::uintptr_t>(caller));
 }
 
 void BlockRunner::switch_worker() {

@@ -43,6 +43,7 @@ struct Launch {
     WorkerScheduler* worker_scheduler;  // null if blocks run concurrently
     RaceDetector* races;                // null if races are not detected
     Profile* profile;                   // null if costs are not counted
+    unsigned long long sampled;         // how many of the blocks run
     std::atomic<bool> stopped{false};
     std::atomic<bool> reported{false};
     FaultReport* report;

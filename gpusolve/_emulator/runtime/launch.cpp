@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <exception>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -35,7 +34,8 @@ struct Request {
     std::uint64_t stack_stride;
     const MemorySpan* watched;  // memory to check for races; null for a kernel without checks
     std::uint64_t watched_count;
-    Profile* profile;  // null if costs are not counted
+    Profile* profile;       // null if costs are not counted
+    std::uint64_t sampled;  // how many blocks run; 0 is all
 };
 
 constexpr std::size_t signal_stack_bytes = 64 * 1024;
@@ -47,8 +47,9 @@ std::atomic<bool> interrupted;
 class WorkerPool {
   public:
     WorkerPool(Launch& launch, int workers)
-        : launch_(launch), order_(launch.blocks()), working_(workers) {
-        std::iota(order_.begin(), order_.end(), 0ull);
+        : launch_(launch), order_(launch.sampled), working_(workers) {
+        for (std::uint64_t i = 0; i < launch.sampled; ++i)
+            order_[i] = static_cast<__uint128_t>(i) * launch.blocks() / launch.sampled;
         launch.schedule.derive(launch.blocks()).arrange(order_.begin(), order_.end());
         if (launch.schedule.is_random() || launch.races || launch.profile)
             launch.worker_scheduler =
@@ -139,6 +140,8 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, FaultReport* report
     interrupted = false;
     gridDim = to_dim3(request->grid);
     blockDim = to_dim3(request->block);
+    std::uint64_t sampled = request->sampled;
+    if (!sampled) sampled = 1ull * gridDim.x * gridDim.y * gridDim.z;
     std::optional<RaceDetector> races;
     if (request->watched) races.emplace(request->watched, request->watched_count);
     Launch launch{gridDim,
@@ -150,6 +153,7 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, FaultReport* report
                   nullptr,
                   races ? &*races : nullptr,
                   request->profile,
+                  sampled,
                   {false},
                   {false},
                   report};

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import Array, namespace
+from ..._device.arrays import Array, namespace, on_host
 from ..._device.kernels import Device, device_of
 from .._terms.frame import Frame
 from ..families import Family
@@ -48,6 +48,12 @@ class Training:
         """The weights of the rows, (n,), ones if they are None."""
         given = self.weights
         return namespace(self.y).ones(self.rows) if given is None else given
+
+    @property
+    def weights_on_host(self) -> NDArray[np.float64]:
+        """`row_weights` on the host."""
+        given = self.weights
+        return np.ones(self.rows) if given is None else on_host(given)
 
     @property
     def device(self) -> Device | None:

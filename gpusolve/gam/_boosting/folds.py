@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._conventions import check_choice
 from .._inputs import whole_or_scaled
 from .patience import generator
 
@@ -27,7 +28,7 @@ class Folds(NamedTuple):
     weights : (B, n) array
         The weights of the rows in the fit, which include the weights of the data.
     out_of_bag : (B, n) array
-        The weights of the data for the rows that are left out, zero for the others.
+        The weights of the data for the rows that are left out, zero for all other rows.
     """
 
     weights: Floats
@@ -75,8 +76,7 @@ def named_folds(
     leaves out ``n // k`` rows in each fold, and all remaining rows in the last fold;
     subsampling leaves out half of the rows.
     """
-    if kind not in KINDS:
-        raise ValueError(f"folds must be one of {KINDS}, got {kind!r}")
+    check_choice("folds", kind, KINDS)
     count = COUNTS[kind] if count is None else count
     rows = len(weights)
     if not count >= 1 or (kind == "kfold" and not 2 <= count <= rows):

@@ -88,7 +88,7 @@ def launch_shape(
 ) -> tuple[int, NDArray[np.int64]]:
     """The blocks, all resident, and the chunks of the rows of each learner.
 
-    The chunks are in proportion to the cost of a learner, what it reads of a row.
+    The chunks are in proportion to the cost of a learner: the bytes it reads of a row.
     """
     resident = kernel.resident_blocks(THREADS, bytes_needed)
     most = max(1, rows // (ROWS_OF_A_WARP * (THREADS // WARP)))

@@ -85,7 +85,7 @@ class Path:
                 new = new[..., 1:]
             return None if old is None else np.concatenate([old, new], AXES[name])
 
-        return later.mapped(joined)
+        return later._mapped(joined)
 
     def until(self, iteration: int) -> Path:
         """The first steps of the path."""
@@ -94,16 +94,16 @@ class Path:
             end = iteration + (name in STATES)
             return array[..., :end, :] if name == "updates" else array[..., :end]
 
-        return self.mapped(cut)
+        return self._mapped(cut)
 
     def each(self) -> list[Path]:
         """The path of each fit of a batch."""
         return [
-            replace(self.mapped(lambda _, array: array[fit]), offset=float(offset))  # noqa: B023
+            replace(self._mapped(lambda _, array: array[fit]), offset=float(offset))  # noqa: B023
             for fit, offset in enumerate(np.broadcast_to(self.offset, len(self.risk)))
         ]
 
-    def mapped(self, change: Callable[[str, NDArray[Any]], Any]) -> Path:
+    def _mapped(self, change: Callable[[str, NDArray[Any]], Any]) -> Path:
         """The path with other arrays of steps, from their names and values."""
         given: dict[str, Any] = {name: getattr(self, name) for name in AXES}
         for name, array in given.items():
@@ -118,4 +118,4 @@ def join_paths(paths: list[Path]) -> Path:
         return np.stack([getattr(path, name) for path in paths])
 
     offset = np.array([path.offset for path in paths])
-    return replace(paths[0].mapped(stacked), offset=offset)
+    return replace(paths[0]._mapped(stacked), offset=offset)

@@ -13,7 +13,7 @@ from .path import Path
 from .stacked import boost_family
 
 PIECE = 50
-"""The fewest steps that are made before the risk is looked at."""
+"""The fewest steps between two looks at the risk, for which the host waits."""
 
 
 def choose_held_out(rows: int, fraction: float, random_state: Any) -> NDArray[np.bool_]:

@@ -51,7 +51,7 @@ class PreparedLearners:
     Attributes
     ----------
     terms : tuple of Term
-        What the learners are.
+        The terms of the learners.
     rows : tuple of Rows
         The design matrices.
     gram : tuple of (F, k_j, k_j) array
@@ -146,7 +146,7 @@ def prepare(
     df_definition
         As for `smoothing_parameters`.
     missing : {"error", "zero"}
-        What a missing value is: an error, or a row of zeros in its learner.
+        Whether a missing value is an error, or a row of zeros in its learner.
 
     Raises
     ------

@@ -14,7 +14,8 @@ from .path import Path
 from .problem import PreparedLearners
 
 RISK_TOLERANCE = 1e-6
-"""Relative difference between two risks up to which they are considered equal."""
+"""Relative difference between two risks up to which they are considered equal. A warm
+start on another device, or with another method, has other rounding errors."""
 
 
 def boost_family(
@@ -72,7 +73,7 @@ def boost_family(
     else:
         check_size(fits.problem, device)
         made = stacked_kernel.boost(fits, steps, device)
-    made = made.mapped(lambda _, array: on_host(array))
+    made = made._mapped(lambda _, array: on_host(array))
     fits.family.check_risk(made.risk)
     if before is None:
         return made

@@ -14,7 +14,7 @@ from .gamma_function import log_minus_digamma, special, trigamma_minus_inverse
 from .location import weighted_sum
 
 LEAST, MOST = 1e-8, 1e8
-"""The least and the largest theta; shapes are within them, too."""
+"""The range of theta and of shapes; counts with the largest theta are Poisson's."""
 
 SHAPE_TOLERANCE, SHAPE_STEPS = 1e-8, 30
 THETA_TOLERANCE, THETA_STEPS = 1e-7, 60

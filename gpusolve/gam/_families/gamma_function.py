@@ -14,7 +14,7 @@ from typing import Any
 from ..._device.arrays import Array, is_cupy, namespace
 
 STIRLING_FROM = 10.0
-"""From here on the asymptotic series are summed."""
+"""The least argument of the series: the first term beyond them is below 1e-16."""
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 _LOG_GAMMA = (

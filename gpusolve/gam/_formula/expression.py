@@ -95,7 +95,10 @@ class Expression:
             for number in range(passes):
                 factor.memorize_chunk(state, number, data)
                 factor.memorize_finish(state, number)
-        memory = {name: {**vars(own)} for name, own in state["transforms"].items()}
+        memory = {
+            name: dict(vars(transform))
+            for name, transform in state["transforms"].items()
+        }
         return cls(code, values, modules, memory)
 
     def evaluate(self, data: Any) -> Any:
@@ -130,7 +133,7 @@ def _separate(found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]
     import patsy
 
     known = vars(patsy.builtins) | FUNCTIONS
-    own = {name: value for name, value in found.items() if value is not known.get(name)}
+    own = {name: found[name] for name in found if found[name] is not known.get(name)}
     modules = {
         name: value.__name__
         for name, value in own.items()

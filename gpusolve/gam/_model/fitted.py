@@ -32,7 +32,7 @@ Self = TypeVar("Self", bound="FittedModel")
 
 
 class FittedModel(Estimator):
-    """What can be asked of a fitted model; see `BoostedGAM` for the attributes."""
+    """The predictions and effects of a model; see `BoostedGAM` for the attributes."""
 
     learners: Any
     outside: str

@@ -1,4 +1,4 @@
-"""What mattered in a fitted model: importances, a summary, pictures."""
+"""Importances, a summary and pictures of a fitted model."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Insight(FittedModel):
         return found / total if total > 0 else found
 
     def summary(self) -> Summary:
-        """What was fitted, and what each learner contributed; it prints as a table.
+        """The fit and the contribution of each learner; it prints as a table.
 
         Examples
         --------

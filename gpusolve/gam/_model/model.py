@@ -1,4 +1,4 @@
-"""What boosted additive models have in common: parameters, checks and fits."""
+"""The base of boosted additive models: parameters, checks and fits."""
 
 from __future__ import annotations
 

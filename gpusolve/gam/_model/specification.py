@@ -1,4 +1,4 @@
-"""What a model is asked to be: its parameters, and its learners before the data."""
+"""The specification of a model: its parameters, and its learners before the data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from .. import _inputs
 from .._boosting.methods import METHODS
 from .._boosting.smoothing import check_df
-from .._conventions import check_integer, check_number
+from .._conventions import check_choice, check_integer, check_number
 from .._terms.frame import Frame
 from .._terms.spline import penalty_options
 from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Term
@@ -43,10 +43,7 @@ def check_parameters(model: Any) -> None:
     for name in NUMBERS:
         check_number(name, getattr(model, name))
     for name, allowed in ALLOWED.items():
-        if getattr(model, name) not in allowed:
-            raise ValueError(
-                f"{name} must be one of {allowed}, got {getattr(model, name)!r}"
-            )
+        check_choice(name, getattr(model, name), allowed)
     for name, least in LEAST.items():
         if getattr(model, name) < least:
             raise ValueError(

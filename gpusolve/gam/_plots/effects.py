@@ -12,7 +12,7 @@ from ..._device.arrays import on_host
 from .._terms.frame import Level, Name, are_present
 from .._terms.linear import Linear
 from .._terms.spline import Spline
-from .._terms.term import Term, different
+from .._terms.term import Term, unique_names
 
 POINTS = 200
 """The number of points of a curve."""
@@ -179,7 +179,7 @@ def known_ranges(term: Term) -> dict[Name, tuple[float, float]]:
 
 def multipliers_of(term: Term) -> tuple[Name, ...]:
     """The numeric features that only multiply the effect of others."""
-    return different(
+    return unique_names(
         part.by
         for part in term.parts
         if part.by is not None

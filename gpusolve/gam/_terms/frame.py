@@ -121,7 +121,7 @@ class Frame:
             name: column_of(source[key_of(source, name)], str(name)) for name in names
         }
         check_lengths(read)
-        return cls(on_device(read, device))
+        return cls(move_columns(read, device))
 
     @property
     def names(self) -> tuple[Name, ...]:
@@ -142,9 +142,8 @@ class Frame:
     @property
     def dtype(self) -> np.dtype[Any]:
         """float32 if all numeric columns are float32, else float64."""
-        numeric = [c.dtype for c in self.columns.values() if not isinstance(c, Factor)]
-        single = bool(numeric) and all(dtype == np.float32 for dtype in numeric)
-        return np.dtype(np.float32 if single else np.float64)
+        numeric = {c.dtype for c in self.columns.values() if not isinstance(c, Factor)}
+        return np.dtype(np.float32 if numeric == {np.dtype("f4")} else np.float64)
 
     def current(self) -> AbstractContextManager[object]:
         """Make the device of the columns current."""
@@ -187,7 +186,7 @@ class Frame:
     def take(self, rows: Any) -> Frame:
         """Some rows, by a slice, an index or a mask on the device of the columns."""
         with self.current():
-            return Frame({name: own[rows] for name, own in self.columns.items()})
+            return Frame({name: self.columns[name][rows] for name in self.columns})
 
 
 # ---- reading -------------------------------------------------------------------------
@@ -317,7 +316,7 @@ def check_lengths(columns: dict[Name, Array | Factor]) -> None:
         raise ValueError("X must have at least one row")
 
 
-def on_device(
+def move_columns(
     columns: dict[Name, Array | Factor], device: str
 ) -> dict[Name, Array | Factor]:
     """The columns on one device; "auto" is the device of the numeric columns.

@@ -19,10 +19,10 @@ from ..._device.arrays import Array, namespace
 from ..basis import CompactBasis
 
 MAX_WIDTH = 32
-"""The most values of a row in one part; wider parts are divided."""
+"""The most values of a row in a part: the kernel has a table of 32 offsets for each."""
 
 BLOCK_VALUES = 2**24
-"""The most values of a dense block of rows."""
+"""The most values of a dense block of rows: 128 MiB of float64."""
 
 
 class DesignPart(NamedTuple):
@@ -116,12 +116,9 @@ class Rows:
         """The matrix on the host, as a ``scipy.sparse.csr_array`` of float64."""
         columns = np.empty((len(self), self.width), np.int32)
         values = np.empty(columns.shape)
-        end = 0
-        for part in self.parts:
-            begin, end = end, end + len(part.offsets)
-            values[:, begin:end] = part.values
-            for k, offset in enumerate(part.offsets, begin):
-                np.add(part.first, offset, out=columns[:, k])
+        for k, (first, offset, column) in enumerate(self.columns()):
+            np.add(first, offset, out=columns[:, k])
+            values[:, k] = column
         return sparse_rows(values, columns, self.functions)
 
     def gram(self, weights: Array | None) -> Array:

@@ -199,8 +199,8 @@ class Spline(Single):
     def _penalty(self) -> Matrix:
         D = self._differences
         if not self.center:
-            return functools.reduce(kronecker_sum, [own.T @ own for own in D])
-        columns = math.prod(own.shape[1] for own in D)
+            return functools.reduce(kronecker_sum, [M.T @ M for M in D])
+        columns = math.prod(M.shape[1] for M in D)
         return np.eye(columns - self._margin_null_dimension ** len(D))
 
     def _transform(self) -> Matrix | None:
@@ -279,7 +279,7 @@ def spectral_columns(D: list[Matrix], null_dimension: int) -> Matrix:
     The eigenvectors of ``Ka (x) I + I (x) Kb`` are products of eigenvectors of Ka and
     of Kb.
     """
-    values, vectors = zip(*[np.linalg.eigh(own.T @ own) for own in D], strict=True)
+    values, vectors = zip(*[np.linalg.eigh(M.T @ M) for M in D], strict=True)
     strength = functools.reduce(np.add.outer, values).ravel()
     null = [np.arange(len(spectrum)) < null_dimension for spectrum in values]
     kept = ~functools.reduce(np.logical_and.outer, null).ravel()

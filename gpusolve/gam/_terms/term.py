@@ -131,7 +131,7 @@ class Term(ABC):
 
     @property
     def columns(self) -> tuple[Name, ...]:
-        return different(name for part in self.parts for name in part.read)
+        return unique_names(name for part in self.parts for name in part.read)
 
     @property
     @abstractmethod
@@ -212,7 +212,7 @@ class Term(ABC):
         return Product(self, other) if isinstance(other, Term) else NotImplemented
 
 
-def different(names: Iterable[Name]) -> tuple[Name, ...]:
+def unique_names(names: Iterable[Name]) -> tuple[Name, ...]:
     """The names without repetitions, in their order."""
     return tuple(dict.fromkeys(names))
 
@@ -327,13 +327,13 @@ class Single(Term):
         """The function, its columns, and the arguments that are not the defaults."""
         given = [*map(name, self.covariates)]
         defaults = self._defaults.get(self.function, {})
-        for own in fields(self):
-            key, value = own.name, getattr(self, own.name)
-            if key in ("function", "covariates") or own.metadata.get("learned"):
+        for argument in fields(self):
+            key, value = argument.name, getattr(self, argument.name)
+            if key in ("function", "covariates") or argument.metadata.get("learned"):
                 continue
-            if value != defaults.get(key, own.default):
+            if value != defaults.get(key, argument.default):
                 text = name(value) if key == "by" else format_value(value)
-                given.append(f"{own.metadata.get('argument', key)}={text}")
+                given.append(f"{argument.metadata.get('argument', key)}={text}")
         return f"{self.function}({', '.join(given)})"
 
     # Of the term without `by`:
@@ -412,7 +412,7 @@ class Pair(Term):
 
     @property
     def covariates(self) -> tuple[Name, ...]:
-        return different(name for part in self.parts for name in part.covariates)
+        return unique_names(name for part in self.parts for name in part.covariates)
 
     def with_covariates(self, names: Name | Sequence[Name]) -> Self:
         """The combination, with these columns in its terms that have no columns."""
