@@ -172,7 +172,7 @@ device. numpy.dot runs on the host. Threads of its BLAS: {threads}."""
 
 PREDICTED = """\
 A predicted time is the middle of the range of `report.predict`; a launch takes 2 to 5
-microseconds in it. Version 1 has three launches, version 2 has six: a second kernel adds
+microseconds in it. Version 1 has three launches, version 2 six: a second kernel adds
 its columns. The paper's launches, by pyopencl, take longer."""
 
 

@@ -104,7 +104,8 @@ def test_versions_differ_by_their_launches_for_small_matrices() -> None:
 @pytest.mark.paper(
     "Sieminski, 4.2",
     "For 100,000 rows and 16 functions version 2 takes 755 microseconds on an H200 "
-    "and version 1 697, and 1,620 and 1,280 on an MX550, predicted: both wait for loads",
+    "and version 1 697, and 1,620 and 1,280 on an MX550, predicted; they wait for "
+    "loads",
 )
 @pytest.mark.slow
 def test_versions_wait_for_loads_for_large_matrices() -> None:
