@@ -348,8 +348,8 @@ ABOUT_TIMES = """\
 **The predicted times are not measurements:** they are `report.predict("H200")`, 2 to
 5 µs for each launch and more, also for those that check and sort; without array
 operations between the kernels. Of loads that depend on each other within a binary
-search, those of four iterations are taken to wait together. The CPU has one path for all
-methods."""
+search, those of four iterations are taken to wait together. The CPU has one path for
+all methods."""
 
 
 def counts(sides: Sequence[int]) -> Iterator[str]:
