@@ -349,10 +349,11 @@ At {side} x {side}, with 128 tiles. "accesses each" is the accesses to global me
 each multiplication, and "intensity" its inverse; 9 and 0.11 in the best case."""
 
 ABOUT_TIMES = """\
-**The predicted times are not measurements:** they are `report.predict("H200")`, at
-least 4 µs for each launch, also for launches that check and sort; without array
-operations between the kernels, and without the latency of loads that depend on each
-other within a search. The CPU has one path for all methods."""
+**The predicted times are not measurements:** they are `report.predict("H200")`, 2 to
+5 µs for each launch and more, also for launches that check and sort; without array
+operations between the kernels. Of loads that depend on each other within a binary
+search, four iterations are taken to wait together. The CPU has one path for
+all methods."""
 
 
 def counts(sides: Sequence[int]) -> Iterator[str]:

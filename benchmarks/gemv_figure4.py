@@ -175,9 +175,9 @@ Microseconds of a step: three products in float32, without transfers between hos
 device. numpy.dot runs on the host. Threads of its BLAS: {threads}."""
 
 PREDICTED = """\
-A predicted time adds, for each kernel, the time of the resource that it needs longest;
-a launch takes 4 microseconds at least. Version 1 has three launches, version 2 has six:
-a second kernel adds its columns. The paper's launches, by pyopencl, take longer."""
+A predicted time is the middle of the range of `report.predict`; a launch takes 2 to 5
+microseconds in it. Version 1 has three launches, version 2 six: a second kernel adds
+its columns. The paper's launches, by pyopencl, take longer."""
 
 
 def table(found: Found) -> Iterator[str]:

@@ -90,6 +90,7 @@ BENCHMARKS = [
         "nnls.py --systems 12 --sizes 100 --repeats 3",
         "blocks.py --sizes 1e4 1e7 --repeats 5",
         "gam.py --quick --parts gaussian --sizes 1e4 --repeats 3",
+        "predictions.py --gpu",
         "gam.py --parts families folds --sizes 1e4 --repeats 3 --no-peers",
         "sparse_products.py --sizes 1e4 1e6 --longer 1e6 --repeats 5",
         "nnls.py --repeats 3 --budget 0.3",

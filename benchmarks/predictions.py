@@ -5,18 +5,24 @@ kernels; ``predicted/published.json`` has the published figures with their sourc
 the GPUs on which they were measured. No figure is fitted to a single kernel.
 
     python benchmarks/predictions.py
+    python benchmarks/predictions.py --gpu    # times on this GPU instead
+
+The second command times our kernels, and predicts them for the same GPU.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from harness import cuda_events, cupy_with_device, gpu_name, timing
 
 from gpusolve.emulator import Device, Kernel, profile
 
@@ -39,7 +45,7 @@ class Launch(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A published time and its prediction, in seconds."""
+    """A measured time, published or our own, and its prediction, in seconds."""
 
     series: str
     name: str
@@ -50,7 +56,7 @@ class Row(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """How far the prediction is from the published time, at least 1."""
+        """How far the prediction is from the measured time, at least 1."""
         return math.exp(abs(math.log(self.predicted / self.published)))
 
 
@@ -152,20 +158,93 @@ def run(launch: Launch, n: int) -> None:
     np.testing.assert_allclose(arguments[-2], expected, rtol=1e-5)
 
 
+def predicted_row(series: str, name: str, n: int, seconds: float, gpu: Device) -> Row:
+    """A measured time and the prediction for the GPU."""
+    launch = LAUNCHES[name]
+    kernel = Kernel(DIRECTORY / launch.file, launch.instance)
+    with profile(sample=SAMPLE) as report:
+        kernel(launch.grid(n), launch.block, launch.arguments(n))
+    (one,) = report.predict(gpu).kernels
+    return Row(series, name, seconds, one.seconds, one.low, one.high)
+
+
 def rows(series: dict[str, Any]) -> list[Row]:
-    """The predictions of a series."""
-    device = Device(**series["device"])
-    found = []
-    for name, published in series["seconds"].items():
-        launch, n = LAUNCHES[name], series["n"]
-        kernel = Kernel(DIRECTORY / launch.file, launch.instance)
-        with profile(sample=SAMPLE) as report:
-            kernel(launch.grid(n), launch.block, launch.arguments(n))
-        (one,) = report.predict(device).kernels
-        found.append(
-            Row(series["name"], name, published, one.seconds, one.low, one.high)
-        )
-    return found
+    """The predictions of a published series."""
+    gpu = Device(**series["device"])
+    return [
+        predicted_row(series["name"], name, series["n"], seconds, gpu)
+        for name, seconds in series["seconds"].items()
+    ]
+
+
+# ---- on a GPU ------------------------------------------------------------------------
+
+REPEATS = 5
+
+LANES = {
+    75: {"float32": 64, "float64": 2, "integer": 64, "special": 16, "load": 16},
+    80: {"float32": 64, "float64": 32, "integer": 64, "special": 16, "load": 32},
+    86: {"float32": 128, "float64": 2, "integer": 64, "special": 16, "load": 16},
+    90: {"float32": 128, "float64": 64, "integer": 64, "special": 16, "load": 32},
+}
+"""By the first architecture that has them. From the CUDA C++ Programming Guide."""
+
+L2_SHARE = 0.35
+"""Bandwidth of the L2 cache over 64 bytes per clock and multiprocessor. Assumed: an
+H200 has 0.33, an A100 0.45."""
+
+
+def described(name: str, capability: int, limits: Mapping[str, int]) -> Device:
+    """The device that CUDA's attributes describe, by the names that CuPy has."""
+    clock, multiprocessors = 1e3 * limits["ClockRate"], limits["MultiProcessorCount"]
+    shared_bytes = limits["MaxSharedMemoryPerMultiprocessor"]
+    bits = 2 * limits["GlobalMemoryBusWidth"]  # at both edges of the clock
+    return Device(
+        name,
+        multiprocessors,
+        clock,
+        memory=1e3 * limits["MemoryClockRate"] * bits / 8,
+        l2=L2_SHARE * 64 * clock * multiprocessors,
+        l2_bytes=limits["L2CacheSize"],
+        l1_bytes=shared_bytes + (28 << 10),
+        shared_bytes=shared_bytes,
+        registers=limits["MaxRegistersPerMultiprocessor"],
+        threads=limits["MaxThreadsPerMultiProcessor"],
+        blocks=limits["MaxBlocksPerMultiprocessor"],
+        lanes=LANES[max(one for one in LANES if one <= max(75, capability))],
+        architecture=capability,
+    )
+
+
+def measured(cupy: Any, launch: Launch, n: int) -> float:
+    """Seconds of a launch, the median of some with a cold L2 cache."""
+    module = cupy.RawModule(
+        code=(DIRECTORY / launch.file).read_text(),
+        options=("--std=c++17", f"-I{DIRECTORY}"),
+        name_expressions=(launch.instance,),
+    )
+    kernel = module.get_function(launch.instance)
+    arguments = [
+        cupy.asarray(one) if isinstance(one, np.ndarray) else one
+        for one in launch.arguments(n)
+    ]
+    call = partial(kernel, launch.grid(n), launch.block, tuple(arguments))
+    return timing(cuda_events(cupy), call, REPEATS).median
+
+
+def on_this_gpu(cupy: Any, series: dict[str, Any]) -> tuple[Device, list[Row]]:
+    """The kernels of a series, measured and predicted for this GPU."""
+    device = cupy.cuda.Device()
+    capability = int(device.compute_capability)
+    gpu = described(gpu_name(cupy), capability, device.attributes)
+    name, n = series["name"], series["n"]
+    return gpu, [
+        predicted_row(name, one, n, measured(cupy, LAUNCHES[one], n), gpu)
+        for one in series["seconds"]
+    ]
+
+
+# ---- the page ------------------------------------------------------------------------
 
 
 def wrong_pairs(found: list[Row]) -> list[tuple[str, str]]:
@@ -203,25 +282,24 @@ the sets of the L2 cache are not in the model.
 """
 
 
-def table(series: dict[str, Any], found: list[Row]) -> str:
+def table(title: str, about: str, timed: str, found: list[Row]) -> str:
     """A section of the page."""
     lines = [
-        f"## {series['name']}, {series['device']['name']}",
+        f"## {title}",
         "",
-        f"{series['source']}.",
+        about,
         "",
-        "| kernel | published, µs | predicted, µs | range, µs | factor |",
+        f"| kernel | {timed}, µs | predicted, µs | range, µs | factor |",
         "| --- | ---: | ---: | --- | ---: |",
     ]
     for row in found:
-        published, predicted, low, high = (
-            f"{1e6 * seconds:,.0f}"
-            for seconds in (row.published, row.predicted, row.low, row.high)
+        seconds, predicted, low, high = (
+            f"{1e6 * one:,.0f}"
+            for one in (row.published, row.predicted, row.low, row.high)
         )
         factor = row.predicted / row.published
         lines.append(
-            f"| {row.name} | {published} | {predicted} | {low} to {high} "
-            f"| {factor:.2f} |"
+            f"| {row.name} | {seconds} | {predicted} | {low} to {high} | {factor:.2f} |"
         )
     factors = [row.factor for row in found]
     wrong = "; ".join(map(" before ".join, wrong_pairs(found)))
@@ -234,10 +312,27 @@ def table(series: dict[str, Any], found: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def arguments() -> argparse.Namespace:
+    made = argparse.ArgumentParser(description=__doc__)
+    made.add_argument("--gpu", action="store_true", help="time the kernels on this GPU")
+    return made.parse_args()
+
+
 def main() -> None:
-    print(ABOUT)
+    options = arguments()
+    cupy = cupy_with_device() if options.gpu else None
+    if options.gpu and not cupy:
+        raise SystemExit("--gpu needs CuPy and a GPU")
+    if not cupy:
+        print(ABOUT)
     for series in published():
-        print(table(series, rows(series)))
+        if cupy:
+            gpu, found = on_this_gpu(cupy, series)
+            title, about = f"{series['name']}, {gpu.name}", f"Our kernels: {gpu}."
+            print(table(title, about, "measured", found))
+        else:
+            title = f"{series['name']}, {series['device']['name']}"
+            print(table(title, f"{series['source']}.", "published", rows(series)))
 
 
 if __name__ == "__main__":

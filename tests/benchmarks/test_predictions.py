@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import predictions as benchmark
+from gpusolve._emulator._gpu import DEVICES
 
 SMALL = {"sgemm.cu": 128, "reduction.cu": 1 << 16, "transpose.cu": 64}
 
@@ -62,9 +63,57 @@ def test_the_table_has_the_source_of_each_series(
         return [benchmark.Row("", name, 1, 2, 1, 3) for name in series["seconds"]]
 
     monkeypatch.setattr(benchmark, "rows", rows)
+    monkeypatch.setattr("sys.argv", ["predictions.py"])
     benchmark.main()
     printed = capsys.readouterr().out
     for series in benchmark.published():
         assert series["source"] in printed
         assert all(f"| {name} |" in printed for name in series["seconds"])
-    assert printed.count("Factor: ") == len(benchmark.published())
+    assert printed.count("Factor: mean 2.00") == len(benchmark.published())
+
+
+def test_the_stored_page_has_the_published_times() -> None:
+    page = (benchmark.DIRECTORY.parent / "results" / "predictions.md").read_text()
+    for series in benchmark.published():
+        for name, seconds in series["seconds"].items():
+            assert f"| {name} | {1e6 * seconds:,.0f} |" in page
+
+
+def test_an_a100_by_its_attributes() -> None:
+    """The attributes as CUDA's deviceQuery prints them for an A100-SXM4-80GB."""
+    found = benchmark.described(
+        "A100",
+        80,
+        {
+            "ClockRate": 1_410_000,
+            "MemoryClockRate": 1_593_000,
+            "GlobalMemoryBusWidth": 5120,
+            "MultiProcessorCount": 108,
+            "L2CacheSize": 40 << 20,
+            "MaxSharedMemoryPerMultiprocessor": 164 << 10,
+            "MaxRegistersPerMultiprocessor": 65536,
+            "MaxThreadsPerMultiProcessor": 2048,
+            "MaxBlocksPerMultiprocessor": 32,
+        },
+    )
+    expected = DEVICES["A100"]
+    assert found.memory == pytest.approx(expected.memory, rel=0.03)
+    assert found.l2 == pytest.approx(expected.l2, rel=0.3)
+    for name in ("multiprocessors", "clock", "l2_bytes", "l1_bytes", "lanes"):
+        assert getattr(found, name) == getattr(expected, name)
+    assert benchmark.described("new", 120, {**vars_of(found)}).lanes["float32"] == 128
+
+
+def vars_of(device: Any) -> dict[str, int]:
+    """The attributes of a device, as CuPy has them."""
+    return {
+        "ClockRate": int(device.clock / 1e3),
+        "MemoryClockRate": 1_000_000,
+        "GlobalMemoryBusWidth": 256,
+        "MultiProcessorCount": device.multiprocessors,
+        "L2CacheSize": device.l2_bytes,
+        "MaxSharedMemoryPerMultiprocessor": device.shared_bytes,
+        "MaxRegistersPerMultiprocessor": device.registers,
+        "MaxThreadsPerMultiProcessor": device.threads,
+        "MaxBlocksPerMultiprocessor": device.blocks,
+    }
