@@ -29,6 +29,7 @@ TEAMS = {
     "8 lanes": Team("LaneTeam<8, 2>", 128, 16),
     "warp": Team("LaneTeam<32, 1>", 128, 4),
     "block": Team("BlockTeam", 64),
+    "far block": Team("FarBlockTeam", 64),
     "grid": Team("GridTeam", 64),
 }
 LANES = ("a lane", "4 lanes", "8 lanes", "warp")
@@ -174,17 +175,25 @@ def test_strides_and_broadcasting(
     np.testing.assert_array_equal(found.x, expected.x)
 
 
-@pytest.mark.parametrize("limit", [2500, 4500, 6000])
+@pytest.mark.parametrize(
+    ("team", "limit", "near"),
+    [("block", 6000, 16), ("block", 4500, 0), ("far block", 4500, 16)],
+)
 def test_less_shared_memory_changes_no_bit(
-    limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    team: str,
+    limit: int,
+    near: int,
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
 ) -> None:
-    """The vectors, or a part of the inverse, are in global memory."""
+    """A part of the inverse is in global memory, or the vectors are."""
     use("block", monkeypatch)
     A, b = rng.random((3, 40, 30)), rng.random((3, 40))
     expected = solve(A, b)
+    use(team, monkeypatch)
     monkeypatch.setattr(kernels.EmulatedDevice, "shared_memory_per_block", limit)
     size = Size(40, 30)
-    assert layout_of(TEAMS["block"], size, False, limit - 2048).workspace > 0
+    assert layout_of(TEAMS[team], size, False, limit - 2048).near == near
     found = solve(A, b)
     for name, field in found._asdict().items():
         np.testing.assert_array_equal(field, getattr(expected, name), name)
@@ -349,6 +358,7 @@ def test_team_for_each_size() -> None:
     assert chosen(64, 32, limit=20_000) == "BlockTeam"
     assert chosen(64, 33) == "BlockTeam"
     assert chosen(5000, 2000) == "BlockTeam"
+    assert chosen(9000, 2000) == "FarBlockTeam"
     assert chosen(5000, 2000, systems=1) == "GridTeam"
     assert teams_for(Size(2, 10_000), True)[0].name == "BlockTeam"
 
