@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, batch_offsets, namespace
-from .._device.kernels import CUDA_TYPES, Device
+from .._device.kernels import CUDA_TYPES, Device, Kernel
 from .._device.launch import CACHED, MAX_BLOCKS, WARP, ceil_div, round_up
 from .._device.structs import StructType
 from .._numerics.solution import default_tolerance
@@ -43,6 +43,8 @@ ROWS_TOGETHER = 16
 """Rows of the inverse that are all in shared memory, or none of them is."""
 STATIC_SHARED_MEMORY = 2048
 """Upper bound on the bytes of the kernel's static shared memory."""
+RESERVED_SHARED_MEMORY = 1024
+"""Bytes of a multiprocessor's shared memory that CUDA reserves for each block."""
 SCALED_COLUMNS = 8
 """Columns of a block of ``scale_columns``, and its warps."""
 HELD_ROWS = 1024
@@ -237,6 +239,22 @@ def choose(
     return team, layout
 
 
+def share_multiprocessors(
+    kernel: Kernel, team: Team, size: Size, layout: Layout, count: int, limit: int
+) -> Layout:
+    """Let two blocks share a multiprocessor if `count` systems outnumber the blocks.
+
+    Then each has half of the shared memory; `layout` has at most `limit` bytes of it.
+    """
+    resident = kernel.resident_blocks(team.threads, layout.shared)
+    if team.is_small or team.is_grid or count <= resident:
+        return layout
+    half = (limit - STATIC_SHARED_MEMORY - RESERVED_SHARED_MEMORY) // 2
+    smaller = layout_of(team, size, False, half)
+    fits = smaller.shared <= min(half, layout.shared)
+    return smaller if fits else layout
+
+
 class ScaledMatrices(NamedTuple):
     """Scaled matrices in an array, and the index of each system's matrix.
 
@@ -336,6 +354,7 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
     team, layout = choose(size, count <= GRID_SYSTEMS, shares, limit)
     instances = (f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>",)
     (kernel,) = device.kernels("nnls_gram", instances)
+    layout = share_multiprocessors(kernel, team, size, layout, count, limit)
     resident = kernel.resident_blocks(team.threads, layout.shared)
     blocks = min(ceil_div(count, team.teams), MAX_BLOCKS)
     if team.is_grid:
