@@ -14,7 +14,7 @@ from together import together
 import gpusolve
 from gpusolve import _emulator, reference
 from gpusolve._device import kernels
-from gpusolve._nnls import device, nnls_gram_kernel
+from gpusolve._nnls import device, nnls_gram_kernel, nnls_qr_kernel
 from gpusolve._nnls.inputs import validate
 from gpusolve._nnls.nnls_gram_kernel import Size, Team, choose, layout_of, teams_for
 from gpusolve._numerics.solution import Solution
@@ -345,6 +345,33 @@ def with_limit(empty: Any, limit: int) -> Any:
         return empty(shape, dtype)
 
     return limited
+
+
+def test_large_repairs_have_memory_only_if_they_are_needed(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    emulated, A, b = kernels.EmulatedDevice(), rng.random((4, 12, 6)), rng.random(12)
+    similar = A.copy()
+    similar[1:3, :, 1] = similar[1:3, :, 0] + 1e-9 * rng.standard_normal((2, 12))
+    allocated = list[int]()
+
+    def workspace(device: Any, blocks: int, bytes_per_block: int) -> Any:
+        allocated.append(blocks)
+        return device.empty((blocks * bytes_per_block,), np.uint8), blocks
+
+    monkeypatch.setattr(nnls_qr_kernel, "allocate_workspace", workspace)
+    for matrices, needed in [(A, 0), (similar, 1)]:
+        problem = validate(matrices, b)
+        expected = device.nnls(problem, emulated, "auto")
+        assert expected.repaired.any() == needed
+        allocated.clear()
+        with monkeypatch.context() as limits:
+            limits.setattr(device, "REPAIR_MEMORY", 0)
+            found = device.nnls(problem, emulated, "auto")
+        assert len(allocated) == needed
+        assert sum(allocated) <= 2
+        for name, field in found._asdict().items():
+            np.testing.assert_array_equal(field, getattr(expected, name), name)
 
 
 def test_team_for_each_size() -> None:
