@@ -11,6 +11,7 @@ import numpy as np
 from .._device.arrays import Array, batch_offsets, namespace
 from .._device.kernels import CUDA_TYPES, Device, Kernel
 from .._device.launch import CACHED, MAX_BLOCKS, WARP, ceil_div, round_up
+from .._device.products import times_transposes
 from .._device.structs import StructType
 from .._numerics.solution import default_tolerance
 from .nnls_qr_kernel import allocate_workspace
@@ -283,7 +284,7 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     Matrices that several systems share are scaled once for all of them.
     """
     problem, inputs = systems.problem, systems.inputs
-    (m, n), batch, xp = problem.shape, problem.batch, namespace(inputs.A)
+    (m, n), batch = problem.shape, problem.batch
     shape, height = problem.matrices, problem.shape[0] + problem.has_sum
     matrices, which = math.prod(shape), None
     own = matrices == math.prod(batch) > 1
@@ -308,7 +309,7 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     )
     if problem.has_sum:
         add_sum_row(columns, norm, column_scale)
-    G = xp.matmul(columns, columns.swapaxes(-1, -2))
+    G = times_transposes(columns)
     return ScaledMatrices(columns, G, norm, column_scale, which, int(own))
 
 

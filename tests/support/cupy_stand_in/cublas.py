@@ -1,0 +1,66 @@
+"""The parts of ``cupy.cuda.cublas`` that gpusolve uses."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import devices
+from .memory import pointer_to
+
+CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
+
+HANDLES = 1000
+"""Added to the number of a device for its handle."""
+
+
+def get_cublas_handle() -> int:
+    return HANDLES + devices.current()
+
+
+def dgemmStridedBatched(  # noqa: N802
+    handle: int,
+    transa: int,
+    transb: int,
+    m: int,
+    n: int,
+    k: int,
+    alpha: int,
+    A: int,
+    lda: int,
+    strideA: int,
+    B: int,
+    ldb: int,
+    strideB: int,
+    beta: int,
+    C: int,
+    ldc: int,
+    strideC: int,
+    batchCount: int,
+) -> None:
+    if handle != get_cublas_handle():
+        raise devices.CUDARuntimeError("CUBLAS_STATUS_NOT_INITIALIZED: another device")
+    if (transa, transb) != (CUBLAS_OP_T, CUBLAS_OP_N) or not batchCount:
+        raise NotImplementedError("the stand-in has A^T B only")
+    factor, kept = (ctypes.c_double.from_address(one).value for one in (alpha, beta))
+    rows = matrices(A, (batchCount, m, k), lda, strideA)
+    columns = matrices(B, (batchCount, n, k), ldb, strideB).swapaxes(-1, -2)
+    product = matrices(C, (batchCount, n, m), ldc, strideC).swapaxes(-1, -2)
+    found = factor * np.matmul(rows, columns)
+    product[...] = found + kept * product if kept else found
+
+
+def matrices(
+    address: int, shape: tuple[int, int, int], leading: int, stride: int
+) -> NDArray[np.float64]:
+    """A batch in device memory: matrices, their columns, entries of a column."""
+    pointer = pointer_to(address)
+    if pointer.device_id != devices.current():
+        raise devices.CUDARuntimeError("cudaErrorIllegalAddress: another device")
+    strides = tuple(8 * one for one in (stride, leading, 1))
+    return np.ndarray(shape, np.float64, pointer.mem.bytes, pointer.offset, strides)
+
+
+__all__ = ["CUBLAS_OP_N", "CUBLAS_OP_T", "dgemmStridedBatched", "get_cublas_handle"]
