@@ -12,7 +12,7 @@ struct LaneTeam {
     static constexpr int threads = 128, blocks = 2;
     static constexpr int each = each_, width = lanes * each;
     static constexpr int memories_of_block = threads / lanes;
-    static constexpr bool is_small = true;
+    static constexpr bool is_small = true, has_near_vectors = true;
     static constexpr int rows_at_once = lanes == 1 ? 1 : 4;  // that share a shuffled number
 
     using Reals = LaneVector<double, LaneTeam>;
@@ -74,13 +74,13 @@ struct LaneTeam {
     static __device__ __forceinline__ int first_lane() { return lane_index() / lanes * lanes; }
 };
 
-/// One block.
+/// One block. Its vectors are in shared memory. Two threads compute a row of the inverse.
 class BlockTeam {
   public:
-    static constexpr int threads = 384, blocks = 1;
+    static constexpr int threads = 256, blocks = 2;
     static constexpr int memories_of_block = 1;
-    static constexpr bool is_small = false;
-    static constexpr int each = 1, rows_at_once = 1;
+    static constexpr bool is_small = false, has_near_vectors = true;
+    static constexpr int each = 1, lanes_of_row = 2;
 
     using Reals = Vector<double>;
 
@@ -125,13 +125,20 @@ class BlockTeam {
     int turn_ = 0;
 };
 
-/// All blocks of a cooperative launch.
+/// One block whose vectors are in global memory.
+struct FarBlockTeam : BlockTeam {
+    static constexpr bool has_near_vectors = false;
+
+    using BlockTeam::BlockTeam;
+};
+
+/// All blocks of a cooperative launch. Vectors are in global memory.
 class GridTeam {
   public:
     static constexpr int threads = 256, blocks = 1;
     static constexpr int memories_of_block = 1;
-    static constexpr bool is_small = false;
-    static constexpr int each = 1, rows_at_once = 1;
+    static constexpr bool is_small = false, has_near_vectors = false;
+    static constexpr int each = 1, lanes_of_row = 16;
 
     using Reals = Vector<double>;
     using Storage = BlockTeam::Storage;

@@ -28,7 +28,7 @@ struct Chosen<LaneTeam<lanes, each>> {
 template <int lanes, int each>
 struct PassiveInverseArrays<LaneTeam<lanes, each>> {
     __device__ void place(TeamMemory&, int) {}
-    __device__ void place(unsigned char*, unsigned char*, long long) {}
+    __device__ void place(unsigned char*, unsigned char*, int) {}
 };
 
 template <int lanes, int each>
@@ -62,7 +62,7 @@ class PassiveInverse<LaneTeam<lanes, each>> {
         });
     }
 
-    __device__ void multiply(const Reals& in, Reals& out) const {
+    __device__ void multiply(Team&, const Reals& in, Reals& out) const {
         Reals sum{};
 #pragma unroll
         for (int k = 0; k < width; ++k) {

@@ -24,6 +24,8 @@ METHODS = [
 CUDA = [
     "Device",
     "compiler.CompileException",
+    "cublas.dgemmStridedBatched",
+    "device.get_cublas_handle",
     "driver.occupancyMaxActiveBlocksPerMultiprocessor",
     "is_available",
     "memory.OutOfMemoryError",

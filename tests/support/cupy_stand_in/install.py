@@ -39,6 +39,7 @@ def installed(count: int = 2, error: str | None = None, **limits: Any) -> Iterat
     scipy.sparse, scipy.special = sparse, special  # type: ignore[attr-defined]
     modules = {
         "cupy": cupy,
+        "cupy.cuda": cupy.cuda,
         "cupyx": cupyx,
         "cupyx.scipy": scipy,
         "cupyx.scipy.sparse": sparse,
