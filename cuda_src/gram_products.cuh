@@ -62,9 +62,8 @@ __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen
                                         Reals y, Start start, Use use) {
     constexpr int unrolled = Team::rows_at_once;
     const int size = Team::size(), rank = Team::rank();
-    const int end = Team::is_small ? count + rank : count;  // lanes shuffle y together
 #pragma unroll 1
-    for (int first = rank; first < end; first += unrolled * size) {
+    for (int first = rank; first < count; first += unrolled * size) {
         Sum sum[unrolled];
 #pragma unroll
         for (int q = 0; q < unrolled; ++q)
@@ -92,6 +91,7 @@ __device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int
         typename Team::Reals sum{};
         chosen.by_all([&](int p, int j) {
             const double value = y.of(p);
+            if (!chosen.has(j)) return;
             for_each_variable<Team>(n, [&](auto i) { sum[i] += G(i, j) * value; });
         });
         for_each_variable<Team>(n, [&](auto i) { use(i, sum[i]); });

@@ -13,8 +13,8 @@ struct AddTwo {
     static __device__ __forceinline__ Two identity() { return {0, 0}; }
     __device__ __forceinline__ Two operator()(Two x, Two y) const { return {x.a + y.a, x.b + y.b}; }
 };
-__device__ __forceinline__ Two shuffle_xor(Two x, int distance, unsigned mask = whole_warp) {
-    return {shuffle_xor(x.a, distance, mask), shuffle_xor(x.b, distance, mask)};
+__device__ __forceinline__ Two shuffle_xor(Two x, int distance) {
+    return {shuffle_xor(x.a, distance), shuffle_xor(x.b, distance)};
 }
 
 /// Whether a value is neither infinite nor NaN.
@@ -80,10 +80,10 @@ struct GramArrays {
             memory.take(sum_row, n);
             memory.take(total, 1);
         }
-        along = w;
+        along = end = w;
         all_x = row = slope;
         g = d;
-        change = end = u;
+        change = u;
     }
 
     /// Refer to the norms of the matrix, unless the team has its own.

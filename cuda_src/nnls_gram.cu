@@ -137,9 +137,9 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
             scale_matrix<BlockTeam>(arrays.matrix, options, systems.matrix_of(0),
                                     systems.variables_of(0));
 
-    for (long long k = Team::index(); Team::begins(k < systems.count); k += Team::teams()) {
-        if (k >= systems.count) continue;
-        const long long number = systems.first + k;
+    for (long long next = Team::index(); team.any(next < systems.count); next += Team::teams()) {
+        const bool exists = next < systems.count;
+        const long long k = exists ? next : systems.count - 1, number = systems.first + k;
         if constexpr (scales) {
             if (!scales_once)
                 scale_matrix<Team>(arrays.matrix, options, systems.matrix_of(number),
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         GramSolver<T, Team> solver{
             {{{team, options, arrays, PassiveInverse<Team>{arrays.inverse}, systems.b_of(number),
                systems.b_stride, systems.weights_of(number)}}}};
-        solver.run(systems, results, k, number);
+        solver.run(exists, systems, results, k, number);
         team.sync();
     }
 }

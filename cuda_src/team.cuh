@@ -8,6 +8,10 @@
 // All members call the functions of a team in uniform control flow. What a member wrote before
 // `sync` or `reduce` is visible to all members after it.
 //
+// The teams of a warp share its control flow, too: their shuffles are instructions of the whole
+// warp. So a loop continues while `any` of the teams has a step to take, and a step that a team
+// does not take has to leave its problem as it is.
+//
 // The teams of a GPU are in device_teams.cuh. A CPU has a team of one thread: cpu/serial_team.cuh.
 //
 // Memory. An array of a team is a `Vector` in memory. Where each lane has a few variables
@@ -56,7 +60,7 @@ struct LaneVector {
     __device__ __forceinline__ T of(int j) const {
         const T value = in_slot(j / Team::size());
         if constexpr (Team::size() == 1) return value;
-        return __shfl_sync(Team::mask(), value, j % Team::size(), Team::size());
+        return __shfl_sync(whole_warp, value, j % Team::size(), Team::size());
     }
 
   private:

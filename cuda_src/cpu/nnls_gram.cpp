@@ -58,7 +58,7 @@ struct GramThread {
         GramSolver<T, SerialTeam> solver{
             {{{team, options, arrays, PassiveInverse<SerialTeam>(arrays.inverse),
                systems.b_of(number), systems.b_stride, systems.weights_of(number)}}}};
-        solver.run(systems, systems.results(), k, number);
+        solver.run(true, systems, systems.results(), k, number);
     }
 };
 

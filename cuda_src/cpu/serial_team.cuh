@@ -15,6 +15,7 @@ struct SerialTeam {
     static constexpr int rank() { return 0; }
     static constexpr int size() { return 1; }
     static void sync() {}
+    static constexpr bool any(bool holds) { return holds; }
 
     const BatchCounters* counters;
     bool is_stopped() const { return counters->is_stopped(); }
