@@ -5,13 +5,15 @@
 #include "grid.cuh"
 #include "team.cuh"
 
-/// Some lanes of a warp, a power of two, with `each_` variables each.
-template <int lanes, int each_>
+/// Some lanes of a warp, a power of two, with `each_` variables each. If the problems are not
+/// `general`, the kernel is smaller.
+template <int lanes, int each_, bool general_ = true>
 struct LaneTeam {
-    static constexpr int threads = 128, blocks = 2;
     static constexpr int each = each_, width = lanes * each;
+    static constexpr int doubles = each * (width + 6);  // of H and vectors, in registers of a lane
+    static constexpr int threads = 128, blocks = general_ || doubles > 40 ? 2 : 3;
     static constexpr int memories_of_block = threads / lanes;
-    static constexpr bool is_small = true;
+    static constexpr bool is_small = true, general = general_;
     static constexpr int rows_at_once = lanes == 1 ? 1 : 4;  // that share a shuffled number
 
     using Reals = LaneVector<double, LaneTeam>;
@@ -72,7 +74,7 @@ class BlockTeam {
   public:
     static constexpr int threads = 384, blocks = 1;
     static constexpr int memories_of_block = 1;
-    static constexpr bool is_small = false;
+    static constexpr bool is_small = false, general = true;
     static constexpr int each = 1, rows_at_once = 1;
 
     using Reals = Vector<double>;
@@ -123,7 +125,7 @@ class GridTeam {
   public:
     static constexpr int threads = 256, blocks = 1;
     static constexpr int memories_of_block = 1;
-    static constexpr bool is_small = false;
+    static constexpr bool is_small = false, general = true;
     static constexpr int each = 1, rows_at_once = 1;
 
     using Reals = Vector<double>;

@@ -22,6 +22,7 @@ struct GramResidual : GramSteps<T, Team> {
     /// Make the witness orthogonal to the passive columns; `change` is the correction of x. Returns
     /// whether w is the product of the columns with the witness: small teams multiply all.
     __device__ bool correct() {
+        at.change.forget();
         inverse.for_each([&](auto p) { at.change[p] = 0; });
         bool is_orthogonal = false;
         for (int correction = 0; correction < most_corrections; ++correction) {

@@ -50,10 +50,10 @@ struct GramSolver : GramResidual<T, Team> {
             return value * value;
         }));
         if (at.matrix.has_gram()) {
-            transpose_times(inverse.all(options.n), at.witness, at.c);
+            transpose_times(inverse.all(options.n), at.witness, at.w);
             team.sync();
             for_each_variable<Team>(options.n,
-                                    [&](auto j) { at.c[j] = gradient(at.c[j], j, at.witness); });
+                                    [&](auto j) { at.c[j] = gradient(at.w[j], j, at.witness); });
         }
         status = converged;
         nit = n_updates = n_downdates = 0;
@@ -106,28 +106,30 @@ struct GramSolver : GramResidual<T, Team> {
 
     /// What the next iteration does.
     struct Plan {
-        const T* guess;  // if not null, x starts from it
-        int first;       // if not negative, the variable that enters
-        int most;        // variables that enter at once; if 0, x is moved even if none enters
-        bool fresh;      // whether w is the gradient of a fresh residual
-        bool entered;    // whether a variable has entered since then
+        bool starts;   // whether x starts from a guess
+        int first;     // if not negative, the variable that enters
+        int most;      // variables that enter at once; if 0, x is moved even if none enters
+        bool fresh;    // whether w is the gradient of a fresh residual
+        bool entered;  // whether a variable has entered since then
     };
 
-    /// Let variables enter, and move x, until no variable enters, if the team `iterates` at all.
+    /// Let variables enter, and move x, until no variable enters, if the team `iterates` at all. It
+    /// may start from a guess.
     ///
     /// Each step is called in one place only, because it is inlined there.
-    __device__ void iterate(bool iterates, Plan& next) {
+    __device__ void iterate(bool iterates, const T* guess, Plan& next) {
         while (team.any(iterates)) {
             if (team.any(iterates && !next.fresh)) {
                 team.sync();
                 make_gradient(next.fresh);
             }
-            const bool first_enters = next.first >= 0, starts = iterates && next.guess != nullptr;
+            const bool first_enters = next.first >= 0, starts = iterates && next.starts;
             const bool searches = iterates && status == converged;
             int leaving = -1;
-            const bool entered = team.any(searches) &&
-                                 enter(searches, next.most, next.fresh,
-                                       first_enters ? nullptr : next.guess, next.first, leaving);
+            const bool entered =
+                team.any(searches) &&
+                enter(searches, next.most, next.fresh, starts && !first_enters ? guess : nullptr,
+                      next.first, leaving);
             const bool polishes = next.most == 0 && status == converged;
             const bool moves = iterates && !starts && (entered || polishes);
             if (team.any(starts)) follow_guess(starts && !first_enters, next);
@@ -147,24 +149,23 @@ struct GramSolver : GramResidual<T, Team> {
         const bool is_small = Floating<T>::epsilon * ratio(size(), magnitude) <= hidden<T>;
         clear(follows && !is_small && !options.has_sum());
         if (!follows) return;
-        next.guess = nullptr;
+        next.starts = false;
         next.most = inverse.length > 0 ? 0 : most_entering;
     }
 
-    /// Iterate to convergence, if the team `solves` the system, and store the best x. With a
-    /// `guess`, start from it.
-    __device__ Outcome solve(bool solves, const T* guess, const NnlsResults<T>& results,
-                             long long k) {
+    /// Iterate to convergence, if the team `solves` the system, and store the best x. If the start
+    /// is `warm`, x has a guess.
+    __device__ Outcome solve(bool solves, bool warm, const NnlsResults<T>& results, long long k) {
         double best = Floating<double>::infinity();
         Outcome outcome;
-        Plan next{guess, -1, most_entering, false, true};
+        Plan next{warm, -1, most_entering, false, true};
         if (options.has_sum()) {
             next.first = make_sum();
             next.most = 0;
         }
         bool continues = solves;
         for (int refreshes = 0; team.any(continues);) {
-            iterate(continues, next);
+            iterate(continues, results.x + k * options.n, next);
             const bool follows = refresh(), keeps = keeps_sum();
             const Certified found = certify();
             const double kkt = found.certificate.kkt();
@@ -186,7 +187,7 @@ struct GramSolver : GramResidual<T, Team> {
             next.fresh = true;
             next.most = follows ? most_entering : 0;
             const bool restarts = continues && kkt > drift * tol && !options.has_sum();
-            if (restarts) next.guess = results.x + k * options.n;
+            next.starts = restarts;
             if (team.any(restarts)) clear(restarts);
         }
         const bool good = status == iteration_limit ? outcome.is_convincing : outcome.is_certified;
@@ -207,12 +208,12 @@ struct GramSolver : GramResidual<T, Team> {
     __device__ void run(bool solves, const NnlsSystems<T>& systems, const NnlsResults<T>& results,
                         long long k, long long number) {
         const int n = options.n;
+        at.forget();
         const bool finite = load(systems.variables_of(number));
         if (solves && !finite) refuse(results, k);
         solves = solves && finite;
         if (!team.any(solves)) return;
-        const T* guess = systems.warm ? results.x + k * n : nullptr;
-        const Outcome outcome = solve(solves, guess, results, k);
+        const Outcome outcome = solve(solves, systems.warm, results, k);
         if (!solves) return;
         const bool settled =
             outcome.is_convincing || (systems.limited && status == iteration_limit);

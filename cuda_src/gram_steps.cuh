@@ -82,6 +82,7 @@ struct GramSteps : GramSystem<T, Team> {
     __device__ void multiply_passive(int j) {
         if (!at.matrix.has_gram())
             return transpose_times(inverse.passive(), at.matrix.column(j), at.g);
+        at.g.forget();
         inverse.for_each([&](auto p) { at.g[p] = gram(j)[variable(p)]; });
     }
 
@@ -94,7 +95,7 @@ struct GramSteps : GramSystem<T, Team> {
         const bool fits = inverse.length < options.capacity();
         tries = tries && (fits || options.has_penalties()) && !team.is_stopped();
         if (!team.any(tries)) return false;
-        const double before = rest_of(j), w = at.w.of(j), norm = at.norm.of(j);
+        const double before = rest_of(j);
         multiply_passive(j);
         team.sync();
         inverse.multiply(at.g, at.u);
@@ -103,6 +104,7 @@ struct GramSteps : GramSystem<T, Team> {
             along = AddTwo()(along, {at.u[p] * at.g[p], at.u[p] * at.passive_w[p]});
         });
         along = team.reduce(along, Called<AddTwo>());
+        const double w = at.w.of(j), norm = at.norm.of(j);
         const double square = square_of(j) - along.a, descent = w - along.b;
         const bool enters = tries && fits && square > resolved_part * norm * norm &&
                             (w < 0 ? -descent : descent) > least * square_root(square);
@@ -170,7 +172,10 @@ struct GramSteps : GramSystem<T, Team> {
     /// Let variables rest elsewhere, the cheapest first, until x has its sum. The last of them may
     /// be between its bounds, and has to enter; -1 if all bounds together do not allow the sum.
     __device__ int make_sum() {
-        if (!at.matrix.has_gram()) make_gradient_from_columns(at.c);
+        if (!at.matrix.has_gram()) {
+            make_gradient_from_columns(at.w);
+            for_each_variable<Team>(options.n, [&](auto j) { at.c[j] = at.w[j]; });
+        }
         double missing =
             at.total[0] - sum(options.n, [&](int j) { return at.sum_row[j] * at.rest[j]; });
         const bool up = missing >= 0;
@@ -257,6 +262,8 @@ struct GramSteps : GramSystem<T, Team> {
     __device__ bool enter(bool searches, int most, bool fresh, const T* guess, int& first,
                           int& leaving) {
         const bool by_slope = guess == nullptr && first < 0;
+        at.slope.forget();
+        at.passive_w.forget();
         if (guess != nullptr)
             for_each_variable<Team>(options.n, [&](auto j) { at.slope[j] = guessed(guess, j); });
         else

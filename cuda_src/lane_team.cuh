@@ -10,8 +10,8 @@
 // ---- the inverse --------------------------------------------------------------------------
 
 /// Variables of a problem, as a set of bits.
-template <int lanes, int each>
-struct Chosen<LaneTeam<lanes, each>> {
+template <int lanes, int each, bool general>
+struct Chosen<LaneTeam<lanes, each, general>> {
     unsigned bits;
 
     __device__ __forceinline__ bool has(int j) const { return bits >> j & 1; }
@@ -31,19 +31,19 @@ struct Chosen<LaneTeam<lanes, each>> {
     }
 
   private:
-    using Team = LaneTeam<lanes, each>;
+    using Team = LaneTeam<lanes, each, general>;
 };
 
-template <int lanes, int each>
-struct PassiveInverseArrays<LaneTeam<lanes, each>> {
+template <int lanes, int each, bool general>
+struct PassiveInverseArrays<LaneTeam<lanes, each, general>> {
     __device__ void place(TeamMemory&, int) {}
     __device__ void place(unsigned char*, unsigned char*, long long) {}
 };
 
-template <int lanes, int each>
-class PassiveInverse<LaneTeam<lanes, each>> {
+template <int lanes, int each, bool general>
+class PassiveInverse<LaneTeam<lanes, each, general>> {
   public:
-    using Team = LaneTeam<lanes, each>;
+    using Team = LaneTeam<lanes, each, general>;
     using Reals = LaneVector<double, Team>;
 
     int length;
@@ -141,14 +141,16 @@ class PassiveInverse<LaneTeam<lanes, each>> {
 
 /// A^T vector, for all columns. A lane adds the products of its rows; then lanes exchange
 /// halves of their sums, until each lane has the sums of its columns.
-template <int lanes, int each>
-__device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each>>& matrix, int m, int n,
-                                 const Chosen<LaneTeam<lanes, each>>&, Vector<double> vector,
-                                 LaneVector<double, LaneTeam<lanes, each>>& out) {
-    using Team = LaneTeam<lanes, each>;
+template <int lanes, int each, bool general>
+__device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each, general>>& matrix, int m,
+                                 int n, const Chosen<LaneTeam<lanes, each, general>>&,
+                                 Vector<double> vector,
+                                 LaneVector<double, LaneTeam<lanes, each, general>>& out) {
+    using Team = LaneTeam<lanes, each, general>;
     constexpr int count = Team::width < 8 ? Team::width : 8;
     constexpr int holders = lanes < count ? lanes : count;  // lanes that have different columns
     const int rank = Team::rank();
+    out.forget();
 #pragma unroll 1
     for (int first = 0; first < n; first += count) {
         double part[count];
@@ -206,11 +208,4 @@ __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen
         });
         for_each_row([&](int q, int i) { use(i, sum[q].rounded()); });
     }
-}
-
-/// out[i] -= factor * in[i].
-template <class Team, class In>
-__device__ __forceinline__ void subtract_multiple(LaneVector<double, Team>& out, int count,
-                                                  double factor, In in) {
-    for_each_variable<Team>(count, [&](auto i) { out[i] -= factor * in[i]; });
 }

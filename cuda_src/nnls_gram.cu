@@ -105,7 +105,8 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
     nnls_gram(const NnlsSystems<T> systems, const GramMemory memory) {
     __shared__ typename Team::Storage storage;
     Team team(storage, memory.barrier);
-    const GramOptions options{systems.m, systems.n, systems.kind, systems.tol, systems.maxiter};
+    const GramOptions<Team> options{systems.m, systems.n, systems.kind, systems.tol,
+                                    systems.maxiter};
 
     __shared__ GramArrays<Team> arrays_of_block;
     GramArrays<Team> arrays_of_thread;
@@ -137,9 +138,9 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
             scale_matrix<BlockTeam>(arrays.matrix, options, systems.matrix_of(0),
                                     systems.variables_of(0));
 
-    for (long long next = Team::index(); team.any(next < systems.count); next += Team::teams()) {
-        const bool exists = next < systems.count;
-        const long long k = exists ? next : systems.count - 1, number = systems.first + k;
+    for (long long k = Team::index(); team.any(k < systems.count); k += Team::teams()) {
+        const bool exists = k < systems.count;
+        const long long number = systems.first + (exists ? k : 0);
         if constexpr (scales) {
             if (!scales_once)
                 scale_matrix<Team>(arrays.matrix, options, systems.matrix_of(number),

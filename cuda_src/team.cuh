@@ -36,6 +36,7 @@ struct Vector {
     /// Element i, which is the same for all members.
     __device__ __forceinline__ T of(int i) const { return first[i]; }
     __device__ __forceinline__ Vector from(long long i) const { return {first + i}; }
+    __device__ __forceinline__ void forget() const {}
 };
 
 /// The number of a variable that this lane has, in its register `slot`.
@@ -61,6 +62,13 @@ struct LaneVector {
         const T value = in_slot(j / Team::size());
         if constexpr (Team::size() == 1) return value;
         return __shfl_sync(whole_warp, value, j % Team::size(), Team::size());
+    }
+
+    /// The elements are not needed any more: without this, they would keep their registers until
+    /// all of them are written.
+    __device__ __forceinline__ void forget() {
+#pragma unroll
+        for (T& one : own) one = T(0);
     }
 
   private:
@@ -90,8 +98,7 @@ struct TeamMemory {
     /// Registers need no memory.
     template <class T, class Team>
     __device__ void take(LaneVector<T, Team>& vector, long long) {
-#pragma unroll
-        for (T& own : vector.own) own = T(0);
+        vector.forget();
     }
 };
 

@@ -26,7 +26,7 @@ struct GramThread {
     const NnlsSystems<T>& systems;
     const GramRun& run;
     SerialTeam team;
-    GramOptions options;
+    GramOptions<SerialTeam> options;
     GramArrays<SerialTeam> arrays;
     const T *scaled_A = nullptr, *scaled_by = nullptr;
 

@@ -8,7 +8,7 @@
 
 struct SerialTeam {
     static constexpr int each = 1;
-    static constexpr bool is_small = false;
+    static constexpr bool is_small = false, general = true;
 
     using Reals = Vector<double>;
 
