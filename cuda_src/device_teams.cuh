@@ -13,7 +13,7 @@ struct LaneTeam {
     static constexpr int doubles = each * (width + 6);  // of H and vectors, in registers of a lane
     static constexpr int threads = 128, blocks = general_ || doubles > 40 ? 2 : 3;
     static constexpr int memories_of_block = threads / lanes;
-    static constexpr bool is_small = true, general = general_;
+    static constexpr bool is_small = true, general = general_, has_near_vectors = true;
     static constexpr int rows_at_once = lanes == 1 ? 1 : 4;  // that share a shuffled number
 
     using Reals = LaneVector<double, LaneTeam>;
@@ -69,13 +69,13 @@ struct LaneTeam {
     static __device__ __forceinline__ int first_lane() { return lane_index() / lanes * lanes; }
 };
 
-/// One block.
+/// One block. Its vectors are in shared memory. Two threads compute a row of the inverse.
 class BlockTeam {
   public:
-    static constexpr int threads = 384, blocks = 1;
+    static constexpr int threads = 256, blocks = 2;
     static constexpr int memories_of_block = 1;
-    static constexpr bool is_small = false, general = true;
-    static constexpr int each = 1, rows_at_once = 1;
+    static constexpr bool is_small = false, general = true, has_near_vectors = true;
+    static constexpr int each = 1, lanes_of_row = 2;
 
     using Reals = Vector<double>;
 
@@ -120,13 +120,20 @@ class BlockTeam {
     int turn_ = 0;
 };
 
-/// All blocks of a cooperative launch.
+/// One block whose vectors are in global memory.
+struct FarBlockTeam : BlockTeam {
+    static constexpr bool has_near_vectors = false;
+
+    using BlockTeam::BlockTeam;
+};
+
+/// All blocks of a cooperative launch. Vectors are in global memory.
 class GridTeam {
   public:
     static constexpr int threads = 256, blocks = 1;
     static constexpr int memories_of_block = 1;
-    static constexpr bool is_small = false, general = true;
-    static constexpr int each = 1, rows_at_once = 1;
+    static constexpr bool is_small = false, general = true, has_near_vectors = false;
+    static constexpr int each = 1, lanes_of_row = 16;
 
     using Reals = Vector<double>;
     using Storage = BlockTeam::Storage;

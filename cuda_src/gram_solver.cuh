@@ -99,10 +99,18 @@ struct GramSolver : GramResidual<T, Team> {
     struct Outcome {
         bool is_convincing;  // no other method could improve x
         bool is_hidden;      // rounding x may change A x too much
-        bool keeps_sum;
         bool is_certified;
-        double misfit;
+        double score;  // what another method must beat: NaN if x is not kept
     };
+
+    /// What is known of x. Certified x is harder to beat.
+    __device__ Outcome judge(const Certified& found, bool keeps_sum) const {
+        const bool is_hidden = found.certificate.is_hidden();
+        const bool is_certified = keeps_sum && found.certificate.is_good(true, options.tol);
+        const double score = found.misfit - (is_certified ? certified<T> * magnitude : 0);
+        return {keeps_sum && found.certificate.is_good(false, options.tol), is_hidden, is_certified,
+                is_hidden || !keeps_sum ? Floating<double>::nan() : score};
+    }
 
     /// What the next iteration does.
     struct Plan {
@@ -172,9 +180,7 @@ struct GramSolver : GramResidual<T, Team> {
             const bool better = kkt < best;
             if (continues && (better || refreshes == 0)) {
                 best = better ? kkt : best;
-                outcome = {keeps && found.certificate.is_good(false, options.tol),
-                           found.certificate.is_hidden(), keeps,
-                           keeps && found.certificate.is_good(true, options.tol), found.misfit};
+                outcome = judge(found, keeps);
                 store(results, k, found);
             }
             const double tol =
@@ -220,7 +226,7 @@ struct GramSolver : GramResidual<T, Team> {
         if (settled || systems.listed == nullptr) return;
         if (outcome.is_hidden) for_each<Team>(n, [&](int j) { results.x[k * n + j] = 0; });
         if (Team::rank() == 0)
-            systems.listed[atomicAdd(&systems.counters->listed, 1ull)] = {k, score(outcome)};
+            systems.listed[atomicAdd(&systems.counters->listed, 1ull)] = {k, outcome.score};
     }
 
     /// Write the result of a system that has NaN or infinity in it.
@@ -234,12 +240,6 @@ struct GramSolver : GramResidual<T, Team> {
         results.nit[k] = results.n_updates[k] = results.n_downdates[k] = 0;
         results.repaired[k] = false;
         results.method[k] = by_gram;
-    }
-
-    /// What another method must beat: less if x is certified, and NaN if x is not kept.
-    __device__ double score(const Outcome& outcome) const {
-        if (outcome.is_hidden || !outcome.keeps_sum) return Floating<double>::nan();
-        return outcome.misfit - (outcome.is_certified ? certified<T> * magnitude : 0);
     }
 
     /// Write x and its certificate in the original units.

@@ -98,7 +98,7 @@ struct GramSteps : GramSystem<T, Team> {
         const double before = rest_of(j);
         multiply_passive(j);
         team.sync();
-        inverse.multiply(at.g, at.u);
+        inverse.multiply(team, at.g, at.u);
         Two along = AddTwo::identity();
         inverse.for_each([&](auto p) {
             along = AddTwo()(along, {at.u[p] * at.g[p], at.u[p] * at.passive_w[p]});
@@ -333,9 +333,9 @@ struct GramSteps : GramSystem<T, Team> {
         if (options.has_sum()) {
             inverse.for_each([&](auto p) { at.row[p] = at.sum_row[variable(p)]; });
             team.sync();
-            inverse.multiply(at.row, at.along);
+            inverse.multiply(team, at.row, at.along);
         }
-        inverse.multiply(at.passive_w, at.d);
+        inverse.multiply(team, at.passive_w, at.d);
         if (!options.has_sum()) return 0;
         double shift = 0;
         bool lacks = true;

@@ -5,18 +5,6 @@
 #include "certificate.cuh"
 #include "gram_products.cuh"
 
-/// The sums of two quantities.
-struct Two {
-    double a, b;
-};
-struct AddTwo {
-    static __device__ __forceinline__ Two identity() { return {0, 0}; }
-    __device__ __forceinline__ Two operator()(Two x, Two y) const { return {x.a + y.a, x.b + y.b}; }
-};
-__device__ __forceinline__ Two shuffle_xor(Two x, int distance) {
-    return {shuffle_xor(x.a, distance), shuffle_xor(x.b, distance)};
-}
-
 /// Whether a value is neither infinite nor NaN.
 __device__ __forceinline__ bool is_finite(double value) {
     return fabs(value) < Floating<double>::infinity();

@@ -37,7 +37,7 @@ struct Chosen<LaneTeam<lanes, each, general>> {
 template <int lanes, int each, bool general>
 struct PassiveInverseArrays<LaneTeam<lanes, each, general>> {
     __device__ void place(TeamMemory&, int) {}
-    __device__ void place(unsigned char*, unsigned char*, long long) {}
+    __device__ void place(unsigned char*, unsigned char*, int) {}
 };
 
 template <int lanes, int each, bool general>
@@ -71,7 +71,7 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
         });
     }
 
-    __device__ void multiply(const Reals& in, Reals& out) const {
+    __device__ void multiply(Team&, const Reals& in, Reals& out) const {
         Reals sum{};
 #pragma unroll
         for (int k = 0; k < width; ++k) {

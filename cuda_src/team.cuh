@@ -39,6 +39,15 @@ struct Vector {
     __device__ __forceinline__ void forget() const {}
 };
 
+/// The same array of a large team. The compiler knows if it is in shared memory.
+template <class Team, class T>
+__device__ __forceinline__ Vector<T> placed(Vector<T> vector) {
+    if constexpr (!Team::has_near_vectors) return vector;
+    unsigned char* const shared = dynamic_shared_memory();
+    const auto begin = static_cast<int>(reinterpret_cast<unsigned char*>(vector.first) - shared);
+    return {reinterpret_cast<T*>(shared + begin)};
+}
+
 /// The number of a variable that this lane has, in its register `slot`.
 template <int slot_>
 struct OwnVariable {
@@ -108,6 +117,29 @@ template <class Team, class Body>
 __device__ __forceinline__ void for_each(int count, Body body) {
 #pragma unroll 1
     for (int i = Team::rank(); i < count; i += Team::size()) body(i);
+}
+
+/// Two numbers that are multiplied.
+struct Pair {
+    double a, b;
+};
+
+/// use(i, ahead, load(i, ahead)) for the elements i + ahead = first, first + step, ... below `end`.
+/// Eight elements are loaded before the first of them is used, then four, two and one: a thread
+/// waits once for the memory of all. `ahead` is known to the compiler, and less than `most` times
+/// the step.
+template <int step, int most = 4, class Load, class Use>
+__device__ __forceinline__ void load_ahead(int first, int end, Load load, Use use) {
+    int i = first;
+#pragma unroll 1
+    for (; i + (most - 1) * step < end; i += most * step) {
+        decltype(load(0, 0)) loaded[most];
+#pragma unroll
+        for (int q = 0; q < most; ++q) loaded[q] = load(i, q * step);
+#pragma unroll
+        for (int q = 0; q < most; ++q) use(i, q * step, loaded[q]);
+    }
+    if constexpr (most > 1) load_ahead<step, most / 2>(i, end, load, use);
 }
 
 /// body(j) for every variable j < count: the same for arrays that may be in registers.

@@ -14,7 +14,7 @@ from together import together
 import gpusolve
 from gpusolve import _emulator, reference
 from gpusolve._device import kernels
-from gpusolve._nnls import device, nnls_gram_kernel
+from gpusolve._nnls import device, nnls_gram_kernel, nnls_qr_kernel
 from gpusolve._nnls.inputs import validate
 from gpusolve._nnls.nnls_gram_kernel import Size, Team, choose, layout_of, teams_for
 from gpusolve._numerics.solution import Solution
@@ -29,6 +29,7 @@ TEAMS = {
     "8 lanes": Team("LaneTeam<8, 2>", 128, 16),
     "warp": Team("LaneTeam<32, 1>", 128, 4),
     "block": Team("BlockTeam", 64),
+    "far block": Team("FarBlockTeam", 64),
     "grid": Team("GridTeam", 64),
 }
 LANES = ("a lane", "4 lanes", "8 lanes", "warp")
@@ -174,17 +175,25 @@ def test_strides_and_broadcasting(
     np.testing.assert_array_equal(found.x, expected.x)
 
 
-@pytest.mark.parametrize("limit", [2500, 4500, 6000])
+@pytest.mark.parametrize(
+    ("team", "limit", "near"),
+    [("block", 6000, 16), ("block", 4500, 0), ("far block", 4500, 16)],
+)
 def test_less_shared_memory_changes_no_bit(
-    limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    team: str,
+    limit: int,
+    near: int,
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
 ) -> None:
-    """The vectors, or a part of the inverse, are in global memory."""
+    """A part of the inverse is in global memory, or the vectors are."""
     use("block", monkeypatch)
     A, b = rng.random((3, 40, 30)), rng.random((3, 40))
     expected = solve(A, b)
+    use(team, monkeypatch)
     monkeypatch.setattr(kernels.EmulatedDevice, "shared_memory_per_block", limit)
     size = Size(40, 30)
-    assert layout_of(TEAMS["block"], size, False, limit - 2048).workspace > 0
+    assert layout_of(TEAMS[team], size, False, limit - 2048).near == near
     found = solve(A, b)
     for name, field in found._asdict().items():
         np.testing.assert_array_equal(field, getattr(expected, name), name)
@@ -357,6 +366,33 @@ def with_limit(empty: Any, limit: int) -> Any:
     return limited
 
 
+def test_large_repairs_have_memory_only_if_they_are_needed(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    emulated, A, b = kernels.EmulatedDevice(), rng.random((4, 12, 6)), rng.random(12)
+    similar = A.copy()
+    similar[1:3, :, 1] = similar[1:3, :, 0] + 1e-9 * rng.standard_normal((2, 12))
+    allocated = list[int]()
+
+    def workspace(device: Any, blocks: int, bytes_per_block: int) -> Any:
+        allocated.append(blocks)
+        return device.empty((blocks * bytes_per_block,), np.uint8), blocks
+
+    monkeypatch.setattr(nnls_qr_kernel, "allocate_workspace", workspace)
+    for matrices, needed in [(A, 0), (similar, 1)]:
+        problem = validate(matrices, b)
+        expected = device.nnls(problem, emulated, "auto")
+        assert expected.repaired.any() == needed
+        allocated.clear()
+        with monkeypatch.context() as limits:
+            limits.setattr(device, "REPAIR_MEMORY", 0)
+            found = device.nnls(problem, emulated, "auto")
+        assert len(allocated) == needed
+        assert sum(allocated) <= 2
+        for name, field in found._asdict().items():
+            np.testing.assert_array_equal(field, getattr(expected, name), name)
+
+
 def test_team_for_each_size() -> None:
     def chosen(
         m: int, n: int, systems: int = 1000, limit: int = 225 * 1024, kind: int = 0
@@ -371,8 +407,31 @@ def test_team_for_each_size() -> None:
     assert chosen(64, 32, limit=20_000) == "BlockTeam"
     assert chosen(64, 33) == "BlockTeam"
     assert chosen(5000, 2000) == "BlockTeam"
+    assert chosen(9000, 2000) == "FarBlockTeam"
     assert chosen(5000, 2000, systems=1) == "GridTeam"
     assert teams_for(Size(2, 10_000), True)[0].name == "BlockTeam"
+
+
+def test_two_blocks_share_a_multiprocessor_if_systems_outnumber_the_blocks() -> None:
+    multiprocessors, memory = 132, 228 * 1024
+
+    class Kernel:
+        def resident_blocks(self, threads: int, shared_bytes: int) -> int:
+            of_each = memory // (shared_bytes + 2048 + 1024)
+            return multiprocessors * min(2048 // threads, of_each)
+
+    def shared(m: int, n: int, systems: int) -> tuple[int, int]:
+        """Resident blocks, and rows of the inverse in shared memory."""
+        limit, size = memory - 1024 - 2048, Size(m, n)
+        team, layout = choose(size, False, False, limit)
+        args = Kernel(), team, size, layout, systems, limit
+        layout = nnls_gram_kernel.share_multiprocessors(*args)
+        return Kernel().resident_blocks(team.threads, layout.shared), layout.near
+
+    assert shared(512, 512, 132) == (132, 208)
+    assert shared(512, 512, 133) == (264, 128)
+    assert shared(64, 64, 10_000) == shared(64, 64, 1)  # more than two fit anyway
+    assert shared(8000, 300, 1000)[0] == 132  # the vectors need more than half
 
 
 # ---- bounds, weights, a fixed sum, penalties of each variable ------------------------
