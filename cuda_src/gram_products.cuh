@@ -18,8 +18,8 @@ struct AddTwo {
     static __device__ __forceinline__ Two identity() { return {0, 0}; }
     __device__ __forceinline__ Two operator()(Two x, Two y) const { return {x.a + y.a, x.b + y.b}; }
 };
-__device__ __forceinline__ Two shuffle_xor(Two x, int distance, unsigned mask = whole_warp) {
-    return {shuffle_xor(x.a, distance, mask), shuffle_xor(x.b, distance, mask)};
+__device__ __forceinline__ Two shuffle_xor(Two x, int distance) {
+    return {shuffle_xor(x.a, distance), shuffle_xor(x.b, distance)};
 }
 
 /// out[q] = column_q . vector, for `count` columns: of `variables`, or the first columns if it
@@ -99,31 +99,6 @@ __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen
     });
 }
 
-/// The same by lanes, which read a number of y together for several rows.
-template <class Sum, class Team, class Start, class Use>
-__device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen<Team>& chosen,
-                                        LaneVector<double, Team> y, Start start, Use use) {
-    constexpr int unrolled = Team::rows_at_once;
-    const int size = Team::size(), rank = Team::rank(), end = count + rank;
-#pragma unroll 1
-    for (int first = rank; first < end; first += unrolled * size) {
-        Sum sum[unrolled];
-#pragma unroll
-        for (int q = 0; q < unrolled; ++q)
-            sum[q] = {first + q * size < count ? start(first + q * size) : 0};
-        chosen.by_all([&](int p, int j) {
-            const double value = y.of(p);
-            if (value == 0) return;
-#pragma unroll
-            for (int q = 0; q < unrolled; ++q)
-                if (first + q * size < count) sum[q].take(rows(first + q * size, j), value);
-        });
-#pragma unroll
-        for (int q = 0; q < unrolled; ++q)
-            if (first + q * size < count) use(first + q * size, sum[q].rounded());
-    }
-}
-
 /// use(i, sum) for every variable i < n, by the thread that has it: the sum of G(i, j) y[p].
 template <class Team, class Use>
 __device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int n,
@@ -134,6 +109,7 @@ __device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int
         typename Team::Reals sum{};
         chosen.by_all([&](int p, int j) {
             const double value = y.of(p);
+            if (!chosen.has(j)) return;
             for_each_variable<Team>(n, [&](auto i) { sum[i] += G(i, j) * value; });
         });
         for_each_variable<Team>(n, [&](auto i) { use(i, sum[i]); });

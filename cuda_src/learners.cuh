@@ -8,8 +8,9 @@
 // reads the next 32 rows, with neighbouring lanes on neighbouring values.
 //
 //   accumulate_moments  A warp adds several rows at once, each to its own copy of the k sums.
-//   accumulate_gram     width^2 lanes add a row; with up to 16 lanes, two rows are read at once,
-//                       and added in turn, because they share sums.
+//   accumulate_gram     width^2 lanes add a row; with up to 16 lanes, two rows are added at once,
+//                       or in turn if they share sums. The products of some rows are computed
+//                       before any of them is added.
 //
 // Then the copies and the parts are added in their order. No sum uses atomics: on the same device
 // it has the same bits in every run.
@@ -67,6 +68,11 @@ struct Rows {
             values[k] =
                 start + element / width < end ? learners.values[place * width + element] : T(0);
         }
+    }
+
+    /// Whether this lane's row and the row next to it have no function in common.
+    __device__ bool is_apart_from_next() const {
+        return abs(first - __shfl_xor_sync(whole_warp, first, 1)) >= width;
     }
 };
 
@@ -215,6 +221,7 @@ __device__ void accumulate_gram(const Learners<T>& learners, int learner, int pa
     constexpr int lanes = entries <= warp_threads / 2 ? warp_threads / 2 : warp_threads;
     constexpr int rows_at_once = warp_threads / lanes;
     constexpr int items = (entries + lanes - 1) / lanes;
+    constexpr int steps = items <= 2 ? 4 : 1;  // whose products are computed first
     const int functions = learners.functions, stride = gram_stride(functions);
     const long long size = static_cast<long long>(functions) * stride;
     clear(sums, parts * size);
@@ -237,26 +244,39 @@ __device__ void accumulate_gram(const Learners<T>& learners, int learner, int pa
             else
                 batch.put(next);
             partners.put(next_partner);
+            const bool is_apart = next.is_apart_from_next() | next_partner.is_apart_from_next();
+            const unsigned apart = __ballot_sync(whole_warp, is_apart);
             __syncwarp();
             read(start + warp_threads);
-            for (int r = 0; r < warp_threads && start + r < range.end; r += rows_at_once) {
-                const int row = r + group;
-                double* corner = own + batch.first[row] * stride + partners.first[row];
-                double products[items];
+#pragma unroll 1
+            for (int r = 0; r < warp_threads && start + r < range.end; r += steps * rows_at_once) {
+                double* corner[steps];
+                double products[steps][items];
 #pragma unroll
-                for (int k = 0; k < items; ++k) {
-                    const int entry = (k * lanes + lane_index() % lanes) % entries;
-                    products[k] =
-                        batch.values[entry / width][row] * partners.values[entry % width][row];
+                for (int q = 0; q < steps; ++q) {
+                    const int row = r + q * rows_at_once + group;
+                    corner[q] = own + batch.first[row] * stride + partners.first[row];
+#pragma unroll
+                    for (int k = 0; k < items; ++k) {
+                        const int entry = (k * lanes + lane_index() % lanes) % entries;
+                        products[q][k] =
+                            batch.values[entry / width][row] * partners.values[entry % width][row];
+                    }
                 }
-                for (int turn = 0; turn < rows_at_once; ++turn) {
+                const auto add = [&](int q, bool adds) {
 #pragma unroll
                     for (int k = 0; k < items; ++k) {
                         const int entry = k * lanes + lane_index() % lanes;
-                        if (group == turn && entry < entries)
-                            corner[entry / width * stride + entry % width] += products[k];
+                        if (adds && entry < entries)
+                            corner[q][entry / width * stride + entry % width] += products[q][k];
                     }
                     __syncwarp();
+                };
+#pragma unroll
+                for (int q = 0; q < steps; ++q) {
+                    const bool at_once = apart >> (r + q * rows_at_once) & 1;
+                    add(q, at_once || group == 0);
+                    if (rows_at_once > 1 && !at_once) add(q, group > 0);
                 }
             }
         }

@@ -104,7 +104,8 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
     nnls_gram(const NnlsSystems<T> systems, const GramMemory memory) {
     __shared__ typename Team::Storage storage;
     Team team(storage, memory.barrier);
-    const GramOptions options{systems.m, systems.n, systems.kind, systems.tol, systems.maxiter};
+    const GramOptions<Team> options{systems.m, systems.n, systems.kind, systems.tol,
+                                    systems.maxiter};
 
     __shared__ GramArrays<Team> arrays_of_block;
     GramArrays<Team> arrays_of_thread;
@@ -136,9 +137,9 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
             scale_matrix<BlockTeam>(arrays.matrix, options, systems.matrix_of(0),
                                     systems.variables_of(0));
 
-    for (long long k = Team::index(); Team::begins(k < systems.count); k += Team::teams()) {
-        if (k >= systems.count) continue;
-        const long long number = systems.first + k;
+    for (long long k = Team::index(); team.any(k < systems.count); k += Team::teams()) {
+        const bool exists = k < systems.count;
+        const long long number = systems.first + (exists ? k : 0);
         if constexpr (scales) {
             if (!scales_once)
                 scale_matrix<Team>(arrays.matrix, options, systems.matrix_of(number),
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         GramSolver<T, Team> solver{
             {{{team, options, arrays, PassiveInverse<Team>{arrays.inverse}, systems.b_of(number),
                systems.b_stride, systems.weights_of(number)}}}};
-        solver.run(systems, results, k, number);
+        solver.run(exists, systems, results, k, number);
         team.sync();
     }
 }

@@ -30,6 +30,9 @@ struct Chosen {
     __device__ __forceinline__ int operator[](int p) const {
         return list.first == nullptr ? p : list[p];
     }
+    /// Whether variable j, which `by_all` has, is chosen by this team: lanes visit variables of
+    /// other teams, too.
+    static constexpr __device__ bool has(int) { return true; }
     /// The last variables of the list.
     __device__ Chosen last(int some) const { return {list.from(count - some), some}; }
     /// body(p, j) for every position p and its variable j, by every member.

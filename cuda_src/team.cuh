@@ -8,6 +8,10 @@
 // All members call the functions of a team in uniform control flow. What a member wrote before
 // `sync` or `reduce` is visible to all members after it.
 //
+// The teams of a warp share its control flow, too: their shuffles are instructions of the whole
+// warp. So a loop continues while `any` of the teams has a step to take, and a step that a team
+// does not take has to leave its problem as it is.
+//
 // The teams of a GPU are in device_teams.cuh. A CPU has a team of one thread: cpu/serial_team.cuh.
 //
 // Memory. An array of a team is a `Vector` in memory. Where each lane has a few variables
@@ -32,6 +36,7 @@ struct Vector {
     /// Element i, which is the same for all members.
     __device__ __forceinline__ T of(int i) const { return first[i]; }
     __device__ __forceinline__ Vector from(long long i) const { return {first + i}; }
+    __device__ __forceinline__ void forget() const {}
 };
 
 /// The same array of a large team. The compiler knows if it is in shared memory.
@@ -65,7 +70,14 @@ struct LaneVector {
     __device__ __forceinline__ T of(int j) const {
         const T value = in_slot(j / Team::size());
         if constexpr (Team::size() == 1) return value;
-        return __shfl_sync(Team::mask(), value, j % Team::size(), Team::size());
+        return __shfl_sync(whole_warp, value, j % Team::size(), Team::size());
+    }
+
+    /// The elements are not needed any more: without this, they would keep their registers until
+    /// all of them are written.
+    __device__ __forceinline__ void forget() {
+#pragma unroll
+        for (T& one : own) one = T(0);
     }
 
   private:
@@ -95,8 +107,7 @@ struct TeamMemory {
     /// Registers need no memory.
     template <class T, class Team>
     __device__ void take(LaneVector<T, Team>& vector, long long) {
-#pragma unroll
-        for (T& own : vector.own) own = T(0);
+        vector.forget();
     }
 };
 

@@ -26,7 +26,7 @@ struct GramThread {
     const NnlsSystems<T>& systems;
     const GramRun& run;
     SerialTeam team;
-    GramOptions options;
+    GramOptions<SerialTeam> options;
     GramArrays<SerialTeam> arrays;
     const T *scaled_A = nullptr, *scaled_by = nullptr;
 
@@ -58,7 +58,7 @@ struct GramThread {
         GramSolver<T, SerialTeam> solver{
             {{{team, options, arrays, PassiveInverse<SerialTeam>(arrays.inverse),
                systems.b_of(number), systems.b_stride, systems.weights_of(number)}}}};
-        solver.run(systems, systems.results(), k, number);
+        solver.run(true, systems, systems.results(), k, number);
     }
 };
 

@@ -15,7 +15,7 @@ struct GramMatrix<SerialTeam> {
 
     bool has_gram() const { return G.first != nullptr; }
 
-    void place(TeamMemory& memory, const GramOptions& options, bool with_gram) {
+    void place(TeamMemory& memory, const GramOptions<SerialTeam>& options, bool with_gram) {
         leading = options.height();
         memory.take(entries, leading * options.n);
         memory.take(norm, options.n);
@@ -98,7 +98,7 @@ __forceinline__ void multiply_tile(const GramMatrix<SerialTeam>& at, int height,
 /// l2 penalty: `root_l2`, or the penalty of the system if `root_l2` is null.
 template <class T>
 inline void scale_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at,
-                         const GramOptions& options, const GivenMatrix<T>& given,
+                         const GramOptions<SerialTeam>& options, const GivenMatrix<T>& given,
                          const Variables& variables, const double* root_l2) {
     const int m = options.m, n = options.n, height = options.height();
     copy_matrix(at, m, n, given);

@@ -150,7 +150,7 @@ def teams_for(size: Size, few: bool) -> list[Team]:
     """Teams for systems of this size, of which there are `few`; the best first."""
     m, n = size.height, size.n
     teams = [
-        Team(f"LaneTeam<{lanes}, {each}>", LANE_THREADS, LANE_THREADS // lanes)
+        Team(lane_team(lanes, each, size.kind), LANE_THREADS, LANE_THREADS // lanes)
         for lanes, each in LANES.items()
         if n <= lanes * each and m <= ROWS_OF_LANE * lanes
     ]
@@ -160,16 +160,22 @@ def teams_for(size: Size, few: bool) -> list[Team]:
     return [*teams, Team("BlockTeam", threads), Team("FarBlockTeam", threads)]
 
 
+def lane_team(lanes: int, each: int, kind: int) -> str:
+    """The name of a team of lanes; the kernel of plain problems is smaller."""
+    form = "" if kind else ", false"
+    return f"LaneTeam<{lanes}, {each}{form}>"
+
+
 def arrays_of(team: Team, size: Size) -> list[int]:
     """Bytes of the arrays of a team in memory, without matrices and the inverse."""
     n, kind, capacity = size.n, size.kind, size.capacity
-    arrays = [8 * size.rows] * 2
+    arrays = [8 * size.rows] * 2 + [8 * n]
     arrays += [8 * n] * (2 * bool(kind & RIDGE) + 4 * bool(kind & BOUNDS))
     arrays += [8 * n, 8] * bool(kind & SUM)
     if team.is_small:
         arrays.append(8 * size.m)
     else:
-        arrays += [8 * n] * 3 + [8 * capacity] * 4
+        arrays += [8 * n] * 2 + [8 * capacity] * 4
         arrays.append(4 * capacity)
     return arrays
 

@@ -246,6 +246,25 @@ def test_float32_with_a_small_residual(
     assert found.x.dtype == np.float32
 
 
+@together("team", LANES)
+def test_plain_problems_have_the_same_bits_in_the_smaller_kernel(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Systems whose steps differ, next to each other in a warp, and one with a NaN."""
+    A, b = rng.standard_normal((21, 7, 4)), rng.standard_normal((21, 7))
+    A[5, 1, 2] = np.nan
+    use(team, monkeypatch)
+    expected = solve(A, b)
+    general = TEAMS[team]
+    plain = general._replace(name=general.name.replace(">", ", false>"))
+    monkeypatch.setitem(TEAMS, team, plain)
+    use(team, monkeypatch)
+    found = solve(A, b)
+    assert expected.nit.min() < expected.nit.max()
+    for name in ("x", "dual", "rnorm", "kkt", "status", "nit", "n_downdates"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
 @together("team", TEAMS)
 def test_a_tiny_column_does_not_disturb_the_l2_penalty(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
@@ -375,13 +394,16 @@ def test_large_repairs_have_memory_only_if_they_are_needed(
 
 
 def test_team_for_each_size() -> None:
-    def chosen(m: int, n: int, systems: int = 1000, limit: int = 225 * 1024) -> str:
-        return choose(Size(m, n), systems < 5, False, limit)[0].name
+    def chosen(
+        m: int, n: int, systems: int = 1000, limit: int = 225 * 1024, kind: int = 0
+    ) -> str:
+        return choose(Size(m, n, kind), systems < 5, False, limit)[0].name
 
-    assert chosen(3, 3) == "LaneTeam<1, 4>"
-    assert chosen(33, 3) == "LaneTeam<4, 2>"
-    assert chosen(30, 10) == "LaneTeam<8, 2>"
-    assert chosen(64, 32) == "LaneTeam<32, 1>"
+    assert chosen(3, 3) == "LaneTeam<1, 4, false>"
+    assert chosen(33, 3) == "LaneTeam<4, 2, false>"
+    assert chosen(30, 10) == "LaneTeam<8, 2, false>"
+    assert chosen(30, 10, kind=nnls_gram_kernel.BOUNDS) == "LaneTeam<8, 2>"
+    assert chosen(64, 32) == "LaneTeam<32, 1, false>"
     assert chosen(64, 32, limit=20_000) == "BlockTeam"
     assert chosen(64, 33) == "BlockTeam"
     assert chosen(5000, 2000) == "BlockTeam"

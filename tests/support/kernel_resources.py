@@ -36,6 +36,7 @@ from gpusolve._gemv.gemv_kernel import (
 )
 from gpusolve._nnls import nnls_qr_kernel
 from gpusolve._nnls.nnls_gram_kernel import Size, teams_for
+from gpusolve._nnls.systems import BOUNDS
 from gpusolve.gam._basis_kernel import instance as basis_instance
 from gpusolve.gam._boosting.gram_kernel import instance as learners_instance
 from gpusolve.gam._boosting.stacked_kernel import instance as stacked_instance
@@ -175,9 +176,9 @@ def all_sources() -> list[Source]:
 def _sources_of_nnls_gram() -> Iterator[Source]:
     """The kernels for each team: few large systems, and many small systems."""
     numbers = [CUDA_TYPES[one] for one in REALS]
-    few, many = Size(2000, 2000), Size(3, 3)
+    sizes = Size(2000, 2000), Size(3, 3), Size(3, 3, BOUNDS)
     for team in dict.fromkeys(
-        team.name for size in (few, many) for team in teams_for(size, 1)
+        team.name for size in sizes for team in teams_for(size, True)
     ):
         instances = tuple(f"nnls_gram<{number}, {team}>" for number in numbers)
         yield Source("", "nnls_gram", "", instances)
