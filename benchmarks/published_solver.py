@@ -89,8 +89,8 @@ update of l passive columns has 2 l + 2 of them. `"qr"` computes all products of
 update between two barriers. `"mgs"` reads Q once for an update and `"qr"` reads it
 twice. Both read A once for each gradient, which is most of the sectors.
 
-A block of `"qr"` has 64 threads, and waits longer for the loads of one system than the 512
-threads of `"mgs"`. It is made for many systems, 8 times as many at the same time.
+A block of `"qr"` has 64 threads, and waits longer for the loads of one system than the
+512 threads of `"mgs"`. It is made for many systems, 8 times as many at the same time.
 """
 
 
